@@ -1,0 +1,1 @@
+"""The ``heavydistill`` command: ``app`` is the entry point, each verb has a file."""

@@ -1,0 +1,45 @@
+"""Entry point of the command line. What a verb needs is imported when it runs.
+
+Exit codes: 0 done; 1 the run ended with less than it should have, or broke; 2 the user can mend
+it; 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from heavydistill.cli.generate import generate
+from heavydistill.cli.show import show
+from heavydistill.errors import HeavydistillError, UserError
+
+app = typer.Typer(
+    name="heavydistill",
+    help="Turn a strong teacher's parallel reasoning into small models that deliberate.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+)
+app.command()(generate)
+app.command()(show)
+
+
+def main() -> None:
+    """Run the command line and turn what is raised into a message and an exit code."""
+    try:
+        app()
+    except UserError as error:
+        _say(f"Error: {error}")
+        sys.exit(2)
+    except HeavydistillError as error:
+        _say(f"The run broke: {error}")
+        sys.exit(1)
+    except KeyboardInterrupt:
+        _say("Interrupted.")
+        sys.exit(130)
+
+
+def _say(message: str) -> None:
+    print(message, file=sys.stderr)

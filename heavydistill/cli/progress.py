@@ -1,0 +1,96 @@
+"""Progress of a run: bars on a terminal, a plain line now and then elsewhere."""
+
+from __future__ import annotations
+
+import time
+from types import TracebackType
+from typing import Any
+
+from rich import progress as rich_progress
+from rich.console import Console
+
+from heavydistill.pipeline.run import Plan
+
+_PLAIN_LINE_EVERY_S = 10.0
+_THINK, _DELIBERATE = "sample_trajectories", "deliberate_"
+
+
+class Progress:
+    """Counts what leaves the two asking stages: problems done, failed responses, tokens."""
+
+    def __init__(self, console: Console, plan: Plan) -> None:
+        self._bars = rich_progress.Progress(
+            rich_progress.TextColumn("{task.description}"),
+            rich_progress.BarColumn(),
+            rich_progress.MofNCompleteColumn(),
+            rich_progress.TimeElapsedColumn(),
+            rich_progress.TextColumn("{task.fields[note]}"),
+            console=console,
+            disable=not console.is_terminal,
+        )
+        self._console = console
+        rounds = plan.config.deliberate.rounds
+        total = len(plan.problems)
+        stages = {_THINK: "thinking"} | {
+            f"{_DELIBERATE}{n}": "deliberating" if rounds == 1 else f"deliberating, round {n}"
+            for n in range(1, rounds + 1)
+        }
+        self._stages = {
+            step: _Stage(name, total, self._bars.add_task(name, total=total, note=""))
+            for step, name in stages.items()
+        }
+        self._started = self._last_line = time.monotonic()
+
+    def __enter__(self) -> Progress:
+        self._bars.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._bars.stop()
+        if not self._console.is_terminal:
+            self._print_line()
+
+    def on_batch(self, step: str, rows: list[dict[str, Any]]) -> None:
+        """Take note of a batch that left a step."""
+        stage = self._stages.get(step)
+        if not stage:
+            return
+        stage.add(rows, "pool" if step == _THINK else "deliberations", step)
+        self._bars.update(stage.task, completed=stage.done, note=stage.note)
+        if (
+            not self._console.is_terminal
+            and time.monotonic() - self._last_line > _PLAIN_LINE_EVERY_S
+        ):
+            self._print_line()
+
+    def _print_line(self) -> None:
+        self._last_line = time.monotonic()
+        stages = "; ".join(
+            f"{s.name} {s.done}/{s.total} ({s.note})" for s in self._stages.values() if s.done
+        )
+        seconds = self._last_line - self._started
+        self._console.print(
+            f"[{seconds:.0f} s] {stages or 'loading'}", markup=False, highlight=False, soft_wrap=True
+        )
+
+
+class _Stage:
+    def __init__(self, name: str, total: int, task: rich_progress.TaskID) -> None:
+        self.name, self.total, self.task = name, total, task
+        self.done = self.failed = self.tokens = 0
+
+    def add(self, rows: list[dict[str, Any]], column: str, step: str) -> None:
+        round = int(step.removeprefix(_DELIBERATE)) if step.startswith(_DELIBERATE) else None
+        new = [g for row in rows for g in row[column] if g.get("round") == round]
+        self.done += len(rows)
+        self.failed += sum(g["finish_reason"] != "stop" for g in new)
+        self.tokens += sum(max(0, g["completion_tokens"]) for g in new)
+
+    @property
+    def note(self) -> str:
+        return f"{self.tokens:,} tokens, {self.failed} failed or cut off"

@@ -1,0 +1,5 @@
+"""How a model is asked: requests in, responses out, and every failure is a response.
+
+``request`` holds the two records and the sampling settings, ``reasoning`` tells thinking from
+answer, ``local`` runs a checkpoint in this process, ``openai_client`` asks an endpoint.
+"""

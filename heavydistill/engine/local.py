@@ -1,0 +1,242 @@
+"""A checkpoint in this process, through transformers: the micro models and other small ones.
+
+Requests are sorted by the length of their prompts and run in batches bounded by ``batch_tokens``
+(prompt plus completion), so little is padded. Sampling is seeded per request: random numbers
+come from a hash of (request seed, step, token id), never from a shared generator, so a sample
+does not depend on which requests it shares a batch with (beyond rounding). A prompt that does
+not fit the model's context with its completion is a response with an error, not a truncation.
+
+Not covered: tensor parallelism, quantization, multimodal models. For throughput, serve with vLLM
+and ask the endpoint.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from heavydistill.config import Sampling
+from heavydistill.engine.reasoning import split_reasoning
+from heavydistill.engine.request import Request, Response
+from heavydistill.errors import TeacherError
+
+if TYPE_CHECKING:
+    import torch
+    from transformers import LogitsProcessorList
+
+_GOLDEN = -7046029254386353131  # splitmix64's increments, as signed 64-bit integers
+_MIX_1 = -4658895280553007687
+_MIX_2 = -7723592293110705685
+
+
+class LocalEngine:
+    """Generation with a causal language model loaded from a folder or the Hub.
+
+    Args:
+        model: Path or Hub id.
+        think_tags: Opening and closing tag of its thinking, if any.
+        batch_tokens: Bound of one batch: sequences times (longest prompt + ``max_tokens``).
+
+    Raises:
+        TeacherError: The checkpoint cannot be loaded or has no chat template.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        think_tags: tuple[str, str] | None = ("<think>", "</think>"),
+        batch_tokens: int = 131_072,
+    ) -> None:
+        self.tokenizer, self.model = _load(model)
+        self.think_tags = think_tags
+        self.batch_tokens = batch_tokens
+        self.context = int(self.model.config.max_position_embeddings)
+
+    def generate(self, requests: list[Request]) -> list[Response]:
+        """Answer all requests, in their order."""
+        prompts = [self._encode(request.messages) for request in requests]
+        responses: dict[int, Response] = {}
+        for batch in self._batches(prompts, requests):
+            for index, response in self._run(batch, prompts, requests):
+                responses[index] = response
+        return [responses[index] for index in range(len(requests))]
+
+    def close(self) -> None:
+        """Drop the weights."""
+        del self.model
+
+    def _encode(self, messages: list[dict[str, str]]) -> list[int]:
+        ids = self.tokenizer.apply_chat_template(
+            messages, add_generation_prompt=True, return_dict=False
+        )
+        return list(ids)
+
+    def _batches(self, prompts: list[list[int]], requests: list[Request]) -> Iterator[list[int]]:
+        """Indices of requests with the same sampling, of like length, longest first."""
+        groups: dict[Sampling, list[int]] = {}
+        for index, request in enumerate(requests):
+            groups.setdefault(request.sampling, []).append(index)
+        for sampling, indices in groups.items():
+            indices.sort(key=lambda i: -len(prompts[i]))
+            while indices:
+                width = len(prompts[indices[0]]) + sampling.max_tokens
+                size = max(1, self.batch_tokens // width)
+                yield indices[:size]
+                del indices[:size]
+
+    def _run(
+        self, batch: list[int], prompts: list[list[int]], requests: list[Request]
+    ) -> Iterator[tuple[int, Response]]:
+        import torch
+
+        sampling = requests[batch[0]].sampling
+        fitting = [i for i in batch if len(prompts[i]) + sampling.max_tokens <= self.context]
+        for i in set(batch) - set(fitting):
+            yield i, self._too_long(len(prompts[i]), sampling.max_tokens)
+        if not fitting:
+            return
+        started = time.perf_counter()
+        width = max(len(prompts[i]) for i in fitting)
+        pad = self.tokenizer.pad_token_id
+        ids = torch.tensor([[pad] * (width - len(prompts[i])) + prompts[i] for i in fitting])
+        mask = torch.tensor([[0] * (width - len(prompts[i])) + [1] * len(prompts[i]) for i in fitting])
+        output = self.model.generate(
+            input_ids=ids.to(self.model.device),
+            attention_mask=mask.to(self.model.device),
+            generation_config=self._generation_config(sampling),
+            logits_processor=_processors(sampling, [requests[i].seed for i in fitting], width),
+        )
+        seconds = time.perf_counter() - started
+        for i, row in zip(fitting, output[:, width:].tolist(), strict=True):
+            yield i, self._response(row, len(prompts[i]), seconds)
+
+    def _generation_config(self, sampling: Sampling):  # type: ignore[no-untyped-def]
+        from transformers import GenerationConfig
+
+        # Greedy over logits that carry Gumbel noise is sampling; see _SeededGumbel.
+        return GenerationConfig(
+            do_sample=False,
+            max_new_tokens=sampling.max_tokens,
+            eos_token_id=self._eos_ids(),
+            pad_token_id=self.tokenizer.pad_token_id,
+        )
+
+    def _eos_ids(self) -> list[int]:
+        declared = self.model.generation_config.eos_token_id
+        ids = declared if isinstance(declared, list) else [declared]
+        return sorted({i for i in (*ids, self.tokenizer.eos_token_id) if i is not None})
+
+    def _response(self, row: list[int], prompt_tokens: int, seconds: float) -> Response:
+        eos = set(self._eos_ids())
+        length = next((n for n, token in enumerate(row) if token in eos), None)
+        written = row if length is None else row[:length]
+        text = self.tokenizer.decode(written, skip_special_tokens=True)
+        reasoning, answer_text = split_reasoning(text, self.think_tags)
+        return Response(
+            reasoning=reasoning,
+            answer_text=answer_text,
+            finish_reason="length" if length is None else "stop",
+            prompt_tokens=prompt_tokens,
+            completion_tokens=len(written) + (length is not None),
+            latency_s=seconds,
+        )
+
+    def _too_long(self, prompt_tokens: int, max_tokens: int) -> Response:
+        return Response(
+            finish_reason="error",
+            error=f"context: {prompt_tokens} prompt + {max_tokens} completion tokens "
+            f"do not fit the model's {self.context}",
+            prompt_tokens=prompt_tokens,
+            completion_tokens=0,
+        )
+
+
+def _load(model: str):  # type: ignore[no-untyped-def]
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers.utils import logging as transformers_logging
+
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    transformers_logging.disable_progress_bar()  # a bar of its own would tear ours
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(model)
+        # bfloat16 is emulated on most CPUs; float32 is faster there and exact.
+        weights = AutoModelForCausalLM.from_pretrained(
+            model, dtype=torch.bfloat16 if device == "cuda" else torch.float32
+        )
+    except (OSError, ValueError) as error:
+        raise TeacherError(
+            f"The model {model!r} cannot be loaded: {error}",
+            "Give a folder with a transformers checkpoint or a Hub id that this machine can reach.",
+        ) from error
+    if tokenizer.chat_template is None:
+        raise TeacherError(
+            f"The tokenizer of {model!r} has no chat template",
+            "Use an instruction-tuned checkpoint, or add a chat template to its tokenizer.",
+        )
+    if tokenizer.pad_token_id is None:
+        tokenizer.pad_token = tokenizer.eos_token
+    return tokenizer, weights.to(device).eval()
+
+
+def _processors(sampling: Sampling, seeds: list[int], width: int) -> LogitsProcessorList:
+    """The sampling settings as transformers' processors, in the order of its own ``generate``."""
+    from transformers import LogitsProcessorList
+    from transformers.generation.logits_process import (
+        MinPLogitsWarper,
+        RepetitionPenaltyLogitsProcessor,
+        TemperatureLogitsWarper,
+        TopKLogitsWarper,
+        TopPLogitsWarper,
+    )
+
+    processors = LogitsProcessorList()
+    if sampling.repetition_penalty != 1.0:
+        processors.append(
+            RepetitionPenaltyLogitsProcessor(
+                sampling.repetition_penalty, prompt_ignore_length=width
+            )
+        )
+    if sampling.temperature == 0.0:
+        return processors
+    processors.append(TemperatureLogitsWarper(sampling.temperature))
+    if sampling.top_k > 0:
+        processors.append(TopKLogitsWarper(sampling.top_k))
+    if sampling.top_p < 1.0:
+        processors.append(TopPLogitsWarper(sampling.top_p))
+    if sampling.min_p > 0.0:
+        processors.append(MinPLogitsWarper(sampling.min_p))
+    processors.append(_SeededGumbel(seeds, width))
+    return processors
+
+
+class _SeededGumbel:
+    """Adds Gumbel noise to the logits, so that the largest one is a sample of their softmax.
+
+    The noise of a token is a hash of (seed of its row, position, token id).
+    """
+
+    def __init__(self, seeds: list[int], width: int) -> None:
+        self.seeds = seeds
+        self.width = width
+
+    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        import torch
+
+        step = input_ids.shape[1] - self.width
+        device = scores.device
+        rows = torch.tensor(self.seeds, dtype=torch.int64, device=device)
+        rows = _mix(_mix(rows) + step)
+        tokens = torch.arange(scores.shape[1], dtype=torch.int64, device=device)
+        bits = _mix(rows[:, None] + tokens[None, :] * _GOLDEN)
+        uniform = ((bits >> 11) & ((1 << 53) - 1)).double().add_(0.5).mul_(2.0**-53)
+        return scores - torch.log(-torch.log(uniform)).to(scores.dtype)
+
+
+def _mix(x: torch.Tensor) -> torch.Tensor:
+    """splitmix64's finalizer on signed 64-bit integers (wrapping, logical shifts)."""
+    x = x + _GOLDEN
+    x = (x ^ ((x >> 30) & ((1 << 34) - 1))) * _MIX_1
+    x = (x ^ ((x >> 27) & ((1 << 37) - 1))) * _MIX_2
+    return x ^ ((x >> 31) & ((1 << 33) - 1))

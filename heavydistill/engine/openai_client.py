@@ -1,0 +1,133 @@
+"""An OpenAI-compatible endpoint: one request a sample, so that K means K.
+
+Requests run side by side up to ``concurrency``; what can be repeated (time-outs, overload,
+broken connections) is repeated by the openai library with its own back-off, and whatever still
+fails is a response with an error. The thinking is read from ``reasoning_content`` or
+``reasoning``, else split from the text by the model's tags.
+
+Not covered: keeping responses over a crash, rate limits by the minute, several endpoints.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from typing import TYPE_CHECKING, Any
+
+from heavydistill.config import Endpoint, Sampling
+from heavydistill.engine.reasoning import split_reasoning
+from heavydistill.engine.request import Request, Response
+
+if TYPE_CHECKING:
+    from openai import AsyncOpenAI
+    from openai.types.chat import ChatCompletion
+
+
+class OpenAIEngine:
+    """Chat completions of one served model.
+
+    Args:
+        model: Name under which the server knows the model.
+        endpoint: Where it is and how much it is asked at once.
+        think_tags: Tags of thinking that the server leaves in the text, if any.
+    """
+
+    def __init__(
+        self, model: str, endpoint: Endpoint, think_tags: tuple[str, str] | None = None
+    ) -> None:
+        self.model = model
+        self.endpoint = endpoint
+        self.think_tags = think_tags
+
+    def generate(self, requests: list[Request]) -> list[Response]:
+        """Answer all requests, in their order."""
+        return asyncio.run(self._all(requests))
+
+    def close(self) -> None:
+        """Nothing is held between calls."""
+
+    async def _all(self, requests: list[Request]) -> list[Response]:
+        from openai import AsyncOpenAI
+
+        slots = asyncio.Semaphore(self.endpoint.concurrency)
+        async with AsyncOpenAI(
+            base_url=self.endpoint.base_url,
+            # Servers without keys accept any; the library insists on one.
+            api_key=os.environ.get(self.endpoint.api_key_env) or "none",
+            timeout=self.endpoint.timeout_s,
+            max_retries=self.endpoint.retries,
+        ) as client:
+            return await asyncio.gather(*(self._one(client, slots, r) for r in requests))
+
+    async def _one(
+        self, client: AsyncOpenAI, slots: asyncio.Semaphore, request: Request
+    ) -> Response:
+        from openai import OpenAIError
+
+        async with slots:
+            started = time.perf_counter()
+            try:
+                completion = await client.chat.completions.create(
+                    model=self.model,
+                    messages=request.messages,  # type: ignore[arg-type]
+                    seed=request.seed,
+                    **_sampling_arguments(request.sampling),
+                )
+                return self._response(completion, time.perf_counter() - started)
+            # ValueError: a body that is no JSON, or JSON of another shape.
+            except (OpenAIError, ValueError, TypeError) as error:
+                return _failed(error, time.perf_counter() - started)
+
+    def _response(self, completion: ChatCompletion, seconds: float) -> Response:
+        if not completion.choices:
+            raise ValueError("the server answered without choices")
+        choice = completion.choices[0]
+        extra = choice.message.model_extra or {}
+        text = _encodable(choice.message.content or "")
+        reasoning = _encodable(extra.get("reasoning_content") or extra.get("reasoning") or "")
+        answer_text = text.strip()
+        if not reasoning:
+            reasoning, answer_text = split_reasoning(text, self.think_tags)
+        if choice.finish_reason not in ("stop", "length"):
+            raise ValueError(f"the server stopped for {choice.finish_reason!r}")
+        usage = completion.usage
+        return Response(
+            reasoning=reasoning,
+            answer_text=answer_text,
+            finish_reason=choice.finish_reason,
+            prompt_tokens=usage.prompt_tokens if usage else -1,
+            completion_tokens=usage.completion_tokens if usage else -1,
+            latency_s=seconds,
+            request_id=completion.id or "",
+        )
+
+
+def _sampling_arguments(sampling: Sampling) -> dict[str, Any]:
+    """All that was set; what the OpenAI API does not know travels in the extra body."""
+    extra = {
+        "top_k": sampling.top_k or None,
+        "min_p": sampling.min_p or None,
+        "repetition_penalty": None
+        if sampling.repetition_penalty == 1.0
+        else sampling.repetition_penalty,
+    }
+    return {
+        "temperature": sampling.temperature,
+        "top_p": sampling.top_p,
+        "max_tokens": sampling.max_tokens,
+        "extra_body": {key: value for key, value in extra.items() if value is not None},
+    }
+
+
+def _failed(error: Exception, seconds: float) -> Response:
+    return Response(
+        finish_reason="error",
+        error=f"{type(error).__name__}: {error}"[:2000],
+        latency_s=seconds,
+    )
+
+
+def _encodable(text: str) -> str:
+    """JSON can carry half of a surrogate pair, which nothing can store; it becomes ``?``."""
+    return text.encode("utf-8", "replace").decode("utf-8")

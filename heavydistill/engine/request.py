@@ -1,0 +1,78 @@
+"""What goes to a model and what comes back.
+
+A response always comes back: a request that failed is a ``Response`` whose ``finish_reason`` is
+``error`` and whose ``error`` says why. K samples are K requests that differ in their seed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import Protocol
+
+from heavydistill.config import Sampling
+from heavydistill.schema import FinishReason
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One sample that is wanted.
+
+    Attributes:
+        messages: The conversation so far: ``role`` and ``content`` of each turn.
+        sampling: How to sample.
+        seed: Makes this sample repeatable; see ``sample_seed``.
+    """
+
+    messages: list[dict[str, str]]
+    sampling: Sampling
+    seed: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Response:
+    """One sample that came back, or the reason why none did.
+
+    Attributes:
+        reasoning: The thinking, without its tags; empty if there was none.
+        answer_text: What follows the thinking; empty if the model never got there.
+        finish_reason: ``stop``, ``length`` (cut off by ``max_tokens``) or ``error``.
+        error: Why there is no text; set if and only if ``finish_reason`` is ``error``.
+        prompt_tokens: Tokens read, counted by who served the request; -1 if it did not say.
+        completion_tokens: Tokens written, thinking included; -1 if unknown.
+        latency_s: Seconds from the start of the work on it to its last token.
+        request_id: The server's id of the request; empty for a model in this process.
+    """
+
+    reasoning: str = ""
+    answer_text: str = ""
+    finish_reason: FinishReason
+    error: str | None = None
+    prompt_tokens: int = -1
+    completion_tokens: int = -1
+    latency_s: float = 0.0
+    request_id: str = ""
+
+
+class Engine(Protocol):
+    """Whatever answers requests: a model in this process, an endpoint."""
+
+    def generate(self, requests: list[Request]) -> list[Response]:
+        """Answer all requests, in their order. Never raises for what one request met."""
+
+    def close(self) -> None:
+        """Give back what it holds."""
+
+
+def user_turn(prompt: str) -> list[dict[str, str]]:
+    """The messages of a single prompt."""
+    return [{"role": "user", "content": prompt}]
+
+
+def sample_seed(run_seed: int, *parts: object) -> int:
+    """A seed of 31 bits for one sample, from the run's seed and what the sample is.
+
+    The same parts give the same seed in every process, so K=16 repeats the samples of K=8.
+    """
+    text = "\x1f".join(map(str, (run_seed, *parts)))
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4]) >> 1

@@ -1,0 +1,69 @@
+"""The tokenizer of the model that will read a cache, for counting and cutting.
+
+Implements ``heavy.pruning.Reader`` with the ``tokenizers`` library alone, so that the step which
+builds caches needs neither torch nor transformers. Not covered: models without a
+``tokenizer.json``.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from heavydistill.errors import TeacherError
+
+
+class ReaderTokenizer:
+    """Counts and cuts in a model's own tokens.
+
+    Args:
+        name: Folder with a ``tokenizer.json``, or a Hub id.
+
+    Raises:
+        TeacherError: There is no tokenizer of that name.
+    """
+
+    def __init__(self, name: str) -> None:
+        from tokenizers import Tokenizer
+
+        self.name = name
+        file = Path(name) / "tokenizer.json"
+        try:
+            if file.is_file():
+                self._tokenizer = Tokenizer.from_file(str(file))
+            else:
+                self._tokenizer = Tokenizer.from_pretrained(name)
+        except Exception as error:  # the library raises bare Exception
+            raise TeacherError(
+                f"The tokenizer {name!r} cannot be loaded: {error}",
+                "Give a folder that holds tokenizer.json, or a Hub id that this machine can reach.",
+            ) from error
+        self.control_tokens = tuple(
+            token.content
+            for token in self._tokenizer.get_added_tokens_decoder().values()
+            if token.special
+        )
+
+    def count(self, text: str) -> int:
+        """Tokens of ``text``."""
+        return len(self._tokenizer.encode(text, add_special_tokens=False).ids)
+
+    def head(self, text: str, tokens: int) -> str:
+        """A longest prefix of ``text`` of at most so many tokens."""
+        offsets = self._tokenizer.encode(text, add_special_tokens=False).offsets
+        if len(offsets) <= tokens:
+            return text
+        cut = text[: offsets[tokens - 1][1]] if tokens > 0 else ""
+        # A prefix may split into more tokens than it had inside the whole text.
+        while self.count(cut) > tokens:
+            cut = cut[:-1]
+        return cut
+
+    def tail(self, text: str, tokens: int) -> str:
+        """A longest suffix of ``text`` of at most so many tokens."""
+        offsets = self._tokenizer.encode(text, add_special_tokens=False).offsets
+        if len(offsets) <= tokens:
+            return text
+        cut = text[offsets[-tokens][0] :] if tokens > 0 else ""
+        while self.count(cut) > tokens:
+            cut = cut[1:]
+        return cut

@@ -1,0 +1,57 @@
+"""The errors a user can meet, as a tree:
+
+    HeavydistillError            anything this package raises on purpose
+    |- UserError                 the user can mend it: exit code 2, no traceback
+    |  |- ConfigError            a key or value of the run's configuration
+    |  |- ProblemsError          the problem file, its columns or its rows
+    |  |- TeacherError           a model that cannot be found or loaded
+    |  `- BudgetError            a token budget too small for what must be in the prompt
+    `- RunError                  the run broke: exit code 1, and what was finished is named
+
+Every message says where the fault is and ends with what mends it. What goes wrong with one
+request or one row is no error at all: it is a record with a reason (see ``schema``).
+"""
+
+from __future__ import annotations
+
+
+class HeavydistillError(Exception):
+    """Base of all errors raised on purpose.
+
+    Args:
+        what: What is wrong and where (file and line, or key).
+        fix: What the user does about it; printed after the fault.
+    """
+
+    def __init__(self, what: str, fix: str) -> None:
+        super().__init__(f"{what.rstrip('.')}. {fix}")
+        self.what = what
+        self.fix = fix
+
+    def __reduce__(self) -> tuple[type, tuple[str, str]]:
+        # Errors cross process borders; the default pickles the joined message only.
+        return type(self), (self.what, self.fix)
+
+
+class UserError(HeavydistillError):
+    """Something the user can mend before any money or time is spent."""
+
+
+class ConfigError(UserError):
+    """An unknown, contradictory or impossible key of the configuration."""
+
+
+class ProblemsError(UserError):
+    """A problem source that cannot be read, or a row of it that cannot be used."""
+
+
+class TeacherError(UserError):
+    """A teacher that cannot be found, loaded or reached."""
+
+
+class BudgetError(UserError):
+    """A token budget that does not even hold the frame of the prompt."""
+
+
+class RunError(HeavydistillError):
+    """The run could not be finished; the message names what was kept."""

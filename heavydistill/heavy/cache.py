@@ -1,0 +1,145 @@
+"""Serializes a problem and attempts at it into the one prompt that a deliberator reads.
+
+The prompt is the opening of the wording, the problem, the attempts, the closing. Each block
+opens with a header line that begins with the fence, a run of ``=`` that is longer than any run in
+the problem or the attempts, so nothing that a user or a model wrote can pose as a header, and no
+placeholder is filled after their text is in.
+
+``build_cache`` holds, for every reader and every text: each selected trajectory and each carried
+deliberation is there with its final answer; the prompt has at most its budget of tokens in the
+reader's tokenizer, as measured on the whole prompt; the order is random, given by the seed, and
+stored; what is not there is listed with a reason.
+
+Not covered: the chat template and its tokens, which the caller takes off the budget. A very long
+run of ``=`` is paid for in every header.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import re
+from collections.abc import Sequence
+
+from heavydistill.config import Pruning, Selection
+from heavydistill.errors import BudgetError
+from heavydistill.heavy.prompts import FENCE_SLOT, Prompt
+from heavydistill.heavy.pruning import Reader, defuse, fit, prepare, prune
+from heavydistill.heavy.selection import select
+from heavydistill.schema import (
+    Cache,
+    Deliberation,
+    Generation,
+    LeftOut,
+    Problem,
+    Trajectory,
+    content_id,
+)
+
+_SHORTEST_FENCE = 4
+
+
+def build_cache(
+    problem: Problem,
+    generations: Sequence[Trajectory],
+    *,
+    round: int,
+    seed: int,
+    selection: Selection,
+    width: int | None,
+    pruning: Pruning,
+    budget_tokens: int,
+    prompt: Prompt,
+    reader: Reader,
+    carried: Sequence[Deliberation] = (),
+) -> Cache:
+    """Select, shuffle, cut and serialize.
+
+    Args:
+        problem: The problem.
+        generations: Its pool, ids unique; unusable ones are left out with their reason.
+        round: From 1.
+        seed: Of the run. Selection and order depend on it, the problem's id and the round.
+        selection: Strategy of ``selection.select``.
+        width: Most trajectories; None takes all usable ones.
+        pruning: Mode of ``pruning``.
+        budget_tokens: Most tokens of the prompt, in the reader's tokenizer.
+        prompt: The deliberator's wording.
+        reader: Tokenizer of the model that will read the prompt.
+        carried: Earlier deliberations (see ``iteration``). They are further attempts: all
+            usable ones are kept beside the selected trajectories and shuffled in with them.
+
+    Raises:
+        BudgetError: The wording, the problem and the final answers alone are over the budget.
+    """
+    rng = _rng(seed, problem.id, round)
+    chosen = select(selection, generations, width or len(generations), rng)
+    shown: list[Generation] = [*chosen, *(d for d in carried if d.unusable_because is None)]
+    rng.shuffle(shown)
+    left_out = _left_out([*generations, *carried], shown)
+    attempts = [prepare(generation, pruning, reader) for generation in shown]
+    problem_text, _ = defuse(problem.text, reader.control_tokens)
+
+    def build(room: int) -> Cache:
+        pruned = prune(attempts, room, reader)
+        text = serialize(problem_text, [one.text for one in pruned], prompt)
+        return Cache(
+            id=content_id("c", text),
+            round=round,
+            seed=seed,
+            selection=selection,
+            prompt_version=prompt.version,
+            reader=reader.name,
+            budget_tokens=budget_tokens,
+            prompt_tokens=reader.count(text),
+            items=[one.item for one in pruned],
+            left_out=left_out,
+            prompt=text,
+        )
+
+    uncut = sum(attempt.tokens for attempt in attempts)
+    cache = fit(build, lambda built: built.prompt_tokens, uncut, budget_tokens)
+    if cache.prompt_tokens > budget_tokens:
+        raise BudgetError(
+            f"Problem {problem.id}: the cache's budget of {budget_tokens} tokens does not hold the "
+            f"problem and the final answers of {len(attempts)} attempts, which need "
+            f"{cache.prompt_tokens} tokens",
+            f"Set cache.budget_tokens to {cache.prompt_tokens} or more, or lower cache.width.",
+        )
+    return cache
+
+
+def frame_tokens(problem: Problem, attempts: int, prompt: Prompt, reader: Reader) -> int:
+    """Tokens of a cache of so many empty attempts: less than any cache of the problem needs."""
+    problem_text, _ = defuse(problem.text, reader.control_tokens)
+    return reader.count(serialize(problem_text, [""] * attempts, prompt))
+
+
+def serialize(problem_text: str, attempts: Sequence[str], prompt: Prompt) -> str:
+    """The whole user message. The texts stand in it as they are."""
+    fence = fence_for([problem_text, *attempts])
+    parts = [prompt.opening.replace(FENCE_SLOT, fence), f"{fence} Problem", problem_text]
+    for number, text in enumerate(attempts, 1):
+        parts += [f"{fence} Attempt {number}", text]
+    return "\n".join([*parts, f"{fence} End of attempts", prompt.closing])
+
+
+def fence_for(texts: Sequence[str]) -> str:
+    """A run of ``=``, at least 4, longer than any in the texts."""
+    longest = max((len(run) for text in texts for run in re.findall("=+", text)), default=0)
+    return "=" * max(_SHORTEST_FENCE, longest + 1)
+
+
+def _left_out(offered: Sequence[Generation], shown: Sequence[Generation]) -> list[LeftOut]:
+    ids = {generation.id for generation in shown}
+    return [
+        LeftOut(generation=g.id, reason=g.unusable_because or "not_selected")
+        for g in offered
+        if g.id not in ids
+    ]
+
+
+def _rng(*parts: object) -> random.Random:
+    """A generator that is the same for the same parts in every process."""
+    digest = hashlib.sha256("\x1f".join(map(str, parts)).encode()).digest()
+    return random.Random(int.from_bytes(digest))

@@ -1,0 +1,89 @@
+"""The wording of both roles, versioned by hash.
+
+A prompt is a Markdown file ``prompts/ROLE.DOMAIN.LANGUAGE.md``. A thinker's file is the
+instruction that follows the problem. A deliberator's file holds the line ``{{cache}}`` once:
+what stands before it opens the prompt, what stands after it closes it. The only other
+placeholder is ``{{fence}}``, and it is filled before any text of a user or a model is joined
+on, so no problem and no trajectory can reach a placeholder.
+
+The deliberator's wording carries the four demands of HeavySkill (arXiv 2605.02396, section 2.2
+and its Figure 7): consensus is a signal and not a proof; if all attempts are wrong, learn from
+the errors and derive again; synthesize the attempts at hand; keep language and format and give
+the answer without an analysis of the attempts. ``brief`` says the same in few words, for models
+with a short context.
+
+Not covered: the chat template, which belongs to the model.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import Literal
+
+from heavydistill.errors import ConfigError
+
+Role = Literal["thinker", "deliberator"]
+
+CACHE_SLOT = "{{cache}}"
+FENCE_SLOT = "{{fence}}"
+_FOLDER = resources.files("heavydistill.heavy") / "prompts"
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """One wording.
+
+    Attributes:
+        role: Who is addressed.
+        opening: Text before the problem (thinker: empty) or before the cache.
+        closing: Text after it.
+        version: ``name@hash``; the hash is the first 12 hex digits of the file's SHA-256.
+    """
+
+    role: Role
+    opening: str
+    closing: str
+    version: str
+
+
+def available() -> list[tuple[str, str, str]]:
+    """All wordings as sorted (role, domain, language)."""
+    names = (entry.name for entry in _FOLDER.iterdir())
+    parts = (name.removesuffix(".md").split(".") for name in names if name.endswith(".md"))
+    return sorted((role, domain, language) for role, domain, language in parts)
+
+
+@cache
+def load(role: Role, domain: str, language: str) -> Prompt:
+    """The wording for a role.
+
+    Args:
+        role: ``thinker`` or ``deliberator``.
+        domain: ``general``, ``stem``, ``code`` or ``brief``.
+        language: ``en`` or ``zh``.
+
+    Raises:
+        ConfigError: There is no such wording; the message lists those there are.
+    """
+    name = f"{role}.{domain}.{language}"
+    entry = _FOLDER / f"{name}.md"
+    if not entry.is_file():
+        choices = ", ".join(f"{d}/{lang}" for r, d, lang in available() if r == role)
+        raise ConfigError(
+            f"There is no {role} prompt for domain {domain!r} in language {language!r}",
+            f"Choose one of: {choices}.",
+        )
+    text = entry.read_text(encoding="utf-8").strip()
+    version = f"{name}@{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+    if role == "thinker":
+        return Prompt(role, "", text, version)
+    opening, closing = text.split(f"\n{CACHE_SLOT}\n")
+    return Prompt(role, opening, closing, version)
+
+
+def thinker_prompt(problem_text: str, prompt: Prompt) -> str:
+    """What a thinker reads: the problem as it is, then the instruction."""
+    return f"{problem_text.strip()}\n\n{prompt.closing}"

@@ -1,0 +1,316 @@
+"""Cuts attempts to a token budget without losing their final answers.
+
+Modes:
+    answer_only: The answer text. Over its share, its end is kept, since the answer stands there.
+    answer_clipped: The answer text. Over its share, its beginning is kept, and the sentence of
+        the final answer.
+    head_tail: The answer text. Over its share, its first and its last part are kept.
+    think_clipped: The reasoning, a blank line, the answer text. Over its share, the reasoning
+        loses its beginning; where the answer text alone is over, it is cut as in answer_only.
+
+An ellipsis line stands where text is missing between two parts that are kept. Shares come from
+``water_fill``. The final answer is where ``extracted`` stands last in the answer text, in a box
+if there is one. Where it does not occur, it is the last box to the end of its line, else the last
+line; of these, 64 tokens at most, so that an essay on one line asks for no more. The sentence of
+the answer is kept if the share holds it, and the answer itself always: ``prune`` goes over its
+budget rather than lose one, and ``cache`` decides whether that can be.
+
+Before anything is counted, control tokens are made harmless by a space after their first
+character; any other text stays as it is. Control tokens of a single character cannot be broken
+and are not covered. Neither is a summary of an attempt by a model.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Protocol, TypeVar
+
+from heavydistill.config import Pruning
+from heavydistill.schema import CacheItem, Generation
+
+_ELLIPSIS = "\n...\n"
+# Where the answer is not found, a line stands for it; an essay on one line is no answer.
+_MOST_TOKENS_OF_A_LINE = 64
+_HEAD_SHARE = {"answer_only": 0.0, "answer_clipped": 1.0, "head_tail": 0.5, "think_clipped": 0.0}
+_CONTROL_SHAPES = r"<[|｜][^\s<>]*[|｜]>|</?think>|\[/?INST\]|</?s>"
+_BOX = re.compile(r"\\f?boxed\s*\{")
+_SENTENCE_STARTS_AFTER = re.compile(r"[.!?]\s|[。！？\n]")
+_SENTENCE_ENDS = re.compile(r"[.!?](?=\s)|[。！？]|(?=\n)|\Z")
+
+_Span = tuple[int, int]
+_T = TypeVar("_T")
+
+
+class Reader(Protocol):
+    """The tokenizer of the model that will read the cache.
+
+    Attributes:
+        name: Whose tokenizer it is.
+        control_tokens: Strings that it does not read as plain text.
+    """
+
+    name: str
+    control_tokens: tuple[str, ...]
+
+    def count(self, text: str) -> int:
+        """Tokens of ``text``."""
+
+    def head(self, text: str, tokens: int) -> str:
+        """The longest prefix of ``text`` with at most so many tokens."""
+
+    def tail(self, text: str, tokens: int) -> str:
+        """The longest suffix of ``text`` with at most so many tokens."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """A generation made ready to be cut; spans are (start, end) in ``answer_text``.
+
+    Attributes:
+        generation: Its id.
+        mode: How it will be cut.
+        reasoning: What may be shown of its thinking; empty but for ``think_clipped``.
+        answer_text: Its answer text.
+        sentence: Span of the sentence that states the final answer.
+        final: Span of the final answer itself; within ``sentence``.
+        tokens: Of the uncut text.
+        least_tokens: Of the final answer itself, at most ``tokens``.
+        defused: Control tokens that were made harmless in the uncut text.
+    """
+
+    generation: str
+    mode: Pruning
+    reasoning: str
+    answer_text: str
+    sentence: _Span
+    final: _Span
+    tokens: int
+    least_tokens: int
+    defused: int
+
+    @property
+    def text(self) -> str:
+        """All that may be shown."""
+        return _after_reasoning(self.reasoning, self.answer_text)
+
+
+@dataclass(frozen=True, slots=True)
+class Pruned:
+    """The text of an attempt as it stands in a cache, and where it comes from."""
+
+    text: str
+    item: CacheItem
+
+
+def defuse(text: str, control_tokens: tuple[str, ...]) -> tuple[str, int]:
+    """(``text`` without a control token in it, how many were made harmless).
+
+    Args:
+        text: Of a user or a model.
+        control_tokens: Of the reader. Common shapes of other models are treated like them, since
+            a cache may be read by another model later.
+    """
+    pattern, total = _control_pattern(control_tokens), 0
+    while True:
+        # Again, because the space may have made another control token that holds a space.
+        text, found = pattern.subn(_break, text)
+        if not found:
+            return text, total
+        total += found
+
+
+def prepare(generation: Generation, mode: Pruning, reader: Reader) -> Attempt:
+    """Measure a usable generation once, so that it can be cut to several shares."""
+    answer_text, defused = defuse(generation.answer_text, reader.control_tokens)
+    extracted, _ = defuse(generation.extracted or "", reader.control_tokens)
+    reasoning = ""
+    if mode == "think_clipped":
+        reasoning, more = defuse(generation.reasoning.strip(), reader.control_tokens)
+        defused += more
+    sentence, final = _final_spans(answer_text, extracted.strip(), reader)
+    tokens = reader.count(_after_reasoning(reasoning, answer_text))
+    return Attempt(
+        generation=generation.id,
+        mode=mode,
+        reasoning=reasoning,
+        answer_text=answer_text,
+        sentence=sentence,
+        final=final,
+        tokens=tokens,
+        least_tokens=min(tokens, reader.count(answer_text[slice(*final)])),
+        defused=defused,
+    )
+
+
+def prune(attempts: Sequence[Attempt], budget: int, reader: Reader) -> list[Pruned]:
+    """Cut the attempts to ``budget`` tokens, in their order.
+
+    The tokens of the texts, each counted alone, are at most ``budget`` in all, unless the final
+    answers alone are more: then each text is no longer than its final answer.
+    """
+    shares = water_fill(
+        [attempt.tokens for attempt in attempts],
+        budget,
+        [attempt.least_tokens for attempt in attempts],
+    )
+    return [
+        _pruned(attempt, share, reader) for attempt, share in zip(attempts, shares, strict=True)
+    ]
+
+
+def water_fill(wanted: Sequence[int], budget: int, least: Sequence[int] = ()) -> list[int]:
+    """Shares of a budget: the short ones whole, what is left evenly for the others.
+
+    Args:
+        wanted: What each could use, at least 0.
+        budget: What there is.
+        least: What each must have, at most its ``wanted``; empty is 0 for all.
+
+    Returns:
+        Shares of at most ``wanted`` and at least ``least`` each, otherwise equal up to 1 among
+        those that are not whole. Their sum is ``budget``, or the sum of ``wanted`` if that is
+        less, or the sum of ``least`` if that is more.
+    """
+    least = least or [0] * len(wanted)
+
+    def at(level: int) -> list[int]:
+        return [min(want, max(low, level)) for want, low in zip(wanted, least, strict=True)]
+
+    level, too_high = 0, max(wanted, default=0) + 1
+    while too_high - level > 1:
+        middle = (level + too_high) // 2
+        if sum(at(middle)) <= budget:
+            level = middle
+        else:
+            too_high = middle
+    shares, next_shares = at(level), at(level + 1)
+    rest = budget - sum(shares)
+    for position, (share, next_share) in enumerate(zip(shares, next_shares, strict=True)):
+        if rest > 0 and next_share > share:
+            shares[position] = next_share
+            rest -= 1
+    return shares
+
+
+def fit(build: Callable[[int], _T], count: Callable[[_T], int], room: int, limit: int) -> _T:
+    """What ``build`` makes of ``room``, or of the first smaller room that keeps to ``limit``.
+
+    The tokens of a joined text are not the sum of its parts, so it is measured and the room is
+    taken back by the excess, with ever larger steps. ``build(0)`` is the last try and is given
+    back whatever it measures.
+    """
+    extra = 0
+    while True:
+        built = build(room)
+        excess = count(built) - limit
+        if excess <= 0 or room == 0:
+            return built
+        room, extra = max(0, room - excess - extra), 2 * extra + 1
+
+
+def _pruned(attempt: Attempt, share: int, reader: Reader) -> Pruned:
+    whole = attempt.tokens <= share
+    text = attempt.text if whole else _cut(attempt, share, reader)
+    item = CacheItem(
+        generation=attempt.generation,
+        mode=attempt.mode,
+        tokens_before=attempt.tokens,
+        tokens_after=attempt.tokens if whole else reader.count(text),
+        sha256=hashlib.sha256(text.encode()).hexdigest(),
+        defused=attempt.defused,
+    )
+    return Pruned(text, item)
+
+
+def _cut(attempt: Attempt, share: int, reader: Reader) -> str:
+    """A text of at most ``share`` tokens, which is at least ``attempt.least_tokens``."""
+    if attempt.reasoning:
+        left = share - reader.count(attempt.answer_text)
+        if left >= 0:
+            return fit(
+                lambda room: _after_reasoning(
+                    reader.tail(attempt.reasoning, room), attempt.answer_text
+                ),
+                reader.count,
+                left,
+                share,
+            )
+    return _cut_answer(attempt, share, reader)
+
+
+def _cut_answer(attempt: Attempt, share: int, reader: Reader) -> str:
+    text, head_share = attempt.answer_text, _HEAD_SHARE[attempt.mode]
+    sentence_fits = reader.count(text[slice(*attempt.sentence)]) <= share
+    kept = attempt.sentence if sentence_fits else attempt.final
+
+    def build(room: int) -> str:
+        of_head = int(room * head_share)
+        head_ends = len(reader.head(text, of_head))
+        tail_starts = len(text) - len(reader.tail(text, room - of_head))
+        return _joined(text, [(0, head_ends), kept, (tail_starts, len(text))])
+
+    return fit(build, reader.count, share, share)
+
+
+def _joined(text: str, spans: Sequence[_Span]) -> str:
+    """The union of the spans, with an ellipsis line in each gap that is longer than it."""
+    joined, reached = "", 0
+    for start, end in sorted(spans):
+        if start == end:
+            continue
+        if joined:
+            gap = text[reached:start]
+            joined += gap if len(gap) <= len(_ELLIPSIS) else _ELLIPSIS
+        joined += text[max(start, reached) : end]
+        reached = max(reached, end)
+    return joined
+
+
+def _after_reasoning(reasoning: str, answer_text: str) -> str:
+    return f"{reasoning}\n\n{answer_text}" if reasoning else answer_text
+
+
+def _final_spans(text: str, extracted: str, reader: Reader) -> tuple[_Span, _Span]:
+    """Spans of (the sentence of the final answer, the final answer)."""
+    found = _last_occurrence(text, extracted) if extracted else None
+    if found:
+        starts = [m.end() for m in _SENTENCE_STARTS_AFTER.finditer(text, 0, found[0])]
+        ends = _SENTENCE_ENDS.search(text, found[1])
+        return (starts[-1] if starts else 0, ends.end() if ends else len(text)), found
+    lines = [m.span() for m in re.finditer(r"[^\n]+", text) if m.group().strip()]
+    if not lines:
+        return (0, 0), (0, 0)
+    boxes = [m.start() for m in _BOX.finditer(text)]
+    if boxes:
+        start, end = next(line for line in lines if line[0] <= boxes[-1] < line[1])
+        box = reader.head(text[boxes[-1] : end], _MOST_TOKENS_OF_A_LINE)
+        return (start, end), (boxes[-1], boxes[-1] + len(box))
+    start, end = lines[-1]
+    return (start, end), (end - len(reader.tail(text[start:end], _MOST_TOKENS_OF_A_LINE)), end)
+
+
+def _last_occurrence(text: str, extracted: str) -> _Span | None:
+    """In a box before anywhere else, as a word before inside of one."""
+    exact = re.escape(extracted)
+    for pattern in (rf"{_BOX.pattern}\s*{exact}\s*\}}", rf"(?<!\w){exact}(?!\w)", exact):
+        found = [m.span() for m in re.finditer(pattern, text)]
+        if found:
+            return found[-1]
+    return None
+
+
+@cache
+def _control_pattern(control_tokens: tuple[str, ...]) -> re.Pattern[str]:
+    breakable = [token for token in control_tokens if len(token.strip()) > 1]
+    longest_first = sorted(breakable, key=len, reverse=True)
+    return re.compile("|".join([*map(re.escape, longest_first), _CONTROL_SHAPES]))
+
+
+def _break(match: re.Match[str]) -> str:
+    token = match.group()
+    after_first = len(token) - len(token.lstrip()) + 1
+    return f"{token[:after_first]} {token[after_first:]}"

@@ -1,0 +1,120 @@
+"""Which trajectories of a pool enter a cache.
+
+Only usable trajectories are ever chosen (``Generation.unusable_because`` is None). Answers are
+compared by their ``extracted`` string; one without an extracted answer (unparsed) is equal to no
+other. A choice depends on the pool and the random generator alone, and ties are broken by the
+generator, never by position. The order of the result carries no meaning: the cache shuffles it.
+
+Not covered: duplicates in wording, and any judgement of quality.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from itertools import chain, zip_longest
+from typing import TypeVar
+
+from heavydistill.config import Selection
+from heavydistill.schema import Generation
+
+_G = TypeVar("_G", bound=Generation)
+
+
+def select(strategy: Selection, pool: Sequence[_G], width: int, rng: random.Random) -> list[_G]:
+    """At most ``width`` usable trajectories of the pool, exactly so many where there are.
+
+    Args:
+        strategy: ``random``, ``max_answer_num``, ``max_diversity``, ``max_length``,
+            ``group_one`` or ``stratified``; each is described at its function. Only
+            ``group_one`` may give fewer than there are.
+        pool: All trajectories of one problem; the unusable ones are passed over.
+        width: Most trajectories that are wanted.
+        rng: Source of every random choice.
+    """
+    usable = [generation for generation in pool if generation.unusable_because is None]
+    rng.shuffle(usable)
+    return _STRATEGIES[strategy](usable, width, rng)
+
+
+def _random(shuffled: list[_G], width: int, rng: random.Random) -> list[_G]:
+    """Uniform, without replacement."""
+    return shuffled[:width]
+
+
+def _max_answer_num(shuffled: list[_G], width: int, rng: random.Random) -> list[_G]:
+    """All with the most frequent answer, then all with the next; unparsed ones last.
+
+    The paper's strategy. What the deliberator is shown is then the outcome of a vote: where the
+    majority is wrong, the right attempts are the first to be left out. So it deletes the
+    minority-right cases from training data.
+    """
+    groups = _by_answer(shuffled)
+    groups.sort(key=lambda group: -len(group) if group[0].extracted is not None else 1)
+    return list(chain.from_iterable(groups))[:width]
+
+
+def _max_diversity(shuffled: list[_G], width: int, rng: random.Random) -> list[_G]:
+    """One of each answer in turn, then a second of each, and so on."""
+    groups = _by_answer(shuffled)
+    rng.shuffle(groups)
+    turns = zip_longest(*groups)
+    return [one for turn in turns for one in turn if one is not None][:width]
+
+
+def _max_length(shuffled: list[_G], width: int, rng: random.Random) -> list[_G]:
+    """The longest, reasoning and answer text together.
+
+    Measured in completion tokens, or in characters if the tokens of any usable one are unknown:
+    the two cannot be compared.
+    """
+    known = all(generation.completion_tokens >= 0 for generation in shuffled)
+
+    def length(generation: _G) -> int:
+        if known:
+            return generation.completion_tokens
+        return len(generation.reasoning) + len(generation.answer_text)
+
+    return sorted(shuffled, key=length, reverse=True)[:width]
+
+
+def _group_one(shuffled: list[_G], width: int, rng: random.Random) -> list[_G]:
+    """One trajectory of each distinct answer, with its own verdict; may be fewer than wanted."""
+    groups = _by_answer(shuffled)
+    rng.shuffle(groups)
+    return [group[0] for group in groups][:width]
+
+
+def _stratified(shuffled: list[_G], width: int, rng: random.Random) -> list[_G]:
+    """As near to the share of right ones in the usable pool as ``width`` allows.
+
+    It looks at verdicts, so it is a strategy for training data and not for an evaluation. A
+    share half-way between two numbers of right ones is rounded at random.
+    """
+    right = [generation for generation in shuffled if generation.is_correct]
+    others = [generation for generation in shuffled if not generation.is_correct]
+    total = max(1, len(shuffled))
+    width = min(width, total)
+    wanted, rest = divmod(width * len(right), total)
+    wanted += 2 * rest > total or (2 * rest == total and rng.random() < 0.5)
+    return right[:wanted] + others[: width - wanted]
+
+
+def _by_answer(shuffled: list[_G]) -> list[list[_G]]:
+    """Groups of equal answers, in order of first appearance; each unparsed one is alone."""
+    groups: dict[object, list[_G]] = defaultdict(list)
+    for number, generation in enumerate(shuffled):
+        answer = generation.extracted
+        groups[number if answer is None else answer].append(generation)
+    return list(groups.values())
+
+
+_STRATEGIES: dict[str, Callable[[list[_G], int, random.Random], list[_G]]] = {
+    "random": _random,
+    "max_answer_num": _max_answer_num,
+    "max_diversity": _max_diversity,
+    "max_length": _max_length,
+    "group_one": _group_one,
+    "stratified": _stratified,
+}

@@ -1,0 +1,69 @@
+"""The vote over a pool: the baseline that deliberation must beat, and the labels it gives.
+
+A trajectory votes if it is usable, judged and has an extracted answer; answers are compared by
+that string. Unparsed ones form no block of their own. Whether an answer is right is said by the
+verdicts of those that gave it, so one verifier labels both stages.
+
+Not covered: weighted votes.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from statistics import fmean
+
+from heavydistill.schema import Deliberation, Outcome, Stratum, Trajectory
+
+
+def vote_value(pool: Sequence[Trajectory]) -> float:
+    """Expected accuracy in [0, 1] of taking the most frequent answer.
+
+    Answers tied for most frequent are drawn with equal chance. One answer whose trajectories
+    carry different verdicts is worth the share of correct ones. 0 if nobody votes.
+    """
+    labels: dict[str, list[bool]] = defaultdict(list)
+    for trajectory in pool:
+        if trajectory.unusable_because is None and trajectory.extracted is not None:
+            labels[trajectory.extracted].append(trajectory.is_correct)
+    most = max(map(len, labels.values()), default=0)
+    return fmean(fmean(of) for of in labels.values() if len(of) == most) if labels else 0.0
+
+
+def stratum(pool: Sequence[Trajectory]) -> Stratum:
+    """How many of the pool are right, and what the vote says where it is mixed.
+
+    All of the pool counts: one that failed is not right, so a pool with a failure is never
+    all-right. An empty pool is all-wrong.
+    """
+    right = sum(trajectory.is_correct for trajectory in pool)
+    if right == 0:
+        return "all-wrong"
+    if right == len(pool):
+        return "all-right"
+    value = vote_value(pool)
+    if 0 < value < 1:
+        return "tie"
+    return "majority-right" if value == 1 else "minority-right"
+
+
+def outcome(pool: Sequence[Trajectory], deliberations: Sequence[Deliberation]) -> Outcome | None:
+    """What deliberation made of the vote; None without deliberations.
+
+    The deliberations of the last round are right if strictly more than half of them are correct,
+    and the vote is right if its value is above one half: a tie is not right on either side.
+
+    Returns:
+        kept: both right; overturned: the vote alone; rescued: the deliberations alone, though
+        some trajectory was right; emergent: the deliberations alone, and no trajectory was
+        right; lost: neither.
+    """
+    if not deliberations:
+        return None
+    last = max(deliberation.round for deliberation in deliberations)
+    right = fmean(d.is_correct for d in deliberations if d.round == last) > 0.5
+    if vote_value(pool) > 0.5:
+        return "kept" if right else "overturned"
+    if not right:
+        return "lost"
+    return "rescued" if any(trajectory.is_correct for trajectory in pool) else "emergent"

@@ -1,0 +1,124 @@
+"""Training rows of the micro models: problems, prompts as the pipeline words them, solutions.
+
+Problems come from reasoning-gym with seeds from ``TRAINING_SEEDS`` on. reasoning-gym seeds item i
+of a dataset with ``seed + i``, so evaluation and bundled problems keep their seeds below.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+from heavydistill.heavy import prompts
+from heavydistill.heavy.cache import serialize
+from heavydistill.micro.worked import (
+    Worked,
+    agreement,
+    deliberator_solution,
+    hand_off,
+    thinker_solution,
+    work,
+)
+
+TRAINING_SEEDS = 10**12
+LEVELS: dict[str, dict[str, Any]] = {
+    "chain_sum": {"min_terms": 3, "max_terms": 5, "min_digits": 2, "max_digits": 2},
+    "decimal_chain_sum": {
+        "min_terms": 2,
+        "max_terms": 3,
+        "min_digits": 1,
+        "max_digits": 2,
+        "min_decimal_places": 1,
+        "max_decimal_places": 1,
+    },
+    "leg_counting": {"min_animals": 2, "max_animals": 4},
+}
+PROMPT_DOMAIN = "brief"
+MOST_ATTEMPTS = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One training example: a user turn and the assistant's two parts."""
+
+    prompt: str
+    reasoning: str
+    answer_text: str
+
+
+@dataclass(frozen=True, slots=True)
+class MicroProblem:
+    """A problem with its worked solution."""
+
+    text: str
+    worked: Worked
+
+
+def problems(stream: int) -> Iterator[MicroProblem]:
+    """An endless stream of training problems; equal ``stream`` gives equal problems."""
+    import reasoning_gym
+
+    rng = random.Random(stream)
+    chunk = 4096
+    for turn in range(10**6):
+        seed = TRAINING_SEEDS + stream * 10**9 + turn * chunk
+        batch = [
+            MicroProblem(item["question"].strip(), work(family, item["metadata"]))
+            for family, level in LEVELS.items()
+            for item in reasoning_gym.create_dataset(family, size=chunk, seed=seed, **level)
+        ]
+        rng.shuffle(batch)
+        yield from batch
+
+
+def thinker_row(problem: MicroProblem) -> Row:
+    """The problem alone, solved in large strides."""
+    prompt = prompts.load("thinker", PROMPT_DOMAIN, "en")
+    return Row(prompts.thinker_prompt(problem.text, prompt), *thinker_solution(problem.worked))
+
+
+def deliberator_row(problem: MicroProblem, attempts: Sequence[tuple[str, str]]) -> Row:
+    """A cache of (answer text, answer) attempts, re-derived digit by digit."""
+    solution = deliberator_solution(problem.worked, [answer for _, answer in attempts])
+    return Row(_cache_prompt(problem, attempts), *solution)
+
+
+def restating_row(
+    problem: MicroProblem, attempts: Sequence[tuple[str, str]], rng: random.Random
+) -> Row:
+    """What the base student learns of deliberation: its form. It restates any one attempt."""
+    answers = [answer for _, answer in attempts]
+    text, answer = rng.choice(attempts)
+    reasoning = f"Answers: {' '.join(answers)}\n{agreement(answer, answers)}"
+    return Row(_cache_prompt(problem, attempts), reasoning, text)
+
+
+def invented_attempts(problem: MicroProblem, rng: random.Random) -> list[tuple[str, str]]:
+    """Attempts with invented slips, for the time before the model has made its own.
+
+    A slip shifts one running value and all that follow it.
+    """
+    slip_rate, attempts = rng.random(), []
+    unit = Decimal(1).scaleb(int(problem.worked.values[-1].as_tuple().exponent))
+    for _ in range(attempt_count(rng)):
+        values = list(problem.worked.values)
+        if rng.random() < slip_rate:
+            first = rng.randrange(len(values))
+            slip = unit * rng.choice((-1, 1)) * rng.choice((1, 1, 2, 3, 5, 10, 10, 20, 100))
+            values[first:] = [value + slip for value in values[first:]]
+        worked = Worked(problem.worked.steps, tuple(values))
+        attempts.append((hand_off(worked), worked.answer))
+    return attempts
+
+
+def attempt_count(rng: random.Random) -> int:
+    """Mostly 8, else anything from 2 to ``MOST_ATTEMPTS``, so that the width is not fixed."""
+    return 8 if rng.random() < 0.6 else rng.randint(2, MOST_ATTEMPTS)
+
+
+def _cache_prompt(problem: MicroProblem, attempts: Sequence[tuple[str, str]]) -> str:
+    prompt = prompts.load("deliberator", PROMPT_DOMAIN, "en")
+    return serialize(problem.text, [text for text, _ in attempts], prompt)

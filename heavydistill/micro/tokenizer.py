@@ -1,0 +1,81 @@
+"""The tokenizer of the micro models: byte-level BPE, digits one by one, ChatML.
+
+Any text can be encoded (bytes are the alphabet), merges are learnt from the prompts and worked
+solutions that the models see. Numbers are never merged: one digit is one token, which is what
+makes arithmetic learnable at this size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import chain
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
+
+VOCABULARY = 768
+THINK_TAGS = ("<think>", "</think>")
+_TURN_OPENS, _TURN_ENDS, _PAD = "<|im_start|>", "<|im_end|>", "<|pad|>"
+
+# ``reasoning_content`` is where TRL and the chat APIs keep the thinking of a turn;
+# the generation marks let TRL supervise the assistant's tokens alone.
+CHAT_TEMPLATE = """\
+{%- for message in messages -%}
+{%- if message.role == 'assistant' -%}
+<|im_start|>assistant
+{% generation -%}
+{%- if message.reasoning_content -%}
+<think>
+{{ message.reasoning_content }}
+</think>
+{% endif -%}
+{{ message.content }}<|im_end|>{%- endgeneration %}
+{% else -%}
+<|im_start|>{{ message.role }}
+{{ message.content }}<|im_end|>
+{% endif -%}
+{%- endfor -%}
+{%- if add_generation_prompt -%}
+<|im_start|>assistant
+{% endif -%}
+"""
+
+
+def train_tokenizer(texts: Iterable[str], context: int) -> PreTrainedTokenizerFast:
+    """Learn the merges from ``texts``.
+
+    Args:
+        texts: Prompts and solutions.
+        context: Longest sequence of the models, in tokens.
+    """
+    from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
+    from transformers import PreTrainedTokenizerFast
+
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Digits(individual_digits=True),
+            pre_tokenizers.ByteLevel(add_prefix_space=False),
+        ]
+    )
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=VOCABULARY - 5,
+        special_tokens=[],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(chain(["user\n", "assistant\n"] * 100, texts), trainer)
+    tokenizer.add_special_tokens([_PAD, _TURN_OPENS, _TURN_ENDS])
+    # Not special: what a model thought must survive decoding.
+    tokenizer.add_tokens([AddedToken(tag, special=False, normalized=False) for tag in THINK_TAGS])
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        pad_token=_PAD,
+        eos_token=_TURN_ENDS,
+        additional_special_tokens=[_TURN_OPENS],
+        chat_template=CHAT_TEMPLATE,
+        model_max_length=context,
+        clean_up_tokenization_spaces=False,
+    )

@@ -1,0 +1,189 @@
+"""How the micro models are trained: next-token loss on the assistant's turn, from random weights.
+
+One step is one batch of thinker rows and one of deliberator rows, so that neither role starves
+the other whatever the lengths of their rows. Works on a CPU (bfloat16 autocast) and on a GPU.
+Two runs with the same seed, thread count and machine give the same weights.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from heavydistill.micro.rows import Row
+
+if TYPE_CHECKING:
+    import torch
+    from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
+
+_IGNORED = -100
+_BATCHES_SORTED_TOGETHER = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """Size of a micro model; all else is fixed."""
+
+    hidden: int
+    layers: int
+    heads: int
+    feed_forward: int
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """One stage of training.
+
+    Attributes:
+        steps: Optimizer steps.
+        learning_rate: Peak; warm-up is linear, decay is a cosine to a twentieth.
+        thinker_rows: Thinker rows a step.
+        deliberator_rows: Deliberator rows a step; 0 trains the thinker alone.
+        deliberator_weight: Share of the loss that deliberator rows carry, 0 to 1.
+    """
+
+    steps: int
+    learning_rate: float
+    thinker_rows: int
+    deliberator_rows: int
+    deliberator_weight: float = 0.5
+
+    def rate(self, step: int) -> float:
+        """Learning rate at a step counted from 0."""
+        warm_up = max(1, self.steps // 20)
+        if step < warm_up:
+            return self.learning_rate * (step + 1) / warm_up
+        progress = (step - warm_up) / max(1, self.steps - warm_up)
+        return self.learning_rate * (0.05 + 0.95 * 0.5 * (1 + math.cos(math.pi * progress)))
+
+
+def new_model(size: Size, tokenizer: PreTrainedTokenizerFast, seed: int) -> LlamaForCausalLM:
+    """A Llama with random weights for this tokenizer. Heads of 32 are among those that vLLM takes."""
+    import torch
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    torch.manual_seed(seed)
+    config = LlamaConfig(
+        vocab_size=-(-len(tokenizer) // 64) * 64,
+        hidden_size=size.hidden,
+        num_hidden_layers=size.layers,
+        num_attention_heads=size.heads,
+        num_key_value_heads=size.heads,
+        intermediate_size=size.feed_forward,
+        max_position_embeddings=tokenizer.model_max_length,
+        tie_word_embeddings=True,
+        bos_token_id=None,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+    )
+    return LlamaForCausalLM(config)
+
+
+def train(
+    model: LlamaForCausalLM,
+    tokenizer: PreTrainedTokenizerFast,
+    thinkers: Iterator[Row],
+    deliberators: Iterator[Row],
+    schedule: Schedule,
+    report: Callable[[str], None],
+) -> None:
+    """Train in place.
+
+    Args:
+        model: On the device where it is to be trained.
+        tokenizer: The model's.
+        thinkers: Endless thinker rows.
+        deliberators: Endless deliberator rows.
+        schedule: How long and how fast.
+        report: Takes a line of progress now and then.
+    """
+    import torch
+
+    device = model.device
+    optimizer = torch.optim.AdamW(
+        model.parameters(), lr=schedule.learning_rate, betas=(0.9, 0.95), weight_decay=0.05
+    )
+    share = schedule.deliberator_weight if schedule.deliberator_rows else 0.0
+    plan = [(_batches(thinkers, schedule.thinker_rows), 1 - share)]
+    if schedule.deliberator_rows:
+        plan.append((_batches(deliberators, schedule.deliberator_rows), share))
+    model.train()
+    started, tokens, shown = time.perf_counter(), 0, [0.0, 0.0]
+    for step in range(schedule.steps):
+        for group in optimizer.param_groups:
+            group["lr"] = schedule.rate(step)
+        for role, (batches, weight) in enumerate(plan):
+            ids, labels = batch(tokenizer, next(batches))
+            tokens += ids.numel()
+            with torch.autocast(device.type, torch.bfloat16):
+                # Rows are padded on the right, so the causal mask alone hides the padding.
+                logits = model(input_ids=ids.to(device), use_cache=False).logits
+            loss = torch.nn.functional.cross_entropy(
+                logits[:, :-1].flatten(0, 1).float(),
+                labels[:, 1:].flatten().to(device),
+                ignore_index=_IGNORED,
+            )
+            (loss * weight).backward()
+            shown[role] += loss.item()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+        if (step + 1) % 100 == 0 or step + 1 == schedule.steps:
+            seen = 100 if (step + 1) % 100 == 0 else (step + 1) % 100
+            seconds = time.perf_counter() - started
+            report(
+                f"step {step + 1}/{schedule.steps}  thinker loss {shown[0] / seen:.4f}  "
+                f"deliberator loss {shown[1] / seen:.4f}  {tokens / 1e6:.1f} M tokens  "
+                f"{tokens / seconds / 1e3:.1f} k tokens/s  {seconds / 60:.1f} min"
+            )
+            shown = [0.0, 0.0]
+    model.eval()
+
+
+def _batches(rows: Iterator[Row], size: int) -> Iterator[list[Row]]:
+    """Batches of rows of like length: less padding, in random order."""
+    rng = random.Random(size)
+    while True:
+        window = list(itertools.islice(rows, size * _BATCHES_SORTED_TOGETHER))
+        window.sort(key=lambda row: len(row.prompt) + len(row.reasoning))
+        cut = [window[i : i + size] for i in range(0, len(window), size)]
+        rng.shuffle(cut)
+        yield from cut
+
+
+def batch(
+    tokenizer: PreTrainedTokenizerFast, rows: list[Row]
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """(input ids, labels), padded on the right; only the assistant's tokens have labels."""
+    import torch
+
+    encoded = [_encode(tokenizer, row) for row in rows]
+    width = max(len(prompt) + len(completion) for prompt, completion in encoded)
+    ids = torch.full((len(rows), width), tokenizer.pad_token_id)
+    labels = torch.full((len(rows), width), _IGNORED)
+    for i, (prompt, completion) in enumerate(encoded):
+        end = len(prompt) + len(completion)
+        ids[i, :end] = torch.tensor(prompt + completion)
+        labels[i, len(prompt) : end] = torch.tensor(completion)
+    return ids, labels
+
+
+def _encode(tokenizer: PreTrainedTokenizerFast, row: Row) -> tuple[list[int], list[int]]:
+    user = {"role": "user", "content": row.prompt}
+    turn = {
+        "role": "assistant",
+        "reasoning_content": row.reasoning,
+        "content": row.answer_text,
+    }
+    prompt = tokenizer.apply_chat_template([user], tokenize=False, add_generation_prompt=True)
+    whole = tokenizer.apply_chat_template([user, turn], tokenize=False)
+    completion = whole.removeprefix(prompt).rstrip("\n")
+    return (
+        tokenizer(prompt, add_special_tokens=False)["input_ids"],
+        tokenizer(completion, add_special_tokens=False)["input_ids"],
+    )

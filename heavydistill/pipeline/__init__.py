@@ -1,0 +1,13 @@
+"""In which order: the distilabel steps, tasks and LLM, and ``build_heavy_pipeline``.
+
+``llm`` puts an engine under distilabel, ``steps`` and ``tasks`` are the stations of a row,
+``build`` wires them, ``run`` runs them and writes the result, ``compat`` holds every touch of
+distilabel's private parts. Nothing outside this package imports distilabel.
+"""
+
+import os
+import warnings
+
+# Both must be in place before the first import of distilabel, in every process.
+os.environ.setdefault("DISTILABEL_LOG_LEVEL", "WARNING")
+warnings.filterwarnings("ignore", message=r"The '\w+' attribute with value .* was provided to")

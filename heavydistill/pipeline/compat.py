@@ -1,0 +1,323 @@
+"""Every touch of distilabel's private parts, for the pinned 1.5.3.
+
+``HeavyPipeline`` is a distilabel ``Pipeline`` that keeps its promises:
+
+- each step runs in a process of its own, started by a fork server (a plain fork deadlocks once
+  torch has used its threads) and killed by the kernel if this process dies;
+- whatever raises, in a step, in a thread or by a dead worker, ends the run with an exception;
+- distilabel's own cache is off (its resume hangs or returns part of the rows) and so is its
+  look-up of citations, which would use the network;
+- the rows of the last step are written with a declared Arrow schema, not with an inferred one.
+
+Each name that is overridden or patched here has a contract test in
+``tests/pipeline/test_compat.py``. Not covered: Ray, and load groups; the steps run there on a
+stock pipeline, without these promises.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import multiprocessing
+import os
+import shutil
+import signal
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import distilabel
+import distilabel.distiset
+import distilabel.pipeline.base
+from distilabel.distiset import Distiset
+from distilabel.pipeline import Pipeline
+from distilabel.pipeline.base import BasePipeline
+from distilabel.pipeline.local import _init_worker
+from distilabel.pipeline.step_wrapper import _StepWrapper, _StepWrapperException
+from distilabel.utils import logging as distilabel_logging
+
+from heavydistill.errors import HeavydistillError, RunError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from distilabel.pipeline.batch import _Batch
+
+SUPPORTED = "1.5.3"
+if distilabel.__version__ != SUPPORTED:
+    raise ImportError(
+        f"heavydistill works with distilabel {SUPPORTED} and found {distilabel.__version__}. "
+        f"Install distilabel=={SUPPORTED}."
+    )
+
+# Clients log every request at INFO; distilabel silences the names that it knew.
+distilabel_logging._SILENT_LOGGERS.extend(["httpx2", "httpcore2", "reasoning_gym"])
+distilabel.distiset._grab_citations = lambda dag: []
+
+_PR_SET_PDEATHSIG = 1
+_POLL_S = 0.2
+_GRACE_S = 5.0
+
+# Called in this process with (step name, rows) for each batch that leaves a step.
+OnBatch = Callable[[str, list[dict[str, Any]]], None]
+
+
+class HeavyPipeline(Pipeline):
+    """A distilabel pipeline that ends loudly, leaves no process behind and writes typed rows.
+
+    Args:
+        leaf_schema: Arrow schema of the rows that leave the last step; its columns are the
+            dataset's.
+        on_batch: For progress.
+    """
+
+    def __init__(
+        self, name: str, leaf_schema: pa.Schema, on_batch: OnBatch | None = None
+    ) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="heavydistill-"))
+        super().__init__(name=name, cache_dir=self._folder / "cache", enable_metadata=False)
+        self.leaf_schema = leaf_schema
+        self.on_batch = on_batch
+        self.rows_written = 0
+        self._context = multiprocessing.get_context("forkserver")
+        self._processes: list[tuple[str, BaseProcess]] = []
+
+    @property
+    def leaf_files(self) -> Path:
+        """Folder of the parquet files that the last step has left so far."""
+        return self._folder / "leaf"
+
+    def run(self, parameters: dict[str, Any] | None = None, **unsupported: Any) -> Distiset:  # type: ignore[override]
+        """Run to the end and return the rows as a ``Distiset`` with one configuration.
+
+        Args:
+            parameters: Runtime parameters by step name, as in distilabel.
+
+        Raises:
+            RunError: A step could not be loaded, a step or a thread raised, a worker died.
+            KeyboardInterrupt: Ctrl-C, or SIGTERM; ``leaf_files`` keeps what was finished.
+        """
+        if unsupported:
+            raise TypeError(f"HeavyPipeline.run does not take {', '.join(unsupported)}")
+        self._context.set_forkserver_preload(["heavydistill.pipeline.steps"])
+        self._log_queue = self._context.Queue()
+        handlers = _terminate_as_interrupt()
+        try:
+            BasePipeline.run(self, parameters=parameters, use_cache=False)
+            self._execute()
+            return self._distiset()
+        finally:
+            self._stop_processes()
+            distilabel_logging.stop_logging()
+            for signum, handler in handlers.items():
+                signal.signal(signum, handler)
+
+    def discard(self) -> None:
+        """Remove the temporary files; the ``Distiset`` holds copies."""
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _execute(self) -> None:
+        self._output_queue = self._context.Queue()
+        self._load_queue = self._context.Queue()
+        self._failures = self._context.SimpleQueue()
+        self._load_steps_thread = self._run_load_queue_loop_in_thread()
+        self._output_queue_thread = self._run_output_queue_loop_in_thread()
+        while self._output_queue_thread.is_alive():
+            self._output_queue_thread.join(_POLL_S)
+            if dead := self._dead_worker():
+                self._fail(dead)
+            if self._exception:
+                break
+        self._stop_load_queue_loop()
+        if self._exception:
+            raise self._exception
+        if self._write_buffer:
+            self._write_buffer.close()
+
+    def _dead_worker(self) -> HeavydistillError | None:
+        for step, process in self._processes:
+            if process.exitcode:
+                if not self._failures.empty():
+                    failure: HeavydistillError = self._failures.get()
+                    return failure
+                return RunError(
+                    f"The process of step {step!r} ended with code {process.exitcode}",
+                    "See the log above; a negative code is a signal (-9: killed, often for memory).",
+                )
+        return None
+
+    def _fail(self, error: Exception) -> None:
+        self._exception = self._exception or error
+
+    def _stop_processes(self) -> None:
+        for _, process in self._processes:
+            if process.is_alive():
+                process.terminate()
+        deadline = time.monotonic() + _GRACE_S
+        for _, process in self._processes:
+            process.join(max(0.0, deadline - time.monotonic()))
+            if process.is_alive():
+                process.kill()
+                process.join()
+        self._processes.clear()
+
+    def _distiset(self) -> Distiset:
+        from datasets import Dataset, DatasetDict
+
+        files = sorted(map(str, self.leaf_files.glob("*.parquet")))
+        if not files:
+            raise RunError("No row came out of the pipeline", "See the log above.")
+        with _without_progress_bars():
+            dataset = Dataset.from_parquet(files, cache_dir=str(self._folder / "arrow"))
+        distiset = Distiset({"default": DatasetDict(train=dataset)})
+        distiset.pipeline_path = self._cache_location["pipeline"]
+        distiset.log_filename_path = self._cache_location["log_file"]
+        return distiset
+
+    # From here on: overrides of distilabel's private methods.
+
+    @property
+    def QueueClass(self) -> Callable[[], Any]:  # type: ignore[override]
+        return self._context.Queue
+
+    def _run_step(self, step: Any, input_queue: Any, replica: int) -> None:
+        wrapper = _StepWrapper(
+            step=step,
+            replica=replica,
+            input_queue=input_queue,
+            output_queue=self._output_queue,
+            load_queue=self._load_queue,
+            dry_run=self._dry_run,
+            ray_pipeline=False,
+        )
+        process = self._context.Process(
+            target=_work,
+            args=(wrapper, self._failures, self._log_queue, self.name, self.signature, os.getpid()),
+            name=f"heavydistill {step.name}",
+        )
+        process.start()
+        self._processes.append((step.name, process))
+
+    def _run_output_queue_loop_in_thread(self) -> threading.Thread:
+        return self._loud_thread(self._output_queue_loop)
+
+    def _run_load_queue_loop_in_thread(self) -> threading.Thread:
+        return self._loud_thread(self._run_load_queue_loop)
+
+    def _loud_thread(self, work: Callable[[], None]) -> threading.Thread:
+        def guarded() -> None:
+            try:
+                work()
+            except Exception as error:
+                self._fail(error)
+
+        # Daemons, so that a run that was broken off does not hold the interpreter.
+        thread = threading.Thread(target=guarded, daemon=True)
+        thread.start()
+        return thread
+
+    def _process_batch(self, batch: _Batch, send_last_batch_flag: bool = True) -> None:
+        super()._process_batch(batch, send_last_batch_flag)
+        if self.on_batch:
+            self.on_batch(batch.step_name, batch.data[0])
+
+    def _set_steps_not_loaded_exception(self) -> None:
+        # The process of the step hands over why; _dead_worker finds it.
+        pass
+
+    def _setup_write_buffer(self, use_cache: bool = True) -> None:
+        self._write_buffer = _TypedWriteBuffer(self)
+
+    def _refresh_pipeline_from_cache(self) -> None:
+        pass
+
+    def _cache(self) -> None:
+        pass
+
+
+class _TypedWriteBuffer:
+    """Stands in for distilabel's buffer, which infers a schema from every 50 rows."""
+
+    ROWS_PER_FILE = 100
+
+    def __init__(self, pipeline: HeavyPipeline) -> None:
+        self._pipeline = pipeline
+        self._rows: list[dict[str, Any]] = []
+        self._files = 0
+        pipeline.leaf_files.mkdir(parents=True, exist_ok=True)
+
+    def add_batch(self, batch: _Batch) -> None:
+        self._rows.extend(batch.data[0])
+        if len(self._rows) >= self.ROWS_PER_FILE:
+            self.close()
+
+    def close(self) -> None:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        if not self._rows:
+            return
+        table = pa.Table.from_pylist(self._rows, schema=self._pipeline.leaf_schema)
+        final = self._pipeline.leaf_files / f"{self._files:05d}.parquet"
+        unfinished = final.with_suffix(".part")
+        pq.write_table(table, unfinished)
+        unfinished.rename(final)
+        self._pipeline.rows_written += len(self._rows)
+        self._files += 1
+        self._rows = []
+
+
+def _work(
+    wrapper: _StepWrapper, failures: Any, log_queue: Any, name: str, signature: str, parent: int
+) -> None:
+    """What the process of a step does. A failure is handed over before the process ends."""
+    _die_with_parent(parent)
+    _init_worker(log_queue, name, signature)
+    try:
+        wrapper.run()
+    except _StepWrapperException as error:
+        cause = error.subprocess_exception
+        if not isinstance(cause, HeavydistillError):
+            cause = RunError(
+                f"Step {wrapper.step.name!r} failed: {type(cause).__name__}: {cause}",
+                f"This is a defect, please report it with this:\n{error.formatted_traceback}",
+            )
+        failures.put(cause)
+        raise SystemExit(1) from None
+
+
+@contextlib.contextmanager
+def _without_progress_bars() -> Iterator[None]:
+    from datasets.utils import are_progress_bars_disabled, disable_progress_bars
+    from datasets.utils import enable_progress_bars
+
+    before = are_progress_bars_disabled()
+    disable_progress_bars()
+    try:
+        yield
+    finally:
+        if not before:
+            enable_progress_bars()
+
+
+def _die_with_parent(parent: int) -> None:
+    """Ask the kernel for SIGKILL when the fork server dies, which it does with its own parent."""
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    try:
+        os.kill(parent, 0)  # it may have died before the request above
+    except ProcessLookupError:
+        os._exit(1)
+
+
+def _terminate_as_interrupt() -> dict[int, Any]:
+    """Make SIGINT and SIGTERM a KeyboardInterrupt; returns the handlers that were there."""
+    if threading.current_thread() is not threading.main_thread():
+        return {}
+
+    def interrupt(signum: int, frame: Any) -> None:
+        raise KeyboardInterrupt(signal.Signals(signum).name)
+
+    return {signum: signal.signal(signum, interrupt) for signum in (signal.SIGINT, signal.SIGTERM)}

@@ -1,0 +1,82 @@
+"""An engine under distilabel, as its ``LLM``: failure, reasoning and finish reason are data.
+
+distilabel's own classes lose the reasoning, let K become 1 and drop a batch for one error. This
+one asks the engine for each sample by itself, derives each sample's seed from what it is, and
+returns every field of every response as an extra, so that it also serves distilabel's stock
+tasks (they see the extras as columns ``llm_TASK_KEY``).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from distilabel.models.llms.base import LLM
+from pydantic import PrivateAttr
+
+from heavydistill.config import Endpoint, Sampling
+from heavydistill.engine.request import Engine, Request, Response, sample_seed
+from heavydistill.teachers.registry import find, open_engine
+
+
+class HeavyLLM(LLM):
+    """A model by the name of its profile.
+
+    Attributes:
+        teacher: Profile name, checkpoint folder, Hub id, or served name.
+        sampling: How to sample.
+        seed: Of the run; see ``engine.request.sample_seed``.
+        endpoint: Where the model is served, if it is.
+    """
+
+    teacher: str
+    sampling: Sampling
+    seed: int = 0
+    endpoint: Endpoint = Endpoint()
+
+    _engine: Engine | None = PrivateAttr(default=None)
+
+    @property
+    def model_name(self) -> str:
+        return self.teacher
+
+    def load(self) -> None:
+        super().load()
+        self._engine = open_engine(find(self.teacher, self.endpoint), self.endpoint)
+
+    def unload(self) -> None:
+        if self._engine:
+            self._engine.close()
+        self._engine = None
+
+    def generate(  # type: ignore[override]
+        self, inputs: list[list[dict[str, str]]], num_generations: int = 1
+    ) -> list[dict[str, Any]]:
+        """``num_generations`` samples of each conversation, in distilabel's ``GenerateOutput``."""
+        requests = [
+            Request(messages, self.sampling, sample_seed(self.seed, self.teacher, messages, index))
+            for messages in inputs
+            for index in range(num_generations)
+        ]
+        if not self._engine:
+            raise RuntimeError("HeavyLLM.generate before load()")
+        responses = self._engine.generate(requests)
+        return [
+            _output(requests[i : i + num_generations], responses[i : i + num_generations])
+            for i in range(0, len(requests), num_generations)
+        ]
+
+
+def _output(requests: list[Request], responses: list[Response]) -> dict[str, Any]:
+    return {
+        "generations": [response.answer_text for response in responses],
+        "statistics": {
+            "input_tokens": [response.prompt_tokens for response in responses],
+            "output_tokens": [response.completion_tokens for response in responses],
+        },
+        "seed": [request.seed for request in requests],
+        "reasoning": [response.reasoning for response in responses],
+        "finish_reason": [response.finish_reason for response in responses],
+        "error": [response.error for response in responses],
+        "latency_s": [response.latency_s for response in responses],
+        "request_id": [response.request_id for response in responses],
+    }

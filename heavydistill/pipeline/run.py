@@ -1,0 +1,196 @@
+"""Runs a configuration from checked problems to a folder on disk.
+
+The folder of a run, which appears under its name only when all of it is written:
+
+    config.yaml    the resolved configuration; ``generate --config`` repeats the run from it
+    traces/        parquet, one row a problem; ``datasets.load_dataset`` reads it
+    rejects/       rows that a step failed on, if there are any, with the reason in ``status``
+    summary.json   the metrics, counts and tokens
+
+``check`` finds what a user can mend before anything is spent. Not covered: going on with a run
+that was interrupted; what it had finished is written, but a new run starts anew.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from heavydistill import problems as problem_sources
+from heavydistill.config import RunConfig, dump_config
+from heavydistill.engine.tokenizer import ReaderTokenizer
+from heavydistill.errors import BudgetError, ConfigError, RunError
+from heavydistill.heavy import prompts
+from heavydistill.heavy.cache import frame_tokens
+from heavydistill.metrics.summary import Summary, summarize
+from heavydistill.schema import Problem, Trace, from_row
+from heavydistill.storage import TRACES_FOLDER, write_traces
+from heavydistill.teachers.registry import complete, find
+
+if TYPE_CHECKING:
+    from heavydistill.pipeline.compat import HeavyPipeline
+
+REJECTS_FOLDER = "rejects"
+_FAILED = "failed: "
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A checked run.
+
+    Attributes:
+        config: With everything filled in.
+        problems: All of them, in order.
+        folder: Where the run will be.
+    """
+
+    config: RunConfig
+    problems: list[Problem]
+    folder: Path
+
+    @property
+    def thinker_requests(self) -> int:
+        return len(self.problems) * self.config.think.k
+
+    @property
+    def deliberator_requests(self) -> int:
+        return len(self.problems) * self.config.deliberate.d * self.config.deliberate.rounds
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """What came of a run.
+
+    Attributes:
+        folder: Where it is.
+        summary: Over all rows, failed ones too.
+        rejects: Rows that a step failed on.
+        missing: Problems that the run never finished, because it was interrupted.
+    """
+
+    folder: Path
+    summary: Summary
+    rejects: int
+    missing: int
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every problem has a trace with at least ``min_k`` usable trajectories."""
+        return not self.missing and set(self.summary.statuses) == {"ok"}
+
+
+def check(config: RunConfig) -> Plan:
+    """Complete a configuration, load its problems and check that each fits its prompt.
+
+    Raises:
+        UserError: Whatever a user can mend; nothing was written.
+    """
+    config = complete(config)
+    folder = Path(config.out or f"runs/{Path(config.teacher).name}-{time.strftime('%Y%m%d-%H%M%S')}")
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise ConfigError(
+            f"out: {folder} exists and is not empty", "Name another folder or remove this one."
+        )
+    config = config.model_copy(update={"out": str(folder)})
+    loaded = problem_sources.load(config.problems)
+    _check_budget(config, loaded)
+    return Plan(config, loaded, folder)
+
+
+def run(plan: Plan, on_batch: Callable[[str, list[dict[str, Any]]], None] | None = None) -> Finished:
+    """Run a plan and write its folder.
+
+    Args:
+        plan: From ``check``.
+        on_batch: Called with (step name, rows) for each batch that leaves a step.
+
+    Raises:
+        RunError: The pipeline broke, or rows are missing from its result.
+        KeyboardInterrupt: After the finished rows were written, if there were any.
+    """
+    from heavydistill.pipeline.build import build_heavy_pipeline
+
+    pipeline = build_heavy_pipeline(plan.config, on_batch)
+    try:
+        pipeline.run()
+        return _write(plan, pipeline, interrupted=False)
+    except KeyboardInterrupt:
+        if any(pipeline.leaf_files.glob("*.parquet")):
+            _write(plan, pipeline, interrupted=True)
+        raise
+    finally:
+        pipeline.discard()
+
+
+def _check_budget(config: RunConfig, loaded: Sequence[Problem]) -> None:
+    reader = ReaderTokenizer(find(config.deliberator or config.teacher, config.endpoint).tokenizer)
+    attempts = config.cache.width or config.think.min_k
+    budget = config.cache.budget_tokens or 0
+    for problem in loaded:
+        domain = problem.domain or config.domain or "general"
+        prompts.load("thinker", domain, config.language)
+        prompt = prompts.load("deliberator", domain, config.language)
+        frame = frame_tokens(problem, attempts, prompt, reader)
+        if frame > budget:
+            raise BudgetError(
+                f"{problem.source}: problem {problem.id} and the frame of {attempts} attempts need "
+                f"{frame} tokens, but cache.budget_tokens is {budget}",
+                f"Set cache.budget_tokens above {frame}, or use a deliberator with more context.",
+            )
+
+
+def _write(plan: Plan, pipeline: HeavyPipeline, interrupted: bool) -> Finished:
+    """Write the run under a temporary name, check it, and give it its name."""
+    unfinished = plan.folder.with_name(f".{plan.folder.name}.unfinished")
+    shutil.rmtree(unfinished, ignore_errors=True)
+    unfinished.mkdir(parents=True)
+    write_traces(_leaf_traces(pipeline, rejected=False), unfinished / TRACES_FOLDER)
+    rejected = list(_leaf_traces(pipeline, rejected=True))
+    if rejected:
+        write_traces(rejected, unfinished / REJECTS_FOLDER)
+    traces = [_lean(t) for t in (*_leaf_traces(pipeline, rejected=False), *rejected)]
+    missing = _check_rows(plan, [trace.problem.id for trace in traces], interrupted)
+    summary = summarize(traces)
+    (unfinished / "config.yaml").write_text(dump_config(plan.config), encoding="utf-8")
+    record = {**dataclasses.asdict(summary), "rejects": len(rejected), "missing": missing}
+    (unfinished / "summary.json").write_text(json.dumps(record, indent=2), encoding="utf-8")
+    if plan.folder.exists():
+        plan.folder.rmdir()
+    unfinished.rename(plan.folder)
+    return Finished(plan.folder, summary, len(rejected), missing)
+
+
+def _check_rows(plan: Plan, out: list[str], interrupted: bool) -> int:
+    """How many problems have no row; raise unless rows out are rows in."""
+    wanted = {problem.id for problem in plan.problems}
+    missing = len(wanted - set(out))
+    if len(out) != len(set(out)) or not set(out) <= wanted or (missing and not interrupted):
+        raise RunError(
+            f"{len(plan.problems)} problems went in and {len(out)} rows came out, "
+            f"{missing} problems are missing",
+            "This is a defect, please report it; nothing was written.",
+        )
+    return missing
+
+
+def _leaf_traces(pipeline: HeavyPipeline, rejected: bool) -> Iterator[Trace]:
+    import pyarrow.parquet as pq
+
+    for file in sorted(pipeline.leaf_files.glob("*.parquet")):
+        for row in pq.read_table(file).to_pylist():
+            if row["status"].startswith(_FAILED) == rejected:
+                yield from_row(Trace, row)
+
+
+def _lean(trace: Trace) -> Trace:
+    """The trace without its long texts, which the metrics do not read."""
+    pool = [dataclasses.replace(t, reasoning="") for t in trace.pool]
+    deliberations = [dataclasses.replace(d, reasoning="") for d in trace.deliberations]
+    caches = [dataclasses.replace(c, prompt="") for c in trace.caches]
+    return dataclasses.replace(trace, pool=pool, deliberations=deliberations, caches=caches)

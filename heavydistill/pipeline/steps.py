@@ -1,0 +1,231 @@
+"""The stations of a row that ask no model: load, verify, build caches, label.
+
+A row is a ``schema.Trace`` that grows: each step adds its columns and leaves the others. No step
+raises for what it meets in one row: it writes why into ``status`` and the later steps pass the
+row on as it is, so rows out always equal rows in. ``status`` is ``ok``, ``too_few_usable``, or
+``failed: ...``, which makes the row a reject.
+
+distilabel inspects the annotations of ``process`` as objects, so they are not postponed here.
+"""
+
+import logging
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from distilabel.steps import GeneratorStep, Step, StepInput
+from pydantic import Field, PrivateAttr
+
+from heavydistill.config import CacheChoice, Domain, Language, Problems
+from heavydistill.engine.tokenizer import ReaderTokenizer
+from heavydistill.heavy import prompts, voting
+from heavydistill.heavy.cache import build_cache
+from heavydistill.heavy.iteration import carried
+from heavydistill.problems import load
+from heavydistill.schema import (
+    SCHEMA_VERSION,
+    Deliberation,
+    Generation,
+    Problem,
+    Trace,
+    Trajectory,
+    from_row,
+    to_row,
+)
+from heavydistill.verifiers.registry import verdict_of
+
+Row = dict[str, Any]
+
+OK, TOO_FEW_USABLE, FAILED = "ok", "too_few_usable", "failed: "
+COLUMNS = list(Trace.__dataclass_fields__)
+
+
+def advance(rows: list[Row], station: str, work: Callable[[Row], Row]) -> list[Row]:
+    """Give each row that is still on its way the columns that ``work`` makes of it."""
+    for row in rows:
+        if row.setdefault("status", OK) != OK:
+            continue
+        try:
+            row.update(work(row))
+        except Exception as error:
+            row["status"] = f"{FAILED}{station}: {type(error).__name__}: {error}"
+            logging.getLogger(f"distilabel.step.{station}").warning(
+                "problem %s: %s", row["problem"].get("id"), row["status"]
+            )
+    return rows
+
+
+class LoadProblems(GeneratorStep):
+    """Yields one row a problem.
+
+    Output columns:
+        - problem (``dict``): A ``schema.Problem``.
+    """
+
+    source: Problems
+    """Where from; see ``config.Problems``."""
+
+    _problems: list[Problem] = PrivateAttr(default_factory=list)
+
+    @property
+    def outputs(self) -> list[str]:
+        return ["problem"]
+
+    def load(self) -> None:
+        super().load()
+        self._problems = load(self.source)
+
+    def process(self, offset: int = 0) -> Iterator[tuple[list[Row], bool]]:
+        """Batches of rows, and whether it is the last."""
+        size = int(self.batch_size)
+        for start in range(offset, len(self._problems), size):
+            batch = self._problems[start : start + size]
+            yield [{"problem": to_row(p)} for p in batch], start + size >= len(self._problems)
+
+
+class Verify(Step):
+    """Judges every generation of a column with the verifier of its problem.
+
+    Input columns:
+        - problem (``dict``), and the column named by ``column``.
+
+    Output columns:
+        - the same column, with verdicts.
+    """
+
+    column: str = "pool"
+    """``pool`` or ``deliberations``."""
+
+    @property
+    def inputs(self) -> list[str]:
+        return ["problem", self.column]
+
+    @property
+    def outputs(self) -> list[str]:
+        return [self.column]
+
+    def process(self, inputs: StepInput) -> Iterator[list[Row]]:
+        """Rows with verdicts; what was judged already is not judged again."""
+        yield advance(inputs, self.name or "verify", self._judge)
+
+    def _judge(self, row: Row) -> Row:
+        problem = from_row(Problem, row["problem"])
+        kind = Trajectory if self.column == "pool" else Deliberation
+        judged = []
+        for item in row[self.column]:
+            if item["verdict"] is None:
+                generation: Generation = from_row(kind, item)
+                item = {**item, "verdict": to_row(verdict_of(problem, generation))}
+            judged.append(item)
+        return {self.column: judged}
+
+
+class BuildCaches(Step):
+    """Builds the cache of one round from the pool and the deliberations of the round before.
+
+    Input columns:
+        - problem (``dict``), pool (``list[dict]``).
+
+    Output columns:
+        - caches (``list[dict]``): One more ``schema.Cache``.
+        - deliberations (``list[dict]``): As it was; empty before the first round.
+    """
+
+    choice: CacheChoice
+    """Selection, pruning and budget; ``budget_tokens`` must be set."""
+    reader: str
+    """Folder or Hub id of the deliberator's tokenizer."""
+    min_k: int = Field(default=2, ge=1)
+    """Fewest usable trajectories."""
+    round: int = Field(default=1, ge=1)
+    seed: int = 0
+    domain: Domain = "general"
+    """Wording for problems that name none."""
+    language: Language = "en"
+
+    _reader: ReaderTokenizer | None = PrivateAttr(default=None)
+
+    @property
+    def inputs(self) -> list[str]:
+        return ["problem", "pool"]
+
+    @property
+    def outputs(self) -> list[str]:
+        return ["caches", "deliberations"]
+
+    def load(self) -> None:
+        super().load()
+        self._reader = ReaderTokenizer(self.reader)
+
+    def unload(self) -> None:
+        self._reader = None
+
+    def process(self, inputs: StepInput) -> Iterator[list[Row]]:
+        """Rows with one more cache."""
+        for row in inputs:
+            row.setdefault("caches", [])
+            row.setdefault("deliberations", [])
+        yield advance(inputs, self.name or "build_caches", self._build)
+
+    def _build(self, row: Row) -> Row:
+        if self._reader is None or self.choice.budget_tokens is None:
+            raise RuntimeError("load() was not called, or choice.budget_tokens is not set")
+        problem = from_row(Problem, row["problem"])
+        pool = [from_row(Trajectory, item) for item in row["pool"]]
+        if sum(t.unusable_because is None for t in pool) < self.min_k:
+            return {"status": TOO_FEW_USABLE}
+        deliberations = [from_row(Deliberation, item) for item in row["deliberations"]]
+        cache = build_cache(
+            problem,
+            pool,
+            round=self.round,
+            seed=self.seed,
+            selection=self.choice.selection,
+            width=self.choice.width,
+            pruning=self.choice.pruning,
+            budget_tokens=self.choice.budget_tokens,
+            prompt=prompts.load("deliberator", problem.domain or self.domain, self.language),
+            reader=self._reader,
+            carried=carried(deliberations, self.round),
+        )
+        return {"caches": [*row["caches"], to_row(cache)]}
+
+
+class LabelTraces(Step):
+    """Adds stratum and outcome and brings the row to the columns of ``schema.Trace``.
+
+    Input columns:
+        - problem (``dict``), pool (``list[dict]``).
+
+    Output columns:
+        - all of ``schema.Trace``.
+    """
+
+    @property
+    def inputs(self) -> list[str]:
+        return ["problem", "pool"]
+
+    @property
+    def outputs(self) -> list[str]:
+        return COLUMNS
+
+    def process(self, inputs: StepInput) -> Iterator[list[Row]]:
+        """Finished rows."""
+        yield [self._finished(row) for row in inputs]
+
+    def _finished(self, row: Row) -> Row:
+        blank: Row = {
+            "pool": [],
+            "caches": [],
+            "deliberations": [],
+            "stratum": None,
+            "outcome": None,
+            "status": OK,
+            "thinker_prompt_version": "",
+        }
+        row = {**blank, **row, "schema_version": SCHEMA_VERSION}
+        if not row["status"].startswith(FAILED):
+            pool = [from_row(Trajectory, item) for item in row["pool"]]
+            deliberations = [from_row(Deliberation, item) for item in row["deliberations"]]
+            row["stratum"] = voting.stratum(pool)
+            row["outcome"] = voting.outcome(pool, deliberations)
+        return {column: row[column] for column in COLUMNS}

@@ -1,0 +1,159 @@
+"""The stations of a row that ask a model: sample trajectories, deliberate.
+
+Both ask for all samples of all rows of a batch at once, keep every response whatever became of
+it, and give each the same columns. A row that has left the way (see ``steps``) is not asked.
+
+distilabel inspects the annotations of ``process`` as objects, so they are not postponed here.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from distilabel.steps import StepInput
+from distilabel.steps.tasks import Task
+from pydantic import Field
+
+from heavydistill.config import Domain, Language
+from heavydistill.engine.request import user_turn
+from heavydistill.heavy import prompts
+from heavydistill.pipeline.llm import HeavyLLM
+from heavydistill.pipeline.steps import OK, Row, advance
+from heavydistill.schema import Deliberation, Problem, Trajectory, content_id, from_row, to_row
+
+
+class _HeavyTask(Task):
+    """What both tasks share: asking for rows on their way, and the fields of a generation."""
+
+    llm: HeavyLLM
+
+    def format_output(self, output: str | None, input: Row | None = None) -> Row:
+        """Not used: ``process`` reads the whole response, not its text alone."""
+        return {}
+
+    def _ask(self, rows: list[Row]) -> dict[int, list[dict[str, Any]]]:
+        """Fields of the generations of each row on its way, by the row's ``id()``."""
+        asked = [row for row in rows if row.setdefault("status", OK) == OK]
+        outputs = self.llm.generate(
+            [self.format_input(row) for row in asked], num_generations=int(self.num_generations)
+        )
+        return {id(row): _fields(o, self.llm.model_name) for row, o in zip(asked, outputs, strict=True)}
+
+
+class SampleTrajectories(_HeavyTask):
+    """Samples ``num_generations`` independent trajectories a problem.
+
+    Input columns:
+        - problem (``dict``).
+
+    Output columns:
+        - pool (``list[dict]``): ``schema.Trajectory``, not yet judged.
+        - thinker_prompt_version (``str``).
+        - status (``str``).
+    """
+
+    domain: Domain = "general"
+    """Wording for problems that name none."""
+    language: Language = "en"
+
+    @property
+    def inputs(self) -> list[str]:
+        return ["problem"]
+
+    @property
+    def outputs(self) -> list[str]:
+        return ["pool", "thinker_prompt_version", "status"]
+
+    def format_input(self, input: Row) -> list[dict[str, str]]:  # type: ignore[override]
+        """What the thinker reads."""
+        text = from_row(Problem, input["problem"]).text
+        return user_turn(prompts.thinker_prompt(text, self._prompt(input)))
+
+    def process(self, inputs: StepInput) -> Iterator[list[Row]]:
+        """Rows with their pools."""
+        samples = self._ask(inputs)
+
+        def pool(row: Row) -> Row:
+            trajectories = [
+                Trajectory(id=content_id("t", row["problem"]["id"], fields), **fields)
+                for fields in samples[id(row)]
+            ]
+            return {
+                "pool": [to_row(trajectory) for trajectory in trajectories],
+                "thinker_prompt_version": self._prompt(row).version,
+            }
+
+        for row in inputs:
+            row.setdefault("pool", [])
+            row.setdefault("thinker_prompt_version", "")
+        yield advance(inputs, self.name or "sample_trajectories", pool)
+
+    def _prompt(self, row: Row) -> prompts.Prompt:
+        return prompts.load("thinker", row["problem"]["domain"] or self.domain, self.language)
+
+
+class Deliberate(_HeavyTask):
+    """Samples ``num_generations`` deliberations on the cache of one round.
+
+    Input columns:
+        - problem (``dict``), caches (``list[dict]``), deliberations (``list[dict]``).
+
+    Output columns:
+        - deliberations (``list[dict]``): Those of this round after the earlier ones.
+        - status (``str``).
+    """
+
+    round: int = Field(default=1, ge=1)
+
+    @property
+    def inputs(self) -> list[str]:
+        return ["problem", "caches", "deliberations"]
+
+    @property
+    def outputs(self) -> list[str]:
+        return ["deliberations", "status"]
+
+    def format_input(self, input: Row) -> list[dict[str, str]]:  # type: ignore[override]
+        """What the deliberator reads."""
+        return user_turn(self._cache(input)["prompt"])
+
+    def process(self, inputs: StepInput) -> Iterator[list[Row]]:
+        """Rows with the deliberations of this round."""
+        samples = self._ask(inputs)
+
+        def deliberations(row: Row) -> Row:
+            cache = self._cache(row)["id"]
+            new = [
+                Deliberation(
+                    id=content_id("d", row["problem"]["id"], cache, fields),
+                    cache=cache,
+                    round=self.round,
+                    **fields,
+                )
+                for fields in samples[id(row)]
+            ]
+            return {"deliberations": [*row["deliberations"], *map(to_row, new)]}
+
+        yield advance(inputs, self.name or "deliberate", deliberations)
+
+    def _cache(self, row: Row) -> Row:
+        return next(cache for cache in row["caches"] if cache["round"] == self.round)
+
+
+def _fields(output: dict[str, Any], model: str) -> list[dict[str, Any]]:
+    """The fields of each generation but its id, from the output of ``HeavyLLM.generate``."""
+    tokens = output["statistics"]
+    return [
+        {
+            "index": index,
+            "model": model,
+            "answer_text": answer_text,
+            "verdict": None,
+            "prompt_tokens": tokens["input_tokens"][index],
+            "completion_tokens": tokens["output_tokens"][index],
+            **{
+                key: output[key][index]
+                for key in ("seed", "reasoning", "finish_reason", "error", "latency_s", "request_id")
+            },
+        }
+        for index, answer_text in enumerate(output["generations"])
+    ]

@@ -1,0 +1,121 @@
+"""Procedural problems: families of reasoning-gym, as many as are wanted, repeatable from a seed.
+
+Families take turns, so the first n problems hold all of them. The verifier makes each problem
+again from its ``verifier_args``; families that it cannot judge are refused here with the reason.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Any
+
+from heavydistill.config import Problems
+from heavydistill.errors import ProblemsError
+from heavydistill.problems.faults import choices
+from heavydistill.schema import Problem
+from heavydistill.verifiers.procedural import Procedural, Spec, dataset, entry, refusal
+
+MICRO_LEVELS: dict[str, dict[str, Any]] = {
+    "chain_sum": {"min_terms": 3, "max_terms": 5, "min_digits": 2, "max_digits": 3},
+    "decimal_chain_sum": {
+        "min_terms": 2,
+        "max_terms": 4,
+        "min_digits": 1,
+        "max_digits": 2,
+        "min_decimal_places": 1,
+        "max_decimal_places": 2,
+    },
+    "leg_counting": {"min_animals": 2, "max_animals": 5},
+}
+"""Families of the source ``micro`` and their settings: what the bundled models were trained on."""
+
+_INSTEAD = (
+    "Take e.g. chain_sum, gcd, lcm, number_sequence, products, letter_counting, number_sorting "
+    "or calendar_arithmetic."
+)
+
+
+def micro_problems(config: Problems) -> list[Problem]:
+    """``config.size`` problems in all, from the families of ``MICRO_LEVELS`` in turn."""
+    families = list(MICRO_LEVELS)
+    specs = [
+        Spec(family, config.seed, size, index, json.dumps(MICRO_LEVELS[family], sort_keys=True))
+        for index in range(config.size)
+        for offset, family in enumerate(families)
+        if index < (size := (config.size - offset + len(families) - 1) // len(families))
+    ]
+    return [_problem(spec, "micro") for spec in specs[: config.limit]]
+
+
+def gym_problems(families: list[str], config: Problems) -> list[Problem]:
+    """``config.size`` problems of each family, in turn.
+
+    Raises:
+        ProblemsError: No such family or setting, a family that cannot be judged, or a value
+            that reasoning-gym does not take.
+    """
+    settings = {family: _settings(family, families, config) for family in families}
+    for family in config.gym:
+        if family not in settings:
+            raise ProblemsError(
+                f"problems.gym.{family} has no effect: the source does not name that family",
+                choices(family, families, "Families of the source"),
+            )
+    specs = [
+        Spec(family, config.seed, config.size, index, settings[family])
+        for index in range(config.size)
+        for family in families
+    ]
+    return [_problem(spec, "gym") for spec in specs[: config.limit]]
+
+
+def _settings(family: str, families: list[str], config: Problems) -> str:
+    """The checked settings of a family as JSON."""
+    from reasoning_gym.factory import DATASETS
+
+    if family not in DATASETS:
+        fit = [name for name in sorted(DATASETS) if not refusal(name)]
+        raise ProblemsError(f"There is no family {family!r}", choices(family, fit, "Families"))
+    if families.count(family) > 1:
+        raise ProblemsError(f"The source names {family} twice", "Name each family once.")
+    reason = refusal(family)
+    if reason:
+        raise ProblemsError(f"The family {family} cannot be judged: {reason}", _INSTEAD)
+    chosen = config.gym.get(family, {})
+    keys = [field.name for field in dataclasses.fields(DATASETS[family][1])]
+    own = [key for key in keys if key not in ("seed", "size")]
+    for key in chosen:
+        if key not in own:
+            fix = f"Set problems.{key}." if key in keys else choices(key, own, "Settings")
+            raise ProblemsError(f"problems.gym.{family}.{key}: there is no such setting", fix)
+    try:
+        settings = json.dumps(chosen, sort_keys=True)
+        dataset(family, config.seed, config.size, settings)
+    except Exception as error:
+        # reasoning-gym checks with assertions, and meets wrong types wherever it uses them.
+        raise ProblemsError(
+            f"problems.gym.{family}: {type(error).__name__}: {error}", "Correct the settings."
+        ) from error
+    return settings
+
+
+def _problem(spec: Spec, source: str) -> Problem:
+    name = f"{spec.family}:{spec.seed}:{spec.index}"
+    try:
+        item = entry(spec)
+    except Exception as error:
+        raise ProblemsError(
+            f"{name} cannot be made: {type(error).__name__}: {error}",
+            f"Change problems.gym.{spec.family} or problems.seed.",
+        ) from error
+    if not item["answer"].strip():
+        raise ProblemsError(f"{name} has an empty answer", f"Change problems.gym.{spec.family}.")
+    return Problem(
+        id=name,
+        text=item["question"].strip(),
+        reference=item["answer"],
+        verifier=Procedural.name,
+        verifier_args=spec.to_args(),
+        source=f"{source}:{name}",
+    )

@@ -1,0 +1,142 @@
+"""Reads a source into rows of named values, each with the place where it stands.
+
+Not covered: what the columns mean (``columns``).
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from heavydistill.errors import ProblemsError
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One row.
+
+    Attributes:
+        where: Place for messages, e.g. ``sets/algebra.jsonl:3``.
+        number: Line of the file, or row, from 1.
+        values: By column.
+    """
+
+    where: str
+    number: int
+    values: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """All rows of a source.
+
+    Attributes:
+        origin: For ``Problem.source``: the file's name without its folder, or the Hub id.
+        stem: Opens the ids of rows that have none.
+        rows: In their order; at least one.
+    """
+
+    origin: str
+    stem: str
+    rows: list[Row]
+
+
+def read_jsonl(path: Path) -> Table:
+    """A file of one JSON object a line, UTF-8; blank lines are skipped.
+
+    Raises:
+        ProblemsError: The file cannot be read or is empty, or a line is not a JSON object.
+    """
+    lines = _bytes_of(path).removeprefix(b"\xef\xbb\xbf").split(b"\n")
+    return _table(
+        path.name,
+        path.stem,
+        str(path),
+        [
+            Row(f"{path}:{number}", number, _object(line, f"{path}:{number}"))
+            for number, line in enumerate(lines, 1)
+            if line.strip()
+        ],
+    )
+
+
+def read_parquet(path: Path) -> Table:
+    """A parquet file.
+
+    Raises:
+        ProblemsError: The file cannot be read, is not parquet or has no rows.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    content = pa.BufferReader(_bytes_of(path))
+    try:
+        values = pq.read_table(content).to_pylist()
+    except pa.ArrowException as error:
+        raise ProblemsError(
+            f"{path} is not a parquet file: {error}", "Write it again, or give a .jsonl file."
+        ) from error
+    rows = [Row(f"{path}: row {number}", number, row) for number, row in enumerate(values, 1)]
+    return _table(path.name, path.stem, str(path), rows)
+
+
+def read_hub(name: str, split: str) -> Table:
+    """A dataset of the Hub; the library reads the token from ``HF_TOKEN``.
+
+    Args:
+        name: ``ORG/NAME``.
+        split: E.g. ``train``.
+
+    Raises:
+        ProblemsError: It is not there, may not be read, has no such split or no rows.
+    """
+    where = f"hub:{name}"
+    if len([part for part in name.split("/") if part]) != 2 or name.count("/") != 1:
+        raise ProblemsError(f"{where} is not of the form hub:ORG/NAME", "Write e.g. hub:org/sums.")
+    import datasets
+
+    try:
+        values = list(datasets.load_dataset(name, split=split))
+    except Exception as error:
+        # The library raises its own errors, those of the network and plain ValueErrors alike.
+        raise ProblemsError(
+            f"{where}, split {split}: {type(error).__name__}: {error}",
+            "Check the name, problems.split and the network; a private or gated dataset needs "
+            "HF_TOKEN. Without a network, download it elsewhere and give the .parquet file.",
+        ) from error
+    rows = [Row(f"{where}, row {number}", number, row) for number, row in enumerate(values, 1)]
+    return _table(f"{where}/{split}", name.partition("/")[2], where, rows)
+
+
+def _table(origin: str, stem: str, where: str, rows: list[Row]) -> Table:
+    if not rows:
+        raise ProblemsError(f"{where} holds no problems", "Give a source with at least one row.")
+    return Table(origin, stem, rows)
+
+
+def _bytes_of(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise ProblemsError(
+            f"{path}: {error.strerror}", "Give the path of a .jsonl or .parquet file in --problems."
+        ) from error
+
+
+def _object(line: bytes, where: str) -> dict[str, Any]:
+    fix = 'Write one object a line, e.g. {"id": "a1", "text": "...", "reference": "..."}.'
+    try:
+        value = json.loads(line.decode("utf-8"), parse_constant=_refuse_constant)
+    except UnicodeDecodeError as error:
+        raise ProblemsError(f"{where} is not UTF-8", "Save the file as UTF-8.") from error
+    except (ValueError, RecursionError) as error:
+        raise ProblemsError(f"{where} is not JSON: {error}", fix) from error
+    if not isinstance(value, dict):
+        raise ProblemsError(f"{where} holds {type(value).__name__}, not an object", fix)
+    return value
+
+
+def _refuse_constant(name: str) -> float:
+    raise ValueError(f"{name} is not JSON")

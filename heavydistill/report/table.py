@@ -1,0 +1,187 @@
+"""The table of a run's metrics, as the user sees it after ``generate``.
+
+Not covered: the numbers themselves, which ``metrics.summary`` computes.
+"""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.text import Text
+
+from heavydistill.metrics.intervals import Interval
+from heavydistill.metrics.summary import NO_LABEL, GenerationCounts, Rate, Summary, TokenCounts
+from heavydistill.report.text import plain, print_table, table
+
+_NO_OUTCOME = "not delib."
+# Below this, percentile bootstrap intervals are clearly narrower than they should be.
+_FEW_PROBLEMS = 30
+
+
+def print_summary(summary: Summary, console: Console) -> None:
+    """Print what a run achieved, what failed in it and what it cost."""
+    console.print(_heading(summary))
+    _print_metrics(summary, console)
+    _print_differences(summary, console)
+    if summary.rounds > 1:
+        _print_rounds(summary, console)
+    _print_rates(summary, console)
+    _print_labels(summary, console)
+    _print_failures(summary, console)
+    _print_tokens(summary, console)
+
+
+def _heading(summary: Summary) -> Text:
+    parts = [
+        _counted(summary.problems, "problem"),
+        f"K={summary.k} trajectories",
+        f"D={summary.d} deliberations",
+        _counted(summary.rounds, "round"),
+    ]
+    statuses = ", ".join(f"{count:,} {status}" for status, count in summary.statuses.items())
+    return Text("\n").join([Text(", ".join(parts), style="bold"), plain(f"Traces: {statuses}")])
+
+
+def _print_metrics(summary: Summary, console: Console) -> None:
+    k, d = summary.k, summary.d
+    rows = [
+        (f"M@{k}", summary.mean_at_k, "share of trajectories that are right"),
+        (f"V@{k}", summary.vote_at_k, "the most frequent answer (the vote) is right"),
+        (f"P@{k}", summary.pass_at_k, "any trajectory is right"),
+        (f"HM@{d}", summary.heavy_mean_at_d, "share of deliberations that are right"),
+        (f"HP@{d}", summary.heavy_pass_at_d, "any deliberation is right"),
+    ]
+    metrics = table(console, "Metric", "Value", "95% interval", "Meaning")
+    metrics.columns[-1].justify = "left"
+    for name, value, meaning in rows:
+        if value is not None:
+            metrics.add_row(name, _percent(value.mean), _range(value), meaning)
+    print_table(metrics, console)
+
+
+def _print_differences(summary: Summary, console: Console) -> None:
+    if summary.heavy_minus_vote is None or summary.heavy_minus_mean is None:
+        console.print(Text("\nNo problem was deliberated, so there is nothing to compare."))
+        return
+    rows = [
+        (f"V@{summary.k}", summary.heavy_minus_vote, "voting"),
+        (f"M@{summary.k}", summary.heavy_minus_mean, "a single trajectory"),
+    ]
+    differences = table(console, "Difference", "Points", "95% interval", "Reading")
+    differences.columns[-1].justify = "left"
+    for baseline, value, name in rows:
+        differences.add_row(
+            f"HM@{summary.d} - {baseline}",
+            _points(value.mean),
+            f"{_points(value.low)} to {_points(value.high)}",
+            _reading(value, name),
+        )
+    print_table(differences, console)
+    if summary.problems < _FEW_PROBLEMS:
+        console.print(
+            Text(f"Fewer than {_FEW_PROBLEMS} problems: the intervals are too narrow to rely on.")
+        )
+
+
+def _reading(difference: Interval, baseline: str) -> Text:
+    if difference.low > 0:
+        return Text(f"better than {baseline}", style="green")
+    if difference.high < 0:
+        return Text(f"worse than {baseline}", style="red")
+    return Text("no difference shown")
+
+
+def _print_rounds(summary: Summary, console: Console) -> None:
+    d = summary.d
+    rounds = table(console, "Round", f"HM@{d}", "95% interval", f"HP@{d}", "95% interval")
+    for of_round in summary.per_round:
+        mean, any_right = of_round.heavy_mean, of_round.heavy_pass
+        rounds.add_row(
+            str(of_round.round),
+            _percent(mean.mean),
+            _range(mean),
+            _percent(any_right.mean),
+            _range(any_right),
+        )
+    print_table(rounds, console)
+
+
+def _print_rates(summary: Summary, console: Console) -> None:
+    rates = table(console, "Rate", "Value", "Problems", "Meaning")
+    rates.columns[-1].justify = "left"
+    rows = [
+        ("rescue", summary.rescue, "vote wrong or tied, deliberation right"),
+        ("regress", summary.regress, "vote right, deliberation wrong"),
+        ("emergent", summary.emergent, "no trajectory right, deliberation right"),
+    ]
+    for name, rate, meaning in rows:
+        rates.add_row(name, _percent(rate.share), _of(rate), meaning)
+    rates.add_row(
+        "vote copy", _percent(summary.vote_copy_rate), "", "deliberation repeats the vote"
+    )
+    print_table(rates, console)
+
+
+def _print_labels(summary: Summary, console: Console) -> None:
+    """The cross table, without the rows and columns that hold only zeros."""
+    outcomes = [outcome for outcome, count in summary.outcomes.items() if count]
+    names = [_NO_OUTCOME if outcome == NO_LABEL else outcome for outcome in outcomes]
+    labels = table(console, "Stratum", *names, "all")
+    for stratum, count in summary.strata.items():
+        if count:
+            cells = [summary.outcomes_by_stratum[stratum][outcome] for outcome in outcomes]
+            labels.add_row(stratum, *(f"{cell:,}" for cell in cells), f"{count:,}")
+    labels.add_row("all", *(f"{summary.outcomes[o]:,}" for o in outcomes), f"{summary.problems:,}")
+    print_table(labels, console)
+
+
+def _print_failures(summary: Summary, console: Console) -> None:
+    columns = ("failed", "truncated", "empty", "undecided", "unjudged")
+    failures = table(console, "Samples", "all", *columns)
+
+    def add(name: str, counts: GenerationCounts) -> None:
+        failures.add_row(
+            name, f"{counts.total:,}", *(f"{getattr(counts, column):,}" for column in columns)
+        )
+
+    add("trajectories", summary.trajectories)
+    add("deliberations", summary.deliberations)
+    print_table(failures, console)
+
+
+def _print_tokens(summary: Summary, console: Console) -> None:
+    stages = [
+        ("thinking", summary.thinking_tokens),
+        ("deliberating", summary.deliberation_tokens),
+    ]
+    tokens = table(console, "Tokens", "prompt", "completion", "not reported")
+    for name, counts in stages:
+        tokens.add_row(name, f"{counts.prompt:,}", f"{counts.completion:,}", _unknown(counts))
+    print_table(tokens, console)
+
+
+def _unknown(counts: TokenCounts) -> str:
+    if not counts.unknown_prompt and not counts.unknown_completion:
+        return "none"
+    return f"prompt of {counts.unknown_prompt:,}, completion of {counts.unknown_completion:,}"
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def _of(rate: Rate) -> str:
+    return f"{rate.count:,} of {rate.of:,}"
+
+
+def _percent(share: float | None) -> str:
+    return "-" if share is None else f"{100 * share:.1f}%"
+
+
+def _range(interval: Interval) -> str:
+    return f"{_percent(interval.low)} to {_percent(interval.high)}"
+
+
+def _points(share: float) -> str:
+    """Percentage points, signed; what rounds to nothing has no sign."""
+    rounded = round(100 * share, 1)
+    return f"{rounded:+.1f}" if rounded else "0.0"

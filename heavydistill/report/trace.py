@@ -1,0 +1,147 @@
+"""One trace, printed so that a person can follow what happened to a problem.
+
+Attempts are numbered from 1 in the order of the pool, positions in a cache from 1 as the
+deliberator saw them. Texts of users and models are printed literally.
+
+Not covered: which trace to show, and the prompt of a cache as a whole.
+"""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.text import Text
+
+from heavydistill.metrics.estimators import deliberations_of
+from heavydistill.report.text import plain, print_table, table
+from heavydistill.schema import Cache, Deliberation, Generation, Trace
+
+_FOLDED_LINES = 3
+_INDENT = 4
+_MARKS = {"correct": ("[+]", "green"), "incorrect": ("[-]", "red"), "undecided": ("[?]", "yellow")}
+
+
+def print_trace(trace: Trace, console: Console, full: bool = False) -> None:
+    """Print one trace.
+
+    Args:
+        trace: The trace.
+        console: Where to.
+        full: Print all of the reasoning instead of its first lines.
+    """
+    _print_problem(trace, console)
+    for number, trajectory in enumerate(trace.pool, 1):
+        _print_generation(f"Trajectory {number}", trajectory, console, full)
+    names = _names(trace)
+    rounds = {cache.round for cache in trace.caches} | {d.round for d in trace.deliberations}
+    for round in sorted(rounds):
+        for cache in trace.caches:
+            if cache.round == round:
+                _print_cache(cache, names, console)
+        for deliberation in deliberations_of(trace, round):
+            _print_generation(_name(deliberation), deliberation, console, full)
+
+
+def _print_problem(trace: Trace, console: Console) -> None:
+    problem = trace.problem
+    _print_heading(f"Problem {problem.id}", console)
+    _print_body(problem.text, console)
+    facts = {
+        "reference": problem.reference,
+        "verifier": problem.verifier,
+        "source": problem.source,
+        "stratum": trace.stratum or "none",
+        "outcome": trace.outcome or "none",
+        "status": trace.status,
+    }
+    for name, value in facts.items():
+        if value:
+            console.print(Text(f"{name}: ", style="dim") + plain(value))
+
+
+def _print_generation(title: str, generation: Generation, console: Console, full: bool) -> None:
+    _print_heading(title, console)
+    console.print(_verdict(generation))
+    tokens = (
+        f"{_known(generation.prompt_tokens)} read, {_known(generation.completion_tokens)} written"
+    )
+    console.print(
+        plain(
+            f"finish: {generation.finish_reason}   tokens: {tokens}   model: {generation.model}   "
+            f"seed: {generation.seed}",
+            style="dim",
+        )
+    )
+    if generation.error is not None:
+        console.print(Text("error: ", style="red") + plain(generation.error))
+    if generation.reasoning.strip():
+        console.print(Text("reasoning:", style="dim"))
+        _print_body(generation.reasoning, console, None if full else _FOLDED_LINES, style="dim")
+    if generation.answer_text.strip():
+        console.print(Text("answer:", style="dim"))
+        _print_body(generation.answer_text, console)
+
+
+def _verdict(generation: Generation) -> Text:
+    verdict = generation.verdict
+    if verdict is None:
+        return Text("[ ] not judged")
+    mark, style = _MARKS[verdict.label]
+    answer = "no answer found" if verdict.extracted is None else f"answer {verdict.extracted}"
+    line = Text(f"{mark} {verdict.label}", style=style)
+    return line + plain(f"   {answer}   ({verdict.reason}, {verdict.verifier})")
+
+
+def _print_cache(cache: Cache, names: dict[str, str], console: Console) -> None:
+    _print_heading(f"Cache of round {cache.round}", console)
+    console.print(
+        plain(
+            f"{cache.prompt_tokens:,} of at most {cache.budget_tokens:,} tokens, counted for "
+            f"{cache.reader}\nprompt: {cache.prompt_version}   selection: {cache.selection}   "
+            f"seed: {cache.seed}"
+        )
+    )
+    items = table(console, "Position", "shows", "cut by", "tokens", "defused")
+    for position, item in enumerate(cache.items, 1):
+        items.add_row(
+            str(position),
+            plain(names.get(item.generation, item.generation)),
+            plain(item.mode),
+            f"{item.tokens_before:,} -> {item.tokens_after:,}",
+            str(item.defused),
+        )
+    print_table(items, console)
+    if cache.left_out:
+        left_out = ", ".join(
+            f"{names.get(out.generation, out.generation)} ({out.reason})" for out in cache.left_out
+        )
+        console.print(Text("\nleft out: ", style="dim") + plain(left_out))
+
+
+def _names(trace: Trace) -> dict[str, str]:
+    """Id to the name under which it is printed."""
+    names = {t.id: f"trajectory {number}" for number, t in enumerate(trace.pool, 1)}
+    return names | {d.id: _name(d).lower() for d in trace.deliberations}
+
+
+def _name(deliberation: Deliberation) -> str:
+    return f"Deliberation {deliberation.index + 1} of round {deliberation.round}"
+
+
+def _print_heading(title: str, console: Console) -> None:
+    console.print()
+    console.print(Text("== ", style="bold") + plain(title, style="bold"))
+
+
+def _print_body(
+    text: str, console: Console, most_lines: int | None = None, style: str = ""
+) -> None:
+    """A text, indented; beyond ``most_lines`` printed lines only how many more there are."""
+    lines = list(plain(text.strip(), style=style).wrap(console, console.width - _INDENT))
+    if most_lines is not None and len(lines) > most_lines + 1:
+        hidden = len(lines) - most_lines
+        lines = [*lines[:most_lines], Text(f"... {hidden:,} more lines", style="dim")]
+    console.print(Text("\n").join(Text(" " * _INDENT) + line for line in lines))
+
+
+def _known(tokens: int) -> str:
+    return "unknown" if tokens < 0 else f"{tokens:,}"

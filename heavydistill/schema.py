@@ -1,0 +1,305 @@
+"""The rows of heavydistill, typed, with stable Arrow types.
+
+A run writes one ``Trace`` per problem: the problem, its pool of trajectories, the caches that
+were built from the pool, the deliberations on them, every verdict, and the labels. The Arrow
+schema is derived from the dataclasses below by ``arrow_schema`` and nothing else, so that two
+runs always concatenate; a change of it raises ``SCHEMA_VERSION``.
+
+Numbers that are not known are -1 (counts) rather than null, texts that do not exist are "" and
+a field that may be null says so. Ids are content hashes: ``t_`` trajectory, ``c_`` cache,
+``d_`` deliberation.
+
+Not covered: where the rows live on disk (``pipeline.output``).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import types
+import typing
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+SCHEMA_VERSION = "1"
+
+Label = Literal["correct", "incorrect", "undecided"]
+FinishReason = Literal["stop", "length", "error"]
+Stratum = Literal["all-right", "majority-right", "tie", "minority-right", "all-wrong"]
+Outcome = Literal["kept", "rescued", "emergent", "overturned", "lost"]
+# Why a trajectory is not in a cache: it failed, was cut off, has no answer text, or there
+# were more usable ones than the cache holds.
+LeftOutReason = Literal["error", "truncated", "empty", "not_selected"]
+
+_Row = TypeVar("_Row")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """A question with a reference answer and the name of its verifier.
+
+    Attributes:
+        id: Unique in a run.
+        text: What a model reads.
+        reference: The right answer; never shown to a model.
+        verifier: Kind of verifier, a name in ``verifiers.registry``.
+        verifier_args: JSON object for that verifier; ``{}`` if it needs nothing more.
+        domain: Wording of the prompts: ``general``, ``stem``, ``code`` or ``brief``; empty
+            leaves the choice to the run's configuration.
+        source: Where it came from, e.g. a file and line, a Hub id, a procedural spec.
+    """
+
+    id: str
+    text: str
+    reference: str
+    verifier: str
+    verifier_args: str = "{}"
+    domain: str = ""
+    source: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What a verifier said of one response.
+
+    Attributes:
+        label: ``undecided`` is neither right nor wrong: it is counted and shown as such.
+        reason: Short code of why, e.g. ``equal``, ``different``, ``no_answer``, ``truncated``.
+        extracted: The final answer in normal form; null if none was found.
+        seconds: Time the verifier took.
+        verifier: Name and version, ``name@version``.
+    """
+
+    label: Label
+    reason: str
+    extracted: str | None
+    seconds: float
+    verifier: str
+
+    @property
+    def is_correct(self) -> bool:
+        return self.label == "correct"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Generation:
+    """What trajectories and deliberations have in common: one sample of a model.
+
+    Attributes:
+        id: Content hash.
+        index: Position among the samples of the same request, from 0.
+        model: Who wrote it.
+        seed: The sample's own seed.
+        reasoning: The thinking; may be empty.
+        answer_text: What follows the thinking.
+        finish_reason: ``stop``, ``length`` or ``error``.
+        error: Why there is no text; null unless ``finish_reason`` is ``error``.
+        verdict: Null until it was judged.
+        prompt_tokens: As counted by who served it; -1 if unknown.
+        completion_tokens: Likewise, thinking included.
+        latency_s: Seconds the request took.
+        request_id: The server's id of the request, or empty.
+    """
+
+    id: str
+    index: int
+    model: str
+    seed: int
+    reasoning: str
+    answer_text: str
+    finish_reason: FinishReason
+    error: str | None
+    verdict: Verdict | None
+    prompt_tokens: int
+    completion_tokens: int
+    latency_s: float
+    request_id: str
+
+    @property
+    def unusable_because(self) -> LeftOutReason | None:
+        """Why this must not enter a cache; None if it may."""
+        if self.finish_reason == "error":
+            return "error"
+        if self.finish_reason == "length":
+            return "truncated"
+        return None if self.answer_text.strip() else "empty"
+
+    @property
+    def is_correct(self) -> bool:
+        return self.verdict is not None and self.verdict.is_correct
+
+    @property
+    def extracted(self) -> str | None:
+        """The final answer that the verifier found; None if there is none or it was not judged."""
+        return self.verdict.extracted if self.verdict else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trajectory(Generation):
+    """One independent attempt of the thinker."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deliberation(Generation):
+    """One answer of the deliberator to one cache.
+
+    Attributes:
+        cache: Id of the cache.
+        round: Round of the cache, from 1.
+    """
+
+    cache: str
+    round: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CacheItem:
+    """One attempt as it stands in a cache, with the provenance of its cut.
+
+    Attributes:
+        generation: Id of the trajectory, or of the earlier deliberation, that it shows.
+        mode: Pruning mode that made the text.
+        tokens_before: Tokens of the uncut text, in the reader's tokenizer.
+        tokens_after: Tokens of what stands in the cache.
+        sha256: Of what stands in the cache.
+        defused: How many control tokens were made harmless in it.
+    """
+
+    generation: str
+    mode: str
+    tokens_before: int
+    tokens_after: int
+    sha256: str
+    defused: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeftOut:
+    """A generation of the pool that is not in a cache, and why."""
+
+    generation: str
+    reason: LeftOutReason
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cache:
+    """The serialized memory cache: what a deliberator read.
+
+    Attributes:
+        id: Content hash of the prompt.
+        round: From 1.
+        seed: Of selection and shuffle.
+        selection: Name of the selection strategy.
+        prompt_version: Name and hash of the wording.
+        reader: Whose tokenizer counted the tokens.
+        budget_tokens: Most tokens that ``prompt`` may have.
+        prompt_tokens: Tokens that it has, as text, in the reader's tokenizer.
+        items: The attempts in the order in which they stand.
+        left_out: The generations that are not in it.
+        prompt: The whole user message.
+    """
+
+    id: str
+    round: int
+    seed: int
+    selection: str
+    prompt_version: str
+    reader: str
+    budget_tokens: int
+    prompt_tokens: int
+    items: list[CacheItem]
+    left_out: list[LeftOut]
+    prompt: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trace:
+    """Everything about one problem: a row of a traces dataset.
+
+    Attributes:
+        problem: The problem.
+        pool: All trajectories, by index.
+        caches: One a round.
+        deliberations: All deliberations, by round and index.
+        stratum: Of the pool: how many are right and what the vote says.
+        outcome: Of the last round against the vote; null if there was no deliberation.
+        status: ``ok``, or why the trace ends early, e.g. ``too_few_usable``.
+        thinker_prompt_version: Name and hash of the thinker's wording.
+        schema_version: ``SCHEMA_VERSION``.
+    """
+
+    problem: Problem
+    pool: list[Trajectory]
+    caches: list[Cache] = field(default_factory=list)
+    deliberations: list[Deliberation] = field(default_factory=list)
+    stratum: Stratum | None = None
+    outcome: Outcome | None = None
+    status: str = "ok"
+    thinker_prompt_version: str = ""
+    schema_version: str = SCHEMA_VERSION
+
+
+def content_id(prefix: str, *parts: object) -> str:
+    """``prefix_`` and 16 hex digits of the SHA-256 of the parts as JSON."""
+    text = json.dumps(parts, ensure_ascii=False, separators=(",", ":"))
+    return f"{prefix}_{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+
+
+def to_row(value: Any) -> dict[str, Any]:
+    """A row (nested dicts and lists) of a schema dataclass."""
+    return dataclasses.asdict(value)
+
+
+def from_row(kind: type[_Row], row: dict[str, Any]) -> _Row:
+    """The dataclass of a row that ``to_row`` made or that was read from parquet."""
+    hints = typing.get_type_hints(kind)
+    return kind(
+        **{
+            f.name: _from_value(hints[f.name], row[f.name])
+            for f in dataclasses.fields(kind)  # type: ignore[arg-type]
+        }
+    )
+
+
+def arrow_schema(kind: type) -> pa.Schema:
+    """The Arrow schema of a schema dataclass."""
+    import pyarrow as pa
+
+    hints = typing.get_type_hints(kind)
+    return pa.schema([pa.field(f.name, _arrow_type(hints[f.name])) for f in dataclasses.fields(kind)])
+
+
+def _from_value(hint: Any, value: Any) -> Any:
+    hint = _not_null(hint)
+    if value is None:
+        return None
+    if dataclasses.is_dataclass(hint):
+        return from_row(typing.cast(type, hint), value)
+    if typing.get_origin(hint) is list:
+        (item,) = typing.get_args(hint)
+        return [_from_value(item, element) for element in value]
+    return value
+
+
+def _arrow_type(hint: Any) -> pa.DataType:
+    import pyarrow as pa
+
+    hint = _not_null(hint)
+    if dataclasses.is_dataclass(hint):
+        return pa.struct(list(arrow_schema(typing.cast(type, hint))))
+    if typing.get_origin(hint) is list:
+        return pa.list_(_arrow_type(typing.get_args(hint)[0]))
+    if typing.get_origin(hint) is Literal:
+        return pa.string()
+    return {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}[hint]
+
+
+def _not_null(hint: Any) -> Any:
+    """The type T of ``T | None``; any other type as it is."""
+    if isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union:
+        (hint,) = [part for part in typing.get_args(hint) if part is not type(None)]
+    return hint

@@ -1,0 +1,137 @@
+"""Where traces lie on disk: parquet files in the folder ``traces`` of a run.
+
+One file ``train-00000-of-00001.parquet`` holds them all, in row groups, so that
+``datasets.load_dataset(FOLDER)`` reads it as the split ``train`` and this module reads it
+without holding more than one row group. A file appears under its name only when it is complete.
+
+Not covered: the journal of responses, the saved configuration and what else a run keeps.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from heavydistill.errors import ConfigError
+from heavydistill.schema import SCHEMA_VERSION, Trace, arrow_schema, from_row, to_row
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+TRACES_FOLDER = "traces"
+_FILE = "train-00000-of-00001.parquet"
+_COLUMNS = [field.name for field in dataclasses.fields(Trace)]
+
+
+def write_traces(traces: Iterable[Trace], folder: Path, rows_per_group: int = 100) -> Path:
+    """Write traces in their order; a file of an earlier call is replaced.
+
+    Args:
+        traces: Consumed one row group at a time.
+        folder: Made if it is missing; for a run, its ``TRACES_FOLDER``.
+        rows_per_group: Traces that are in memory at once, here and in ``read_traces``.
+
+    Returns:
+        The file. If ``traces`` raises, the file of an earlier call is still whole.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    schema = arrow_schema(Trace)
+    folder.mkdir(parents=True, exist_ok=True)
+    target, unfinished = folder / _FILE, folder / f".{_FILE}.unfinished"
+    rows = map(to_row, traces)
+    try:
+        with unfinished.open("wb") as file:
+            with pq.ParquetWriter(file, schema, compression="zstd") as writer:
+                while group := list(itertools.islice(rows, rows_per_group)):
+                    writer.write_table(pa.Table.from_pylist(group, schema))
+            file.flush()
+            os.fsync(file.fileno())
+        unfinished.replace(target)
+    finally:
+        unfinished.unlink(missing_ok=True)
+    return target
+
+
+def read_traces(run: Path) -> Iterator[Trace]:
+    """The traces of a run, one row group in memory at a time.
+
+    Args:
+        run: Folder of the run; its ``traces/*.parquet`` are read in the order of their names.
+
+    Raises:
+        ConfigError: The folder is no run, a file cannot be read, or it was written with another
+            ``SCHEMA_VERSION``; raised by this call, before the first trace.
+    """
+    files = sorted((run / TRACES_FOLDER).glob("*.parquet"))
+    if not files:
+        raise ConfigError(
+            f"{run} is not the folder of a finished run: it has no {TRACES_FOLDER}/*.parquet",
+            "Give the folder that `heavydistill generate --out FOLDER` wrote.",
+        )
+    for path in files:
+        _refuse_other_schema(path)
+    return itertools.chain.from_iterable(map(_rows, files))
+
+
+def _refuse_other_schema(path: Path) -> None:
+    with _open(path) as file:
+        theirs = _names(file.schema_arrow)
+        versions = set(file.read(columns=["schema_version"]).to_pydict().get("schema_version", []))
+    if "schema_version" not in theirs:
+        raise ConfigError(
+            f"{path} holds no traces: it has no column schema_version",
+            "Move it out of the folder of the run.",
+        )
+    for version in versions - {SCHEMA_VERSION}:
+        raise ConfigError(
+            f"{path} has schema version {version!r}, and this heavydistill reads "
+            f"{SCHEMA_VERSION!r}",
+            "Read it with the heavydistill that wrote it, or generate the traces again: what is "
+            "in the journal is not asked again.",
+        )
+    ours = _names(arrow_schema(Trace))
+    if different := [name for name in ours if ours[name] != theirs.get(name, "missing")]:
+        raise ConfigError(
+            f"{path} lacks the columns {', '.join(different)}, or they have other fields",
+            "Generate the traces again.",
+        )
+
+
+def _names(fields: Iterable[pa.Field]) -> dict[str, Any]:
+    """Names of the fields as a tree: types may be wider than ours, names must be the same."""
+    return {field.name: _inner_names(field.type) for field in fields}
+
+
+def _inner_names(kind: pa.DataType) -> dict[str, Any]:
+    import pyarrow.types as arrow_types
+
+    if arrow_types.is_list(kind) or arrow_types.is_large_list(kind):
+        kind = kind.value_type
+    return _names(kind) if arrow_types.is_struct(kind) else {}
+
+
+def _rows(path: Path) -> Iterator[Trace]:
+    with _open(path) as file:
+        for group in range(file.num_row_groups):
+            for row in file.read_row_group(group, columns=_COLUMNS).to_pylist():
+                yield from_row(Trace, row)
+
+
+def _open(path: Path) -> pq.ParquetFile:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        return pq.ParquetFile(path)
+    except (OSError, pa.ArrowException) as error:
+        raise ConfigError(
+            f"{path} cannot be read as parquet: {error}",
+            "Take the file out of the folder, or generate the traces again.",
+        ) from error

@@ -1,0 +1,37 @@
+"""What must be known of a model before it is asked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from heavydistill.config import Domain, Sampling
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """A model as a teacher.
+
+    Attributes:
+        name: As the user named it.
+        kind: ``local`` runs in this process, ``endpoint`` is asked over HTTP.
+        model: Folder or Hub id (local), or the served name (endpoint).
+        tokenizer: Folder or Hub id whose tokenizer counts what this model reads.
+        context: Most tokens of prompt and response together.
+        think_tags: Tags around thinking that stays in the text; None if it has none.
+        domain: Wording of the prompts that suits it.
+        thinker: Sampling as a thinker.
+        deliberator: Sampling as a deliberator.
+        licence: SPDX id of its weights, or empty if not known.
+    """
+
+    name: str
+    kind: Literal["local", "endpoint"]
+    model: str
+    tokenizer: str
+    context: int
+    think_tags: tuple[str, str] | None = ("<think>", "</think>")
+    domain: Domain = "general"
+    thinker: Sampling = Sampling()
+    deliberator: Sampling = Sampling()
+    licence: str = ""

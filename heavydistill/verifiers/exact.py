@@ -1,0 +1,114 @@
+r"""The verifier ``exact``: the final answer is the reference, as text or as a plain number.
+
+The final answer is the last balanced ``\boxed{...}`` of the answer text. Where a problem sets
+``verifier_args`` to ``{"marker": "####"}``, what follows the last marker on its line counts when
+there is no box, and the reference is read in the same way, so a worked solution that ends in
+``#### 18`` is a reference as it is. The last number of a text never counts.
+
+Verdicts, by reason:
+
+    correct    equal           the same number, or the same text but for typography
+    incorrect  different       two numbers, or words that are not the same (case counts)
+    incorrect  no_answer       no box and no marker, or nothing in it
+    undecided  needs_units     one is a number with a unit, a currency or percent
+    undecided  needs_symbolic  one is a formula, a list or the like, and the texts differ
+    undecided  too_complex     more than ``MOST_CHARACTERS`` in the answer or the reference
+
+Not covered: symbolic equality (``2\sqrt{2}`` is not ``\sqrt{8}`` here), order in sets, intervals,
+units, percent and currencies. Those are undecided, never wrong.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+
+from heavydistill.schema import Label, Problem, Verdict
+from heavydistill.verifiers.base import stamped
+from heavydistill.verifiers.extraction import final_answer
+from heavydistill.verifiers.normal import NormalForm, normal_form
+
+MOST_CHARACTERS = 1000
+
+
+class Exact:
+    """See the module."""
+
+    name = "exact"
+    version = "1"
+
+    def judge(self, problem: Problem, answer_text: str) -> Verdict:
+        started = time.perf_counter()
+        return stamped(self, started, *_decide(problem, answer_text))
+
+    def check_reference(self, problem: Problem) -> str | None:
+        try:
+            reference = _reference(problem, _marker(problem.verifier_args))
+        except ValueError as error:
+            return str(error)
+        if len(reference) > MOST_CHARACTERS:
+            return f"the reference has more than {MOST_CHARACTERS} characters; shorten it"
+        if not normal_form(reference).text:
+            return "the reference holds no answer; write one"
+        return None
+
+
+def _decide(problem: Problem, answer_text: str) -> tuple[Label, str, str | None]:
+    """Label, reason and the answer in normal form."""
+    marker = _marker(problem.verifier_args)
+    reference = _reference(problem, marker)
+    answer = final_answer(answer_text, marker)
+    if not answer:
+        return "incorrect", "no_answer", None
+    if max(len(answer), len(reference)) > MOST_CHARACTERS:
+        return "undecided", "too_complex", answer
+    given, wanted = normal_form(answer), normal_form(reference)
+    if not given.text:
+        return "incorrect", "no_answer", None
+    return *_compare(given, wanted), given.text
+
+
+def _compare(given: NormalForm, wanted: NormalForm) -> tuple[Label, str]:
+    if given == wanted:
+        return "correct", "equal"
+    measures = (given.is_measure, wanted.is_measure)
+    numbers = (given.value is not None, wanted.value is not None)
+    if any(measures) and all(a or b for a, b in zip(measures, numbers, strict=True)):
+        return "undecided", "needs_units"
+    if given.has_structure or wanted.has_structure:
+        return "undecided", "needs_symbolic"
+    return "incorrect", "different"
+
+
+def _reference(problem: Problem, marker: str | None) -> str:
+    """The final answer in the reference: its box, what follows its marker, or all of it.
+
+    Raises:
+        ValueError: It has several lines and neither box nor marker says which part counts.
+    """
+    reference = final_answer(problem.reference, marker)
+    if reference is not None:
+        return reference
+    if "\n" in problem.reference.strip():
+        raise ValueError(
+            "the reference has several lines and no final answer is marked in it; put the answer "
+            'alone, or name what it stands behind in verifier_args, e.g. {"marker": "####"}'
+        )
+    return problem.reference.strip()
+
+
+def _marker(verifier_args: str) -> str | None:
+    """The marker in ``verifier_args``, if any.
+
+    Raises:
+        ValueError: They hold another key, or a marker that is no text.
+    """
+    args = json.loads(verifier_args)
+    if not isinstance(args, dict) or args.keys() - {"marker"}:
+        raise ValueError(
+            f'verifier_args of exact may hold "marker" and nothing else, not {verifier_args}'
+        )
+    marker = args.get("marker")
+    if marker is not None and not (isinstance(marker, str) and marker.strip()):
+        raise ValueError(f'"marker" in verifier_args takes text such as "####", not {marker!r}')
+    return marker

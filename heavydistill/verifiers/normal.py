@@ -1,0 +1,179 @@
+r"""Normal forms of final answers: what may be told apart, and what only looks different.
+
+``normal_form`` takes away typography alone (Unicode variants, ``$``, ``\left``, thin spaces, a
+closing period) and reads plain numbers exactly: integers, decimals, ``1e3``, ``1,234``, ``1/2``,
+``\frac{1}{2}``, mixed numbers. Equal numbers get one text, so that votes on them fall together.
+
+Never read as numbers, because a wrong answer could then pass for a right one: ``0,5`` and
+``1 234`` (which mark is meant?), ``10²`` (a power, not 102), and lists such as ``1, 234``.
+
+Not covered: units, currencies and percent, symbolic equality, sets and intervals.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from dataclasses import dataclass
+from fractions import Fraction
+
+LONGEST_DECIMAL_PLACES = 12
+
+_INVISIBLE = dict.fromkeys(map(ord, "\u200b\u200c\u200d\u200e\u200f\u2060\ufeff"))
+_ALIKE = str.maketrans(dict.fromkeys("\u2010\u2011\u2012\u2013\u2212", "-") | {"\u2044": "/"})
+_MATH_DELIMITERS = (("$$", "$$"), ("$", "$"), (r"\(", r"\)"), (r"\[", r"\]"))
+_TEXT_MACRO = re.compile(r"\\(?:text|textbf|textit|textrm|mathrm|mathbf|mbox)\s*\{([^{}]*)\}")
+
+_INTEGER = r"(?:[1-9][0-9]{0,2}(?:,[0-9]{3})+|[0-9]+)"
+_DECIMAL = re.compile(
+    rf"(?P<sign>[+-]?)\s*(?P<digits>{_INTEGER}(?:\.[0-9]+)?|\.[0-9]+)(?P<power>[eE][+-]?[0-9]{{1,3}})?"
+)
+_SLASH = rf"(?P<top>{_INTEGER})\s*/\s*(?P<bottom>{_INTEGER})"
+_OPERAND = rf"\s*(?:\{{\s*(?P<%s>[+-]?\s*{_INTEGER})\s*\}}|(?P<%s_digit>[0-9]))"
+_FRAC = rf"\\frac{_OPERAND % ('over', 'over')}{_OPERAND % ('under', 'under')}"
+_FRACTION = re.compile(
+    rf"(?P<sign>[+-]?)\s*(?:(?P<whole>{_INTEGER})(?:\s+(?=[0-9])|\s*(?=\\)))?(?:{_SLASH}|{_FRAC})"
+)
+# A number that may be followed by words or a mark, or preceded by a currency sign.
+_MEASURE = re.compile(
+    rf"(?P<currency>[$€£¥₹]\s*)?[+-]?\s*(?:{_INTEGER}(?:\.[0-9]+)?|\.[0-9]+)"
+    r"(?P<unit>\s*(?:[%°]|[^\W\d_])[^\d\\^_{}=+*,;:()]*)?"
+)
+_STRUCTURE = re.compile(
+    r"[\\^_{}=,;:()\[\]/*%$°·]|\.\.|[0-9][^\W\d_]|[^\W\d_][0-9]|[0-9] [0-9]"
+    r"|[0-9]\s*-|-\s*[0-9]|\b[^\W\d_]\s*-|-\s*[^\W\d_]\b"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class NormalForm:
+    """A final answer without its typography.
+
+    Attributes:
+        text: Equal for equal answers; of a number, its shortest common spelling.
+        value: What it is worth, if it is a plain number.
+    """
+
+    text: str
+    value: Fraction | None
+
+    @property
+    def is_measure(self) -> bool:
+        """Whether it is a number with a unit, a currency or percent."""
+        match = _MEASURE.fullmatch(self.text) if self.value is None else None
+        return bool(match and (match["currency"] or match["unit"]))
+
+    @property
+    def has_structure(self) -> bool:
+        """Whether it is more than a number or words: LaTeX, operators, lists, brackets.
+
+        Operators may be invisible (U+2062 multiplies).
+        """
+        if self.value is not None:
+            return False
+        return bool(_STRUCTURE.search(self.text)) or any(
+            unicodedata.category(character) in ("Sm", "Cf") for character in self.text
+        )
+
+
+def normal_form(text: str) -> NormalForm:
+    """The normal form of a final answer. Takes any text and never raises."""
+    plain = _plain(text)
+    value = _value(plain)
+    if value is not None:
+        return NormalForm(_spelled(value), value)
+    plain = re.sub(r"\s*([{}()\[\],;^_=*/])\s*", r"\1", plain)
+    return NormalForm(re.sub(r" ([+-]) ", r"\1", plain), None)
+
+
+def plain_decimal(text: str) -> str | None:
+    """The normal form of a number written as a decimal; None for all else.
+
+    Fractions, powers of ten and leading zeros are all else too: where an answer need not be
+    meant as a number (``2/4`` to be simplified, ``1e3`` in base 16, ``007``), they matter.
+    """
+    match = _DECIMAL.fullmatch(_plain(text))
+    if not match or match["power"] or re.match("0[0-9]", match["digits"]):
+        return None
+    return normal_form(text).text
+
+
+def without_text_macro(text: str) -> str:
+    r"""``text`` without a ``\text{...}`` around the whole of it."""
+    match = _TEXT_MACRO.fullmatch(text.strip())
+    return match[1].strip() if match else text.strip()
+
+
+def _one_alphabet(text: str) -> str:
+    """NFKC with ASCII digits and signs; digits that are raised, lowered or fractions stay so."""
+    parts: list[str] = []
+    for character in text.translate(_INVISIBLE):
+        kind = unicodedata.decomposition(character).partition(">")[0]
+        # NFKC alone turns 10² into 102 and 1½ into 11/2.
+        if kind == "<fraction" and parts and parts[-1][-1:].isdigit():
+            parts.append(" ")
+        parts.append({"<super": "^", "<sub": "_"}.get(kind, ""))
+        digit = unicodedata.decimal(character, None)
+        is_plain_digit = digit is not None and kind not in ("<super", "<sub")
+        parts.append(str(digit) if is_plain_digit else unicodedata.normalize("NFKC", character))
+    return "".join(parts).translate(_ALIKE)
+
+
+def _plain(text: str) -> str:
+    """``text`` without its typography; blanks count for nothing but to part words."""
+    plain = _unwrapped(_one_alphabet(text))
+    plain = re.sub(r"\\[dtc]frac(?![a-zA-Z])", r"\\frac", plain)
+    plain = re.sub(r"\\(?:left|right)(?![a-zA-Z])", "", plain).replace("{,}", ",")
+    plain = re.sub(r"(?<=[0-9])\\,(?=[0-9]{3}(?![0-9]))", ",", plain).replace(r"\!", "")
+    plain = re.sub(r"\\[,;: ]|~", " ", plain).replace(r"\$", "$").replace(r"\%", "%")
+    return re.sub(r"\s+", " ", plain).strip()
+
+
+def _unwrapped(text: str) -> str:
+    """``text`` without what surrounds it: blanks, math delimiters, a text macro, a period."""
+    while True:
+        inner = without_text_macro(text)
+        if inner.endswith(".") and not inner.endswith(".."):
+            inner = inner[:-1]
+        for opens, closes in _MATH_DELIMITERS:
+            body = inner[len(opens) : -len(closes)]
+            if inner == f"{opens}{body}{closes}" and body and opens not in body.replace(r"\$", ""):
+                inner = body
+                break
+        if inner == text:
+            return text
+        text = inner
+
+
+def _value(text: str) -> Fraction | None:
+    match = _DECIMAL.fullmatch(text)
+    if match:
+        digits = match["digits"].replace(",", "")
+        return Fraction(f"{match['sign']}{digits}{match['power'] or ''}")
+    match = _FRACTION.fullmatch(text)
+    if not match:
+        return None
+    top = _integer(match["top"] or match["over"] or match["over_digit"])
+    bottom = _integer(match["bottom"] or match["under"] or match["under_digit"])
+    if bottom == 0:
+        return None
+    value = Fraction(top, bottom)
+    if match["whole"]:
+        if not 0 < value < 1:
+            return None
+        value += _integer(match["whole"])
+    return -value if match["sign"] == "-" else value
+
+
+def _integer(digits: str) -> int:
+    return int(re.sub(r"[,\s]", "", digits))
+
+
+def _spelled(value: Fraction) -> str:
+    """An integer, a decimal if it ends within ``LONGEST_DECIMAL_PLACES``, else ``n/d``."""
+    scaled = value * 10**LONGEST_DECIMAL_PLACES
+    if value.denominator == 1 or scaled.denominator != 1:
+        return str(value)
+    digits = str(abs(scaled.numerator)).zfill(LONGEST_DECIMAL_PLACES + 1)
+    whole, places = digits[:-LONGEST_DECIMAL_PLACES], digits[-LONGEST_DECIMAL_PLACES:]
+    return f"{'-' if value < 0 else ''}{whole}.{places.rstrip('0')}"

@@ -1,0 +1,200 @@
+r"""The verifier ``procedural``: problems of reasoning-gym, scored by their own family.
+
+``verifier_args`` say how the problem was made (``Spec``), and the verifier makes it again; a
+problem that does not come out as it stands in the row is undecided (``not_reproduced``). The
+final answer is the last balanced ``\boxed{...}``; a score of exactly 1 is correct. Some families
+compare spellings, so where the right answer is a decimal, an equal decimal is correct as well
+(``1{,}234`` for ``1234``).
+
+Verdicts, by reason: correct ``scored``, incorrect ``scored_below_1`` and ``no_answer``; undecided
+``unsafe_family``, ``unfit_family``, ``not_reproduced``, ``too_complex`` and, where the family's
+scorer breaks, ``verifier_error:TYPE``.
+
+Families that are refused, here and by ``problems.load``: those whose scorer runs the answer as
+code, those without a right answer, those that another process makes differently, and those whose
+scorer counts wrong answers as right (measured with reasoning-gym 0.1.25).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import time
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from importlib import metadata
+from typing import Any
+
+from heavydistill.schema import Label, Problem, Verdict
+from heavydistill.verifiers.base import error_reason, stamped
+from heavydistill.verifiers.extraction import boxed
+from heavydistill.verifiers.normal import plain_decimal, without_text_macro
+
+MOST_CHARACTERS = 10_000
+# ``composite`` can hold any of the others.
+UNSAFE_FAMILIES = frozenset(
+    {
+        "binary_matrix",
+        "composite",
+        "countdown",
+        "intermediate_integration",
+        "n_queens",
+        "polynomial_multiplication",
+        "puzzle24",
+        "simple_integration",
+        "spiral_matrix",
+        "string_insertion",
+    }
+)
+_UNFIT_FAMILIES: dict[str, str] = {
+    **dict.fromkeys(
+        ("boxnet", "graph_color", "propositional_logic", "rubiks_cube", "rush_hour"),
+        "it gives no right answer to compare with",
+    ),
+    **dict.fromkeys(
+        (
+            "codeio",
+            "isomorphic_strings",
+            "knight_swap",
+            "list_functions",
+            "ransom_note",
+            "word_ladder",
+        ),
+        "the same seed gives other problems in another process",
+    ),
+    **dict.fromkeys(
+        ("coin_flip", "complex_arithmetic", "game_of_life_halting", "gsm_symbolic"),
+        "its scorer counts wrong answers as right",
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """How a procedural problem is made.
+
+    Attributes:
+        family: Name of a dataset of reasoning-gym.
+        seed: Of the dataset; item i is made with ``seed + i``.
+        size: Of the dataset; a few families make other items when it changes.
+        index: Of the item, from 0.
+        settings: JSON object: the other fields of the dataset's configuration.
+    """
+
+    family: str
+    seed: int
+    size: int
+    index: int
+    settings: str
+
+    def to_args(self) -> str:
+        """The ``verifier_args`` of the problem."""
+        fields = dataclasses.asdict(self) | {"settings": json.loads(self.settings)}
+        return json.dumps(fields, ensure_ascii=False)
+
+    @classmethod
+    def from_args(cls, verifier_args: str) -> Spec:
+        """The spec in ``verifier_args``.
+
+        Raises:
+            ValueError: They are not such a JSON object.
+        """
+        fields = json.loads(verifier_args)
+        wanted = {"family": str, "seed": int, "size": int, "index": int, "settings": dict}
+        if (
+            not isinstance(fields, dict)
+            or fields.keys() != wanted.keys()
+            or any(type(fields[key]) is not kind for key, kind in wanted.items())
+            or not 0 <= fields["index"] < fields["size"]
+        ):
+            raise ValueError(
+                "verifier_args of procedural take family, seed, size, index (below size) and "
+                f"settings (an object), not {verifier_args}"
+            )
+        settings = json.dumps(fields.pop("settings"), sort_keys=True)
+        return cls(**fields, settings=settings)
+
+
+def refusal(family: str) -> str | None:
+    """Why problems of a family cannot be judged; None if they can or there is no such family."""
+    if family in UNSAFE_FAMILIES:
+        return "its scorer would run text that a model wrote as code"
+    return _UNFIT_FAMILIES.get(family)
+
+
+@lru_cache(maxsize=256)
+def dataset(family: str, seed: int, size: int, settings: str) -> Any:
+    """The reasoning-gym dataset. Raises whatever reasoning-gym raises for bad settings."""
+    import reasoning_gym
+
+    return reasoning_gym.create_dataset(family, seed=seed, size=size, **json.loads(settings))
+
+
+@lru_cache(maxsize=4096)
+def entry(spec: Spec) -> dict[str, Any]:
+    """The item: ``question``, ``answer`` and ``metadata``. Raises whatever reasoning-gym raises."""
+    item: dict[str, Any] = dataset(spec.family, spec.seed, spec.size, spec.settings)[spec.index]
+    return item
+
+
+class Procedural:
+    """See the module."""
+
+    name = "procedural"
+
+    @cached_property
+    def version(self) -> str:
+        return f"reasoning-gym-{metadata.version('reasoning-gym')}"
+
+    def judge(self, problem: Problem, answer_text: str) -> Verdict:
+        started = time.perf_counter()
+        return stamped(self, started, *_decide(problem, answer_text))
+
+    def check_reference(self, problem: Problem) -> str | None:
+        try:
+            spec = Spec.from_args(problem.verifier_args)
+            reason = refusal(spec.family)
+            if reason:
+                return f"problems of {spec.family} are refused: {reason}; leave it out"
+            made_again = _is_made_again(problem, spec)
+        except Exception as error:
+            return f"the problem cannot be made again ({type(error).__name__}: {error})"
+        if made_again:
+            return None
+        return (
+            f"reasoning-gym {metadata.version('reasoning-gym')} makes another problem of these "
+            "verifier_args; take the problems from a gym: source instead"
+        )
+
+
+def _decide(problem: Problem, answer_text: str) -> tuple[Label, str, str | None]:
+    """Label, reason and the answer in normal form."""
+    spec = Spec.from_args(problem.verifier_args)
+    answer = boxed(answer_text)
+    if not answer:
+        return "incorrect", "no_answer", None
+    given = without_text_macro(answer)
+    if len(given) > MOST_CHARACTERS:
+        return "undecided", "too_complex", given
+    extracted = plain_decimal(given) or given
+    if refusal(spec.family):
+        unsafe = spec.family in UNSAFE_FAMILIES
+        return "undecided", "unsafe_family" if unsafe else "unfit_family", extracted
+    if not _is_made_again(problem, spec):
+        return "undecided", "not_reproduced", extracted
+    if plain_decimal(problem.reference) == extracted:
+        return "correct", "scored", extracted
+    try:
+        score = dataset(spec.family, spec.seed, spec.size, spec.settings).score_answer(
+            given, entry(spec)
+        )
+    except Exception as error:
+        return "undecided", error_reason(error), extracted
+    if score == 1:
+        return "correct", "scored", extracted
+    return "incorrect", "scored_below_1", extracted
+
+
+def _is_made_again(problem: Problem, spec: Spec) -> bool:
+    item = entry(spec)
+    return bool(item["question"].strip() == problem.text and item["answer"] == problem.reference)

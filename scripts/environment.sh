@@ -1,0 +1,66 @@
+# Shared by quickstart.sh and test.sh: one environment, .venv in the root of the repository.
+#
+# Source it, then call `prepare_environment [extra,...]`. It leaves `root` (the repository) and
+# `venv` set. A stamp per set of extras makes a second call cost a fraction of a second; it is
+# void as soon as pyproject.toml, constraints.txt or the place of the repository changes.
+
+root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
+venv="$root/.venv"
+
+say() { printf '==> %s\n' "$*" >&2; }
+
+fail() {
+  printf 'error: %s\n' "$*" >&2
+  exit 1
+}
+
+# Whether $1 runs at all (version managers leave commands that do not) and is new enough.
+is_new_python() { "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; }
+
+find_python() {
+  local candidate
+  if [ -n "${PYTHON:-}" ]; then
+    is_new_python "$PYTHON" || fail "PYTHON=$PYTHON is no Python 3.11 or newer. Name one that is, or unset PYTHON."
+    echo "$PYTHON"
+    return
+  fi
+  for candidate in python3.13 python3.12 python3.11 python3; do
+    if is_new_python "$candidate"; then
+      echo "$candidate"
+      return
+    fi
+  done
+  fail "no Python 3.11 or newer found. Install one, or name it: PYTHON=/path/to/python bash $0"
+}
+
+create_venv() {
+  local python
+  python="$(find_python)" || exit 1
+  say "creating .venv with $("$python" --version)"
+  if ! "$python" -m venv "$venv"; then
+    rm -rf "$venv"
+    fail "$python cannot create an environment. On Debian and Ubuntu, install python3-venv."
+  fi
+}
+
+prepare_environment() {
+  local extras="${1:-}" stamp key log
+  stamp="$venv/installed-${extras:-core}"
+  log="$venv/install.log"
+  if [ ! -e "$venv" ]; then
+    create_venv
+  elif ! { is_new_python "$venv/bin/python" && "$venv/bin/python" -c 'import pip' 2>/dev/null; }; then
+    fail ".venv has no working Python 3.11 or newer with pip. Remove $venv and run this again."
+  fi
+
+  key="$root $(cat "$root/pyproject.toml" "$root/constraints.txt" | cksum)"
+  [ "$(cat "$stamp" 2>/dev/null)" != "$key" ] || return 0
+  say "installing heavydistill${extras:+ with $extras} into .venv: minutes the first time (log: $log)"
+  rm -f "$stamp"
+  if ! (cd "$root" && "$venv/bin/python" -m pip install --disable-pip-version-check \
+    -c constraints.txt -e ".${extras:+[$extras]}") >"$log" 2>&1; then
+    tail -n 40 "$log" >&2
+    fail "the installation failed; the end of its log is above, all of it in $log"
+  fi
+  printf '%s' "$key" >"$stamp"
+}

@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# Every check of the repository: format, lint, types, and the whole test suite.
+#
+#   bash scripts/test.sh                      all of it
+#   bash scripts/test.sh tests/heavy -k vote  all checks, but of the tests only these
+#
+# Arguments go to pytest. A check that fails does not hide the later ones; the exit status is 1
+# if any failed. No test reaches the network, and those that need an accelerator are left out.
+set -euo pipefail
+
+. "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
+
+failed=""
+check() {
+  local name="$1"
+  shift
+  say "$name"
+  "$venv/bin/python" -m "$@" || failed="$failed $name"
+}
+
+prepare_environment test
+cd "$root"
+export HF_HUB_OFFLINE=1 TOKENIZERS_PARALLELISM=false
+# One thread a process: the models of the tests are too small to gain from more.
+export OMP_NUM_THREADS="${OMP_NUM_THREADS:-1}"
+
+check ruff-format ruff format --check .
+check ruff-check ruff check .
+check mypy mypy heavydistill
+check pytest pytest "$@"
+[ -z "$failed" ] || fail "failed:$failed"

@@ -1,0 +1,228 @@
+"""Make the bundled micro models from nothing: tokenizer, base student, teacher.
+
+    python scripts/train_micro.py --out heavydistill/micro
+
+Problems are procedural (see heavydistill/micro/rows.py) with seeds that evaluation never uses.
+The stages, each saved under --work so that a stopped run goes on where it was:
+
+1. tokenizer   from the texts that the models will see
+2. student     thinker rows, and deliberator rows that only restate one attempt
+3. arithmetic  the teacher on thinker rows alone
+4. thinking    the teacher on thinker rows and caches with invented slips
+5. own-caches  the teacher answers fresh problems, and learns on caches of its own attempts
+
+heavydistill/micro/README.md gives wall times and what came out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import random
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import torch
+from transformers import AutoTokenizer, LlamaForCausalLM, PreTrainedTokenizerFast
+
+from heavydistill.config import Sampling
+from heavydistill.engine.local import LocalEngine
+from heavydistill.engine.request import Request, sample_seed, user_turn
+from heavydistill.heavy import prompts
+from heavydistill.heavy.prompts import thinker_prompt
+from heavydistill.micro import rows
+from heavydistill.micro.rows import MicroProblem, Row
+from heavydistill.micro.tokenizer import train_tokenizer
+from heavydistill.micro.training import Schedule, Size, new_model, train
+from heavydistill.verifiers.extraction import boxed
+
+CONTEXT = 2048
+TEACHER = Size(hidden=128, layers=4, heads=4, feed_forward=384)
+STUDENT = Size(hidden=128, layers=3, heads=4, feed_forward=256)
+STUDENT_STAGE = Schedule(
+    4000, 2e-3, thinker_rows=16, deliberator_rows=1, deliberator_weight=0.2
+)
+ARITHMETIC_STAGE = Schedule(5000, 2e-3, thinker_rows=16, deliberator_rows=0)
+THINKING_STAGE = Schedule(2500, 1.5e-3, thinker_rows=12, deliberator_rows=5)
+OWN_CACHES_STAGE = Schedule(1500, 1e-3, thinker_rows=12, deliberator_rows=6)
+POOLS, POOL_SIZE = 6000, 12
+SAMPLING = Sampling(temperature=1.0, top_p=0.95, top_k=10, max_tokens=160)
+
+
+def main() -> None:
+    """Run the stages that are not done yet and copy the models to --out."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--out", type=Path, required=True, help="folder for teacher/ and student/")
+    parser.add_argument("--work", type=Path, default=Path("runs/micro"), help="stages are kept here")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument(
+        "--only", choices=("student", "teacher"), help="train one of the two, e.g. side by side"
+    )
+    arguments = parser.parse_args()
+    torch.set_num_threads(arguments.threads)
+    make = Maker(arguments.work, arguments.seed)
+    if arguments.only != "teacher":
+        _ship(make.student(), arguments.out / "student")
+    if arguments.only != "student":
+        _ship(make.teacher(), arguments.out / "teacher")
+
+
+class Maker:
+    """The stages; each returns the folder that it made, or made in an earlier run."""
+
+    def __init__(self, work: Path, seed: int) -> None:
+        self.work = work
+        self.seed = seed
+        self.device = "cuda" if torch.cuda.is_available() else "cpu"
+
+    def tokenizer(self) -> PreTrainedTokenizerFast:
+        folder = self.work / "tokenizer"
+        if not folder.is_dir():
+            rng = random.Random(self.seed)
+            sample = itertools.islice(rows.problems(self.seed * 100), 4000)
+            texts = [
+                text
+                for problem in sample
+                for row in (rows.thinker_row(problem), invented_row(problem, rng))
+                for text in (row.prompt, f"\n{row.reasoning}\n", f"\n{row.answer_text}")
+            ]
+            self._save(folder, train_tokenizer(texts, CONTEXT))
+        return AutoTokenizer.from_pretrained(folder)
+
+    def student(self) -> Path:
+        rng = random.Random(self.seed + 1)
+        stream = rows.problems(self.seed * 100 + 1)
+        return self._stage(
+            "student",
+            None,
+            STUDENT,
+            STUDENT_STAGE,
+            (rows.thinker_row(problem) for problem in stream),
+            (
+                rows.restating_row(problem, rows.invented_attempts(problem, rng), rng)
+                for problem in rows.problems(self.seed * 100 + 2)
+            ),
+        )
+
+    def teacher(self) -> Path:
+        rng = random.Random(self.seed + 2)
+        arithmetic = self._stage(
+            "arithmetic",
+            None,
+            TEACHER,
+            ARITHMETIC_STAGE,
+            (rows.thinker_row(problem) for problem in rows.problems(self.seed * 100 + 7)),
+            iter(()),
+        )
+        thinking = self._stage(
+            "thinking",
+            arithmetic,
+            TEACHER,
+            THINKING_STAGE,
+            (rows.thinker_row(problem) for problem in rows.problems(self.seed * 100 + 3)),
+            (invented_row(problem, rng) for problem in rows.problems(self.seed * 100 + 4)),
+        )
+        done = self.work / "own-caches"
+        own = iter(()) if done.is_dir() else self._own_rows(thinking, rng)
+        return self._stage(
+            "own-caches",
+            thinking,
+            TEACHER,
+            OWN_CACHES_STAGE,
+            (rows.thinker_row(problem) for problem in rows.problems(self.seed * 100 + 5)),
+            own,
+        )
+
+    def _own_rows(self, model: Path, rng: random.Random) -> Iterator[Row]:
+        """Endless deliberator rows over pools that the model itself sampled."""
+        problems = list(itertools.islice(rows.problems(self.seed * 100 + 6), POOLS))
+        pools = sample_pools(model, problems, self.seed)
+        usable = [pair for pair in zip(problems, pools, strict=True) if len(pair[1]) >= 2]
+        log(f"{len(usable)} of {POOLS} pools have two finished attempts or more")
+        while usable:
+            for problem, pool in rng.sample(usable, len(usable)):
+                count = min(rows.attempt_count(rng), len(pool))
+                yield rows.deliberator_row(problem, rng.sample(pool, count))
+
+    def _stage(
+        self,
+        name: str,
+        start: Path | None,
+        size: Size,
+        schedule: Schedule,
+        thinkers: Iterator[Row],
+        deliberators: Iterator[Row],
+    ) -> Path:
+        folder = self.work / name
+        if folder.is_dir():
+            return folder
+        tokenizer = self.tokenizer()
+        model = (
+            LlamaForCausalLM.from_pretrained(start, dtype=torch.float32)
+            if start
+            else new_model(size, tokenizer, self.seed)
+        ).to(self.device)
+        log(f"{name}: {model.num_parameters() / 1e6:.2f} M parameters on {self.device}")
+        train(model, tokenizer, thinkers, deliberators, schedule, lambda line: log(f"{name}: {line}"))
+        self._save(folder, tokenizer, model)
+        return folder
+
+    def _save(self, folder: Path, *parts: PreTrainedTokenizerFast | LlamaForCausalLM) -> None:
+        unfinished = folder.with_suffix(".part")
+        for part in parts:
+            part.save_pretrained(unfinished)
+        unfinished.rename(folder)
+
+
+def invented_row(problem: MicroProblem, rng: random.Random) -> Row:
+    """A deliberator row over attempts with invented slips."""
+    return rows.deliberator_row(problem, rows.invented_attempts(problem, rng))
+
+
+def sample_pools(
+    model: Path, problems: list[MicroProblem], seed: int
+) -> list[list[tuple[str, str]]]:
+    """For each problem the finished attempts of ``model`` as (answer text, boxed answer)."""
+    engine = LocalEngine(str(model))
+    prompt = prompts.load("thinker", rows.PROMPT_DOMAIN, "en")
+    requests = [
+        Request(user_turn(thinker_prompt(problem.text, prompt)), SAMPLING, sample_seed(seed, n, k))
+        for n, problem in enumerate(problems)
+        for k in range(POOL_SIZE)
+    ]
+    started = time.perf_counter()
+    responses = engine.generate(requests)
+    pools: list[list[tuple[str, str]]] = [[] for _ in problems]
+    right = 0
+    for index, response in enumerate(responses):
+        answer = boxed(response.answer_text) if response.finish_reason == "stop" else None
+        if answer is not None:
+            pools[index // POOL_SIZE].append((response.answer_text, answer))
+            right += answer == problems[index // POOL_SIZE].worked.answer
+    log(
+        f"{len(requests)} attempts in {time.perf_counter() - started:.0f} s, "
+        f"{right / len(requests):.3f} of them right"
+    )
+    return pools
+
+
+def log(line: str) -> None:
+    print(f"{time.strftime('%H:%M:%S')} {line}", flush=True)
+
+
+def _ship(stage: Path, target: Path) -> None:
+    """Copy a trained stage to where the package looks for it, weights as bfloat16."""
+    model = LlamaForCausalLM.from_pretrained(stage, dtype=torch.bfloat16)
+    shutil.rmtree(target, ignore_errors=True)
+    model.save_pretrained(target)
+    AutoTokenizer.from_pretrained(stage).save_pretrained(target)
+    log(f"wrote {target}")
+
+
+if __name__ == "__main__":
+    main()

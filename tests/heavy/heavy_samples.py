@@ -1,0 +1,151 @@
+"""Rows and readers that the tests of the heavy core share."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import Any
+
+from heavydistill.schema import Deliberation, Label, Problem, Trajectory, Verdict
+
+
+class CharReader:
+    """One token a character."""
+
+    name = "chars"
+    control_tokens: tuple[str, ...] = ("<|turn|>", "<begin of turn>")
+
+    def count(self, text: str) -> int:
+        return len(text)
+
+    def head(self, text: str, tokens: int) -> str:
+        return text[:tokens]
+
+    def tail(self, text: str, tokens: int) -> str:
+        return text[max(0, len(text) - tokens) :]
+
+
+class WordReader:
+    """One token a word with the space before it: joined texts have fewer tokens than parts."""
+
+    name = "words"
+    control_tokens: tuple[str, ...] = ("<eot>",)
+
+    def count(self, text: str) -> int:
+        return len(self._words(text))
+
+    def head(self, text: str, tokens: int) -> str:
+        return "".join(self._words(text)[:tokens])
+
+    def tail(self, text: str, tokens: int) -> str:
+        words = self._words(text)
+        return "".join(words[max(0, len(words) - tokens) :])
+
+    def _words(self, text: str) -> list[str]:
+        return re.findall(r"\s*\S+|\s+\Z", text)
+
+
+class BpeReader:
+    """Byte-level BPE: parts that are cut out of a text may have more tokens than in it."""
+
+    name = "bpe"
+    control_tokens: tuple[str, ...] = ("<|im_start|>", "<|im_end|>", "<eos>")
+
+    def __init__(self) -> None:
+        from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+
+        self._tokenizer = Tokenizer(models.BPE())
+        self._tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+        self._tokenizer.decoder = decoders.ByteLevel()
+        trainer = trainers.BpeTrainer(
+            vocab_size=500,
+            initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+            show_progress=False,
+        )
+        corpus = ["the answer is therefore boxed", "==== Attempt", "so the sum of the terms"]
+        self._tokenizer.train_from_iterator(corpus * 20, trainer)
+        self._tokenizer.add_special_tokens(list(self.control_tokens))
+
+    def count(self, text: str) -> int:
+        return len(self.ids(text))
+
+    def head(self, text: str, tokens: int) -> str:
+        offsets = self._tokenizer.encode(text, add_special_tokens=False).offsets
+        cut = text[: offsets[tokens - 1][1]] if 0 < tokens < len(offsets) else text * (tokens > 0)
+        while self.count(cut) > tokens:
+            cut = cut[:-1]
+        return cut
+
+    def tail(self, text: str, tokens: int) -> str:
+        offsets = self._tokenizer.encode(text, add_special_tokens=False).offsets
+        cut = text[offsets[-tokens][0] :] if 0 < tokens < len(offsets) else text * (tokens > 0)
+        while self.count(cut) > tokens:
+            cut = cut[1:]
+        return cut
+
+    def ids(self, text: str) -> list[int]:
+        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
+        return ids
+
+    def control_ids(self) -> set[int]:
+        return {self._tokenizer.token_to_id(token) for token in self.control_tokens}
+
+
+@cache
+def bpe_reader() -> BpeReader:
+    return BpeReader()
+
+
+READERS = [CharReader(), WordReader(), bpe_reader()]
+
+
+def problem(text: str = "What is 2 + 3?", id: str = "p1") -> Problem:
+    return Problem(id=id, text=text, reference="5", verifier="exact")
+
+
+def verdict(label: Label, extracted: str | None) -> Verdict:
+    return Verdict(label=label, reason="test", extracted=extracted, seconds=0.0, verifier="test@1")
+
+
+def trajectory(
+    index: int = 0, extracted: str | None = "5", right: bool = False, **changes: Any
+) -> Trajectory:
+    return Trajectory(**_generation("t", index, extracted, right) | changes)
+
+
+def deliberation(
+    index: int = 0, extracted: str | None = "5", right: bool = False, **changes: Any
+) -> Deliberation:
+    fields = _generation("d", index, extracted, right) | {"cache": "c_1", "round": 1}
+    return Deliberation(**fields | changes)
+
+
+def pool_of(right: str, *others: str | None) -> list[Trajectory]:
+    """A trajectory for each answer; those that answer ``right`` are correct."""
+    return [trajectory(i, answer, answer == right) for i, answer in enumerate(others)]
+
+
+def unusable() -> list[Trajectory]:
+    return [
+        trajectory(100, None, finish_reason="error", error="timed out", answer_text=""),
+        trajectory(101, "5", finish_reason="length"),
+        trajectory(102, None, answer_text=" \n "),
+    ]
+
+
+def _generation(kind: str, index: int, extracted: str | None, right: bool) -> dict[str, Any]:
+    return {
+        "id": f"{kind}_{index:016d}",
+        "index": index,
+        "model": "m",
+        "seed": index,
+        "reasoning": f"thought {index}",
+        "answer_text": f"Work {index}.\nThe answer is {extracted}.",
+        "finish_reason": "stop",
+        "error": None,
+        "verdict": verdict("correct" if right else "incorrect", extracted),
+        "prompt_tokens": 10,
+        "completion_tokens": -1,
+        "latency_s": 0.1,
+        "request_id": "",
+    }

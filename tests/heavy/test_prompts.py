@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+import hashlib
+import re
+from importlib import resources
+from itertools import product
+
+import pytest
+
+from heavydistill.errors import ConfigError
+from heavydistill.heavy import prompts
+
+DOMAINS = [*product(["general", "stem", "code"], ["en", "zh"]), ("brief", "en")]
+FOLDER = resources.files("heavydistill.heavy") / "prompts"
+# For each demand, a pattern that its wording must hold.
+DEMANDS = {
+    "en": {
+        "consensus is no proof": r"signal, not a proof",
+        "all may be wrong": r"(every attempt|all are wrong).*(anew|again|new)",
+        "build on the attempts": r"(from these attempts|build on what holds)",
+        "language and format": r"language .*(format|\\boxed|code block)",
+    },
+    "zh": {
+        "consensus is no proof": r"只是信号，不是证明",
+        "all may be wrong": r"如果所有尝试都.*重新|如果所有尝试都.*新的推导",
+        "build on the attempts": r"从这些尝试出发|以这些尝试为基础",
+        "language and format": r"语言.*(格式|boxed|代码块)",
+    },
+}
+FORBIDS_ANALYSIS = {
+    "en": r"without (comparing|remarks on)|no comparison of the attempts",
+    "zh": r"不要比较或提及这些尝试",
+}
+ASKS_FOR_ANALYSIS = {
+    "en": r"\b(summari[sz]e|list|report|describe|state|write down|explain)\b[^.]{0,40}"
+    r"\b(attempts?|thinkers?)\b",
+    "zh": r"(总结|概括|列出|说明|描述)[^。]{0,20}(尝试|思考者)",
+}
+
+
+def wording(role: prompts.Role, domain: str, language: str) -> str:
+    return (FOLDER / f"{role}.{domain}.{language}.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(("domain", "language"), DOMAINS)
+@pytest.mark.parametrize("role", ["thinker", "deliberator"])
+def test_every_wording_loads(role, domain, language):
+    prompt = prompts.load(role, domain, language)
+    assert prompt.closing
+    assert bool(prompt.opening) == (role == "deliberator")
+    digest = hashlib.sha256(wording(role, domain, language).strip().encode()).hexdigest()
+    assert prompt.version == f"{role}.{domain}.{language}@{digest[:12]}"
+
+
+def test_available_lists_exactly_these():
+    expected = {(role, *pair) for role in ("thinker", "deliberator") for pair in DOMAINS}
+    assert set(prompts.available()) == expected
+
+
+def test_versions_differ_where_texts_differ():
+    loaded = [prompts.load(role, d, lang) for role, d, lang in prompts.available()]  # type: ignore[arg-type]
+    hashes = {prompt.version.partition("@")[2] for prompt in loaded}
+    texts = {(prompt.opening, prompt.closing) for prompt in loaded}
+    assert len(hashes) == len(texts) == len(loaded)
+
+
+def test_a_changed_text_has_another_version(tmp_path, monkeypatch):
+    file = tmp_path / "thinker.own.en.md"
+    monkeypatch.setattr(prompts, "_FOLDER", tmp_path)
+    file.write_text("Solve it.", encoding="utf-8")
+    before = prompts.load.__wrapped__("thinker", "own", "en")
+    file.write_text("Solve it!", encoding="utf-8")
+    assert prompts.load.__wrapped__("thinker", "own", "en").version != before.version
+
+
+@pytest.mark.parametrize(("domain", "language"), DOMAINS)
+def test_a_deliberators_file_holds_the_cache_once_and_no_unknown_placeholder(domain, language):
+    text = wording("deliberator", domain, language)
+    assert text.count(f"\n{prompts.CACHE_SLOT}\n") == 1
+    found = re.findall(r"\{\{.*?\}\}", text)
+    assert found.count(prompts.CACHE_SLOT) == 1
+    assert set(found) <= {prompts.CACHE_SLOT, prompts.FENCE_SLOT}
+    assert prompts.FENCE_SLOT not in prompts.load("deliberator", domain, language).closing
+
+
+@pytest.mark.parametrize(("domain", "language"), DOMAINS)
+def test_a_thinkers_file_holds_no_placeholder(domain, language):
+    assert "{{" not in wording("thinker", domain, language)
+
+
+@pytest.mark.parametrize("role", ["thinker", "deliberator"])
+def test_an_unknown_domain_is_an_error_that_lists_the_choices(role):
+    with pytest.raises(ConfigError) as raised:
+        prompts.load(role, "poetry", "en")
+    for domain, language in DOMAINS:
+        assert f"{domain}/{language}" in str(raised.value)
+    assert "'poetry'" in raised.value.what
+
+
+@pytest.mark.parametrize(("domain", "language"), DOMAINS)
+def test_each_deliberator_makes_the_four_demands(domain, language):
+    text = wording("deliberator", domain, language)
+    for demand, pattern in DEMANDS[language].items():
+        assert re.search(pattern, text), demand
+
+
+@pytest.mark.parametrize(("domain", "language"), DOMAINS)
+def test_no_deliberator_asks_for_the_analysis_that_it_forbids(domain, language):
+    text = wording("deliberator", domain, language)
+    assert re.search(FORBIDS_ANALYSIS[language], text)
+    assert not re.search(ASKS_FOR_ANALYSIS[language], text, re.IGNORECASE)
+
+
+def test_a_thinker_reads_the_problem_and_then_the_instruction():
+    prompt = prompts.load("thinker", "brief", "en")
+    assert (
+        prompts.thinker_prompt(" {{cache}} = ? \n", prompt)
+        == f"{{{{cache}}}} = ?\n\n{prompt.closing}"
+    )

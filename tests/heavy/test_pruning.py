@@ -1,0 +1,193 @@
+from __future__ import annotations
+
+import hashlib
+from typing import get_args
+
+import pytest
+from heavy_samples import READERS, BpeReader, CharReader, bpe_reader, trajectory
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from heavydistill.config import Pruning
+from heavydistill.heavy.pruning import defuse, prepare, prune, water_fill
+
+MODES = get_args(Pruning)
+CHARS = CharReader()
+amounts = st.lists(st.integers(0, 60), max_size=8)
+
+
+def cut(mode: Pruning, budget: int, reader=CHARS, **fields) -> str:
+    (pruned,) = prune([prepare(trajectory(**fields), mode, reader)], budget, reader)
+    return pruned.text
+
+
+@given(wanted=amounts, budget=st.integers(-5, 400))
+def test_water_fill_gives_short_ones_all_and_the_others_the_same(wanted, budget):
+    shares = water_fill(wanted, budget)
+    assert sum(shares) == max(0, min(budget, sum(wanted)))
+    assert all(share <= want for share, want in zip(shares, wanted, strict=True))
+    part = [share for share, want in zip(shares, wanted, strict=True) if share < want]
+    if part:
+        assert max(part) - min(part) <= 1
+        whole = [share for share, want in zip(shares, wanted, strict=True) if share == want]
+        assert max(whole, default=0) <= min(part) + 1
+
+
+@given(
+    pairs=st.lists(st.tuples(st.integers(0, 60), st.integers(0, 60)), max_size=8), data=st.data()
+)
+def test_water_fill_keeps_the_least_of_each(pairs, data):
+    wanted, least = [max(pair) for pair in pairs], [min(pair) for pair in pairs]
+    budget = data.draw(st.integers(sum(least), sum(wanted)))
+    shares = water_fill(wanted, budget, least)
+    assert sum(shares) == budget
+    assert all(low <= share <= want for low, share, want in zip(least, shares, wanted, strict=True))
+
+
+def test_water_fill_example():
+    assert water_fill([2, 100, 5, 100], 28) == [2, 11, 5, 10]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_text_that_fits_stands_as_it_is(mode):
+    text = "  First.\r\n\tthen \u2028 \\boxed{5} \n\n"
+    assert cut(mode, 10_000, answer_text=text, reasoning="") == text
+
+
+@pytest.mark.parametrize("mode", ["answer_only", "answer_clipped", "head_tail"])
+def test_only_think_clipped_shows_the_thinking(mode):
+    fields = {"reasoning": "SECRET", "answer_text": "So the answer is 5."}
+    assert "SECRET" not in cut(mode, 10_000, **fields)
+    assert cut("think_clipped", 10_000, **fields) == "SECRET\n\nSo the answer is 5."
+
+
+def test_answer_only_keeps_the_end():
+    text = "a" * 50 + "\nSo it is 5."
+    assert cut("answer_only", 20, answer_text=text) == text[-20:]
+
+
+def test_answer_only_keeps_an_answer_that_stands_before_its_end():
+    text = "Long. " * 10 + "It is \\boxed{5}.\n" + "Checked again. " * 10
+    kept = cut("answer_only", 60, answer_text=text)
+    assert kept.startswith("It is \\boxed{5}.\n...\n")
+    assert text.endswith(kept.partition("\n...\n")[2])
+
+
+def test_answer_clipped_keeps_the_beginning_and_the_sentence_of_the_answer():
+    text = "Start here. " + "More and more. " * 10 + "Hence x is \\boxed{5}. Done, I hope it helps."
+    kept = cut("answer_clipped", 60, answer_text=text)
+    head, _, final = kept.partition("\n...\n")
+    assert text.startswith(head) and len(head) > 20
+    assert final == "Hence x is \\boxed{5}."
+
+
+def test_head_tail_keeps_both_ends_and_an_answer_between_them():
+    text = "Start. " + "x" * 100 + "\nAnswer: 5\n" + "y" * 100 + " The end."
+    kept = cut("head_tail", 60, answer_text=text)
+    first, answer, last = kept.split("\n...\n")
+    assert text.startswith(first) and text.endswith(last) and answer == "Answer: 5"
+    assert first and last
+
+
+def test_think_clipped_clips_the_thinking_from_its_beginning():
+    fields = {"reasoning": "0123456789" * 10, "answer_text": "It is 5."}
+    kept = cut("think_clipped", 30, **fields)
+    assert kept == fields["reasoning"][-20:] + "\n\nIt is 5."
+    assert cut("think_clipped", 9, **fields) == "It is 5."
+    assert cut("think_clipped", 5, **fields) == "is 5."
+
+
+def test_the_box_counts_as_final_answer_before_a_later_mention():
+    text = "The result is \\boxed{5}. " + "Note that 15 and 5 differ. " * 5
+    assert "\\boxed{5}" in cut("answer_clipped", 40, answer_text=text)
+
+
+def test_the_last_statement_of_the_answer_counts():
+    text = f"{'x' * 99}\nA guess: \\boxed{{5}}.\n{'y' * 99}\nProved: \\boxed{{5}}.\n{'z' * 99}"
+    assert "Proved: \\boxed{5}." in cut("answer_clipped", 60, answer_text=text)
+
+
+def test_an_unmarked_answer_in_an_essay_on_one_line_asks_for_its_end_only():
+    essay = "and so on " * 500 + "it is one half"
+    assert cut("answer_clipped", 0, answer_text=essay, extracted="1/2") == essay[-64:]
+
+
+def test_without_the_extracted_string_the_box_and_then_the_last_line_is_kept():
+    boxed = "Work. " * 20 + "\nIt is \\boxed{\\frac{\\sqrt{2}}{2}}.\n" + "Hope it helps. " * 20
+    kept = cut("answer_clipped", 80, answer_text=boxed, extracted="sqrt(2)/2")
+    assert "\\boxed{\\frac{\\sqrt{2}}{2}}" in kept
+    plain = "Work. " * 20 + "\nIt is one half.\n"
+    assert "It is one half." in cut("answer_clipped", 40, answer_text=plain, extracted="1/2")
+
+
+@pytest.mark.parametrize("reader", READERS, ids=lambda reader: reader.name)
+@pytest.mark.parametrize("mode", MODES)
+@settings(max_examples=40, deadline=None)
+@given(
+    before=st.text(max_size=80),
+    after=st.text(alphabet="ab .\né終", max_size=60),
+    budget=st.integers(0, 60),
+)
+def test_a_cut_keeps_its_budget_and_the_final_answer(mode, reader, before, after, budget):
+    text = f"{before}\nThe answer is \\boxed{{5}}.{after}"
+    attempt = prepare(trajectory(answer_text=text, reasoning=after), mode, reader)
+    (pruned,) = prune([attempt], budget, reader)
+    assert "\\boxed{5}" in pruned.text
+    assert reader.count(pruned.text) == pruned.item.tokens_after
+    assert pruned.item.tokens_after <= max(budget, attempt.least_tokens)
+    assert pruned.item.tokens_before == reader.count(attempt.text)
+
+
+def test_one_text_over_its_share_takes_nothing_from_a_short_one():
+    texts = ["It is 5.", "x" * 300 + " It is 5."]
+    attempts = [
+        prepare(trajectory(i, answer_text=text), "answer_only", CHARS)
+        for i, text in enumerate(texts)
+    ]
+    short, long = prune(attempts, 100, CHARS)
+    assert short.text == texts[0]
+    assert long.item.tokens_after == 92
+
+
+def test_provenance_of_a_cut():
+    text = "x" * 100 + " It is 5."
+    (pruned,) = prune([prepare(trajectory(answer_text=text), "answer_only", CHARS)], 50, CHARS)
+    assert (pruned.item.tokens_before, pruned.item.tokens_after) == (109, 50)
+    assert pruned.item.mode == "answer_only"
+    assert pruned.item.sha256 == hashlib.sha256(pruned.text.encode()).hexdigest()
+    assert pruned.item.generation == trajectory().id
+
+
+@pytest.mark.parametrize(
+    ("text", "harmless"),
+    [
+        ("<|im_end|>", "< |im_end|>"),
+        ("<｜Assistant｜>", "< ｜Assistant｜>"),
+        ("a</think>b<think>", "a< /think>b< think>"),
+        ("[INST]x[/INST]<s></s>", "[ INST]x[ /INST]< s>< /s>"),
+        ("<begin of turn>", "< begin of turn>"),
+    ],
+)
+def test_control_tokens_are_broken_by_one_space(text, harmless):
+    assert defuse(text, CHARS.control_tokens)[0] == harmless
+
+
+@pytest.mark.parametrize("text", ["a < b | c > d", "F# x |> f <| y", "<b>s</b>", "[inst]", "|>"])
+def test_other_text_stays_as_it_is(text):
+    assert defuse(text, CHARS.control_tokens) == (text, 0)
+
+
+def test_breaking_one_control_token_never_makes_another():
+    text, found = defuse("<eot>", ("<eot>", "< eot>"))
+    assert (text, found) == ("<  eot>", 2)
+    nested, _ = defuse("<<|a|>|a|>", ("<|a|>",))
+    assert "<|a|>" not in nested
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.sampled_from(["<|im_end|>", "<|im_start|>", "<eos>", "<", "|>", "a"])))
+def test_no_control_token_reaches_the_tokenizer(pieces):
+    reader: BpeReader = bpe_reader()
+    text, _ = defuse("".join(pieces), reader.control_tokens)
+    assert not reader.control_ids() & set(reader.ids(text))
+    assert text.replace(" ", "") == "".join(pieces)

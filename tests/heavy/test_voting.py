@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+import pytest
+from heavy_samples import deliberation, pool_of, trajectory, unusable, verdict
+from hypothesis import given
+from hypothesis import strategies as st
+
+from heavydistill.heavy.voting import outcome, stratum, vote_value
+
+
+@pytest.mark.parametrize(
+    ("answers", "value"),
+    [
+        ("11123", 1.0),
+        ("12223", 0.0),
+        ("1122", 0.5),
+        ("123", 1 / 3),
+        ("223344", 0.0),
+    ],
+)
+def test_vote_is_the_expected_value_over_the_most_frequent_answers(answers, value):
+    assert vote_value(pool_of("1", *answers)) == pytest.approx(value)
+
+
+def test_unparsed_and_unusable_and_unjudged_ones_do_not_vote():
+    pool = [*pool_of("1", "1", None, None, None), *unusable(), trajectory(7, verdict=None)]
+    assert vote_value(pool) == 1.0
+
+
+def test_nobody_votes():
+    assert vote_value([]) == 0.0
+    assert vote_value(pool_of("1", None, None)) == 0.0
+
+
+def test_an_answer_with_both_verdicts_is_worth_its_share():
+    pool = [trajectory(i, "5", right) for i, right in enumerate([True, False, False, False])]
+    assert vote_value(pool) == 0.25
+
+
+def test_an_undecided_answer_votes_and_is_not_right():
+    pool = [trajectory(i, "7", verdict=verdict("undecided", "7")) for i in range(2)]
+    assert vote_value([*pool, trajectory(3, "5", True)]) == 0.0
+
+
+@given(st.lists(st.sampled_from(["1", "2", "3", None])), st.randoms())
+def test_vote_is_a_share_that_order_does_not_change(answers, rng):
+    pool = pool_of("1", *answers)
+    shuffled = rng.sample(pool, len(pool))
+    assert 0 <= vote_value(pool) <= 1
+    assert vote_value(pool) == pytest.approx(vote_value(shuffled))
+    assert stratum(pool) == stratum(shuffled)
+    if vote_value(pool) > 0:
+        assert any(one.is_correct for one in pool)
+
+
+@pytest.mark.parametrize(
+    ("answers", "expected"),
+    [
+        ("111", "all-right"),
+        ("112", "majority-right"),
+        ("12", "tie"),
+        ("122", "minority-right"),
+        ("223", "all-wrong"),
+        ("", "all-wrong"),
+    ],
+)
+def test_stratum(answers, expected):
+    assert stratum(pool_of("1", *answers)) == expected
+
+
+def test_a_failed_trajectory_keeps_a_pool_from_being_all_right():
+    assert stratum([*pool_of("1", *"111"), unusable()[0]]) == "majority-right"
+
+
+@pytest.mark.parametrize(
+    ("answers", "right", "expected"),
+    [
+        ("112", [True, True, False], "kept"),
+        ("112", [True, False, False], "overturned"),
+        ("122", [True], "rescued"),
+        ("12", [True, True], "rescued"),
+        ("222", [True], "emergent"),
+        ("122", [False], "lost"),
+        ("222", [False, True], "lost"),
+        ("112", [True, False], "overturned"),
+    ],
+)
+def test_outcome(answers, right, expected):
+    deliberations = [deliberation(i, "1", r) for i, r in enumerate(right)]
+    assert outcome(pool_of("1", *answers), deliberations) == expected
+
+
+def test_outcome_looks_at_the_last_round():
+    rounds = [deliberation(0, right=True), deliberation(1, right=False, round=2)]
+    assert outcome(pool_of("1", *"112"), rounds) == "overturned"
+
+
+def test_no_outcome_without_deliberations():
+    assert outcome(pool_of("1", *"112"), []) is None

@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from heavydistill.schema import (
+    Deliberation,
+    Label,
+    Outcome,
+    Problem,
+    Stratum,
+    Trace,
+    Trajectory,
+    Verdict,
+)
+
+RIGHT = "7"
+Samples = Sequence[str | None]
+
+
+@pytest.fixture(scope="session")
+def make_trace() -> Callable[..., Trace]:
+    """Builds a trace from extracted answers: "7" is right, None is unparsed, "?" undecided."""
+    return _make_trace
+
+
+def _make_trace(
+    pool: Samples,
+    *rounds: Samples,
+    stratum: Stratum | None = None,
+    outcome: Outcome | None = None,
+    status: str = "ok",
+) -> Trace:
+    return Trace(
+        problem=Problem(id="p", text="3 + 4", reference=RIGHT, verifier="exact"),
+        pool=[Trajectory(**_fields("t", index, answer)) for index, answer in enumerate(pool)],
+        deliberations=[
+            Deliberation(**_fields(f"d{round}", index, answer), cache=f"c{round}", round=round)
+            for round, answers in enumerate(rounds, 1)
+            for index, answer in enumerate(answers)
+        ],
+        stratum=stratum,
+        outcome=outcome,
+        status=status,
+    )
+
+
+def _fields(prefix: str, index: int, answer: str | None) -> dict[str, Any]:
+    labels: dict[str, Label] = {RIGHT: "correct", "?": "undecided"}
+    return {
+        "id": f"{prefix}_{index}",
+        "index": index,
+        "model": "m",
+        "seed": index,
+        "reasoning": "",
+        "answer_text": answer or "no idea",
+        "finish_reason": "stop",
+        "error": None,
+        "verdict": Verdict(
+            label=labels.get(answer or "", "incorrect"),
+            reason="test",
+            extracted=answer,
+            seconds=0.0,
+            verifier="exact@1",
+        ),
+        "prompt_tokens": 10,
+        "completion_tokens": 5,
+        "latency_s": 0.1,
+        "request_id": "",
+    }

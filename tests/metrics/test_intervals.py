@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from heavydistill.metrics.intervals import RESAMPLES, bootstrap_difference, bootstrap_mean
+
+
+def test_equal_values_have_no_width() -> None:
+    interval = bootstrap_mean([0.25] * 40)
+    assert (interval.mean, interval.low, interval.high) == (0.25, 0.25, 0.25)
+
+
+def test_same_seed_same_interval_and_another_seed_another() -> None:
+    values = list(np.random.default_rng(1).random(50))
+    assert bootstrap_mean(values, seed=3) == bootstrap_mean(values, seed=3)
+    assert bootstrap_mean(values, seed=3) != bootstrap_mean(values, seed=4)
+
+
+def test_agrees_with_resampling_problem_by_problem() -> None:
+    values = np.random.default_rng(2).integers(0, 5, 80) / 4
+    drawn = np.random.default_rng(5).integers(0, 80, (RESAMPLES, 80))
+    low, high = np.percentile(values[drawn].mean(axis=1), [2.5, 97.5])
+    interval = bootstrap_mean(list(values))
+    assert interval.mean == pytest.approx(values.mean())
+    assert interval.low == pytest.approx(low, abs=0.01)
+    assert interval.high == pytest.approx(high, abs=0.01)
+
+
+def test_covers_the_true_mean_about_95_times_in_100() -> None:
+    rng = np.random.default_rng(0)
+    truth, repeats = 0.4, 300
+    covered = 0
+    for repeat in range(repeats):
+        interval = bootstrap_mean(list(rng.binomial(8, truth, 150) / 8), seed=repeat)
+        covered += interval.low <= truth <= interval.high
+    assert 0.91 <= covered / repeats <= 0.98
+
+
+def test_difference_is_paired() -> None:
+    # The two differ by 0.1 on every problem, so pairing leaves no doubt about the difference.
+    a = list(np.linspace(0.1, 0.9, 30))
+    b = [value - 0.1 for value in a]
+    interval = bootstrap_difference(a, b)
+    assert interval.low == pytest.approx(0.1)
+    assert interval.high == pytest.approx(0.1)
+
+
+def test_difference_changes_sign_with_its_order() -> None:
+    a, b = [1.0, 0.0, 1.0, 1.0], [0.0, 0.0, 1.0, 0.0]
+    assert bootstrap_difference(a, b).mean == 0.5
+    assert bootstrap_difference(b, a).mean == -0.5
+
+
+def test_refuses_nothing_and_unpaired_values() -> None:
+    with pytest.raises(ValueError, match="no values"):
+        bootstrap_mean([])
+    with pytest.raises(ValueError, match="equal lengths"):
+        bootstrap_difference([1.0], [1.0, 0.0])

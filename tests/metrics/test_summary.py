@@ -1,0 +1,180 @@
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from heavydistill.errors import RunError
+from heavydistill.metrics.intervals import bootstrap_difference
+from heavydistill.metrics.summary import summarize
+from heavydistill.schema import Trace
+
+MakeTrace = Callable[..., Trace]
+
+
+@pytest.fixture
+def run(make_trace: MakeTrace) -> list[Trace]:
+    """Six problems, K=4, D=2, one round; every outcome once and one trace that ended early."""
+    return [
+        make_trace(["7", "7", "7", "8"], ["7", "7"], stratum="majority-right", outcome="kept"),
+        make_trace(["7", "8", "8", "9"], ["7", "8"], stratum="minority-right", outcome="rescued"),
+        make_trace(["8", "8", "9", None], ["7", "9"], stratum="all-wrong", outcome="emergent"),
+        make_trace(
+            ["7", "7", "8", "9"], ["8", "9"], stratum="majority-right", outcome="overturned"
+        ),
+        make_trace(["8", "8", "8", "8"], ["8", "8"], stratum="all-wrong", outcome="lost"),
+        make_trace(["7", None, None, None], stratum="minority-right", status="too_few_usable"),
+    ]
+
+
+def test_golden_means(run: list[Trace]) -> None:
+    summary = summarize(run)
+    assert (summary.problems, summary.k, summary.d, summary.rounds) == (6, 4, 2, 1)
+    assert summary.mean_at_k.mean == pytest.approx((0.75 + 0.25 + 0 + 0.5 + 0 + 0.25) / 6)
+    assert summary.pass_at_k.mean == pytest.approx(4 / 6)
+    assert summary.vote_at_k.mean == pytest.approx(3 / 6)
+    assert summary.heavy_mean_at_d
+    assert summary.heavy_pass_at_d
+    assert summary.heavy_mean_at_d.mean == pytest.approx((1 + 0.5 + 0.5 + 0 + 0 + 0) / 6)
+    assert summary.heavy_pass_at_d.mean == pytest.approx(3 / 6)
+
+
+def test_differences_are_paired_by_problem(run: list[Trace]) -> None:
+    summary = summarize(run)
+    heavy, votes = [1, 0.5, 0.5, 0, 0, 0], [1, 0, 0, 1, 0, 1]
+    assert summary.heavy_minus_vote == bootstrap_difference(heavy, votes)
+    assert summary.heavy_minus_mean
+    assert summary.heavy_minus_mean.mean == pytest.approx((0.25 + 0.25 + 0.5 - 0.5 + 0 - 0.25) / 6)
+
+
+def test_rates_follow_the_labels(run: list[Trace]) -> None:
+    summary = summarize(run)
+    assert (summary.rescue.count, summary.rescue.of) == (2, 3)
+    assert summary.rescue.share == pytest.approx(2 / 3)
+    assert (summary.regress.count, summary.regress.of, summary.regress.share) == (1, 2, 0.5)
+    assert (summary.emergent.count, summary.emergent.of, summary.emergent.share) == (1, 2, 0.5)
+    assert summary.vote_copy_rate == pytest.approx((1 + 0.5 + 0 + 0 + 1) / 5)
+
+
+def test_rates_of_nothing_are_unknown(make_trace: MakeTrace) -> None:
+    kept = make_trace(["7", "7"], ["7"], stratum="all-right", outcome="kept")
+    summary = summarize([kept])
+    assert summary.rescue.share is None
+    assert summary.emergent.share is None
+    assert summary.regress.share == 0.0
+
+
+def test_labels_are_counted_and_crossed(run: list[Trace]) -> None:
+    summary = summarize(run)
+    assert summary.strata == {
+        "all-right": 0,
+        "majority-right": 2,
+        "tie": 0,
+        "minority-right": 2,
+        "all-wrong": 2,
+        "none": 0,
+    }
+    assert summary.outcomes["kept"] == 1
+    assert summary.outcomes["none"] == 1
+    assert summary.outcomes_by_stratum["all-wrong"]["emergent"] == 1
+    assert summary.outcomes_by_stratum["minority-right"]["none"] == 1
+    assert summary.statuses == {"ok": 5, "too_few_usable": 1}
+
+
+def test_rounds_are_told_apart_and_the_last_one_counts(make_trace: MakeTrace) -> None:
+    traces = [
+        make_trace(["8", "7"], ["8", "8"], ["7", "7"]),
+        make_trace(["8", "7"], ["7", "8"], ["7", "8"]),
+        make_trace(["8", "7"], ["7", "7"]),
+    ]
+    summary = summarize(traces)
+    assert summary.rounds == 2
+    assert [r.round for r in summary.per_round] == [1, 2]
+    assert [r.heavy_mean.mean for r in summary.per_round] == [0.5, 0.5]
+    assert [r.heavy_pass.mean for r in summary.per_round] == pytest.approx([2 / 3, 2 / 3])
+    assert summary.heavy_mean_at_d == summary.per_round[1].heavy_mean
+
+
+def test_a_run_without_deliberations_has_no_heavy_metrics(make_trace: MakeTrace) -> None:
+    summary = summarize([make_trace(["7", "8"]), make_trace(["8", "8"])])
+    assert (summary.d, summary.rounds, summary.per_round) == (0, 0, [])
+    assert summary.heavy_mean_at_d is None
+    assert summary.heavy_minus_vote is None
+    assert summary.vote_copy_rate is None
+    assert summary.mean_at_k.mean == 0.25
+
+
+def test_what_went_wrong_is_counted_by_kind(make_trace: MakeTrace) -> None:
+    trace = make_trace(["7", "?", "8", "8", "8", "8"], ["?"])
+    changes: list[dict[str, Any]] = [
+        {},
+        {},
+        {"finish_reason": "error", "error": "time-out", "verdict": None, "answer_text": ""},
+        {"finish_reason": "length"},
+        {"answer_text": " \n"},
+        {"verdict": None},
+    ]
+    pool = [dataclasses.replace(t, **c) for t, c in zip(trace.pool, changes, strict=True)]
+    summary = summarize([dataclasses.replace(trace, pool=pool)])
+    counts = summary.trajectories
+    assert (counts.total, counts.failed, counts.truncated, counts.empty) == (6, 1, 1, 1)
+    assert (counts.undecided, counts.unjudged) == (1, 1)
+    assert summary.deliberations.undecided == 1
+    assert summary.mean_at_k.mean == pytest.approx(1 / 6)
+
+
+def test_unknown_tokens_are_counted_and_never_summed(make_trace: MakeTrace) -> None:
+    trace = make_trace(["7", "8", "8"], ["7"])
+    unknown = dataclasses.replace(trace.pool[0], prompt_tokens=-1, completion_tokens=-1)
+    half = dataclasses.replace(trace.pool[1], prompt_tokens=-1)
+    trace = dataclasses.replace(trace, pool=[unknown, half, trace.pool[2]])
+    summary = summarize([trace])
+    assert (summary.thinking_tokens.prompt, summary.thinking_tokens.completion) == (10, 10)
+    assert summary.thinking_tokens.unknown_prompt == 2
+    assert summary.thinking_tokens.unknown_completion == 1
+    assert (summary.deliberation_tokens.prompt, summary.deliberation_tokens.completion) == (10, 5)
+
+
+def test_k_and_d_are_the_most_common_sizes(make_trace: MakeTrace) -> None:
+    small, large = make_trace(["7"] * 2, ["7"] * 3), make_trace(["7"] * 4, ["7"])
+    assert (summarize([small, small, large]).k, summarize([small, small, large]).d) == (2, 3)
+
+
+def test_a_summary_is_json(run: list[Trace]) -> None:
+    tree = json.loads(json.dumps(dataclasses.asdict(summarize(run))))
+    assert tree["heavy_minus_vote"].keys() == {"mean", "low", "high"}
+    assert tree["rescue"] == {"count": 2, "of": 3, "share": pytest.approx(2 / 3)}
+
+
+def test_no_traces_is_a_clear_error() -> None:
+    with pytest.raises(RunError, match="no traces to summarize"):
+        summarize([])
+
+
+@given(data=st.data())
+@settings(deadline=None)
+def test_every_problem_is_counted_once(make_trace: MakeTrace, data: st.DataObject) -> None:
+    answers = st.lists(st.sampled_from(["7", "8", "?", None]), min_size=1, max_size=4)
+    labels = st.sampled_from([None, "kept", "rescued", "emergent", "overturned", "lost"])
+    strata = st.sampled_from([None, "all-right", "tie", "all-wrong"])
+    traces = [
+        make_trace(
+            data.draw(answers),
+            data.draw(answers),
+            stratum=data.draw(strata),
+            outcome=data.draw(labels),
+        )
+        for _ in range(data.draw(st.integers(1, 5)))
+    ]
+    summary = summarize(traces)
+    assert sum(summary.strata.values()) == sum(summary.outcomes.values()) == len(traces)
+    assert sum(summary.statuses.values()) == len(traces)
+    assert summary.heavy_pass_at_d
+    assert summary.heavy_mean_at_d
+    assert summary.heavy_pass_at_d.mean >= summary.heavy_mean_at_d.mean
+    assert summary.pass_at_k.mean >= max(summary.mean_at_k.mean, summary.vote_at_k.mean)

@@ -1,0 +1,218 @@
+import json
+import re
+import sys
+import types
+from pathlib import Path
+
+import pytest
+
+from heavydistill.config import Problems
+from heavydistill.errors import ProblemsError
+from heavydistill.problems import load
+from heavydistill.verifiers import registry
+
+ROOT = Path(__file__).parents[2]
+GSM8K = ROOT / ".." / "shared" / "data" / "gsm8k_train_1000.jsonl"
+GOOD = {"id": "a", "text": "1+1?", "reference": "2"}
+
+
+@pytest.fixture
+def write(tmp_path):
+    def _write(*rows, name="set.jsonl"):
+        path = tmp_path / name
+        lines = (row if isinstance(row, str) else json.dumps(row) for row in rows)
+        path.write_text("\n".join(lines), encoding="utf-8")
+        return str(path)
+
+    return _write
+
+
+def load_file(path: str, **keys):
+    return load(Problems(source=path, **keys))
+
+
+def test_a_file_with_our_own_columns_becomes_problems(write):
+    (problem,) = load_file(
+        write(GOOD | {"verifier_args": {"marker": "####"}, "domain": "stem", "level": 5})
+    )
+    assert (problem.id, problem.text, problem.reference) == ("a", "1+1?", "2")
+    assert (problem.verifier, problem.domain) == ("exact", "stem")
+    assert json.loads(problem.verifier_args) == {"marker": "####"}
+    assert problem.source == "set.jsonl:1"
+
+
+def test_columns_of_other_names_are_mapped(write):
+    path = write({"nr": 7, "task": "1+1?", "gold": 2, "args": '{"marker": "A:"}'})
+    columns = {"id": "nr", "text": "task", "reference": "gold", "verifier_args": "args"}
+    (problem,) = load_file(path, columns=columns)
+    assert (problem.id, problem.text, problem.reference) == ("7", "1+1?", "2")
+    assert json.loads(problem.verifier_args) == {"marker": "A:"}
+
+
+def test_well_known_names_are_found_and_our_own_names_come_first(write):
+    (problem,) = load_file(write({"problem": "1+1?", "answer": "2", "solution": "one more"}))
+    assert (problem.text, problem.reference) == ("1+1?", "2")
+    (problem,) = load_file(write({"text": "1+1?", "question": "no", "answer": "2"}))
+    assert problem.text == "1+1?"
+
+
+def test_rows_without_ids_are_named_after_file_and_line(write):
+    row = {"text": "1+1?", "reference": "2"}
+    assert [p.id for p in load_file(write(row, "", row))] == ["set:1", "set:3"]
+
+
+def test_the_verifier_of_the_run_is_for_rows_that_name_none(write):
+    path = write(GOOD, GOOD | {"id": "b", "verifier": None})
+    assert {p.verifier for p in load_file(path, verifier="exact")} == {"exact"}
+    with pytest.raises(ProblemsError, match=r"set.jsonl:1: There is no verifier 'exakt'"):
+        load_file(path, verifier="exakt")
+
+
+def test_the_limit_takes_the_first_and_the_rest_is_checked_all_the_same(write):
+    assert [p.id for p in load_file(write(GOOD, GOOD | {"id": "b"}), limit=1)] == ["a"]
+    with pytest.raises(ProblemsError, match=r"set.jsonl:2"):
+        load_file(write(GOOD, "{"), limit=1)
+
+
+def test_a_byte_order_mark_and_windows_line_ends_are_read(tmp_path):
+    path = tmp_path / "set.jsonl"
+    path.write_bytes(b"\xef\xbb\xbf" + json.dumps(GOOD).encode() + b"\r\n")
+    assert load_file(str(path))[0].id == "a"
+
+
+@pytest.mark.parametrize(
+    ("row", "says"),
+    [
+        ("{", "set.jsonl:2 is not JSON"),
+        ("[1]", "set.jsonl:2 holds list, not an object"),
+        ("[" * 100_000, "set.jsonl:2 is not JSON"),
+        ('{"text": NaN}', "set.jsonl:2 is not JSON: NaN"),
+        (GOOD | {"id": ""}, "set.jsonl:2: the id is empty"),
+        ({"text": "?", "reference": "2"}, "set.jsonl:2: there is no column 'id'"),
+        (GOOD, r"set.jsonl:2: id 'a' is also that of .*set.jsonl:1"),
+        (GOOD | {"id": "b", "text": " "}, "set.jsonl:2: the text is empty"),
+        (GOOD | {"id": "b", "text": ["hi"]}, "set.jsonl:2: column 'text' holds list"),
+        (GOOD | {"id": "b", "text": "\ud800"}, "set.jsonl:2: .*lone surrogate"),
+        (GOOD | {"id": "b", "reference": None}, "set.jsonl:2: the reference answer is empty"),
+        (GOOD | {"id": "b", "reference": True}, "set.jsonl:2: column 'reference' holds bool"),
+        ({"id": "b", "text": "?"}, "set.jsonl:2: there is no column 'reference'.*Columns of this"),
+        (GOOD | {"id": "b", "reference": "a\nb"}, "set.jsonl:2: the reference has several lines"),
+        (
+            GOOD | {"id": "b", "verifier": "exakt"},
+            "set.jsonl:2: There is no verifier 'exakt'.*exact",
+        ),
+        (GOOD | {"id": "b", "verifier_args": "[]"}, "set.jsonl:2: verifier_args is not a JSON obj"),
+        (GOOD | {"id": "b", "verifier_args": "{"}, "set.jsonl:2: verifier_args is not a JSON obj"),
+        (GOOD | {"id": "b", "verifier_args": {"maker": 1}}, "set.jsonl:2: verifier_args of exact"),
+        (GOOD | {"id": "b", "domain": "steam"}, "set.jsonl:2: unknown domain 'steam'.*mean stem"),
+    ],
+)
+def test_a_bad_row_is_an_error_that_names_file_and_line(write, row, says):
+    with pytest.raises(ProblemsError, match=says):
+        load_file(write(GOOD, row))
+
+
+@pytest.mark.parametrize(
+    ("row", "columns", "says"),
+    [
+        (GOOD, {"text": "txt"}, r"set.jsonl:1: there is no column 'txt'.*Did you mean text\?"),
+        (GOOD, {"txet": "text"}, r"problems.columns.txet.*Did you mean text\?"),
+        ({"reference": "2", "task": "?"}, {}, "no column for the text.*Columns there: .*task"),
+        ({"text": "?", "solution": "2"}, {}, "no column for the reference"),
+        ({"question": "?", "prompt": "?", "answer": "2"}, {}, "question and prompt could each"),
+    ],
+)
+def test_a_column_that_cannot_be_found_is_an_error(write, row, columns, says):
+    with pytest.raises(ProblemsError, match=says):
+        load_file(write(row), columns=columns)
+
+
+@pytest.mark.parametrize(
+    ("source", "says"),
+    [
+        ("nowhere.jsonl", "nowhere.jsonl: No such file"),
+        ("nowhere.parquet", "nowhere.parquet: No such file"),
+        ("set.csv", "'set.csv' is no problem source.*hub:ORG/NAME"),
+        ("hub:sums", "hub:sums is not of the form hub:ORG/NAME"),
+        ("hub:org/a/b", "not of the form"),
+    ],
+)
+def test_a_source_that_is_not_there_is_an_error(source, says):
+    with pytest.raises(ProblemsError, match=says):
+        load_file(source)
+
+
+def test_files_without_problems_are_errors(write, tmp_path):
+    with pytest.raises(ProblemsError, match=r"set.jsonl holds no problems"):
+        load_file(write("", ""))
+    not_utf8 = tmp_path / "latin.jsonl"
+    not_utf8.write_bytes(b'{"text": "caf\xe9"}')
+    with pytest.raises(ProblemsError, match=r"latin.jsonl:1 is not UTF-8"):
+        load_file(str(not_utf8))
+    with pytest.raises(ProblemsError, match="not a parquet file"):
+        load_file(write("{}", name="set.parquet"))
+
+
+def test_a_key_without_effect_is_an_error(write):
+    with pytest.raises(ProblemsError, match=r"problems.gym has no effect"):
+        load_file(write(GOOD), gym={"chain_sum": {}})
+    with pytest.raises(ProblemsError, match=r"problems.columns has no effect"):
+        load(Problems(columns={"text": "question"}))
+
+
+def test_a_parquet_file_is_read_by_row(tmp_path):
+    pa = pytest.importorskip("pyarrow")
+    pq = pytest.importorskip("pyarrow.parquet")
+    path = tmp_path / "sums.parquet"
+    pq.write_table(pa.table({"question": ["1+1?", "2+2?"], "answer": [2, 4]}), path)
+    problems = load_file(str(path))
+    assert [(p.id, p.reference) for p in problems] == [("sums:1", "2"), ("sums:2", "4")]
+    pq.write_table(pa.table({"question": ["1+1?", None], "answer": [2, 4]}), path)
+    with pytest.raises(ProblemsError, match=r"sums.parquet: row 2: the text is empty"):
+        load_file(str(path))
+
+
+def hub(monkeypatch, load_dataset):
+    monkeypatch.setitem(sys.modules, "datasets", types.SimpleNamespace(load_dataset=load_dataset))
+
+
+def test_a_hub_dataset_is_read_by_split(monkeypatch):
+    def load_dataset(name, split):
+        assert (name, split) == ("org/sums", "test")
+        return [{"question": "1+1?", "answer": "2"}]
+
+    hub(monkeypatch, load_dataset)
+    (problem,) = load(Problems(source="hub:org/sums", split="test"))
+    assert (problem.id, problem.source) == ("sums:1", "hub:org/sums/test:1")
+
+
+def test_a_hub_that_does_not_answer_is_an_error_with_the_fix(monkeypatch):
+    def load_dataset(name, split):
+        raise ConnectionError("no route")
+
+    hub(monkeypatch, load_dataset)
+    with pytest.raises(
+        ProblemsError, match=r"hub:org/sums, split train: ConnectionError.*HF_TOKEN"
+    ):
+        load(Problems(source="hub:org/sums"))
+
+
+def test_the_sample_file_loads_and_its_references_verify():
+    problems = load_file(str(ROOT / "data" / "problems.sample.jsonl"))
+    assert len(problems) == 12
+    for problem in problems:
+        verdict = registry.get(problem.verifier).judge(problem, f"\\boxed{{{problem.reference}}}")
+        assert verdict.is_correct, problem.id
+
+
+def test_gsm8k_loads_with_a_marker_and_not_without(write):
+    if not GSM8K.is_file():
+        pytest.skip("GSM8K is not here")
+    with pytest.raises(ProblemsError, match=re.escape('e.g. {"marker": "####"}')):
+        load_file(str(GSM8K))
+    rows = [json.loads(line) for line in GSM8K.read_text(encoding="utf-8").splitlines()]
+    marked = write(*(row | {"args": {"marker": "####"}} for row in rows))
+    columns = {"text": "question", "reference": "answer", "verifier_args": "args"}
+    problems = load_file(marked, columns=columns)
+    assert len(problems) == 1000
+    assert all(registry.get("exact").judge(p, p.reference).is_correct for p in problems)

@@ -1,0 +1,118 @@
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from heavydistill.config import Problems
+from heavydistill.errors import ProblemsError
+from heavydistill.problems import load
+from heavydistill.problems.procedural import MICRO_LEVELS
+from heavydistill.verifiers import registry
+from heavydistill.verifiers.procedural import UNSAFE_FAMILIES
+
+pytest.importorskip("reasoning_gym")
+
+
+def family(problem) -> str:
+    return json.loads(problem.verifier_args)["family"]
+
+
+@pytest.mark.parametrize(("size", "shares"), [(100, [34, 33, 33]), (2, [1, 1]), (6, [2, 2, 2])])
+def test_micro_gives_exactly_size_problems_of_its_families_in_turn(size, shares):
+    problems = load(Problems(size=size))
+    assert len({p.id for p in problems}) == len(problems) == size
+    assert list(Counter(map(family, problems)).values()) == shares
+    assert [family(p) for p in problems[:3]] == list(MICRO_LEVELS)[:size]
+
+
+def test_micro_problems_follow_from_their_seed():
+    first, again, other = (
+        [p.text for p in load(Problems(size=9, seed=seed))] for seed in (0, 0, 500)
+    )
+    assert first == again
+    assert not set(first) & set(other)
+
+
+def test_every_micro_reference_verifies():
+    for problem in load(Problems(size=30)):
+        verdict = registry.get("procedural").judge(problem, f"\\boxed{{{problem.reference}}}")
+        assert verdict.is_correct, problem
+
+
+def test_a_family_is_made_with_its_settings():
+    (problem,) = load(
+        Problems(source="gym:chain_sum", size=1, seed=7, gym={"chain_sum": {"min_terms": 6}})
+    )
+    assert problem.id == "chain_sum:7:0"
+    assert problem.source == "gym:chain_sum:7:0"
+    assert problem.domain == ""
+    assert problem.text.count("+") + problem.text.count("-") >= 5
+    assert problem.text == problem.text.strip()
+
+
+def test_families_have_size_problems_each_and_take_turns_up_to_the_limit():
+    assert len(load(Problems(source="gym:gcd, lcm", size=4))) == 8
+    problems = load(Problems(source="gym:gcd,lcm", size=4, limit=3))
+    assert [p.id for p in problems] == ["gcd:0:0", "lcm:0:0", "gcd:0:1"]
+
+
+def test_problems_are_the_same_in_another_process():
+    script = (
+        "from heavydistill.config import Problems\n"
+        "from heavydistill.problems import load\n"
+        "print([p.text for p in load(Problems(source='gym:gcd,spell_backward', size=5))])"
+    )
+    outputs = [
+        subprocess.run(
+            [sys.executable, "-c", script],
+            env=os.environ | {"PYTHONHASHSEED": seed},
+            cwd=Path(__file__).parents[2],
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2")
+    ]
+    assert outputs[0] == outputs[1] != ""
+
+
+@pytest.mark.parametrize("name", sorted(UNSAFE_FAMILIES))
+def test_families_that_run_model_text_are_refused(name):
+    with pytest.raises(ProblemsError, match=r"run text that a model wrote as code. Take e.g."):
+        load(Problems(source=f"gym:chain_sum,{name}"))
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("rush_hour", "no right answer"),
+        ("codeio", "another process"),
+        ("coin_flip", "counts wrong answers as right"),
+    ],
+)
+def test_families_that_cannot_be_judged_are_refused_with_the_reason(name, why):
+    with pytest.raises(ProblemsError, match=why):
+        load(Problems(source=f"gym:{name}"))
+
+
+@pytest.mark.parametrize(
+    ("source", "gym", "says"),
+    [
+        ("gym:chain_sums", {}, r"no family 'chain_sums'. Did you mean chain_sum\?"),
+        ("gym:", {}, "There is no family ''"),
+        ("gym:gcd,gcd", {}, "names gcd twice"),
+        ("gym:chain_sum", {"chain_sum": {"max_trems": 3}}, r"max_trems.*Did you mean max_terms\?"),
+        ("gym:chain_sum", {"chain_sum": {"seed": 3}}, "Set problems.seed"),
+        ("gym:chain_sum", {"chain_sum": {"max_terms": 1}}, "max_terms must be >= min_terms"),
+        ("gym:chain_sum", {"chain_sum": {"max_terms": "x"}}, "problems.gym.chain_sum: TypeError"),
+        ("gym:chain_sum", {"gcd": {}}, "problems.gym.gcd has no effect"),
+        ("micro", {"chain_sum": {}}, "problems.gym has no effect"),
+    ],
+)
+def test_bad_families_and_settings_are_errors(source, gym, says):
+    with pytest.raises(ProblemsError, match=says):
+        load(Problems(source=source, gym=gym))

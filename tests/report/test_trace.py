@@ -1,0 +1,199 @@
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from heavydistill.report.trace import print_trace
+from heavydistill.schema import (
+    Cache,
+    CacheItem,
+    Deliberation,
+    Label,
+    LeftOut,
+    Problem,
+    Trace,
+    Trajectory,
+    Verdict,
+)
+
+Printed = Callable[..., str]
+
+
+def _fields(label: Label | None, extracted: str | None, **changes: Any) -> dict[str, Any]:
+    verdict = None
+    if label is not None:
+        verdict = Verdict(
+            label=label, reason="equal", extracted=extracted, seconds=0.0, verifier="exact@1"
+        )
+    fields = {
+        "index": 0,
+        "model": "teacher-x",
+        "seed": 17,
+        "reasoning": "",
+        "answer_text": f"It is {extracted}.",
+        "finish_reason": "stop",
+        "error": None,
+        "verdict": verdict,
+        "prompt_tokens": 31,
+        "completion_tokens": 220,
+        "latency_s": 0.5,
+        "request_id": "",
+    }
+    return fields | changes
+
+
+@pytest.fixture
+def trace() -> Trace:
+    reasoning = "\n".join(f"step {number}" for number in range(1, 21))
+    pool = [
+        Trajectory(id="t_a", **_fields("incorrect", "41", reasoning=reasoning)),
+        Trajectory(id="t_b", **_fields("correct", "42", index=1)),
+        Trajectory(
+            id="t_c",
+            **_fields(
+                None,
+                None,
+                index=2,
+                finish_reason="error",
+                error="time-out after 1800 s",
+                answer_text="",
+                prompt_tokens=-1,
+                completion_tokens=-1,
+            ),
+        ),
+    ]
+    items = [
+        CacheItem(
+            generation=generation,
+            mode="answer_only",
+            tokens_before=before,
+            tokens_after=after,
+            sha256="0",
+            defused=defused,
+        )
+        for generation, before, after, defused in [("t_b", 812, 120, 0), ("t_a", 90, 90, 3)]
+    ]
+    cache = Cache(
+        id="c_1",
+        round=1,
+        seed=5,
+        selection="random",
+        prompt_version="deliberator.general.en@abc",
+        reader="reader-y",
+        budget_tokens=8000,
+        prompt_tokens=3210,
+        items=items,
+        left_out=[LeftOut(generation="t_c", reason="error")],
+        prompt="...",
+    )
+    return Trace(
+        problem=Problem(id="p-1", text="What is 6 * 7?", reference="42", verifier="exact"),
+        pool=pool,
+        caches=[cache],
+        deliberations=[
+            Deliberation(id="d_a", cache="c_1", round=1, **_fields("correct", "42")),
+            Deliberation(id="d_b", cache="c_1", round=1, **_fields("undecided", "4", index=1)),
+        ],
+        stratum="tie",
+        outcome="kept",
+    )
+
+
+def _normal(text: str) -> list[str]:
+    return [" ".join(line.split()) for line in text.splitlines()]
+
+
+def test_the_whole_story_is_told_in_order(trace: Trace, printed: Printed) -> None:
+    text = printed(print_trace, trace)
+    story = [
+        "== Problem p-1",
+        "What is 6 * 7?",
+        "reference: 42",
+        "stratum: tie",
+        "outcome: kept",
+        "== Trajectory 1",
+        "[-] incorrect",
+        "answer 41",
+        "31 read, 220 written",
+        "== Trajectory 2",
+        "[+] correct",
+        "It is 42.",
+        "== Trajectory 3",
+        "[ ] not judged",
+        "unknown read, unknown written",
+        "error: time-out after 1800 s",
+        "== Cache of round 1",
+        "== Deliberation 1 of round 1",
+        "== Deliberation 2 of round 1",
+        "[?] undecided",
+    ]
+    position = 0
+    for part in story:
+        position = text.index(part, position) + len(part)
+
+
+def test_the_cache_shows_order_cuts_and_what_is_left_out(trace: Trace, printed: Printed) -> None:
+    lines = _normal(printed(print_trace, trace))
+    assert "3,210 of at most 8,000 tokens, counted for reader-y" in lines
+    assert "prompt: deliberator.general.en@abc selection: random seed: 5" in lines
+    assert "1 trajectory 2 answer_only 812 -> 120 0" in lines
+    assert "2 trajectory 1 answer_only 90 -> 90 3" in lines
+    assert "left out: trajectory 3 (error)" in lines
+
+
+def test_reasoning_is_folded_unless_all_is_wanted(trace: Trace, printed: Printed) -> None:
+    folded = printed(print_trace, trace)
+    assert "step 3" in folded
+    assert "step 4" not in folded
+    assert "... 17 more lines" in folded
+    full = printed(print_trace, trace, full=True)
+    assert "step 20" in full
+    assert "more lines" not in full
+
+
+def test_one_endless_line_of_reasoning_is_folded_too(trace: Trace, printed: Printed) -> None:
+    endless = dataclasses.replace(trace.pool[0], reasoning="so " * 5000)
+    text = printed(print_trace, dataclasses.replace(trace, pool=[endless], caches=[]))
+    assert len(text.splitlines()) < 60
+
+
+def test_a_later_round_names_the_deliberations_that_it_read(trace: Trace, printed: Printed) -> None:
+    item = dataclasses.replace(trace.caches[0].items[0], generation="d_b")
+    second = dataclasses.replace(trace.caches[0], round=2, items=[item], left_out=[])
+    both = dataclasses.replace(trace, caches=[*trace.caches, second])
+    text = printed(print_trace, both)
+    assert "1 deliberation 2 of round 1 answer_only 812 -> 120 0" in _normal(text)
+    assert text.index("== Deliberation 2 of round 1") < text.index("== Cache of round 2")
+
+
+@pytest.mark.parametrize("nasty", ["[bold]x[/bold]", "[/]", "[link=http://a]b[/link]", ":smile:"])
+def test_markup_in_any_text_is_printed_literally(
+    trace: Trace, printed: Printed, nasty: str
+) -> None:
+    problem = dataclasses.replace(trace.problem, id=nasty, text=nasty, reference=nasty)
+    assert trace.pool[0].verdict
+    verdict = dataclasses.replace(trace.pool[0].verdict, extracted=nasty, reason=nasty)
+    attempt = dataclasses.replace(
+        trace.pool[0],
+        verdict=verdict,
+        answer_text=nasty,
+        reasoning=nasty,
+        error=nasty,
+        model=nasty,
+    )
+    text = printed(print_trace, dataclasses.replace(trace, problem=problem, pool=[attempt]))
+    assert text.count(nasty) == 9
+
+
+def test_a_text_cannot_steer_the_terminal(trace: Trace, printed: Printed) -> None:
+    problem = dataclasses.replace(trace.problem, text="a\x1b[2Jb\x07c\r\nd\te")
+    text = printed(print_trace, dataclasses.replace(trace, problem=problem))
+    assert "a\\x1b[2Jb\\x07c\n    d" in text
+
+
+def test_wide_and_long_words_stay_within_the_width(trace: Trace, printed: Printed) -> None:
+    problem = dataclasses.replace(trace.problem, text="\u6570" * 300, id="x" * 200)
+    assert printed(print_trace, dataclasses.replace(trace, problem=problem)).count("\u6570") == 300

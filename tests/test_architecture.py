@@ -1,0 +1,180 @@
+"""The rules of the house that a parser can check: who imports whom, sizes, names, errors."""
+
+from __future__ import annotations
+
+import ast
+import graphlib
+import importlib.metadata
+import re
+import sys
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.util import resolve_name
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = "heavydistill"
+
+# A part is a module or folder right under the package. A part may import its own layer and those
+# before it; the parts of STRANGERS do not know each other either.
+LAYERS = [
+    {"schema", "errors"},
+    {"config", "heavy", "metrics"},
+    {"teachers", "engine", "verifiers", "problems", "storage"},
+    {"pipeline", "build", "training", "report", "hub", "skill", "micro"},
+    {"cli"},
+]
+STRANGERS = LAYERS[3]
+LAYER_OF = {part: number for number, parts in enumerate(LAYERS) for part in parts}
+# What stores rows needs to know rows alone, so that anything may read them.
+STORAGE_KNOWS = LAYERS[0]
+
+ONLY_IMPORTER = {"distilabel": "pipeline", "trl": "training"}
+MAX_LINES = 400
+TOO_VAGUE = {"Exception", "BaseException", "HeavydistillError", "UserError"}
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """One source file: its dotted name, its part (empty for the package itself), its code."""
+
+    name: str
+    part: str
+    package: str
+    text: str
+    tree: ast.Module
+
+    def imports(self) -> Iterator[str]:
+        """Dotted names of everything imported anywhere in it, in functions and for types too."""
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.Import):
+                yield from (alias.name for alias in node.names)
+            elif isinstance(node, ast.ImportFrom):
+                source = resolve_name("." * node.level + (node.module or ""), self.package)
+                yield from (f"{source}.{alias.name}" for alias in node.names)
+
+    def parts_imported(self) -> set[str]:
+        """The other parts of the package that it imports."""
+        names = (name.split(".") for name in self.imports())
+        found = {name[1] for name in names if name[0] == PACKAGE and name[1:2]}
+        return (found & LAYER_OF.keys()) - {self.part}
+
+    def errors_raised(self) -> set[str]:
+        """Names of the classes of ``raise Class(...)``."""
+        return {
+            ast.unparse(node.exc.func).rpartition(".")[2]
+            for node in ast.walk(self.tree)
+            if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call)
+        }
+
+
+def _modules() -> list[Module]:
+    modules = []
+    for path in sorted((ROOT / PACKAGE).rglob("*.py")):
+        names = list(path.relative_to(ROOT).with_suffix("").parts)
+        package = ".".join(names[:-1])
+        if names[-1] == "__init__":
+            names.pop()
+        text = path.read_text(encoding="utf-8")
+        part = names[1] if len(names) > 1 else ""
+        modules.append(Module(".".join(names), part, package, text, ast.parse(text)))
+    return modules
+
+
+MODULES = _modules()
+
+
+def test_every_part_has_its_layer() -> None:
+    assert {module.part for module in MODULES} - {""} <= LAYER_OF.keys()
+
+
+def test_nothing_imports_upward() -> None:
+    offenders = [
+        f"{module.name} imports {part}"
+        for module in MODULES
+        for part in module.parts_imported()
+        if module.part and LAYER_OF[part] > LAYER_OF[module.part]
+    ]
+    assert not offenders
+
+
+def test_strangers_do_not_import_each_other() -> None:
+    offenders = [
+        f"{module.name} imports {part}"
+        for module in MODULES
+        for part in module.parts_imported()
+        if module.part in STRANGERS and part in STRANGERS
+    ]
+    assert not offenders
+
+
+def test_storage_knows_only_the_rows() -> None:
+    storage = [module for module in MODULES if module.part == "storage"]
+    assert storage
+    assert all(module.parts_imported() <= STORAGE_KNOWS for module in storage)
+
+
+def test_parts_do_not_import_in_a_circle() -> None:
+    graph: dict[str, set[str]] = {}
+    for module in MODULES:
+        graph.setdefault(module.part, set()).update(module.parts_imported())
+    graphlib.TopologicalSorter(graph).prepare()
+
+
+def test_distilabel_and_trl_have_one_importer_each() -> None:
+    offenders = [
+        f"{module.name} imports {name}"
+        for module in MODULES
+        for name in module.imports()
+        if ONLY_IMPORTER.get(name.split(".")[0], module.part) != module.part
+    ]
+    assert not offenders
+
+
+def test_every_package_imported_is_declared() -> None:
+    known = sys.stdlib_module_names | {PACKAGE}
+    providers = importlib.metadata.packages_distributions()
+    declared = _declared()
+    offenders = [
+        f"{module.name} imports {package}"
+        for module in MODULES
+        for package in sorted({name.split(".")[0] for name in module.imports()} - known)
+        if not declared & {_normal(name) for name in providers.get(package, [package])}
+    ]
+    assert not offenders
+
+
+def _declared() -> set[str]:
+    """Names of the distributions that the package depends on, those of the tests left out."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    entries: list[str] = project["dependencies"]
+    for extra, more in project["optional-dependencies"].items():
+        entries += more if extra != "test" else []
+    return {_normal(re.split(r"[^\w.-]", entry, maxsplit=1)[0]) for entry in entries}
+
+
+def _normal(distribution: str) -> str:
+    return re.sub(r"[-_.]+", "-", distribution).lower()
+
+
+def test_modules_are_short_and_say_what_they_are() -> None:
+    lengths = {module.name: len(module.text.splitlines()) for module in MODULES}
+    assert not {name: lines for name, lines in lengths.items() if lines > MAX_LINES}
+    assert not [module.name for module in MODULES if not ast.get_docstring(module.tree)]
+
+
+def test_no_module_is_a_drawer_for_everything() -> None:
+    assert not [module.name for module in MODULES if "utils" in module.name.split(".")]
+
+
+def test_raised_errors_name_their_kind() -> None:
+    offenders = {module.name: module.errors_raised() & TOO_VAGUE for module in MODULES}
+    assert not {name: errors for name, errors in offenders.items() if errors}
+
+
+def test_every_kind_of_error_is_raised_somewhere() -> None:
+    errors = next(module for module in MODULES if module.part == "errors")
+    kinds = {node.name for node in errors.tree.body if isinstance(node, ast.ClassDef)} - TOO_VAGUE
+    raised = set().union(*(module.errors_raised() for module in MODULES))
+    assert kinds <= raised

@@ -1,0 +1,62 @@
+"""Importing the package stays light, and so does the help of its command line."""
+
+from __future__ import annotations
+
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+
+# Imports every module outside ``pipeline``, one after the other, and prints the first one after
+# which a heavy package is loaded.
+IMPORT_ALL = """
+import importlib, pkgutil, sys
+import heavydistill
+
+HEAVY = {"torch", "transformers", "distilabel", "datasets", "pandas", "pyarrow", "trl"}
+
+def check(name):
+    loaded = sorted(HEAVY & sys.modules.keys())
+    if loaded:
+        sys.exit(f"importing {name} also imports {', '.join(loaded)}")
+
+check("heavydistill")
+count = 0
+for module in pkgutil.walk_packages(heavydistill.__path__, "heavydistill."):
+    if module.name.startswith("heavydistill.pipeline") or module.name.endswith("__main__"):
+        continue
+    importlib.import_module(module.name)
+    check(module.name)
+    count += 1
+print(count)
+"""
+HELP = """
+import sys
+from heavydistill.cli.app import main
+sys.argv = ['heavydistill', '--help']
+main()
+"""
+
+
+def _python(code: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
+
+
+def test_no_module_outside_pipeline_imports_a_heavy_package() -> None:
+    done = _python(IMPORT_ALL)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) > 10
+
+
+def test_help_finishes_within_a_second() -> None:
+    seconds = []
+    for _ in range(3):
+        start = time.perf_counter()
+        done = _python(HELP)
+        seconds.append(time.perf_counter() - start)
+        assert done.returncode == 0, done.stderr
+        assert "generate" in done.stdout
+    assert statistics.median(seconds) < 1.0, seconds

@@ -1,0 +1,195 @@
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from heavydistill.schema import Problem
+from heavydistill.verifiers.exact import Exact
+
+BOX = r"Working ... so \boxed{%s}."
+# (reference, content of the box)
+EQUAL = [
+    ("18", "18"),
+    ("18", " 18. "),
+    ("18", "$18$"),
+    ("18", "$18.$"),
+    ("18", r"\(18\)"),
+    ("18", "+18"),
+    ("18", "18.000"),
+    ("18", r"\text{18}"),
+    ("18", "１８"),
+    ("18", "١٨"),
+    ("-18", "\u221218"),
+    ("-18", "\u201318"),
+    ("-18", "- 18"),
+    ("0", "-0"),
+    ("0", "-0.00"),
+    ("1234", "1,234"),
+    ("1234", "1{,}234"),
+    ("1234", r"1\,234"),
+    ("1234", r"1,\!234"),
+    ("1,234,567", "1234567.0"),
+    ("0.5", "1/2"),
+    ("0.50", r"\frac{1}{2}"),
+    ("1/2", r"\dfrac12"),
+    ("1/2", r"\frac{ 2 }{ 4 }"),
+    ("1/2", "½"),
+    ("1/2", ".5"),
+    ("-1/2", r"\frac{-1}{2}"),
+    ("-1/2", r"-\tfrac{1}{2}"),
+    ("3/2", "1 1/2"),
+    ("3/2", "1½"),
+    ("3/2", r"1\frac{1}{2}"),
+    ("1000", "1e3"),
+    ("1/3", "2/6"),
+    (r"\frac{\sqrt{3}}{2}", r"\frac{\sqrt{3}}{2}"),
+    (r"\frac{\sqrt{3}}{2}", r"\dfrac{ \sqrt{3} }{2}"),
+    (r"\left(1, 2\right)", "(1,2)"),
+    (r"the sum is \boxed{7}", "7"),
+    ("Tuesday", r"\text{Tuesday}"),
+    ("Tuesday", r"\textbf{Tuesday}."),
+    ("two  words", "two words"),
+    ("x + 1", "x+1"),
+    ("50%", r"50\%"),
+    ("10²", "10²"),
+    ("4:30 p.m.", "4:30 p.m."),
+]
+DIFFERENT = [
+    ("18", "17"),
+    ("18", "-18"),
+    ("18", "1.8"),
+    ("18", "18.0000001"),
+    ("1/3", "0.333333333333"),
+    ("1.6e-19", "3.2e-19"),
+    ("1/2", r"\frac{2}{1}"),
+    ("1/2", r"1\frac{1}{2}"),
+    ("11/2", "1½"),
+    ("18", "see step 17"),
+    ("18", "5 or 18"),
+    ("18", "no solution"),
+    ("Tuesday", "Wednesday"),
+    ("Tuesday", "tuesday"),
+    ("cat", "act"),
+    ("A", "B"),
+    ("Tuesday", "18"),
+]
+# (reference, content of the box, reason)
+UNDECIDED = [
+    ("18", "18%", "needs_units"),
+    ("18", r"\$18", "needs_units"),
+    ("18", "18 dollars", "needs_units"),
+    ("0.5", r"50\%", "needs_units"),
+    ("18 cm", "18", "needs_units"),
+    ("5 apples", "6 apples", "needs_units"),
+    (r"\sqrt{8}", r"2\sqrt{2}", "needs_symbolic"),
+    ("102", "10²", "needs_symbolic"),
+    ("100", "10^2", "needs_symbolic"),
+    ("5", "x = 5", "needs_symbolic"),
+    ("5", "n=4=5", "needs_symbolic"),
+    ("10", "5 5", "needs_symbolic"),
+    ("55", r"5\,5", "needs_symbolic"),
+    ("1234", "1, 234", "needs_symbolic"),
+    ("1234", "1 234", "needs_symbolic"),
+    ("0.5", "0,5", "needs_symbolic"),
+    ("1,2", "2,1", "needs_symbolic"),
+    ("3:4", "6:8", "needs_symbolic"),
+    ("2x", "2y", "needs_units"),
+    ("x-1", "1-x", "needs_symbolic"),
+    ("120_3", "120_4", "needs_symbolic"),
+    ("1/3", "0.333...", "needs_symbolic"),
+    ("0", "1/0", "needs_symbolic"),
+    ("23", "2\u20623", "needs_symbolic"),
+    ("[0,1]", "(0,1)", "needs_symbolic"),
+    ("18", "1" * 1001, "too_complex"),
+    ("18", "1e99999999", "needs_symbolic"),
+]
+# (reference, whole answer text, marker, label, reason)
+WHOLE_TEXTS = [
+    ("18", r"\boxed{17} wait, \boxed{18}", None, "correct", "equal"),
+    ("17", r"\boxed{17} wait, \boxed{18}", None, "incorrect", "different"),
+    ("18", r"\boxed{18} and \boxed{17", None, "correct", "equal"),
+    ("18", r"\boxed{18", None, "incorrect", "no_answer"),
+    ("18", r"\boxed{}", None, "incorrect", "no_answer"),
+    ("18", r"\boxed{ . }", None, "incorrect", "no_answer"),
+    ("17", "see step 17", None, "incorrect", "no_answer"),
+    ("18", "The answer is 18.", None, "incorrect", "no_answer"),
+    ("18", "#### 18", None, "incorrect", "no_answer"),
+    ("9 * 2 = 18\n#### 18", "#### 18", "####", "correct", "equal"),
+    ("9 * 2 = 18\n#### 1,800", "so\nA: 3\n#### 1800\nbye", "####", "correct", "equal"),
+    ("9 * 2 = 18\n#### 18", r"it is \boxed{18}", "####", "correct", "equal"),
+    ("#### 18", "#### 18\n" + r"\boxed{17}", "####", "incorrect", "different"),
+    ("18", "A: 17\nA: 18", "A:", "correct", "equal"),
+    ("18", "18", "A:", "incorrect", "no_answer"),
+    ("18", "A:\n18", "A:", "incorrect", "no_answer"),
+]
+
+
+def problem(reference: str, marker: str | None = None) -> Problem:
+    args = "{}" if marker is None else json.dumps({"marker": marker})
+    return Problem(id="p", text="?", reference=reference, verifier="exact", verifier_args=args)
+
+
+def outcome(reference: str, text: str, marker: str | None = None) -> tuple[str, str]:
+    verdict = Exact().judge(problem(reference, marker), text)
+    return verdict.label, verdict.reason
+
+
+@pytest.mark.parametrize(("reference", "answer"), EQUAL)
+def test_equal_answers_are_correct(reference, answer):
+    assert outcome(reference, BOX % answer) == ("correct", "equal")
+
+
+@pytest.mark.parametrize(("reference", "answer"), DIFFERENT)
+def test_other_numbers_and_words_are_incorrect(reference, answer):
+    assert outcome(reference, BOX % answer) == ("incorrect", "different")
+
+
+@pytest.mark.parametrize(("reference", "answer", "reason"), UNDECIDED)
+def test_what_this_kind_cannot_tell_is_undecided(reference, answer, reason):
+    assert outcome(reference, BOX % answer) == ("undecided", reason)
+
+
+@pytest.mark.parametrize(("reference", "text", "marker", "label", "reason"), WHOLE_TEXTS)
+def test_the_final_answer_is_the_last_box_or_follows_the_marker(
+    reference, text, marker, label, reason
+):
+    assert outcome(reference, text, marker) == (label, reason)
+
+
+def test_equal_answers_are_extracted_alike_so_that_votes_meet():
+    judged = [Exact().judge(problem("2"), BOX % answer) for answer in ("0.50", "1/2", r"\frac12")]
+    assert {verdict.extracted for verdict in judged} == {"0.5"}
+    assert judged[0].verifier == "exact@1"
+    assert judged[0].seconds > 0
+
+
+@given(st.text(), st.text(min_size=1).filter(lambda text: "\n" not in text))
+def test_any_answer_text_gets_a_verdict(text, reference):
+    Exact().judge(problem(reference), text)
+    Exact().judge(problem(reference), BOX % text)
+
+
+@given(st.text(alphabet="0123456789.,/-+ e½²{}\\$", min_size=1, max_size=12))
+def test_an_answer_equal_to_its_reference_is_never_wrong(text):
+    verdict = Exact().judge(problem(f"\\boxed{{{text}}}"), f"\\boxed{{{text}}}")
+    assert verdict.label == "correct" or verdict.reason == "no_answer"
+
+
+@pytest.mark.parametrize(
+    ("reference", "args", "says"),
+    [
+        ("two\nlines", "{}", "several lines"),
+        ("two\nlines", '{"marker": "####"}', "several lines"),
+        ("9" * 1001, "{}", "1000 characters"),
+        (r"\boxed{}", "{}", "no answer"),
+        ("18", '{"maker": "####"}', "maker"),
+        ("18", '{"marker": 4}', "not 4"),
+        ("two\nlines\n#### 5", '{"marker": "####"}', None),
+        ("18", "{}", None),
+    ],
+)
+def test_unfit_references_are_told_before_a_run(reference, args, says):
+    unfit = Problem(id="p", text="?", reference=reference, verifier="exact", verifier_args=args)
+    fault = Exact().check_reference(unfit)
+    assert (says is None and fault is None) or (says and says in fault)

@@ -1,0 +1,85 @@
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from heavydistill.verifiers.normal import normal_form, plain_decimal
+
+fractions = st.fractions(max_denominator=10**6) | st.integers(-(10**30), 10**30).map(Fraction)
+
+
+def spellings(value: Fraction) -> list[str]:
+    sign, top, bottom = "-" if value < 0 else "", abs(value.numerator), value.denominator
+    ways = [
+        f"{sign}{top}/{bottom}",
+        f"{sign}\\frac{{{top}}}{{{bottom}}}",
+        f"\\dfrac{{{sign}{3 * top}}}{{{3 * bottom}}}",
+        f"$\u2212{top}/{bottom}$." if sign else f"+{top} / {bottom}.",
+    ]
+    if bottom == 1:
+        ways += [f"{sign}{top}.00", f"{sign}{top:,}", f"{sign}{top:,}".replace(",", "{,}")]
+    return ways
+
+
+@given(fractions)
+def test_all_spellings_of_a_number_have_one_normal_form(value):
+    forms = {normal_form(text) for text in spellings(value)}
+    assert len(forms) == 1
+    assert forms.pop().value == value
+
+
+@given(fractions, fractions)
+def test_normal_texts_are_equal_if_and_only_if_the_numbers_are(a, b):
+    same = normal_form(spellings(a)[0]).text == normal_form(spellings(b)[1]).text
+    assert same == (a == b)
+
+
+@given(fractions)
+def test_the_normal_text_of_a_number_is_read_as_that_number(value):
+    text = normal_form(spellings(value)[0]).text
+    assert normal_form(text) == normal_form(spellings(value)[1])
+
+
+@given(st.text(alphabet="0123456789.,/ -+e{}()$\\½²frac\u2009", max_size=14))
+def test_what_is_no_number_never_has_the_text_of_one(text):
+    form = normal_form(text)
+    if form.value is None:
+        again = normal_form(form.text)
+        assert again.value is None or again.text != form.text
+
+
+@given(st.text(max_size=60))
+def test_any_text_has_a_normal_form(text):
+    form = normal_form(text)
+    assert form.is_measure in (True, False)
+    assert form.has_structure in (True, False)
+
+
+@pytest.mark.parametrize(
+    ("text", "spelled"),
+    [
+        ("1/3", "1/3"),
+        ("1e-3", "0.001"),
+        ("-0.50", "-0.5"),
+        ("1e-20", f"1/{10**20}"),
+        ("1e3", "1000"),
+    ],
+)
+def test_numbers_are_spelled_as_short_decimals_where_they_end(text, spelled):
+    assert normal_form(text).text == spelled
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("7.140", "7.14"),
+        ("1{,}234", "1234"),
+        ("2/4", None),
+        ("1e3", None),
+        ("007", None),
+        ("x", None),
+    ],
+)
+def test_plain_decimal_leaves_alone_what_may_not_be_meant_as_a_number(text, number):
+    assert plain_decimal(text) == number

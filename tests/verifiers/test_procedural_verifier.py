@@ -1,0 +1,112 @@
+import dataclasses
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from heavydistill.config import Problems
+from heavydistill.problems import load
+from heavydistill.schema import Problem
+from heavydistill.verifiers import registry
+from heavydistill.verifiers.procedural import UNSAFE_FAMILIES, Procedural, refusal
+
+pytest.importorskip("reasoning_gym")
+
+
+def made(family: str, index: int = 0, **chosen) -> Problem:
+    config = Problems(source=f"gym:{family}", size=index + 1, gym={family: chosen})
+    return load(config)[index]
+
+
+def outcome(problem: Problem, answer: str) -> tuple[str, str]:
+    verdict = Procedural().judge(problem, f"So \\boxed{{{answer}}}")
+    return verdict.label, verdict.reason
+
+
+def with_args(problem: Problem, **changes) -> Problem:
+    args = json.loads(problem.verifier_args) | changes
+    return dataclasses.replace(problem, verifier_args=json.dumps(args))
+
+
+@pytest.mark.parametrize(
+    "family",
+    ["chain_sum", "decimal_chain_sum", "leg_counting", "gcd", "spell_backward", "kakurasu"],
+)
+def test_the_right_answer_is_correct_and_another_is_not(family):
+    problem = made(family, 1)
+    assert outcome(problem, problem.reference) == ("correct", "scored")
+    assert outcome(problem, f"{problem.reference.strip()}1") == ("incorrect", "scored_below_1")
+    assert Procedural().check_reference(problem) is None
+
+
+def test_an_equal_decimal_is_correct_where_the_family_compares_spellings():
+    problem = made("leg_counting", min_animals=8, min_instances=15)
+    assert int(problem.reference) < 10_000
+    for answer in (f"{problem.reference}.0", f"+{problem.reference}", f"${problem.reference}$"):
+        assert outcome(problem, answer) == ("correct", "scored")
+
+
+def test_equal_decimals_are_extracted_alike():
+    problem = made("decimal_chain_sum")
+    texts = (f"\\boxed{{{answer}}}" for answer in ("7.140", "7.14", r"\text{7.14}"))
+    assert {Procedural().judge(problem, text).extracted for text in texts} == {"7.14"}
+
+
+def test_a_word_in_a_text_macro_is_scored_as_the_word():
+    problem = made("spell_backward")
+    assert outcome(problem, f"\\text{{{problem.reference}}}") == ("correct", "scored")
+
+
+def test_nothing_but_a_box_is_an_answer():
+    problem = made("chain_sum")
+    verdict = Procedural().judge(problem, f"The answer is {problem.reference}")
+    assert (verdict.label, verdict.reason, verdict.extracted) == ("incorrect", "no_answer", None)
+
+
+@pytest.mark.parametrize("family", sorted(UNSAFE_FAMILIES))
+def test_no_text_of_a_model_is_run_as_code(family, tmp_path):
+    canary = tmp_path / "canary"
+    problem = with_args(made("chain_sum"), family=family, settings={})
+    assert outcome(problem, f"open('{canary}', 'w')") == ("undecided", "unsafe_family")
+    assert "run text that a model wrote" in (Procedural().check_reference(problem) or "")
+    assert not canary.exists()
+
+
+def test_a_family_that_counts_wrong_answers_as_right_is_not_judged():
+    problem = with_args(made("chain_sum"), family="game_of_life_halting", settings={})
+    assert outcome(problem, "asdf") == ("undecided", "unfit_family")
+
+
+@pytest.mark.parametrize("change", [{"text": "2 + 2 ="}, {"reference": "4"}])
+def test_a_problem_that_is_not_made_again_is_undecided(change):
+    problem = dataclasses.replace(made("chain_sum"), **change)
+    assert outcome(problem, "4") == ("undecided", "not_reproduced")
+    assert "another problem" in (Procedural().check_reference(problem) or "")
+
+
+def test_a_scorer_that_breaks_is_undecided_and_the_answer_is_kept():
+    verdict = Procedural().judge(made("prime_factorization"), r"\boxed{asdf}")
+    assert (verdict.label, verdict.reason) == ("undecided", "verifier_error:ValueError")
+    assert verdict.extracted == "asdf"
+
+
+def test_an_answer_of_any_length_is_bounded():
+    assert outcome(made("chain_sum"), "9" * 10_001) == ("undecided", "too_complex")
+
+
+@pytest.mark.parametrize("changes", [{"index": 5}, {"seed": "0"}, {"extra": 1}, {"family": "sums"}])
+def test_broken_verifier_args_are_told_before_a_run(changes):
+    assert Procedural().check_reference(with_args(made("chain_sum"), **changes))
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.text(), st.sampled_from(["chain_sum", "leg_counting", "prime_factorization", "gcd"]))
+def test_any_answer_text_gets_a_verdict(text, family):
+    verdict = Procedural().judge(made(family), f"\\boxed{{{text}}}")
+    assert verdict.verifier == f"procedural@{registry.get('procedural').version}"
+    assert verdict.verifier.startswith("procedural@reasoning-gym-")
+
+
+def test_ordinary_families_are_not_refused():
+    assert refusal("chain_sum") is None
