@@ -226,7 +226,7 @@ def _read_yaml(path: Path) -> dict[str, Any]:
         tree = yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}", "Give the path of a YAML file.") from error
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} is not YAML: {error}", "Mend the file.") from error
     if tree is None:
         return {}
@@ -272,8 +272,7 @@ def _all_keys(section: type[BaseModel], at: str = "") -> list[tuple[str, Any]]:
     keys: list[tuple[str, Any]] = []
     for name, info in section.model_fields.items():
         child = info.annotation
+        keys.append((f"{at}{name}", info))
         if isinstance(child, type) and issubclass(child, BaseModel):
             keys += _all_keys(child, f"{at}{name}.")
-        else:
-            keys.append((f"{at}{name}", info))
     return keys

@@ -154,7 +154,7 @@ class LocalEngine:
 
 def _load(model: str):  # type: ignore[no-untyped-def]
     import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
     from transformers.utils import logging as transformers_logging
 
     device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -177,6 +177,10 @@ def _load(model: str):  # type: ignore[no-untyped-def]
         )
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token
+    # ``generate`` takes what a request leaves open from here, e.g. a repetition penalty.
+    weights.generation_config = GenerationConfig(
+        eos_token_id=weights.generation_config.eos_token_id
+    )
     return tokenizer, weights.to(device).eval()
 
 

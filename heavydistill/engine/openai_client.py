@@ -75,8 +75,8 @@ class OpenAIEngine:
                     **_sampling_arguments(request.sampling),
                 )
                 return self._response(completion, time.perf_counter() - started)
-            # ValueError: a body that is no JSON, or JSON of another shape.
-            except (OpenAIError, ValueError, TypeError) as error:
+            # All but the first: a body that is no JSON, or JSON of another shape.
+            except (OpenAIError, ValueError, TypeError, AttributeError, LookupError) as error:
                 return _failed(error, time.perf_counter() - started)
 
     def _response(self, completion: ChatCompletion, seconds: float) -> Response:
@@ -123,7 +123,7 @@ def _sampling_arguments(sampling: Sampling) -> dict[str, Any]:
 def _failed(error: Exception, seconds: float) -> Response:
     return Response(
         finish_reason="error",
-        error=f"{type(error).__name__}: {error}"[:2000],
+        error=_encodable(f"{type(error).__name__}: {error}"[:2000]),
         latency_s=seconds,
     )
 

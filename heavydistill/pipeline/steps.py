@@ -105,7 +105,7 @@ class Verify(Step):
 
     def process(self, inputs: StepInput) -> Iterator[list[Row]]:
         """Rows with verdicts; what was judged already is not judged again."""
-        yield advance(inputs, self.name or "verify", self._judge)
+        yield advance(inputs, str(self.name), self._judge)
 
     def _judge(self, row: Row) -> Row:
         problem = from_row(Problem, row["problem"])
@@ -164,7 +164,7 @@ class BuildCaches(Step):
         for row in inputs:
             row.setdefault("caches", [])
             row.setdefault("deliberations", [])
-        yield advance(inputs, self.name or "build_caches", self._build)
+        yield advance(inputs, str(self.name), self._build)
 
     def _build(self, row: Row) -> Row:
         if self._reader is None or self.choice.budget_tokens is None:

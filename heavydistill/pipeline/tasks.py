@@ -6,7 +6,7 @@ it, and give each the same columns. A row that has left the way (see ``steps``) 
 distilabel inspects the annotations of ``process`` as objects, so they are not postponed here.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from distilabel.steps import StepInput
@@ -30,13 +30,31 @@ class _HeavyTask(Task):
         """Not used: ``process`` reads the whole response, not its text alone."""
         return {}
 
-    def _ask(self, rows: list[Row]) -> dict[int, list[dict[str, Any]]]:
+    def _ask(self, rows: list[Row], station: str) -> dict[int, list[dict[str, Any]]]:
         """Fields of the generations of each row on its way, by the row's ``id()``."""
-        asked = [row for row in rows if row.setdefault("status", OK) == OK]
-        outputs = self.llm.generate(
-            [self.format_input(row) for row in asked], num_generations=int(self.num_generations)
-        )
-        return {id(row): _fields(o, self.llm.model_name) for row, o in zip(asked, outputs, strict=True)}
+        messages: dict[int, list[dict[str, str]]] = {}
+
+        def prepare(row: Row) -> Row:
+            messages[id(row)] = self.format_input(row)
+            return {}
+
+        asked = [row for row in advance(rows, station, prepare) if row["status"] == OK]
+        try:
+            outputs = self.llm.generate(
+                [messages[id(row)] for row in asked], num_generations=int(self.num_generations)
+            )
+        except Exception as error:  # engines return failures as data; this one broke
+            advance(asked, station, _raiser(error))
+            return {}
+        named = zip(asked, outputs, strict=True)
+        return {id(row): _fields(output, self.llm.model_name) for row, output in named}
+
+
+def _raiser(error: Exception) -> Callable[[Row], Row]:
+    def fail(row: Row) -> Row:
+        raise error
+
+    return fail
 
 
 class SampleTrajectories(_HeavyTask):
@@ -70,7 +88,8 @@ class SampleTrajectories(_HeavyTask):
 
     def process(self, inputs: StepInput) -> Iterator[list[Row]]:
         """Rows with their pools."""
-        samples = self._ask(inputs)
+        station = str(self.name)
+        samples = self._ask(inputs, station)
 
         def pool(row: Row) -> Row:
             trajectories = [
@@ -85,7 +104,7 @@ class SampleTrajectories(_HeavyTask):
         for row in inputs:
             row.setdefault("pool", [])
             row.setdefault("thinker_prompt_version", "")
-        yield advance(inputs, self.name or "sample_trajectories", pool)
+        yield advance(inputs, station, pool)
 
     def _prompt(self, row: Row) -> prompts.Prompt:
         return prompts.load("thinker", row["problem"]["domain"] or self.domain, self.language)
@@ -118,7 +137,8 @@ class Deliberate(_HeavyTask):
 
     def process(self, inputs: StepInput) -> Iterator[list[Row]]:
         """Rows with the deliberations of this round."""
-        samples = self._ask(inputs)
+        station = str(self.name)
+        samples = self._ask(inputs, station)
 
         def deliberations(row: Row) -> Row:
             cache = self._cache(row)["id"]
@@ -133,7 +153,7 @@ class Deliberate(_HeavyTask):
             ]
             return {"deliberations": [*row["deliberations"], *map(to_row, new)]}
 
-        yield advance(inputs, self.name or "deliberate", deliberations)
+        yield advance(inputs, station, deliberations)
 
     def _cache(self, row: Row) -> Row:
         return next(cache for cache in row["caches"] if cache["round"] == self.round)

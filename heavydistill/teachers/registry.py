@@ -100,13 +100,8 @@ def complete(config: RunConfig) -> RunConfig:
     deliberator = find(config.deliberator or config.teacher, config.endpoint)
     think = config.think.sampling.over(thinker.thinker)
     deliberate = config.deliberate.sampling.over(deliberator.deliberator)
-    room = deliberator.context - deliberate.max_tokens - _TEMPLATE_TOKENS
-    if room < 1:
-        raise ConfigError(
-            f"deliberate.sampling.max_tokens {deliberate.max_tokens} leaves no room for a prompt "
-            f"in the {deliberator.context} tokens of {deliberator.name}",
-            "Set deliberate.sampling.max_tokens lower.",
-        )
+    _room(thinker, "think", think)
+    room = _room(deliberator, "deliberate", deliberate)
     budget = config.cache.budget_tokens or min(PAPER_BUDGET_TOKENS, room)
     if budget > room:
         raise ConfigError(
@@ -139,6 +134,18 @@ def open_engine(profile: Profile, endpoint: Endpoint) -> Engine:
     from heavydistill.engine.local import LocalEngine
 
     return LocalEngine(profile.model, profile.think_tags)
+
+
+def _room(profile: Profile, stage: str, sampling: Sampling) -> int:
+    """Tokens that a prompt may have beside the response."""
+    room = profile.context - sampling.max_tokens - _TEMPLATE_TOKENS
+    if room < 1:
+        raise ConfigError(
+            f"{stage}.sampling.max_tokens {sampling.max_tokens} leaves no room for a prompt "
+            f"in the {profile.context} tokens of {profile.name}",
+            f"Set {stage}.sampling.max_tokens lower.",
+        )
+    return room
 
 
 def _chosen(sampling: Sampling) -> SamplingChoice:

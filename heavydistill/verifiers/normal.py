@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 LONGEST_DECIMAL_PLACES = 12
+# Python itself refuses to read integers of more than 4,300 digits.
+LONGEST_NUMBER = 2000
 
 _INVISIBLE = dict.fromkeys(map(ord, "\u200b\u200c\u200d\u200e\u200f\u2060\ufeff"))
 _ALIKE = str.maketrans(dict.fromkeys("\u2010\u2011\u2012\u2013\u2212", "-") | {"\u2044": "/"})
@@ -146,6 +148,8 @@ def _unwrapped(text: str) -> str:
 
 
 def _value(text: str) -> Fraction | None:
+    if len(text) > LONGEST_NUMBER:
+        return None
     match = _DECIMAL.fullmatch(text)
     if match:
         digits = match["digits"].replace(",", "")

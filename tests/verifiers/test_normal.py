@@ -1,3 +1,5 @@
+from __future__ import annotations
+
 from fractions import Fraction
 
 import pytest
@@ -54,6 +56,12 @@ def test_any_text_has_a_normal_form(text):
     form = normal_form(text)
     assert form.is_measure in (True, False)
     assert form.has_structure in (True, False)
+
+
+def test_a_number_of_any_length_has_a_normal_form():
+    for digits in ("9" * 5000, "1/" + "9" * 5000, "⑳" * 2500):
+        assert normal_form(digits).value is None
+    assert normal_form("9" * 1000 + "e999").value is not None
 
 
 @pytest.mark.parametrize(

@@ -1,3 +1,5 @@
+from __future__ import annotations
+
 import dataclasses
 import json
 
@@ -93,6 +95,7 @@ def test_a_scorer_that_breaks_is_undecided_and_the_answer_is_kept():
 
 def test_an_answer_of_any_length_is_bounded():
     assert outcome(made("chain_sum"), "9" * 10_001) == ("undecided", "too_complex")
+    assert outcome(made("spell_backward"), "9" * 9_999) == ("incorrect", "scored_below_1")
 
 
 @pytest.mark.parametrize("changes", [{"index": 5}, {"seed": "0"}, {"extra": 1}, {"family": "sums"}])

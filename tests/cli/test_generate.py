@@ -1,0 +1,283 @@
+"""``heavydistill generate`` and ``show`` as a user runs them: the installed command line."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fake_server import completion, serving
+
+from heavydistill.cli.app import main
+from heavydistill.metrics.summary import summarize
+from heavydistill.storage import read_traces
+
+COMMAND = str(Path(sys.executable).parent / "heavydistill")
+MICRO = str(Path(__file__).parents[2] / "heavydistill" / "micro" / "teacher")
+GRACE_S = 20.0
+
+
+def command(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [COMMAND, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=240,
+        env={**os.environ, **environment},
+    )
+
+
+def write_problems(path: Path, count: int = 4) -> Path:
+    lines = [
+        {"id": f"p{n}", "text": f"What is {n} + {n}?", "reference": str(2 * n)}
+        for n in range(1, count + 1)
+    ]
+    path.write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
+    return path
+
+
+def of_server(url: str, problems: Path, out: Path) -> list[str]:
+    return [
+        "generate",
+        "--teacher=served",
+        f"--base-url={url}",
+        f"--tokenizer={MICRO}",
+        f"--problems={problems}",
+        f"--out={out}",
+        "--k=3",
+        "--d=2",
+        "--set=endpoint.retries=0",
+    ]
+
+
+@pytest.fixture(scope="module")
+def micro_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    out = tmp_path_factory.mktemp("runs") / "micro"
+    done = command("generate", "--limit=6", "--k=4", "--d=2", "--rounds=2", f"--out={out}")
+    assert done.returncode == 0, done.stderr
+    return out, done.stdout
+
+
+def test_the_micro_teacher_thinks_and_deliberates(micro_run: tuple[Path, str]) -> None:
+    out, printed = micro_run
+    traces = list(read_traces(out))
+    assert len(traces) == 6
+    for trace in traces:
+        assert len(trace.pool) == 4
+        assert [cache.round for cache in trace.caches] == [1, 2]
+        assert len(trace.deliberations) == 4
+        assert trace.stratum and trace.outcome
+    assert "M@4" in printed and "HM@2" in printed and str(out) in printed
+
+
+def test_the_summary_on_disk_is_that_of_the_traces(micro_run: tuple[Path, str]) -> None:
+    out, _ = micro_run
+    saved = json.loads((out / "summary.json").read_text())
+    summary = summarize(list(read_traces(out)))
+    assert saved["mean_at_k"]["mean"] == summary.mean_at_k.mean
+    assert saved["statuses"] == {"ok": 6}
+
+
+def test_datasets_reads_the_traces(micro_run: tuple[Path, str], tmp_path: Path) -> None:
+    from datasets import load_dataset
+
+    dataset = load_dataset(str(micro_run[0] / "traces"), split="train", cache_dir=str(tmp_path))
+    assert dataset.num_rows == 6
+    assert dataset[0]["pool"][0]["verdict"]["verifier"].startswith("procedural@")
+
+
+def test_the_saved_configuration_repeats_the_run(micro_run: tuple[Path, str], tmp_path: Path) -> None:
+    out, _ = micro_run
+    again = tmp_path / "again"
+    done = command("generate", f"--config={out}/config.yaml", f"--out={again}")
+    assert done.returncode == 0, done.stderr
+
+    def texts(run: Path) -> list[list[str]]:
+        return [[g.answer_text for g in (*t.pool, *t.deliberations)] for t in read_traces(run)]
+
+    assert texts(again) == texts(out)
+
+
+def test_show_prints_one_trace(micro_run: tuple[Path, str]) -> None:
+    out, _ = micro_run
+    trace = list(read_traces(out))[1]
+    shown = command("show", str(out), "--problem", trace.problem.id)
+    assert shown.returncode == 0
+    assert trace.problem.id in shown.stdout and trace.problem.reference in shown.stdout
+    assert command("show", str(out), "--problem", "none").returncode == 2
+
+
+def test_dry_run_asks_nobody_and_writes_nothing(tmp_path: Path) -> None:
+    with serving(lambda body: completion("no")) as server:
+        problems, out = write_problems(tmp_path / "p.jsonl"), tmp_path / "run"
+        done = command(*of_server(server.base_url, problems, out), "--dry-run")
+    assert done.returncode == 0 and not server.requests and not out.exists()
+    assert "12 + 8 responses" in done.stdout and "What is 1 + 1?" in done.stdout
+
+
+def test_failures_of_an_endpoint_are_records(tmp_path: Path) -> None:
+    """p1 is fine, p2 is refused always, p3 is cut off once, p4 returns its thinking apart."""
+
+    def answer(body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        text = body["messages"][0]["content"]
+        if "What is 2 + 2?" in text:
+            return 400, {"error": {"message": "refused"}}
+        if "What is 3 + 3?" in text and body["seed"] == min(seeds.setdefault(3, [body["seed"]])):
+            return completion("half of", "length")
+        if "What is 4 + 4?" in text:
+            return completion("\\boxed{8}", reasoning_content="four and four")
+        return completion(f"<think>hm</think>\\boxed{{{2 * int(text.split()[2])}}}" if "is 1" in text else "\\boxed{6}")
+
+    seeds: dict[int, list[int]] = {}
+    out = tmp_path / "run"
+    with serving(answer) as server:
+        done = command(*of_server(server.base_url, write_problems(tmp_path / "p.jsonl"), out))
+    traces = {trace.problem.id: trace for trace in read_traces(out)}
+    assert done.returncode == 1, "one problem had no usable trajectory"
+    assert "fewer than 2 usable" in done.stdout
+    assert traces["p2"].status == "too_few_usable"
+    assert all("refused" in (t.error or "") for t in traces["p2"].pool)
+    assert sum(t.finish_reason == "length" for t in traces["p3"].pool) == 1
+    assert traces["p3"].status == "ok" and len(traces["p3"].deliberations) == 2
+    assert {t.reasoning for t in traces["p4"].pool} == {"four and four"}
+    assert all(t.is_correct for t in traces["p4"].pool)
+    # K means K: three requests with three seeds for each problem's thinking.
+    thinking = [r for r in server.requests if "==== Attempt" not in r["messages"][0]["content"]]
+    assert len(thinking) == 12
+    assert len({(r["messages"][0]["content"], r["seed"]) for r in thinking}) == 12
+
+
+def bad(tmp_path: Path, name: str) -> list[str]:
+    """Arguments that a user could have got wrong."""
+    file = tmp_path / "p.jsonl"
+    rows: dict[str, list[dict[str, Any]]] = {
+        "no reference": [{"id": "a", "text": "x", "reference": ""}],
+        "empty id": [{"id": "", "text": "x", "reference": "1"}],
+        "twice": [{"id": "a", "text": "x", "reference": "1"}] * 2,
+        "column": [{"id": "a", "words": "x", "reference": "1"}],
+        "long": [{"id": "a", "text": "x " * 4000, "reference": "1"}],
+    }
+    if name in rows:
+        file.write_text("\n".join(map(json.dumps, rows[name])))
+    return {
+        "missing file": ["--problems", str(tmp_path / "absent.jsonl")],
+        "k": ["--k", "1"],
+        "key": ["--set", "think.kk=4"],
+        "teacher": ["--teacher", "micor"],
+        "budget": ["--set", "cache.budget_tokens=20"],
+        "context": ["--set", "cache.budget_tokens=100000"],
+    }.get(name, ["--problems", str(file)])
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("missing file", "absent.jsonl"),
+        ("column", "text"),
+        ("no reference", "reference"),
+        ("empty id", "id"),
+        ("twice", "a"),
+        ("k", "think.k"),
+        ("key", "Did you mean think.k?"),
+        ("teacher", "Did you mean micro"),
+        ("budget", "cache.budget_tokens"),
+        ("context", "cache.budget_tokens"),
+        ("long", "problem a"),
+    ],
+)
+def test_bad_input_is_told_before_anything_is_done(
+    name: str,
+    said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    out = tmp_path / "run"
+    arguments = ["heavydistill", "generate", "--out", str(out), *bad(tmp_path, name)]
+    monkeypatch.setattr(sys, "argv", arguments)
+    with pytest.raises(SystemExit) as ended:
+        main()
+    message = capsys.readouterr().err
+    assert ended.value.code == 2
+    assert said in message and "Traceback" not in message
+    assert not out.exists()
+
+
+def test_a_folder_that_is_not_empty_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("mine")
+    done = command("generate", f"--out={tmp_path}")
+    assert done.returncode == 2 and "not empty" in done.stderr
+    assert [file.name for file in tmp_path.iterdir()] == ["mine.txt"]
+
+
+class Running:
+    """A run against a server that never answers; its processes carry a mark."""
+
+    def __init__(self, url: str, folder: Path) -> None:
+        self.mark = uuid.uuid4().hex
+        self.out = folder / "run"
+        self.process = subprocess.Popen(
+            [COMMAND, *of_server(url, write_problems(folder / "p.jsonl"), self.out)],
+            env={**os.environ, "HEAVYDISTILL_TEST_MARK": self.mark},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    def alive(self) -> list[int]:
+        """Processes of this run that are there and no zombies."""
+        found = []
+        for folder in Path("/proc").glob("[0-9]*"):
+            try:
+                if self.mark.encode() in (folder / "environ").read_bytes():
+                    state = (folder / "stat").read_text().rpartition(")")[2].split()[0]
+                    found += [int(folder.name)] if state != "Z" else []
+            except OSError:
+                continue
+        return found
+
+    def step_processes(self) -> list[int]:
+        """Children of the fork server: one for each step."""
+        parents = [int((Path("/proc") / str(p) / "stat").read_text().rpartition(")")[2].split()[1]) for p in self.alive()]
+        return [p for p, parent in zip(self.alive(), parents, strict=False) if parents.count(parent) > 3]
+
+
+def eventually(condition: Callable[[], bool], seconds: float) -> bool:
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if condition():
+            return True
+        time.sleep(0.2)
+    return condition()
+
+
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_no_process_outlives_the_run(signum: signal.Signals, tmp_path: Path) -> None:
+    with serving(lambda body: time.sleep(300) or completion("late")) as server:  # type: ignore[func-returns-value]
+        run = Running(server.base_url, tmp_path)
+        assert eventually(lambda: len(server.requests) > 0, 120), "the run has begun to ask"
+        assert len(run.alive()) > 5
+        run.process.send_signal(signum)
+        printed, _ = run.process.communicate(timeout=GRACE_S)
+        assert eventually(lambda: not run.alive(), GRACE_S), run.alive()
+    assert not run.out.exists()
+    if signum is not signal.SIGKILL:
+        assert run.process.returncode == 130
+        assert "Interrupted" in printed and "Traceback" not in printed
+
+
+def test_a_worker_that_is_killed_ends_the_run_loudly(tmp_path: Path) -> None:
+    with serving(lambda body: time.sleep(300) or completion("late")) as server:  # type: ignore[func-returns-value]
+        run = Running(server.base_url, tmp_path)
+        assert eventually(lambda: len(server.requests) > 0, 120)
+        os.kill(max(run.step_processes()), signal.SIGKILL)
+        printed, _ = run.process.communicate(timeout=GRACE_S)
+        assert eventually(lambda: not run.alive(), GRACE_S)
+    assert run.process.returncode == 1
+    assert "ended with code -9" in printed

@@ -1,0 +1,93 @@
+"""Contracts of the private parts of distilabel that ``pipeline.compat`` touches."""
+
+import inspect
+import re
+
+import distilabel.distiset
+import distilabel.pipeline.base as base
+import distilabel.pipeline.local as local
+import distilabel.pipeline.step_wrapper as step_wrapper
+import pytest
+from distilabel.utils import logging as distilabel_logging
+
+from heavydistill.pipeline import compat
+
+
+def parameters(function: object) -> list[str]:
+    return list(inspect.signature(function).parameters)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "expected"),
+    [
+        (base.BasePipeline, "_run_step", ["self", "step", "input_queue", "replica"]),
+        (base.BasePipeline, "_process_batch", ["self", "batch", "send_last_batch_flag"]),
+        (base.BasePipeline, "_setup_write_buffer", ["self", "use_cache"]),
+        (base.BasePipeline, "_refresh_pipeline_from_cache", ["self"]),
+        (base.BasePipeline, "_cache", ["self"]),
+        (base.BasePipeline, "_set_steps_not_loaded_exception", ["self"]),
+        (base.BasePipeline, "_run_output_queue_loop_in_thread", ["self"]),
+        (base.BasePipeline, "_run_load_queue_loop_in_thread", ["self"]),
+        (base.BasePipeline, "_output_queue_loop", ["self"]),
+        (base.BasePipeline, "_run_load_queue_loop", ["self"]),
+        (base.BasePipeline, "_stop_load_queue_loop", ["self"]),
+        (local, "_init_worker", ["log_queue", "pipeline_name", "pipeline_cache_id"]),
+        (distilabel.distiset, "_grab_citations", ["dag"]),
+        (distilabel_logging, "stop_logging", []),
+    ],
+)
+def test_hook_has_the_signature_that_compat_relies_on(
+    owner: object, name: str, expected: list[str]
+) -> None:
+    assert parameters(getattr(owner, name)) == expected
+
+
+def test_step_wrapper_takes_what_compat_gives_it() -> None:
+    given = {
+        "step",
+        "replica",
+        "input_queue",
+        "output_queue",
+        "load_queue",
+        "dry_run",
+        "ray_pipeline",
+    }
+    assert set(parameters(step_wrapper._StepWrapper.__init__)) == given | {"self"}
+
+
+def test_step_wrapper_exception_carries_cause_and_traceback() -> None:
+    error = step_wrapper._StepWrapperException("m", object(), 1, ValueError("x"))  # type: ignore[arg-type]
+    assert isinstance(error.subprocess_exception, ValueError)
+    assert "ValueError" in error.formatted_traceback
+
+
+def test_write_buffer_is_used_through_two_methods_only() -> None:
+    source = inspect.getsource(base) + inspect.getsource(local)
+    used = set(re.findall(r"_write_buffer\.(\w+)", source))
+    assert used == {"add_batch", "close"}
+    assert used <= set(dir(compat._TypedWriteBuffer))
+
+
+def test_pool_and_manager_are_touched_only_where_compat_overrides() -> None:
+    # HeavyPipeline has neither, so no inherited method that it uses may need one.
+    assert "self._pool" not in inspect.getsource(base).replace("self._pool: ", "")
+    overridden = {"run", "QueueClass", "_run_step"}
+    not_used = {"_teardown", "_stop", "_error_callback"}
+    for name, member in vars(local.Pipeline).items():
+        function = member.fget if isinstance(member, property) else member
+        if inspect.isfunction(function) and re.search(
+            r"self\._(pool|manager)\b", inspect.getsource(function)
+        ):
+            assert name in overridden | not_used, name
+
+
+def test_clients_that_log_every_request_are_silenced() -> None:
+    assert {"httpx2", "httpcore2"} <= set(distilabel_logging._SILENT_LOGGERS)
+
+
+def test_citations_are_not_looked_up() -> None:
+    assert distilabel.distiset._grab_citations(object()) == []  # type: ignore[arg-type]
+
+
+def test_another_distilabel_is_refused() -> None:
+    assert compat.SUPPORTED == "1.5.3"

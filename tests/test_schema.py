@@ -1,0 +1,224 @@
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from typing import Any, get_args
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from heavydistill.schema import (
+    SCHEMA_VERSION,
+    Cache,
+    CacheItem,
+    Deliberation,
+    Label,
+    LeftOut,
+    Problem,
+    Trace,
+    Trajectory,
+    Verdict,
+    arrow_schema,
+    content_id,
+    from_row,
+    to_row,
+)
+
+# What a traces dataset holds. Who changes it on purpose raises SCHEMA_VERSION with it.
+VERDICT = {
+    "label": "string",
+    "reason": "string",
+    "extracted": "string",
+    "seconds": "double",
+    "verifier": "string",
+}
+GENERATION = {
+    "id": "string",
+    "index": "int64",
+    "model": "string",
+    "seed": "int64",
+    "reasoning": "string",
+    "answer_text": "string",
+    "finish_reason": "string",
+    "error": "string",
+    "verdict": VERDICT,
+    "prompt_tokens": "int64",
+    "completion_tokens": "int64",
+    "latency_s": "double",
+    "request_id": "string",
+}
+CACHE = {
+    "id": "string",
+    "round": "int64",
+    "seed": "int64",
+    "selection": "string",
+    "prompt_version": "string",
+    "reader": "string",
+    "budget_tokens": "int64",
+    "prompt_tokens": "int64",
+    "items": [
+        {
+            "generation": "string",
+            "mode": "string",
+            "tokens_before": "int64",
+            "tokens_after": "int64",
+            "sha256": "string",
+            "defused": "int64",
+        }
+    ],
+    "left_out": [{"generation": "string", "reason": "string"}],
+    "prompt": "string",
+}
+VERSION_1 = {
+    "problem": {
+        "id": "string",
+        "text": "string",
+        "reference": "string",
+        "verifier": "string",
+        "verifier_args": "string",
+        "domain": "string",
+        "source": "string",
+    },
+    "pool": [GENERATION],
+    "caches": [CACHE],
+    "deliberations": [{**GENERATION, "cache": "string", "round": "int64"}],
+    "stratum": "string",
+    "outcome": "string",
+    "status": "string",
+    "thinker_prompt_version": "string",
+    "schema_version": "string",
+}
+
+numbers = st.integers(-1, 2**62)
+seconds = st.floats(0, 1e9)
+maybe_text = st.none() | st.text()
+verdicts = st.builds(Verdict, seconds=seconds, extracted=maybe_text)
+generation = {
+    "index": numbers,
+    "seed": numbers,
+    "prompt_tokens": numbers,
+    "completion_tokens": numbers,
+    "latency_s": seconds,
+    "error": maybe_text,
+    "verdict": st.none() | verdicts,
+}
+items = st.builds(CacheItem, tokens_before=numbers, tokens_after=numbers, defused=numbers)
+caches = st.builds(
+    Cache,
+    round=numbers,
+    seed=numbers,
+    budget_tokens=numbers,
+    prompt_tokens=numbers,
+    items=st.lists(items, max_size=2),
+    left_out=st.lists(st.builds(LeftOut), max_size=2),
+)
+traces = st.builds(
+    Trace,
+    problem=st.builds(Problem, domain=st.text(), source=st.text()),
+    pool=st.lists(st.builds(Trajectory, **generation), max_size=2),
+    caches=st.lists(caches, max_size=2),
+    deliberations=st.lists(st.builds(Deliberation, round=numbers, **generation), max_size=2),
+    stratum=...,
+    outcome=...,
+    status=st.text(),
+)
+
+
+def shape(kind: pa.DataType | pa.Schema) -> Any:
+    """Nested names and types: a dict for a struct, a list of one for a list."""
+    if isinstance(kind, pa.Schema) or pa.types.is_struct(kind):
+        return {column.name: shape(column.type) for column in kind}
+    return [shape(kind.value_type)] if pa.types.is_list(kind) else str(kind)
+
+
+def trajectory(**changed: Any) -> Trajectory:
+    sample = Trajectory(
+        id="t_1",
+        index=0,
+        model="m",
+        seed=1,
+        reasoning="",
+        answer_text="7",
+        finish_reason="stop",
+        error=None,
+        verdict=None,
+        prompt_tokens=-1,
+        completion_tokens=-1,
+        latency_s=0.0,
+        request_id="",
+    )
+    return dataclasses.replace(sample, **changed)
+
+
+def verdict(label: Label) -> Verdict:
+    return Verdict(label=label, reason="r", extracted="7", seconds=0.1, verifier="exact@1")
+
+
+def test_the_arrow_schema_of_this_version_is_fixed():
+    assert SCHEMA_VERSION == "1"
+    # As JSON, because the order of the columns counts too.
+    assert json.dumps(shape(arrow_schema(Trace)), indent=1) == json.dumps(VERSION_1, indent=1)
+
+
+@settings(max_examples=25, deadline=None)
+@given(trace=traces)
+def test_a_trace_survives_its_row_and_parquets_types(trace):
+    row = to_row(trace)
+    assert from_row(Trace, row) == trace
+    stored = pa.Table.from_pylist([row], schema=arrow_schema(Trace))
+    assert from_row(Trace, stored.to_pylist()[0]) == trace
+
+
+def test_types_stay_where_all_that_may_be_null_is_null():
+    problem = Problem(id="p", text="6+1?", reference="7", verifier="exact")
+    bare = Trace(problem=problem, pool=[trajectory()])
+    judged = trajectory(error="timeout", verdict=verdict("correct"))
+    full = Trace(problem=problem, pool=[judged], stratum="all-right", outcome="kept")
+    schema = arrow_schema(Trace)
+    tables = [pa.Table.from_pylist([to_row(trace)], schema=schema) for trace in (bare, full)]
+    assert all(table.schema == schema for table in tables)
+    both = pa.concat_tables(tables)
+    assert [from_row(Trace, row) for row in both.to_pylist()] == [bare, full]
+
+
+def test_an_id_is_stable_between_versions_and_machines():
+    assert content_id("t", "a", 1, None) == "t_0ae764bffd3a17b6"
+    assert content_id("c", "é") == "c_0b657be394b1d432"
+
+
+def test_ids_of_different_parts_differ():
+    parts = [(), ("",), ("ab",), ("a", "b"), ("b", "a"), (1,), ("1",), (None,), ("None",)]
+    ids = [content_id("t", *some) for some in parts]
+    assert len(set(ids)) == len(parts)
+    assert all(re.fullmatch(r"t_[0-9a-f]{16}", one) for one in ids)
+
+
+@pytest.mark.parametrize(
+    ("finish_reason", "answer_text", "reason"),
+    [
+        ("stop", "7", None),
+        ("stop", "", "empty"),
+        ("stop", " \n\t", "empty"),
+        ("length", "7", "truncated"),
+        ("length", "", "truncated"),
+        ("error", "7", "error"),
+        ("error", "", "error"),
+    ],
+)
+def test_why_a_generation_is_unusable(finish_reason, answer_text, reason):
+    sample = trajectory(finish_reason=finish_reason, answer_text=answer_text)
+    assert sample.unusable_because == reason
+
+
+@pytest.mark.parametrize("label", get_args(Label))
+def test_only_the_label_correct_is_correct(label):
+    assert trajectory(verdict=verdict(label)).is_correct == (label == "correct")
+    assert trajectory(verdict=verdict(label)).extracted == "7"
+
+
+def test_what_was_not_judged_is_not_correct_and_has_no_answer():
+    assert not trajectory().is_correct
+    assert trajectory().extracted is None
