@@ -88,16 +88,20 @@ class Problems(_Section):
 
     source: str = "micro"
     """``micro`` (bundled), a .jsonl or .parquet file, ``hub:ORG/NAME``, or ``gym:FAMILY,...``."""
+    subset: str | None = None
+    """Subset (configuration) of a Hub dataset that has several."""
     split: str = "train"
     """Split of a Hub dataset."""
     columns: dict[str, str] = Field(default_factory=dict)
     """Our field to your column, for id, text, reference, verifier, verifier_args and domain."""
     verifier: str | None = None
     """Verifier of rows that name none; ``exact`` if null."""
+    verifier_args: dict[str, Any] = Field(default_factory=dict)
+    """Its arguments for rows that bring none, e.g. ``{marker: "####"}``."""
     limit: int | None = Field(None, ge=1)
     """Take the first so many."""
     size: int = Field(100, ge=1)
-    """Problems of each procedural family."""
+    """Problems of each procedural family; for ``micro``, problems in all."""
     seed: int = Field(0, ge=0, lt=10**9)
     """Seed of procedural problems."""
     gym: dict[str, dict[str, Any]] = Field(default_factory=dict)

@@ -45,7 +45,7 @@ STUDENT_STAGE = Schedule(9000, 2e-3, thinker_rows=16, deliberator_rows=1, delibe
 ARITHMETIC_STAGE = Schedule(5000, 2e-3, thinker_rows=16, deliberator_rows=0)
 THINKING_STAGE = Schedule(2500, 1.5e-3, thinker_rows=12, deliberator_rows=5)
 OWN_CACHES_STAGE = Schedule(1500, 1e-3, thinker_rows=12, deliberator_rows=6)
-POOLS, POOL_SIZE = 6000, 12
+POOLS, POOL_SIZE = 2000, 12
 SAMPLING = Sampling(temperature=1.0, top_p=0.95, top_k=10, max_tokens=160)
 
 
@@ -219,6 +219,7 @@ def _ship(stage: Path, target: Path) -> None:
     shutil.rmtree(target, ignore_errors=True)
     model.save_pretrained(target)
     AutoTokenizer.from_pretrained(stage).save_pretrained(target)
+    (target / "model.safetensors").chmod(0o644)  # written for its owner alone
     log(f"wrote {target}")
 
 

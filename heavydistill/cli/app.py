@@ -36,9 +36,6 @@ def main() -> None:
     except HeavydistillError as error:
         _say(f"The run broke: {error}")
         sys.exit(1)
-    except KeyboardInterrupt:
-        _say("Interrupted.")
-        sys.exit(130)
 
 
 def _say(message: str) -> None:

@@ -106,8 +106,13 @@ def generate(
     if dry_run:
         _print_first_prompt(plan, console)
         return
-    with Progress(console, plan) as progress:
-        finished = run(plan, progress.on_batch)
+    try:
+        with Progress(console, plan) as progress:
+            finished = run(plan, progress.on_batch)
+    except KeyboardInterrupt:
+        kept = f"what was finished is in {plan.folder}" if plan.folder.exists() else "nothing was finished"
+        console.print(f"Interrupted: {kept}.", markup=False, highlight=False, soft_wrap=True)
+        raise typer.Exit(130) from None
     print_summary(finished.summary, console)
     _print_ending(finished, plan, console)
     if not finished.is_complete:

@@ -10,7 +10,6 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any
 
 from heavydistill.heavy import prompts
 from heavydistill.heavy.cache import serialize
@@ -22,20 +21,9 @@ from heavydistill.micro.worked import (
     thinker_solution,
     work,
 )
+from heavydistill.problems.procedural import MICRO_LEVELS
 
 TRAINING_SEEDS = 10**12
-LEVELS: dict[str, dict[str, Any]] = {
-    "chain_sum": {"min_terms": 3, "max_terms": 5, "min_digits": 2, "max_digits": 2},
-    "decimal_chain_sum": {
-        "min_terms": 2,
-        "max_terms": 3,
-        "min_digits": 1,
-        "max_digits": 2,
-        "min_decimal_places": 1,
-        "max_decimal_places": 1,
-    },
-    "leg_counting": {"min_animals": 2, "max_animals": 4},
-}
 PROMPT_DOMAIN = "brief"
 MOST_ATTEMPTS = 12
 
@@ -67,7 +55,7 @@ def problems(stream: int) -> Iterator[MicroProblem]:
         seed = TRAINING_SEEDS + stream * 10**9 + turn * chunk
         batch = [
             MicroProblem(item["question"].strip(), work(family, item["metadata"]))
-            for family, level in LEVELS.items()
+            for family, level in MICRO_LEVELS.items()
             for item in reasoning_gym.create_dataset(family, size=chunk, seed=seed, **level)
         ]
         rng.shuffle(batch)

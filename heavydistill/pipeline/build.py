@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from heavydistill.config import RunConfig, Sampling, SamplingChoice
+from heavydistill.config import RunConfig, Sampling
 from heavydistill.pipeline.compat import HeavyPipeline, OnBatch
 from heavydistill.pipeline.llm import HeavyLLM
 from heavydistill.pipeline.steps import BuildCaches, LabelTraces, LoadProblems, Verify
 from heavydistill.pipeline.tasks import Deliberate, SampleTrajectories
 from heavydistill.schema import Trace, arrow_schema
-from heavydistill.teachers.registry import complete, find
+from heavydistill.teachers.registry import complete, find, sampling_of
 
 # Large enough for full batches of a local model, small enough that the stages overlap.
 PROBLEMS_PER_BATCH = 16
@@ -33,7 +33,7 @@ def build_heavy_pipeline(config: RunConfig, on_batch: OnBatch | None = None) -> 
         )
         last = last >> SampleTrajectories(
             name="sample_trajectories",
-            llm=_llm(config, config.thinker, config.think.sampling),
+            llm=_llm(config, config.thinker, sampling_of(config.think)),
             num_generations=config.think.k,
             domain=config.domain,
             language=config.language,
@@ -53,7 +53,7 @@ def build_heavy_pipeline(config: RunConfig, on_batch: OnBatch | None = None) -> 
             )
             last = last >> Deliberate(
                 name=f"deliberate_{round}",
-                llm=_llm(config, config.deliberator, config.deliberate.sampling),
+                llm=_llm(config, config.deliberator, sampling_of(config.deliberate)),
                 num_generations=config.deliberate.d,
                 round=round,
                 input_batch_size=PROBLEMS_PER_BATCH,
@@ -63,10 +63,10 @@ def build_heavy_pipeline(config: RunConfig, on_batch: OnBatch | None = None) -> 
     return pipeline
 
 
-def _llm(config: RunConfig, model: str | None, sampling: SamplingChoice) -> HeavyLLM:
+def _llm(config: RunConfig, model: str | None, sampling: Sampling) -> HeavyLLM:
     return HeavyLLM(
         teacher=model or config.teacher,
-        sampling=sampling.over(Sampling()),
+        sampling=sampling,
         seed=config.seed,
         endpoint=config.endpoint,
     )

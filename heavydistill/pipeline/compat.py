@@ -3,7 +3,7 @@
 ``HeavyPipeline`` is a distilabel ``Pipeline`` that keeps its promises:
 
 - each step runs in a process of its own, started by a fork server (a plain fork deadlocks once
-  torch has used its threads) and killed by the kernel if this process dies;
+  torch has used its threads) and ends by itself if this process dies;
 - whatever raises, in a step, in a thread or by a dead worker, ends the run with an exception;
 - distilabel's own cache is off (its resume hangs or returns part of the rows) and so is its
   look-up of citations, which would use the network;
@@ -17,7 +17,6 @@ stock pipeline, without these promises.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import multiprocessing
 import os
 import shutil
@@ -57,7 +56,6 @@ if distilabel.__version__ != SUPPORTED:
 distilabel_logging._SILENT_LOGGERS.extend(["httpx2", "httpcore2", "reasoning_gym"])
 distilabel.distiset._grab_citations = lambda dag: []
 
-_PR_SET_PDEATHSIG = 1
 _POLL_S = 0.2
 _GRACE_S = 5.0
 
@@ -195,7 +193,7 @@ class HeavyPipeline(Pipeline):
         )
         process = self._context.Process(
             target=_work,
-            args=(wrapper, self._failures, self._log_queue, self.name, self.signature, os.getpid()),
+            args=(wrapper, self._failures, self._log_queue, self.name, self.signature),
             name=f"heavydistill {step.name}",
         )
         process.start()
@@ -271,10 +269,10 @@ class _TypedWriteBuffer:
 
 
 def _work(
-    wrapper: _StepWrapper, failures: Any, log_queue: Any, name: str, signature: str, parent: int
+    wrapper: _StepWrapper, failures: Any, log_queue: Any, name: str, signature: str
 ) -> None:
     """What the process of a step does. A failure is handed over before the process ends."""
-    _die_with_parent(parent)
+    _die_with_parent()
     _init_worker(log_queue, name, signature)
     try:
         wrapper.run()
@@ -303,13 +301,21 @@ def _without_progress_bars() -> Iterator[None]:
             enable_progress_bars()
 
 
-def _die_with_parent(parent: int) -> None:
-    """Ask the kernel for SIGKILL when the fork server dies, which it does with its own parent."""
-    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    try:
-        os.kill(parent, 0)  # it may have died before the request above
-    except ProcessLookupError:
+def _die_with_parent() -> None:
+    """End this process, whatever it is doing, as soon as the one that asked for it is gone.
+
+    PR_SET_PDEATHSIG does not serve here: the kernel's parent of a step is the fork server, and
+    that lives as long as a step does.
+    """
+    parent = multiprocessing.parent_process()
+    if parent is None:
+        raise RuntimeError("a step must run in a process of its own")
+
+    def watch() -> None:
+        parent.join()
         os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def _terminate_as_interrupt() -> dict[int, Any]:

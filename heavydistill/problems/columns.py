@@ -93,7 +93,8 @@ def _problem(row: Row, columns: dict[str, str], table: Table, config: Problems) 
         text=_required(row, columns["text"], "the text", numbers=False),
         reference=_required(row, columns["reference"], "the reference answer"),
         verifier=_optional(row, columns.get("verifier")) or config.verifier or DEFAULT_VERIFIER,
-        verifier_args=_verifier_args(row, columns.get("verifier_args")),
+        verifier_args=_verifier_args(row, columns.get("verifier_args"))
+        or json.dumps(config.verifier_args, ensure_ascii=False),
         domain=_domain(row, columns.get("domain")),
         source=f"{table.origin}:{row.number}",
     )
@@ -155,10 +156,10 @@ def _text(row: Row, column: str, value: Any, *, numbers: bool) -> str:
 
 
 def _verifier_args(row: Row, column: str | None) -> str:
-    """A JSON object as text, from an object or from its text; ``{}`` if there is none."""
+    """A JSON object as text, from an object or from its text; empty if there is none."""
     value = row.values.get(column) if column else None
     if value is None or value == "":
-        return "{}"
+        return ""
     try:
         args = json.loads(value) if isinstance(value, str) else value
     except ValueError:

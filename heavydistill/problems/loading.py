@@ -38,10 +38,11 @@ def load(config: Problems) -> list[Problem]:
         )
     if not is_gym and source != "micro":
         return to_problems(_table(config), config)[: config.limit]
-    if config.columns:
-        raise ProblemsError(
-            f"problems.columns has no effect on the source {source}", "Take it out."
-        )
+    for key in ("columns", "verifier", "verifier_args"):
+        if getattr(config, key):
+            raise ProblemsError(
+                f"problems.{key} has no effect on the source {source}", "Take it out."
+            )
     if is_gym:
         families = source.removeprefix("gym:").split(",")
         return gym_problems([family.strip() for family in families], config)
@@ -51,7 +52,7 @@ def load(config: Problems) -> list[Problem]:
 def _table(config: Problems) -> Table:
     source = config.source
     if source.startswith("hub:"):
-        return read_hub(source.removeprefix("hub:"), config.split)
+        return read_hub(source.removeprefix("hub:"), config.subset, config.split)
     suffix = Path(source).suffix
     if suffix == ".jsonl":
         return read_jsonl(Path(source))

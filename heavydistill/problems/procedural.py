@@ -16,19 +16,19 @@ from heavydistill.problems.faults import choices
 from heavydistill.schema import Problem
 from heavydistill.verifiers.procedural import Procedural, Spec, dataset, entry, refusal
 
+# Families and settings of the source ``micro``: what the bundled models were trained on.
 MICRO_LEVELS: dict[str, dict[str, Any]] = {
-    "chain_sum": {"min_terms": 3, "max_terms": 5, "min_digits": 2, "max_digits": 3},
+    "chain_sum": {"min_terms": 3, "max_terms": 5, "min_digits": 2, "max_digits": 2},
     "decimal_chain_sum": {
         "min_terms": 2,
-        "max_terms": 4,
+        "max_terms": 3,
         "min_digits": 1,
         "max_digits": 2,
         "min_decimal_places": 1,
-        "max_decimal_places": 2,
+        "max_decimal_places": 1,
     },
-    "leg_counting": {"min_animals": 2, "max_animals": 5},
+    "leg_counting": {"min_animals": 2, "max_animals": 4},
 }
-"""Families of the source ``micro`` and their settings: what the bundled models were trained on."""
 
 _INSTEAD = (
     "Take e.g. chain_sum, gcd, lcm, number_sequence, products, letter_counting, number_sorting "

@@ -82,11 +82,12 @@ def read_parquet(path: Path) -> Table:
     return _table(path.name, path.stem, str(path), rows)
 
 
-def read_hub(name: str, split: str) -> Table:
+def read_hub(name: str, subset: str | None, split: str) -> Table:
     """A dataset of the Hub; the library reads the token from ``HF_TOKEN``.
 
     Args:
         name: ``ORG/NAME``.
+        subset: E.g. ``main``, where there are several.
         split: E.g. ``train``.
 
     Raises:
@@ -98,12 +99,12 @@ def read_hub(name: str, split: str) -> Table:
     import datasets
 
     try:
-        values = list(datasets.load_dataset(name, split=split))
+        values = list(datasets.load_dataset(name, subset, split=split))
     except Exception as error:
         # The library raises its own errors, those of the network and plain ValueErrors alike.
         raise ProblemsError(
             f"{where}, split {split}: {type(error).__name__}: {error}",
-            "Check the name, problems.split and the network; a private or gated dataset needs "
+            "Check the name, problems.subset, problems.split and the network; a private or gated dataset needs "
             "HF_TOKEN. Without a network, download it elsewhere and give the .parquet file.",
         ) from error
     rows = [Row(f"{where}, row {number}", number, row) for number, row in enumerate(values, 1)]

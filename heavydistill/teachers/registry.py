@@ -12,7 +12,14 @@ import json
 from importlib import resources
 from pathlib import Path
 
-from heavydistill.config import Endpoint, RunConfig, Sampling, SamplingChoice
+from heavydistill.config import (
+    Deliberate,
+    Endpoint,
+    RunConfig,
+    Sampling,
+    SamplingChoice,
+    Think,
+)
 from heavydistill.engine.request import Engine
 from heavydistill.errors import ConfigError, TeacherError
 from heavydistill.teachers.profile import Profile
@@ -146,6 +153,11 @@ def _room(profile: Profile, stage: str, sampling: Sampling) -> int:
             f"Set {stage}.sampling.max_tokens lower.",
         )
     return room
+
+
+def sampling_of(stage: Think | Deliberate) -> Sampling:
+    """The sampling of a stage of a completed configuration."""
+    return stage.sampling.over(Sampling())
 
 
 def _chosen(sampling: Sampling) -> SamplingChoice:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-_BOX_OPENS = re.compile(r"\\f?boxed\s*\{")
+_BOX_OPENS = re.compile(r"\\(?:boxed|fbox)\s*\{")
 
 
 _BRACE = re.compile(r"[{}]")

@@ -269,7 +269,7 @@ def test_no_process_outlives_the_run(signum: signal.Signals, tmp_path: Path) -> 
     assert not run.out.exists()
     if signum is not signal.SIGKILL:
         assert run.process.returncode == 130
-        assert "Interrupted" in printed and "Traceback" not in printed
+        assert "Interrupted: nothing was finished" in printed and "Traceback" not in printed
 
 
 def test_a_worker_that_is_killed_ends_the_run_loudly(tmp_path: Path) -> None:

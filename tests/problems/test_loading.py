@@ -179,17 +179,17 @@ def hub(monkeypatch, load_dataset):
 
 
 def test_a_hub_dataset_is_read_by_split(monkeypatch):
-    def load_dataset(name, split):
-        assert (name, split) == ("org/sums", "test")
+    def load_dataset(name, subset, split):
+        assert (name, subset, split) == ("org/sums", "main", "test")
         return [{"question": "1+1?", "answer": "2"}]
 
     hub(monkeypatch, load_dataset)
-    (problem,) = load(Problems(source="hub:org/sums", split="test"))
+    (problem,) = load(Problems(source="hub:org/sums", subset="main", split="test"))
     assert (problem.id, problem.source) == ("sums:1", "hub:org/sums/test:1")
 
 
 def test_a_hub_that_does_not_answer_is_an_error_with_the_fix(monkeypatch):
-    def load_dataset(name, split):
+    def load_dataset(name, subset, split):
         raise ConnectionError("no route")
 
     hub(monkeypatch, load_dataset)
@@ -207,14 +207,12 @@ def test_the_sample_file_loads_and_its_references_verify():
         assert verdict.is_correct, problem.id
 
 
-def test_gsm8k_loads_with_a_marker_and_not_without(write):
+def test_gsm8k_loads_with_a_marker_and_not_without():
     if not GSM8K.is_file():
         pytest.skip("GSM8K is not here")
     with pytest.raises(ProblemsError, match=re.escape('e.g. {"marker": "####"}')):
         load_file(str(GSM8K))
-    rows = [json.loads(line) for line in GSM8K.read_text(encoding="utf-8").splitlines()]
-    marked = write(*(row | {"args": {"marker": "####"}} for row in rows))
-    columns = {"text": "question", "reference": "answer", "verifier_args": "args"}
-    problems = load_file(marked, columns=columns)
+    columns = {"text": "question", "reference": "answer"}
+    problems = load_file(str(GSM8K), columns=columns, verifier_args={"marker": "####"})
     assert len(problems) == 1000
     assert all(registry.get("exact").judge(p, p.reference).is_correct for p in problems)
