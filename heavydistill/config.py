@@ -170,7 +170,9 @@ class RunConfig(_Section):
         if width is not None and width > self.think.k:
             raise ValueError(f"cache.width {width} is larger than think.k {self.think.k}")
         if self.think.min_k > self.think.k:
-            raise ValueError(f"think.min_k {self.think.min_k} is larger than think.k {self.think.k}")
+            raise ValueError(
+                f"think.min_k {self.think.min_k} is larger than think.k {self.think.k}"
+            )
         if self.endpoint.base_url and not self.endpoint.tokenizer:
             raise ValueError(
                 "endpoint.base_url is set but endpoint.tokenizer is not, so tokens of the cache "
@@ -250,7 +252,9 @@ def _set(tree: dict[str, Any], dotted: str, value: Any) -> None:
     tree[last] = value
 
 
-def _refuse_unknown(section: type[BaseModel], tree: dict[str, Any], where: str, at: str = "") -> None:
+def _refuse_unknown(
+    section: type[BaseModel], tree: dict[str, Any], where: str, at: str = ""
+) -> None:
     """Raise for the first key that no field has, with the nearest key there is."""
     for key, value in tree.items():
         if key not in section.model_fields:

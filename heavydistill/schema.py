@@ -270,7 +270,9 @@ def arrow_schema(kind: type) -> pa.Schema:
     import pyarrow as pa
 
     hints = typing.get_type_hints(kind)
-    return pa.schema([pa.field(f.name, _arrow_type(hints[f.name])) for f in dataclasses.fields(kind)])
+    return pa.schema(
+        [pa.field(f.name, _arrow_type(hints[f.name])) for f in dataclasses.fields(kind)]
+    )
 
 
 def _from_value(hint: Any, value: Any) -> Any:

@@ -8,8 +8,9 @@ The stages, each saved under --work so that a stopped run goes on where it was:
 1. tokenizer   from the texts that the models will see
 2. student     thinker rows, and deliberator rows that only restate one attempt
 3. arithmetic  the teacher on thinker rows alone
-4. thinking    the teacher on thinker rows and caches with invented slips
-5. own-caches  the teacher answers fresh problems, and learns on caches of its own attempts
+4. thinking    the teacher on thinker rows and, as an exercise, on caches with invented slips
+               that it works out digit by digit
+5. own-caches  the teacher answers fresh problems, and learns to deliberate on its own attempts
 
 heavydistill/micro/README.md gives wall times and what came out.
 """
@@ -44,8 +45,8 @@ STUDENT = Size(hidden=128, layers=3, heads=4, feed_forward=256)
 STUDENT_STAGE = Schedule(9000, 2e-3, thinker_rows=16, deliberator_rows=1, deliberator_weight=0.2)
 ARITHMETIC_STAGE = Schedule(5000, 2e-3, thinker_rows=16, deliberator_rows=0)
 THINKING_STAGE = Schedule(2500, 1.5e-3, thinker_rows=12, deliberator_rows=5)
-OWN_CACHES_STAGE = Schedule(1500, 1e-3, thinker_rows=12, deliberator_rows=6)
-POOLS, POOL_SIZE = 2000, 12
+OWN_CACHES_STAGE = Schedule(2000, 1e-3, thinker_rows=12, deliberator_rows=8)
+POOLS, POOL_SIZE = 1600, 12
 SAMPLING = Sampling(temperature=1.0, top_p=0.95, top_k=10, max_tokens=160)
 
 
@@ -55,7 +56,9 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--out", type=Path, required=True, help="folder for teacher/ and student/")
-    parser.add_argument("--work", type=Path, default=Path("runs/micro"), help="stages are kept here")
+    parser.add_argument(
+        "--work", type=Path, default=Path("runs/micro"), help="stages are kept here"
+    )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument(
@@ -166,7 +169,9 @@ class Maker:
             else new_model(size, tokenizer, self.seed)
         ).to(self.device)
         log(f"{name}: {model.num_parameters() / 1e6:.2f} M parameters on {self.device}")
-        train(model, tokenizer, thinkers, deliberators, schedule, lambda line: log(f"{name}: {line}"))
+        train(
+            model, tokenizer, thinkers, deliberators, schedule, lambda line: log(f"{name}: {line}")
+        )
         self._save(folder, tokenizer, model)
         return folder
 
@@ -178,8 +183,8 @@ class Maker:
 
 
 def invented_row(problem: MicroProblem, rng: random.Random) -> Row:
-    """A deliberator row over attempts with invented slips."""
-    return rows.deliberator_row(problem, rows.invented_attempts(problem, rng))
+    """The exercise over attempts with invented slips."""
+    return rows.columns_row(problem, rows.invented_attempts(problem, rng))
 
 
 def sample_pools(

@@ -257,7 +257,11 @@ def test_a_dumped_configuration_reads_back_equal(values, tmp_path_factory):
         ("cache.width=null", "cache.width", None),
         ("out=runs/a=b", "out", "runs/a=b"),
         ("teacher= glm ", "teacher", "glm"),
-        ("problems.gym={chain_sum: {max_terms: 4}}", "problems.gym", {"chain_sum": {"max_terms": 4}}),
+        (
+            "problems.gym={chain_sum: {max_terms: 4}}",
+            "problems.gym",
+            {"chain_sum": {"max_terms": 4}},
+        ),
     ],
 )
 def test_an_assignment_is_a_key_and_a_yaml_value(text, key, value):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import resource
 import statistics
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -51,12 +51,15 @@ def test_no_module_outside_pipeline_imports_a_heavy_package() -> None:
     assert int(done.stdout) > 10
 
 
-def test_help_finishes_within_a_second() -> None:
+def test_help_takes_less_than_a_second() -> None:
     seconds = []
     for _ in range(3):
-        start = time.perf_counter()
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
         done = _python(HELP)
-        seconds.append(time.perf_counter() - start)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
         assert done.returncode == 0, done.stderr
         assert "generate" in done.stdout
+        # Processor time: on an idle machine it is the time one waits, and a busy one, where one
+        # waits for others, does not change it.
+        seconds.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
     assert statistics.median(seconds) < 1.0, seconds

@@ -38,21 +38,31 @@ def generate(
     ] = None,
     base_url: Annotated[
         str | None,
-        typer.Option(help="An OpenAI-compatible server, e.g. http://localhost:8000/v1.", rich_help_panel=_MODELS),
+        typer.Option(
+            help="An OpenAI-compatible server, e.g. http://localhost:8000/v1.",
+            rich_help_panel=_MODELS,
+        ),
     ] = None,
     tokenizer: Annotated[
         str | None,
-        typer.Option(help="Tokenizer of the served model: folder or Hub id.", rich_help_panel=_MODELS),
+        typer.Option(
+            help="Tokenizer of the served model: folder or Hub id.", rich_help_panel=_MODELS
+        ),
     ] = None,
     problems: Annotated[
         str | None,
         typer.Option(
-            help="micro, a .jsonl or .parquet file, hub:ORG/NAME, or gym:FAMILY,... [default: micro]"
+            help="micro, a .jsonl or .parquet file, hub:ORG/NAME, or gym:FAMILY,... "
+            "[default: micro]"
         ),
     ] = None,
     limit: Annotated[int | None, typer.Option(help="Take the first so many problems.")] = None,
-    k: Annotated[int | None, typer.Option("--k", help="Trajectories a problem. [default: 8]")] = None,
-    d: Annotated[int | None, typer.Option("--d", help="Deliberations a cache. [default: 4]")] = None,
+    k: Annotated[
+        int | None, typer.Option("--k", help="Trajectories a problem. [default: 8]")
+    ] = None,
+    d: Annotated[
+        int | None, typer.Option("--d", help="Deliberations a cache. [default: 4]")
+    ] = None,
     rounds: Annotated[int | None, typer.Option(help="Rounds of deliberation. [default: 1]")] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of the run. [default: 0]")] = None,
     out: Annotated[
@@ -69,7 +79,9 @@ def generate(
     ] = None,
     dry_run: Annotated[
         bool,
-        typer.Option("--dry-run", help="Check everything, show it, ask nobody.", rich_help_panel=_RUN),
+        typer.Option(
+            "--dry-run", help="Check everything, show it, ask nobody.", rich_help_panel=_RUN
+        ),
     ] = False,
 ) -> None:
     """Let a teacher answer each problem K times and deliberate on its answers D times.
@@ -110,7 +122,11 @@ def generate(
         with Progress(console, plan) as progress:
             finished = run(plan, progress.on_batch)
     except KeyboardInterrupt:
-        kept = f"what was finished is in {plan.folder}" if plan.folder.exists() else "nothing was finished"
+        kept = (
+            f"what was finished is in {plan.folder}"
+            if plan.folder.exists()
+            else "nothing was finished"
+        )
         console.print(f"Interrupted: {kept}.", markup=False, highlight=False, soft_wrap=True)
         raise typer.Exit(130) from None
     print_summary(finished.summary, console)
@@ -136,9 +152,7 @@ def _print_first_prompt(plan: Plan, console: Console) -> None:
     from heavydistill.heavy import prompts
 
     problem, config = plan.problems[0], plan.config
-    prompt = prompts.load(
-        "thinker", problem.domain or config.domain or "general", config.language
-    )
+    prompt = prompts.load("thinker", problem.domain or config.domain or "general", config.language)
     console.rule("resolved configuration")
     console.print(dump_config(config), markup=False, highlight=False)
     console.rule(f"first prompt ({prompt.version})")

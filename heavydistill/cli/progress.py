@@ -75,7 +75,10 @@ class Progress:
         )
         seconds = self._last_line - self._started
         self._console.print(
-            f"[{seconds:.0f} s] {stages or 'loading'}", markup=False, highlight=False, soft_wrap=True
+            f"[{seconds:.0f} s] {stages or 'loading'}",
+            markup=False,
+            highlight=False,
+            soft_wrap=True,
         )
 
 

@@ -12,7 +12,9 @@ from heavydistill.errors import ConfigError
 
 def show(
     run: Annotated[Path, typer.Argument(help="Folder of a run.")],
-    problem: Annotated[str | None, typer.Option(help="Id of a problem; the first if left out.")] = None,
+    problem: Annotated[
+        str | None, typer.Option(help="Id of a problem; the first if left out.")
+    ] = None,
     full: Annotated[bool, typer.Option("--full", help="Print reasoning whole.")] = False,
 ) -> None:
     """Print one trace: problem, trajectories, caches, deliberations, verdicts."""

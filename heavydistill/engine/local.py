@@ -104,7 +104,9 @@ class LocalEngine:
         width = max(len(prompts[i]) for i in fitting)
         pad = self.tokenizer.pad_token_id
         ids = torch.tensor([[pad] * (width - len(prompts[i])) + prompts[i] for i in fitting])
-        mask = torch.tensor([[0] * (width - len(prompts[i])) + [1] * len(prompts[i]) for i in fitting])
+        mask = torch.tensor(
+            [[0] * (width - len(prompts[i])) + [1] * len(prompts[i]) for i in fitting]
+        )
         output = self.model.generate(
             input_ids=ids.to(self.model.device),
             attention_mask=mask.to(self.model.device),
@@ -158,6 +160,7 @@ class LocalEngine:
 
 def _load(model: str):  # type: ignore[no-untyped-def]
     import torch
+    from safetensors import SafetensorError
     from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
     from transformers.utils import logging as transformers_logging
 
@@ -169,7 +172,7 @@ def _load(model: str):  # type: ignore[no-untyped-def]
         weights = AutoModelForCausalLM.from_pretrained(
             model, dtype=torch.bfloat16 if device == "cuda" else torch.float32
         )
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, SafetensorError) as error:
         raise TeacherError(
             f"The model {model!r} cannot be loaded: {error}",
             "Give a folder with a transformers checkpoint or a Hub id that this machine can reach.",

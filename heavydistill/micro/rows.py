@@ -10,12 +10,14 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from typing import Any
 
 from heavydistill.heavy import prompts
 from heavydistill.heavy.cache import serialize
 from heavydistill.micro.worked import (
     Worked,
     agreement,
+    columns_solution,
     deliberator_solution,
     hand_off,
     thinker_solution,
@@ -39,9 +41,10 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class MicroProblem:
-    """A problem with its worked solution."""
+    """A problem with its worked solution; ``given`` is the part of the text with the numbers."""
 
     text: str
+    given: str
     worked: Worked
 
 
@@ -54,7 +57,7 @@ def problems(stream: int) -> Iterator[MicroProblem]:
     for turn in range(10**6):
         seed = TRAINING_SEEDS + stream * 10**9 + turn * chunk
         batch = [
-            MicroProblem(item["question"].strip(), work(family, item["metadata"]))
+            _problem(family, item)
             for family, level in MICRO_LEVELS.items()
             for item in reasoning_gym.create_dataset(family, size=chunk, seed=seed, **level)
         ]
@@ -69,8 +72,15 @@ def thinker_row(problem: MicroProblem) -> Row:
 
 
 def deliberator_row(problem: MicroProblem, attempts: Sequence[tuple[str, str]]) -> Row:
-    """A cache of (answer text, answer) attempts, re-derived digit by digit."""
-    solution = deliberator_solution(problem.worked, [answer for _, answer in attempts])
+    """A cache of (answer text, answer) attempts, and a deliberation on it."""
+    answers = [answer for _, answer in attempts]
+    solution = deliberator_solution(problem.worked, problem.given, answers)
+    return Row(_cache_prompt(problem, attempts), *solution)
+
+
+def columns_row(problem: MicroProblem, attempts: Sequence[tuple[str, str]]) -> Row:
+    """The exercise: a cache, worked out digit by digit."""
+    solution = columns_solution(problem.worked, [answer for _, answer in attempts])
     return Row(_cache_prompt(problem, attempts), *solution)
 
 
@@ -105,6 +115,15 @@ def invented_attempts(problem: MicroProblem, rng: random.Random) -> list[tuple[s
 def attempt_count(rng: random.Random) -> int:
     """Mostly 8, else anything from 2 to ``MOST_ATTEMPTS``, so that the width is not fixed."""
     return 8 if rng.random() < 0.6 else rng.randint(2, MOST_ATTEMPTS)
+
+
+def _problem(family: str, item: dict[str, Any]) -> MicroProblem:
+    text = item["question"].strip()
+    if family == "leg_counting":
+        given = text.rpartition(" if you have ")[2].rstrip("?")
+    else:
+        given = item["metadata"]["expression"]
+    return MicroProblem(text, given, work(family, item["metadata"]))
 
 
 def _cache_prompt(problem: MicroProblem, attempts: Sequence[tuple[str, str]]) -> str:

@@ -63,7 +63,7 @@ class Schedule:
 
 
 def new_model(size: Size, tokenizer: PreTrainedTokenizerFast, seed: int) -> LlamaForCausalLM:
-    """A Llama with random weights for this tokenizer. Heads of 32 are among those that vLLM takes."""
+    """A Llama with random weights for this tokenizer; vLLM takes heads of 32 too."""
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
 
@@ -156,9 +156,7 @@ def _batches(rows: Iterator[Row], size: int) -> Iterator[list[Row]]:
         yield from cut
 
 
-def batch(
-    tokenizer: PreTrainedTokenizerFast, rows: list[Row]
-) -> tuple[torch.Tensor, torch.Tensor]:
+def batch(tokenizer: PreTrainedTokenizerFast, rows: list[Row]) -> tuple[torch.Tensor, torch.Tensor]:
     """(input ids, labels), padded on the right; only the assistant's tokens have labels."""
     import torch
 

@@ -2,10 +2,14 @@
 
 Three families of reasoning-gym: ``chain_sum``, ``decimal_chain_sum`` and ``leg_counting``. Each
 problem is unrolled into ``Step``s of one operation. A thinker's reasoning takes a whole step at
-once (``57+87=144``), which a small model often gets wrong. A deliberator's reasoning first lists
-the answers of the attempts, then works the same steps out digit by digit, and names the attempts
-that agree with it. Both end with the same hand-off: the running values and the boxed answer, so
-that a deliberation can be read as an attempt in a next round.
+once (``57+87=144``), which a small model often gets wrong. A deliberator's reasoning lists the
+answers of the attempts, restates what is given, derives it again step by step (where the values
+in the attempts are evidence for each step, not for the answer alone), and names the attempts that
+agree. Both end with the same hand-off: the running values and the boxed answer, so that a
+deliberation can be read as an attempt in a next round.
+
+``columns_solution`` works every step out digit by digit instead. It is an exercise, for the time
+before the deliberator has attempts of its own model to read.
 
 Not covered: division, brackets, products with a second factor over 19.
 """
@@ -23,7 +27,7 @@ FAMILIES = ("chain_sum", "decimal_chain_sum", "leg_counting")
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One operation ``left operator right``, operator in ``+ - *``, operands printed as they are."""
+    """One operation ``left operator right``, operator in ``+ - *``."""
 
     left: Decimal
     operator: str
@@ -66,8 +70,16 @@ def thinker_solution(worked: Worked) -> tuple[str, str]:
     return "\n".join(f"{step}={step.value}" for step in worked.steps), hand_off(worked)
 
 
-def deliberator_solution(worked: Worked, answers: Sequence[str]) -> tuple[str, str]:
+def deliberator_solution(worked: Worked, given: str, answers: Sequence[str]) -> tuple[str, str]:
     """(reasoning, answer text) of a deliberator that was shown ``answers``, in that order."""
+    lines = [f"Answers: {' '.join(answers)}", f"Given: {given}"]
+    lines += [f"{step}={step.value}" for step in worked.steps]
+    lines += [agreement(worked.answer, answers)]
+    return "\n".join(lines), hand_off(worked)
+
+
+def columns_solution(worked: Worked, answers: Sequence[str]) -> tuple[str, str]:
+    """The same with each step in columns of digits, and nothing restated."""
     lines = [f"Answers: {' '.join(answers)}"]
     lines += [f"{step}: {columns(step)}so {step.value}" for step in worked.steps]
     lines += [agreement(worked.answer, answers)]
@@ -112,9 +124,7 @@ def _subtracted(large: str, small: str) -> str:
     for x, y in _pairs(large, small):
         top = x - borrow
         taken = 10 if top < y else 0
-        parts.append(
-            f"{x}{'-1' if borrow else ''}{'+10' if taken else ''}-{y}={top + taken - y} "
-        )
+        parts.append(f"{x}{'-1' if borrow else ''}{'+10' if taken else ''}-{y}={top + taken - y} ")
         borrow = 1 if taken else 0
     return "".join(parts)
 

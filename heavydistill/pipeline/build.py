@@ -27,7 +27,8 @@ def build_heavy_pipeline(config: RunConfig, on_batch: OnBatch | None = None) -> 
         UserError: A model is not known, or its context is too small.
     """
     config = complete(config)
-    with HeavyPipeline("heavy", arrow_schema(Trace), on_batch) as pipeline:
+    pipeline = HeavyPipeline("heavy", arrow_schema(Trace), on_batch)
+    with pipeline:
         last = LoadProblems(
             name="load_problems", source=config.problems, batch_size=PROBLEMS_PER_LOAD
         )

@@ -72,14 +72,12 @@ class HeavyPipeline(Pipeline):
         on_batch: For progress.
     """
 
-    def __init__(
-        self, name: str, leaf_schema: pa.Schema, on_batch: OnBatch | None = None
-    ) -> None:
+    def __init__(self, name: str, leaf_schema: pa.Schema, on_batch: OnBatch | None = None) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="heavydistill-"))
         super().__init__(name=name, cache_dir=self._folder / "cache", enable_metadata=False)
         self.leaf_schema = leaf_schema
         self.on_batch = on_batch
-        self.rows_written = 0
+        self._exception: Exception | None = None
         self._context = multiprocessing.get_context("forkserver")
         self._processes: list[tuple[str, BaseProcess]] = []
 
@@ -88,7 +86,7 @@ class HeavyPipeline(Pipeline):
         """Folder of the parquet files that the last step has left so far."""
         return self._folder / "leaf"
 
-    def run(self, parameters: dict[str, Any] | None = None, **unsupported: Any) -> Distiset:  # type: ignore[override]
+    def run(self, parameters: dict[str, Any] | None = None, **unsupported: Any) -> Distiset:
         """Run to the end and return the rows as a ``Distiset`` with one configuration.
 
         Args:
@@ -143,7 +141,7 @@ class HeavyPipeline(Pipeline):
                     return failure
                 return RunError(
                     f"The process of step {step!r} ended with code {process.exitcode}",
-                    "See the log above; a negative code is a signal (-9: killed, often for memory).",
+                    "A negative code is a signal; -9 is often the system short of memory.",
                 )
         return None
 
@@ -178,7 +176,7 @@ class HeavyPipeline(Pipeline):
     # From here on: overrides of distilabel's private methods.
 
     @property
-    def QueueClass(self) -> Callable[[], Any]:  # type: ignore[override]
+    def QueueClass(self) -> Callable[[], Any]:
         return self._context.Queue
 
     def _run_step(self, step: Any, input_queue: Any, replica: int) -> None:
@@ -263,14 +261,11 @@ class _TypedWriteBuffer:
         unfinished = final.with_suffix(".part")
         pq.write_table(table, unfinished)
         unfinished.rename(final)
-        self._pipeline.rows_written += len(self._rows)
         self._files += 1
         self._rows = []
 
 
-def _work(
-    wrapper: _StepWrapper, failures: Any, log_queue: Any, name: str, signature: str
-) -> None:
+def _work(wrapper: _StepWrapper, failures: Any, log_queue: Any, name: str, signature: str) -> None:
     """What the process of a step does. A failure is handed over before the process ends."""
     _die_with_parent()
     _init_worker(log_queue, name, signature)
@@ -289,8 +284,11 @@ def _work(
 
 @contextlib.contextmanager
 def _without_progress_bars() -> Iterator[None]:
-    from datasets.utils import are_progress_bars_disabled, disable_progress_bars
-    from datasets.utils import enable_progress_bars
+    from datasets.utils import (
+        are_progress_bars_disabled,
+        disable_progress_bars,
+        enable_progress_bars,
+    )
 
     before = are_progress_bars_disabled()
     disable_progress_bars()

@@ -48,7 +48,7 @@ class HeavyLLM(LLM):
             self._engine.close()
         self._engine = None
 
-    def generate(  # type: ignore[override]
+    def generate(
         self, inputs: list[list[dict[str, str]]], num_generations: int = 1
     ) -> list[dict[str, Any]]:
         """``num_generations`` samples of each conversation, in distilabel's ``GenerateOutput``."""

@@ -92,7 +92,9 @@ def check(config: RunConfig) -> Plan:
         UserError: Whatever a user can mend; nothing was written.
     """
     config = complete(config)
-    folder = Path(config.out or f"runs/{Path(config.teacher).name}-{time.strftime('%Y%m%d-%H%M%S')}")
+    folder = Path(
+        config.out or f"runs/{Path(config.teacher).name}-{time.strftime('%Y%m%d-%H%M%S')}"
+    )
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ConfigError(
             f"out: {folder} exists and is not empty", "Name another folder or remove this one."
@@ -103,7 +105,9 @@ def check(config: RunConfig) -> Plan:
     return Plan(config, loaded, folder)
 
 
-def run(plan: Plan, on_batch: Callable[[str, list[dict[str, Any]]], None] | None = None) -> Finished:
+def run(
+    plan: Plan, on_batch: Callable[[str, list[dict[str, Any]]], None] | None = None
+) -> Finished:
     """Run a plan and write its folder.
 
     Args:

@@ -81,7 +81,7 @@ class SampleTrajectories(_HeavyTask):
     def outputs(self) -> list[str]:
         return ["pool", "thinker_prompt_version", "status"]
 
-    def format_input(self, input: Row) -> list[dict[str, str]]:  # type: ignore[override]
+    def format_input(self, input: Row) -> list[dict[str, str]]:
         """What the thinker reads."""
         text = from_row(Problem, input["problem"]).text
         return user_turn(prompts.thinker_prompt(text, self._prompt(input)))
@@ -131,7 +131,7 @@ class Deliberate(_HeavyTask):
     def outputs(self) -> list[str]:
         return ["deliberations", "status"]
 
-    def format_input(self, input: Row) -> list[dict[str, str]]:  # type: ignore[override]
+    def format_input(self, input: Row) -> list[dict[str, str]]:
         """What the deliberator reads."""
         return user_turn(self._cache(input)["prompt"])
 
@@ -172,7 +172,14 @@ def _fields(output: dict[str, Any], model: str) -> list[dict[str, Any]]:
             "completion_tokens": tokens["output_tokens"][index],
             **{
                 key: output[key][index]
-                for key in ("seed", "reasoning", "finish_reason", "error", "latency_s", "request_id")
+                for key in (
+                    "seed",
+                    "reasoning",
+                    "finish_reason",
+                    "error",
+                    "latency_s",
+                    "request_id",
+                )
             },
         }
         for index, answer_text in enumerate(output["generations"])

@@ -104,8 +104,9 @@ def read_hub(name: str, subset: str | None, split: str) -> Table:
         # The library raises its own errors, those of the network and plain ValueErrors alike.
         raise ProblemsError(
             f"{where}, split {split}: {type(error).__name__}: {error}",
-            "Check the name, problems.subset, problems.split and the network; a private or gated dataset needs "
-            "HF_TOKEN. Without a network, download it elsewhere and give the .parquet file.",
+            "Check the name, problems.subset, problems.split and the network; a private or gated "
+            "dataset needs HF_TOKEN. Without a network, download it elsewhere and give the "
+            ".parquet file.",
         ) from error
     rows = [Row(f"{where}, row {number}", number, row) for number, row in enumerate(values, 1)]
     return _table(f"{where}/{split}", name.partition("/")[2], where, rows)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from heavydistill.config import Domain, Sampling
@@ -32,6 +32,6 @@ class Profile:
     context: int
     think_tags: tuple[str, str] | None = ("<think>", "</think>")
     domain: Domain = "general"
-    thinker: Sampling = Sampling()
-    deliberator: Sampling = Sampling()
+    thinker: Sampling = field(default_factory=Sampling)
+    deliberator: Sampling = field(default_factory=Sampling)
     licence: str = ""

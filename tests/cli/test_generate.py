@@ -92,7 +92,9 @@ def test_datasets_reads_the_traces(micro_run: tuple[Path, str], tmp_path: Path) 
     assert dataset[0]["pool"][0]["verdict"]["verifier"].startswith("procedural@")
 
 
-def test_the_saved_configuration_repeats_the_run(micro_run: tuple[Path, str], tmp_path: Path) -> None:
+def test_the_saved_configuration_repeats_the_run(
+    micro_run: tuple[Path, str], tmp_path: Path
+) -> None:
     out, _ = micro_run
     again = tmp_path / "again"
     done = command("generate", f"--config={out}/config.yaml", f"--out={again}")
@@ -132,7 +134,11 @@ def test_failures_of_an_endpoint_are_records(tmp_path: Path) -> None:
             return completion("half of", "length")
         if "What is 4 + 4?" in text:
             return completion("\\boxed{8}", reasoning_content="four and four")
-        return completion(f"<think>hm</think>\\boxed{{{2 * int(text.split()[2])}}}" if "is 1" in text else "\\boxed{6}")
+        return completion(
+            f"<think>hm</think>\\boxed{{{2 * int(text.split()[2])}}}"
+            if "is 1" in text
+            else "\\boxed{6}"
+        )
 
     seeds: dict[int, list[int]] = {}
     out = tmp_path / "run"
@@ -244,8 +250,13 @@ class Running:
 
     def step_processes(self) -> list[int]:
         """Children of the fork server: one for each step."""
-        parents = [int((Path("/proc") / str(p) / "stat").read_text().rpartition(")")[2].split()[1]) for p in self.alive()]
-        return [p for p, parent in zip(self.alive(), parents, strict=False) if parents.count(parent) > 3]
+        parents = [
+            int((Path("/proc") / str(p) / "stat").read_text().rpartition(")")[2].split()[1])
+            for p in self.alive()
+        ]
+        return [
+            p for p, parent in zip(self.alive(), parents, strict=False) if parents.count(parent) > 3
+        ]
 
 
 def eventually(condition: Callable[[], bool], seconds: float) -> bool:

@@ -279,7 +279,9 @@ def test_a_body_that_is_no_completion_is_an_error(serve, reply):
 
 def test_one_bad_response_leaves_the_others_alone(serve):
     def answer(body: Body) -> Reply:
-        return Reply(b"<html>", content_type="text/html") if body["seed"] == 1 else Reply(completion())
+        return (
+            Reply(b"<html>", content_type="text/html") if body["seed"] == 1 else Reply(completion())
+        )
 
     first, second, third = ask(serve(answer), [request(seed) for seed in range(3)])
     assert is_error(second)

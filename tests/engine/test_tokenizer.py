@@ -9,7 +9,11 @@ from heavydistill.engine.tokenizer import ReaderTokenizer
 from heavydistill.errors import TeacherError
 
 CONTROL_TOKENS = ("<|start|>", "<|end|>")
-LEARNT_FROM = ["the answer is forty two and the attempt is right", "那么答案是四十二", "naïve café"] * 3
+LEARNT_FROM = [
+    "the answer is forty two and the attempt is right",
+    "那么答案是四十二",
+    "naïve café",
+] * 3
 # Characters of one to four bytes, so that a token can be a part of a character.
 texts = st.text("theansr w42é那答🙂\n", max_size=60)
 

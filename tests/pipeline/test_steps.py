@@ -57,7 +57,10 @@ def said(answer: str, **fields: Any) -> Response:
 
 
 def llm(answer: Callable[[Request, int], Response]) -> tuple[HeavyLLM, ScriptedEngine]:
-    model, engine = HeavyLLM(teacher="micro", sampling=Sampling(max_tokens=64)), ScriptedEngine(answer)
+    model, engine = (
+        HeavyLLM(teacher="micro", sampling=Sampling(max_tokens=64)),
+        ScriptedEngine(answer),
+    )
     model._engine = engine
     return model, engine
 
@@ -70,7 +73,9 @@ def run(step: Step, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return list(next(step.process(rows)))
 
 
-def sampled(answers: list[Response], rows: list[dict[str, Any]] | None = None) -> list[dict[str, Any]]:
+def sampled(
+    answers: list[Response], rows: list[dict[str, Any]] | None = None
+) -> list[dict[str, Any]]:
     model, _ = llm(lambda request, before: answers[before])
     task = SampleTrajectories(llm=model, num_generations=len(answers), domain="brief")
     return run(Verify(column="pool"), run(task, rows or [problem_row()]))
@@ -162,7 +167,9 @@ def test_a_row_that_fails_is_a_reject_and_its_neighbours_go_on() -> None:
     rows = cached(sampled([said("2"), said("2")], rows))
     statuses = {row["problem"]["id"]: row["status"] for row in rows}
     assert statuses["a"] == statuses["b"] == OK
-    assert statuses["unworded"].startswith("failed: sample_trajectories_0: ConfigError: There is no")
+    assert statuses["unworded"].startswith(
+        "failed: sample_trajectories_0: ConfigError: There is no"
+    )
     finished = run(LabelTraces(), rows)
     assert [list(row) for row in finished] == [COLUMNS] * 3
 
@@ -173,7 +180,9 @@ def test_an_engine_that_breaks_makes_rejects_and_not_blanks() -> None:
 
     model, _ = llm(breaks)
     rows = run(SampleTrajectories(llm=model, num_generations=2), [problem_row(), problem_row("q")])
-    assert [row["status"] for row in rows] == ["failed: sample_trajectories_0: MemoryError: no room"] * 2
+    assert [row["status"] for row in rows] == [
+        "failed: sample_trajectories_0: MemoryError: no room"
+    ] * 2
 
 
 def test_a_second_round_reads_the_deliberations_of_the_first() -> None:
@@ -197,7 +206,9 @@ def test_one_verifier_judges_both_stages() -> None:
     """Defect 8 of the reference implementation: two graders, one for each stage."""
     rows = cached(sampled([said("2"), said("3")]))
     model, _ = llm(lambda request, before: said("2"))
-    (row,) = run(Verify(column="deliberations"), run(Deliberate(llm=model, num_generations=1), rows))
+    (row,) = run(
+        Verify(column="deliberations"), run(Deliberate(llm=model, num_generations=1), rows)
+    )
     judges = {g["verdict"]["verifier"] for g in (*row["pool"], *row["deliberations"])}
     assert len(judges) == 1
 
@@ -232,7 +243,9 @@ def test_stock_tasks_of_distilabel_see_every_field_of_a_response() -> None:
 def test_verify_does_not_judge_twice(column: str) -> None:
     (row,) = cached(sampled([said("2"), said("3")]))
     model, _ = llm(lambda request, before: said("2"))
-    (row,) = run(Verify(column="deliberations"), run(Deliberate(llm=model, num_generations=1), [row]))
+    (row,) = run(
+        Verify(column="deliberations"), run(Deliberate(llm=model, num_generations=1), [row])
+    )
     before = [g["verdict"] for g in row[column]]
     row["problem"]["reference"] = "3"
     (row,) = run(Verify(column=column), [row])

@@ -1,0 +1,347 @@
+"""Worked solutions and training rows of the micro models, and the tokenizer that reads them.
+
+The weights are not tested here.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+import re
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from heavydistill.config import Problems
+from heavydistill.heavy import prompts
+from heavydistill.micro import rows
+from heavydistill.micro.rows import TRAINING_SEEDS, MicroProblem
+from heavydistill.micro.tokenizer import THINK_TAGS, train_tokenizer
+from heavydistill.micro.worked import (
+    FAMILIES,
+    Step,
+    Worked,
+    agreement,
+    columns,
+    deliberator_solution,
+    thinker_solution,
+    work,
+)
+from heavydistill.problems.procedural import MICRO_LEVELS
+from heavydistill.verifiers.extraction import boxed
+
+NUMBER = r"-?\d+(?:\.\d+)?"
+STRIDE = re.compile(rf"({NUMBER})([-+*])({NUMBER})=({NUMBER})")
+RESTATED = re.compile(rf"({NUMBER})([-+])({NUMBER})")
+WORKED_OUT = re.compile(rf"({NUMBER})([-+*])({NUMBER}): (.*)so ({NUMBER})")
+COLUMN = re.compile(r"(\d)(-1)?(\+10)?[-+](\d)(\+1)?=(\d+)")
+PRODUCT = re.compile(r"(\d+)\*(\d+)=(\d+)")
+
+terms = st.builds(
+    lambda digits, places: Decimal(digits).scaleb(-places),
+    st.integers(-(10**5), 10**5),
+    st.integers(0, 2),
+)
+steps = st.one_of(
+    # A term is printed after its operator and so has no sign of its own.
+    st.builds(Step, terms, st.sampled_from("+-"), terms.map(abs)),
+    st.builds(
+        Step, st.integers(0, 999).map(Decimal), st.just("*"), st.integers(0, 19).map(Decimal)
+    ),
+)
+
+
+def solved_items(family: str, size: int) -> list[tuple[dict[str, Any], Worked]]:
+    """reasoning-gym's problems of a family, each with its worked solution."""
+    import reasoning_gym
+
+    items = reasoning_gym.create_dataset(family, size=size, seed=7, **MICRO_LEVELS[family])
+    return [(item, work(family, item["metadata"])) for item in items]
+
+
+@pytest.fixture(scope="module", params=FAMILIES)
+def solved(request) -> list[tuple[dict[str, Any], Worked]]:
+    return solved_items(request.param, 300)
+
+
+@pytest.fixture(scope="module")
+def some_problems() -> list[MicroProblem]:
+    return [
+        MicroProblem(item["question"].strip(), worked)
+        for family in FAMILIES
+        for item, worked in solved_items(family, 10)
+    ]
+
+
+@pytest.fixture
+def asked_for(monkeypatch) -> list[range]:
+    """The seeds that the training stream asks for; it gets but three problems of each chunk."""
+    import reasoning_gym
+
+    create, asked = reasoning_gym.create_dataset, []
+
+    def create_few(family: str, *, size: int, seed: int, **level: Any) -> Any:
+        asked.append(range(seed, seed + size))
+        return create(family, size=3, seed=seed, **level)
+
+    monkeypatch.setattr(reasoning_gym, "create_dataset", create_few)
+    return asked
+
+
+@pytest.fixture(scope="module")
+def tokenizer(some_problems):
+    learnt_from = (text for p in some_problems for text in (p.text, *thinker_solution(p.worked)))
+    return train_tokenizer(learnt_from, context=512)
+
+
+def value(left: str, operator: str, right: str) -> Decimal:
+    a, b = Decimal(left), Decimal(right)
+    return {"+": a + b, "-": a - b, "*": a * b}[operator]
+
+
+def check_worked_out(line: str) -> None:
+    """Everything that a line like ``57+87: 7+7=14 5+8+1=14 so 144`` says is right."""
+    matched = WORKED_OUT.fullmatch(line)
+    assert matched, line
+    left, operator, right, body, result = matched.groups()
+    assert value(left, operator, right) == Decimal(result), line
+    equations = [part for part in body.split() if "=" in part]
+    for part in body.split():
+        if part not in equations:
+            a, sign, b = RESTATED.fullmatch(part).groups()
+            assert sorted((Decimal(a), Decimal(b))) == sizes(left, right), line
+            assert value(a, sign, b) == abs(Decimal(result)), line
+    if operator == "*":
+        products = [tuple(map(int, PRODUCT.fullmatch(one).groups())) for one in equations]
+        assert all(a * b == said for a, b, said in products), line
+        assert not products or sum(said for *_, said in products) == int(result), line
+        return
+    places = max(-int(Decimal(number).as_tuple().exponent) for number in (left, right))
+    upper, lower, totals = zip(*map(column, equations), strict=True)
+    # Units come first. The numbers that the columns read are those of the step, the one that
+    # they write is its result, with the last carry in front.
+    assert sorted((read(upper, places), read(lower, places))) == sizes(left, right), line
+    written = (*(total % 10 for total in totals), totals[-1] // 10)
+    assert read(written, places) == abs(Decimal(result)), line
+
+
+def sizes(left: str, right: str) -> list[Decimal]:
+    return sorted((abs(Decimal(left)), abs(Decimal(right))))
+
+
+def column(equation: str) -> tuple[int, int, int]:
+    """Both digits and the total of a column like ``5+8+1=14`` or ``3-1+10-7=5``."""
+    upper, borrowed, lent, lower, carried, total = COLUMN.fullmatch(equation).groups()
+    if "-" in equation:
+        assert int(upper) - bool(borrowed) + 10 * bool(lent) - int(lower) == int(total), equation
+    else:
+        assert int(upper) + int(lower) + bool(carried) == int(total), equation
+    return int(upper), int(lower), int(total)
+
+
+def read(digits: tuple[int, ...], places: int) -> Decimal:
+    """The number whose digits these are, units first."""
+    return Decimal("".join(map(str, reversed(digits)))).scaleb(-places)
+
+
+def test_the_families_of_the_micro_problems_are_those_that_can_be_worked():
+    assert tuple(MICRO_LEVELS) == FAMILIES
+
+
+def test_worked_answers_are_those_of_reasoning_gym(solved):
+    for item, worked in solved:
+        assert worked.answer == item["answer"], item["question"]
+
+
+def test_a_thinker_writes_true_strides_to_the_answer(solved):
+    for item, worked in solved:
+        reasoning, answer_text = thinker_solution(worked)
+        for line in reasoning.splitlines():
+            left, operator, right, result = STRIDE.fullmatch(line).groups()
+            assert value(left, operator, right) == Decimal(result), line
+        assert boxed(answer_text) == item["answer"]
+        assert answer_text.splitlines()[0].split()[-1] == item["answer"]
+
+
+def test_a_deliberator_writes_true_columns_to_the_answer(solved):
+    for item, worked in solved:
+        answers = ["1", item["answer"], "2"]
+        reasoning, answer_text = deliberator_solution(worked, answers)
+        first, *lines, last = reasoning.splitlines()
+        assert first == f"Answers: 1 {item['answer']} 2"
+        assert len(lines) == len(worked.steps)
+        for line in lines:
+            check_worked_out(line)
+        assert last == agreement(item["answer"], answers)
+        assert answer_text == thinker_solution(worked)[1]
+
+
+@settings(max_examples=150, deadline=None)
+@given(step=steps)
+def test_columns_of_any_step_are_true(step):
+    check_worked_out(f"{step}: {columns(step)}so {step.value}")
+
+
+@pytest.mark.parametrize(
+    ("line", "wrong"),
+    [
+        ("57+87: 7+7=14 5+8+1=14 so 144", "57+87: 7+7=14 5+8+1=13 so 144"),
+        ("57+87: 7+7=14 5+8+1=14 so 144", "57+87: 7+7=14 5+8=13 so 144"),
+        ("25-28: 28-25 8-5=3 2-2=0 so -3", "25-28: 28-25 8-5=3 2-2=0 so -2"),
+        ("12*14: 12*10=120 12*4=48 so 168", "12*14: 12*10=120 12*4=46 so 168"),
+    ],
+)
+def test_the_check_of_a_line_finds_slips(line, wrong):
+    check_worked_out(line)
+    with pytest.raises(AssertionError):
+        check_worked_out(wrong)
+
+
+@pytest.mark.parametrize(
+    ("answers", "line"),
+    [
+        (["7", "8", "7"], "Agree: 1 3"),
+        (["8", "8", "7"], "Agree: 3"),
+        (["8", "9", "10"], "Agree: none"),
+        # Equal texts only: 7.0 and 70 are other answers.
+        (["70", "7.0", "-7"], "Agree: none"),
+        (["7"] * 10, "Agree: 1 2 3 4 5 6 7 8 9 10"),
+    ],
+)
+def test_the_agreement_names_the_attempts_with_the_right_answer(answers, line):
+    assert agreement("7", answers) == line
+
+
+def test_training_and_evaluation_seeds_are_far_apart():
+    # Item i of a data set has the seed of the set plus i.
+    largest = 10**9
+    Problems(seed=largest - 1)
+    with pytest.raises(ValidationError):
+        Problems(seed=largest)
+    items = 10**11
+    assert largest + items < TRAINING_SEEDS
+
+
+def test_training_problems_take_training_seeds_and_each_but_once(asked_for):
+    for stream in range(3):
+        # Three families of three problems a chunk: three chunks of each stream.
+        list(itertools.islice(rows.problems(stream), 27))
+    assert min(seeds.start for seeds in asked_for) >= TRAINING_SEEDS
+    apart = sorted(set(asked_for), key=lambda seeds: seeds.start)
+    assert len(apart) == len(asked_for) // len(FAMILIES) == 9
+    assert all(one.stop <= other.start for one, other in itertools.pairwise(apart))
+
+
+@pytest.mark.usefixtures("asked_for")
+def test_equal_streams_give_equal_problems():
+    first, again, other = (list(itertools.islice(rows.problems(s), 20)) for s in (5, 5, 6))
+    assert first == again != other
+
+
+def test_a_thinker_row_is_worded_as_the_pipeline_words_it(some_problems):
+    for problem in some_problems:
+        row = rows.thinker_row(problem)
+        wording = prompts.load("thinker", rows.PROMPT_DOMAIN, "en")
+        assert row.prompt == prompts.thinker_prompt(problem.text, wording)
+        assert (row.reasoning, row.answer_text) == thinker_solution(problem.worked)
+
+
+def test_invented_attempts_end_with_the_answer_that_they_claim(some_problems):
+    rng = random.Random(1)
+    right = []
+    for problem in some_problems:
+        attempts = rows.invented_attempts(problem, rng)
+        assert 2 <= len(attempts) <= rows.MOST_ATTEMPTS
+        assert all(boxed(text) == answer for text, answer in attempts)
+        right += [answer == problem.worked.answer for _, answer in attempts]
+    # Both right and wrong ones, or nothing were to be learnt from them.
+    assert 0.2 < sum(right) / len(right) < 0.9
+
+
+def test_a_deliberator_row_shows_all_attempts_and_ends_right(some_problems):
+    rng = random.Random(2)
+    for problem in some_problems:
+        attempts = rows.invented_attempts(problem, rng)
+        row = rows.deliberator_row(problem, attempts)
+        assert problem.text in row.prompt
+        assert all(text in row.prompt for text, _ in attempts)
+        assert boxed(row.answer_text) == problem.worked.answer
+
+
+def test_the_base_student_restates_one_of_the_attempts(some_problems):
+    rng = random.Random(3)
+    for problem in some_problems:
+        attempts = rows.invented_attempts(problem, rng)
+        row = rows.restating_row(problem, attempts, rng)
+        assert row.answer_text in [text for text, _ in attempts]
+        answers = [answer for _, answer in attempts]
+        assert row.reasoning.splitlines()[-1] == agreement(boxed(row.answer_text), answers)
+
+
+def render(tokenizer: Any) -> Callable[..., str]:
+    def rendered(*messages: dict[str, str], answering: bool = False) -> str:
+        return tokenizer.apply_chat_template(
+            list(messages), tokenize=False, add_generation_prompt=answering
+        )
+
+    return rendered
+
+
+@settings(max_examples=60, deadline=None)
+@given(prompt=st.text(), reasoning=st.text(), answer_text=st.text())
+def test_a_rendered_prompt_opens_the_rendered_conversation(
+    tokenizer, prompt, reasoning, answer_text
+):
+    chat = render(tokenizer)
+    user = {"role": "user", "content": prompt}
+    turn = {"role": "assistant", "reasoning_content": reasoning, "content": answer_text}
+    opening = chat(user, answering=True)
+    assert opening == f"<|im_start|>user\n{prompt}<|im_end|>\n<|im_start|>assistant\n"
+    thinking = f"{THINK_TAGS[0]}\n{reasoning}\n{THINK_TAGS[1]}\n" if reasoning else ""
+    assert chat(user, turn) == f"{opening}{thinking}{answer_text}<|im_end|>\n"
+
+
+def test_a_turn_without_reasoning_content_renders_alike(tokenizer):
+    chat = render(tokenizer)
+    turn = {"role": "assistant", "content": "7"}
+    assert chat(turn) == chat({**turn, "reasoning_content": ""})
+
+
+def test_prompt_tokens_open_the_tokens_of_the_conversation(tokenizer, some_problems):
+    chat = render(tokenizer)
+    for row in map(rows.thinker_row, some_problems):
+        user = {"role": "user", "content": row.prompt}
+        turn = {"role": "assistant", "reasoning_content": row.reasoning, "content": row.answer_text}
+        opening = tokenizer(chat(user, answering=True))["input_ids"]
+        whole = tokenizer(chat(user, turn))["input_ids"]
+        assert whole[: len(opening)] == opening
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    text=st.text()
+    | st.lists(st.sampled_from(["<think>", "<|im_end|>", " ", "7", "é"])).map("".join)
+)
+def test_any_text_survives_the_tokenizer(tokenizer, text):
+    ids = tokenizer(text, add_special_tokens=False)["input_ids"]
+    assert tokenizer.decode(ids) == text
+
+
+@settings(max_examples=60, deadline=None)
+@given(number=st.integers(), before=st.sampled_from(["", " ", "a", "{", "\n"]))
+def test_a_digit_is_one_token(tokenizer, number, before):
+    ids = tokenizer(f"{before}{number}.5", add_special_tokens=False)["input_ids"]
+    digits = [text for text in map(tokenizer.decode, ids) if any(map(str.isdigit, text))]
+    assert digits == [*str(abs(number)), "5"]
+
+
+def test_the_control_tokens_are_one_token_and_thinking_survives_decoding(tokenizer):
+    for token in ("<|im_start|>", "<|im_end|>", "<|pad|>", *THINK_TAGS):
+        assert len(tokenizer(token, add_special_tokens=False)["input_ids"]) == 1
+    ids = tokenizer("<think>3+4=7</think>7<|im_end|>", add_special_tokens=False)["input_ids"]
+    assert tokenizer.decode(ids, skip_special_tokens=True) == "<think>3+4=7</think>7"
