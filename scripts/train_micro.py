@@ -42,7 +42,7 @@ from heavydistill.verifiers.extraction import boxed
 CONTEXT = 2048
 TEACHER = Size(hidden=128, layers=4, heads=4, feed_forward=384)
 STUDENT = Size(hidden=128, layers=3, heads=4, feed_forward=256)
-STUDENT_STAGE = Schedule(9000, 2e-3, thinker_rows=16, deliberator_rows=1, deliberator_weight=0.2)
+STUDENT_STAGE = Schedule(6000, 2e-3, thinker_rows=16, deliberator_rows=1, deliberator_weight=0.2)
 ARITHMETIC_STAGE = Schedule(5000, 2e-3, thinker_rows=16, deliberator_rows=0)
 THINKING_STAGE = Schedule(2500, 1.5e-3, thinker_rows=12, deliberator_rows=5)
 OWN_CACHES_STAGE = Schedule(2000, 1e-3, thinker_rows=12, deliberator_rows=8)

@@ -16,6 +16,7 @@ stock pipeline, without these promises.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import multiprocessing
 import os
@@ -73,7 +74,9 @@ class HeavyPipeline(Pipeline):
     """
 
     def __init__(self, name: str, leaf_schema: pa.Schema, on_batch: OnBatch | None = None) -> None:
+        # Until this process ends: the Distiset maps files in it.
         self._folder = Path(tempfile.mkdtemp(prefix="heavydistill-"))
+        atexit.register(self.discard)
         super().__init__(name=name, cache_dir=self._folder / "cache", enable_metadata=False)
         self.leaf_schema = leaf_schema
         self.on_batch = on_batch
@@ -103,8 +106,13 @@ class HeavyPipeline(Pipeline):
         handlers = _terminate_as_interrupt()
         try:
             BasePipeline.run(self, parameters=parameters, use_cache=False)
+            self.save(self._cache_location["pipeline"], overwrite=True, format="yaml")
             self._execute()
             return self._distiset()
+        except KeyboardInterrupt:
+            if self._write_buffer:
+                self._write_buffer.close()
+            raise
         finally:
             self._stop_processes()
             distilabel_logging.stop_logging()
@@ -112,7 +120,7 @@ class HeavyPipeline(Pipeline):
                 signal.signal(signum, handler)
 
     def discard(self) -> None:
-        """Remove the temporary files; the ``Distiset`` holds copies."""
+        """Remove the temporary files now; the ``Distiset`` of ``run`` cannot be used after it."""
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _execute(self) -> None:
@@ -128,6 +136,11 @@ class HeavyPipeline(Pipeline):
             if self._exception:
                 break
         self._stop_load_queue_loop()
+        if not self._exception:
+            # Every step has unloaded or has failed to load; which of the two, its end tells.
+            for _, process in self._processes:
+                process.join(_GRACE_S)
+            self._exception = self._dead_worker()
         if self._exception:
             raise self._exception
         if self._write_buffer:
@@ -170,7 +183,8 @@ class HeavyPipeline(Pipeline):
             dataset = Dataset.from_parquet(files, cache_dir=str(self._folder / "arrow"))
         distiset = Distiset({"default": DatasetDict(train=dataset)})
         distiset.pipeline_path = self._cache_location["pipeline"]
-        distiset.log_filename_path = self._cache_location["log_file"]
+        if self._cache_location["log_file"].exists():
+            distiset.log_filename_path = self._cache_location["log_file"]
         return distiset
 
     # From here on: overrides of distilabel's private methods.
@@ -243,26 +257,30 @@ class _TypedWriteBuffer:
         self._pipeline = pipeline
         self._rows: list[dict[str, Any]] = []
         self._files = 0
+        # On Ctrl-C the main thread closes while the output thread may still add.
+        self._lock = threading.RLock()
         pipeline.leaf_files.mkdir(parents=True, exist_ok=True)
 
     def add_batch(self, batch: _Batch) -> None:
-        self._rows.extend(batch.data[0])
-        if len(self._rows) >= self.ROWS_PER_FILE:
-            self.close()
+        with self._lock:
+            self._rows.extend(batch.data[0])
+            if len(self._rows) >= self.ROWS_PER_FILE:
+                self.close()
 
     def close(self) -> None:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        if not self._rows:
-            return
-        table = pa.Table.from_pylist(self._rows, schema=self._pipeline.leaf_schema)
-        final = self._pipeline.leaf_files / f"{self._files:05d}.parquet"
-        unfinished = final.with_suffix(".part")
-        pq.write_table(table, unfinished)
-        unfinished.rename(final)
-        self._files += 1
-        self._rows = []
+        with self._lock:
+            if not self._rows:
+                return
+            table = pa.Table.from_pylist(self._rows, schema=self._pipeline.leaf_schema)
+            final = self._pipeline.leaf_files / f"{self._files:05d}.parquet"
+            unfinished = final.with_suffix(".part")
+            pq.write_table(table, unfinished)
+            unfinished.rename(final)
+            self._files += 1
+            self._rows = []
 
 
 def _work(wrapper: _StepWrapper, failures: Any, log_queue: Any, name: str, signature: str) -> None:

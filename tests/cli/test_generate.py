@@ -225,11 +225,11 @@ def test_a_folder_that_is_not_empty_is_left_alone(tmp_path: Path) -> None:
 class Running:
     """A run against a server that never answers; its processes carry a mark."""
 
-    def __init__(self, url: str, folder: Path) -> None:
+    def __init__(self, url: str, folder: Path, problems: int = 4) -> None:
         self.mark = uuid.uuid4().hex
         self.out = folder / "run"
         self.process = subprocess.Popen(
-            [COMMAND, *of_server(url, write_problems(folder / "p.jsonl"), self.out)],
+            [COMMAND, *of_server(url, write_problems(folder / "p.jsonl", problems), self.out)],
             env={**os.environ, "HEAVYDISTILL_TEST_MARK": self.mark},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -281,6 +281,30 @@ def test_no_process_outlives_the_run(signum: signal.Signals, tmp_path: Path) -> 
     if signum is not signal.SIGKILL:
         assert run.process.returncode == 130
         assert "Interrupted: nothing was finished" in printed and "Traceback" not in printed
+
+
+def test_what_was_finished_before_an_interrupt_is_kept(tmp_path: Path) -> None:
+    """20 problems are two batches: the first is answered, the second hangs."""
+
+    def answer(body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        text = body["messages"][0]["content"]
+        if any(f"What is {n} + {n}?" in text for n in range(17, 21)):
+            time.sleep(300)
+        return completion("\\boxed{2}")
+
+    def deliberations() -> int:
+        return sum("==== Attempt" in r["messages"][0]["content"] for r in server.requests)
+
+    with serving(answer) as server:
+        run = Running(server.base_url, tmp_path, problems=20)
+        assert eventually(lambda: deliberations() == 32, 120), "the first batch has come through"
+        time.sleep(5)
+        run.process.send_signal(signal.SIGINT)
+        printed, _ = run.process.communicate(timeout=GRACE_S)
+    assert run.process.returncode == 130
+    assert f"what was finished is in {run.out}" in printed
+    assert len(list(read_traces(run.out))) == 16
+    assert json.loads((run.out / "summary.json").read_text())["missing"] == 4
 
 
 def test_a_worker_that_is_killed_ends_the_run_loudly(tmp_path: Path) -> None:

@@ -8,7 +8,8 @@ from __future__ import annotations
 import itertools
 import random
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from decimal import Decimal
 from typing import Any
 
@@ -28,6 +29,7 @@ from heavydistill.micro.worked import (
     Worked,
     agreement,
     columns,
+    columns_solution,
     deliberator_solution,
     thinker_solution,
     work,
@@ -56,31 +58,9 @@ steps = st.one_of(
 )
 
 
-def solved_items(family: str, size: int) -> list[tuple[dict[str, Any], Worked]]:
-    """reasoning-gym's problems of a family, each with its worked solution."""
-    import reasoning_gym
-
-    items = reasoning_gym.create_dataset(family, size=size, seed=7, **MICRO_LEVELS[family])
-    return [(item, work(family, item["metadata"])) for item in items]
-
-
-@pytest.fixture(scope="module", params=FAMILIES)
-def solved(request) -> list[tuple[dict[str, Any], Worked]]:
-    return solved_items(request.param, 300)
-
-
-@pytest.fixture(scope="module")
-def some_problems() -> list[MicroProblem]:
-    return [
-        MicroProblem(item["question"].strip(), worked)
-        for family in FAMILIES
-        for item, worked in solved_items(family, 10)
-    ]
-
-
-@pytest.fixture
-def asked_for(monkeypatch) -> list[range]:
-    """The seeds that the training stream asks for; it gets but three problems of each chunk."""
+@contextmanager
+def few_problems_a_chunk() -> Iterator[list[range]]:
+    """Makes the training stream fast. Yields the ranges of seeds that it asks for."""
     import reasoning_gym
 
     create, asked = reasoning_gym.create_dataset, []
@@ -89,8 +69,29 @@ def asked_for(monkeypatch) -> list[range]:
         asked.append(range(seed, seed + size))
         return create(family, size=3, seed=seed, **level)
 
-    monkeypatch.setattr(reasoning_gym, "create_dataset", create_few)
-    return asked
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reasoning_gym, "create_dataset", create_few)
+        yield asked
+
+
+def stream_of(stream: int, count: int) -> list[MicroProblem]:
+    with few_problems_a_chunk():
+        return list(itertools.islice(rows.problems(stream), count))
+
+
+@pytest.fixture(scope="module", params=FAMILIES)
+def solved(request) -> list[tuple[dict[str, Any], Worked]]:
+    """reasoning-gym's problems of a family, each with its worked solution."""
+    import reasoning_gym
+
+    family = request.param
+    items = reasoning_gym.create_dataset(family, size=300, seed=7, **MICRO_LEVELS[family])
+    return [(item, work(family, item["metadata"])) for item in items]
+
+
+@pytest.fixture(scope="module")
+def some_problems() -> list[MicroProblem]:
+    return stream_of(0, 36)
 
 
 @pytest.fixture(scope="module")
@@ -158,20 +159,39 @@ def test_worked_answers_are_those_of_reasoning_gym(solved):
         assert worked.answer == item["answer"], item["question"]
 
 
+def check_strides(lines: list[str], worked: Worked) -> None:
+    """Each line like ``57+87=144`` is right, one for each step."""
+    assert len(lines) == len(worked.steps)
+    for line in lines:
+        left, operator, right, result = STRIDE.fullmatch(line).groups()
+        assert value(left, operator, right) == Decimal(result), line
+
+
 def test_a_thinker_writes_true_strides_to_the_answer(solved):
     for item, worked in solved:
         reasoning, answer_text = thinker_solution(worked)
-        for line in reasoning.splitlines():
-            left, operator, right, result = STRIDE.fullmatch(line).groups()
-            assert value(left, operator, right) == Decimal(result), line
+        check_strides(reasoning.splitlines(), worked)
         assert boxed(answer_text) == item["answer"]
         assert answer_text.splitlines()[0].split()[-1] == item["answer"]
 
 
-def test_a_deliberator_writes_true_columns_to_the_answer(solved):
+def test_a_deliberator_restates_and_derives_to_the_answer(solved):
     for item, worked in solved:
         answers = ["1", item["answer"], "2"]
-        reasoning, answer_text = deliberator_solution(worked, answers)
+        reasoning, answer_text = deliberator_solution(worked, "the numbers", answers)
+        first, given_line, *lines, last = reasoning.splitlines()
+        assert first == f"Answers: 1 {item['answer']} 2"
+        assert given_line == "Given: the numbers"
+        check_strides(lines, worked)
+        assert last == agreement(item["answer"], answers)
+        # A deliberation can be read as an attempt of a next round.
+        assert answer_text == thinker_solution(worked)[1]
+
+
+def test_the_columns_exercise_is_true_to_the_last_digit(solved):
+    for item, worked in solved:
+        answers = ["1", item["answer"], "2"]
+        reasoning, answer_text = columns_solution(worked, answers)
         first, *lines, last = reasoning.splitlines()
         assert first == f"Answers: 1 {item['answer']} 2"
         assert len(lines) == len(worked.steps)
@@ -227,20 +247,27 @@ def test_training_and_evaluation_seeds_are_far_apart():
     assert largest + items < TRAINING_SEEDS
 
 
-def test_training_problems_take_training_seeds_and_each_but_once(asked_for):
-    for stream in range(3):
-        # Three families of three problems a chunk: three chunks of each stream.
-        list(itertools.islice(rows.problems(stream), 27))
-    assert min(seeds.start for seeds in asked_for) >= TRAINING_SEEDS
-    apart = sorted(set(asked_for), key=lambda seeds: seeds.start)
-    assert len(apart) == len(asked_for) // len(FAMILIES) == 9
+def test_training_problems_take_training_seeds_and_each_but_once():
+    with few_problems_a_chunk() as asked:
+        for stream in range(3):
+            # Three families of three problems a chunk: three chunks of each stream.
+            list(itertools.islice(rows.problems(stream), 27))
+    assert min(seeds.start for seeds in asked) >= TRAINING_SEEDS
+    apart = sorted(set(asked), key=lambda seeds: seeds.start)
+    assert len(apart) == len(asked) // len(FAMILIES) == 9
     assert all(one.stop <= other.start for one, other in itertools.pairwise(apart))
 
 
-@pytest.mark.usefixtures("asked_for")
 def test_equal_streams_give_equal_problems():
-    first, again, other = (list(itertools.islice(rows.problems(s), 20)) for s in (5, 5, 6))
-    assert first == again != other
+    assert stream_of(5, 20) == stream_of(5, 20) != stream_of(6, 20)
+
+
+def test_what_is_given_is_the_part_of_the_text_with_the_numbers(some_problems):
+    for problem in some_problems:
+        assert problem.given in problem.text
+        assert len(problem.given) < len(problem.text)
+        numbers = re.findall(r"\d+(?:\.\d+)?", problem.text)
+        assert re.findall(r"\d+(?:\.\d+)?", problem.given) == numbers
 
 
 def test_a_thinker_row_is_worded_as_the_pipeline_words_it(some_problems):
@@ -267,10 +294,11 @@ def test_a_deliberator_row_shows_all_attempts_and_ends_right(some_problems):
     rng = random.Random(2)
     for problem in some_problems:
         attempts = rows.invented_attempts(problem, rng)
-        row = rows.deliberator_row(problem, attempts)
-        assert problem.text in row.prompt
-        assert all(text in row.prompt for text, _ in attempts)
-        assert boxed(row.answer_text) == problem.worked.answer
+        for row in (rows.deliberator_row(problem, attempts), rows.columns_row(problem, attempts)):
+            assert problem.text in row.prompt
+            assert all(text in row.prompt for text, _ in attempts)
+            assert row.reasoning.splitlines()[0].split()[1:] == [answer for _, answer in attempts]
+            assert boxed(row.answer_text) == problem.worked.answer
 
 
 def test_the_base_student_restates_one_of_the_attempts(some_problems):
@@ -303,7 +331,7 @@ def test_a_rendered_prompt_opens_the_rendered_conversation(
     opening = chat(user, answering=True)
     assert opening == f"<|im_start|>user\n{prompt}<|im_end|>\n<|im_start|>assistant\n"
     thinking = f"{THINK_TAGS[0]}\n{reasoning}\n{THINK_TAGS[1]}\n" if reasoning else ""
-    assert chat(user, turn) == f"{opening}{thinking}{answer_text}<|im_end|>\n"
+    assert chat(user, turn) == f"{opening}{thinking}{answer_text}<|im_end|>"
 
 
 def test_a_turn_without_reasoning_content_renders_alike(tokenizer):
