@@ -224,7 +224,7 @@ def parse_assignment(text: str) -> tuple[str, Any]:
 
 def dump_config(config: RunConfig) -> str:
     """The configuration as YAML that ``load_config`` reads back to an equal one."""
-    return yaml.safe_dump(config.model_dump(), sort_keys=False, allow_unicode=True)
+    return str(yaml.safe_dump(config.model_dump(), sort_keys=False, allow_unicode=True))
 
 
 def _read_yaml(path: Path) -> dict[str, Any]:
@@ -256,9 +256,9 @@ def _refuse_unknown(
     section: type[BaseModel], tree: dict[str, Any], where: str, at: str = ""
 ) -> None:
     """Raise for the first key that no field has, with the nearest key there is."""
-    for key, value in tree.items():
+    for key, value in list(tree.items()):
         if key not in section.model_fields:
-            everywhere = dict(_all_keys(RunConfig))
+            everywhere = _all_keys(RunConfig)
             near = difflib.get_close_matches(f"{at}{key}", everywhere, n=1, cutoff=0.5)
             near = near or [dotted for dotted in everywhere if dotted.endswith(f".{key}")][:1]
             siblings = ", ".join(section.model_fields)
@@ -268,6 +268,9 @@ def _refuse_unknown(
             )
         child = section.model_fields[key].annotation
         if isinstance(child, type) and issubclass(child, BaseModel):
+            if value is None:  # a section whose keys are all commented out
+                del tree[key]
+                continue
             if not isinstance(value, dict):
                 raise ConfigError(
                     f"{where}{at}{key} takes keys, not {value!r}",
@@ -276,11 +279,11 @@ def _refuse_unknown(
             _refuse_unknown(child, value, where, f"{at}{key}.")
 
 
-def _all_keys(section: type[BaseModel], at: str = "") -> list[tuple[str, Any]]:
-    keys: list[tuple[str, Any]] = []
+def _all_keys(section: type[BaseModel], at: str = "") -> list[str]:
+    keys = []
     for name, info in section.model_fields.items():
         child = info.annotation
-        keys.append((f"{at}{name}", info))
+        keys.append(f"{at}{name}")
         if isinstance(child, type) and issubclass(child, BaseModel):
             keys += _all_keys(child, f"{at}{name}.")
     return keys

@@ -6,11 +6,9 @@ Problems are procedural (see heavydistill/micro/rows.py) with seeds that evaluat
 The stages, each saved under --work so that a stopped run goes on where it was:
 
 1. tokenizer   from the texts that the models will see
-2. student     thinker rows, and deliberator rows that only restate one attempt
-3. arithmetic  the teacher on thinker rows alone
-4. thinking    the teacher on thinker rows and, as an exercise, on caches with invented slips
-               that it works out digit by digit
-5. own-caches  the teacher answers fresh problems, and learns to deliberate on its own attempts
+2. student     thinker rows, and a few deliberator rows that only restate one attempt
+3. thinking    the teacher, in the same way, for longer
+4. own-caches  the teacher answers fresh problems, and learns to deliberate on its own attempts
 
 heavydistill/micro/README.md gives wall times and what came out.
 """
@@ -40,13 +38,14 @@ from heavydistill.micro.training import Schedule, Size, new_model, train
 from heavydistill.verifiers.extraction import boxed
 
 CONTEXT = 2048
-TEACHER = Size(hidden=128, layers=4, heads=4, feed_forward=384)
-STUDENT = Size(hidden=128, layers=3, heads=4, feed_forward=256)
+SIZE = Size(hidden=128, layers=3, heads=4, feed_forward=256)
 STUDENT_STAGE = Schedule(6000, 2e-3, thinker_rows=16, deliberator_rows=1, deliberator_weight=0.2)
-ARITHMETIC_STAGE = Schedule(5000, 2e-3, thinker_rows=16, deliberator_rows=0)
-THINKING_STAGE = Schedule(2500, 1.5e-3, thinker_rows=12, deliberator_rows=5)
-OWN_CACHES_STAGE = Schedule(2000, 1e-3, thinker_rows=12, deliberator_rows=8)
-POOLS, POOL_SIZE = 1600, 12
+THINKING_STAGE = Schedule(9000, 2e-3, thinker_rows=16, deliberator_rows=1, deliberator_weight=0.2)
+OWN_CACHES_STAGE = Schedule(
+    2000, 1.5e-3, thinker_rows=4, deliberator_rows=10, deliberator_weight=0.8
+)
+POOLS, POOL_SIZE = 1600, 10
+ALL_RIGHT_KEPT = 1 / 3  # pools without an error teach little
 SAMPLING = Sampling(temperature=1.0, top_p=0.95, top_k=10, max_tokens=160)
 
 
@@ -89,62 +88,57 @@ class Maker:
             texts = [
                 text
                 for problem in sample
-                for row in (rows.thinker_row(problem), invented_row(problem, rng))
+                for row in (
+                    rows.thinker_row(problem),
+                    rows.deliberator_row(problem, rows.invented_attempts(problem, rng)),
+                )
                 for text in (row.prompt, f"\n{row.reasoning}\n", f"\n{row.answer_text}")
             ]
             self._save(folder, train_tokenizer(texts, CONTEXT))
         return AutoTokenizer.from_pretrained(folder)
 
     def student(self) -> Path:
-        rng = random.Random(self.seed + 1)
-        stream = rows.problems(self.seed * 100 + 1)
+        return self._thinking("student", STUDENT_STAGE)
+
+    def teacher(self) -> Path:
+        thinking = self._thinking("thinking", THINKING_STAGE)
+        done = (self.work / "own-caches").is_dir()
         return self._stage(
-            "student",
+            "own-caches",
+            thinking,
+            OWN_CACHES_STAGE,
+            (rows.thinker_row(problem) for problem in rows.problems(self.seed * 100 + 5)),
+            iter(()) if done else self._own_rows(thinking),
+        )
+
+    def _thinking(self, name: str, schedule: Schedule) -> Path:
+        rng = random.Random(self.seed + 1)
+        return self._stage(
+            name,
             None,
-            STUDENT,
-            STUDENT_STAGE,
-            (rows.thinker_row(problem) for problem in stream),
+            schedule,
+            (rows.thinker_row(problem) for problem in rows.problems(self.seed * 100 + 1)),
             (
                 rows.restating_row(problem, rows.invented_attempts(problem, rng), rng)
                 for problem in rows.problems(self.seed * 100 + 2)
             ),
         )
 
-    def teacher(self) -> Path:
-        rng = random.Random(self.seed + 2)
-        arithmetic = self._stage(
-            "arithmetic",
-            None,
-            TEACHER,
-            ARITHMETIC_STAGE,
-            (rows.thinker_row(problem) for problem in rows.problems(self.seed * 100 + 7)),
-            iter(()),
-        )
-        thinking = self._stage(
-            "thinking",
-            arithmetic,
-            TEACHER,
-            THINKING_STAGE,
-            (rows.thinker_row(problem) for problem in rows.problems(self.seed * 100 + 3)),
-            (invented_row(problem, rng) for problem in rows.problems(self.seed * 100 + 4)),
-        )
-        done = self.work / "own-caches"
-        own = iter(()) if done.is_dir() else self._own_rows(thinking, rng)
-        return self._stage(
-            "own-caches",
-            thinking,
-            TEACHER,
-            OWN_CACHES_STAGE,
-            (rows.thinker_row(problem) for problem in rows.problems(self.seed * 100 + 5)),
-            own,
-        )
-
-    def _own_rows(self, model: Path, rng: random.Random) -> Iterator[Row]:
+    def _own_rows(self, model: Path) -> Iterator[Row]:
         """Endless deliberator rows over pools that the model itself sampled."""
+        rng = random.Random(self.seed + 2)
         problems = list(itertools.islice(rows.problems(self.seed * 100 + 6), POOLS))
         pools = sample_pools(model, problems, self.seed)
-        usable = [pair for pair in zip(problems, pools, strict=True) if len(pair[1]) >= 2]
-        log(f"{len(usable)} of {POOLS} pools have two finished attempts or more")
+        usable = [
+            (problem, pool)
+            for problem, pool in zip(problems, pools, strict=True)
+            if len(pool) >= 2
+            and (
+                any(answer != problem.worked.answer for _, answer in pool)
+                or rng.random() < ALL_RIGHT_KEPT
+            )
+        ]
+        log(f"{len(usable)} of {POOLS} pools are used")
         while usable:
             for problem, pool in rng.sample(usable, len(usable)):
                 count = min(rows.attempt_count(rng), len(pool))
@@ -154,7 +148,6 @@ class Maker:
         self,
         name: str,
         start: Path | None,
-        size: Size,
         schedule: Schedule,
         thinkers: Iterator[Row],
         deliberators: Iterator[Row],
@@ -166,7 +159,7 @@ class Maker:
         model = (
             LlamaForCausalLM.from_pretrained(start, dtype=torch.float32)
             if start
-            else new_model(size, tokenizer, self.seed)
+            else new_model(SIZE, tokenizer, self.seed)
         ).to(self.device)
         log(f"{name}: {model.num_parameters() / 1e6:.2f} M parameters on {self.device}")
         train(
@@ -180,11 +173,6 @@ class Maker:
         for part in parts:
             part.save_pretrained(unfinished)
         unfinished.rename(folder)
-
-
-def invented_row(problem: MicroProblem, rng: random.Random) -> Row:
-    """The exercise over attempts with invented slips."""
-    return rows.columns_row(problem, rows.invented_attempts(problem, rng))
 
 
 def sample_pools(

@@ -21,6 +21,7 @@ from heavydistill.engine.request import Request, Response
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
+    from openai.types import CompletionUsage
     from openai.types.chat import ChatCompletion
 
 
@@ -91,13 +92,13 @@ class OpenAIEngine:
             reasoning, answer_text = split_reasoning(text, self.think_tags)
         if choice.finish_reason not in ("stop", "length"):
             raise ValueError(f"the server stopped for {choice.finish_reason!r}")
-        usage = completion.usage
+        prompt_tokens, completion_tokens = _counts(completion.usage)
         return Response(
             reasoning=reasoning,
             answer_text=answer_text,
             finish_reason=choice.finish_reason,
-            prompt_tokens=usage.prompt_tokens if usage else -1,
-            completion_tokens=usage.completion_tokens if usage else -1,
+            prompt_tokens=prompt_tokens,
+            completion_tokens=completion_tokens,
             latency_s=seconds,
             request_id=completion.id or "",
         )
@@ -126,6 +127,15 @@ def _failed(error: Exception, seconds: float) -> Response:
         error=_encodable(f"{type(error).__name__}: {error}"[:2000]),
         latency_s=seconds,
     )
+
+
+def _counts(usage: CompletionUsage | None) -> tuple[int, int]:
+    """(prompt tokens, completion tokens); -1 for a count that is not there."""
+    if usage is None:
+        return -1, -1
+    # The library does not check what a server sends, so a count may be null.
+    counts = usage.prompt_tokens, usage.completion_tokens
+    return tuple(-1 if count is None else count for count in counts)  # type: ignore[return-value]
 
 
 def _encodable(text: str) -> str:

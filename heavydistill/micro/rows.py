@@ -17,7 +17,6 @@ from heavydistill.heavy.cache import serialize
 from heavydistill.micro.worked import (
     Worked,
     agreement,
-    columns_solution,
     deliberator_solution,
     hand_off,
     thinker_solution,
@@ -78,12 +77,6 @@ def deliberator_row(problem: MicroProblem, attempts: Sequence[tuple[str, str]]) 
     return Row(_cache_prompt(problem, attempts), *solution)
 
 
-def columns_row(problem: MicroProblem, attempts: Sequence[tuple[str, str]]) -> Row:
-    """The exercise: a cache, worked out digit by digit."""
-    solution = columns_solution(problem.worked, [answer for _, answer in attempts])
-    return Row(_cache_prompt(problem, attempts), *solution)
-
-
 def restating_row(
     problem: MicroProblem, attempts: Sequence[tuple[str, str]], rng: random.Random
 ) -> Row:
@@ -95,7 +88,7 @@ def restating_row(
 
 
 def invented_attempts(problem: MicroProblem, rng: random.Random) -> list[tuple[str, str]]:
-    """Attempts with invented slips, for the time before the model has made its own.
+    """Attempts with invented slips, for restating rows: there is no model yet that made its own.
 
     A slip shifts one running value and all that follow it.
     """

@@ -8,10 +8,7 @@ in the attempts are evidence for each step, not for the answer alone), and names
 agree. Both end with the same hand-off: the running values and the boxed answer, so that a
 deliberation can be read as an attempt in a next round.
 
-``columns_solution`` works every step out digit by digit instead. It is an exercise, for the time
-before the deliberator has attempts of its own model to read.
-
-Not covered: division, brackets, products with a second factor over 19.
+Not covered: division, brackets.
 """
 
 from __future__ import annotations
@@ -78,14 +75,6 @@ def deliberator_solution(worked: Worked, given: str, answers: Sequence[str]) -> 
     return "\n".join(lines), hand_off(worked)
 
 
-def columns_solution(worked: Worked, answers: Sequence[str]) -> tuple[str, str]:
-    """The same with each step in columns of digits, and nothing restated."""
-    lines = [f"Answers: {' '.join(answers)}"]
-    lines += [f"{step}: {columns(step)}so {step.value}" for step in worked.steps]
-    lines += [agreement(worked.answer, answers)]
-    return "\n".join(lines), hand_off(worked)
-
-
 def agreement(answer: str, answers: Sequence[str]) -> str:
     """The line that names the attempts with this answer, counted from 1."""
     agreeing = [str(i) for i, other in enumerate(answers, 1) if other == answer]
@@ -95,62 +84,6 @@ def agreement(answer: str, answers: Sequence[str]) -> str:
 def hand_off(worked: Worked) -> str:
     """The answer text of both roles."""
     return f"Values: {' '.join(map(str, worked.values))}\nAnswer: \\boxed{{{worked.answer}}}"
-
-
-def columns(step: Step) -> str:
-    """One step in columns, units first: ``7+7=14 5+8+1=14 `` for 57+87."""
-    if step.operator == "*":
-        return _product(step)
-    left, right = step.left, step.right if step.operator == "+" else -step.right
-    a, b = _aligned(abs(left), abs(right))
-    if (left < 0) == (right < 0) or not left or not right:
-        aligned = f"{a}+{b} " if _places(left) != _places(right) else ""
-        return aligned + _added(a, b)
-    large, small = (a, b) if abs(left) >= abs(right) else (b, a)
-    return f"{large}-{small} " + _subtracted(large, small)
-
-
-def _added(a: str, b: str) -> str:
-    parts, carry = [], 0
-    for x, y in _pairs(a, b):
-        total = x + y + carry
-        parts.append(f"{x}+{y}{'+1' if carry else ''}={total} ")
-        carry = total // 10
-    return "".join(parts)
-
-
-def _subtracted(large: str, small: str) -> str:
-    parts, borrow = [], 0
-    for x, y in _pairs(large, small):
-        top = x - borrow
-        taken = 10 if top < y else 0
-        parts.append(f"{x}{'-1' if borrow else ''}{'+10' if taken else ''}-{y}={top + taken - y} ")
-        borrow = 1 if taken else 0
-    return "".join(parts)
-
-
-def _product(step: Step) -> str:
-    """Left times the units and, above 9, plus left times ten."""
-    left, right = int(step.left), int(step.right)
-    if right < 10:
-        return ""
-    return f"{left}*10={left * 10} {left}*{right - 10}={left * (right - 10)} "
-
-
-def _places(number: Decimal) -> int:
-    return -int(number.as_tuple().exponent)
-
-
-def _aligned(a: Decimal, b: Decimal) -> tuple[str, str]:
-    places = max(_places(a), _places(b))
-    return f"{a:.{places}f}", f"{b:.{places}f}"
-
-
-def _pairs(a: str, b: str) -> list[tuple[int, int]]:
-    """Digits of both numbers side by side, units first, as many as the longer has."""
-    x, y = ([int(digit) for digit in reversed(number.replace(".", ""))] for number in (a, b))
-    width = max(len(x), len(y))
-    return list(zip(x + [0] * (width - len(x)), y + [0] * (width - len(y)), strict=True))
 
 
 def _chain_sum(metadata: dict[str, Any]) -> Worked:
