@@ -1,0 +1,56 @@
+"""The bundled weights: small, standard, and able to do what they are for."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from heavydistill.config import Endpoint, Problems, Sampling
+from heavydistill.engine.local import LocalEngine
+from heavydistill.engine.request import Request, sample_seed, user_turn
+from heavydistill.heavy import prompts
+from heavydistill.problems import load
+from heavydistill.teachers.registry import find
+from heavydistill.verifiers.extraction import boxed
+
+MODELS = ["micro", "micro-student"]
+
+
+def folder(name: str) -> Path:
+    return Path(find(name, Endpoint()).model)
+
+
+def test_both_models_together_are_small() -> None:
+    files = [file for name in MODELS for file in folder(name).iterdir()]
+    assert sum(file.stat().st_size for file in files) < 12_000_000
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_architecture_and_context_are_those_of_the_profile(name: str) -> None:
+    config = json.loads((folder(name) / "config.json").read_text(encoding="utf-8"))
+    assert config["architectures"] == ["LlamaForCausalLM"]
+    assert config["max_position_embeddings"] == find(name, Endpoint()).context
+    assert (folder(name) / "chat_template.jinja").read_text(encoding="utf-8").count("generation") > 1
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_it_thinks_and_answers_in_the_form_that_verifiers_read(name: str) -> None:
+    prompt = prompts.load("thinker", "brief", "en")
+    problems = load(Problems(size=12, seed=123))
+    requests = [
+        Request(
+            user_turn(prompts.thinker_prompt(problem.text, prompt)),
+            Sampling(max_tokens=192),
+            sample_seed(0, problem.id),
+        )
+        for problem in problems
+    ]
+    responses = LocalEngine(str(folder(name))).generate(requests)
+    assert all(response.finish_reason == "stop" for response in responses)
+    assert all(response.reasoning for response in responses)
+    assert all(boxed(response.answer_text) is not None for response in responses)
+    right = sum(
+        boxed(response.answer_text) == problem.reference
+        for response, problem in zip(responses, problems, strict=True)
+    )
+    assert right >= 1
