@@ -10,7 +10,8 @@ from heavydistill.pipeline.tasks import Deliberate, SampleTrajectories
 from heavydistill.schema import Trace, arrow_schema
 from heavydistill.teachers.registry import complete, find, sampling_of
 
-# Large enough for full batches of a local model, small enough that the stages overlap.
+# Large enough for full batches of a local model, small enough that the stages overlap. A step
+# with a larger batch than the one before it would hold finished rows back.
 PROBLEMS_PER_BATCH = 16
 # distilabel's generator runs one batch ahead only, so its batch feeds the stages several times.
 PROBLEMS_PER_LOAD = 4 * PROBLEMS_PER_BATCH
@@ -40,7 +41,9 @@ def build_heavy_pipeline(config: RunConfig, on_batch: OnBatch | None = None) -> 
             language=config.language,
             input_batch_size=PROBLEMS_PER_BATCH,
         )
-        last = last >> Verify(name="verify_pool", column="pool")
+        last = last >> Verify(
+            name="verify_pool", column="pool", input_batch_size=PROBLEMS_PER_BATCH
+        )
         for round in range(1, config.deliberate.rounds + 1):
             last = last >> BuildCaches(
                 name=f"build_caches_{round}",
@@ -51,6 +54,7 @@ def build_heavy_pipeline(config: RunConfig, on_batch: OnBatch | None = None) -> 
                 seed=config.seed,
                 domain=config.domain,
                 language=config.language,
+                input_batch_size=PROBLEMS_PER_BATCH,
             )
             last = last >> Deliberate(
                 name=f"deliberate_{round}",
@@ -59,8 +63,12 @@ def build_heavy_pipeline(config: RunConfig, on_batch: OnBatch | None = None) -> 
                 round=round,
                 input_batch_size=PROBLEMS_PER_BATCH,
             )
-            last = last >> Verify(name=f"verify_deliberations_{round}", column="deliberations")
-        last >> LabelTraces(name="label_traces")
+            last = last >> Verify(
+                name=f"verify_deliberations_{round}",
+                column="deliberations",
+                input_batch_size=PROBLEMS_PER_BATCH,
+            )
+        last >> LabelTraces(name="label_traces", input_batch_size=PROBLEMS_PER_BATCH)
     return pipeline
 
 

@@ -30,7 +30,9 @@ def test_architecture_and_context_are_those_of_the_profile(name: str) -> None:
     config = json.loads((folder(name) / "config.json").read_text(encoding="utf-8"))
     assert config["architectures"] == ["LlamaForCausalLM"]
     assert config["max_position_embeddings"] == find(name, Endpoint()).context
-    assert (folder(name) / "chat_template.jinja").read_text(encoding="utf-8").count("generation") > 1
+    assert (folder(name) / "chat_template.jinja").read_text(encoding="utf-8").count(
+        "generation"
+    ) > 1
 
 
 @pytest.mark.parametrize("name", MODELS)
