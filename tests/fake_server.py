@@ -64,8 +64,11 @@ def serving(answer: Callable[[dict[str, Any]], Answer]) -> Iterator[FakeServer]:
         def log_message(self, format: str, *args: Any) -> None:
             pass
 
-    http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    http.daemon_threads = True
+    class Server(ThreadingHTTPServer):
+        request_queue_size = 256  # 5 by default: a burst of requests would be refused
+        daemon_threads = True
+
+    http = Server(("127.0.0.1", 0), Handler)
     server = FakeServer(f"http://127.0.0.1:{http.server_port}/v1")
     thread = threading.Thread(target=http.serve_forever, daemon=True)
     thread.start()
