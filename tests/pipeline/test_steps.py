@@ -228,11 +228,10 @@ def test_finished_rows_fit_the_declared_arrow_schema() -> None:
 def test_stock_tasks_of_distilabel_see_every_field_of_a_response() -> None:
     from distilabel.steps.tasks import TextGeneration
 
-    model, _ = llm(lambda request, before: said("2"))
+    model, engine = llm(lambda request, before: said("2"))
     task = TextGeneration(name="stock", llm=model, add_raw_input=False, add_raw_output=False)
-    task.load = lambda: None  # type: ignore[method-assign]
-    task._logger = __import__("logging").getLogger("test")
-    model._logger = task._logger
+    task.load()
+    task.llm._engine = engine  # load() has opened the real one
     (row,) = run(task, [{"instruction": "What is 1 + 1?"}])
     assert row["generation"] == "It is \\boxed{2}"
     assert row["llm_stock_reasoning"] == "thought about 2"
