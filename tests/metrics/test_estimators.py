@@ -46,6 +46,7 @@ def test_golden_values_of_small_pools(
 
 
 def test_undecided_failed_and_unjudged_trajectories_are_not_right(make_trace: MakeTrace) -> None:
+    """Defect 9 of the reference implementation: it measures what its filters left of the pool."""
     trace = make_trace(["7", "?", "7", "7"])
     failed = dataclasses.replace(
         trace.pool[2], finish_reason="error", error="time-out", verdict=None
