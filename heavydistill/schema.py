@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 SCHEMA_VERSION = "1"
 
+# ``Trace.status``; a failed row has the step and the error after the prefix.
+OK, TOO_FEW_USABLE, FAILED = "ok", "too_few_usable", "failed: "
+
 Label = Literal["correct", "incorrect", "undecided"]
 FinishReason = Literal["stop", "length", "error"]
 Stratum = Literal["all-right", "majority-right", "tie", "minority-right", "all-wrong"]
@@ -227,7 +230,7 @@ class Trace:
         deliberations: All deliberations, by round and index.
         stratum: Of the pool: how many are right and what the vote says.
         outcome: Of the last round against the vote; null if there was no deliberation.
-        status: ``ok``, or why the trace ends early, e.g. ``too_few_usable``.
+        status: ``OK``, or why the trace ends early: ``TOO_FEW_USABLE``.
         thinker_prompt_version: Name and hash of the thinker's wording.
         schema_version: ``SCHEMA_VERSION``.
     """
@@ -238,7 +241,7 @@ class Trace:
     deliberations: list[Deliberation] = field(default_factory=list)
     stratum: Stratum | None = None
     outcome: Outcome | None = None
-    status: str = "ok"
+    status: str = OK
     thinker_prompt_version: str = ""
     schema_version: str = SCHEMA_VERSION
 

@@ -39,11 +39,12 @@ from heavydistill.verifiers.extraction import boxed
 
 CONTEXT = 2048
 SIZE = Size(hidden=128, layers=3, heads=4, feed_forward=256)
-STUDENT_STAGE = Schedule(6000, 2e-3, thinker_rows=16, deliberator_rows=1, deliberator_weight=0.2)
-THINKING_STAGE = Schedule(9000, 2e-3, thinker_rows=16, deliberator_rows=1, deliberator_weight=0.2)
-OWN_CACHES_STAGE = Schedule(
-    2000, 1.5e-3, thinker_rows=4, deliberator_rows=10, deliberator_weight=0.8
+STUDENT_STAGE = Schedule(2500, 4e-3, thinker_rows=16, deliberator_rows=1, deliberator_weight=0.2)
+SMALL_CACHES_STAGE = Schedule(
+    2500, 4e-3, thinker_rows=14, deliberator_rows=8, deliberator_weight=0.5
 )
+OWN_CACHES_STAGE = Schedule(2000, 3e-3, thinker_rows=4, deliberator_rows=8, deliberator_weight=0.7)
+SMALL_CACHE = 3  # most invented attempts
 POOLS, POOL_SIZE = 1600, 10
 ALL_RIGHT_KEPT = 1 / 3  # pools without an error teach little
 SAMPLING = Sampling(temperature=1.0, top_p=0.95, top_k=10, max_tokens=160)
@@ -84,13 +85,13 @@ class Maker:
         folder = self.work / "tokenizer"
         if not folder.is_dir():
             rng = random.Random(self.seed)
-            sample = itertools.islice(rows.problems(self.seed * 100), 4000)
+            sample = itertools.islice(self._problems(0), 4000)
             texts = [
                 text
                 for problem in sample
                 for row in (
                     rows.thinker_row(problem),
-                    rows.deliberator_row(problem, rows.invented_attempts(problem, rng)),
+                    rows.deliberator_row(problem, rows.invented_attempts(problem, 8, rng)),
                 )
                 for text in (row.prompt, f"\n{row.reasoning}\n", f"\n{row.answer_text}")
             ]
@@ -98,36 +99,51 @@ class Maker:
         return AutoTokenizer.from_pretrained(folder)
 
     def student(self) -> Path:
-        return self._thinking("student", STUDENT_STAGE)
-
-    def teacher(self) -> Path:
-        thinking = self._thinking("thinking", THINKING_STAGE)
-        done = (self.work / "own-caches").is_dir()
-        return self._stage(
-            "own-caches",
-            thinking,
-            OWN_CACHES_STAGE,
-            (rows.thinker_row(problem) for problem in rows.problems(self.seed * 100 + 5)),
-            iter(()) if done else self._own_rows(thinking),
-        )
-
-    def _thinking(self, name: str, schedule: Schedule) -> Path:
         rng = random.Random(self.seed + 1)
         return self._stage(
-            name,
+            "student",
             None,
-            schedule,
-            (rows.thinker_row(problem) for problem in rows.problems(self.seed * 100 + 1)),
+            STUDENT_STAGE,
+            self._problems(1),
             (
-                rows.restating_row(problem, rows.invented_attempts(problem, rng), rng)
-                for problem in rows.problems(self.seed * 100 + 2)
+                rows.restating_row(
+                    problem, rows.invented_attempts(problem, rows.attempt_count(rng), rng), rng
+                )
+                for problem in self._problems(2)
             ),
         )
 
+    def teacher(self) -> Path:
+        rng = random.Random(self.seed + 2)
+        small_caches = self._stage(
+            "small-caches",
+            None,
+            SMALL_CACHES_STAGE,
+            self._problems(3),
+            (
+                rows.deliberator_row(
+                    problem, rows.invented_attempts(problem, rng.randint(2, SMALL_CACHE), rng)
+                )
+                for problem in self._problems(4)
+            ),
+        )
+        done = (self.work / "own-caches").is_dir()
+        return self._stage(
+            "own-caches",
+            small_caches,
+            OWN_CACHES_STAGE,
+            self._problems(5),
+            iter(()) if done else self._own_rows(small_caches),
+        )
+
+    def _problems(self, stream: int) -> Iterator[MicroProblem]:
+        """Each use of problems has a stream of its own."""
+        return rows.problems(self.seed * 100 + stream)
+
     def _own_rows(self, model: Path) -> Iterator[Row]:
         """Endless deliberator rows over pools that the model itself sampled."""
-        rng = random.Random(self.seed + 2)
-        problems = list(itertools.islice(rows.problems(self.seed * 100 + 6), POOLS))
+        rng = random.Random(self.seed + 3)
+        problems = list(itertools.islice(self._problems(6), POOLS))
         pools = sample_pools(model, problems, self.seed)
         usable = [
             (problem, pool)
@@ -149,7 +165,7 @@ class Maker:
         name: str,
         start: Path | None,
         schedule: Schedule,
-        thinkers: Iterator[Row],
+        thinkers: Iterator[MicroProblem],
         deliberators: Iterator[Row],
     ) -> Path:
         folder = self.work / name
@@ -163,7 +179,12 @@ class Maker:
         ).to(self.device)
         log(f"{name}: {model.num_parameters() / 1e6:.2f} M parameters on {self.device}")
         train(
-            model, tokenizer, thinkers, deliberators, schedule, lambda line: log(f"{name}: {line}")
+            model,
+            tokenizer,
+            map(rows.thinker_row, thinkers),
+            deliberators,
+            schedule,
+            lambda line: log(f"{name}: {line}"),
         )
         self._save(folder, tokenizer, model)
         return folder

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from heavydistill.config import load_config, parse_assignment
+from heavydistill.schema import TOO_FEW_USABLE
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -162,7 +163,7 @@ def _print_first_prompt(plan: Plan, console: Console) -> None:
 def _print_ending(finished: Finished, plan: Plan, console: Console) -> None:
     lines = [f"Traces: {finished.folder}"]
     lines += [f"One of them: heavydistill show {finished.folder} --problem {plan.problems[0].id}"]
-    few = finished.summary.statuses.get("too_few_usable", 0)
+    few = finished.summary.statuses.get(TOO_FEW_USABLE, 0)
     if few:
         lines += [
             f"{few} problem(s) had fewer than {plan.config.think.min_k} usable trajectories and "

@@ -16,9 +16,9 @@ from heavydistill.heavy import prompts
 from heavydistill.heavy.cache import serialize
 from heavydistill.micro.worked import (
     Worked,
-    agreement,
     deliberator_solution,
     hand_off,
+    judgement,
     thinker_solution,
     work,
 )
@@ -40,7 +40,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class MicroProblem:
-    """A problem with its worked solution; ``given`` is the part of the text with the numbers."""
+    """A problem with its worked solution; ``given`` is what is to be worked out, in short."""
 
     text: str
     given: str
@@ -81,20 +81,21 @@ def restating_row(
     problem: MicroProblem, attempts: Sequence[tuple[str, str]], rng: random.Random
 ) -> Row:
     """What the base student learns of deliberation: its form. It restates any one attempt."""
-    answers = [answer for _, answer in attempts]
     text, answer = rng.choice(attempts)
-    reasoning = f"Answers: {' '.join(answers)}\n{agreement(answer, answers)}"
+    reasoning = judgement(answer, [other for _, other in attempts])
     return Row(_cache_prompt(problem, attempts), reasoning, text)
 
 
-def invented_attempts(problem: MicroProblem, rng: random.Random) -> list[tuple[str, str]]:
-    """Attempts with invented slips, for restating rows: there is no model yet that made its own.
+def invented_attempts(
+    problem: MicroProblem, count: int, rng: random.Random
+) -> list[tuple[str, str]]:
+    """Attempts with invented slips, for as long as there is no model that made its own.
 
     A slip shifts one running value and all that follow it.
     """
     slip_rate, attempts = rng.random(), []
     unit = Decimal(1).scaleb(int(problem.worked.values[-1].as_tuple().exponent))
-    for _ in range(attempt_count(rng)):
+    for _ in range(count):
         values = list(problem.worked.values)
         if rng.random() < slip_rate:
             first = rng.randrange(len(values))
@@ -111,12 +112,12 @@ def attempt_count(rng: random.Random) -> int:
 
 
 def _problem(family: str, item: dict[str, Any]) -> MicroProblem:
-    text = item["question"].strip()
+    worked = work(family, item["metadata"])
     if family == "leg_counting":
-        given = text.rpartition(" if you have ")[2].rstrip("?")
+        given = ", ".join(str(step) for step in worked.steps if step.operator == "*")
     else:
         given = item["metadata"]["expression"]
-    return MicroProblem(text, given, work(family, item["metadata"]))
+    return MicroProblem(item["question"].strip(), given, worked)
 
 
 def _cache_prompt(problem: MicroProblem, attempts: Sequence[tuple[str, str]]) -> str:

@@ -1,20 +1,20 @@
 """Worked solutions, written by program: what the micro models are trained to write.
 
 Three families of reasoning-gym: ``chain_sum``, ``decimal_chain_sum`` and ``leg_counting``. Each
-problem is unrolled into ``Step``s of one operation. A thinker's reasoning takes a whole step at
-once (``57+87=144``), which a small model often gets wrong. A deliberator's reasoning lists the
-answers of the attempts, restates what is given, derives it again step by step (where the values
-in the attempts are evidence for each step, not for the answer alone), and names the attempts that
-agree. Both end with the same hand-off: the running values and the boxed answer, so that a
-deliberation can be read as an attempt in a next round.
+problem is unrolled into ``Step``s of one operation. A thinker's reasoning takes a whole step in
+one stride (``57+87=144``), which a small model often gets wrong. A deliberator's reasoning
+restates what is given, derives it again with care, sums column by column
+(``57+87: 7+7=14, 5+8+1=14: 144``), and judges each attempt by what it found. Both end with the
+same hand-off: the running values and the boxed answer, so that a deliberation can be read as an
+attempt in a next round.
 
-Not covered: division, brackets.
+Not covered: division, brackets, terms below zero.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -69,16 +69,51 @@ def thinker_solution(worked: Worked) -> tuple[str, str]:
 
 def deliberator_solution(worked: Worked, given: str, answers: Sequence[str]) -> tuple[str, str]:
     """(reasoning, answer text) of a deliberator that was shown ``answers``, in that order."""
-    lines = [f"Answers: {' '.join(answers)}", f"Given: {given}"]
-    lines += [f"{step}={step.value}" for step in worked.steps]
-    lines += [agreement(worked.answer, answers)]
+    lines = [f"Given: {given}", *map(careful, worked.steps), judgement(worked.answer, answers)]
     return "\n".join(lines), hand_off(worked)
 
 
-def agreement(answer: str, answers: Sequence[str]) -> str:
-    """The line that names the attempts with this answer, counted from 1."""
-    agreeing = [str(i) for i, other in enumerate(answers, 1) if other == answer]
-    return f"Agree: {' '.join(agreeing) or 'none'}"
+def judgement(found: str, answers: Sequence[str]) -> str:
+    """One line for each attempt: whether it has the answer that was found."""
+    return "\n".join(
+        f"Attempt {number}: {answer} {'right' if answer == found else 'wrong'}"
+        for number, answer in enumerate(answers, 1)
+    )
+
+
+def careful(step: Step) -> str:
+    """One step with its work: columns of digits, the last first; a product stands as it is.
+
+    A column of a difference borrows ten where its upper digit is too small. Where a number is
+    below zero, what is worked out instead is named: ``12-45: -(45-12): 5-2=3, 4-1=3: -33``.
+    """
+    if step.operator == "*":
+        return f"{step}={step.value}"
+    right = step.right if step.operator == "+" else -step.right
+    adds = (step.left < 0) == (right < 0)
+    sizes = (abs(step.left), abs(right))
+    upper, lower = sizes if adds else (max(sizes), min(sizes))
+    worked_out = f"{upper}{'+' if adds else '-'}{lower}"
+    if step.value < 0:
+        worked_out = f"-({worked_out})"
+    named = "" if worked_out == str(step) else f" {worked_out}:"
+    return f"{step}:{named} {', '.join(_columns(upper, lower, adds))}: {step.value}"
+
+
+def _columns(upper: Decimal, lower: Decimal, adds: bool) -> Iterator[str]:
+    """The columns of a sum or difference of two numbers with equally many decimals."""
+    digits = [str(number).replace(".", "") for number in (upper, lower)]
+    width = max(map(len, digits))
+    over = 0
+    for a, b in zip(*(map(int, reversed(text.zfill(width))) for text in digits), strict=True):
+        if adds:
+            yield f"{a}+{b}{'+1' if over else ''}={a + b + over}"
+            over = int(a + b + over > 9)
+        else:
+            borrowed = int(a < b + over)
+            top = a + 10 * borrowed
+            yield f"{top}-{b}{'-1' if over else ''}={top - b - over}"
+            over = borrowed
 
 
 def hand_off(worked: Worked) -> str:

@@ -29,7 +29,7 @@ from heavydistill.errors import BudgetError, ConfigError, RunError
 from heavydistill.heavy import prompts
 from heavydistill.heavy.cache import frame_tokens
 from heavydistill.metrics.summary import Summary, summarize
-from heavydistill.schema import Problem, Trace, from_row
+from heavydistill.schema import FAILED, OK, Problem, Trace, from_row
 from heavydistill.storage import TRACES_FOLDER, write_traces
 from heavydistill.teachers.registry import complete, find
 
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from heavydistill.pipeline.compat import HeavyPipeline
 
 REJECTS_FOLDER = "rejects"
-_FAILED = "failed: "
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +81,7 @@ class Finished:
     @property
     def is_complete(self) -> bool:
         """Whether every problem has a trace with at least ``min_k`` usable trajectories."""
-        return not self.missing and set(self.summary.statuses) == {"ok"}
+        return not self.missing and set(self.summary.statuses) == {OK}
 
 
 def check(config: RunConfig) -> Plan:
@@ -188,7 +187,7 @@ def _leaf_traces(pipeline: HeavyPipeline, rejected: bool) -> Iterator[Trace]:
 
     for file in sorted(pipeline.leaf_files.glob("*.parquet")):
         for row in pq.read_table(file).to_pylist():
-            if row["status"].startswith(_FAILED) == rejected:
+            if row["status"].startswith(FAILED) == rejected:
                 yield from_row(Trace, row)
 
 

@@ -22,7 +22,10 @@ from heavydistill.heavy.cache import build_cache
 from heavydistill.heavy.iteration import carried
 from heavydistill.problems import load
 from heavydistill.schema import (
+    FAILED,
+    OK,
     SCHEMA_VERSION,
+    TOO_FEW_USABLE,
     Deliberation,
     Generation,
     Problem,
@@ -35,7 +38,6 @@ from heavydistill.verifiers.registry import verdict_of
 
 Row = dict[str, Any]
 
-OK, TOO_FEW_USABLE, FAILED = "ok", "too_few_usable", "failed: "
 COLUMNS = list(Trace.__dataclass_fields__)
 
 

@@ -17,8 +17,16 @@ from heavydistill.config import Domain, Language
 from heavydistill.engine.request import user_turn
 from heavydistill.heavy import prompts
 from heavydistill.pipeline.llm import HeavyLLM
-from heavydistill.pipeline.steps import OK, Row, advance
-from heavydistill.schema import Deliberation, Problem, Trajectory, content_id, from_row, to_row
+from heavydistill.pipeline.steps import Row, advance
+from heavydistill.schema import (
+    OK,
+    Deliberation,
+    Problem,
+    Trajectory,
+    content_id,
+    from_row,
+    to_row,
+)
 
 
 class _HeavyTask(Task):

@@ -20,7 +20,7 @@ from heavydistill.verifiers.procedural import Procedural, Spec, dataset, entry, 
 MICRO_LEVELS: dict[str, dict[str, Any]] = {
     "chain_sum": {"min_terms": 3, "max_terms": 5, "min_digits": 2, "max_digits": 2},
     "decimal_chain_sum": {
-        "min_terms": 2,
+        "min_terms": 3,
         "max_terms": 3,
         "min_digits": 1,
         "max_digits": 2,

@@ -25,8 +25,9 @@ from heavydistill.micro.rows import TRAINING_SEEDS, MicroProblem
 from heavydistill.micro.tokenizer import THINK_TAGS, train_tokenizer
 from heavydistill.micro.worked import (
     FAMILIES,
+    Step,
     Worked,
-    agreement,
+    careful,
     deliberator_solution,
     thinker_solution,
     work,
@@ -112,30 +113,57 @@ def test_a_thinker_writes_true_strides_to_the_answer(solved):
 
 def test_a_deliberator_restates_and_derives_to_the_answer(solved):
     for item, worked in solved:
-        answers = ["1", item["answer"], "2"]
+        answers = ["-999", item["answer"], "0.07"]
         reasoning, answer_text = deliberator_solution(worked, "the numbers", answers)
-        first, given_line, *lines, last = reasoning.splitlines()
-        assert first == f"Answers: 1 {item['answer']} 2"
+        given_line, *lines = reasoning.splitlines()
         assert given_line == "Given: the numbers"
-        check_strides(lines, worked)
-        assert last == agreement(item["answer"], answers)
+        assert lines[:-3] == [careful(step) for step in worked.steps]
+        assert lines[-3:] == [
+            "Attempt 1: -999 wrong",
+            f"Attempt 2: {item['answer']} right",
+            "Attempt 3: 0.07 wrong",
+        ]
         # A deliberation can be read as an attempt of a next round.
         assert answer_text == thinker_solution(worked)[1]
 
 
 @pytest.mark.parametrize(
-    ("answers", "line"),
+    ("step", "line"),
     [
-        (["7", "8", "7"], "Agree: 1 3"),
-        (["8", "8", "7"], "Agree: 3"),
-        (["8", "9", "10"], "Agree: none"),
-        # Equal texts only: 7.0 and 70 are other answers.
-        (["70", "7.0", "-7"], "Agree: none"),
-        (["7"] * 10, "Agree: 1 2 3 4 5 6 7 8 9 10"),
+        ("57+87", "57+87: 7+7=14, 5+8+1=14: 144"),
+        ("144-28", "144-28: 14-8=6, 4-2-1=1, 1-0=1: 116"),
+        ("104-99", "104-99: 14-9=5, 10-9-1=0, 1-0-1=0: 5"),
+        ("12-45", "12-45: -(45-12): 5-2=3, 4-1=3: -33"),
+        ("-33+50", "-33+50: 50-33: 10-3=7, 5-3-1=1: 17"),
+        ("-33-88", "-33-88: -(33+88): 3+8=11, 3+8+1=12: -121"),
+        ("12.5+47.8", "12.5+47.8: 5+8=13, 2+7+1=10, 1+4+1=6: 60.3"),
+        ("13*14", "13*14=182"),
     ],
 )
-def test_the_agreement_names_the_attempts_with_the_right_answer(answers, line):
-    assert agreement("7", answers) == line
+def test_a_careful_step_shows_its_columns(step, line):
+    left, operator, right = re.fullmatch(rf"({NUMBER})([-+*])({NUMBER})", step).groups()
+    assert careful(Step(Decimal(left), operator, Decimal(right))) == line
+
+
+@settings(max_examples=300)
+@given(
+    left=st.integers(-2000, 2000),
+    operator=st.sampled_from("+-"),
+    right=st.integers(0, 2000),
+    places=st.integers(0, 2),
+)
+def test_the_columns_of_a_careful_step_are_true_and_spell_its_value(left, operator, right, places):
+    step = Step(Decimal(left).scaleb(-places), operator, Decimal(right).scaleb(-places))
+    line = careful(step)
+    assert line.startswith(f"{step}:") and line.endswith(f": {step.value}")
+    columns = line.split(": ")[-2].split(", ")
+    spelt = ""
+    for column in columns:
+        work_shown, result = column.split("=")
+        assert eval(work_shown) == int(result)  # digits, + and - alone
+        spelt = result[-1] + spelt
+    last = columns[-1].split("=")[1]
+    assert int(last[:-1] + spelt) == abs(step.value.scaleb(places))
 
 
 def test_training_and_evaluation_seeds_are_far_apart():
@@ -163,12 +191,12 @@ def test_equal_streams_give_equal_problems():
     assert stream_of(5, 20) == stream_of(5, 20) != stream_of(6, 20)
 
 
-def test_what_is_given_is_the_part_of_the_text_with_the_numbers(some_problems):
+def test_what_is_given_is_all_there_is_to_work_out(some_problems):
     for problem in some_problems:
-        assert problem.given in problem.text
-        assert len(problem.given) < len(problem.text)
-        numbers = re.findall(r"\d+(?:\.\d+)?", problem.text)
-        assert re.findall(r"\d+(?:\.\d+)?", problem.given) == numbers
+        # Every product and every term, in the order of the text; nothing that is worked out later.
+        assert eval(problem.given.replace(", ", "+")) == pytest.approx(float(problem.worked.answer))
+        counts = re.findall(r"\d+(?:\.\d+)?", problem.text)
+        assert re.findall(r"(?:^|[+, -])(\d+(?:\.\d+)?)", problem.given) == counts
 
 
 def test_a_thinker_row_is_worded_as_the_pipeline_words_it(some_problems):
@@ -183,8 +211,9 @@ def test_invented_attempts_end_with_the_answer_that_they_claim(some_problems):
     rng = random.Random(1)
     right = []
     for problem in some_problems:
-        attempts = rows.invented_attempts(problem, rng)
-        assert 2 <= len(attempts) <= rows.MOST_ATTEMPTS
+        count = rows.attempt_count(rng)
+        attempts = rows.invented_attempts(problem, count, rng)
+        assert 2 <= len(attempts) == count <= rows.MOST_ATTEMPTS
         assert all(boxed(text) == answer for text, answer in attempts)
         right += [answer == problem.worked.answer for _, answer in attempts]
     # Both right and wrong ones, or nothing were to be learnt from them.
@@ -194,22 +223,26 @@ def test_invented_attempts_end_with_the_answer_that_they_claim(some_problems):
 def test_a_deliberator_row_shows_all_attempts_and_ends_right(some_problems):
     rng = random.Random(2)
     for problem in some_problems:
-        attempts = rows.invented_attempts(problem, rng)
+        attempts = rows.invented_attempts(problem, 5, rng)
         row = rows.deliberator_row(problem, attempts)
         assert problem.text in row.prompt
         assert all(text in row.prompt for text, _ in attempts)
-        assert row.reasoning.splitlines()[0].split()[1:] == [answer for _, answer in attempts]
+        for number, (_, answer) in enumerate(attempts, 1):
+            judged = "right" if answer == problem.worked.answer else "wrong"
+            assert f"\nAttempt {number}: {answer} {judged}" in row.reasoning
         assert boxed(row.answer_text) == problem.worked.answer
 
 
 def test_the_base_student_restates_one_of_the_attempts(some_problems):
     rng = random.Random(3)
     for problem in some_problems:
-        attempts = rows.invented_attempts(problem, rng)
+        attempts = rows.invented_attempts(problem, 5, rng)
         row = rows.restating_row(problem, attempts, rng)
         assert row.answer_text in [text for text, _ in attempts]
+        judged = [line.rpartition(" ")[2] for line in row.reasoning.splitlines()]
         answers = [answer for _, answer in attempts]
-        assert row.reasoning.splitlines()[-1] == agreement(boxed(row.answer_text), answers)
+        restated = boxed(row.answer_text)
+        assert judged == ["right" if answer == restated else "wrong" for answer in answers]
 
 
 def render(tokenizer: Any) -> Callable[..., str]:

@@ -12,15 +12,13 @@ from heavydistill.engine.request import Request, Response
 from heavydistill.pipeline.llm import HeavyLLM
 from heavydistill.pipeline.steps import (
     COLUMNS,
-    OK,
-    TOO_FEW_USABLE,
     BuildCaches,
     LabelTraces,
     LoadProblems,
     Verify,
 )
 from heavydistill.pipeline.tasks import Deliberate, SampleTrajectories
-from heavydistill.schema import Problem, Trace, arrow_schema, from_row, to_row
+from heavydistill.schema import OK, TOO_FEW_USABLE, Problem, Trace, arrow_schema, from_row, to_row
 from heavydistill.teachers.registry import find
 
 MICRO = find("micro", Endpoint())

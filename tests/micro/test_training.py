@@ -1,0 +1,73 @@
+"""The training loop of the micro models, on a model that takes a second."""
+
+from __future__ import annotations
+
+import itertools
+import re
+
+import pytest
+
+from heavydistill.micro.rows import Row
+from heavydistill.micro.tokenizer import train_tokenizer
+from heavydistill.micro.training import Schedule, Size, batch, new_model, train
+
+ROWS = [Row(f"{a}+{b}", f"{a}+{b}={a + b}", f"\\boxed{{{a + b}}}") for a in (1, 5) for b in (2, 6)]
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return train_tokenizer([row.prompt for row in ROWS], context=128)
+
+
+@pytest.mark.parametrize("steps", [1, 10, 1000])
+def test_the_learning_rate_rises_to_its_peak_and_falls_to_a_twentieth(steps):
+    schedule = Schedule(steps, 1e-3, thinker_rows=1, deliberator_rows=0)
+    shares = [schedule.share_of_peak(step) for step in range(steps)]
+    peak = shares.index(max(shares))
+    assert shares[peak] == 1 and peak <= steps // 20
+    assert shares[: peak + 1] == sorted(shares[: peak + 1])
+    assert shares[peak:] == sorted(shares[peak:], reverse=True)
+    assert steps < 1000 or shares[-1] == pytest.approx(0.05, abs=1e-4)
+
+
+def test_only_what_the_assistant_says_is_learnt(tokenizer):
+    ids, labels = batch(tokenizer, ROWS)
+    for row, row_ids, row_labels in zip(ROWS, ids, labels, strict=True):
+        supervised = row_labels >= 0
+        assert (row_ids[supervised] == row_labels[supervised]).all()
+        assert tokenizer.decode(row_labels[supervised]) == (
+            f"<think>\n{row.reasoning}\n</think>\n{row.answer_text}<|im_end|>"
+        )
+
+
+def trained(tokenizer, deliberator_rows: int, seed: int = 0):
+    """(model, lines of progress) after a training on few rows."""
+    model = new_model(Size(hidden=32, layers=1, heads=1, feed_forward=32), tokenizer, seed)
+    schedule = Schedule(200, 2e-2, thinker_rows=2, deliberator_rows=deliberator_rows)
+    lines: list[str] = []
+    thinkers, deliberators = itertools.cycle(ROWS[:2]), itertools.cycle(ROWS[2:])
+    train(model, tokenizer, thinkers, deliberators, schedule, lines.append)
+    return model, lines
+
+
+def losses(line: str) -> list[float]:
+    return [float(text) for text in re.findall(r"loss ([\d.]+)", line)]
+
+
+def test_training_learns_both_roles(tokenizer):
+    model, lines = trained(tokenizer, deliberator_rows=2)
+    assert [line.split("  ")[0] for line in lines] == ["step 100/200", "step 200/200"]
+    assert max(losses(lines[-1])) < 0.2 < min(losses(lines[0]))
+    assert not model.training
+
+
+def test_without_deliberator_rows_the_thinker_alone_is_trained(tokenizer):
+    _, lines = trained(tokenizer, deliberator_rows=0)
+    thinker, deliberator = losses(lines[-1])
+    assert thinker < 0.2 and deliberator == 0
+
+
+def test_training_is_repeatable(tokenizer):
+    one, other = (trained(tokenizer, deliberator_rows=1, seed=3)[0] for _ in range(2))
+    pairs = zip(one.parameters(), other.parameters(), strict=True)
+    assert all((a == b).all() for a, b in pairs)
