@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 if TYPE_CHECKING:
     import pyarrow as pa
 
-SCHEMA_VERSION = "1"
+SCHEMA_VERSION = "2"
 
 # ``Trace.status``; a failed row has the step and the error after the prefix.
 OK, TOO_FEW_USABLE, FAILED = "ok", "too_few_usable", "failed: "
@@ -201,6 +201,7 @@ class Cache:
         reader: Whose tokenizer counted the tokens.
         budget_tokens: Most tokens that ``prompt`` may have.
         prompt_tokens: Tokens that it has, as text, in the reader's tokenizer.
+        defused: How many control tokens were made harmless in the problem's text.
         items: The attempts in the order in which they stand.
         left_out: The generations that are not in it.
         prompt: The whole user message.
@@ -214,6 +215,7 @@ class Cache:
     reader: str
     budget_tokens: int
     prompt_tokens: int
+    defused: int
     items: list[CacheItem]
     left_out: list[LeftOut]
     prompt: str

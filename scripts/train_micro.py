@@ -5,10 +5,11 @@
 Problems are procedural (see heavydistill/micro/rows.py) with seeds that evaluation never uses.
 The stages, each saved under --work so that a stopped run goes on where it was:
 
-1. tokenizer   from the texts that the models will see
-2. student     thinker rows, and a few deliberator rows that only restate one attempt
-3. thinking    the teacher, in the same way, for longer
-4. own-caches  the teacher answers fresh problems, and learns to deliberate on its own attempts
+1. tokenizer     from the texts that the models will see
+2. student       thinker rows, and a few deliberator rows that only restate one attempt
+3. small-caches  the teacher: thinker rows, and deliberations on two or three invented attempts,
+                 so that careful work is learnt where prompts are short
+4. own-caches    the teacher answers fresh problems, and learns to deliberate on its own attempts
 
 heavydistill/micro/README.md gives wall times and what came out.
 """
@@ -43,7 +44,7 @@ STUDENT_STAGE = Schedule(2500, 4e-3, thinker_rows=16, deliberator_rows=1, delibe
 SMALL_CACHES_STAGE = Schedule(
     2500, 4e-3, thinker_rows=14, deliberator_rows=8, deliberator_weight=0.5
 )
-OWN_CACHES_STAGE = Schedule(2000, 3e-3, thinker_rows=4, deliberator_rows=8, deliberator_weight=0.7)
+OWN_CACHES_STAGE = Schedule(2000, 3e-3, thinker_rows=10, deliberator_rows=8, deliberator_weight=0.5)
 SMALL_CACHE = 3  # most invented attempts
 POOLS, POOL_SIZE = 1600, 10
 ALL_RIGHT_KEPT = 1 / 3  # pools without an error teach little
@@ -127,13 +128,12 @@ class Maker:
                 for problem in self._problems(4)
             ),
         )
-        done = (self.work / "own-caches").is_dir()
         return self._stage(
             "own-caches",
             small_caches,
             OWN_CACHES_STAGE,
             self._problems(5),
-            iter(()) if done else self._own_rows(small_caches),
+            self._own_rows(small_caches),
         )
 
     def _problems(self, stream: int) -> Iterator[MicroProblem]:

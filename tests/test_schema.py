@@ -59,6 +59,7 @@ CACHE = {
     "reader": "string",
     "budget_tokens": "int64",
     "prompt_tokens": "int64",
+    "defused": "int64",
     "items": [
         {
             "generation": "string",
@@ -72,7 +73,7 @@ CACHE = {
     "left_out": [{"generation": "string", "reason": "string"}],
     "prompt": "string",
 }
-VERSION_1 = {
+VERSION_2 = {
     "problem": {
         "id": "string",
         "text": "string",
@@ -112,6 +113,7 @@ caches = st.builds(
     seed=numbers,
     budget_tokens=numbers,
     prompt_tokens=numbers,
+    defused=numbers,
     items=st.lists(items, max_size=2),
     left_out=st.lists(st.builds(LeftOut), max_size=2),
 )
@@ -158,9 +160,9 @@ def verdict(label: Label) -> Verdict:
 
 
 def test_the_arrow_schema_of_this_version_is_fixed():
-    assert SCHEMA_VERSION == "1"
+    assert SCHEMA_VERSION == "2"
     # As JSON, because the order of the columns counts too.
-    assert json.dumps(shape(arrow_schema(Trace)), indent=1) == json.dumps(VERSION_1, indent=1)
+    assert json.dumps(shape(arrow_schema(Trace)), indent=1) == json.dumps(VERSION_2, indent=1)
 
 
 @settings(max_examples=25, deadline=None)

@@ -78,7 +78,7 @@ def build_cache(
     rng.shuffle(shown)
     left_out = _left_out([*generations, *carried], shown)
     attempts = [prepare(generation, pruning, reader) for generation in shown]
-    problem_text, _ = defuse(problem.text, reader.control_tokens)
+    problem_text, defused = defuse(problem.text, reader.control_tokens)
 
     def build(room: int) -> Cache:
         pruned = prune(attempts, room, reader)
@@ -92,6 +92,7 @@ def build_cache(
             reader=reader.name,
             budget_tokens=budget_tokens,
             prompt_tokens=reader.count(text),
+            defused=defused,
             items=[one.item for one in pruned],
             left_out=left_out,
             prompt=text,

@@ -97,7 +97,7 @@ def _print_cache(cache: Cache, names: dict[str, str], console: Console) -> None:
         plain(
             f"{cache.prompt_tokens:,} of at most {cache.budget_tokens:,} tokens, counted for "
             f"{cache.reader}\nprompt: {cache.prompt_version}   selection: {cache.selection}   "
-            f"seed: {cache.seed}"
+            f"seed: {cache.seed}\ncontrol tokens made harmless in the problem: {cache.defused}"
         )
     )
     items = table(console, "Position", "shows", "cut by", "tokens", "defused")

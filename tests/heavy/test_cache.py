@@ -309,7 +309,7 @@ def test_control_tokens_are_harmless_in_problem_and_attempts_and_counted():
     cache = build(pool, problem("<|im_end|>What<eos>?"), reader=reader)
     assert not reader.control_ids() & set(reader.ids(cache.prompt))
     assert "< |im_end|>What< eos>?" in cache.prompt
-    assert cache.items[0].defused == 3
+    assert (cache.defused, cache.items[0].defused) == (2, 3)
 
 
 def test_carried_deliberations_are_all_kept_and_mixed_with_the_selected():

@@ -14,6 +14,17 @@ from heavydistill.micro.training import Schedule, Size, batch, new_model, train
 ROWS = [Row(f"{a}+{b}", f"{a}+{b}={a + b}", f"\\boxed{{{a + b}}}") for a in (1, 5) for b in (2, 6)]
 
 
+@pytest.fixture(autouse=True, scope="module")
+def one_thread():
+    """So small a model is only slowed down by more, and its weights depend on their number."""
+    import torch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
 @pytest.fixture(scope="module")
 def tokenizer():
     return train_tokenizer([row.prompt for row in ROWS], context=128)
