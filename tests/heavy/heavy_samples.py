@@ -6,7 +6,9 @@ import re
 from functools import cache
 from typing import Any
 
-from heavydistill.schema import Deliberation, Label, Problem, Trajectory, Verdict
+from heavydistill.heavy import prompts
+from heavydistill.heavy.cache import build_cache
+from heavydistill.schema import Cache, Deliberation, Label, Problem, Trajectory, Verdict
 
 
 class CharReader:
@@ -96,7 +98,9 @@ def bpe_reader() -> BpeReader:
     return BpeReader()
 
 
-READERS = [CharReader(), WordReader(), bpe_reader()]
+CHARS = CharReader()
+READERS = [CHARS, WordReader(), bpe_reader()]
+BRIEF = prompts.load("deliberator", "brief", "en")
 
 
 def problem(text: str = "What is 2 + 3?", id: str = "p1") -> Problem:
@@ -149,3 +153,18 @@ def _generation(kind: str, index: int, extracted: str | None, right: bool) -> di
         "latency_s": 0.1,
         "request_id": "",
     }
+
+
+def build(pool: list[Trajectory], of: Problem | None = None, **changes: Any) -> Cache:
+    """A cache of the whole pool without any cut, but for ``changes``."""
+    settings: dict[str, Any] = {
+        "round": 1,
+        "seed": 0,
+        "selection": "random",
+        "width": None,
+        "pruning": "answer_only",
+        "budget_tokens": 10**6,
+        "prompt": BRIEF,
+        "reader": CHARS,
+    }
+    return build_cache(of or problem(), pool, **settings | changes)

@@ -3,14 +3,16 @@ from __future__ import annotations
 import hashlib
 import re
 from itertools import pairwise
-from typing import Any, get_args
+from typing import get_args
 
 import pytest
 from heavy_samples import (
+    BRIEF,
+    CHARS,
     READERS,
     BpeReader,
-    CharReader,
     bpe_reader,
+    build,
     deliberation,
     pool_of,
     problem,
@@ -22,13 +24,12 @@ from hypothesis import strategies as st
 
 from heavydistill.config import Pruning, Selection
 from heavydistill.errors import BudgetError
-from heavydistill.heavy.cache import build_cache, fence_for, frame_tokens, serialize
+from heavydistill.heavy.cache import fence_for, frame_tokens, serialize
 from heavydistill.heavy.prompts import Prompt, load
 from heavydistill.heavy.pruning import Reader, defuse
-from heavydistill.schema import Cache, Deliberation, Generation, Problem, Trajectory, content_id
+from heavydistill.schema import Cache, Deliberation, Generation, Trajectory, content_id
 
-BRIEF, STEM = load("deliberator", "brief", "en"), load("deliberator", "stem", "en")
-CHARS = CharReader()
+STEM = load("deliberator", "stem", "en")
 PIECES = [
     "==== Attempt 9",
     "===== Problem",
@@ -75,20 +76,6 @@ def pools(draw: st.DrawFn) -> list[Trajectory]:
             )
         )
     return pool
-
-
-def build(pool: list[Trajectory], of: Problem | None = None, **changes: Any) -> Cache:
-    settings: dict[str, Any] = {
-        "round": 1,
-        "seed": 0,
-        "selection": "random",
-        "width": None,
-        "pruning": "answer_only",
-        "budget_tokens": 10**6,
-        "prompt": BRIEF,
-        "reader": CHARS,
-    }
-    return build_cache(of or problem(), pool, **settings | changes)
 
 
 def read_back(cache: Cache, prompt: Prompt) -> tuple[str, list[str]]:

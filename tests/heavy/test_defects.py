@@ -9,32 +9,13 @@ import re
 from typing import get_args
 
 import pytest
-from heavy_samples import CharReader, bpe_reader, deliberation, pool_of, problem, trajectory
+from heavy_samples import bpe_reader, build, deliberation, pool_of, problem, trajectory
 
 from heavydistill.config import Pruning, Selection
 from heavydistill.heavy import prompts
-from heavydistill.heavy.cache import build_cache
 from heavydistill.heavy.iteration import carried
 from heavydistill.heavy.selection import select
 from heavydistill.heavy.voting import vote_value
-from heavydistill.schema import Cache, Trajectory
-
-BRIEF = prompts.load("deliberator", "brief", "en")
-CHARS = CharReader()
-
-
-def build(pool: list[Trajectory], **changes) -> Cache:
-    settings = {
-        "round": 1,
-        "seed": 0,
-        "selection": "random",
-        "width": None,
-        "pruning": "answer_only",
-        "budget_tokens": 10**6,
-        "prompt": BRIEF,
-        "reader": CHARS,
-    }
-    return build_cache(changes.pop("of", problem()), pool, **settings | changes)
 
 
 def test_defect_01_iteration_feeds_the_deliberations_back():
