@@ -153,7 +153,8 @@ def _optimizers(
     """
     import torch
 
-    matrices, rest = [], []
+    matrices: list[torch.nn.Parameter] = []
+    rest: list[torch.nn.Parameter] = []
     for name, parameter in model.named_parameters():
         layers = parameter.ndim == 2 and "embed_tokens" not in name
         (matrices if layers else rest).append(parameter)
