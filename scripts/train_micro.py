@@ -40,7 +40,7 @@ from heavydistill.verifiers.extraction import boxed
 
 CONTEXT = 2048
 SIZE = Size(hidden=128, layers=3, heads=4, feed_forward=256)
-STUDENT_STAGE = Schedule(4000, 4e-3, thinker_rows=16, deliberator_rows=1, deliberator_weight=0.2)
+STUDENT_STAGE = Schedule(3200, 4e-3, thinker_rows=16, deliberator_rows=1, deliberator_weight=0.2)
 SMALL_CACHES_STAGE = Schedule(
     2500, 4e-3, thinker_rows=14, deliberator_rows=8, deliberator_weight=0.5
 )
