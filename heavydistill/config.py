@@ -161,6 +161,9 @@ class RunConfig(_Section):
     deliberate: Deliberate = Deliberate()
     seed: int = Field(0, ge=0)
     """Seed of sampling, selection and shuffle."""
+    journal: str | None = None
+    """Folder that keeps every response, so that none is paid for twice; null takes ``journal``
+    beside ``out``, which runs in the same folder share."""
     out: str | None = None
     """Folder of the run; null makes a new one under ``runs/``."""
 

@@ -5,6 +5,7 @@
     |  |- ConfigError            a key or value of the run's configuration
     |  |- ProblemsError          the problem file, its columns or its rows
     |  |- TeacherError           a model that cannot be found or loaded
+    |  |- JournalError           a journal that cannot be used
     |  `- BudgetError            a token budget too small for what must be in the prompt
     `- RunError                  the run broke: exit code 1, and what was finished is named
 
@@ -47,6 +48,10 @@ class ProblemsError(UserError):
 
 class TeacherError(UserError):
     """A teacher that cannot be found, loaded or reached."""
+
+
+class JournalError(UserError):
+    """A journal that cannot be opened, or was written by another version."""
 
 
 class BudgetError(UserError):

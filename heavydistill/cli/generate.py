@@ -70,6 +70,13 @@ def generate(
         str | None,
         typer.Option(help="Folder of the run. [default: runs/TEACHER-TIME]", rich_help_panel=_RUN),
     ] = None,
+    journal: Annotated[
+        str | None,
+        typer.Option(
+            help="Folder that keeps every response. [default: journal beside the run]",
+            rich_help_panel=_RUN,
+        ),
+    ] = None,
     assignments: Annotated[
         list[str] | None,
         typer.Option(
@@ -110,6 +117,7 @@ def generate(
         "deliberate.rounds": rounds,
         "seed": seed,
         "out": out,
+        "journal": journal,
     }
     chosen: dict[str, Any] = dict(map(parse_assignment, assignments or []))
     chosen |= {key: value for key, value in flags.items() if value is not None}

@@ -12,13 +12,15 @@ and ask the endpoint.
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from heavydistill.config import Sampling
 from heavydistill.engine.reasoning import split_reasoning
-from heavydistill.engine.request import Request, Response
+from heavydistill.engine.request import Keep, Request, Response, forget
 from heavydistill.errors import TeacherError
 
 if TYPE_CHECKING:
@@ -27,6 +29,9 @@ if TYPE_CHECKING:
 
 # On a CPU a batch whose keys and values leave the cache is slower for each sequence.
 _BATCH_TOKENS = {"cpu": 16_384, "cuda": 262_144}
+
+_CHECKPOINT_SUFFIXES = {".json", ".safetensors", ".bin", ".model", ".jinja"}
+_DIGESTED_END_BYTES = 1 << 20
 
 _GOLDEN = -7046029254386353131  # splitmix64's increments, as signed 64-bit integers
 _MIX_1 = -4658895280553007687
@@ -52,19 +57,26 @@ class LocalEngine:
         think_tags: tuple[str, str] | None = ("<think>", "</think>"),
         batch_tokens: int | None = None,
     ) -> None:
+        self._name = model
         self.tokenizer, self.model = _load(model)
         self.think_tags = think_tags
         self.batch_tokens = batch_tokens or _BATCH_TOKENS[self.model.device.type]
         self.context = int(self.model.config.max_position_embeddings)
 
-    def generate(self, requests: list[Request]) -> list[Response]:
+    def generate(self, requests: list[Request], keep: Keep = forget) -> list[Response]:
         """Answer all requests, in their order."""
         prompts = [self._encode(request.messages) for request in requests]
         responses: dict[int, Response] = {}
         for batch in self._batches(prompts, requests):
             for index, response in self._run(batch, prompts, requests):
+                keep(requests[index], response)
                 responses[index] = response
         return [responses[index] for index in range(len(requests))]
+
+    @property
+    def revision(self) -> str:
+        """Tells these weights from others under the same name: the Hub's commit, or a digest."""
+        return self.model.config._commit_hash or _digest(Path(self._name))
 
     def close(self) -> None:
         """Drop the weights."""
@@ -156,6 +168,19 @@ class LocalEngine:
             prompt_tokens=prompt_tokens,
             completion_tokens=0,
         )
+
+
+def _digest(folder: Path) -> str:
+    """Of a checkpoint's files: all of the small ones, size and both ends of the large ones."""
+    digest = hashlib.sha256()
+    for path in sorted(p for p in folder.iterdir() if p.suffix in _CHECKPOINT_SUFFIXES):
+        size = path.stat().st_size
+        digest.update(f"{path.name} {size}\n".encode())
+        with path.open("rb") as file:
+            digest.update(file.read(_DIGESTED_END_BYTES))
+            file.seek(max(file.tell(), size - _DIGESTED_END_BYTES))
+            digest.update(file.read())
+    return digest.hexdigest()[:16]
 
 
 def _load(model: str):  # type: ignore[no-untyped-def]

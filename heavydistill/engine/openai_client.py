@@ -1,26 +1,26 @@
 """An OpenAI-compatible endpoint: one request a sample, so that K means K.
 
-Requests run side by side up to ``concurrency``; what can be repeated (time-outs, overload,
-broken connections) is repeated by the openai library with its own back-off, and whatever still
-fails is a response with an error. The thinking is read from ``reasoning_content`` or
+Requests run side by side up to ``concurrency``, whoever asks; what can be repeated (time-outs,
+overload, broken connections) is repeated by the openai library with its own back-off, and
+whatever still fails is a response with an error. The thinking is read from ``reasoning_content`` or
 ``reasoning``, else split from the text by the model's tags.
 
-Not covered: keeping responses over a crash, rate limits by the minute, several endpoints.
+Not covered: rate limits by the minute, several endpoints.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+import threading
 import time
 from typing import TYPE_CHECKING, Any
 
 from heavydistill.config import Endpoint, Sampling
 from heavydistill.engine.reasoning import split_reasoning
-from heavydistill.engine.request import Request, Response
+from heavydistill.engine.request import Keep, Request, Response, forget
 
 if TYPE_CHECKING:
-    from openai import AsyncOpenAI
     from openai.types import CompletionUsage
     from openai.types.chat import ChatCompletion
 
@@ -37,48 +37,65 @@ class OpenAIEngine:
     def __init__(
         self, model: str, endpoint: Endpoint, think_tags: tuple[str, str] | None = None
     ) -> None:
-        self.model = model
-        self.endpoint = endpoint
-        self.think_tags = think_tags
-
-    def generate(self, requests: list[Request]) -> list[Response]:
-        """Answer all requests, in their order."""
-        return asyncio.run(self._all(requests))
-
-    def close(self) -> None:
-        """Nothing is held between calls."""
-
-    async def _all(self, requests: list[Request]) -> list[Response]:
         from openai import AsyncOpenAI
 
-        slots = asyncio.Semaphore(self.endpoint.concurrency)
-        async with AsyncOpenAI(
-            base_url=self.endpoint.base_url,
+        self.model = model
+        self.think_tags = think_tags
+        self._client = AsyncOpenAI(
+            base_url=endpoint.base_url,
             # Servers without keys accept any; the library insists on one.
-            api_key=os.environ.get(self.endpoint.api_key_env) or "none",
-            timeout=self.endpoint.timeout_s,
-            max_retries=self.endpoint.retries,
-        ) as client:
-            return await asyncio.gather(*(self._one(client, slots, r) for r in requests))
+            api_key=os.environ.get(endpoint.api_key_env) or "none",
+            timeout=endpoint.timeout_s,
+            max_retries=endpoint.retries,
+        )
+        self._slots = asyncio.Semaphore(endpoint.concurrency)
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._thread.start()
 
-    async def _one(
-        self, client: AsyncOpenAI, slots: asyncio.Semaphore, request: Request
-    ) -> Response:
+    @property
+    def revision(self) -> str:
+        """A server does not say which weights it serves; their name must do."""
+        return ""
+
+    def generate(self, requests: list[Request], keep: Keep = forget) -> list[Response]:
+        """Answer all requests, in their order. Several threads may ask at once."""
+        asked = [asyncio.run_coroutine_threadsafe(self._one(r, keep), self._loop) for r in requests]
+        try:
+            return [future.result() for future in asked]
+        finally:
+            for future in asked:
+                future.cancel()
+
+    def close(self) -> None:
+        """End the connections; what is still in flight is given up."""
+        asyncio.run_coroutine_threadsafe(self._client.close(), self._loop).result()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    async def _one(self, request: Request, keep: Keep) -> Response:
+        async with self._slots:
+            response = await self._asked(request)
+        # Writing to a disk must not hold up the other requests.
+        await asyncio.to_thread(keep, request, response)
+        return response
+
+    async def _asked(self, request: Request) -> Response:
         from openai import OpenAIError
 
-        async with slots:
-            started = time.perf_counter()
-            try:
-                completion = await client.chat.completions.create(
-                    model=self.model,
-                    messages=request.messages,  # type: ignore[arg-type]
-                    seed=request.seed,
-                    **_sampling_arguments(request.sampling),
-                )
-                return self._response(completion, time.perf_counter() - started)
-            # All but the first: a body that is no JSON, or JSON of another shape.
-            except (OpenAIError, ValueError, TypeError, AttributeError, LookupError) as error:
-                return _failed(error, time.perf_counter() - started)
+        started = time.perf_counter()
+        try:
+            completion = await self._client.chat.completions.create(
+                model=self.model,
+                messages=request.messages,  # type: ignore[arg-type]
+                seed=request.seed,
+                **_sampling_arguments(request.sampling),
+            )
+            return self._response(completion, time.perf_counter() - started)
+        # All but the first: a body that is no JSON, or JSON of another shape.
+        except (OpenAIError, ValueError, TypeError, AttributeError, LookupError) as error:
+            return _failed(error, time.perf_counter() - started)
 
     def _response(self, completion: ChatCompletion, seconds: float) -> Response:
         if not completion.choices:

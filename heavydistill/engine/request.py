@@ -7,6 +7,7 @@ A response always comes back: a request that failed is a ``Response`` whose ``fi
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -22,11 +23,13 @@ class Request:
         messages: The conversation so far: ``role`` and ``content`` of each turn.
         sampling: How to sample.
         seed: Makes this sample repeatable; see ``sample_seed``.
+        index: Which of the samples of these messages it is, from 0.
     """
 
     messages: list[dict[str, str]]
     sampling: Sampling
     seed: int
+    index: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +45,7 @@ class Response:
         completion_tokens: Tokens written, thinking included; -1 if unknown.
         latency_s: Seconds from the start of the work on it to its last token.
         request_id: The server's id of the request; empty for a model in this process.
+        from_journal: It was paid for earlier and read from a journal.
     """
 
     reasoning: str = ""
@@ -52,12 +56,26 @@ class Response:
     completion_tokens: int = -1
     latency_s: float = 0.0
     request_id: str = ""
+    from_journal: bool = False
+
+
+# Called with a request and its response as soon as that is there, and before it is used. It may
+# be called by any thread; what it raises ends the ``generate`` that it serves.
+Keep = Callable[[Request, Response], None]
+
+
+def forget(request: Request, response: Response) -> None:
+    """Keeps nothing."""
 
 
 class Engine(Protocol):
     """Whatever answers requests: a model in this process, an endpoint."""
 
-    def generate(self, requests: list[Request]) -> list[Response]:
+    @property
+    def revision(self) -> str:
+        """Tells models of one name apart; empty if that cannot be known."""
+
+    def generate(self, requests: list[Request], keep: Keep) -> list[Response]:
         """Answer all requests, in their order. Never raises for what one request met."""
 
     def close(self) -> None:

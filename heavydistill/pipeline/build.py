@@ -2,19 +2,47 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from heavydistill.config import RunConfig, Sampling
 from heavydistill.pipeline.compat import HeavyPipeline, OnBatch
 from heavydistill.pipeline.llm import HeavyLLM
 from heavydistill.pipeline.steps import BuildCaches, LabelTraces, LoadProblems, Verify
 from heavydistill.pipeline.tasks import Deliberate, SampleTrajectories
 from heavydistill.schema import Trace, arrow_schema
+from heavydistill.teachers.profile import Profile
 from heavydistill.teachers.registry import complete, find, sampling_of
 
-# Large enough for full batches of a local model, small enough that the stages overlap. A step
-# with a larger batch than the one before it would hold finished rows back.
-PROBLEMS_PER_BATCH = 16
-# distilabel's generator runs one batch ahead only, so its batch feeds the stages several times.
-PROBLEMS_PER_LOAD = 4 * PROBLEMS_PER_BATCH
+# A model in this process is fast in full batches, one after the other. Requests to an endpoint are
+# independent: a batch is one problem, and so many are in flight that a few slow ones idle nothing.
+LOCAL_BATCH = 16
+_ROWS_PER_SLOT = 8
+_MOST_IN_FLIGHT = 512
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How the rows of a stage that asks a model are batched.
+
+    Attributes:
+        batch: Rows a batch.
+        in_flight: Batches at once.
+    """
+
+    batch: int
+    in_flight: int
+
+    @classmethod
+    def of(cls, model: Profile, samples: int, concurrency: int) -> Pace:
+        """For so many samples a row, and so many requests at once."""
+        if model.kind == "local":
+            return cls(LOCAL_BATCH, 1)
+        slots = -(-concurrency // samples)
+        return cls(1, min(_MOST_IN_FLIGHT, _ROWS_PER_SLOT * slots))
+
+    @property
+    def rows(self) -> int:
+        return self.batch * self.in_flight
 
 
 def build_heavy_pipeline(config: RunConfig, on_batch: OnBatch | None = None) -> HeavyPipeline:
@@ -28,10 +56,19 @@ def build_heavy_pipeline(config: RunConfig, on_batch: OnBatch | None = None) -> 
         UserError: A model is not known, or its context is too small.
     """
     config = complete(config)
-    pipeline = HeavyPipeline("heavy", arrow_schema(Trace), on_batch)
+    thinker = find(config.thinker or config.teacher, config.endpoint)
+    deliberator = find(config.deliberator or config.teacher, config.endpoint)
+    concurrency = config.endpoint.concurrency
+    think = Pace.of(thinker, config.think.k, concurrency)
+    deliberate = Pace.of(deliberator, config.deliberate.d, concurrency)
+    # Each stage that asks has as many rows at work, and as many again waiting for it.
+    window = 2 * (think.rows + config.deliberate.rounds * deliberate.rows)
+    pipeline = HeavyPipeline("heavy", arrow_schema(Trace), on_batch, window)
     with pipeline:
         last = LoadProblems(
-            name="load_problems", source=config.problems, batch_size=PROBLEMS_PER_LOAD
+            name="load_problems",
+            source=config.problems,
+            batch_size=max(LOCAL_BATCH, think.batch, deliberate.batch),
         )
         last = last >> SampleTrajectories(
             name="sample_trajectories",
@@ -39,36 +76,36 @@ def build_heavy_pipeline(config: RunConfig, on_batch: OnBatch | None = None) -> 
             num_generations=config.think.k,
             domain=config.domain,
             language=config.language,
-            input_batch_size=PROBLEMS_PER_BATCH,
+            input_batch_size=think.batch,
+            batches_in_flight=think.in_flight,
         )
-        last = last >> Verify(
-            name="verify_pool", column="pool", input_batch_size=PROBLEMS_PER_BATCH
-        )
+        last = last >> Verify(name="verify_pool", column="pool", input_batch_size=think.batch)
         for round in range(1, config.deliberate.rounds + 1):
             last = last >> BuildCaches(
                 name=f"build_caches_{round}",
                 choice=config.cache,
-                reader=find(config.deliberator or config.teacher, config.endpoint).tokenizer,
+                reader=deliberator.tokenizer,
                 min_k=config.think.min_k,
                 round=round,
                 seed=config.seed,
                 domain=config.domain,
                 language=config.language,
-                input_batch_size=PROBLEMS_PER_BATCH,
+                input_batch_size=think.batch,
             )
             last = last >> Deliberate(
                 name=f"deliberate_{round}",
                 llm=_llm(config, config.deliberator, sampling_of(config.deliberate)),
                 num_generations=config.deliberate.d,
                 round=round,
-                input_batch_size=PROBLEMS_PER_BATCH,
+                input_batch_size=deliberate.batch,
+                batches_in_flight=deliberate.in_flight,
             )
             last = last >> Verify(
                 name=f"verify_deliberations_{round}",
                 column="deliberations",
-                input_batch_size=PROBLEMS_PER_BATCH,
+                input_batch_size=deliberate.batch,
             )
-        last >> LabelTraces(name="label_traces", input_batch_size=PROBLEMS_PER_BATCH)
+        last >> LabelTraces(name="label_traces", input_batch_size=deliberate.batch)
     return pipeline
 
 
@@ -78,4 +115,5 @@ def _llm(config: RunConfig, model: str | None, sampling: Sampling) -> HeavyLLM:
         sampling=sampling,
         seed=config.seed,
         endpoint=config.endpoint,
+        journal=config.journal,
     )

@@ -5,6 +5,7 @@
 - each step runs in a process of its own, started by a fork server (a plain fork deadlocks once
   torch has used its threads) and ends by itself if this process dies;
 - whatever raises, in a step, in a thread or by a dead worker, ends the run with an exception;
+- it holds a window of rows, not all of them;
 - distilabel's own cache is off (its resume hangs or returns part of the rows) and so is its
   look-up of citations, which would use the network;
 - the rows of the last step are written with a declared Arrow schema, not with an inferred one.
@@ -19,7 +20,6 @@ from __future__ import annotations
 import atexit
 import contextlib
 import multiprocessing
-import os
 import shutil
 import signal
 import tempfile
@@ -36,11 +36,10 @@ import distilabel.pipeline.base
 from distilabel.distiset import Distiset
 from distilabel.pipeline import Pipeline
 from distilabel.pipeline.base import BasePipeline
-from distilabel.pipeline.local import _init_worker
-from distilabel.pipeline.step_wrapper import _StepWrapper, _StepWrapperException
 from distilabel.utils import logging as distilabel_logging
 
 from heavydistill.errors import HeavydistillError, RunError
+from heavydistill.pipeline.worker import OverlappingWrapper, work
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -71,15 +70,26 @@ class HeavyPipeline(Pipeline):
         leaf_schema: Arrow schema of the rows that leave the last step; its columns are the
             dataset's.
         on_batch: For progress.
+        window: Most rows between the first and the last step, give or take a batch: however many
+            rows there are, so many are in memory.
     """
 
-    def __init__(self, name: str, leaf_schema: pa.Schema, on_batch: OnBatch | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        leaf_schema: pa.Schema,
+        on_batch: OnBatch | None = None,
+        window: int = 1024,
+    ) -> None:
         # Until this process ends: the Distiset maps files in it.
         self._folder = Path(tempfile.mkdtemp(prefix="heavydistill-"))
         atexit.register(self.discard)
         super().__init__(name=name, cache_dir=self._folder / "cache", enable_metadata=False)
         self.leaf_schema = leaf_schema
+        self.window = window
         self.on_batch = on_batch
+        self._rows_inside = self._batches_out = 0
+        self._loading, self._all_loaded = True, False  # the first batch is asked for by itself
         self._exception: Exception | None = None
         self._context = multiprocessing.get_context("forkserver")
         self._processes: list[tuple[str, BaseProcess]] = []
@@ -194,7 +204,7 @@ class HeavyPipeline(Pipeline):
         return self._context.Queue
 
     def _run_step(self, step: Any, input_queue: Any, replica: int) -> None:
-        wrapper = _StepWrapper(
+        wrapper = OverlappingWrapper(
             step=step,
             replica=replica,
             input_queue=input_queue,
@@ -204,7 +214,7 @@ class HeavyPipeline(Pipeline):
             ray_pipeline=False,
         )
         process = self._context.Process(
-            target=_work,
+            target=work,
             args=(wrapper, self._failures, self._log_queue, self.name, self.signature),
             name=f"heavydistill {step.name}",
         )
@@ -231,8 +241,44 @@ class HeavyPipeline(Pipeline):
 
     def _process_batch(self, batch: _Batch, send_last_batch_flag: bool = True) -> None:
         super()._process_batch(batch, send_last_batch_flag)
+        self._batches_out -= 1
+        if batch.step_name in self.dag.root_steps:
+            self._rows_inside += len(batch.data[0])
+            self._loading = False
+            self._all_loaded = batch.last_batch
+        if batch.step_name in self.dag.leaf_steps:
+            self._rows_inside -= len(batch.data[0])
         if self.on_batch:
             self.on_batch(batch.step_name, batch.data[0])
+
+    def _manage_batch_flow(self, batch: _Batch) -> None:
+        super()._manage_batch_flow(batch)
+        if not self._all_loaded and not self._loading and self._rows_inside < self.window:
+            self._loading = True
+            for root in self.dag.root_steps:
+                super()._request_batch_from_generator(root)
+        if not self._batches_out and self._batch_manager.can_generate():
+            raise RunError(
+                "The pipeline stands still: no step has work and rows are missing",
+                "This is a defect, please report it.",
+            )
+
+    def _request_batch_from_generator(self, step_name: str) -> None:
+        # distilabel would load rows whenever a step has none; the window decides, see above.
+        pass
+
+    def _send_batch_to_step(self, batch: _Batch) -> None:
+        super()._send_batch_to_step(batch)
+        self._batches_out += 1
+
+    def _load_batch_manager(self, use_cache: bool = True) -> None:
+        super()._load_batch_manager(use_cache)
+        received = self._batch_manager._received_batch_seq_nos
+        received.update({step_name: _InOrder() for step_name in received})
+
+    def _register_batch(self, batch: _Batch) -> None:
+        # distilabel would also write every row of every step to a file.
+        self._batch_manager.register_batch(batch)
 
     def _set_steps_not_loaded_exception(self) -> None:
         # The process of the step hands over why; _dead_worker finds it.
@@ -246,6 +292,16 @@ class HeavyPipeline(Pipeline):
 
     def _cache(self) -> None:
         pass
+
+
+class _InOrder(list[int]):
+    """The numbers of the batches that a step has sent, which come in order; see ``worker``.
+
+    distilabel looks for a gap by searching a list once for every number.
+    """
+
+    def __contains__(self, number: object) -> bool:
+        return isinstance(number, int) and number < len(self)
 
 
 class _TypedWriteBuffer:
@@ -283,23 +339,6 @@ class _TypedWriteBuffer:
             self._rows = []
 
 
-def _work(wrapper: _StepWrapper, failures: Any, log_queue: Any, name: str, signature: str) -> None:
-    """What the process of a step does. A failure is handed over before the process ends."""
-    _die_with_parent()
-    _init_worker(log_queue, name, signature)
-    try:
-        wrapper.run()
-    except _StepWrapperException as error:
-        cause = error.subprocess_exception
-        if not isinstance(cause, HeavydistillError):
-            cause = RunError(
-                f"Step {wrapper.step.name!r} failed: {type(cause).__name__}: {cause}",
-                f"This is a defect, please report it with this:\n{error.formatted_traceback}",
-            )
-        failures.put(cause)
-        raise SystemExit(1) from None
-
-
 @contextlib.contextmanager
 def _without_progress_bars() -> Iterator[None]:
     from datasets.utils import (
@@ -315,23 +354,6 @@ def _without_progress_bars() -> Iterator[None]:
     finally:
         if not before:
             enable_progress_bars()
-
-
-def _die_with_parent() -> None:
-    """End this process, whatever it is doing, as soon as the one that asked for it is gone.
-
-    PR_SET_PDEATHSIG does not serve here: the kernel's parent of a step is the fork server, and
-    that lives as long as a step does.
-    """
-    parent = multiprocessing.parent_process()
-    if parent is None:
-        raise RuntimeError("a step must run in a process of its own")
-
-    def watch() -> None:
-        parent.join()
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
 
 
 def _terminate_as_interrupt() -> dict[int, Any]:

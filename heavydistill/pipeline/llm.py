@@ -8,13 +8,16 @@ tasks (they see the extras as columns ``llm_TASK_KEY``).
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from distilabel.models.llms.base import LLM
 from pydantic import PrivateAttr
 
 from heavydistill.config import Endpoint, Sampling
-from heavydistill.engine.request import Engine, Request, Response, sample_seed
+from heavydistill.engine.journal import Journal
+from heavydistill.engine.journaled import JournaledEngine
+from heavydistill.engine.request import Engine, Request, Response, forget, sample_seed
 from heavydistill.teachers.registry import find, open_engine
 
 
@@ -26,12 +29,14 @@ class HeavyLLM(LLM):
         sampling: How to sample.
         seed: Of the run; see ``engine.request.sample_seed``.
         endpoint: Where the model is served, if it is.
+        journal: Folder where responses are kept; see ``engine.journal``. None keeps none.
     """
 
     teacher: str
     sampling: Sampling
     seed: int = 0
     endpoint: Endpoint = Endpoint()
+    journal: str | None = None
 
     _engine: Engine | None = PrivateAttr(default=None)
 
@@ -41,7 +46,11 @@ class HeavyLLM(LLM):
 
     def load(self) -> None:
         super().load()
-        self._engine = open_engine(find(self.teacher, self.endpoint), self.endpoint)
+        profile = find(self.teacher, self.endpoint)
+        self._engine = open_engine(profile, self.endpoint)
+        if self.journal:
+            journal = Journal(Path(self.journal))
+            self._engine = JournaledEngine(self._engine, journal, profile.model)
 
     def unload(self) -> None:
         if self._engine:
@@ -53,13 +62,18 @@ class HeavyLLM(LLM):
     ) -> list[dict[str, Any]]:
         """``num_generations`` samples of each conversation, in distilabel's ``GenerateOutput``."""
         requests = [
-            Request(messages, self.sampling, sample_seed(self.seed, self.teacher, messages, index))
+            Request(
+                messages,
+                self.sampling,
+                sample_seed(self.seed, self.teacher, messages, index),
+                index,
+            )
             for messages in inputs
             for index in range(num_generations)
         ]
         if not self._engine:
             raise RuntimeError("HeavyLLM.generate before load()")
-        responses = self._engine.generate(requests)
+        responses = self._engine.generate(requests, forget)
         return [
             _output(requests[i : i + num_generations], responses[i : i + num_generations])
             for i in range(0, len(requests), num_generations)
@@ -79,4 +93,5 @@ def _output(requests: list[Request], responses: list[Response]) -> dict[str, Any
         "error": [response.error for response in responses],
         "latency_s": [response.latency_s for response in responses],
         "request_id": [response.request_id for response in responses],
+        "from_journal": [response.from_journal for response in responses],
     }

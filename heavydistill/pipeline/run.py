@@ -98,7 +98,8 @@ def check(config: RunConfig) -> Plan:
         raise ConfigError(
             f"out: {folder} exists and is not empty", "Name another folder or remove this one."
         )
-    config = config.model_copy(update={"out": str(folder)})
+    journal = config.journal or str(folder.parent / "journal")
+    config = config.model_copy(update={"out": str(folder), "journal": journal})
     loaded = problem_sources.load(config.problems)
     _check_budget(config, loaded)
     return Plan(config, loaded, folder)

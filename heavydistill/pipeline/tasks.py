@@ -33,6 +33,8 @@ class _HeavyTask(Task):
     """What both tasks share: asking for rows on their way, and the fields of a generation."""
 
     llm: HeavyLLM
+    batches_in_flight: int = Field(default=1, ge=1)
+    """Batches that are asked at once; see ``worker``."""
 
     def format_output(self, output: str | None, input: Row | None = None) -> Row:
         """Not used: ``process`` reads the whole response, not its text alone."""

@@ -8,7 +8,7 @@ import pytest
 from distilabel.steps import Step
 
 from heavydistill.config import CacheChoice, Endpoint, Problems, Sampling
-from heavydistill.engine.request import Request, Response
+from heavydistill.engine.request import Keep, Request, Response, forget
 from heavydistill.pipeline.llm import HeavyLLM
 from heavydistill.pipeline.steps import (
     COLUMNS,
@@ -31,7 +31,9 @@ class ScriptedEngine:
         self.answer = answer
         self.requests: list[Request] = []
 
-    def generate(self, requests: list[Request]) -> list[Response]:
+    revision = ""
+
+    def generate(self, requests: list[Request], keep: Keep = forget) -> list[Response]:
         responses = []
         for request in requests:
             before = sum(r.messages == request.messages for r in self.requests)

@@ -1,0 +1,128 @@
+"""What the process of a step does: distilabel's step wrapper, with batches that overlap.
+
+distilabel hands a step one batch after the other, so the slowest row of a batch idles all others,
+and fills a batch whose step raised with nulls. Here a step with ``batches_in_flight`` above 1
+works on so many batches at once, each in a thread, and each batch leaves as soon as it is done.
+Batches are numbered anew in the order in which they leave, because the next step takes them in
+the order of their numbers: nothing waits for a slow row. The last to leave is marked as the last.
+
+Whatever a step raises ends the run; what one row meets is no exception but data (see ``steps``).
+
+Not covered: global steps, steps with several inputs, distilabel's passing of data by files.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import queue
+import threading
+from typing import TYPE_CHECKING, Any
+
+from distilabel.constants import LAST_BATCH_SENT_FLAG
+from distilabel.pipeline.local import _init_worker
+from distilabel.pipeline.step_wrapper import _StepWrapper, _StepWrapperException
+
+from heavydistill.errors import HeavydistillError, RunError
+
+if TYPE_CHECKING:
+    from distilabel.pipeline.batch import _Batch
+
+_POLL_S = 0.2
+
+
+def work(
+    wrapper: OverlappingWrapper,
+    failures: Any,
+    log_queue: Any,
+    name: str,
+    signature: str,
+) -> None:
+    """The target of the process. A failure is handed over before the process ends."""
+    _die_with_parent()
+    _init_worker(log_queue, name, signature)
+    try:
+        wrapper.run()
+    except _StepWrapperException as error:
+        cause = error.subprocess_exception
+        if not isinstance(cause, HeavydistillError):
+            cause = RunError(
+                f"Step {wrapper.step.name!r} failed: {type(cause).__name__}: {cause}",
+                f"This is a defect, please report it with this:\n{error.formatted_traceback}",
+            )
+        failures.put(cause)
+        raise SystemExit(1) from None
+
+
+class OverlappingWrapper(_StepWrapper):
+    """Runs one step; see the module."""
+
+    def _non_generator_process_loop(self) -> None:
+        self._leaving = threading.Condition()
+        self._in_flight = self._left = 0
+        self._got_last = False
+        self._error: Exception | None = None
+        most = getattr(self.step, "batches_in_flight", 1)
+        while not self._got_last and (batch := self._next_batch(most)):
+            with self._leaving:
+                self._in_flight += 1
+                self._got_last = batch.last_batch
+            if most == 1:  # torch keeps a pool of its own for every thread that calls it
+                self._one(batch)
+            else:
+                threading.Thread(target=self._one, args=(batch,), daemon=True).start()
+        with self._leaving:
+            self._leaving.wait_for(lambda: self._error or not self._in_flight)
+        self._raise_error()
+
+    def _next_batch(self, most: int) -> _Batch | None:
+        """The next batch as soon as there is one and room for it; None after the last."""
+        with self._leaving:
+            self._leaving.wait_for(lambda: self._error or self._in_flight < most)
+        while True:
+            self._raise_error()
+            try:
+                batch = self.input_queue.get(timeout=_POLL_S)
+            except queue.Empty:
+                continue
+            return None if batch == LAST_BATCH_SENT_FLAG else batch
+
+    def _one(self, batch: _Batch) -> None:
+        try:
+            rows = next(self.step.process_applying_mappings(batch.data[0]))
+        except Exception as error:
+            with self._leaving:
+                self._error = self._error or error
+                self._leaving.notify_all()
+            return
+        with self._leaving:
+            self._in_flight -= 1
+            batch.set_data([rows])
+            batch.seq_no = self._left
+            batch.last_batch = self._got_last and not self._in_flight
+            self._left += 1
+            self._send_batch(batch)
+            self._leaving.notify_all()
+
+    def _raise_error(self) -> None:
+        if self._error:
+            raise _StepWrapperException(
+                str(self._error), self.step, 2, self._error
+            ) from self._error
+
+
+def _die_with_parent() -> None:
+    """End this process, whatever it is doing, as soon as the one that asked for it is gone.
+
+    PR_SET_PDEATHSIG does not serve here: the kernel's parent of a step is the fork server, and
+    that lives as long as a step does.
+    """
+    parent = multiprocessing.parent_process()
+    if parent is None:
+        raise RuntimeError("a step must run in a process of its own")
+
+    def watch() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
