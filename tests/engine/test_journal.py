@@ -205,18 +205,19 @@ def test_what_a_killed_process_said_was_put_is_there(tmp_path):
 
 
 class Counting:
-    """An engine that counts."""
+    """An engine that counts, and fails on some."""
 
     revision = "r1"
 
-    def __init__(self) -> None:
+    def __init__(self, fails_on: set[int]) -> None:
+        self.fails_on = fails_on
         self.asked: list[int] = []
 
     def generate(self, requests: list[Request], keep: Keep) -> list[Response]:
         responses = []
         for one in requests:
             self.asked.append(one.index)
-            failed = one.index == 3 and self.asked.count(3) == 1
+            failed = one.index in self.fails_on
             response = Response(
                 answer_text="" if failed else f"{one.index}",
                 finish_reason="error" if failed else "stop",
@@ -230,8 +231,9 @@ class Counting:
         pass
 
 
-def ask(folder: Path, count: int) -> tuple[list[Response], list[int]]:
-    engine = Counting()
+def ask(folder: Path, count: int, fails_on: tuple[int, ...] = ()) -> tuple[list, list[int]]:
+    """(responses, indices that the engine was asked for)."""
+    engine = Counting(set(fails_on))
     journaled = JournaledEngine(engine, Journal(folder), "m")
     responses = journaled.generate([request(index=index) for index in range(count)])
     journaled.close()
@@ -239,7 +241,7 @@ def ask(folder: Path, count: int) -> tuple[list[Response], list[int]]:
 
 
 def test_more_samples_pay_for_the_new_ones_and_for_what_failed(tmp_path):
-    first, asked = ask(tmp_path, 8)
+    first, asked = ask(tmp_path, 8, fails_on=(3,))
     assert asked == list(range(8)) and first[3].finish_reason == "error"
     second, asked = ask(tmp_path, 16)
     assert asked == [3, *range(8, 16)]
