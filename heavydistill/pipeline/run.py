@@ -7,8 +7,9 @@ The folder of a run, which appears under its name only when all of it is written
     rejects/       rows that a step failed on, if there are any, with the reason in ``status``
     summary.json   the metrics, counts and tokens
 
-``check`` finds what a user can mend before anything is spent. Not covered: going on with a run
-that was interrupted; what it had finished is written, but a new run starts anew.
+``check`` finds what a user can mend before anything is spent. A run that was broken off goes on
+when the same command is given again: its responses are in the journal (see ``engine.journal``).
+Traces stand in the order of the problems, however long each took.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -82,6 +84,16 @@ class Finished:
     def is_complete(self) -> bool:
         """Whether every problem has a trace with at least ``min_k`` usable trajectories."""
         return not self.missing and set(self.summary.statuses) == {OK}
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where the row of a problem is among the files that the pipeline left."""
+
+    problem: str
+    status: str
+    file: Path
+    number: int
 
 
 def check(config: RunConfig) -> Plan:
@@ -154,13 +166,16 @@ def _write(plan: Plan, pipeline: HeavyPipeline, interrupted: bool) -> Finished:
     unfinished = plan.folder.with_name(f".{plan.folder.name}.unfinished")
     shutil.rmtree(unfinished, ignore_errors=True)
     unfinished.mkdir(parents=True)
-    write_traces(_leaf_traces(pipeline, rejected=False), unfinished / TRACES_FOLDER)
-    rejected = list(_leaf_traces(pipeline, rejected=True))
+    leaf = list(_leaf(pipeline))
+    missing = _check_rows(plan, [place.problem for place in leaf], interrupted)
+    order = {problem.id: position for position, problem in enumerate(plan.problems)}
+    leaf.sort(key=lambda place: order[place.problem])  # rows came as they were finished
+    kept = [place for place in leaf if not place.status.startswith(FAILED)]
+    rejected = [place for place in leaf if place.status.startswith(FAILED)]
+    write_traces(_traces(kept), unfinished / TRACES_FOLDER)
     if rejected:
-        write_traces(rejected, unfinished / REJECTS_FOLDER)
-    traces = [_lean(t) for t in (*_leaf_traces(pipeline, rejected=False), *rejected)]
-    missing = _check_rows(plan, [trace.problem.id for trace in traces], interrupted)
-    summary = summarize(traces)
+        write_traces(_traces(rejected), unfinished / REJECTS_FOLDER)
+    summary = summarize([_lean(trace) for trace in _traces(leaf)])
     (unfinished / "config.yaml").write_text(dump_config(plan.config), encoding="utf-8")
     record = {**dataclasses.asdict(summary), "rejects": len(rejected), "missing": missing}
     (unfinished / "summary.json").write_text(json.dumps(record, indent=2), encoding="utf-8")
@@ -183,13 +198,26 @@ def _check_rows(plan: Plan, out: list[str], interrupted: bool) -> int:
     return missing
 
 
-def _leaf_traces(pipeline: HeavyPipeline, rejected: bool) -> Iterator[Trace]:
+def _leaf(pipeline: HeavyPipeline) -> Iterator[_Place]:
     import pyarrow.parquet as pq
 
     for file in sorted(pipeline.leaf_files.glob("*.parquet")):
-        for row in pq.read_table(file).to_pylist():
-            if row["status"].startswith(FAILED) == rejected:
-                yield from_row(Trace, row)
+        for number, row in enumerate(
+            pq.read_table(file, columns=["problem", "status"]).to_pylist()
+        ):
+            yield _Place(row["problem"]["id"], row["status"], file, number)
+
+
+def _traces(places: Sequence[_Place]) -> Iterator[Trace]:
+    """The traces at these places, a few files in memory at a time."""
+    import pyarrow.parquet as pq
+
+    @lru_cache(maxsize=8)
+    def rows(file: Path) -> list[dict[str, Any]]:
+        return pq.read_table(file).to_pylist()
+
+    for place in places:
+        yield from_row(Trace, rows(place.file)[place.number])
 
 
 def _lean(trace: Trace) -> Trace:

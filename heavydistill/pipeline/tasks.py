@@ -103,7 +103,7 @@ class SampleTrajectories(_HeavyTask):
 
         def pool(row: Row) -> Row:
             trajectories = [
-                Trajectory(id=content_id("t", row["problem"]["id"], fields), **fields)
+                Trajectory(id=content_id("t", row["problem"]["id"], *_content(fields)), **fields)
                 for fields in samples[id(row)]
             ]
             return {
@@ -154,7 +154,7 @@ class Deliberate(_HeavyTask):
             cache = self._cache(row)["id"]
             new = [
                 Deliberation(
-                    id=content_id("d", row["problem"]["id"], cache, fields),
+                    id=content_id("d", row["problem"]["id"], cache, *_content(fields)),
                     cache=cache,
                     round=self.round,
                     **fields,
@@ -167,6 +167,12 @@ class Deliberate(_HeavyTask):
 
     def _cache(self, row: Row) -> Row:
         return next(cache for cache in row["caches"] if cache["round"] == self.round)
+
+
+def _content(fields: dict[str, Any]) -> list[Any]:
+    """What a generation is, without what differs when it is asked for again."""
+    names = ("model", "index", "seed", "reasoning", "answer_text", "finish_reason")
+    return [fields[name] for name in names]
 
 
 def _fields(output: dict[str, Any], model: str) -> list[dict[str, Any]]:

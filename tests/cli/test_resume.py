@@ -1,0 +1,128 @@
+"""Runs that are killed and run again: nothing finished is paid for twice, and nothing changes."""
+
+import collections
+import dataclasses
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fake_server import FakeServer, completion, serving
+
+from heavydistill.engine.journal import parse, segments
+from heavydistill.schema import Trace
+from heavydistill.storage import read_traces
+
+COMMAND = str(Path(sys.executable).parent / "heavydistill")
+MICRO = str(Path(__file__).parents[2] / "heavydistill" / "micro" / "teacher")
+PROBLEMS, K, D, IN_FLIGHT = 200, 8, 4, 32
+
+
+class Bill:
+    """A server's answers, which depend on the request alone, and what it had to do for them."""
+
+    def __init__(self) -> None:
+        self.finished: collections.Counter[str] = collections.Counter()
+        self._lock = threading.Lock()
+
+    def answer(self, body: dict[str, Any]) -> Any:
+        request = json.dumps([body["messages"], body["seed"]])
+        draw = random.Random(request)
+        time.sleep(min(0.5, draw.lognormvariate(-3.5, 1.0)))
+        with self._lock:
+            self.finished[request] += 1
+        return completion(f"\\boxed{{{draw.randrange(6)}}}", reasoning_content=f"{draw.random()}")
+
+
+def arguments(server: FakeServer, folder: Path, run: str, **flags: object) -> list[str]:
+    problems = folder / "problems.jsonl"
+    lines = [
+        {"id": f"p{n}", "text": f"{n} mod 6?", "reference": f"{n % 6}"} for n in range(PROBLEMS)
+    ]
+    problems.write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
+    chosen = {"k": K, "d": D, "journal": folder / "journal"} | flags
+    return [
+        *(COMMAND, "generate", "--teacher=served", f"--base-url={server.base_url}"),
+        *(f"--tokenizer={MICRO}", f"--problems={problems}", f"--out={folder / run}"),
+        *(f"--{name}={value}" for name, value in chosen.items()),
+        *("--set=endpoint.retries=0", f"--set=endpoint.concurrency={IN_FLIGHT}"),
+    ]
+
+
+def run(*command: str) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def told(run: Path) -> list[Trace]:
+    """The traces without what two servings of one request may differ in: times and their ids."""
+
+    def timeless(generation: Any) -> Any:
+        verdict = dataclasses.replace(generation.verdict, seconds=0.0)
+        return dataclasses.replace(generation, id="", latency_s=0.0, verdict=verdict)
+
+    traces = []
+    for trace in read_traces(run):
+        pool = [timeless(t) for t in trace.pool]
+        deliberations = [timeless(d) for d in trace.deliberations]
+        traces.append(dataclasses.replace(trace, pool=pool, deliberations=deliberations))
+    return traces
+
+
+def kill_after(command: list[str], seconds: float) -> bool:
+    """Start, and ``kill -9`` the whole run; whether it was still running."""
+    process = subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+    )
+    try:
+        process.wait(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        return True
+    assert process.returncode == 0
+    return False
+
+
+def journaled_seeds(folder: Path) -> set[int]:
+    return {
+        parse(line).asked["seed"]
+        for segment in segments(folder / "journal")
+        for line in segment.path.read_bytes().splitlines(keepends=True)[1:]
+        if line.endswith(b"\n")
+    }
+
+
+@pytest.mark.parametrize("kills", [4, pytest.param(30, marks=pytest.mark.slow)])
+def test_a_run_that_is_killed_again_and_again_ends_as_if_undisturbed(tmp_path, kills):
+    draw = random.Random(kills)
+    undisturbed, disturbed = Bill(), Bill()
+    with serving(undisturbed.answer) as server:
+        run(*arguments(server, tmp_path, "undisturbed", journal=tmp_path / "other"))
+    assert set(undisturbed.finished.values()) == {1}
+    assert len(undisturbed.finished) == PROBLEMS * (K + D)
+
+    done, paid = 0, set()
+    with serving(disturbed.answer) as server:
+        command = arguments(server, tmp_path, "disturbed")
+        while done < kills and kill_after(command, draw.uniform(2.5, 9.0)):
+            done += 1
+            sent = {request["seed"] for request in server.requests}
+            assert not sent & paid, "a finished request was sent again"
+            server.requests.clear()
+            paid = journaled_seeds(tmp_path)
+        if not (tmp_path / "disturbed").exists():
+            run(*command)
+    assert told(tmp_path / "disturbed") == told(tmp_path / "undisturbed")
+    # Only what was in flight at a kill, in either stage, may have been answered twice.
+    repeated = sum(disturbed.finished.values()) - len(disturbed.finished)
+    assert set(disturbed.finished) == set(undisturbed.finished)
+    assert repeated <= done * 2 * IN_FLIGHT
+    assert done >= min(kills, 2), "the run was too quick to be killed"
