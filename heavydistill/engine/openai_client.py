@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from heavydistill.config import Endpoint, Sampling
@@ -32,14 +33,20 @@ class OpenAIEngine:
         model: Name under which the server knows the model.
         endpoint: Where it is and how much it is asked at once.
         think_tags: Tags of thinking that the server leaves in the text, if any.
+        extra_body: Keys added to every request, e.g. what switches thinking on.
     """
 
     def __init__(
-        self, model: str, endpoint: Endpoint, think_tags: tuple[str, str] | None = None
+        self,
+        model: str,
+        endpoint: Endpoint,
+        think_tags: tuple[str, str] | None = None,
+        extra_body: Mapping[str, Any] | None = None,
     ) -> None:
         self.model = model
         self.endpoint = endpoint
         self.think_tags = think_tags
+        self.extra_body = dict(extra_body or {})
 
     def generate(self, requests: list[Request]) -> list[Response]:
         """Answer all requests, in their order."""
@@ -73,7 +80,7 @@ class OpenAIEngine:
                     model=self.model,
                     messages=request.messages,  # type: ignore[arg-type]
                     seed=request.seed,
-                    **_sampling_arguments(request.sampling),
+                    **_sampling_arguments(request.sampling, self.extra_body),
                 )
                 return self._response(completion, time.perf_counter() - started)
             # All but the first: a body that is no JSON, or JSON of another shape.
@@ -104,7 +111,7 @@ class OpenAIEngine:
         )
 
 
-def _sampling_arguments(sampling: Sampling) -> dict[str, Any]:
+def _sampling_arguments(sampling: Sampling, more: Mapping[str, Any]) -> dict[str, Any]:
     """All that was set; what the OpenAI API does not know travels in the extra body."""
     extra = {
         "top_k": sampling.top_k or None,
@@ -117,7 +124,7 @@ def _sampling_arguments(sampling: Sampling) -> dict[str, Any]:
         "temperature": sampling.temperature,
         "top_p": sampling.top_p,
         "max_tokens": sampling.max_tokens,
-        "extra_body": {key: value for key, value in extra.items() if value is not None},
+        "extra_body": {**more, **{key: value for key, value in extra.items() if value is not None}},
     }
 
 
