@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from heavydistill.config import Sampling
     from heavydistill.teachers.files import Offer, ProfileFile
 
-_WIDE = 160  # columns where nobody looks at a terminal: no line is folded there
+_WIDE = 160  # columns where there is no terminal: no line is folded there
+_NARROW = 120  # a terminal of fewer columns has no room for Hub ids beside the rest
 
 
 def teachers(
@@ -41,18 +42,21 @@ def teachers(
 def _print_list(profiles: list[ProfileFile], console: Console) -> None:
     from heavydistill.report.text import print_table, table
 
-    rows = table(console, "Name", "Hub id", "Context", "Licence", "Distillation", "GPUs of 80 GB")
-    for column in (rows.columns[1], *rows.columns[3:]):
+    columns = ["Name", "Context", "Licence", "Distillation", "80 GB GPUs", "Hub id"]
+    shown = len(columns) - (console.width < _NARROW)
+    rows = table(console, *columns[:shown])
+    for column in rows.columns[2:]:
         column.justify = "left"
     for profile in profiles:
-        rows.add_row(
+        cells = [
             profile.name,
-            profile.hub or "-",
             f"{profile.context:,}",
             profile.licence or "unknown",
             profile.terms.distillation,
             _gpus(profile),
-        )
+            profile.hub or "-",
+        ]
+        rows.add_row(*cells[:shown])
     print_table(rows, console)
 
 

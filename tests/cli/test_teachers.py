@@ -29,10 +29,19 @@ def test_every_teacher_has_a_line_that_is_not_folded(run):
     lines = [line.split() for line in printed.splitlines() if line.strip()]
     assert [line[0] for line in lines[2:]] == names()
     by_name = {line[0]: line[1:] for line in lines[2:]}
-    assert by_name["glm-4.6"] == ["zai-org/GLM-4.6", "202,752", "MIT", "allowed", "8"]
-    assert by_name["kimi-k2-thinking"][-4:] == ["allowed", "more", "than", "8"]
-    assert by_name["gpt-5"] == ["-", "400,000", "proprietary", "restricted", "hosted", "only"]
-    assert by_name["micro"][-2:] == ["none", "needed"]
+    assert by_name["glm-4.6"] == ["202,752", "MIT", "allowed", "8", "zai-org/GLM-4.6"]
+    assert by_name["kimi-k2-thinking"][-5:-1] == ["allowed", "more", "than", "8"]
+    assert by_name["gpt-5"] == ["400,000", "proprietary", "restricted", "hosted", "only", "-"]
+    assert by_name["micro"][-3:] == ["none", "needed", "-"]
+
+
+def test_no_name_is_folded_in_a_narrow_terminal(run, monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")  # what makes rich believe in a terminal
+    monkeypatch.setenv("COLUMNS", "80")
+    _, printed, _ = run()
+    for name in names():
+        assert f"\n{name} " in printed
+    assert "Hub id" not in printed
 
 
 def test_one_teacher_is_printed_with_everything_and_its_sources(run):
