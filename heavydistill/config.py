@@ -7,13 +7,17 @@ wider than the pool). A field that is null takes its value from the teacher's pr
 matters.
 
 Secrets are never configuration: ``endpoint.api_key_env`` names the environment variable.
+
+``Section``, ``read_yaml`` and ``parse`` read the profiles of teachers too, so that every file a
+user writes is checked alike.
 """
 
 from __future__ import annotations
 
 import difflib
 from pathlib import Path
-from typing import Any, Literal
+from types import UnionType
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -26,13 +30,17 @@ Selection = Literal[
 Pruning = Literal["answer_only", "answer_clipped", "head_tail", "think_clipped"]
 Domain = Literal["general", "stem", "code", "brief"]
 Language = Literal["en", "zh"]
+SamplingName = Literal["paper", "maker"]
+_S = TypeVar("_S", bound=BaseModel)
 
 
-class _Section(BaseModel):
+class Section(BaseModel):
+    """A mapping of a file: frozen, and a key that no field has is an error."""
+
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
 
-class Sampling(_Section):
+class Sampling(Section):
     """How to sample, complete. The defaults are the paper's (arXiv 2605.02396, section 3.1)."""
 
     temperature: float = Field(1.0, ge=0.0, le=2.0)
@@ -49,7 +57,7 @@ class Sampling(_Section):
     """Most tokens of one response, thinking included."""
 
 
-class SamplingChoice(_Section):
+class SamplingChoice(Section):
     """What the user sets of the sampling; null takes the value of the teacher's profile."""
 
     temperature: float | None = Field(None, ge=0.0, le=2.0)
@@ -64,7 +72,7 @@ class SamplingChoice(_Section):
         return base.model_copy(update=self.model_dump(exclude_none=True))
 
 
-class Endpoint(_Section):
+class Endpoint(Section):
     """An OpenAI-compatible server. Set ``base_url`` to ask it; else models run in this process."""
 
     base_url: str | None = None
@@ -72,9 +80,10 @@ class Endpoint(_Section):
     api_key_env: str = "OPENAI_API_KEY"
     """Environment variable that holds the key; a server without keys needs none."""
     tokenizer: str | None = None
-    """Folder or Hub id of the model's tokenizer: the cache's budget is counted with it."""
-    context: int = Field(131_072, ge=256)
-    """Most tokens of prompt and response together."""
+    """Folder or Hub id of the model's tokenizer: the cache's budget is counted with it. Null takes
+    the profile's; a model without a profile needs it."""
+    context: int | None = Field(None, ge=256)
+    """Most tokens of prompt and response together; null takes the profile's, or 131,072."""
     concurrency: int = Field(32, ge=1)
     """Most requests in flight for each role."""
     timeout_s: float = Field(1800.0, gt=0)
@@ -83,7 +92,7 @@ class Endpoint(_Section):
     """Repeats of a request that met a time-out, an overload or a broken connection."""
 
 
-class Problems(_Section):
+class Problems(Section):
     """Where problems come from; see ``problems.load``."""
 
     source: str = "micro"
@@ -108,7 +117,7 @@ class Problems(_Section):
     """Settings of procedural families, e.g. ``{chain_sum: {max_terms: 4}}``."""
 
 
-class Think(_Section):
+class Think(Section):
     """The first stage: K independent trajectories a problem."""
 
     k: int = Field(8, ge=2)
@@ -118,7 +127,7 @@ class Think(_Section):
     sampling: SamplingChoice = SamplingChoice()
 
 
-class CacheChoice(_Section):
+class CacheChoice(Section):
     """How the pool becomes one prompt."""
 
     width: int | None = Field(None, ge=2)
@@ -131,7 +140,7 @@ class CacheChoice(_Section):
     """Most tokens of the prompt; null takes what the reader's context allows, at most 80,000."""
 
 
-class Deliberate(_Section):
+class Deliberate(Section):
     """The second stage: D deliberations on each cache, in N rounds."""
 
     d: int = Field(4, ge=1)
@@ -141,15 +150,19 @@ class Deliberate(_Section):
     sampling: SamplingChoice = SamplingChoice()
 
 
-class RunConfig(_Section):
+class RunConfig(Section):
     """One run of ``heavydistill generate``."""
 
     teacher: str = "micro"
-    """Profile name, checkpoint folder or Hub id; with ``endpoint.base_url``, the served name."""
+    """Name of a profile (``heavydistill teachers`` lists them), YAML file with one of your own,
+    checkpoint folder or Hub id; with ``endpoint.base_url`` any other name is the served one."""
     thinker: str | None = None
     """Who thinks, if not the teacher."""
     deliberator: str | None = None
     """Who deliberates, if not the teacher."""
+    sampling: SamplingName = "paper"
+    """Whose sampling the profile gives where ``think.sampling`` and ``deliberate.sampling`` say
+    nothing: the paper's, the same for every model, or the one that the model's maker recommends."""
     endpoint: Endpoint = Endpoint()
     problems: Problems = Problems()
     domain: Domain | None = None
@@ -176,11 +189,6 @@ class RunConfig(_Section):
             raise ValueError(
                 f"think.min_k {self.think.min_k} is larger than think.k {self.think.k}"
             )
-        if self.endpoint.base_url and not self.endpoint.tokenizer:
-            raise ValueError(
-                "endpoint.base_url is set but endpoint.tokenizer is not, so tokens of the cache "
-                "cannot be counted"
-            )
         return self
 
 
@@ -194,22 +202,34 @@ def load_config(path: Path | None = None, overrides: dict[str, Any] | None = Non
     Raises:
         ConfigError: No such file, not YAML, an unknown key, a bad value or a contradiction.
     """
-    tree = _read_yaml(path) if path else {}
+    tree = read_yaml(path) if path else {}
     for dotted, value in (overrides or {}).items():
         _set(tree, dotted, value)
-    where = f"{path}: " if path else ""
-    _refuse_unknown(RunConfig, tree, where)
+    fix = "Correct the value in the file or on the command line; the command line wins."
+    return parse(RunConfig, tree, f"{path}: " if path else "", fix)
+
+
+def parse(section: type[_S], tree: dict[str, Any], where: str, fix: str) -> _S:
+    """A mapping as a section.
+
+    Args:
+        section: Its type.
+        tree: The mapping, changed in place: sections that are null go.
+        where: Put before every fault, e.g. the file and a colon.
+        fix: What mends a bad value.
+
+    Raises:
+        ConfigError: An unknown key, which the nearest valid key follows, or a bad value.
+    """
+    _refuse_unknown(section, section, tree, where)
     try:
-        return RunConfig.model_validate(tree)
+        return section.model_validate(tree)
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(str(part) for part in first["loc"])
         message = first["msg"].removeprefix("Value error, ")
-        given = f" (got {first['input']!r})" if key else ""
-        raise ConfigError(
-            f"{where}{f'{key}: ' if key else ''}{message}{given}",
-            "Correct the value in the file or on the command line; the command line wins.",
-        ) from error
+        given = f" (got {first['input']!r})" if key and first["type"] != "missing" else ""
+        raise ConfigError(f"{where}{f'{key}: ' if key else ''}{message}{given}", fix) from error
 
 
 def parse_assignment(text: str) -> tuple[str, Any]:
@@ -230,7 +250,12 @@ def dump_config(config: RunConfig) -> str:
     return str(yaml.safe_dump(config.model_dump(), sort_keys=False, allow_unicode=True))
 
 
-def _read_yaml(path: Path) -> dict[str, Any]:
+def read_yaml(path: Path) -> dict[str, Any]:
+    """The mapping at the top level of a YAML file; an empty file is an empty one.
+
+    Raises:
+        ConfigError: No such file, not YAML, or no mapping.
+    """
     try:
         tree = yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -256,37 +281,54 @@ def _set(tree: dict[str, Any], dotted: str, value: Any) -> None:
 
 
 def _refuse_unknown(
-    section: type[BaseModel], tree: dict[str, Any], where: str, at: str = ""
+    root: type[BaseModel], section: type[BaseModel], tree: dict[str, Any], where: str, at: str = ""
 ) -> None:
     """Raise for the first key that no field has, with the nearest key there is."""
     for key, value in list(tree.items()):
         if key not in section.model_fields:
-            everywhere = _all_keys(RunConfig)
-            near = difflib.get_close_matches(f"{at}{key}", everywhere, n=1, cutoff=0.5)
-            near = near or [dotted for dotted in everywhere if dotted.endswith(f".{key}")][:1]
+            keys = [f"{at}{sibling}" for sibling in section.model_fields]
+            keys += [dotted for dotted in _all_keys(root) if dotted not in keys]
+            near = difflib.get_close_matches(f"{at}{key}", keys, n=1, cutoff=0.5)
+            near = near or [dotted for dotted in keys if dotted.endswith(f".{key}")][:1]
             siblings = ", ".join(section.model_fields)
             raise ConfigError(
                 f"{where}unknown key {at}{key}",
                 f"Did you mean {near[0]}?" if near else f"Keys here: {siblings}.",
             )
-        child = section.model_fields[key].annotation
-        if isinstance(child, type) and issubclass(child, BaseModel):
-            if value is None:  # a section whose keys are all commented out
+        info = section.model_fields[key]
+        child, is_named = _child(info.annotation)
+        if child is None:
+            continue
+        if value is None:  # a section whose keys are all commented out
+            if not info.is_required():
                 del tree[key]
-                continue
-            if not isinstance(value, dict):
-                raise ConfigError(
-                    f"{where}{at}{key} takes keys, not {value!r}",
-                    f"Keys here: {', '.join(child.model_fields)}.",
-                )
-            _refuse_unknown(child, value, where, f"{at}{key}.")
+            continue
+        if not isinstance(value, dict):
+            names = "one for each name" if is_named else ", ".join(child.model_fields)
+            raise ConfigError(f"{where}{at}{key} takes keys, not {value!r}", f"Keys here: {names}.")
+        for name, entry in value.items() if is_named else [("", value)]:
+            if isinstance(entry, dict):
+                inside = f"{at}{key}.{name}." if is_named else f"{at}{key}."
+                _refuse_unknown(root, child, entry, where, inside)
+
+
+def _child(annotation: Any) -> tuple[type[BaseModel] | None, bool]:
+    """(the section that a field holds, whether it holds one under each of several names)."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation, False
+    if get_origin(annotation) is dict:
+        return _child(get_args(annotation)[1])[0], True
+    if get_origin(annotation) in (Union, UnionType):
+        children = (_child(choice) for choice in get_args(annotation))
+        return next((child for child in children if child[0]), (None, False))
+    return None, False
 
 
 def _all_keys(section: type[BaseModel], at: str = "") -> list[str]:
     keys = []
     for name, info in section.model_fields.items():
-        child = info.annotation
+        child, is_named = _child(info.annotation)
         keys.append(f"{at}{name}")
-        if isinstance(child, type) and issubclass(child, BaseModel):
+        if child and not is_named:
             keys += _all_keys(child, f"{at}{name}.")
     return keys

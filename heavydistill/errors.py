@@ -39,7 +39,7 @@ class UserError(HeavydistillError):
 
 
 class ConfigError(UserError):
-    """An unknown, contradictory or impossible key of the configuration."""
+    """An unknown, contradictory or impossible key of the configuration or of a profile."""
 
 
 class ProblemsError(UserError):

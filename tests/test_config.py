@@ -179,7 +179,6 @@ def test_a_bad_value_inside_a_mapping_names_the_inner_key():
         ({"cache.width": 9}, ["cache.width 9", "think.k 8"]),
         ({"cache.width": 3, "think.k": 2}, ["cache.width 3", "think.k 2"]),
         ({"think.min_k": 9}, ["think.min_k 9", "think.k 8"]),
-        ({"endpoint.base_url": "http://localhost:1/v1"}, ["base_url", "endpoint.tokenizer"]),
     ],
 )
 def test_contradictions_name_both_keys(overrides, named):

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from heavydistill.config import load_config
-from heavydistill.teachers.registry import complete
+from heavydistill.teachers.registry import complete, shipped
 
 CONFIGS = Path(__file__).parents[1] / "configs"
 FILES = sorted((CONFIGS / "generate").glob("*.yaml"))
@@ -14,6 +14,12 @@ FILES = sorted((CONFIGS / "generate").glob("*.yaml"))
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
 def test_configuration_is_valid_and_listed(path: Path) -> None:
     assert complete(load_config(path)).thinker
+    assert f"({path.relative_to(CONFIGS)})" in (CONFIGS / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("path", shipped().values(), ids=lambda path: path.stem)
+def test_profile_of_a_teacher_is_listed(path: Path) -> None:
+    assert path.parent == CONFIGS / "teachers"
     assert f"({path.relative_to(CONFIGS)})" in (CONFIGS / "README.md").read_text(encoding="utf-8")
 
 

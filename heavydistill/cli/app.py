@@ -12,6 +12,7 @@ import typer
 
 from heavydistill.cli.generate import generate
 from heavydistill.cli.show import show
+from heavydistill.cli.teachers import teachers
 from heavydistill.errors import HeavydistillError, UserError
 
 app = typer.Typer(
@@ -24,6 +25,7 @@ app = typer.Typer(
 )
 app.command()(generate)
 app.command()(show)
+app.command()(teachers)
 
 
 def main() -> None:

@@ -25,8 +25,8 @@ def generate(
     teacher: Annotated[
         str | None,
         typer.Option(
-            help="Bundled profile, checkpoint folder or Hub id; with --base-url the served name. "
-            "[default: micro]",
+            help="Profile (`heavydistill teachers` lists them) or YAML file with one, checkpoint "
+            "folder or Hub id; with --base-url also a served name. [default: micro]",
             rich_help_panel=_MODELS,
         ),
     ] = None,
@@ -47,7 +47,8 @@ def generate(
     tokenizer: Annotated[
         str | None,
         typer.Option(
-            help="Tokenizer of the served model: folder or Hub id.", rich_help_panel=_MODELS
+            help="Tokenizer of the served model, if no profile names it: folder or Hub id.",
+            rich_help_panel=_MODELS,
         ),
     ] = None,
     problems: Annotated[

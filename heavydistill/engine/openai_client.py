@@ -11,9 +11,11 @@ Not covered: rate limits by the minute, several endpoints.
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import threading
 import time
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from heavydistill.config import Endpoint, Sampling
@@ -32,15 +34,21 @@ class OpenAIEngine:
         model: Name under which the server knows the model.
         endpoint: Where it is and how much it is asked at once.
         think_tags: Tags of thinking that the server leaves in the text, if any.
+        extra_body: Keys added to every request, e.g. what switches thinking on.
     """
 
     def __init__(
-        self, model: str, endpoint: Endpoint, think_tags: tuple[str, str] | None = None
+        self,
+        model: str,
+        endpoint: Endpoint,
+        think_tags: tuple[str, str] | None = None,
+        extra_body: Mapping[str, Any] | None = None,
     ) -> None:
         from openai import AsyncOpenAI
 
         self.model = model
         self.think_tags = think_tags
+        self.extra_body = dict(extra_body or {})
         self._client = AsyncOpenAI(
             base_url=endpoint.base_url,
             # Servers without keys accept any; the library insists on one.
@@ -55,8 +63,8 @@ class OpenAIEngine:
 
     @property
     def revision(self) -> str:
-        """A server does not say which weights it serves; their name must do."""
-        return ""
+        """A server does not say which weights it serves; what is asked of them beside is known."""
+        return json.dumps(self.extra_body, sort_keys=True) if self.extra_body else ""
 
     def generate(self, requests: list[Request], keep: Keep = forget) -> list[Response]:
         """Answer all requests, in their order. Several threads may ask at once."""
@@ -90,7 +98,7 @@ class OpenAIEngine:
                 model=self.model,
                 messages=request.messages,  # type: ignore[arg-type]
                 seed=request.seed,
-                **_sampling_arguments(request.sampling),
+                **_sampling_arguments(request.sampling, self.extra_body),
             )
             return self._response(completion, time.perf_counter() - started)
         # All but the first: a body that is no JSON, or JSON of another shape.
@@ -121,7 +129,7 @@ class OpenAIEngine:
         )
 
 
-def _sampling_arguments(sampling: Sampling) -> dict[str, Any]:
+def _sampling_arguments(sampling: Sampling, more: Mapping[str, Any]) -> dict[str, Any]:
     """All that was set; what the OpenAI API does not know travels in the extra body."""
     extra = {
         "top_k": sampling.top_k or None,
@@ -134,7 +142,7 @@ def _sampling_arguments(sampling: Sampling) -> dict[str, Any]:
         "temperature": sampling.temperature,
         "top_p": sampling.top_p,
         "max_tokens": sampling.max_tokens,
-        "extra_body": {key: value for key, value in extra.items() if value is not None},
+        "extra_body": {**more, **{key: value for key, value in extra.items() if value is not None}},
     }
 
 

@@ -214,7 +214,7 @@ def _traces(places: Sequence[_Place]) -> Iterator[Trace]:
 
     @lru_cache(maxsize=8)
     def rows(file: Path) -> list[dict[str, Any]]:
-        return pq.read_table(file).to_pylist()
+        return list(pq.read_table(file).to_pylist())
 
     for place in places:
         yield from_row(Trace, rows(place.file)[place.number])

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from heavydistill.config import Domain, Sampling
 
@@ -16,9 +17,11 @@ class Profile:
         name: As the user named it.
         kind: ``local`` runs in this process, ``endpoint`` is asked over HTTP.
         model: Folder or Hub id (local), or the served name (endpoint).
-        tokenizer: Folder or Hub id whose tokenizer counts what this model reads.
+        tokenizer: Folder or Hub id whose tokenizer counts what this model reads; empty if none is
+            known.
         context: Most tokens of prompt and response together.
         think_tags: Tags around thinking that stays in the text; None if it has none.
+        extra_body: Added to every request to an endpoint, e.g. what switches thinking on.
         domain: Wording of the prompts that suits it.
         thinker: Sampling as a thinker.
         deliberator: Sampling as a deliberator.
@@ -31,6 +34,7 @@ class Profile:
     tokenizer: str
     context: int
     think_tags: tuple[str, str] | None = ("<think>", "</think>")
+    extra_body: Mapping[str, Any] = field(default_factory=dict)
     domain: Domain = "general"
     thinker: Sampling = field(default_factory=Sampling)
     deliberator: Sampling = field(default_factory=Sampling)

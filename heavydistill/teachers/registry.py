@@ -1,15 +1,16 @@
 """Finds a profile by name, completes a configuration from it, and opens its engine.
 
-A name is, in this order: with ``endpoint.base_url`` the served name of a model; a bundled
-profile; a folder with a checkpoint; a Hub id. A bundled profile of your own is one entry in
-``_BUNDLED``.
+A name is, in this order: a shipped profile (a file of ``configs/teachers``), the path of a YAML
+file with a profile of your own, with ``endpoint.base_url`` the served name of any model, a folder
+with a checkpoint, a Hub id. What a profile says and the configuration does not holds: with
+``endpoint.base_url`` its served name, tags, tokenizer, context, sampling and what switches its
+thinking on.
 """
 
 from __future__ import annotations
 
 import difflib
 import json
-from importlib import resources
 from pathlib import Path
 
 from heavydistill.config import (
@@ -18,81 +19,189 @@ from heavydistill.config import (
     RunConfig,
     Sampling,
     SamplingChoice,
+    SamplingName,
     Think,
 )
 from heavydistill.engine.request import Engine
 from heavydistill.errors import ConfigError, TeacherError
+from heavydistill.teachers.files import ProfileFile, load_profile
 from heavydistill.teachers.profile import Profile
+from heavydistill.teachers.providers import PROVIDERS, provider_at
 
 PAPER_BUDGET_TOKENS = 80_000  # arXiv 2605.02396 prunes caches to this
 _TEMPLATE_TOKENS = 64  # left free for what a chat template wraps around a prompt
+_PROBLEM_TOKENS = 8192  # left to the problem where half of the context is more than it needs
+_UNKNOWN_CONTEXT = 131_072
 
 
-def _micro(name: str, folder: str) -> Profile:
-    path = str(resources.files("heavydistill") / "micro" / folder)
-    return Profile(
-        name=name,
-        kind="local",
-        model=path,
-        tokenizer=path,
-        context=2048,
-        domain="brief",
-        thinker=Sampling(max_tokens=192),
-        deliberator=Sampling(max_tokens=448),
-        licence="apache-2.0",
-    )
-
-
-_BUNDLED = {
-    profile.name: profile
-    for profile in (_micro("micro", "teacher"), _micro("micro-student", "student"))
-}
+def shipped() -> dict[str, Path]:
+    """The shipped profiles: name to file, sorted by name."""
+    package = Path(__file__).parents[1]
+    installed = package / "teachers" / "profiles"  # where the wheel has configs/teachers
+    folder = installed if installed.is_dir() else package.parent / "configs" / "teachers"
+    return {file.stem: file for file in sorted(folder.glob("*.yaml"), key=lambda file: file.stem)}
 
 
 def names() -> list[str]:
-    """The bundled profiles."""
-    return sorted(_BUNDLED)
+    """The names of the shipped profiles."""
+    return list(shipped())
 
 
-def find(name: str, endpoint: Endpoint) -> Profile:
-    """The profile of a name.
+def file_of(name: str) -> ProfileFile | None:
+    """The profile of that name or in that YAML file; None if the name is neither.
 
     Raises:
-        TeacherError: Nothing is known under that name; the message lists what is.
+        ConfigError: The file is not there or not a profile; the message names file and key.
     """
+    files = shipped()
+    if name in files:
+        return load_profile(files[name])
+    return load_profile(Path(name)) if Path(name).suffix in (".yaml", ".yml") else None
+
+
+def profile_of(name: str) -> ProfileFile:
+    """As ``file_of``, for a name that must have a profile.
+
+    Raises:
+        TeacherError: It has none; the message lists what there is.
+    """
+    file = file_of(name)
+    if not file:
+        fix = f"{_nearest(name)}Give one of {', '.join(names())}, or a YAML file with a profile."
+        raise TeacherError(f"There is no profile {name!r}", fix)
+    return file
+
+
+def find(name: str, endpoint: Endpoint, sampling: SamplingName = "paper") -> Profile:
+    """The profile of a name.
+
+    Args:
+        name: See above.
+        endpoint: Where it is served, if it is.
+        sampling: Whose sampling it has.
+
+    Raises:
+        TeacherError: Nothing is known under that name, and the message lists what is; or the
+            model is known and cannot run in this process.
+        ConfigError: As ``file_of``.
+    """
+    file = file_of(name)
     if endpoint.base_url:
-        tokenizer = endpoint.tokenizer or ""
-        # Hosted APIs refuse parameters that they do not know, so top_k is sent only on request.
-        sampling = _within(Sampling(top_k=0), endpoint.context)
-        return Profile(
-            name=name,
-            kind="endpoint",
-            model=name,
-            tokenizer=tokenizer,
-            context=endpoint.context,
-            thinker=sampling,
-            deliberator=sampling,
-        )
-    if name in _BUNDLED:
-        return _BUNDLED[name]
+        return _served(name, file, endpoint, sampling)
+    if file:
+        return _in_process(file, sampling)
     if Path(name).is_dir() or name.count("/") == 1:
         context = _context_of(name)
-        sampling = _within(Sampling(), context)
+        thinker, deliberator = _of_roles(Sampling(), context)
         return Profile(
             name=name,
             kind="local",
             model=name,
             tokenizer=name,
             context=context,
-            thinker=sampling,
-            deliberator=sampling,
+            thinker=thinker,
+            deliberator=deliberator,
         )
-    near = difflib.get_close_matches(name, names(), n=1)
     raise TeacherError(
         f"There is no model {name!r}",
-        f"{f'Did you mean {near[0]}? ' if near else ''}Give a bundled profile "
-        f"({', '.join(names())}), a checkpoint folder, a Hub id ORG/NAME, or set "
-        "endpoint.base_url (--base-url) to ask a server for it.",
+        f"{_nearest(name)}Give a profile ({', '.join(names())}), a YAML file with one, a "
+        "checkpoint folder, a Hub id ORG/NAME, or set endpoint.base_url (--base-url) to ask a "
+        "server for it.",
+    )
+
+
+def _nearest(name: str) -> str:
+    near = difflib.get_close_matches(name, names(), n=1)
+    return f"Did you mean {near[0]}? " if near else ""
+
+
+def _served(
+    name: str, file: ProfileFile | None, endpoint: Endpoint, sampling: SamplingName
+) -> Profile:
+    if not file:
+        context = endpoint.context or _UNKNOWN_CONTEXT
+        # Hosted APIs refuse parameters that they do not know, so top_k is sent only on request.
+        thinker, deliberator = _of_roles(Sampling(top_k=0), context)
+        return Profile(
+            name=name,
+            kind="endpoint",
+            model=name,
+            tokenizer=endpoint.tokenizer or "",
+            context=context,
+            thinker=thinker,
+            deliberator=deliberator,
+        )
+    provider = provider_at(endpoint.base_url or "")
+    offer = file.providers.get(provider) if provider else None
+    chosen = file.sampled_by(sampling)
+    if provider and not PROVIDERS[provider].takes_top_k:
+        chosen = chosen.model_copy(update={"top_k": 0})
+    context = endpoint.context or file.context
+    thinker, deliberator = _of_roles(chosen, context, file)
+    return Profile(
+        name=name,
+        kind="endpoint",
+        model=offer.model if offer else file.hub or file.name,
+        tokenizer=endpoint.tokenizer or file.tokenizer or "",
+        context=context,
+        think_tags=file.thinking.tags,
+        extra_body=offer.extra_body if offer else file.thinking.extra_body,
+        domain=file.domain,
+        thinker=thinker,
+        deliberator=deliberator,
+        licence=file.licence,
+    )
+
+
+def _in_process(file: ProfileFile, sampling: SamplingName) -> Profile:
+    model = file.folder or file.hub
+    too_large = file.vllm is not None and file.vllm.gpus[1] is None
+    unmarked = file.thinking.parser is not None and file.thinking.tags is None
+    if not model or too_large or unmarked:
+        why = (
+            "is served by its maker only"
+            if not model
+            else "is too large for it"
+            if too_large
+            else "does not mark its thinking in the text, which only a server takes apart"
+        )
+        offers = ", ".join(PROVIDERS[name].base_url for name in file.providers if name in PROVIDERS)
+        raise TeacherError(
+            f"The model {file.name} cannot run in this process: it {why}",
+            "Set endpoint.base_url (--base-url) to a server that has it"
+            f"{f', for instance {offers}' if offers else ''}; "
+            f"`heavydistill teachers {file.name}` tells how to serve it yourself.",
+        )
+    thinker, deliberator = _of_roles(file.sampled_by(sampling), file.context, file)
+    return Profile(
+        name=file.name,
+        kind="local",
+        model=model,
+        tokenizer=file.tokenizer or model,
+        context=file.context,
+        think_tags=file.thinking.tags,
+        domain=file.domain,
+        thinker=thinker,
+        deliberator=deliberator,
+        licence=file.licence,
+    )
+
+
+def _of_roles(
+    sampling: Sampling, context: int, file: ProfileFile | None = None
+) -> tuple[Sampling, Sampling]:
+    """(as a thinker, as a deliberator): each with room for its prompt, and no more than it can."""
+    most = min(sampling.max_tokens, (file and file.output) or context)
+    thinker = min(
+        most,
+        (file and file.thinker_output) or most,
+        max(context // 2, context - _PROBLEM_TOKENS),
+    )
+    # Half of the context is left to the cache.
+    deliberator = min(most, context // 2)
+    return (
+        sampling.model_copy(update={"max_tokens": thinker}),
+        sampling.model_copy(update={"max_tokens": deliberator}),
     )
 
 
@@ -100,11 +209,18 @@ def complete(config: RunConfig) -> RunConfig:
     """The configuration with everything filled in that the profiles decide.
 
     Raises:
-        TeacherError: A model is not known.
-        ConfigError: The model's context cannot hold a prompt beside the response.
+        TeacherError: A model is not known, or cannot run here.
+        ConfigError: The model's context cannot hold a prompt beside the response, or its tokens
+            cannot be counted.
     """
-    thinker = find(config.thinker or config.teacher, config.endpoint)
-    deliberator = find(config.deliberator or config.teacher, config.endpoint)
+    roles = config.thinker or config.teacher, config.deliberator or config.teacher
+    thinker, deliberator = (find(name, config.endpoint, config.sampling) for name in roles)
+    if not deliberator.tokenizer:
+        raise ConfigError(
+            "endpoint.base_url is set but endpoint.tokenizer is not, and no profile of "
+            f"{deliberator.name} names one, so the tokens of the cache cannot be counted",
+            "Set endpoint.tokenizer (--tokenizer) to a folder or a Hub id with a tokenizer.json.",
+        )
     think = config.think.sampling.over(thinker.thinker)
     deliberate = config.deliberate.sampling.over(deliberator.deliberator)
     _room(thinker, "think", think)
@@ -118,8 +234,8 @@ def complete(config: RunConfig) -> RunConfig:
         )
     return config.model_copy(
         update={
-            "thinker": thinker.name,
-            "deliberator": deliberator.name,
+            "thinker": roles[0],
+            "deliberator": roles[1],
             "domain": config.domain or thinker.domain,
             "think": config.think.model_copy(update={"sampling": _chosen(think)}),
             "cache": config.cache.model_copy(update={"budget_tokens": budget}),
@@ -137,7 +253,7 @@ def open_engine(profile: Profile, endpoint: Endpoint) -> Engine:
     if profile.kind == "endpoint":
         from heavydistill.engine.openai_client import OpenAIEngine
 
-        return OpenAIEngine(profile.model, endpoint, profile.think_tags)
+        return OpenAIEngine(profile.model, endpoint, profile.think_tags, profile.extra_body)
     from heavydistill.engine.local import LocalEngine
 
     return LocalEngine(profile.model, profile.think_tags)
@@ -162,11 +278,6 @@ def sampling_of(stage: Think | Deliberate) -> Sampling:
 
 def _chosen(sampling: Sampling) -> SamplingChoice:
     return SamplingChoice(**sampling.model_dump())
-
-
-def _within(sampling: Sampling, context: int) -> Sampling:
-    """Half of a small context is left to the prompt."""
-    return sampling.model_copy(update={"max_tokens": min(sampling.max_tokens, context // 2)})
 
 
 def _context_of(model: str) -> int:

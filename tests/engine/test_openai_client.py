@@ -171,6 +171,17 @@ def test_what_is_not_set_does_not_go_out(serve):
     assert (body["seed"], body["temperature"], body["max_tokens"]) == (0, 0.0, 9)
 
 
+def test_extra_keys_go_out_beside_the_sampling(serve):
+    server = serve(answering(completion()))
+    settings = Endpoint(base_url=server.url, tokenizer="unused")
+    extra = {"chat_template_kwargs": {"thinking": True}, "reasoning_effort": "high"}
+    engine = OpenAIEngine("served", settings, TAGS, extra)
+    engine.generate([request(1, Sampling(top_k=20)), request(2)])
+    for body, top_k in zip(server.asked, (20, None), strict=True):
+        assert (body["chat_template_kwargs"], body["reasoning_effort"]) == tuple(extra.values())
+        assert body.get("top_k") == top_k
+
+
 def test_each_sample_is_a_request_with_its_own_seed(serve):
     def answer(body: Body) -> Reply:
         # A server that ignores n: always one choice.

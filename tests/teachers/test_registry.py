@@ -12,7 +12,9 @@ from heavydistill.errors import ConfigError, TeacherError
 from heavydistill.teachers import registry
 
 HERE = Endpoint()
-SERVED = {"endpoint.base_url": "http://localhost:1/v1", "endpoint.tokenizer": "org/model"}
+URL = "http://localhost:1/v1"
+SERVED = {"teacher": "mine", "endpoint.base_url": URL, "endpoint.tokenizer": "org/model"}
+MICRO = ("micro", "micro-student")
 
 
 @pytest.fixture
@@ -29,18 +31,18 @@ def completed(**overrides: Any) -> RunConfig:
     return registry.complete(load_config(overrides=dotted))
 
 
-def test_the_bundled_profiles_are_found_by_name():
-    assert registry.names() == ["micro", "micro-student"]
-    for name in registry.names():
-        profile = registry.find(name, HERE)
-        assert (profile.name, profile.kind, profile.domain) == (name, "local", "brief")
-        assert profile.tokenizer == profile.model
-        for sampling in (profile.thinker, profile.deliberator):
-            assert 0 < sampling.max_tokens < profile.context
+@pytest.mark.parametrize("name", MICRO)
+def test_the_bundled_models_are_found_by_name(name):
+    profile = registry.find(name, HERE)
+    assert (profile.name, profile.kind, profile.domain) == (name, "local", "brief")
+    assert profile.tokenizer == profile.model and Path(profile.model, "config.json").is_file()
+    assert (profile.context, profile.think_tags) == (2048, ("<think>", "</think>"))
+    assert profile.thinker == Sampling(max_tokens=192)
+    assert profile.deliberator == Sampling(max_tokens=448)
 
 
 def test_the_bundled_models_are_two():
-    teacher, student = (registry.find(name, HERE).model for name in registry.names())
+    teacher, student = (registry.find(name, HERE).model for name in MICRO)
     assert teacher != student
 
 
@@ -81,28 +83,131 @@ def test_a_name_near_to_none_lists_what_there_is():
         assert choice in caught.value.fix
 
 
-def test_with_a_base_url_any_name_is_a_served_one():
-    endpoint = Endpoint(base_url="http://localhost:1/v1", tokenizer="org/model", context=10_000)
-    for name in ("glm-4.6", "micro", "org/model"):
+def test_with_a_base_url_a_name_without_a_profile_is_a_served_one():
+    endpoint = Endpoint(base_url=URL, tokenizer="org/model", context=10_000)
+    for name in ("mine", "glm-9", "org/model"):
         profile = registry.find(name, endpoint)
         assert (profile.kind, profile.model) == ("endpoint", name)
         assert (profile.tokenizer, profile.context) == ("org/model", 10_000)
         assert profile.thinker.max_tokens == 5000
 
 
-def test_an_endpoint_is_sent_top_k_only_on_request():
+def test_a_served_model_without_a_profile_is_sent_top_k_only_on_request():
     config = completed(**SERVED)
     assert config.think.sampling.top_k == config.deliberate.sampling.top_k == 0
     config = completed(**SERVED, **{"think.sampling.top_k": 10})
     assert (config.think.sampling.top_k, config.deliberate.sampling.top_k) == (10, 0)
 
 
-def test_a_served_profile_opens_the_client_with_its_tags():
-    endpoint = Endpoint(base_url="http://localhost:1/v1", tokenizer="org/model")
-    engine = registry.open_engine(registry.find("glm-4.6", endpoint), endpoint)
+def test_a_served_model_without_a_profile_opens_the_client_with_the_usual_tags():
+    endpoint = Endpoint(base_url=URL, tokenizer="org/model")
+    engine = registry.open_engine(registry.find("mine", endpoint), endpoint)
     assert isinstance(engine, OpenAIEngine)
-    assert (engine.model, engine.endpoint) == ("glm-4.6", endpoint)
+    assert (engine.model, engine.endpoint, engine.extra_body) == ("mine", endpoint, {})
     assert engine.think_tags == ("<think>", "</think>")
+
+
+def test_a_served_model_without_a_profile_needs_a_tokenizer():
+    with pytest.raises(ConfigError) as caught:
+        completed(teacher="mine", endpoint__base_url=URL)
+    assert "endpoint.tokenizer" in str(caught.value) and "mine" in str(caught.value)
+    assert "--tokenizer" in caught.value.fix
+
+
+def test_a_server_of_ones_own_is_asked_as_the_profile_says():
+    profile = registry.find("deepseek-v3.2", Endpoint(base_url=URL))
+    hub = "deepseek-ai/DeepSeek-V3.2"
+    assert (profile.kind, profile.model, profile.tokenizer) == ("endpoint", hub, hub)
+    assert (profile.context, profile.think_tags) == (163_840, ("<think>", "</think>"))
+    assert profile.extra_body == {"chat_template_kwargs": {"thinking": True}}
+    assert profile.thinker == profile.deliberator == Sampling()
+
+
+def test_a_known_provider_is_asked_in_its_own_way():
+    openrouter = registry.find("glm-4.6", Endpoint(base_url="https://openrouter.ai/api/v1"))
+    assert openrouter.model == "z-ai/glm-4.6"
+    assert openrouter.extra_body == {"reasoning": {"enabled": True}}
+    assert openrouter.thinker.top_k == 10
+    zai = registry.find("glm-4.6", Endpoint(base_url="https://api.z.ai/api/coding/paas/v4"))
+    assert (zai.model, zai.extra_body) == ("glm-4.6", {"thinking": {"type": "enabled"}})
+    assert zai.thinker.top_k == 0  # not a parameter of that API
+
+
+def test_the_endpoint_wins_over_the_profile():
+    endpoint = Endpoint(base_url=URL, tokenizer="org/other", context=20_000)
+    profile = registry.find("glm-4.6", endpoint)
+    assert (profile.tokenizer, profile.context) == ("org/other", 20_000)
+    # Half of the context is left to the cache, and less than that to a problem.
+    assert (profile.thinker.max_tokens, profile.deliberator.max_tokens) == (11_808, 10_000)
+
+
+def test_a_run_takes_the_sampling_of_the_maker_if_told_to():
+    served = {"teacher": "qwen3-8b", "endpoint__base_url": URL}
+    paper, maker = completed(**served), completed(**served, sampling="maker")
+    assert (paper.think.sampling.temperature, paper.think.sampling.top_k) == (1.0, 10)
+    assert (maker.think.sampling.temperature, maker.think.sampling.top_k) == (0.6, 20)
+    assert maker.deliberate.sampling.temperature == 0.6
+    assert completed(**served, sampling="maker", think__sampling__top_k=3).think.sampling.top_k == 3
+
+
+def test_a_completed_configuration_of_a_profile_completes_to_itself():
+    once = completed(teacher="glm-4.6", endpoint__base_url=URL, sampling="maker")
+    assert registry.complete(once) == once
+    assert (once.thinker, once.cache.budget_tokens) == ("glm-4.6", 80_000)
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [("glm-4.6", "too large"), ("gpt-oss-20b", "thinking"), ("gpt-5", "by its maker only")],
+)
+def test_a_model_that_cannot_run_here_is_refused_with_what_can_be_done(name, why):
+    with pytest.raises(TeacherError) as caught:
+        registry.find(name, HERE)
+    assert f"The model {name} cannot run in this process" in str(caught.value)
+    assert why in str(caught.value)
+    assert "--base-url" in caught.value.fix and "https://openrouter.ai/api/v1" in caught.value.fix
+    assert f"heavydistill teachers {name}" in caught.value.fix
+
+
+def test_a_small_model_with_a_profile_runs_in_this_process():
+    profile = registry.find("qwen3-8b", HERE)
+    assert (profile.kind, profile.model, profile.context) == ("local", "Qwen/Qwen3-8B", 40_960)
+    # What a problem does not need is left to the thinking.
+    assert (profile.thinker.max_tokens, profile.deliberator.max_tokens) == (32_768, 20_480)
+
+
+def test_a_profile_of_ones_own_is_one_file(tmp_path, monkeypatch):
+    (tmp_path / "weights").mkdir()
+    file = tmp_path / "mine.yaml"
+    file.write_text(
+        "name: mine\nfolder: weights\ntokenizer: weights\ncontext: 4096\ndomain: stem\n"
+        "sampling: {maker: {temperature: 0.5, max_tokens: 100}}\n",
+        encoding="utf-8",
+    )
+    profile = registry.find(str(file), HERE)
+    weights = str(tmp_path / "weights")
+    assert (profile.name, profile.kind, profile.model) == ("mine", "local", weights)
+    assert (profile.tokenizer, profile.context, profile.think_tags) == (weights, 4096, None)
+    assert profile.thinker == profile.deliberator == Sampling(temperature=0.5, max_tokens=100)
+    config = completed(teacher=str(file))
+    assert (config.thinker, config.domain) == (str(file), "stem")
+    assert registry.complete(config) == config
+    monkeypatch.chdir(tmp_path)
+    assert registry.find("mine.yaml", Endpoint(base_url=URL)).model == "mine"
+
+
+def test_a_file_that_is_not_there_is_named():
+    with pytest.raises(ConfigError) as caught:
+        registry.find("nowhere/mine.yaml", Endpoint(base_url=URL))
+    assert str(caught.value).startswith("nowhere/mine.yaml: No such file")
+
+
+def test_a_name_without_a_profile_is_refused_with_the_nearest_one():
+    assert registry.profile_of("glm-4.6").hub == "zai-org/GLM-4.6"
+    with pytest.raises(TeacherError) as caught:
+        registry.profile_of("glm-4.5")
+    assert "There is no profile 'glm-4.5'" in str(caught.value)
+    assert "Did you mean glm-4.6?" in caught.value.fix
 
 
 def test_completing_fills_in_what_the_profile_decides():

@@ -1,0 +1,97 @@
+"""``heavydistill teachers`` as a user sees it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from heavydistill.cli.app import main
+from heavydistill.teachers.registry import names
+
+
+@pytest.fixture
+def run(monkeypatch, capsys):
+    def call(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["heavydistill", "teachers", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        printed = capsys.readouterr()
+        return int(ended.value.code or 0), printed.out, printed.err
+
+    return call
+
+
+def test_every_teacher_has_a_line_that_is_not_folded(run):
+    code, printed, _ = run()
+    assert code == 0 and printed.isascii()
+    lines = [line.split() for line in printed.splitlines() if line.strip()]
+    assert [line[0] for line in lines[2:]] == names()
+    by_name = {line[0]: line[1:] for line in lines[2:]}
+    assert by_name["glm-4.6"] == ["202,752", "MIT", "allowed", "8", "zai-org/GLM-4.6"]
+    assert by_name["kimi-k2-thinking"][-5:-1] == ["allowed", "more", "than", "8"]
+    assert by_name["gpt-5"] == ["400,000", "proprietary", "restricted", "hosted", "only", "-"]
+    assert by_name["micro"][-3:] == ["none", "needed", "-"]
+
+
+def test_no_name_is_folded_in_a_narrow_terminal(run, monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")  # what makes rich believe in a terminal
+    monkeypatch.setenv("COLUMNS", "80")
+    _, printed, _ = run()
+    for name in names():
+        assert f"\n{name} " in printed
+    assert "Hub id" not in printed
+
+
+def test_one_teacher_is_printed_with_everything_and_its_sources(run):
+    code, printed, _ = run("deepseek-v3.2")
+    assert code == 0
+    for part in (
+        "deepseek-ai/DeepSeek-V3.2",
+        "163,840 tokens",
+        "temperature 1, top_p 0.95, top_k 10, max_tokens 32,768",
+        "between <think> and </think>",
+        "parser deepseek_v3",
+        '{"chat_template_kwargs": {"thinking": true}}',
+        "deepseek/deepseek-v3.2; at https://openrouter.ai/api/v1, its key in OPENROUTER_API_KEY",
+        "0.28 USD a million tokens in, 0.4 out",
+        "8 GPUs",
+        "does not fit: in FP8",
+        "allowed; MIT",
+        "model card of deepseek-ai/DeepSeek-V3.2",
+        "arXiv 2605.02396",
+    ):
+        assert part in printed, part
+
+
+@pytest.mark.parametrize("name", names())
+def test_each_can_be_printed(run, name):
+    code, printed, _ = run(name)
+    assert code == 0
+    assert printed.splitlines()[0].split() == ["name", name]
+
+
+def test_a_file_of_ones_own_is_printed_too(run, tmp_path: Path):
+    file = tmp_path / "mine.yaml"
+    file.write_text("name: mine\ntokenizer: null\ncontext: 4096\nhub: org/mine\n", encoding="utf-8")
+    code, printed, _ = run(str(file))
+    assert code == 0
+    assert "org/mine" in printed and "endpoint.tokenizer must name a stand-in" in printed
+    assert "distillation  unknown" in printed
+
+
+def test_an_unknown_name_names_the_nearest(run):
+    code, _, said = run("glm4.6")
+    assert code == 2
+    assert "There is no profile 'glm4.6'. Did you mean glm-4.6?" in said
+
+
+def test_a_bad_file_is_refused_with_its_key(run, tmp_path: Path):
+    file = tmp_path / "mine.yaml"
+    file.write_text(
+        "name: mine\ntokenizer: null\ncontext: 4096\nhubb: org/mine\n", encoding="utf-8"
+    )
+    code, _, said = run(str(file))
+    assert code == 2
+    assert f"{file}: unknown key hubb. Did you mean hub?" in said

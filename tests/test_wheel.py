@@ -1,0 +1,45 @@
+"""The wheel holds what an installed heavydistill needs beside its modules."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+BUILD = "import sys; from hatchling.build import build_wheel; print(build_wheel(sys.argv[1]))"
+LIST = "from heavydistill.teachers.registry import find, names; from heavydistill.config import *; "
+LIST += "print(*names()); print(find('micro', Endpoint()).model)"
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the wheel unpacked, which is what installing does."""
+    pytest.importorskip("hatchling")
+    folder = tmp_path_factory.mktemp("wheel")
+    built = subprocess.run(
+        [sys.executable, "-c", BUILD, str(folder)], cwd=ROOT, capture_output=True, text=True
+    )
+    assert built.returncode == 0, built.stderr
+    with zipfile.ZipFile(folder / built.stdout.split()[-1]) as wheel:
+        wheel.extractall(folder / "site")
+    return folder / "site"
+
+
+def test_the_profiles_are_found_in_an_installed_wheel(installed: Path, tmp_path: Path) -> None:
+    code = f"import sys; sys.path.insert(0, {str(installed)!r}); {LIST}"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env={"PATH": "", "PYTHONNOUSERSITE": "1"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    found, model = done.stdout.splitlines()
+    assert found.split() == sorted(file.stem for file in (ROOT / "configs/teachers").glob("*.yaml"))
+    assert Path(model) == installed / "heavydistill" / "micro" / "teacher"
+    assert (Path(model) / "model.safetensors").is_file()
