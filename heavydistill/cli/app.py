@@ -11,6 +11,7 @@ import sys
 import typer
 
 from heavydistill.cli.generate import generate
+from heavydistill.cli.journal import journal
 from heavydistill.cli.show import show
 from heavydistill.cli.teachers import teachers
 from heavydistill.errors import HeavydistillError, UserError
@@ -26,6 +27,7 @@ app = typer.Typer(
 app.command()(generate)
 app.command()(show)
 app.command()(teachers)
+app.add_typer(journal)
 
 
 def main() -> None:

@@ -38,7 +38,7 @@ from heavydistill.engine.request import Request, Response
 from heavydistill.errors import JournalError, RunError
 
 FORMAT = b"heavydistill journal 1\n"
-_SUFFIX = ".segment"
+SUFFIX = ".segment"
 _KEY_CHARS = 64
 _PAYLOAD_STARTS = 8 + 1 + _KEY_CHARS + 1
 _KEPT = [f.name for f in dataclasses.fields(Response) if f.name != "from_journal"]
@@ -120,10 +120,7 @@ class Journal:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._index: dict[bytes, tuple[Path, int, int]] = {}
-        for segment in segments(folder):
-            for name, offset, length in segment.lines:
-                self._index[bytes.fromhex(name.decode())] = (segment.path, offset, length)
+        self._index = self._scan()
         self._file: int | None = None
         self._broken = False
         self._written = self._synced = 0
@@ -135,9 +132,13 @@ class Journal:
         if place is None:
             return None
         path, offset, length = place
-        with path.open("rb") as file:
-            file.seek(offset)
-            response = parse(file.read(length)).response
+        try:
+            with path.open("rb") as file:
+                file.seek(offset)
+                response = parse(file.read(length)).response
+        except FileNotFoundError:  # the journal was compacted meanwhile
+            self._index = self._scan()
+            return self.get(wanted)
         if response.finish_reason == "error":
             return None
         return dataclasses.replace(response, from_journal=True)
@@ -175,10 +176,18 @@ class Journal:
             os.close(self._file)
             self._file = None
 
+    def _scan(self) -> dict[bytes, tuple[Path, int, int]]:
+        """Where the last response to each request stands."""
+        return {
+            bytes.fromhex(name.decode()): (segment.path, offset, length)
+            for segment in segments(self.folder)
+            for name, offset, length in segment.lines
+        }
+
     def _segment(self) -> int:
         """The file of this process, made at its first record and locked as long as it is open."""
         if self._file is None:
-            name = f"{time.time_ns()}-{socket.gethostname()}-{os.getpid()}{_SUFFIX}"
+            name = f"{time.time_ns()}-{socket.gethostname()}-{os.getpid()}{SUFFIX}"
             self._file = _create(self.folder / name)
         return self._file
 
@@ -191,7 +200,7 @@ def segments(folder: Path) -> Iterator[Segment]:
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        paths = sorted(folder.glob(f"*{_SUFFIX}"))
+        paths = sorted(folder.glob(f"*{SUFFIX}"))
     except OSError as error:
         raise JournalError(
             f"The journal {folder} cannot be used: {error.strerror}", "Name another folder."

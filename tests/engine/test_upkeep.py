@@ -1,0 +1,72 @@
+"""A journal stays the same journal when it is looked after."""
+
+from __future__ import annotations
+
+import fcntl
+
+from test_journal import answers, filled, only_segment, record, request
+
+from heavydistill.engine.journal import Journal, key, segments
+from heavydistill.engine.upkeep import compact, usage
+
+
+def test_usage_counts_each_request_once_and_failures_apart(tmp_path):
+    journal = Journal(tmp_path)
+    for index in (0, 0, 1):
+        journal.put(record(request(index=index), prompt_tokens=10, completion_tokens=5))
+    journal.put(record(request(index=2), finish_reason="error", error="x", answer_text=""))
+    journal.put(record(request(index=3), prompt_tokens=-1, completion_tokens=-1))
+    journal.close()
+    (used,) = usage(tmp_path).values()
+    assert (used.responses, used.failed) == (3, 1)
+    assert (used.prompt_tokens, used.completion_tokens) == (20, 10)
+
+
+def test_compacting_keeps_every_response_and_drops_the_rest(tmp_path):
+    filled(tmp_path, "a", "b")
+    filled(tmp_path, "a", "b", "c")
+    journal = Journal(tmp_path)
+    journal.put(record(request(index=3), finish_reason="error", error="x", answer_text=""))
+    journal.close()
+    done = compact(tmp_path)
+    assert (done.segments, done.dropped, done.busy) == (3, 3, 0)
+    assert answers(tmp_path, 4) == ["a", "b", "c", None]
+    assert compact(tmp_path).dropped == 0
+    only_segment(tmp_path)
+
+
+def test_a_segment_in_use_is_left_alone(tmp_path):
+    filled(tmp_path, "a")
+    busy = Journal(tmp_path)
+    busy.put(record(request(index=1), "b"))
+    assert compact(tmp_path).busy == 1
+    busy.put(record(request(index=2), "c"))
+    busy.close()
+    assert answers(tmp_path, 3) == ["a", "b", "c"]
+
+
+def test_an_open_journal_finds_its_responses_after_compaction(tmp_path):
+    filled(tmp_path, "a")
+    filled(tmp_path, "b", "b")
+    opened = Journal(tmp_path)
+    compact(tmp_path)
+    assert opened.get(key("m", "", request(index=1))).answer_text == "b"
+
+
+def test_an_empty_journal_can_be_compacted(tmp_path):
+    assert compact(tmp_path).segments == 0
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_segment_is_locked_as_long_as_it_is_written(tmp_path):
+    journal = Journal(tmp_path)
+    journal.put(record(request()))
+    (segment,) = segments(tmp_path)
+    with segment.path.open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            journal.close()
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        else:
+            raise AssertionError("not locked")
