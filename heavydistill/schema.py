@@ -73,14 +73,12 @@ class Verdict:
         label: ``undecided`` is neither right nor wrong: it is counted and shown as such.
         reason: Short code of why, e.g. ``equal``, ``different``, ``no_answer``, ``truncated``.
         extracted: The final answer in normal form; null if none was found.
-        seconds: Time the verifier took.
         verifier: Name and version, ``name@version``.
     """
 
     label: Label
     reason: str
     extracted: str | None
-    seconds: float
     verifier: str
 
     @property

@@ -96,7 +96,7 @@ VERSION_2 = {
 numbers = st.integers(-1, 2**62)
 seconds = st.floats(0, 1e9)
 maybe_text = st.none() | st.text()
-verdicts = st.builds(Verdict, seconds=seconds, extracted=maybe_text)
+verdicts = st.builds(Verdict, extracted=maybe_text)
 generation = {
     "index": numbers,
     "seed": numbers,
@@ -156,7 +156,7 @@ def trajectory(**changed: Any) -> Trajectory:
 
 
 def verdict(label: Label) -> Verdict:
-    return Verdict(label=label, reason="r", extracted="7", seconds=0.1, verifier="exact@1")
+    return Verdict(label=label, reason="r", extracted="7", verifier="exact@1")
 
 
 def test_the_arrow_schema_of_this_version_is_fixed():

@@ -12,6 +12,7 @@ import typer
 
 from heavydistill.cli.generate import generate
 from heavydistill.cli.journal import journal
+from heavydistill.cli.replay import replay
 from heavydistill.cli.show import show
 from heavydistill.cli.teachers import teachers
 from heavydistill.errors import HeavydistillError, UserError
@@ -25,6 +26,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",
 )
 app.command()(generate)
+app.command()(replay)
 app.command()(show)
 app.command()(teachers)
 app.add_typer(journal)

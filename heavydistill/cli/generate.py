@@ -140,7 +140,7 @@ def generate(
         console.print(f"Interrupted: {kept}.", markup=False, highlight=False, soft_wrap=True)
         raise typer.Exit(130) from None
     print_summary(finished.summary, console)
-    _print_ending(finished, plan, console)
+    print_ending(finished, plan, console)
     if not finished.is_complete:
         raise typer.Exit(1)
 
@@ -169,7 +169,7 @@ def _print_first_prompt(plan: Plan, console: Console) -> None:
     console.print(prompts.thinker_prompt(problem.text, prompt), markup=False, highlight=False)
 
 
-def _print_ending(finished: Finished, plan: Plan, console: Console) -> None:
+def print_ending(finished: Finished, plan: Plan, console: Console) -> None:
     lines = [f"Traces: {finished.folder}"]
     lines += [f"One of them: heavydistill show {finished.folder} --problem {plan.problems[0].id}"]
     few = finished.summary.statuses.get(TOO_FEW_USABLE, 0)

@@ -85,7 +85,7 @@ class Progress:
 class _Stage:
     def __init__(self, name: str, total: int, task: rich_progress.TaskID) -> None:
         self.name, self.total, self.task = name, total, task
-        self.done = self.failed = self.tokens = 0
+        self.done = self.failed = self.tokens = self.from_journal = 0
 
     def add(self, rows: list[dict[str, Any]], column: str, step: str) -> None:
         round = int(step.removeprefix(_DELIBERATE)) if step.startswith(_DELIBERATE) else None
@@ -93,7 +93,9 @@ class _Stage:
         self.done += len(rows)
         self.failed += sum(g["finish_reason"] != "stop" for g in new)
         self.tokens += sum(max(0, g["completion_tokens"]) for g in new)
+        self.from_journal += sum(row.get("from_journal", 0) for row in rows)
 
     @property
     def note(self) -> str:
-        return f"{self.tokens:,} tokens, {self.failed} failed or cut off"
+        kept = f", {self.from_journal:,} from the journal" if self.from_journal else ""
+        return f"{self.tokens:,} tokens, {self.failed} failed or cut off{kept}"

@@ -128,6 +128,11 @@ class Journal:
 
     def get(self, wanted: str) -> Response | None:
         """The response of a request; None if there is none, or if it failed."""
+        response = self.last(wanted)
+        return None if response and response.finish_reason == "error" else response
+
+    def last(self, wanted: str) -> Response | None:
+        """What came of a request when it was last asked, a failure too; None if it never was."""
         place = self._index.get(bytes.fromhex(wanted))
         if place is None:
             return None
@@ -138,9 +143,7 @@ class Journal:
                 response = parse(file.read(length)).response
         except FileNotFoundError:  # the journal was compacted meanwhile
             self._index = self._scan()
-            return self.get(wanted)
-        if response.finish_reason == "error":
-            return None
+            return self.last(wanted)
         return dataclasses.replace(response, from_journal=True)
 
     def put(self, record: Record) -> None:

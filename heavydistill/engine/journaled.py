@@ -1,4 +1,4 @@
-"""An engine that asks another one only for what a journal does not hold."""
+"""An engine that asks another one only for what a journal does not hold, or nobody at all."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import time
 
 from heavydistill.engine.journal import Journal, Record, key
 from heavydistill.engine.request import Engine, Keep, Request, Response, forget
+
+_MISSING = Response(finish_reason="error", error="The journal holds no response to this request.")
 
 
 class JournaledEngine:
@@ -15,13 +17,15 @@ class JournaledEngine:
         engine: Asked for what is missing.
         journal: Closed with this engine.
         model: Who answers.
+        replay: Ask nobody: what failed is as it was, and what was never answered is a failure.
     """
 
-    def __init__(self, engine: Engine, journal: Journal, model: str) -> None:
+    def __init__(self, engine: Engine, journal: Journal, model: str, replay: bool = False) -> None:
         self.revision = engine.revision
         self._engine = engine
         self._journal = journal
         self._model = model
+        self._replay = replay
 
     def generate(self, requests: list[Request], keep: Keep = forget) -> list[Response]:
         """Answer all requests, in their order; ``keep`` sees those that were asked now."""
@@ -37,6 +41,8 @@ class JournaledEngine:
             )
             keep(request, response)
 
+        if self._replay:
+            return [self._journal.last(self._key(request)) or _MISSING for request in requests]
         found = [self._journal.get(self._key(request)) for request in requests]
         missing = [r for r, response in zip(requests, found, strict=True) if response is None]
         answered = iter(self._engine.generate(missing, put) if missing else [])

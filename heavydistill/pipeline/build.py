@@ -45,12 +45,15 @@ class Pace:
         return self.batch * self.in_flight
 
 
-def build_heavy_pipeline(config: RunConfig, on_batch: OnBatch | None = None) -> HeavyPipeline:
+def build_heavy_pipeline(
+    config: RunConfig, on_batch: OnBatch | None = None, replay: bool = False
+) -> HeavyPipeline:
     """The pipeline of a run, ready for ``run()``.
 
     Args:
         config: Completed from the profiles here, if it was not.
         on_batch: Called in this process with (step name, rows) for each batch that leaves a step.
+        replay: Ask nobody; take every response from ``config.journal``.
 
     Raises:
         UserError: A model is not known, or its context is too small.
@@ -72,7 +75,7 @@ def build_heavy_pipeline(config: RunConfig, on_batch: OnBatch | None = None) -> 
         )
         last = last >> SampleTrajectories(
             name="sample_trajectories",
-            llm=_llm(config, config.thinker, sampling_of(config.think)),
+            llm=_llm(config, config.thinker, sampling_of(config.think), replay),
             num_generations=config.think.k,
             domain=config.domain,
             language=config.language,
@@ -94,7 +97,7 @@ def build_heavy_pipeline(config: RunConfig, on_batch: OnBatch | None = None) -> 
             )
             last = last >> Deliberate(
                 name=f"deliberate_{round}",
-                llm=_llm(config, config.deliberator, sampling_of(config.deliberate)),
+                llm=_llm(config, config.deliberator, sampling_of(config.deliberate), replay),
                 num_generations=config.deliberate.d,
                 round=round,
                 input_batch_size=deliberate.batch,
@@ -109,11 +112,12 @@ def build_heavy_pipeline(config: RunConfig, on_batch: OnBatch | None = None) -> 
     return pipeline
 
 
-def _llm(config: RunConfig, model: str | None, sampling: Sampling) -> HeavyLLM:
+def _llm(config: RunConfig, model: str | None, sampling: Sampling, replay: bool) -> HeavyLLM:
     return HeavyLLM(
         teacher=model or config.teacher,
         sampling=sampling,
         seed=config.seed,
         endpoint=config.endpoint,
         journal=config.journal,
+        replay=replay,
     )

@@ -30,6 +30,7 @@ class HeavyLLM(LLM):
         seed: Of the run; see ``engine.request.sample_seed``.
         endpoint: Where the model is served, if it is.
         journal: Folder where responses are kept; see ``engine.journal``. None keeps none.
+        replay: Ask nobody, take all from the journal.
     """
 
     teacher: str
@@ -37,6 +38,7 @@ class HeavyLLM(LLM):
     seed: int = 0
     endpoint: Endpoint = Endpoint()
     journal: str | None = None
+    replay: bool = False
 
     _engine: Engine | None = PrivateAttr(default=None)
 
@@ -50,7 +52,7 @@ class HeavyLLM(LLM):
         self._engine = open_engine(profile, self.endpoint)
         if self.journal:
             journal = Journal(Path(self.journal))
-            self._engine = JournaledEngine(self._engine, journal, profile.model)
+            self._engine = JournaledEngine(self._engine, journal, profile.model, self.replay)
 
     def unload(self) -> None:
         if self._engine:

@@ -49,11 +49,13 @@ class Plan:
         config: With everything filled in.
         problems: All of them, in order.
         folder: Where the run will be.
+        journal: Where its responses are kept.
     """
 
     config: RunConfig
     problems: list[Problem]
     folder: Path
+    journal: Path
 
     @property
     def thinker_requests(self) -> int:
@@ -110,21 +112,24 @@ def check(config: RunConfig) -> Plan:
         raise ConfigError(
             f"out: {folder} exists and is not empty", "Name another folder or remove this one."
         )
-    journal = config.journal or str(folder.parent / "journal")
-    config = config.model_copy(update={"out": str(folder), "journal": journal})
+    journal = Path(config.journal or folder.parent / "journal")
+    config = config.model_copy(update={"out": str(folder), "journal": str(journal)})
     loaded = problem_sources.load(config.problems)
     _check_budget(config, loaded)
-    return Plan(config, loaded, folder)
+    return Plan(config, loaded, folder, journal)
 
 
 def run(
-    plan: Plan, on_batch: Callable[[str, list[dict[str, Any]]], None] | None = None
+    plan: Plan,
+    on_batch: Callable[[str, list[dict[str, Any]]], None] | None = None,
+    replay: bool = False,
 ) -> Finished:
     """Run a plan and write its folder.
 
     Args:
         plan: From ``check``.
         on_batch: Called with (step name, rows) for each batch that leaves a step.
+        replay: Ask nobody; take every response from the journal.
 
     Raises:
         RunError: The pipeline broke, or rows are missing from its result.
@@ -132,7 +137,7 @@ def run(
     """
     from heavydistill.pipeline.build import build_heavy_pipeline
 
-    pipeline = build_heavy_pipeline(plan.config, on_batch)
+    pipeline = build_heavy_pipeline(plan.config, on_batch, replay)
     try:
         pipeline.run()
         return _write(plan, pipeline, interrupted=False)

@@ -28,6 +28,9 @@ from heavydistill.schema import (
     to_row,
 )
 
+# How many responses of the last stage were in the journal: for progress, no column of a trace.
+FROM_JOURNAL = "from_journal"
+
 
 class _HeavyTask(Task):
     """What both tasks share: asking for rows on their way, and the fields of a generation."""
@@ -56,7 +59,9 @@ class _HeavyTask(Task):
         except Exception as error:  # engines return failures as data; this one broke
             advance(asked, station, _raiser(error))
             return {}
-        named = zip(asked, outputs, strict=True)
+        named = list(zip(asked, outputs, strict=True))
+        for row, output in named:
+            row[FROM_JOURNAL] = sum(output["from_journal"])
         return {id(row): _fields(output, self.llm.model_name) for row, output in named}
 
 

@@ -1,4 +1,4 @@
-"""What every verifier offers, and how a verdict is stamped with its name and its time.
+"""What every verifier offers, and how a verdict is stamped with its name.
 
 Not covered: responses that failed or were cut off; ``registry.verdict_of`` judges those alike
 for all verifiers.
@@ -6,7 +6,6 @@ for all verifiers.
 
 from __future__ import annotations
 
-import time
 from typing import Protocol
 
 from heavydistill.schema import Label, Problem, Verdict
@@ -34,15 +33,12 @@ class Verifier(Protocol):
         """What makes the problem unfit for this verifier, and what to do; None if it is fit."""
 
 
-def stamped(
-    verifier: Verifier, started: float, label: Label, reason: str, extracted: str | None
-) -> Verdict:
-    """A verdict with the verifier's name, and the seconds since ``started`` (perf_counter)."""
+def stamped(verifier: Verifier, label: Label, reason: str, extracted: str | None) -> Verdict:
+    """A verdict with the verifier's name."""
     return Verdict(
         label=label,
         reason=reason,
         extracted=extracted,
-        seconds=time.perf_counter() - started,
         verifier=f"{verifier.name}@{verifier.version}",
     )
 

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import time
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from importlib import metadata
@@ -147,8 +146,7 @@ class Procedural:
         return f"reasoning-gym-{metadata.version('reasoning-gym')}"
 
     def judge(self, problem: Problem, answer_text: str) -> Verdict:
-        started = time.perf_counter()
-        return stamped(self, started, *_decide(problem, answer_text))
+        return stamped(self, *_decide(problem, answer_text))
 
     def check_reference(self, problem: Problem) -> str | None:
         try:

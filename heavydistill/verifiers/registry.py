@@ -5,8 +5,6 @@ To add one: write the class in a file of its own and add an instance to ``_VERIF
 
 from __future__ import annotations
 
-import time
-
 from heavydistill.errors import ProblemsError
 from heavydistill.schema import Generation, Problem, Verdict
 from heavydistill.verifiers.base import Verifier, error_reason, stamped
@@ -52,16 +50,14 @@ def verdict_of(problem: Problem, generation: Generation) -> Verdict:
             label="undecided",
             reason="unknown_verifier",
             extracted=None,
-            seconds=0.0,
             verifier=f"{problem.verifier}@unknown",
         )
-    started = time.perf_counter()
     unusable = generation.unusable_because
     if unusable in ("error", "truncated"):
-        return stamped(verifier, started, "undecided", unusable, None)
+        return stamped(verifier, "undecided", unusable, None)
     if unusable is not None:
-        return stamped(verifier, started, "incorrect", "no_answer", None)
+        return stamped(verifier, "incorrect", "no_answer", None)
     try:
         return verifier.judge(problem, generation.answer_text)
     except Exception as error:
-        return stamped(verifier, started, "undecided", error_reason(error), None)
+        return stamped(verifier, "undecided", error_reason(error), None)

@@ -62,11 +62,10 @@ def run(*command: str) -> None:
 
 
 def told(run: Path) -> list[Trace]:
-    """The traces without what two servings of one request may differ in: times and their ids."""
+    """The traces without the times, in which two servings of one request differ."""
 
     def timeless(generation: Any) -> Any:
-        verdict = dataclasses.replace(generation.verdict, seconds=0.0)
-        return dataclasses.replace(generation, id="", latency_s=0.0, verdict=verdict)
+        return dataclasses.replace(generation, latency_s=0.0)
 
     traces = []
     for trace in read_traces(run):
@@ -126,3 +125,46 @@ def test_a_run_that_is_killed_again_and_again_ends_as_if_undisturbed(tmp_path, k
     assert set(disturbed.finished) == set(undisturbed.finished)
     assert repeated <= done * 2 * IN_FLIGHT
     assert done >= min(kills, 2), "the run was too quick to be killed"
+
+
+def test_a_replay_is_the_run_byte_for_byte_and_asks_nobody(tmp_path):
+    def sometimes(body: dict[str, Any]) -> Any:
+        draw = random.Random(json.dumps([body["messages"], body["seed"]]))
+        if draw.random() < 0.1:
+            return 400, {"error": {"message": "no"}}
+        reason = "length" if draw.random() < 0.1 else "stop"
+        return completion(f"\\boxed{{{draw.randrange(6)}}}", finish_reason=reason)
+
+    with serving(sometimes) as server:
+        run(*arguments(server, tmp_path, "run"))
+    asked_nobody = (COMMAND, "replay", str(tmp_path / "run"))
+    run(*asked_nobody, f"--out={tmp_path / 'again'}")
+    files = [
+        tmp_path / name / "traces" / "train-00000-of-00001.parquet" for name in ("run", "again")
+    ]
+    assert files[0].read_bytes() == files[1].read_bytes()
+    summaries = [(tmp_path / name / "summary.json").read_text() for name in ("run", "again")]
+    assert summaries[0] == summaries[1]
+
+
+def test_a_replay_without_its_journal_says_where_to_name_it(tmp_path):
+    with serving(Bill().answer) as server:
+        run(*arguments(server, tmp_path, "run", limit=3, k=2, d=1))
+    (tmp_path / "journal").rename(tmp_path / "moved")
+    command = [COMMAND, "replay", str(tmp_path / "run"), f"--out={tmp_path / 'again'}"]
+    lost = subprocess.run(command, capture_output=True, text=True, timeout=240)
+    assert lost.returncode == 2 and "--journal" in lost.stderr
+    run(*command, f"--journal={tmp_path / 'moved'}")
+
+
+def test_more_samples_and_rounds_pay_for_the_new_ones_only(tmp_path):
+    with serving(Bill().answer) as server:
+        run(*arguments(server, tmp_path, "first", limit=5, k=4, d=2))
+        assert len(server.requests) == 5 * (4 + 2)
+        server.requests.clear()
+        # The caches hold the new trajectories too, so every deliberation is another request.
+        run(*arguments(server, tmp_path, "second", limit=5, k=6, d=2))
+        assert len(server.requests) == 5 * (2 + 2)
+        server.requests.clear()
+        run(*arguments(server, tmp_path, "third", limit=5, k=6, d=3))
+        assert len(server.requests) == 5

@@ -108,7 +108,7 @@ def problem(text: str = "What is 2 + 3?", id: str = "p1") -> Problem:
 
 
 def verdict(label: Label, extracted: str | None) -> Verdict:
-    return Verdict(label=label, reason="test", extracted=extracted, seconds=0.0, verifier="test@1")
+    return Verdict(label=label, reason="test", extracted=extracted, verifier="test@1")
 
 
 def trajectory(

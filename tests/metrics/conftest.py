@@ -62,7 +62,6 @@ def _fields(prefix: str, index: int, answer: str | None) -> dict[str, Any]:
             label=labels.get(answer or "", "incorrect"),
             reason="test",
             extracted=answer,
-            seconds=0.0,
             verifier="exact@1",
         ),
         "prompt_tokens": 10,

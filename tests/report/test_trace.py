@@ -25,9 +25,7 @@ Printed = Callable[..., str]
 def _fields(label: Label | None, extracted: str | None, **changes: Any) -> dict[str, Any]:
     verdict = None
     if label is not None:
-        verdict = Verdict(
-            label=label, reason="equal", extracted=extracted, seconds=0.0, verifier="exact@1"
-        )
+        verdict = Verdict(label=label, reason="equal", extracted=extracted, verifier="exact@1")
     fields = {
         "index": 0,
         "model": "teacher-x",

@@ -1,0 +1,46 @@
+"""``heavydistill replay``: a run again from its journal alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from heavydistill.config import load_config
+from heavydistill.errors import ConfigError
+
+
+def replay(
+    run: Annotated[Path, typer.Argument(help="Folder of a finished run.")],
+    out: Annotated[str, typer.Option(help="Folder of the rebuilt run.")],
+    journal: Annotated[
+        str | None, typer.Option(help="Its journal, if it was moved. [default: as it was]")
+    ] = None,
+) -> None:
+    """Rebuild the dataset of a run from its journal, byte for byte, and ask nobody.
+
+    What the verifiers and the heavy core of this version make of the same responses is in the
+    result; a request that the journal does not hold is a failure in it.
+    """
+    from rich.console import Console
+
+    from heavydistill.cli.generate import print_ending
+    from heavydistill.cli.progress import Progress
+    from heavydistill.pipeline.run import check
+    from heavydistill.pipeline.run import run as run_plan
+    from heavydistill.report.table import print_summary
+
+    config = run / "config.yaml"
+    if not config.is_file():
+        raise ConfigError(f"{run} is no run: it has no config.yaml", "Give the folder of a run.")
+    plan = check(load_config(config, {"out": out} | ({"journal": journal} if journal else {})))
+    if not plan.journal.is_dir():
+        raise ConfigError(f"There is no journal {plan.journal}", "Give its folder with --journal.")
+    console = Console()
+    with Progress(console, plan) as progress:
+        finished = run_plan(plan, progress.on_batch, replay=True)
+    print_summary(finished.summary, console)
+    print_ending(finished, plan, console)
+    if not finished.is_complete:
+        raise typer.Exit(1)
