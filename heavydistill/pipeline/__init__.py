@@ -2,7 +2,8 @@
 
 ``llm`` puts an engine under distilabel, ``steps`` and ``tasks`` are the stations of a row,
 ``build`` wires them, ``run`` runs them and writes the result. ``compat`` and, in the process of a
-step, ``worker`` hold every touch of distilabel's private parts. Nothing outside this package imports distilabel.
+step, ``worker`` hold every touch of distilabel's private parts. Nothing outside this package
+imports distilabel.
 """
 
 import os

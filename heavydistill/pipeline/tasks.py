@@ -15,6 +15,7 @@ from pydantic import Field
 
 from heavydistill.config import Domain, Language
 from heavydistill.engine.request import user_turn
+from heavydistill.errors import HeavydistillError
 from heavydistill.heavy import prompts
 from heavydistill.pipeline.llm import HeavyLLM
 from heavydistill.pipeline.steps import Row, advance
@@ -56,6 +57,8 @@ class _HeavyTask(Task):
             outputs = self.llm.generate(
                 [messages[id(row)] for row in asked], num_generations=int(self.num_generations)
             )
+        except HeavydistillError:  # the run cannot go on, e.g. its disk is full
+            raise
         except Exception as error:  # engines return failures as data; this one broke
             advance(asked, station, _raiser(error))
             return {}

@@ -5,6 +5,7 @@ import dataclasses
 import json
 import os
 import random
+import resource
 import signal
 import subprocess
 import sys
@@ -168,3 +169,25 @@ def test_more_samples_and_rounds_pay_for_the_new_ones_only(tmp_path):
         server.requests.clear()
         run(*arguments(server, tmp_path, "third", limit=5, k=6, d=3))
         assert len(server.requests) == 5
+
+
+def test_a_full_disk_stops_the_run_and_the_same_command_goes_on(tmp_path):
+    def long_winded(body: dict[str, Any]) -> Any:
+        return completion("\\boxed{1}", reasoning_content="so " * 2000)
+
+    def almost_full() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
+
+    with serving(long_winded) as server:
+        command = arguments(server, tmp_path, "run", limit=20, k=4, d=1)
+        stopped = subprocess.run(
+            command, capture_output=True, text=True, timeout=240, preexec_fn=almost_full
+        )
+        assert stopped.returncode == 1
+        assert "cannot be written" in stopped.stderr and "same command again" in stopped.stderr
+        assert not (tmp_path / "run").exists()
+        paid = len(journaled_seeds(tmp_path))
+        assert 0 < paid < 20 * 5
+        server.requests.clear()
+        run(*command)
+        assert len(server.requests) == 20 * 5 - paid

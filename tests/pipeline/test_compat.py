@@ -5,6 +5,7 @@ import re
 
 import distilabel.distiset
 import distilabel.pipeline.base as base
+import distilabel.pipeline.batch_manager as batch_manager
 import distilabel.pipeline.local as local
 import distilabel.pipeline.step_wrapper as step_wrapper
 import pytest
@@ -31,6 +32,15 @@ def parameters(function: object) -> list[str]:
         (base.BasePipeline, "_output_queue_loop", ["self"]),
         (base.BasePipeline, "_run_load_queue_loop", ["self"]),
         (base.BasePipeline, "_stop_load_queue_loop", ["self"]),
+        (base.BasePipeline, "_manage_batch_flow", ["self", "batch"]),
+        (base.BasePipeline, "_request_batch_from_generator", ["self", "step_name"]),
+        (base.BasePipeline, "_send_batch_to_step", ["self", "batch"]),
+        (base.BasePipeline, "_load_batch_manager", ["self", "use_cache"]),
+        (base.BasePipeline, "_register_batch", ["self", "batch"]),
+        (batch_manager._BatchManager, "register_batch", ["self", "batch", "steps_data_path"]),
+        (batch_manager._BatchManager, "can_generate", ["self"]),
+        (step_wrapper._StepWrapper, "_non_generator_process_loop", ["self"]),
+        (step_wrapper._StepWrapper, "_send_batch", ["self", "batch"]),
         (local, "_init_worker", ["log_queue", "pipeline_name", "pipeline_cache_id"]),
         (distilabel.distiset, "_grab_citations", ["dag"]),
         (distilabel_logging, "stop_logging", []),
@@ -66,6 +76,18 @@ def test_write_buffer_is_used_through_two_methods_only() -> None:
     used = set(re.findall(r"_write_buffer\.(\w+)", source))
     assert used == {"add_batch", "close"}
     assert used <= set(dir(compat._TypedWriteBuffer))
+
+
+def test_received_numbers_are_only_appended_and_looked_up() -> None:
+    source = inspect.getsource(batch_manager)
+    uses = re.findall(r".*_received_batch_seq_nos\[.*", source)
+    assert [use.strip() for use in uses] == [
+        "received_batch_seq_nos = self._received_batch_seq_nos[last_batch.step_name]",
+        "self._received_batch_seq_nos[step_name].append(seq_no)",
+    ]
+    numbers = compat._InOrder()
+    numbers.extend([0, 1, 2])
+    assert 2 in numbers and 3 not in numbers
 
 
 def test_pool_and_manager_are_touched_only_where_compat_overrides() -> None:

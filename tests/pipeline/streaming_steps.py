@@ -1,0 +1,63 @@
+"""Steps for tests of the flow of rows; a step's process must be able to import them."""
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from distilabel.steps import GeneratorStep, Step, StepInput
+from pydantic import PrivateAttr
+
+Row = dict[str, Any]
+
+
+class Numbers(GeneratorStep):
+    """Rows with a number."""
+
+    count: int
+
+    @property
+    def outputs(self) -> list[str]:
+        return ["number"]
+
+    def process(self, offset: int = 0) -> Iterator[tuple[list[Row], bool]]:
+        for start in range(offset, self.count, self.batch_size):
+            numbers = range(start, min(self.count, start + self.batch_size))
+            yield [{"number": n} for n in numbers], numbers.stop == self.count
+
+
+class Wait(Step):
+    """Passes rows on after a while; row 0 takes as long as a hundred others."""
+
+    seconds: float
+    batches_in_flight: int = 1
+
+    @property
+    def inputs(self) -> list[str]:
+        return ["number"]
+
+    @property
+    def outputs(self) -> list[str]:
+        return ["number"]
+
+    def process(self, inputs: StepInput) -> Iterator[list[Row]]:
+        for row in inputs:
+            time.sleep(self.seconds * (100 if row["number"] == 0 else 1))
+        yield inputs
+
+
+class Loses(Step):
+    """Swallows its second batch."""
+
+    _seen: int = PrivateAttr(default=0)
+
+    @property
+    def inputs(self) -> list[str]:
+        return ["number"]
+
+    @property
+    def outputs(self) -> list[str]:
+        return ["number"]
+
+    def process(self, inputs: StepInput) -> Iterator[list[Row]]:
+        self._seen += 1
+        yield inputs if self._seen != 2 else []
