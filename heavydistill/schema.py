@@ -32,6 +32,23 @@ OK, TOO_FEW_USABLE, FAILED = "ok", "too_few_usable", "failed: "
 
 Label = Literal["correct", "incorrect", "undecided"]
 FinishReason = Literal["stop", "length", "error"]
+# What became of a request without a response: the model or its provider refused (``refused``,
+# ``filtered``), prompt and response do not fit the context (``too_long``), the server was too
+# busy (``overloaded``), did not answer in time (``timeout``), was not there (``unreachable``),
+# broke (``server``), did not take the request (``rejected``), sent what is no completion
+# (``malformed``), or a replay found nothing (``not_in_journal``).
+Failure = Literal[
+    "refused",
+    "filtered",
+    "too_long",
+    "overloaded",
+    "timeout",
+    "unreachable",
+    "server",
+    "rejected",
+    "malformed",
+    "not_in_journal",
+]
 Stratum = Literal["all-right", "majority-right", "tie", "minority-right", "all-wrong"]
 Outcome = Literal["kept", "rescued", "emergent", "overturned", "lost"]
 # Why a trajectory is not in a cache: it failed, was cut off, has no answer text, or there
@@ -99,6 +116,7 @@ class Generation:
         answer_text: What follows the thinking.
         finish_reason: ``stop``, ``length`` or ``error``.
         error: Why there is no text; null unless ``finish_reason`` is ``error``.
+        failure: The kind of it; null unless ``finish_reason`` is ``error``.
         verdict: Null until it was judged.
         prompt_tokens: As counted by who served it; -1 if unknown.
         completion_tokens: Likewise, thinking included.
@@ -119,6 +137,7 @@ class Generation:
     completion_tokens: int
     latency_s: float
     request_id: str
+    failure: Failure | None = None
 
     @property
     def unusable_because(self) -> LeftOutReason | None:

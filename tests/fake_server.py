@@ -45,14 +45,21 @@ def completion(content: str, finish_reason: str = "stop", **message: Any) -> Ans
 
 
 @contextlib.contextmanager
-def serving(answer: Callable[[dict[str, Any]], Answer]) -> Iterator[FakeServer]:
-    """Serve until the block ends."""
+def serving(
+    answer: Callable[[dict[str, Any]], Answer], models: Answer = (404, {})
+) -> Iterator[FakeServer]:
+    """Serve until the block ends; ``models`` is the answer to who is served."""
 
     class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self._say(*models)
+
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             server.requests.append(body)
-            status, payload = answer(body)
+            self._say(*answer(body))
+
+        def _say(self, status: int, payload: dict[str, Any]) -> None:
             data = json.dumps(payload).encode()
             with contextlib.suppress(ConnectionError):
                 self.send_response(status)

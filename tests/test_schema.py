@@ -32,7 +32,6 @@ VERDICT = {
     "label": "string",
     "reason": "string",
     "extracted": "string",
-    "seconds": "double",
     "verifier": "string",
 }
 GENERATION = {
@@ -49,6 +48,7 @@ GENERATION = {
     "completion_tokens": "int64",
     "latency_s": "double",
     "request_id": "string",
+    "failure": "string",
 }
 CACHE = {
     "id": "string",

@@ -7,7 +7,11 @@ import time
 from heavydistill.engine.journal import Journal, Record, key
 from heavydistill.engine.request import Engine, Keep, Request, Response, forget
 
-_MISSING = Response(finish_reason="error", error="The journal holds no response to this request.")
+_MISSING = Response(
+    finish_reason="error",
+    failure="not_in_journal",
+    error="The journal holds no response to this request.",
+)
 
 
 class JournaledEngine:

@@ -163,6 +163,7 @@ class LocalEngine:
     def _too_long(self, prompt_tokens: int, max_tokens: int) -> Response:
         return Response(
             finish_reason="error",
+            failure="too_long",
             error=f"context: {prompt_tokens} prompt + {max_tokens} completion tokens "
             f"do not fit the model's {self.context}",
             prompt_tokens=prompt_tokens,

@@ -19,8 +19,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from heavydistill.config import Endpoint, Sampling
+from heavydistill.engine.failures import failure_of
 from heavydistill.engine.reasoning import split_reasoning
 from heavydistill.engine.request import Keep, Request, Response, forget
+from heavydistill.schema import Failure
 
 if TYPE_CHECKING:
     from openai.types import CompletionUsage
@@ -103,7 +105,8 @@ class OpenAIEngine:
             return self._response(completion, time.perf_counter() - started)
         # All but the first: a body that is no JSON, or JSON of another shape.
         except (OpenAIError, ValueError, TypeError, AttributeError, LookupError) as error:
-            return _failed(error, time.perf_counter() - started)
+            text = f"{type(error).__name__}: {error}"
+            return _failed(failure_of(error), text, time.perf_counter() - started)
 
     def _response(self, completion: ChatCompletion, seconds: float) -> Response:
         if not completion.choices:
@@ -116,7 +119,10 @@ class OpenAIEngine:
         if not reasoning:
             reasoning, answer_text = split_reasoning(text, self.think_tags)
         if choice.finish_reason not in ("stop", "length"):
-            raise ValueError(f"the server stopped for {choice.finish_reason!r}")
+            kind: Failure = "filtered" if choice.finish_reason == "content_filter" else "malformed"
+            return _failed(kind, f"the server stopped for {choice.finish_reason!r}", seconds)
+        if choice.message.refusal and not text:
+            return _failed("refused", f"the model refused: {choice.message.refusal}", seconds)
         prompt_tokens, completion_tokens = _counts(completion.usage)
         return Response(
             reasoning=reasoning,
@@ -146,10 +152,11 @@ def _sampling_arguments(sampling: Sampling, more: Mapping[str, Any]) -> dict[str
     }
 
 
-def _failed(error: Exception, seconds: float) -> Response:
+def _failed(failure: Failure, text: str, seconds: float) -> Response:
     return Response(
         finish_reason="error",
-        error=_encodable(f"{type(error).__name__}: {error}"[:2000]),
+        failure=failure,
+        error=_encodable(text[:2000]),
         latency_s=seconds,
     )
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from heavydistill.config import Sampling
-from heavydistill.schema import FinishReason
+from heavydistill.schema import Failure, FinishReason
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +41,7 @@ class Response:
         answer_text: What follows the thinking; empty if the model never got there.
         finish_reason: ``stop``, ``length`` (cut off by ``max_tokens``) or ``error``.
         error: Why there is no text; set if and only if ``finish_reason`` is ``error``.
+        failure: The kind of it, likewise.
         prompt_tokens: Tokens read, counted by who served the request; -1 if it did not say.
         completion_tokens: Tokens written, thinking included; -1 if unknown.
         latency_s: Seconds from the start of the work on it to its last token.
@@ -52,6 +53,7 @@ class Response:
     answer_text: str = ""
     finish_reason: FinishReason
     error: str | None = None
+    failure: Failure | None = None
     prompt_tokens: int = -1
     completion_tokens: int = -1
     latency_s: float = 0.0

@@ -58,6 +58,7 @@ class GenerationCounts:
     Attributes:
         total: Samples.
         failed: The request failed; there is no text.
+        failures: Those of each kind (``schema.Failure``), most common first.
         truncated: Cut off at the most tokens.
         empty: Finished without an answer text.
         undecided: The verifier could not tell.
@@ -66,6 +67,7 @@ class GenerationCounts:
 
     total: int
     failed: int
+    failures: dict[str, int]
     truncated: int
     empty: int
     undecided: int
@@ -234,10 +236,12 @@ def _mean_known(values: Iterable[float | None]) -> float | None:
 def _count(generations: Sequence[Generation]) -> GenerationCounts:
     why = Counter(generation.unusable_because for generation in generations)
     judged = [generation.verdict for generation in generations if generation.verdict]
+    failed = [g for g in generations if g.finish_reason == "error"]
     without_verdict = [g for g in generations if g.verdict is None and g.finish_reason != "error"]
     return GenerationCounts(
         total=len(generations),
         failed=why["error"],
+        failures=dict(Counter(g.failure or "unknown" for g in failed).most_common()),
         truncated=why["truncated"],
         empty=why["empty"],
         undecided=sum(verdict.label == "undecided" for verdict in judged),

@@ -93,6 +93,7 @@ def _output(requests: list[Request], responses: list[Response]) -> dict[str, Any
         "reasoning": [response.reasoning for response in responses],
         "finish_reason": [response.finish_reason for response in responses],
         "error": [response.error for response in responses],
+        "failure": [response.failure for response in responses],
         "latency_s": [response.latency_s for response in responses],
         "request_id": [response.request_id for response in responses],
         "from_journal": [response.from_journal for response in responses],

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 from heavydistill import problems as problem_sources
 from heavydistill.config import RunConfig, dump_config
+from heavydistill.engine.preflight import require
 from heavydistill.engine.tokenizer import ReaderTokenizer
 from heavydistill.errors import BudgetError, ConfigError, RunError
 from heavydistill.heavy import prompts
@@ -132,11 +133,14 @@ def run(
         replay: Ask nobody; take every response from the journal.
 
     Raises:
+        TeacherError: An endpoint cannot be asked; nothing was.
         RunError: The pipeline broke, or rows are missing from its result.
         KeyboardInterrupt: After the finished rows were written, if there were any.
     """
     from heavydistill.pipeline.build import build_heavy_pipeline
 
+    if not replay:
+        _require_endpoints(plan.config)
     pipeline = build_heavy_pipeline(plan.config, on_batch, replay)
     try:
         pipeline.run()
@@ -147,6 +151,13 @@ def run(
         raise
     finally:
         pipeline.discard()
+
+
+def _require_endpoints(config: RunConfig) -> None:
+    for name in {config.thinker or config.teacher, config.deliberator or config.teacher}:
+        profile = find(name, config.endpoint)
+        if profile.kind == "endpoint":
+            require(profile.model, config.endpoint)
 
 
 def _check_budget(config: RunConfig, loaded: Sequence[Problem]) -> None:

@@ -201,6 +201,7 @@ def _fields(output: dict[str, Any], model: str) -> list[dict[str, Any]]:
                     "reasoning",
                     "finish_reason",
                     "error",
+                    "failure",
                     "latency_s",
                     "request_id",
                 )

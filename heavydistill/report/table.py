@@ -5,6 +5,8 @@ Not covered: the numbers themselves, which ``metrics.summary`` computes.
 
 from __future__ import annotations
 
+from collections import Counter
+
 from rich.console import Console
 from rich.text import Text
 
@@ -146,6 +148,10 @@ def _print_failures(summary: Summary, console: Console) -> None:
     add("trajectories", summary.trajectories)
     add("deliberations", summary.deliberations)
     print_table(failures, console)
+    kinds = Counter(summary.trajectories.failures) + Counter(summary.deliberations.failures)
+    if kinds:
+        listed = ", ".join(f"{count:,} {kind}" for kind, count in kinds.most_common())
+        console.print(plain(f"Failed requests: {listed}"))
 
 
 def _print_tokens(summary: Summary, console: Console) -> None:

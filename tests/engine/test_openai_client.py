@@ -124,7 +124,11 @@ def serve(monkeypatch) -> Iterator[Callable[[Callable[[Body], Reply]], FakeServe
 
 def ask(server: FakeServer, requests: list[Request], **endpoint: Any) -> list[Response]:
     settings = Endpoint(base_url=server.url, tokenizer="unused", **endpoint)
-    return OpenAIEngine("served", settings, TAGS).generate(requests)
+    engine = OpenAIEngine("served", settings, TAGS)
+    try:
+        return engine.generate(requests)
+    finally:
+        engine.close()
 
 
 def ask_one(server: FakeServer, **endpoint: Any) -> Response:
@@ -143,7 +147,8 @@ def answering(body: Any, **reply: Any) -> Callable[[Body], Reply]:
 def is_error(response: Response) -> bool:
     """An error with a reason, and no text."""
     texts = (response.reasoning, response.answer_text)
-    return response.finish_reason == "error" and bool(response.error) and texts == ("", "")
+    failed = response.finish_reason == "error" and response.failure is not None
+    return failed and bool(response.error) and texts == ("", "")
 
 
 def test_every_sampling_parameter_and_the_seed_go_out(serve):
@@ -288,6 +293,37 @@ def test_a_body_that_is_no_completion_is_an_error(serve, reply):
     assert is_error(ask_one(serve(lambda _: reply), retries=0))
 
 
+@pytest.mark.parametrize(
+    ("status", "message", "failure"),
+    [
+        (400, "no such parameter", "rejected"),
+        (401, "bad key", "rejected"),
+        (400, "This model's maximum context length is 4096 tokens", "too_long"),
+        (400, "prompt (9000 tokens) is too long", "too_long"),
+        (413, "", "too_long"),
+        (429, "slow down", "overloaded"),
+        (503, "busy", "overloaded"),
+        (500, "out of memory", "server"),
+    ],
+)
+def test_a_failure_has_its_kind(serve, status, message, failure):
+    server = serve(answering({"error": {"message": message}}, status=status))
+    assert ask_one(server, retries=0).failure == failure
+
+
+@pytest.mark.parametrize(
+    ("body", "failure"),
+    [
+        (completion("par", finish_reason="content_filter"), "filtered"),
+        (completion("par", finish_reason="tool_calls"), "malformed"),
+        (completion(None, refusal="I cannot help with that."), "refused"),
+        ({}, "malformed"),
+    ],
+)
+def test_a_response_without_an_answer_has_its_kind_too(serve, body, failure):
+    assert ask_one(serve(answering(body)), retries=0).failure == failure
+
+
 def test_one_bad_response_leaves_the_others_alone(serve):
     def answer(body: Body) -> Reply:
         return (
@@ -311,15 +347,17 @@ def test_a_time_out_is_an_error(serve):
     finally:
         over.set()
     assert is_error(response)
-    assert "Timeout" in response.error
+    assert "Timeout" in response.error and response.failure == "timeout"
     assert response.latency_s >= 0.2
 
 
 def test_a_server_that_is_not_there_is_an_error():
     settings = Endpoint(base_url="http://127.0.0.1:9/v1", tokenizer="unused", retries=0)
-    (response,) = OpenAIEngine("served", settings).generate([request()])
+    engine = OpenAIEngine("served", settings)
+    (response,) = engine.generate([request()])
+    engine.close()
     assert is_error(response)
-    assert "Connection" in response.error
+    assert "Connection" in response.error and response.failure == "unreachable"
 
 
 @pytest.mark.parametrize("usage", ["absent", None])

@@ -45,8 +45,8 @@ def summary() -> Summary:
         strata={"majority-right": 1200, "all-wrong": 0, "none": 0},
         outcomes=OUTCOMES,
         outcomes_by_stratum={"majority-right": OUTCOMES, "all-wrong": nothing, "none": nothing},
-        trajectories=GenerationCounts(9600, 11, 22, 33, 44, 55),
-        deliberations=GenerationCounts(4800, 0, 66, 0, 0, 0),
+        trajectories=GenerationCounts(9600, 11, {"overloaded": 8, "timeout": 3}, 22, 33, 44, 55),
+        deliberations=GenerationCounts(4800, 0, {}, 66, 0, 0, 0),
         thinking_tokens=TokenCounts(123_456, 12_345_678, 0, 0),
         deliberation_tokens=TokenCounts(7_000, 8_000, 3, 2),
         statuses={"ok": 1190, "too_few_usable": 10},
@@ -108,6 +108,7 @@ def test_labels_are_crossed_without_empty_rows_and_columns(
 def test_failures_and_tokens_are_shown(summary: Summary, printed: Printed) -> None:
     text = printed(print_summary, summary)
     assert _line(text, "trajectories") == "trajectories 9,600 11 22 33 44 55"
+    assert "Failed requests: 8 overloaded, 3 timeout" in text
     assert _line(text, "deliberations") == "deliberations 4,800 0 66 0 0 0"
     assert _line(text, "thinking") == "thinking 123,456 12,345,678 none"
     assert "prompt of 3, completion of 2" in _line(text, "deliberating")

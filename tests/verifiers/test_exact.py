@@ -163,7 +163,6 @@ def test_equal_answers_are_extracted_alike_so_that_votes_meet():
     judged = [Exact().judge(problem("2"), BOX % answer) for answer in ("0.50", "1/2", r"\frac12")]
     assert {verdict.extracted for verdict in judged} == {"0.5"}
     assert judged[0].verifier == "exact@1"
-    assert judged[0].seconds > 0
 
 
 @given(st.text(), st.text(min_size=1).filter(lambda text: "\n" not in text))

@@ -1,0 +1,52 @@
+"""A run against an endpoint that cannot be asked ends before it begins, with what to do."""
+
+from typing import Any
+
+import pytest
+from fake_server import Answer, completion, serving
+
+from heavydistill.config import Endpoint
+from heavydistill.engine.preflight import require
+from heavydistill.errors import TeacherError
+
+
+def listing(*names: str) -> Answer:
+    return 200, {"object": "list", "data": [{"id": name, "object": "model"} for name in names]}
+
+
+def asked(model: str, answer: Answer, **endpoint: Any) -> None:
+    with serving(lambda body: completion("1"), answer) as server:
+        require(model, Endpoint(base_url=server.base_url, tokenizer="unused", **endpoint))
+        assert not server.requests
+
+
+@pytest.mark.parametrize(
+    "answer", [listing("glm-4.6", "other"), listing(), (404, {}), (500, {}), (200, {"data": 7})]
+)
+def test_a_served_model_or_a_server_that_does_not_tell_is_fine(answer):
+    asked("glm-4.6", answer)
+
+
+def test_a_model_that_is_not_served_is_named_with_those_that_are():
+    with pytest.raises(TeacherError, match=r"does not serve 'glm-46'.*Did you mean glm-4\.6\?.*b"):
+        asked("glm-46", listing("glm-4.6", "b"))
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_a_refused_key_names_its_variable_and_never_the_key(monkeypatch, status):
+    monkeypatch.setenv("SOME_KEY", "sk-secret")
+    with pytest.raises(TeacherError, match="SOME_KEY") as raised:
+        refusal = {"error": {"message": "Incorrect API key provided: sk-secret"}}
+        asked("m", (status, refusal), api_key_env="SOME_KEY")
+    assert "sk-secret" not in str(raised.value)
+
+
+def test_a_missing_key_is_said(monkeypatch):
+    monkeypatch.delenv("SOME_KEY", raising=False)
+    with pytest.raises(TeacherError, match="SOME_KEY.*which is not set"):
+        asked("m", (401, {}), api_key_env="SOME_KEY")
+
+
+def test_a_server_that_is_not_there_is_said_at_once():
+    with pytest.raises(TeacherError, match="Nothing answers at http://127.0.0.1:9/v1"):
+        require("m", Endpoint(base_url="http://127.0.0.1:9/v1", tokenizer="unused"))
