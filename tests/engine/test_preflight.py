@@ -43,10 +43,10 @@ def test_a_refused_key_names_its_variable_and_never_the_key(monkeypatch, status)
 
 def test_a_missing_key_is_said(monkeypatch):
     monkeypatch.delenv("SOME_KEY", raising=False)
-    with pytest.raises(TeacherError, match="SOME_KEY.*which is not set"):
+    with pytest.raises(TeacherError, match=r"SOME_KEY.*which is not set"):
         asked("m", (401, {}), api_key_env="SOME_KEY")
 
 
 def test_a_server_that_is_not_there_is_said_at_once():
-    with pytest.raises(TeacherError, match="Nothing answers at http://127.0.0.1:9/v1"):
+    with pytest.raises(TeacherError, match=r"Nothing answers at http://127\.0\.0\.1:9/v1"):
         require("m", Endpoint(base_url="http://127.0.0.1:9/v1", tokenizer="unused"))
