@@ -8,6 +8,7 @@ tasks (they see the extras as columns ``llm_TASK_KEY``).
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,7 @@ class HeavyLLM(LLM):
 
     def load(self) -> None:
         super().load()
+        _share_processor()
         profile = find(self.teacher, self.endpoint)
         self._engine = open_engine(profile, self.endpoint)
         if self.journal:
@@ -80,6 +82,17 @@ class HeavyLLM(LLM):
             _output(requests[i : i + num_generations], responses[i : i + num_generations])
             for i in range(0, len(requests), num_generations)
         ]
+
+
+def _share_processor() -> None:
+    """Leave half of the processor to the other stage, unless OMP_NUM_THREADS says what to take.
+
+    Two stages that ask are at work at once, and threads that wait for a core cost more than none.
+    """
+    if "OMP_NUM_THREADS" not in os.environ:
+        import torch
+
+        torch.set_num_threads(max(1, torch.get_num_threads() // 2))
 
 
 def _output(requests: list[Request], responses: list[Response]) -> dict[str, Any]:
