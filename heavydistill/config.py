@@ -75,7 +75,7 @@ class SamplingChoice(Section):
 class Endpoint(Section):
     """An OpenAI-compatible server. Set ``base_url`` to ask it; else models run in this process."""
 
-    base_url: str | None = None
+    base_url: str | None = Field(None, pattern=r"^https?://\S+$")
     """E.g. ``http://localhost:8000/v1``."""
     api_key_env: str = "OPENAI_API_KEY"
     """Environment variable that holds the key; a server without keys needs none."""

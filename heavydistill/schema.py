@@ -36,7 +36,8 @@ FinishReason = Literal["stop", "length", "error"]
 # ``filtered``), prompt and response do not fit the context (``too_long``), the server was too
 # busy (``overloaded``), did not answer in time (``timeout``), was not there (``unreachable``),
 # broke (``server``), did not take the request (``rejected``), sent what is no completion
-# (``malformed``), or a replay found nothing (``not_in_journal``).
+# (``malformed``), a replay found nothing (``not_in_journal``), or it was never asked, because the
+# run was interrupted (``interrupted``).
 Failure = Literal[
     "refused",
     "filtered",
@@ -48,6 +49,7 @@ Failure = Literal[
     "rejected",
     "malformed",
     "not_in_journal",
+    "interrupted",
 ]
 Stratum = Literal["all-right", "majority-right", "tie", "minority-right", "all-wrong"]
 Outcome = Literal["kept", "rescued", "emergent", "overturned", "lost"]

@@ -137,7 +137,8 @@ def generate(
             if plan.folder.exists()
             else "nothing was finished"
         )
-        console.print(f"Interrupted: {kept}.", markup=False, highlight=False, soft_wrap=True)
+        message = f"Interrupted: {kept}. The same command goes on from {plan.journal}."
+        console.print(message, markup=False, highlight=False, soft_wrap=True)
         raise typer.Exit(130) from None
     print_summary(finished.summary, console)
     print_ending(finished, plan, console)

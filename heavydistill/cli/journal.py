@@ -38,7 +38,7 @@ def stats(folder: Folder) -> None:
 @journal.command()
 def check(folder: Folder) -> None:
     """Check every line. Exit code 1 if one is damaged; an unfinished last line is no damage."""
-    from heavydistill.engine.journal import segments
+    from heavydistill.engine.segment import segments
 
     damaged = 0
     for segment in segments(_existing(folder)):

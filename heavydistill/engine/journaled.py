@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 import time
+from concurrent.futures import Future
 
-from heavydistill.engine.journal import Journal, Record, key
+from heavydistill.engine.journal import Journal, key
 from heavydistill.engine.request import Engine, Keep, Request, Response, forget
+from heavydistill.engine.segment import Record
 
 _MISSING = Response(
     finish_reason="error",
@@ -16,6 +19,8 @@ _MISSING = Response(
 
 class JournaledEngine:
     """Answers from the journal what is in it, and writes all else into it before it is used.
+
+    A request that is in flight already, for another problem of the same text, is not sent again.
 
     Args:
         engine: Asked for what is missing.
@@ -30,9 +35,40 @@ class JournaledEngine:
         self._journal = journal
         self._model = model
         self._replay = replay
+        self._in_flight: dict[str, Future[Response]] = {}
+        self._lock = threading.Lock()
 
     def generate(self, requests: list[Request], keep: Keep = forget) -> list[Response]:
         """Answer all requests, in their order; ``keep`` sees those that were asked now."""
+        keys = [key(self._model, self.revision, request) for request in requests]
+        if self._replay:
+            return [self._journal.last(wanted) or _MISSING for wanted in keys]
+        found: dict[str, Response | Future[Response]] = {}
+        mine: dict[str, Request] = {}
+        with self._lock:
+            for wanted, request in zip(keys, requests, strict=True):
+                if wanted in found:
+                    continue
+                known = self._in_flight.get(wanted) or self._journal.get(wanted)
+                if known is None:
+                    known = self._in_flight[wanted] = Future()
+                    mine[wanted] = request
+                found[wanted] = known
+        self._ask(mine, keep)
+        answers = (found[wanted] for wanted in keys)
+        return [one.result() if isinstance(one, Future) else one for one in answers]
+
+    def drain(self) -> None:
+        """Begin nothing new; what is in flight is still answered and kept."""
+        self._engine.drain()
+
+    def close(self) -> None:
+        """Close the engine, then the journal."""
+        self._engine.close()
+        self._journal.close()
+
+    def _ask(self, mine: dict[str, Request], keep: Keep) -> None:
+        """Ask, and settle the futures of these keys."""
 
         def put(request: Request, response: Response) -> None:
             asked = {
@@ -40,22 +76,18 @@ class JournaledEngine:
                 "seed": request.seed,
                 "index": request.index,
             }
-            self._journal.put(
-                Record(self._key(request), self._model, asked, response, round(time.time(), 3))
-            )
+            wanted = key(self._model, self.revision, request)
+            at = round(time.time(), 3)
+            self._journal.put(Record(wanted, self._model, asked, response, at))
             keep(request, response)
 
-        if self._replay:
-            return [self._journal.last(self._key(request)) or _MISSING for request in requests]
-        found = [self._journal.get(self._key(request)) for request in requests]
-        missing = [r for r, response in zip(requests, found, strict=True) if response is None]
-        answered = iter(self._engine.generate(missing, put) if missing else [])
-        return [response or next(answered) for response in found]
-
-    def close(self) -> None:
-        """Close the engine, then the journal."""
-        self._engine.close()
-        self._journal.close()
-
-    def _key(self, request: Request) -> str:
-        return key(self._model, self.revision, request)
+        if not mine:
+            return
+        try:
+            responses = self._engine.generate(list(mine.values()), put)
+        except BaseException as error:
+            for wanted in mine:
+                self._in_flight.pop(wanted).set_exception(error)
+            raise
+        for wanted, response in zip(mine, responses, strict=True):
+            self._in_flight.pop(wanted).set_result(response)

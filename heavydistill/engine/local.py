@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from heavydistill.config import Sampling
 from heavydistill.engine.reasoning import split_reasoning
-from heavydistill.engine.request import Keep, Request, Response, forget
+from heavydistill.engine.request import INTERRUPTED, Keep, Request, Response, forget
 from heavydistill.errors import TeacherError
 
 if TYPE_CHECKING:
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 _BATCH_TOKENS = {"cpu": 16_384, "cuda": 262_144}
 
 _CHECKPOINT_SUFFIXES = {".json", ".safetensors", ".bin", ".model", ".jinja"}
-_DIGESTED_END_BYTES = 1 << 20
 
 _GOLDEN = -7046029254386353131  # splitmix64's increments, as signed 64-bit integers
 _MIX_1 = -4658895280553007687
@@ -58,6 +57,7 @@ class LocalEngine:
         batch_tokens: int | None = None,
     ) -> None:
         self._name = model
+        self._drains = False
         self.tokenizer, self.model = _load(model)
         self.think_tags = think_tags
         self.batch_tokens = batch_tokens or _BATCH_TOKENS[self.model.device.type]
@@ -68,6 +68,9 @@ class LocalEngine:
         prompts = [self._encode(request.messages) for request in requests]
         responses: dict[int, Response] = {}
         for batch in self._batches(prompts, requests):
+            if self._drains:
+                responses |= dict.fromkeys(batch, INTERRUPTED)
+                continue
             for index, response in self._run(batch, prompts, requests):
                 keep(requests[index], response)
                 responses[index] = response
@@ -77,6 +80,10 @@ class LocalEngine:
     def revision(self) -> str:
         """Tells these weights from others under the same name: the Hub's commit, or a digest."""
         return self.model.config._commit_hash or _digest(Path(self._name))
+
+    def drain(self) -> None:
+        """Begin no other batch."""
+        self._drains = True
 
     def close(self) -> None:
         """Drop the weights."""
@@ -172,15 +179,12 @@ class LocalEngine:
 
 
 def _digest(folder: Path) -> str:
-    """Of a checkpoint's files: all of the small ones, size and both ends of the large ones."""
+    """Of a checkpoint's files."""
     digest = hashlib.sha256()
     for path in sorted(p for p in folder.iterdir() if p.suffix in _CHECKPOINT_SUFFIXES):
-        size = path.stat().st_size
-        digest.update(f"{path.name} {size}\n".encode())
         with path.open("rb") as file:
-            digest.update(file.read(_DIGESTED_END_BYTES))
-            file.seek(max(file.tell(), size - _DIGESTED_END_BYTES))
-            digest.update(file.read())
+            of_file = hashlib.file_digest(file, "sha256").hexdigest()
+        digest.update(f"{path.name} {of_file}\n".encode())
     return digest.hexdigest()[:16]
 
 

@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, Any
 from heavydistill.config import Endpoint, Sampling
 from heavydistill.engine.failures import failure_of
 from heavydistill.engine.reasoning import split_reasoning
-from heavydistill.engine.request import Keep, Request, Response, forget
+from heavydistill.engine.request import INTERRUPTED, Keep, Request, Response, forget
+from heavydistill.errors import TeacherError
 from heavydistill.schema import Failure
 
 if TYPE_CHECKING:
@@ -51,13 +52,16 @@ class OpenAIEngine:
         self.model = model
         self.think_tags = think_tags
         self.extra_body = dict(extra_body or {})
+        self._key_env = endpoint.api_key_env
+        self._key = os.environ.get(endpoint.api_key_env, "").strip()
         self._client = AsyncOpenAI(
             base_url=endpoint.base_url,
             # Servers without keys accept any; the library insists on one.
-            api_key=os.environ.get(endpoint.api_key_env) or "none",
+            api_key=self._key or "none",
             timeout=endpoint.timeout_s,
             max_retries=endpoint.retries,
         )
+        self._drains = False
         self._slots = asyncio.Semaphore(endpoint.concurrency)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
@@ -77,22 +81,33 @@ class OpenAIEngine:
             for future in asked:
                 future.cancel()
 
+    def drain(self) -> None:
+        """Send nothing more; what is in flight is still answered."""
+        self._drains = True
+
     def close(self) -> None:
         """End the connections; what is still in flight is given up."""
-        asyncio.run_coroutine_threadsafe(self._client.close(), self._loop).result()
+        asyncio.run_coroutine_threadsafe(self._end(), self._loop).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
 
+    async def _end(self) -> None:
+        for task in asyncio.all_tasks() - {asyncio.current_task()}:
+            task.cancel()
+        await self._client.close()
+
     async def _one(self, request: Request, keep: Keep) -> Response:
         async with self._slots:
+            if self._drains:
+                return INTERRUPTED
             response = await self._asked(request)
         # Writing to a disk must not hold up the other requests.
         await asyncio.to_thread(keep, request, response)
         return response
 
     async def _asked(self, request: Request) -> Response:
-        from openai import OpenAIError
+        from openai import AuthenticationError, OpenAIError
 
         started = time.perf_counter()
         try:
@@ -103,9 +118,16 @@ class OpenAIEngine:
                 **_sampling_arguments(request.sampling, self.extra_body),
             )
             return self._response(completion, time.perf_counter() - started)
+        except AuthenticationError as error:
+            raise TeacherError(
+                f"The server refuses the key in {self._key_env} ({error.status_code})",
+                f"Set {self._key_env} to a valid key and run the same command again.",
+            ) from None
         # All but the first: a body that is no JSON, or JSON of another shape.
         except (OpenAIError, ValueError, TypeError, AttributeError, LookupError) as error:
             text = f"{type(error).__name__}: {error}"
+            if self._key:  # some servers repeat it in what they say
+                text = text.replace(self._key, "***")
             return _failed(failure_of(error), text, time.perf_counter() - started)
 
     def _response(self, completion: ChatCompletion, seconds: float) -> Response:
@@ -131,7 +153,7 @@ class OpenAIEngine:
             prompt_tokens=prompt_tokens,
             completion_tokens=completion_tokens,
             latency_s=seconds,
-            request_id=completion.id or "",
+            request_id=_encodable(str(completion.id or "")),
         )
 
 
@@ -165,9 +187,12 @@ def _counts(usage: CompletionUsage | None) -> tuple[int, int]:
     """(prompt tokens, completion tokens); -1 for a count that is not there."""
     if usage is None:
         return -1, -1
-    # The library does not check what a server sends, so a count may be null.
-    counts = usage.prompt_tokens, usage.completion_tokens
-    return tuple(-1 if count is None else count for count in counts)  # type: ignore[return-value]
+    # The library does not check what a server sends, so a count may be null or a text.
+    prompt, completion = (
+        count if isinstance(count, int) else -1
+        for count in (usage.prompt_tokens, usage.completion_tokens)
+    )
+    return prompt, completion
 
 
 def _encodable(text: str) -> str:

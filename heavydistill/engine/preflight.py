@@ -25,15 +25,14 @@ def require(model: str, endpoint: Endpoint) -> None:
         TeacherError: Nothing answers there, the key is refused, or the model is not served.
     """
     from openai import APIConnectionError, AuthenticationError, OpenAI, OpenAIError
-    from openai import PermissionDeniedError as Denied
 
-    key = os.environ.get(endpoint.api_key_env)
-    client = OpenAI(
-        base_url=endpoint.base_url, api_key=key or "none", timeout=_TIMEOUT_S, max_retries=0
-    )
+    key = os.environ.get(endpoint.api_key_env, "").strip()
     try:
-        names = [served.id for served in client.models.list()]
-    except (AuthenticationError, Denied) as error:
+        with OpenAI(
+            base_url=endpoint.base_url, api_key=key or "none", timeout=_TIMEOUT_S, max_retries=0
+        ) as client:
+            names = [served.id for served in client.models.list()]
+    except AuthenticationError as error:
         raise TeacherError(
             f"{endpoint.base_url} refuses the key in {endpoint.api_key_env} "
             f"({error.status_code}){'' if key else ', which is not set'}",
@@ -47,9 +46,8 @@ def require(model: str, endpoint: Endpoint) -> None:
         ) from error
     except (OpenAIError, ValueError, TypeError, AttributeError):
         return
-    finally:
-        client.close()
-    if names and model not in names:
+    # A proxy may list patterns.
+    if names and model not in names and not any("*" in name for name in names):
         near = difflib.get_close_matches(model, names, n=1)
         raise TeacherError(
             f"{endpoint.base_url} does not serve {model!r}",

@@ -61,6 +61,10 @@ class Response:
     from_journal: bool = False
 
 
+INTERRUPTED = Response(
+    finish_reason="error", failure="interrupted", error="The run was interrupted before this."
+)
+
 # Called with a request and its response as soon as that is there, and before it is used. It may
 # be called by any thread; what it raises ends the ``generate`` that it serves.
 Keep = Callable[[Request, Response], None]
@@ -79,6 +83,9 @@ class Engine(Protocol):
 
     def generate(self, requests: list[Request], keep: Keep) -> list[Response]:
         """Answer all requests, in their order. Never raises for what one request met."""
+
+    def drain(self) -> None:
+        """Begin nothing new: what is asked from here on fails with ``interrupted``."""
 
     def close(self) -> None:
         """Give back what it holds."""

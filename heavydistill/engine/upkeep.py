@@ -7,12 +7,24 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Iterator
+import time
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from heavydistill.engine.journal import FORMAT, SUFFIX, Record, Segment, parse, segments
+from heavydistill.engine.segment import (
+    FORMAT,
+    SUFFIX,
+    Segment,
+    paths,
+    read,
+    record_at,
+    segments,
+    sync_folder,
+)
+from heavydistill.errors import JournalError
+
+_LOCK = "compact.lock"
 
 
 @dataclass(slots=True)
@@ -38,7 +50,8 @@ class Compacted:
 
     Attributes:
         segments: Read and replaced by one.
-        dropped: Lines that no later run needs: failures, damage, and requests kept twice.
+        dropped: Lines that nobody reads any more: damage, requests kept twice, and failures of
+            requests that were answered or failed later.
         busy: Segments left alone, because a process writes to them.
     """
 
@@ -52,12 +65,13 @@ def usage(folder: Path) -> dict[str, Usage]:
     found: dict[str, Usage] = {}
     seen: set[bytes] = set()
     for segment in segments(folder):
-        for name, record in records(segment):
+        for line in segment.lines:
+            record = record_at(segment.path, line.offset)
             model = found.setdefault(record.model, Usage())
-            if record.response.finish_reason == "error":
+            if line.failed:
                 model.failed += 1
-            elif name not in seen:
-                seen.add(name)
+            elif line.key not in seen:
+                seen.add(line.key)
                 model.responses += 1
                 model.prompt_tokens += max(0, record.response.prompt_tokens)
                 model.completion_tokens += max(0, record.response.completion_tokens)
@@ -70,46 +84,57 @@ def compact(folder: Path) -> Compacted:
     A kill leaves the old segments, or the new one, or both: each a whole journal.
 
     Raises:
-        JournalError: The journal cannot be used.
+        JournalError: The journal cannot be used, or is being compacted.
     """
-    found = list(segments(folder))
+    found = paths(folder)
     with ExitStack() as locks:
-        idle = [segment for segment in found if _lock(segment.path, locks)]
-        kept: set[bytes] = set()
+        (folder / _LOCK).touch()
+        if not _lock(folder / _LOCK, locks):
+            raise JournalError(f"{folder} is being compacted", "Wait for that to end.")
+        # Locked before they are read, so that nothing is written in between.
+        idle = [read(path) for path in found if _lock(path, locks)]
+        kept = _kept(idle)
         lines = sum(len(segment.lines) + len(segment.damaged) for segment in idle)
-        unfinished = folder / "compacted.part"
-        with unfinished.open("wb") as file:
-            file.write(FORMAT)
-            for segment in idle:
-                for name, record in records(segment):
-                    if record.response.finish_reason != "error" and name not in kept:
-                        kept.add(name)
-                        file.write(record.line())
-            file.flush()
-            os.fsync(file.fileno())
         if idle:
-            # As old as the oldest: segments are read in the order of their names.
-            unfinished.rename(folder / f"{idle[0].path.stem}-compacted{SUFFIX}")
-            for segment in idle:
-                segment.path.unlink()
-        else:
-            unfinished.unlink()
+            _replace(folder, idle, kept)
     return Compacted(len(idle), lines - len(kept), len(found) - len(idle))
 
 
-def records(segment: Segment) -> Iterator[tuple[bytes, Record]]:
-    """(key, record) of each sound line."""
-    with segment.path.open("rb") as file:
-        for name, offset, length in segment.lines:
-            file.seek(offset)
-            yield name, parse(file.read(length))
+def _kept(idle: list[Segment]) -> dict[bytes, tuple[Path, int]]:
+    """Where the first response to each request stands, or else its last failure."""
+    answered: dict[bytes, tuple[Path, int]] = {}
+    failed: dict[bytes, tuple[Path, int]] = {}
+    for segment in idle:
+        for line in segment.lines:
+            if line.failed:
+                failed[line.key] = (segment.path, line.offset)
+            else:
+                answered.setdefault(line.key, (segment.path, line.offset))
+    return failed | answered
+
+
+def _replace(folder: Path, idle: list[Segment], kept: dict[bytes, tuple[Path, int]]) -> None:
+    unfinished = folder / "compacted.part"
+    with unfinished.open("wb") as file:
+        file.write(FORMAT)
+        for place in kept.values():
+            file.write(record_at(*place).line())
+        file.flush()
+        os.fsync(file.fileno())
+    # As old as the oldest: segments are read in the order of their names.
+    oldest = idle[0].path.name.split("-")[0].removesuffix(SUFFIX)
+    unfinished.rename(folder / f"{oldest}-compacted-{time.time_ns()}{SUFFIX}")
+    sync_folder(folder)
+    for segment in idle:
+        segment.path.unlink()
 
 
 def _lock(path: Path, locks: ExitStack) -> bool:
     """Whether nobody writes to it; from here on nobody does."""
-    file = locks.enter_context(path.open("rb"))
     try:
+        # For writing too: over NFS a lock needs that.
+        file = locks.enter_context(path.open("rb+"))
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+    except OSError:
         return False
     return True

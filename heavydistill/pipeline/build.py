@@ -38,7 +38,7 @@ class Pace:
         if model.kind == "local":
             return cls(LOCAL_BATCH, 1)
         slots = -(-concurrency // samples)
-        return cls(1, min(_MOST_IN_FLIGHT, _ROWS_PER_SLOT * slots))
+        return cls(1, max(slots, min(_MOST_IN_FLIGHT, _ROWS_PER_SLOT * slots)))
 
     @property
     def rows(self) -> int:

@@ -25,7 +25,9 @@ import signal
 import tempfile
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -39,6 +41,7 @@ from distilabel.pipeline.base import BasePipeline
 from distilabel.utils import logging as distilabel_logging
 
 from heavydistill.errors import HeavydistillError, RunError
+from heavydistill.pipeline.leaf import TypedWriteBuffer
 from heavydistill.pipeline.worker import OverlappingWrapper, work
 
 if TYPE_CHECKING:
@@ -88,7 +91,8 @@ class HeavyPipeline(Pipeline):
         self.leaf_schema = leaf_schema
         self.window = window
         self.on_batch = on_batch
-        self._rows_inside = self._batches_out = 0
+        self._rows_inside = 0
+        self._flows: dict[str, _Flow] = defaultdict(_Flow)
         self._loading, self._all_loaded = True, False  # the first batch is asked for by itself
         self._exception: Exception | None = None
         self._context = multiprocessing.get_context("forkserver")
@@ -114,20 +118,32 @@ class HeavyPipeline(Pipeline):
         self._context.set_forkserver_preload(["heavydistill.pipeline.steps"])
         self._log_queue = self._context.Queue()
         handlers = _terminate_as_interrupt()
+        interrupted = False
+        self._refuse_joins()
         try:
             BasePipeline.run(self, parameters=parameters, use_cache=False)
             self.save(self._cache_location["pipeline"], overwrite=True, format="yaml")
             self._execute()
             return self._distiset()
         except KeyboardInterrupt:
-            if self._write_buffer:
-                self._write_buffer.close()
+            interrupted = True
             raise
         finally:
-            self._stop_processes()
+            self._stop_processes(drain=interrupted)
+            if interrupted and self._write_buffer:
+                self._write_buffer.close()
             distilabel_logging.stop_logging()
             for signum, handler in handlers.items():
                 signal.signal(signum, handler)
+
+    def _refuse_joins(self) -> None:
+        for step in self.dag:
+            if len(list(self.dag.get_step_predecessors(step))) > 1:
+                raise RunError(
+                    f"Step {step!r} has several steps before it, whose batches would not be joined "
+                    "in order here",
+                    "Make a chain of the steps, or use distilabel's own Pipeline.",
+                )
 
     def discard(self) -> None:
         """Remove the temporary files now; the ``Distiset`` of ``run`` cannot be used after it."""
@@ -171,10 +187,24 @@ class HeavyPipeline(Pipeline):
     def _fail(self, error: Exception) -> None:
         self._exception = self._exception or error
 
-    def _stop_processes(self) -> None:
+    def _await_drained(self) -> None:
+        """Wait for the requests in flight, as long as it takes, or until another Ctrl-C."""
+        self._logger.warning(
+            "Waiting for the requests in flight, which are paid for. Ctrl-C again stops at once."
+        )
+        try:
+            for _, process in self._processes:
+                process.join()
+        except KeyboardInterrupt:
+            for _, process in self._processes:
+                process.kill()
+
+    def _stop_processes(self, drain: bool = False) -> None:
         for _, process in self._processes:
             if process.is_alive():
                 process.terminate()
+        if drain:
+            self._await_drained()
         deadline = time.monotonic() + _GRACE_S
         for _, process in self._processes:
             process.join(max(0.0, deadline - time.monotonic()))
@@ -182,6 +212,9 @@ class HeavyPipeline(Pipeline):
                 process.kill()
                 process.join()
         self._processes.clear()
+        # Rows for a step that is gone would hold this process when it ends.
+        for waiting in self._steps_input_queues.values():
+            waiting.cancel_join_thread()
 
     def _distiset(self) -> Distiset:
         from datasets import Dataset, DatasetDict
@@ -240,8 +273,14 @@ class HeavyPipeline(Pipeline):
         return thread
 
     def _process_batch(self, batch: _Batch, send_last_batch_flag: bool = True) -> None:
+        flow = self._flows[batch.step_name]
+        flow.received += 1
+        if batch.step_name not in self.dag.root_steps:
+            # A step takes batches in the order of their numbers, so one that left late would
+            # hold back all after it: they are numbered as they come, and the last to come is last.
+            batch.seq_no = flow.received - 1
+            batch.last_batch = flow.all_sent and flow.received == flow.sent
         super()._process_batch(batch, send_last_batch_flag)
-        self._batches_out -= 1
         if batch.step_name in self.dag.root_steps:
             self._rows_inside += len(batch.data[0])
             self._loading = False
@@ -257,7 +296,8 @@ class HeavyPipeline(Pipeline):
             self._loading = True
             for root in self.dag.root_steps:
                 super()._request_batch_from_generator(root)
-        if not self._batches_out and self._batch_manager.can_generate():
+        moving = any(flow.sent > flow.received for flow in self._flows.values())
+        if not moving and self._batch_manager.can_generate():
             raise RunError(
                 "The pipeline stands still: no step has work and rows are missing",
                 "This is a defect, please report it.",
@@ -268,8 +308,10 @@ class HeavyPipeline(Pipeline):
         pass
 
     def _send_batch_to_step(self, batch: _Batch) -> None:
+        flow = self._flows[batch.step_name]
+        flow.sent += 1
+        flow.all_sent = batch.last_batch
         super()._send_batch_to_step(batch)
-        self._batches_out += 1
 
     def _load_batch_manager(self, use_cache: bool = True) -> None:
         super()._load_batch_manager(use_cache)
@@ -285,7 +327,7 @@ class HeavyPipeline(Pipeline):
         pass
 
     def _setup_write_buffer(self, use_cache: bool = True) -> None:
-        self._write_buffer = _TypedWriteBuffer(self)
+        self._write_buffer = TypedWriteBuffer(self.leaf_files, self.leaf_schema)
 
     def _refresh_pipeline_from_cache(self) -> None:
         pass
@@ -294,49 +336,23 @@ class HeavyPipeline(Pipeline):
         pass
 
 
+@dataclass(slots=True)
+class _Flow:
+    """Batches that went to a step and came back."""
+
+    sent: int = 0
+    all_sent: bool = False
+    received: int = 0
+
+
 class _InOrder(list[int]):
-    """The numbers of the batches that a step has sent, which come in order; see ``worker``.
+    """The numbers of the batches that came from a step, which are in order.
 
     distilabel looks for a gap by searching a list once for every number.
     """
 
     def __contains__(self, number: object) -> bool:
         return isinstance(number, int) and number < len(self)
-
-
-class _TypedWriteBuffer:
-    """Stands in for distilabel's buffer, which infers a schema from every 50 rows."""
-
-    ROWS_PER_FILE = 100
-
-    def __init__(self, pipeline: HeavyPipeline) -> None:
-        self._pipeline = pipeline
-        self._rows: list[dict[str, Any]] = []
-        self._files = 0
-        # On Ctrl-C the main thread closes while the output thread may still add.
-        self._lock = threading.RLock()
-        pipeline.leaf_files.mkdir(parents=True, exist_ok=True)
-
-    def add_batch(self, batch: _Batch) -> None:
-        with self._lock:
-            self._rows.extend(batch.data[0])
-            if len(self._rows) >= self.ROWS_PER_FILE:
-                self.close()
-
-    def close(self) -> None:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
-        with self._lock:
-            if not self._rows:
-                return
-            table = pa.Table.from_pylist(self._rows, schema=self._pipeline.leaf_schema)
-            final = self._pipeline.leaf_files / f"{self._files:05d}.parquet"
-            unfinished = final.with_suffix(".part")
-            pq.write_table(table, unfinished)
-            unfinished.rename(final)
-            self._files += 1
-            self._rows = []
 
 
 @contextlib.contextmanager

@@ -61,6 +61,11 @@ class HeavyLLM(LLM):
             self._engine.close()
         self._engine = None
 
+    def drain(self) -> None:
+        """Ask nothing more; what is in flight is still answered and kept."""
+        if self._engine:
+            self._engine.drain()
+
     def generate(
         self, inputs: list[list[dict[str, str]]], num_generations: int = 1
     ) -> list[dict[str, Any]]:

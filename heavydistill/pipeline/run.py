@@ -8,7 +8,8 @@ The folder of a run, which appears under its name only when all of it is written
     summary.json   the metrics, counts and tokens
 
 ``check`` finds what a user can mend before anything is spent. A run that was broken off goes on
-when the same command is given again: its responses are in the journal (see ``engine.journal``).
+when the same command is given again: its responses are in the journal (see ``engine.journal``),
+and its folder is replaced when the new one is whole.
 Traces stand in the order of the problems, however long each took.
 """
 
@@ -96,7 +97,8 @@ class _Place:
     problem: str
     status: str
     file: Path
-    number: int
+    group: int
+    row: int
 
 
 def check(config: RunConfig) -> Plan:
@@ -109,12 +111,14 @@ def check(config: RunConfig) -> Plan:
     folder = Path(
         config.out or f"runs/{Path(config.teacher).name}-{time.strftime('%Y%m%d-%H%M%S')}"
     )
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise ConfigError(
-            f"out: {folder} exists and is not empty", "Name another folder or remove this one."
-        )
     journal = Path(config.journal or folder.parent / "journal")
     config = config.model_copy(update={"out": str(folder), "journal": str(journal)})
+    if folder.exists() and not (folder.is_dir() and _may_go_on(config, folder)):
+        raise ConfigError(
+            f"out: {folder} exists and is not empty, nor a run of this configuration that lacks "
+            "something",
+            "Name another folder or remove this one.",
+        )
     loaded = problem_sources.load(config.problems)
     _check_budget(config, loaded)
     return Plan(config, loaded, folder, journal)
@@ -151,6 +155,20 @@ def run(
         raise
     finally:
         pipeline.discard()
+
+
+def _may_go_on(config: RunConfig, folder: Path) -> bool:
+    """Whether the folder is empty, or holds a run of this configuration that lacks something."""
+    if not any(folder.iterdir()):
+        return True
+    try:
+        same = (folder / "config.yaml").read_text(encoding="utf-8") == dump_config(config)
+        summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    stages = (summary["trajectories"], summary["deliberations"])
+    lacks = summary["missing"] + summary["rejects"] + sum(stage["failed"] for stage in stages)
+    return same and bool(lacks)
 
 
 def _require_endpoints(config: RunConfig) -> None:
@@ -195,9 +213,11 @@ def _write(plan: Plan, pipeline: HeavyPipeline, interrupted: bool) -> Finished:
     (unfinished / "config.yaml").write_text(dump_config(plan.config), encoding="utf-8")
     record = {**dataclasses.asdict(summary), "rejects": len(rejected), "missing": missing}
     (unfinished / "summary.json").write_text(json.dumps(record, indent=2), encoding="utf-8")
+    replaced = plan.folder.with_name(f".{plan.folder.name}.replaced")
     if plan.folder.exists():
-        plan.folder.rmdir()
+        plan.folder.rename(replaced)
     unfinished.rename(plan.folder)
+    shutil.rmtree(replaced, ignore_errors=True)
     return Finished(plan.folder, summary, len(rejected), missing)
 
 
@@ -217,23 +237,24 @@ def _check_rows(plan: Plan, out: list[str], interrupted: bool) -> int:
 def _leaf(pipeline: HeavyPipeline) -> Iterator[_Place]:
     import pyarrow.parquet as pq
 
-    for file in sorted(pipeline.leaf_files.glob("*.parquet")):
-        for number, row in enumerate(
-            pq.read_table(file, columns=["problem", "status"]).to_pylist()
-        ):
-            yield _Place(row["problem"]["id"], row["status"], file, number)
+    for path in sorted(pipeline.leaf_files.glob("*.parquet")):
+        file = pq.ParquetFile(path)
+        for group in range(file.num_row_groups):
+            table = file.read_row_group(group, columns=["problem", "status"])
+            for number, row in enumerate(table.to_pylist()):
+                yield _Place(row["problem"]["id"], row["status"], path, group, number)
 
 
 def _traces(places: Sequence[_Place]) -> Iterator[Trace]:
-    """The traces at these places, a few files in memory at a time."""
+    """The traces at these places, a few groups of rows in memory at a time."""
     import pyarrow.parquet as pq
 
-    @lru_cache(maxsize=8)
-    def rows(file: Path) -> list[dict[str, Any]]:
-        return list(pq.read_table(file).to_pylist())
+    @lru_cache(maxsize=32)
+    def rows(file: Path, group: int) -> list[dict[str, Any]]:
+        return list(pq.ParquetFile(file).read_row_group(group).to_pylist())
 
     for place in places:
-        yield from_row(Trace, rows(place.file)[place.number])
+        yield from_row(Trace, rows(place.file, place.group)[place.row])
 
 
 def _lean(trace: Trace) -> Trace:

@@ -63,6 +63,8 @@ class _HeavyTask(Task):
             advance(asked, station, _raiser(error))
             return {}
         named = list(zip(asked, outputs, strict=True))
+        for row in rows:
+            row.pop(FROM_JOURNAL, None)
         for row, output in named:
             row[FROM_JOURNAL] = sum(output["from_journal"])
         return {id(row): _fields(output, self.llm.model_name) for row, output in named}

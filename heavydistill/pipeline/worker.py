@@ -3,12 +3,12 @@
 distilabel hands a step one batch after the other, so the slowest row of a batch idles all others,
 and fills a batch whose step raised with nulls. Here a step with ``batches_in_flight`` above 1
 works on so many batches at once, each in a thread, and each batch leaves as soon as it is done.
-Batches are numbered anew in the order in which they leave, because the next step takes them in
-the order of their numbers: nothing waits for a slow row. The last to leave is marked as the last.
+``compat`` numbers them as they come, so that the next step does not wait for a slow one.
 
 Whatever a step raises ends the run; what one row meets is no exception but data (see ``steps``).
 
-Not covered: global steps, steps with several inputs, distilabel's passing of data by files.
+SIGTERM drains a step that asks a model: it begins nothing new, waits for what is in flight (which
+is journaled), sends no more batches, and ends. Any other step ends at once.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import queue
+import signal
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -41,6 +42,7 @@ def work(
     """The target of the process. A failure is handed over before the process ends."""
     _die_with_parent()
     _init_worker(log_queue, name, signature)
+    signal.signal(signal.SIGTERM, lambda signum, frame: wrapper.drain())
     try:
         wrapper.run()
     except _StepWrapperException as error:
@@ -57,51 +59,66 @@ def work(
 class OverlappingWrapper(_StepWrapper):
     """Runs one step; see the module."""
 
+    _drains = False
+
+    def drain(self) -> None:
+        """End without another batch, as soon as nothing is in flight."""
+        model = getattr(self.step, "llm", None)
+        if model is None:
+            os._exit(0)
+        self._drains = True
+        model.drain()
+
     def _non_generator_process_loop(self) -> None:
         self._leaving = threading.Condition()
-        self._in_flight = self._left = 0
-        self._got_last = False
+        self._in_flight = 0
         self._error: Exception | None = None
         most = getattr(self.step, "batches_in_flight", 1)
-        while not self._got_last and (batch := self._next_batch(most)):
+        last = False
+        while not last and (batch := self._next_batch(most)):
+            last = batch.last_batch
             with self._leaving:
                 self._in_flight += 1
-                self._got_last = batch.last_batch
             if most == 1:  # torch keeps a pool of its own for every thread that calls it
                 self._one(batch)
             else:
                 threading.Thread(target=self._one, args=(batch,), daemon=True).start()
-        with self._leaving:
-            self._leaving.wait_for(lambda: self._error or not self._in_flight)
+        while self._in_flight and not self._error:
+            self._wait()
         self._raise_error()
 
     def _next_batch(self, most: int) -> _Batch | None:
         """The next batch as soon as there is one and room for it; None after the last."""
-        with self._leaving:
-            self._leaving.wait_for(lambda: self._error or self._in_flight < most)
-        while True:
+        while self._in_flight >= most and not self._error:
+            self._wait()
+        while not self._drains:
             self._raise_error()
             try:
                 batch = self.input_queue.get(timeout=_POLL_S)
             except queue.Empty:
                 continue
             return None if batch == LAST_BATCH_SENT_FLAG else batch
+        return None
+
+    def _wait(self) -> None:
+        """For something to leave; now and then, so that a signal is heard."""
+        with self._leaving:
+            self._leaving.wait(_POLL_S)
 
     def _one(self, batch: _Batch) -> None:
+        error = None
         try:
-            rows = next(self.step.process_applying_mappings(batch.data[0]))
-        except Exception as error:
-            with self._leaving:
-                self._error = self._error or error
-                self._leaving.notify_all()
-            return
-        with self._leaving:
-            self._in_flight -= 1
+            if batch.data_path is not None:
+                batch.read_batch_data_from_fs()
+            rows = next(self.step.process_applying_mappings(*batch.data))
             batch.set_data([rows])
-            batch.seq_no = self._left
-            batch.last_batch = self._got_last and not self._in_flight
-            self._left += 1
-            self._send_batch(batch)
+            if not self._drains:
+                self._send_batch(batch)
+        except Exception as raised:
+            error = raised
+        with self._leaving:
+            self._error = self._error or error
+            self._in_flight -= 1
             self._leaving.notify_all()
 
     def _raise_error(self) -> None:

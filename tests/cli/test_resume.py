@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from fake_server import FakeServer, completion, serving
 
-from heavydistill.engine.journal import parse, segments
+from heavydistill.engine.segment import record_at, segments
 from heavydistill.schema import Trace
 from heavydistill.storage import read_traces
 
@@ -93,10 +93,9 @@ def kill_after(command: list[str], seconds: float) -> bool:
 
 def journaled_seeds(folder: Path) -> set[int]:
     return {
-        parse(line).asked["seed"]
+        record_at(segment.path, line.offset).asked["seed"]
         for segment in segments(folder / "journal")
-        for line in segment.path.read_bytes().splitlines(keepends=True)[1:]
-        if line.endswith(b"\n")
+        for line in segment.lines
     }
 
 

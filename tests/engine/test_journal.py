@@ -7,6 +7,8 @@ import os
 import subprocess
 import sys
 import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -14,9 +16,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from heavydistill.config import Sampling
-from heavydistill.engine.journal import FORMAT, Journal, Record, key, segments
+from heavydistill.engine.journal import Journal, key
 from heavydistill.engine.journaled import JournaledEngine
 from heavydistill.engine.request import Keep, Request, Response, user_turn
+from heavydistill.engine.segment import FORMAT, Record, segments
 from heavydistill.errors import JournalError, RunError
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
@@ -153,7 +156,7 @@ def test_a_full_disk_stops_the_writer_and_leaves_what_was_written(tmp_path, monk
         journal.put(record(request(index=1), "b"))
     monkeypatch.undo()
     # Nothing may follow half of a line.
-    with pytest.raises(RunError, match="earlier record"):
+    with pytest.raises(RunError, match="No space left"):
         journal.put(record(request(index=2), "c"))
     journal.close()
     assert answers(tmp_path, 3) == ["a", None, None]
@@ -227,6 +230,9 @@ class Counting:
             responses.append(response)
         return responses
 
+    def drain(self) -> None:
+        pass
+
     def close(self) -> None:
         pass
 
@@ -252,6 +258,74 @@ def test_more_samples_pay_for_the_new_ones_and_for_what_failed(tmp_path):
 def test_a_record_names_what_was_asked(tmp_path):
     ask(tmp_path, 1)
     line = only_segment(tmp_path).read_text().splitlines()[1]
-    payload = json.loads(line.split(" ", 2)[2])
+    payload = json.loads(line.split(" ", 3)[3])
     assert payload["model"] == "m" and payload["at"] > 1e9
     assert payload["asked"] == {"sampling": Sampling().model_dump(), "seed": 7, "index": 0}
+
+
+def test_nothing_is_durable_before_the_disk_says_so(tmp_path, monkeypatch):
+    synced = []
+    flush = os.fdatasync
+    monkeypatch.setattr(os, "fdatasync", lambda file: synced.append(flush(file)))
+    filled(tmp_path, "a", "b", "c")
+    assert len(synced) == 3
+
+
+def test_a_disk_that_fails_to_flush_is_not_trusted_again(tmp_path, monkeypatch):
+    journal = Journal(tmp_path)
+
+    def broken(file: int) -> None:
+        raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fdatasync", broken)
+        with pytest.raises(RunError, match="Input/output"):
+            journal.put(record(request(index=0)))
+    with pytest.raises(RunError, match="Input/output"):
+        journal.put(record(request(index=1)))
+
+
+def test_a_record_that_cannot_be_written_down_harms_no_other(tmp_path):
+    journal = Journal(tmp_path)
+    with pytest.raises(UnicodeEncodeError):
+        journal.put(record(request(index=0), "\ud83d"))
+    journal.put(record(request(index=1), "b"))
+    journal.close()
+    assert answers(tmp_path, 2) == [None, "b"]
+
+
+def test_nothing_can_be_put_after_the_end(tmp_path):
+    journal = filled(tmp_path, "a")
+    with pytest.raises(RunError, match="closed"):
+        journal.put(record(request(index=1)))
+    assert answers(tmp_path, 2) == ["a", None]
+
+
+def test_the_first_answer_counts_and_no_later_failure_hides_it(tmp_path):
+    filled(tmp_path, "first")
+    filled(tmp_path, "second")
+    journal = Journal(tmp_path)
+    journal.put(record(request(), finish_reason="error", error="timeout", answer_text=""))
+    journal.close()
+    opened = Journal(tmp_path)
+    assert opened.get(key("m", "", request())).answer_text == "first"
+    assert opened.last(key("m", "", request())).answer_text == "first"
+
+
+def test_what_is_in_flight_is_not_asked_twice(tmp_path):
+    class Slow(Counting):
+        def generate(self, requests: list[Request], keep: Keep) -> list[Response]:
+            time.sleep(0.3)
+            return super().generate(requests, keep)
+
+    engine = Slow(set())
+    journaled = JournaledEngine(engine, Journal(tmp_path), "m")
+    wanted = [request(index=index) for index in range(3)]
+    with ThreadPoolExecutor(4) as pool:
+        all_responses = list(pool.map(journaled.generate, [wanted] * 4))
+    assert sorted(engine.asked) == [0, 1, 2]
+    assert {tuple(r.answer_text for r in responses) for responses in all_responses} == {
+        ("0", "1", "2")
+    }
+    assert [r.answer_text for r in journaled.generate(wanted)] == ["0", "1", "2"]
+    assert len(engine.asked) == 3

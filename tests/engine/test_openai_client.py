@@ -25,6 +25,7 @@ import pytest
 from heavydistill.config import Endpoint, Sampling
 from heavydistill.engine.openai_client import OpenAIEngine
 from heavydistill.engine.request import Request, Response, user_turn
+from heavydistill.errors import TeacherError
 
 Body = dict[str, Any]
 TAGS = ("<think>", "</think>")
@@ -245,7 +246,7 @@ def test_any_other_finish_reason_is_an_error_that_names_it(serve, finish_reason)
     assert finish_reason in response.error
 
 
-@pytest.mark.parametrize("status", [400, 401, 404, 422])
+@pytest.mark.parametrize("status", [400, 403, 404, 422])
 def test_a_refused_request_is_an_error_and_not_repeated(serve, status):
     server = serve(answering({"error": {"message": "no such parameter"}}, status=status))
     response = ask_one(server, retries=3)
@@ -297,7 +298,6 @@ def test_a_body_that_is_no_completion_is_an_error(serve, reply):
     ("status", "message", "failure"),
     [
         (400, "no such parameter", "rejected"),
-        (401, "bad key", "rejected"),
         (400, "This model's maximum context length is 4096 tokens", "too_long"),
         (400, "prompt (9000 tokens) is too long", "too_long"),
         (413, "", "too_long"),
@@ -322,6 +322,26 @@ def test_a_failure_has_its_kind(serve, status, message, failure):
 )
 def test_a_response_without_an_answer_has_its_kind_too(serve, body, failure):
     assert ask_one(serve(answering(body)), retries=0).failure == failure
+
+
+def test_a_refused_key_ends_the_run_and_is_not_repeated(serve, monkeypatch):
+    monkeypatch.setenv("SOME_KEY", "sk-secret")
+    body = {"error": {"message": "Incorrect API key provided: sk-secret"}}
+    with pytest.raises(TeacherError, match="SOME_KEY") as raised:
+        ask_one(serve(answering(body, status=401)), api_key_env="SOME_KEY")
+    assert "sk-secret" not in str(raised.value)
+
+
+def test_a_key_that_a_server_repeats_is_not_kept(serve, monkeypatch):
+    monkeypatch.setenv("SOME_KEY", "sk-secret")
+    body = {"error": {"message": "sk-secret may not use this model"}}
+    response = ask_one(serve(answering(body, status=403)), api_key_env="SOME_KEY")
+    assert "sk-secret" not in response.error and "may not use this model" in response.error
+
+
+@pytest.mark.parametrize("id", [17, None, "\ud83d"])
+def test_an_id_of_any_kind_can_be_stored(serve, id):
+    assert ask_one(serve(answering({**completion(), "id": id}))).request_id in ("17", "", "?")
 
 
 def test_one_bad_response_leaves_the_others_alone(serve):

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import fcntl
+import threading
 
+import pytest
 from test_journal import answers, filled, only_segment, record, request
 
-from heavydistill.engine.journal import Journal, key, segments
+from heavydistill.engine.journal import Journal, key
+from heavydistill.engine.segment import create, segments
 from heavydistill.engine.upkeep import compact, usage
+from heavydistill.errors import JournalError
 
 
 def test_usage_counts_each_request_once_and_failures_apart(tmp_path):
@@ -29,9 +33,12 @@ def test_compacting_keeps_every_response_and_drops_the_rest(tmp_path):
     journal.put(record(request(index=3), finish_reason="error", error="x", answer_text=""))
     journal.close()
     done = compact(tmp_path)
-    assert (done.segments, done.dropped, done.busy) == (3, 3, 0)
+    assert (done.segments, done.dropped, done.busy) == (3, 2, 0)
     assert answers(tmp_path, 4) == ["a", "b", "c", None]
-    assert compact(tmp_path).dropped == 0
+    # A replay wants to know how the others failed.
+    assert Journal(tmp_path).last(key("m", "", request(index=3))).error == "x"
+    for _ in range(3):
+        assert compact(tmp_path).dropped == 0
     only_segment(tmp_path)
 
 
@@ -55,7 +62,7 @@ def test_an_open_journal_finds_its_responses_after_compaction(tmp_path):
 
 def test_an_empty_journal_can_be_compacted(tmp_path):
     assert compact(tmp_path).segments == 0
-    assert not list(tmp_path.iterdir())
+    assert not list(segments(tmp_path))
 
 
 def test_a_segment_is_locked_as_long_as_it_is_written(tmp_path):
@@ -70,3 +77,46 @@ def test_a_segment_is_locked_as_long_as_it_is_written(tmp_path):
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         else:
             raise AssertionError("not locked")
+
+
+def test_one_compaction_at_a_time(tmp_path):
+    filled(tmp_path, "a")
+    with (tmp_path / "compact.lock").open("wb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        with pytest.raises(JournalError, match="being compacted"):
+            compact(tmp_path)
+    assert answers(tmp_path, 1) == ["a"]
+
+
+def test_a_segment_taken_at_birth_is_made_anew(tmp_path, monkeypatch):
+    lock, taken = fcntl.flock, []
+
+    def late(file: int, how: int) -> None:
+        if not taken:  # a compaction was quicker
+            (path,) = tmp_path.glob("*.segment")
+            path.unlink()
+            taken.append(path)
+        lock(file, how)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    path, _ = create(tmp_path)
+    assert path.exists() and path != taken[0]
+
+
+def test_compacting_while_threads_write_loses_nothing(tmp_path):
+    stop = threading.Event()
+
+    def compacting() -> None:
+        while not stop.is_set():
+            compact(tmp_path)
+
+    thread = threading.Thread(target=compacting)
+    thread.start()
+    for start in range(0, 60, 3):
+        journal = Journal(tmp_path)
+        for index in range(start, start + 3):
+            journal.put(record(request(index=index), str(index)))
+        journal.close()
+    stop.set()
+    thread.join()
+    assert answers(tmp_path, 60) == [str(index) for index in range(60)]

@@ -11,9 +11,10 @@ Row = dict[str, Any]
 
 
 class Numbers(GeneratorStep):
-    """Rows with a number."""
+    """Rows with a number, and a text if they are to be large."""
 
     count: int
+    text: str = ""
 
     @property
     def outputs(self) -> list[str]:
@@ -22,7 +23,8 @@ class Numbers(GeneratorStep):
     def process(self, offset: int = 0) -> Iterator[tuple[list[Row], bool]]:
         for start in range(offset, self.count, self.batch_size):
             numbers = range(start, min(self.count, start + self.batch_size))
-            yield [{"number": n} for n in numbers], numbers.stop == self.count
+            rows = [{"number": n} | ({"text": self.text} if self.text else {}) for n in numbers]
+            yield rows, numbers.stop == self.count
 
 
 class Wait(Step):

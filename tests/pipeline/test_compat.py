@@ -12,6 +12,7 @@ import pytest
 from distilabel.utils import logging as distilabel_logging
 
 from heavydistill.pipeline import compat
+from heavydistill.pipeline.leaf import TypedWriteBuffer
 
 
 def parameters(function: object) -> list[str]:
@@ -75,7 +76,7 @@ def test_write_buffer_is_used_through_two_methods_only() -> None:
     source = inspect.getsource(base) + inspect.getsource(local)
     used = set(re.findall(r"_write_buffer\.(\w+)", source))
     assert used == {"add_batch", "close"}
-    assert used <= set(dir(compat._TypedWriteBuffer))
+    assert used <= set(dir(TypedWriteBuffer))
 
 
 def test_received_numbers_are_only_appended_and_looked_up() -> None:

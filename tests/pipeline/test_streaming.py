@@ -1,14 +1,22 @@
 """Rows flow through a real pipeline: bounded, overtaking, and whole."""
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pytest
+from distilabel.steps import StepResources
 from streaming_steps import Loses, Numbers, Wait
 
+from heavydistill.errors import RunError
 from heavydistill.pipeline.compat import HeavyPipeline
 
 SCHEMA = pa.schema([("number", pa.int64())])
+TWO = StepResources(replicas=2)
 
 
 class Flow:
@@ -56,7 +64,7 @@ def test_rows_overtake_a_slow_one_in_every_step():
 
     flow, rows = flow_of(60, 32, steps)
     assert sorted(rows) == list(range(60))
-    assert flow.left["last"].index(0) > 40
+    assert flow.left["last"].index(0) > 20
 
 
 def test_a_step_that_drops_rows_does_not_stop_the_others():
@@ -68,3 +76,63 @@ def test_a_step_that_drops_rows_does_not_stop_the_others():
 
     _, rows = flow_of(40, 64, steps)
     assert rows == [n for n in range(40) if not 8 <= n < 16]
+
+
+def test_replicas_of_a_step_share_its_rows():
+    def steps() -> Any:
+        return (
+            Wait(name="first", seconds=0.001, input_batch_size=1, resources=TWO),
+            Wait(name="last", seconds=0.001, input_batch_size=2, resources=TWO),
+        )
+
+    _, rows = flow_of(60, 32, steps)
+    assert sorted(rows) == list(range(60))
+
+
+def test_steps_that_join_are_refused():
+    with HeavyPipeline("join", SCHEMA) as pipeline:
+        load = Numbers(name="load", count=4, batch_size=4)
+        first, second = Wait(name="first", seconds=0.0), Wait(name="second", seconds=0.0)
+        load >> [first, second] >> Wait(name="last", seconds=0.0)
+    with pytest.raises(RunError, match="several steps before it"):
+        pipeline.run()
+    pipeline.discard()
+
+
+BROKEN_OFF = """
+import os, signal, sys, threading
+import pyarrow as pa
+from heavydistill.pipeline.compat import HeavyPipeline
+from streaming_steps import Numbers, Wait
+
+if __name__ == "__main__":
+    def interrupt(step, rows):
+        if step == "first":
+            os.kill(os.getpid(), signal.SIGINT)
+
+    schema = pa.schema([("number", pa.int64()), ("text", pa.string())])
+    with HeavyPipeline("large", schema, interrupt) as pipeline:
+        first = Wait(name="first", seconds=0.0, input_batch_size=1)
+        last = Wait(name="last", seconds=1.0, input_batch_size=1)
+        Numbers(name="load", count=200, batch_size=50, text="x" * 200_000) >> first >> last
+    try:
+        pipeline.run()
+    except KeyboardInterrupt:
+        print("interrupted", flush=True)
+"""
+
+
+def test_a_run_with_large_rows_ends_when_it_is_interrupted(tmp_path):
+    # Rows that wait for a step fill its pipe; nobody reads it any more when the step is gone.
+    script = tmp_path / "broken_off.py"
+    script.write_text(BROKEN_OFF)
+    here = Path(__file__).parent
+    paths = os.pathsep.join([str(here), str(here.parents[1]), os.environ.get("PYTHONPATH", "")])
+    done = subprocess.run(
+        [sys.executable, str(script)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, "PYTHONPATH": paths},
+    )
+    assert done.returncode == 0 and "interrupted" in done.stdout, done.stderr
