@@ -190,3 +190,55 @@ def test_a_full_disk_stops_the_run_and_the_same_command_goes_on(tmp_path):
         server.requests.clear()
         run(*command)
         assert len(server.requests) == 20 * 5 - paid
+
+
+def test_an_interrupted_run_waits_for_what_is_paid_and_the_same_command_goes_on(tmp_path):
+    bill = Bill()
+
+    def unhurried(body: dict[str, Any]) -> Any:
+        time.sleep(1.0)
+        return bill.answer(body)
+
+    with serving(unhurried) as server:
+        command = arguments(server, tmp_path, "run", limit=40)
+        process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, text=True, start_new_session=True
+        )
+        while sum(bill.finished.values()) < 100:
+            time.sleep(0.05)
+        os.killpg(process.pid, signal.SIGINT)
+        printed, _ = process.communicate(timeout=60)
+        assert process.returncode == 130 and "same command goes on" in printed
+        # Whatever was sent was answered, and every answer is in the journal.
+        assert sum(bill.finished.values()) == len(server.requests)
+        assert len(journaled_seeds(tmp_path)) == len(server.requests)
+        run(*command)
+        assert len(server.requests) == 40 * (K + D)
+    assert len(list(read_traces(tmp_path / "run"))) == 40
+
+
+def test_the_same_command_asks_again_for_what_failed_and_for_nothing_else(tmp_path):
+    up = False
+
+    def sometimes(body: dict[str, Any]) -> Any:
+        draw = random.Random(json.dumps([body["messages"], body["seed"]]))
+        if not up and draw.random() < 0.2:
+            return 503, {"error": {"message": "busy"}}
+        return completion("\\boxed{1}")
+
+    with serving(sometimes) as server:
+        command = arguments(server, tmp_path, "run", limit=10)
+        run(*command)
+        failed = sum(
+            t.failure == "overloaded" for x in read_traces(tmp_path / "run") for t in x.pool
+        )
+        assert failed
+        up = True
+        server.requests.clear()
+        run(*command)
+        # The new attempts change the caches, so the deliberations on them are new too.
+        first_stage = [r for r in server.requests if "Attempt 1" not in r["messages"][0]["content"]]
+        assert len(first_stage) == failed
+        assert all(t.failure is None for x in read_traces(tmp_path / "run") for t in x.pool)
+        again = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        assert again.returncode == 2 and "not empty" in again.stderr
