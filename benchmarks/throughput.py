@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import json
 import multiprocessing
 import random
@@ -37,35 +38,48 @@ def latency(text: str) -> float:
 
 
 def serve(port: Any) -> None:
-    """A server with as many slots as it is asked for; ``port`` is told where it is."""
-    from aiohttp import web
+    """A server that answers any request, however many there are; ``port`` is told where it is."""
 
-    async def complete(request: web.Request) -> web.Response:
-        body = await request.json()
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while head := await reader.readuntil(b"\r\n\r\n"):
+            fields = dict(line.split(b": ", 1) for line in head.lower().split(b"\r\n")[1:-2])
+            body = await reader.readexactly(int(fields.get(b"content-length", 0)))
+            reply = await completion(json.loads(body)) if body else listing
+            data = json.dumps(reply).encode()
+            head = (
+                b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+            )
+            writer.write(head % len(data) + data)
+            await writer.drain()
+
+    async def guarded(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+            await answer(reader, writer)
+        writer.close()
+
+    listing = {"object": "list", "data": [{"id": MODEL, "object": "model"}]}
+
+    async def completion(body: dict[str, Any]) -> dict[str, Any]:
         samples = body.get("n") or 1
         content = json.dumps([body["messages"], body.get("seed")])
         # A request for several samples takes as long as the slowest of them.
         await asyncio.sleep(max(latency(f"{content}{index}") for index in range(samples)))
         message = {"role": "assistant", "content": "so \\boxed{1}", "reasoning_content": "x" * 200}
-        choices = [
-            {"index": i, "finish_reason": "stop", "message": message} for i in range(samples)
-        ]
-        usage = {"prompt_tokens": 10, "completion_tokens": 60, "total_tokens": 70}
-        reply = {"id": "r", "object": "chat.completion", "created": 0, "model": MODEL}
-        return web.json_response({**reply, "choices": choices, "usage": usage})
-
-    async def models(_: web.Request) -> web.Response:
-        return web.json_response({"object": "list", "data": [{"id": MODEL, "object": "model"}]})
+        return {
+            "id": "r",
+            "object": "chat.completion",
+            "created": 0,
+            "model": MODEL,
+            "choices": [
+                {"index": i, "finish_reason": "stop", "message": message} for i in range(samples)
+            ],
+            "usage": {"prompt_tokens": 10, "completion_tokens": 60, "total_tokens": 70},
+        }
 
     async def start() -> None:
-        app = web.Application()
-        app.add_routes([web.post("/v1/chat/completions", complete), web.get("/v1/models", models)])
-        runner = web.AppRunner(app, access_log=None)
-        await runner.setup()
-        site = web.TCPSite(runner, "127.0.0.1", 0)
-        await site.start()
-        port.send(runner.addresses[0][1])
-        await asyncio.Event().wait()
+        server = await asyncio.start_server(guarded, "127.0.0.1", 0, backlog=1024)
+        port.send(server.sockets[0].getsockname()[1])
+        await server.serve_forever()
 
     asyncio.run(start())
 
