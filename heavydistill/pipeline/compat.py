@@ -37,7 +37,7 @@ import distilabel.distiset
 import distilabel.pipeline.base
 from distilabel.distiset import Distiset
 from distilabel.pipeline import Pipeline
-from distilabel.pipeline.base import BasePipeline
+from distilabel.pipeline.base import _STEP_LOAD_FAILED_CODE, _STEP_UNLOADED_CODE, BasePipeline
 from distilabel.utils import logging as distilabel_logging
 
 from heavydistill.errors import HeavydistillError, RunError
@@ -60,6 +60,7 @@ distilabel_logging._SILENT_LOGGERS.extend(["httpx2", "httpcore2", "reasoning_gym
 distilabel.distiset._grab_citations = lambda dag: []
 
 _POLL_S = 0.2
+_LOAD_POLL_S = 0.05
 _GRACE_S = 5.0
 
 # Called in this process with (step name, rows) for each batch that leaves a step.
@@ -111,25 +112,27 @@ class HeavyPipeline(Pipeline):
 
         Raises:
             RunError: A step could not be loaded, a step or a thread raised, a worker died.
-            KeyboardInterrupt: Ctrl-C, or SIGTERM; ``leaf_files`` keeps what was finished.
+            KeyboardInterrupt: Ctrl-C, after the requests in flight were answered or another
+                Ctrl-C; or SIGTERM, at once. ``leaf_files`` keeps what was finished.
         """
         if unsupported:
             raise TypeError(f"HeavyPipeline.run does not take {', '.join(unsupported)}")
         self._context.set_forkserver_preload(["heavydistill.pipeline.steps"])
         self._log_queue = self._context.Queue()
         handlers = _terminate_as_interrupt()
-        interrupted = False
+        interrupted = drain = False
         self._refuse_joins()
         try:
             BasePipeline.run(self, parameters=parameters, use_cache=False)
             self.save(self._cache_location["pipeline"], overwrite=True, format="yaml")
             self._execute()
             return self._distiset()
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as interrupt:
             interrupted = True
+            drain = str(interrupt) != "SIGTERM"  # whoever sends that does not wait long
             raise
         finally:
-            self._stop_processes(drain=interrupted)
+            self._stop_processes(drain)
             if interrupted and self._write_buffer:
                 self._write_buffer.close()
             distilabel_logging.stop_logging()
@@ -140,8 +143,7 @@ class HeavyPipeline(Pipeline):
         for step in self.dag:
             if len(list(self.dag.get_step_predecessors(step))) > 1:
                 raise RunError(
-                    f"Step {step!r} has several steps before it, whose batches would not be joined "
-                    "in order here",
+                    f"Step {step!r} has several steps before it, whose rows would be mixed up here",
                     "Make a chain of the steps, or use distilabel's own Pipeline.",
                 )
 
@@ -253,6 +255,21 @@ class HeavyPipeline(Pipeline):
         )
         process.start()
         self._processes.append((step.name, process))
+
+    def _run_stage_steps_and_wait(self, stage: int) -> bool:
+        # distilabel looks every 2.5 s.
+        steps = self._steps_to_be_loaded_in_stage(stage)
+        self._run_steps(steps)
+        wanted = {step: self.dag.get_step_replica_count(step) for step in steps}
+        while not self._stop_called:
+            with self._steps_load_status_lock:
+                status = self._get_steps_load_status(steps)
+            if _STEP_LOAD_FAILED_CODE in status.values():
+                return False
+            if all(status[step] in (wanted[step], _STEP_UNLOADED_CODE) for step in steps):
+                return True
+            time.sleep(_LOAD_POLL_S)
+        return False
 
     def _run_output_queue_loop_in_thread(self) -> threading.Thread:
         return self._loud_thread(self._output_queue_loop)
