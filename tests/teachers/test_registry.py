@@ -103,7 +103,7 @@ def test_a_served_model_without_a_profile_opens_the_client_with_the_usual_tags()
     endpoint = Endpoint(base_url=URL, tokenizer="org/model")
     engine = registry.open_engine(registry.find("mine", endpoint), endpoint)
     assert isinstance(engine, OpenAIEngine)
-    assert (engine.model, engine.endpoint, engine.extra_body) == ("mine", endpoint, {})
+    assert (engine.model, engine.extra_body) == ("mine", {})
     assert engine.think_tags == ("<think>", "</think>")
 
 
