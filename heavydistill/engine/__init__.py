@@ -2,6 +2,7 @@
 
 ``request`` holds the two records and the sampling settings, ``reasoning`` tells thinking from
 answer, ``local`` runs a checkpoint in this process, ``openai_client`` asks an endpoint.
-``journal`` keeps every response before it is used, ``journaled`` asks only for what it does not
-hold, ``upkeep`` looks after it.
+``journal`` keeps every response before it is used, in the files of ``segment``; ``journaled`` asks
+only for what it does not hold, ``upkeep`` looks after it. ``failures`` names what went wrong,
+``preflight`` finds out before a run.
 """
