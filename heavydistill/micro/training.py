@@ -147,10 +147,7 @@ def train(
 def _optimizers(
     model: LlamaForCausalLM, schedule: Schedule
 ) -> list[tuple[torch.optim.Optimizer, float]]:
-    """(optimizer, peak learning rate): Muon for the matrices of the layers, AdamW for the rest.
-
-    After as many tokens the loss is a third of what AdamW alone reaches (see the README).
-    """
+    """(optimizer, peak learning rate): Muon for the matrices of the layers, AdamW for the rest."""
     import torch
 
     matrices: list[torch.nn.Parameter] = []

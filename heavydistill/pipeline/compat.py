@@ -18,7 +18,6 @@ stock pipeline, without these promises.
 from __future__ import annotations
 
 import atexit
-import contextlib
 import multiprocessing
 import shutil
 import signal
@@ -26,7 +25,7 @@ import tempfile
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -41,7 +40,7 @@ from distilabel.pipeline.base import _STEP_LOAD_FAILED_CODE, _STEP_UNLOADED_CODE
 from distilabel.utils import logging as distilabel_logging
 
 from heavydistill.errors import HeavydistillError, RunError
-from heavydistill.pipeline.leaf import TypedWriteBuffer
+from heavydistill.pipeline.leaf import TypedWriteBuffer, without_progress_bars
 from heavydistill.pipeline.worker import OverlappingWrapper, work
 
 if TYPE_CHECKING:
@@ -132,6 +131,8 @@ class HeavyPipeline(Pipeline):
             drain = str(interrupt) != "SIGTERM"  # whoever sends that does not wait long
             raise
         finally:
+            for signum in handlers:  # another one must not break off the clean-up
+                signal.signal(signum, signal.SIG_IGN)
             self._stop_processes(drain)
             if interrupted and self._write_buffer:
                 self._write_buffer.close()
@@ -194,12 +195,16 @@ class HeavyPipeline(Pipeline):
         self._logger.warning(
             "Waiting for the requests in flight, which are paid for. Ctrl-C again stops at once."
         )
+        ignored: dict[int, Any] = {}
         try:
+            ignored = _terminate_as_interrupt()
             for _, process in self._processes:
                 process.join()
         except KeyboardInterrupt:
             for _, process in self._processes:
                 process.kill()
+        for signum, handler in ignored.items():
+            signal.signal(signum, handler)
 
     def _stop_processes(self, drain: bool = False) -> None:
         for _, process in self._processes:
@@ -224,7 +229,7 @@ class HeavyPipeline(Pipeline):
         files = sorted(map(str, self.leaf_files.glob("*.parquet")))
         if not files:
             raise RunError("No row came out of the pipeline", "See the log above.")
-        with _without_progress_bars():
+        with without_progress_bars():
             dataset = Dataset.from_parquet(files, cache_dir=str(self._folder / "arrow"))
         distiset = Distiset({"default": DatasetDict(train=dataset)})
         distiset.pipeline_path = self._cache_location["pipeline"]
@@ -370,23 +375,6 @@ class _InOrder(list[int]):
 
     def __contains__(self, number: object) -> bool:
         return isinstance(number, int) and number < len(self)
-
-
-@contextlib.contextmanager
-def _without_progress_bars() -> Iterator[None]:
-    from datasets.utils import (
-        are_progress_bars_disabled,
-        disable_progress_bars,
-        enable_progress_bars,
-    )
-
-    before = are_progress_bars_disabled()
-    disable_progress_bars()
-    try:
-        yield
-    finally:
-        if not before:
-            enable_progress_bars()
 
 
 def _terminate_as_interrupt() -> dict[int, Any]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -54,3 +56,21 @@ class TypedWriteBuffer:
             unfinished.rename(final)
             self._files += 1
             self._rows = []
+
+
+@contextlib.contextmanager
+def without_progress_bars() -> Iterator[None]:
+    """The bars of ``datasets`` would tear ours."""
+    from datasets.utils import (
+        are_progress_bars_disabled,
+        disable_progress_bars,
+        enable_progress_bars,
+    )
+
+    before = are_progress_bars_disabled()
+    disable_progress_bars()
+    try:
+        yield
+    finally:
+        if not before:
+            enable_progress_bars()

@@ -164,10 +164,10 @@ def _may_go_on(config: RunConfig, folder: Path) -> bool:
     try:
         same = (folder / "config.yaml").read_text(encoding="utf-8") == dump_config(config)
         summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        failed = sum(summary[stage]["failed"] for stage in ("trajectories", "deliberations"))
+        lacks = summary["missing"] + summary["rejects"] + failed
+    except (OSError, ValueError, LookupError, TypeError):  # no run, or one of another version
         return False
-    stages = (summary["trajectories"], summary["deliberations"])
-    lacks = summary["missing"] + summary["rejects"] + sum(stage["failed"] for stage in stages)
     return same and bool(lacks)
 
 

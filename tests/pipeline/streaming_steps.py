@@ -27,12 +27,7 @@ class Numbers(GeneratorStep):
             yield rows, numbers.stop == self.count
 
 
-class Wait(Step):
-    """Passes rows on after a while; row 0 takes as long as a hundred others."""
-
-    seconds: float
-    batches_in_flight: int = 1
-
+class _OfNumbers(Step):
     @property
     def inputs(self) -> list[str]:
         return ["number"]
@@ -40,6 +35,13 @@ class Wait(Step):
     @property
     def outputs(self) -> list[str]:
         return ["number"]
+
+
+class Wait(_OfNumbers):
+    """Passes rows on after a while; row 0 takes as long as a hundred others."""
+
+    seconds: float
+    batches_in_flight: int = 1
 
     def process(self, inputs: StepInput) -> Iterator[list[Row]]:
         for row in inputs:
@@ -47,18 +49,10 @@ class Wait(Step):
         yield inputs
 
 
-class Loses(Step):
+class Loses(_OfNumbers):
     """Swallows its second batch."""
 
     _seen: int = PrivateAttr(default=0)
-
-    @property
-    def inputs(self) -> list[str]:
-        return ["number"]
-
-    @property
-    def outputs(self) -> list[str]:
-        return ["number"]
 
     def process(self, inputs: StepInput) -> Iterator[list[Row]]:
         self._seen += 1
