@@ -7,22 +7,21 @@ wider than the pool). A field that is null takes its value from the teacher's pr
 matters.
 
 Secrets are never configuration: ``endpoint.api_key_env`` names the environment variable.
-
-``Section``, ``read_yaml`` and ``parse`` read the profiles of teachers too, so that every file a
-user writes is checked alike.
 """
 
 from __future__ import annotations
 
-import difflib
+import hashlib
+import json
+import re
 from pathlib import Path
-from types import UnionType
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin
+from typing import Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
 from heavydistill.errors import ConfigError
+from heavydistill.sections import Section, parse, read_yaml
 
 Selection = Literal[
     "random", "max_answer_num", "max_diversity", "max_length", "group_one", "stratified"
@@ -31,13 +30,9 @@ Pruning = Literal["answer_only", "answer_clipped", "head_tail", "think_clipped"]
 Domain = Literal["general", "stem", "code", "brief"]
 Language = Literal["en", "zh"]
 SamplingName = Literal["paper", "maker"]
-_S = TypeVar("_S", bound=BaseModel)
 
-
-class Section(BaseModel):
-    """A mapping of a file: frozen, and a key that no field has is an error."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+_TOKENS = {"tok": 1, "ktok": 10**3, "mtok": 10**6, "gtok": 10**9}
+_BUDGET = r"^(\d+(?:\.\d+)?)(usd|[kKmMgG]?tok)$"
 
 
 class Sampling(Section):
@@ -72,24 +67,81 @@ class SamplingChoice(Section):
         return base.model_copy(update=self.model_dump(exclude_none=True))
 
 
+class Capabilities(Section):
+    """What an endpoint was seen to do; ``heavydistill doctor`` finds it out."""
+
+    n: int = Field(1, ge=1)
+    """Samples of one prompt that a single request brings; 1 is no more than one."""
+    stream: bool = True
+    """Whether it sends a response in pieces."""
+    refused: list[str] = Field(default_factory=list)
+    """Parameters that it refuses, e.g. ``seed``; they are not sent."""
+    max_tokens_name: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
+    """What it calls the most tokens of a response."""
+    max_output: int | None = Field(None, ge=1)
+    """The largest such number that it takes; null if it named none."""
+    reasoning: Literal["reasoning_content", "reasoning", "tags", "none", "unknown"] = "unknown"
+    """Where the thinking was: a field of its own, the text, or nowhere."""
+    usage: bool = True
+    """Whether it counts tokens."""
+    checked: str = ""
+    """When, where and of which model this was seen."""
+
+
 class Endpoint(Section):
     """An OpenAI-compatible server. Set ``base_url`` to ask it; else models run in this process."""
 
-    base_url: str | None = Field(None, pattern=r"^https?://\S+$")
-    """E.g. ``http://localhost:8000/v1``."""
-    api_key_env: str = "OPENAI_API_KEY"
-    """Environment variable that holds the key; a server without keys needs none."""
+    base_url: str | None = Field(None, pattern=r"^(https?://[^\s,]+(,https?://[^\s,]+)*|[a-z]+)$")
+    """E.g. ``http://localhost:8000/v1``; several with commas between share the load; or the name
+    of a provider of the teacher's profile."""
+    serve: bool = False
+    """Start vLLM on this machine's GPUs instead, as the teacher's profile says."""
+    api_key_env: str | None = None
+    """Environment variable that holds the key; null takes the provider's, or ``OPENAI_API_KEY``. A
+    server without keys needs none."""
     tokenizer: str | None = None
     """Folder or Hub id of the model's tokenizer: the cache's budget is counted with it. Null takes
     the profile's; a model without a profile needs it."""
     context: int | None = Field(None, ge=256)
     """Most tokens of prompt and response together; null takes the profile's, or 131,072."""
     concurrency: int = Field(32, ge=1)
-    """Most requests in flight for each role."""
-    timeout_s: float = Field(1800.0, gt=0)
-    """Longest wait for one response."""
-    retries: int = Field(2, ge=0)
-    """Repeats of a request that met a time-out, an overload or a broken connection."""
+    """Most requests in flight for each role at each address; fewer while that is overloaded."""
+    requests_per_minute: int | None = Field(None, ge=1)
+    """Most requests in a minute; null sets no limit."""
+    tokens_per_minute: int | None = Field(None, ge=1)
+    """Most tokens in a minute, prompts and responses together; null sets no limit."""
+    timeout_s: float = Field(600.0, gt=0)
+    """Longest silence: until a response begins, and between its pieces."""
+    retries: int = Field(4, ge=0)
+    """Repeats of a request that met a time-out, a fault of the server or a broken connection. An
+    overload is repeated for as long as the server answers others."""
+    reasoning: Literal["required", "optional"] = "required"
+    """Whether the run stops if a teacher that thinks brings no thinking."""
+    price_in: float | None = Field(None, ge=0)
+    """US dollars for a million tokens of prompts; null takes the profile's."""
+    price_out: float | None = Field(None, ge=0)
+    """US dollars for a million tokens of responses; null takes the profile's."""
+    capabilities: Capabilities | None = None
+    """Null takes what ``heavydistill doctor`` found out, if it was run here."""
+
+    @property
+    def urls(self) -> list[str]:
+        return self.base_url.split(",") if self.base_url else []
+
+    @property
+    def is_served(self) -> bool:
+        """Whether models are asked over HTTP."""
+        return self.serve or self.base_url is not None
+
+    @property
+    def key_env(self) -> str:
+        return self.api_key_env or "OPENAI_API_KEY"
+
+    @model_validator(mode="after")
+    def _one_place(self) -> Endpoint:
+        if self.serve and self.base_url:
+            raise ValueError("serve starts a server, so base_url cannot name another one")
+        return self
 
 
 class Problems(Section):
@@ -177,8 +229,31 @@ class RunConfig(Section):
     journal: str | None = None
     """Folder that keeps every response, so that none is paid for twice; null takes ``journal``
     beside ``out``, which runs in the same folder share."""
+    budget: str | None = Field(None, pattern=_BUDGET)
+    """Most that served models may cost in this run and its resumptions: ``25usd``, ``40Mtok``."""
     out: str | None = None
     """Folder of the run; null makes a new one under ``runs/``."""
+
+    @property
+    def identity(self) -> str:
+        """Tells runs apart: the same wherever it is kept and whoever serves its models."""
+        transport = set(Endpoint.model_fields) - {"tokenizer"}
+        content = self.model_dump(exclude={"out": True, "journal": True, "budget": True})
+        content["endpoint"] = {k: v for k, v in content["endpoint"].items() if k not in transport}
+        canonical = json.dumps(content, sort_keys=True, ensure_ascii=False)
+        return hashlib.sha256(canonical.encode()).hexdigest()[:16]
+
+    @property
+    def most_usd(self) -> float | None:
+        """The budget in US dollars, if it is in money."""
+        amount, unit = _amount(self.budget)
+        return amount if unit == "usd" else None
+
+    @property
+    def most_tokens(self) -> int | None:
+        """The budget in tokens, prompts and responses together, if it is in tokens."""
+        amount, unit = _amount(self.budget)
+        return round(amount * _TOKENS[unit]) if unit in _TOKENS else None
 
     @model_validator(mode="after")
     def _no_contradictions(self) -> RunConfig:
@@ -209,29 +284,6 @@ def load_config(path: Path | None = None, overrides: dict[str, Any] | None = Non
     return parse(RunConfig, tree, f"{path}: " if path else "", fix)
 
 
-def parse(section: type[_S], tree: dict[str, Any], where: str, fix: str) -> _S:
-    """A mapping as a section.
-
-    Args:
-        section: Its type.
-        tree: The mapping, changed in place: sections that are null go.
-        where: Put before every fault, e.g. the file and a colon.
-        fix: What mends a bad value.
-
-    Raises:
-        ConfigError: An unknown key, which the nearest valid key follows, or a bad value.
-    """
-    _refuse_unknown(section, section, tree, where)
-    try:
-        return section.model_validate(tree)
-    except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(str(part) for part in first["loc"])
-        message = first["msg"].removeprefix("Value error, ")
-        given = f" (got {first['input']!r})" if key and first["type"] != "missing" else ""
-        raise ConfigError(f"{where}{f'{key}: ' if key else ''}{message}{given}", fix) from error
-
-
 def parse_assignment(text: str) -> tuple[str, Any]:
     """``key.path=value`` of the command line as (key, value); the value is read as YAML."""
     key, found, value = text.partition("=")
@@ -250,25 +302,6 @@ def dump_config(config: RunConfig) -> str:
     return str(yaml.safe_dump(config.model_dump(), sort_keys=False, allow_unicode=True))
 
 
-def read_yaml(path: Path) -> dict[str, Any]:
-    """The mapping at the top level of a YAML file; an empty file is an empty one.
-
-    Raises:
-        ConfigError: No such file, not YAML, or no mapping.
-    """
-    try:
-        tree = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError(f"{path}: {error.strerror}", "Give the path of a YAML file.") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} is not YAML: {error}", "Mend the file.") from error
-    if tree is None:
-        return {}
-    if not isinstance(tree, dict):
-        raise ConfigError(f"{path} holds no mapping", "Write keys and values at the top level.")
-    return tree
-
-
 def _set(tree: dict[str, Any], dotted: str, value: Any) -> None:
     *parents, last = dotted.split(".")
     for parent in parents:
@@ -280,55 +313,7 @@ def _set(tree: dict[str, Any], dotted: str, value: Any) -> None:
     tree[last] = value
 
 
-def _refuse_unknown(
-    root: type[BaseModel], section: type[BaseModel], tree: dict[str, Any], where: str, at: str = ""
-) -> None:
-    """Raise for the first key that no field has, with the nearest key there is."""
-    for key, value in list(tree.items()):
-        if key not in section.model_fields:
-            keys = [f"{at}{sibling}" for sibling in section.model_fields]
-            keys += [dotted for dotted in _all_keys(root) if dotted not in keys]
-            near = difflib.get_close_matches(f"{at}{key}", keys, n=1, cutoff=0.5)
-            near = near or [dotted for dotted in keys if dotted.endswith(f".{key}")][:1]
-            siblings = ", ".join(section.model_fields)
-            raise ConfigError(
-                f"{where}unknown key {at}{key}",
-                f"Did you mean {near[0]}?" if near else f"Keys here: {siblings}.",
-            )
-        info = section.model_fields[key]
-        child, is_named = _child(info.annotation)
-        if child is None:
-            continue
-        if value is None:  # a section whose keys are all commented out
-            if not info.is_required():
-                del tree[key]
-            continue
-        if not isinstance(value, dict):
-            names = "one for each name" if is_named else ", ".join(child.model_fields)
-            raise ConfigError(f"{where}{at}{key} takes keys, not {value!r}", f"Keys here: {names}.")
-        for name, entry in value.items() if is_named else [("", value)]:
-            if isinstance(entry, dict):
-                inside = f"{at}{key}.{name}." if is_named else f"{at}{key}."
-                _refuse_unknown(root, child, entry, where, inside)
-
-
-def _child(annotation: Any) -> tuple[type[BaseModel] | None, bool]:
-    """(the section that a field holds, whether it holds one under each of several names)."""
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return annotation, False
-    if get_origin(annotation) is dict:
-        return _child(get_args(annotation)[1])[0], True
-    if get_origin(annotation) in (Union, UnionType):
-        children = (_child(choice) for choice in get_args(annotation))
-        return next((child for child in children if child[0]), (None, False))
-    return None, False
-
-
-def _all_keys(section: type[BaseModel], at: str = "") -> list[str]:
-    keys = []
-    for name, info in section.model_fields.items():
-        child, is_named = _child(info.annotation)
-        keys.append(f"{at}{name}")
-        if child and not is_named:
-            keys += _all_keys(child, f"{at}{name}.")
-    return keys
+def _amount(budget: str | None) -> tuple[float, str]:
+    """(number, unit in small letters) of a budget."""
+    found = re.match(_BUDGET, budget or "")
+    return (float(found[1]), found[2].lower()) if found else (0.0, "")

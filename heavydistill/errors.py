@@ -8,6 +8,7 @@
     |  |- JournalError           a journal that cannot be used
     |  `- BudgetError            a token budget too small for what must be in the prompt
     `- RunError                  the run broke: exit code 1, and what was finished is named
+       `- StoppedError           it ended early on purpose: what was in flight is kept as well
 
 Every message says where the fault is and ends with what mends it. What goes wrong with one
 request or one row is no error at all: it is a record with a reason (see ``schema``).
@@ -60,3 +61,7 @@ class BudgetError(UserError):
 
 class RunError(HeavydistillError):
     """The run could not be finished; the message names what was kept."""
+
+
+class StoppedError(RunError):
+    """The money is spent. Whatever was asked is awaited and kept before the run ends."""

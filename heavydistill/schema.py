@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 if TYPE_CHECKING:
     import pyarrow as pa
 
-SCHEMA_VERSION = "2"
+SCHEMA_VERSION = "3"
 
 # ``Trace.status``; a failed row has the step and the error after the prefix.
 OK, TOO_FEW_USABLE, FAILED = "ok", "too_few_usable", "failed: "
@@ -33,21 +33,27 @@ OK, TOO_FEW_USABLE, FAILED = "ok", "too_few_usable", "failed: "
 Label = Literal["correct", "incorrect", "undecided"]
 FinishReason = Literal["stop", "length", "error"]
 # What became of a request without a response: the model or its provider refused (``refused``,
-# ``filtered``), prompt and response do not fit the context (``too_long``), the server was too
-# busy (``overloaded``), did not answer in time (``timeout``), was not there (``unreachable``),
-# broke (``server``), did not take the request (``rejected``), sent what is no completion
-# (``malformed``), a replay found nothing (``not_in_journal``), or it was never asked, because the
-# run was interrupted (``interrupted``).
+# ``filtered``), the prompt does not fit the context (``too_long``) or leaves no room for the
+# response that was asked for (``context_overflow``), the server was too busy (``overloaded``),
+# did not answer in time (``timeout``), was not there (``unreachable``), broke (``server``) or
+# broke off in the middle of a response (``cut_off``), did not take the request (``rejected``),
+# sent what is no completion (``malformed``) or none of the thinking that its model is known for
+# (``no_reasoning``), the account has no money left (``no_credit``), a replay found nothing
+# (``not_in_journal``), or it was never asked, because the run was stopped (``interrupted``).
 Failure = Literal[
     "refused",
     "filtered",
     "too_long",
+    "context_overflow",
     "overloaded",
     "timeout",
     "unreachable",
     "server",
+    "cut_off",
     "rejected",
     "malformed",
+    "no_reasoning",
+    "no_credit",
     "not_in_journal",
     "interrupted",
 ]
@@ -123,7 +129,9 @@ class Generation:
         prompt_tokens: As counted by who served it; -1 if unknown.
         completion_tokens: Likewise, thinking included.
         latency_s: Seconds the request took.
-        request_id: The server's id of the request, or empty.
+        request_id: The server's id of the request, or empty; samples of one request share it.
+        cached_tokens: Of the prompt tokens, those that the server had in its prefix cache; -1 if
+            unknown.
     """
 
     id: str
@@ -140,6 +148,7 @@ class Generation:
     latency_s: float
     request_id: str
     failure: Failure | None = None
+    cached_tokens: int = -1
 
     @property
     def unusable_because(self) -> LeftOutReason | None:

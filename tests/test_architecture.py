@@ -19,7 +19,7 @@ PACKAGE = "heavydistill"
 # A part is a module or folder right under the package. A part may import its own layer and those
 # before it; the parts of STRANGERS do not know each other either.
 LAYERS = [
-    {"schema", "errors"},
+    {"schema", "errors", "sections"},
     {"config", "heavy", "metrics"},
     {"teachers", "engine", "verifiers", "problems", "storage"},
     {"pipeline", "build", "training", "report", "hub", "skill", "micro"},
@@ -28,7 +28,7 @@ LAYERS = [
 STRANGERS = LAYERS[3]
 LAYER_OF = {part: number for number, parts in enumerate(LAYERS) for part in parts}
 # What stores rows needs to know rows alone, so that anything may read them.
-STORAGE_KNOWS = LAYERS[0]
+STORAGE_KNOWS = {"schema", "errors"}
 
 ONLY_IMPORTER = {"distilabel": "pipeline", "trl": "training"}
 MAX_LINES = 400

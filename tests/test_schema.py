@@ -49,6 +49,7 @@ GENERATION = {
     "latency_s": "double",
     "request_id": "string",
     "failure": "string",
+    "cached_tokens": "int64",
 }
 CACHE = {
     "id": "string",
@@ -73,7 +74,7 @@ CACHE = {
     "left_out": [{"generation": "string", "reason": "string"}],
     "prompt": "string",
 }
-VERSION_2 = {
+VERSION_3 = {
     "problem": {
         "id": "string",
         "text": "string",
@@ -160,9 +161,9 @@ def verdict(label: Label) -> Verdict:
 
 
 def test_the_arrow_schema_of_this_version_is_fixed():
-    assert SCHEMA_VERSION == "2"
+    assert SCHEMA_VERSION == "3"
     # As JSON, because the order of the columns counts too.
-    assert json.dumps(shape(arrow_schema(Trace)), indent=1) == json.dumps(VERSION_2, indent=1)
+    assert json.dumps(shape(arrow_schema(Trace)), indent=1) == json.dumps(VERSION_3, indent=1)
 
 
 @settings(max_examples=25, deadline=None)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from heavydistill.config import load_config, parse_assignment
+from heavydistill.cli.flags import with_run_flags
+from heavydistill.config import RunConfig
 from heavydistill.schema import TOO_FEW_USABLE
 
 if TYPE_CHECKING:
@@ -15,82 +15,14 @@ if TYPE_CHECKING:
 
     from heavydistill.pipeline.run import Finished, Plan
 
-_MODELS, _RUN = "Models", "Run"
 
-
+@with_run_flags
 def generate(
-    config: Annotated[
-        Path | None, typer.Option(help="YAML file of the run; flags win over it.")
-    ] = None,
-    teacher: Annotated[
-        str | None,
-        typer.Option(
-            help="Profile (`heavydistill teachers` lists them) or YAML file with one, checkpoint "
-            "folder or Hub id; with --base-url also a served name. [default: micro]",
-            rich_help_panel=_MODELS,
-        ),
-    ] = None,
-    thinker: Annotated[
-        str | None, typer.Option(help="Who thinks, if not the teacher.", rich_help_panel=_MODELS)
-    ] = None,
-    deliberator: Annotated[
-        str | None,
-        typer.Option(help="Who deliberates, if not the teacher.", rich_help_panel=_MODELS),
-    ] = None,
-    base_url: Annotated[
-        str | None,
-        typer.Option(
-            help="An OpenAI-compatible server, e.g. http://localhost:8000/v1.",
-            rich_help_panel=_MODELS,
-        ),
-    ] = None,
-    tokenizer: Annotated[
-        str | None,
-        typer.Option(
-            help="Tokenizer of the served model, if no profile names it: folder or Hub id.",
-            rich_help_panel=_MODELS,
-        ),
-    ] = None,
-    problems: Annotated[
-        str | None,
-        typer.Option(
-            help="micro, a .jsonl or .parquet file, hub:ORG/NAME, or gym:FAMILY,... "
-            "[default: micro]"
-        ),
-    ] = None,
-    limit: Annotated[int | None, typer.Option(help="Take the first so many problems.")] = None,
-    k: Annotated[
-        int | None, typer.Option("--k", help="Trajectories a problem. [default: 8]")
-    ] = None,
-    d: Annotated[
-        int | None, typer.Option("--d", help="Deliberations a cache. [default: 4]")
-    ] = None,
-    rounds: Annotated[int | None, typer.Option(help="Rounds of deliberation. [default: 1]")] = None,
-    seed: Annotated[int | None, typer.Option(help="Seed of the run. [default: 0]")] = None,
-    out: Annotated[
-        str | None,
-        typer.Option(help="Folder of the run. [default: runs/TEACHER-TIME]", rich_help_panel=_RUN),
-    ] = None,
-    journal: Annotated[
-        str | None,
-        typer.Option(
-            help="Folder that keeps every response. [default: journal beside the run]",
-            rich_help_panel=_RUN,
-        ),
-    ] = None,
-    assignments: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            help="Any other key, e.g. --set cache.pruning=head_tail; may be repeated.",
-            rich_help_panel=_RUN,
-        ),
-    ] = None,
+    config: RunConfig,
+    *,
     dry_run: Annotated[
         bool,
-        typer.Option(
-            "--dry-run", help="Check everything, show it, ask nobody.", rich_help_panel=_RUN
-        ),
+        typer.Option("--dry-run", help="Check everything, show it, ask nobody."),
     ] = False,
 ) -> None:
     """Let a teacher answer each problem K times and deliberate on its answers D times.
@@ -105,24 +37,7 @@ def generate(
     from heavydistill.pipeline.run import check, run
     from heavydistill.report.table import print_summary
 
-    flags = {
-        "teacher": teacher,
-        "thinker": thinker,
-        "deliberator": deliberator,
-        "endpoint.base_url": base_url,
-        "endpoint.tokenizer": tokenizer,
-        "problems.source": problems,
-        "problems.limit": limit,
-        "think.k": k,
-        "deliberate.d": d,
-        "deliberate.rounds": rounds,
-        "seed": seed,
-        "out": out,
-        "journal": journal,
-    }
-    chosen: dict[str, Any] = dict(map(parse_assignment, assignments or []))
-    chosen |= {key: value for key, value in flags.items() if value is not None}
-    plan = check(load_config(config, chosen))
+    plan = check(config)
     console = Console()
     _print_plan(plan, console)
     if dry_run:

@@ -52,8 +52,8 @@ class OpenAIEngine:
         self.model = model
         self.think_tags = think_tags
         self.extra_body = dict(extra_body or {})
-        self._key_env = endpoint.api_key_env
-        self._key = os.environ.get(endpoint.api_key_env, "").strip()
+        self._key_env = endpoint.key_env
+        self._key = os.environ.get(endpoint.key_env, "").strip()
         self._client = AsyncOpenAI(
             base_url=endpoint.base_url,
             # Servers without keys accept any; the library insists on one.

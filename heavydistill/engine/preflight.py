@@ -26,7 +26,7 @@ def require(model: str, endpoint: Endpoint) -> None:
     """
     from openai import APIConnectionError, AuthenticationError, OpenAI, OpenAIError
 
-    key = os.environ.get(endpoint.api_key_env, "").strip()
+    key = os.environ.get(endpoint.key_env, "").strip()
     try:
         with OpenAI(
             base_url=endpoint.base_url, api_key=key or "none", timeout=_TIMEOUT_S, max_retries=0
@@ -34,15 +34,15 @@ def require(model: str, endpoint: Endpoint) -> None:
             names = [served.id for served in client.models.list()]
     except AuthenticationError as error:
         raise TeacherError(
-            f"{endpoint.base_url} refuses the key in {endpoint.api_key_env} "
+            f"{endpoint.base_url} refuses the key in {endpoint.key_env} "
             f"({error.status_code}){'' if key else ', which is not set'}",
-            f"Set {endpoint.api_key_env} to a valid key, or name another variable with "
+            f"Set {endpoint.key_env} to a valid key, or name another variable with "
             "endpoint.api_key_env.",
         ) from None
     except APIConnectionError as error:
         raise TeacherError(
             f"Nothing answers at {endpoint.base_url}: {error}",
-            "Start the server, or correct --base-url; it ends in /v1 as a rule.",
+            "Start the server, or correct --endpoint; it ends in /v1 as a rule.",
         ) from error
     except (OpenAIError, ValueError, TypeError, AttributeError):
         return

@@ -45,7 +45,11 @@ class Response:
         prompt_tokens: Tokens read, counted by who served the request; -1 if it did not say.
         completion_tokens: Tokens written, thinking included; -1 if unknown.
         latency_s: Seconds from the start of the work on it to its last token.
-        request_id: The server's id of the request; empty for a model in this process.
+        request_id: The server's id of the request; empty for a model in this process. Samples that
+            one request brought share it, and its counts of tokens: the prompt is with the first of
+            them, and the completion is divided by the lengths of their texts.
+        cached_tokens: Of the prompt tokens, those that the server had in its prefix cache; -1 if
+            it did not say.
         from_journal: It was paid for earlier and read from a journal.
     """
 
@@ -58,6 +62,7 @@ class Response:
     completion_tokens: int = -1
     latency_s: float = 0.0
     request_id: str = ""
+    cached_tokens: int = -1
     from_journal: bool = False
 
 

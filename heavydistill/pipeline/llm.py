@@ -114,5 +114,6 @@ def _output(requests: list[Request], responses: list[Response]) -> dict[str, Any
         "failure": [response.failure for response in responses],
         "latency_s": [response.latency_s for response in responses],
         "request_id": [response.request_id for response in responses],
+        "cached_tokens": [response.cached_tokens for response in responses],
         "from_journal": [response.from_journal for response in responses],
     }

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from heavydistill import problems as problem_sources
-from heavydistill.config import RunConfig, dump_config
+from heavydistill.config import RunConfig, dump_config, load_config
 from heavydistill.engine.preflight import require
 from heavydistill.engine.tokenizer import ReaderTokenizer
 from heavydistill.errors import BudgetError, ConfigError, RunError
@@ -162,11 +162,17 @@ def _may_go_on(config: RunConfig, folder: Path) -> bool:
     if not any(folder.iterdir()):
         return True
     try:
-        same = (folder / "config.yaml").read_text(encoding="utf-8") == dump_config(config)
+        same = load_config(folder / "config.yaml").identity == config.identity
         summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
         failed = sum(summary[stage]["failed"] for stage in ("trajectories", "deliberations"))
         lacks = summary["missing"] + summary["rejects"] + failed
-    except (OSError, ValueError, LookupError, TypeError):  # no run, or one of another version
+    except (
+        ConfigError,
+        OSError,
+        ValueError,
+        LookupError,
+        TypeError,
+    ):  # no run, or one of another version
         return False
     return same and bool(lacks)
 

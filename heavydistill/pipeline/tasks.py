@@ -206,6 +206,7 @@ def _fields(output: dict[str, Any], model: str) -> list[dict[str, Any]]:
                     "failure",
                     "latency_s",
                     "request_id",
+                    "cached_tokens",
                 )
             },
         }

@@ -16,7 +16,8 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from heavydistill.config import Domain, Sampling, SamplingName, Section, parse, read_yaml
+from heavydistill.config import Domain, Sampling, SamplingName
+from heavydistill.sections import Section, parse, read_yaml
 
 Distillation = Literal["allowed", "restricted", "unknown"]
 GPU_COUNTS = (1, 2, 4, 8)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from heavydistill.config import Domain, Sampling
+from heavydistill.teachers.files import Price
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,12 +21,14 @@ class Profile:
         tokenizer: Folder or Hub id whose tokenizer counts what this model reads; empty if none is
             known.
         context: Most tokens of prompt and response together.
+        thinks: Whether it is known to think, so that a response without thinking lost it.
         think_tags: Tags around thinking that stays in the text; None if it has none.
         extra_body: Added to every request to an endpoint, e.g. what switches thinking on.
         domain: Wording of the prompts that suits it.
         thinker: Sampling as a thinker.
         deliberator: Sampling as a deliberator.
         licence: SPDX id of its weights, or empty if not known.
+        price: What its tokens cost where it is served; None if that is not known.
     """
 
     name: str
@@ -33,9 +36,11 @@ class Profile:
     model: str
     tokenizer: str
     context: int
+    thinks: bool = False
     think_tags: tuple[str, str] | None = ("<think>", "</think>")
     extra_body: Mapping[str, Any] = field(default_factory=dict)
     domain: Domain = "general"
     thinker: Sampling = field(default_factory=Sampling)
     deliberator: Sampling = field(default_factory=Sampling)
     licence: str = ""
+    price: Price | None = None

@@ -24,7 +24,7 @@ from heavydistill.config import (
 )
 from heavydistill.engine.request import Engine
 from heavydistill.errors import ConfigError, TeacherError
-from heavydistill.teachers.files import ProfileFile, load_profile
+from heavydistill.teachers.files import Price, ProfileFile, load_profile
 from heavydistill.teachers.profile import Profile
 from heavydistill.teachers.providers import PROVIDERS, provider_at
 
@@ -86,7 +86,7 @@ def find(name: str, endpoint: Endpoint, sampling: SamplingName = "paper") -> Pro
         ConfigError: As ``file_of``.
     """
     file = file_of(name)
-    if endpoint.base_url:
+    if endpoint.is_served:
         return _served(name, file, endpoint, sampling)
     if file:
         return _in_process(file, sampling)
@@ -105,7 +105,7 @@ def find(name: str, endpoint: Endpoint, sampling: SamplingName = "paper") -> Pro
     raise TeacherError(
         f"There is no model {name!r}",
         f"{_nearest(name)}Give a profile ({', '.join(names())}), a YAML file with one, a "
-        "checkpoint folder, a Hub id ORG/NAME, or set endpoint.base_url (--base-url) to ask a "
+        "checkpoint folder, a Hub id ORG/NAME, or set endpoint.base_url (--endpoint) to ask a "
         "server for it.",
     )
 
@@ -130,6 +130,7 @@ def _served(
             context=context,
             thinker=thinker,
             deliberator=deliberator,
+            price=_price(endpoint, None),
         )
     provider = provider_at(endpoint.base_url or "")
     offer = file.providers.get(provider) if provider else None
@@ -144,13 +145,28 @@ def _served(
         model=offer.model if offer else file.hub or file.name,
         tokenizer=endpoint.tokenizer or file.tokenizer or "",
         context=context,
+        thinks=bool(file.thinking.tags or file.thinking.parser),
         think_tags=file.thinking.tags,
         extra_body=offer.extra_body if offer else file.thinking.extra_body,
         domain=file.domain,
         thinker=thinker,
         deliberator=deliberator,
         licence=file.licence,
+        price=_price(endpoint, offer.price if offer else None),
     )
+
+
+def _price(endpoint: Endpoint, known: Price | None) -> Price | None:
+    """What was set of it, over what the profile knows; None unless both directions are known."""
+    price_in = known.usd_per_mtok_in if endpoint.price_in is None and known else endpoint.price_in
+    price_out = (
+        known.usd_per_mtok_out if endpoint.price_out is None and known else endpoint.price_out
+    )
+    if price_in is None or price_out is None:
+        return None
+    if known and (price_in, price_out) == (known.usd_per_mtok_in, known.usd_per_mtok_out):
+        return known
+    return Price(usd_per_mtok_in=price_in, usd_per_mtok_out=price_out, as_of="as set for this run")
 
 
 def _in_process(file: ProfileFile, sampling: SamplingName) -> Profile:
@@ -168,7 +184,7 @@ def _in_process(file: ProfileFile, sampling: SamplingName) -> Profile:
         offers = ", ".join(PROVIDERS[name].base_url for name in file.providers if name in PROVIDERS)
         raise TeacherError(
             f"The model {file.name} cannot run in this process: it {why}",
-            "Set endpoint.base_url (--base-url) to a server that has it"
+            "Set endpoint.base_url (--endpoint) to a server that has it"
             f"{f', for instance {offers}' if offers else ''}; "
             f"`heavydistill teachers {file.name}` tells how to serve it yourself.",
         )
@@ -213,11 +229,12 @@ def complete(config: RunConfig) -> RunConfig:
         ConfigError: The model's context cannot hold a prompt beside the response, or its tokens
             cannot be counted.
     """
+    config = config.model_copy(update={"endpoint": located(config.endpoint)})
     roles = config.thinker or config.teacher, config.deliberator or config.teacher
     thinker, deliberator = (find(name, config.endpoint, config.sampling) for name in roles)
     if not deliberator.tokenizer:
         raise ConfigError(
-            "endpoint.base_url is set but endpoint.tokenizer is not, and no profile of "
+            "The model is served but endpoint.tokenizer is not set, and no profile of "
             f"{deliberator.name} names one, so the tokens of the cache cannot be counted",
             "Set endpoint.tokenizer (--tokenizer) to a folder or a Hub id with a tokenizer.json.",
         )
@@ -240,6 +257,32 @@ def complete(config: RunConfig) -> RunConfig:
             "think": config.think.model_copy(update={"sampling": _chosen(think)}),
             "cache": config.cache.model_copy(update={"budget_tokens": budget}),
             "deliberate": config.deliberate.model_copy(update={"sampling": _chosen(deliberate)}),
+        }
+    )
+
+
+def located(endpoint: Endpoint) -> Endpoint:
+    """The endpoint with the address and the key's variable of its provider, if it is one's.
+
+    Raises:
+        ConfigError: It names a provider that is not known.
+    """
+    provider = endpoint.base_url
+    if provider and "://" in provider:
+        provider = provider_at(endpoint.urls[0])
+    if not provider:
+        return endpoint
+    if provider not in PROVIDERS:
+        raise ConfigError(
+            f"endpoint.base_url: there is no provider {provider!r}",
+            f"Give an address such as http://localhost:8000/v1, or one of {', '.join(PROVIDERS)}.",
+        )
+    known = PROVIDERS[provider]
+    named = endpoint.base_url == provider
+    return endpoint.model_copy(
+        update={
+            "base_url": known.base_url if named else endpoint.base_url,
+            "api_key_env": endpoint.api_key_env or known.key_env,
         }
     )
 

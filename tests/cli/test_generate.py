@@ -46,7 +46,7 @@ def of_server(url: str, problems: Path, out: Path) -> list[str]:
     return [
         "generate",
         "--teacher=served",
-        f"--base-url={url}",
+        f"--endpoint={url}",
         f"--tokenizer={MICRO}",
         f"--problems={problems}",
         f"--out={out}",

@@ -49,7 +49,7 @@ def arguments(server: FakeServer, folder: Path, run: str, **flags: object) -> li
     problems.write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
     chosen = {"k": K, "d": D, "journal": folder / "journal"} | flags
     return [
-        *(COMMAND, "generate", "--teacher=served", f"--base-url={server.base_url}"),
+        *(COMMAND, "generate", "--teacher=served", f"--endpoint={server.base_url}"),
         *(f"--tokenizer={MICRO}", f"--problems={problems}", f"--out={folder / run}"),
         *(f"--{name}={value}" for name, value in chosen.items()),
         *("--set=endpoint.retries=0", f"--set=endpoint.concurrency={IN_FLIGHT}"),

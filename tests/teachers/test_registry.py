@@ -165,7 +165,7 @@ def test_a_model_that_cannot_run_here_is_refused_with_what_can_be_done(name, why
         registry.find(name, HERE)
     assert f"The model {name} cannot run in this process" in str(caught.value)
     assert why in str(caught.value)
-    assert "--base-url" in caught.value.fix and "https://openrouter.ai/api/v1" in caught.value.fix
+    assert "--endpoint" in caught.value.fix and "https://openrouter.ai/api/v1" in caught.value.fix
     assert f"heavydistill teachers {name}" in caught.value.fix
 
 

@@ -1,0 +1,121 @@
+"""Strict YAML: a mapping of a file as a typed section, and every fault with its place and its fix.
+
+Whatever a user writes is read by this: configurations of runs, profiles of teachers, what was
+found out about an endpoint. A key that no field has is an error that names the nearest valid key.
+"""
+
+from __future__ import annotations
+
+import difflib
+from pathlib import Path
+from types import UnionType
+from typing import Any, TypeVar, Union, get_args, get_origin
+
+import yaml
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from heavydistill.errors import ConfigError
+
+_S = TypeVar("_S", bound=BaseModel)
+
+
+class Section(BaseModel):
+    """A mapping of a file: frozen, and a key that no field has is an error."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+
+def parse(section: type[_S], tree: dict[str, Any], where: str, fix: str) -> _S:
+    """A mapping as a section.
+
+    Args:
+        section: Its type.
+        tree: The mapping, changed in place: sections that are null go.
+        where: Put before every fault, e.g. the file and a colon.
+        fix: What mends a bad value.
+
+    Raises:
+        ConfigError: An unknown key, which the nearest valid key follows, or a bad value.
+    """
+    _refuse_unknown(section, section, tree, where)
+    try:
+        return section.model_validate(tree)
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(str(part) for part in first["loc"])
+        message = first["msg"].removeprefix("Value error, ")
+        given = f" (got {first['input']!r})" if key and first["type"] != "missing" else ""
+        raise ConfigError(f"{where}{f'{key}: ' if key else ''}{message}{given}", fix) from error
+
+
+def read_yaml(path: Path) -> dict[str, Any]:
+    """The mapping at the top level of a YAML file; an empty file is an empty one.
+
+    Raises:
+        ConfigError: No such file, not YAML, or no mapping.
+    """
+    try:
+        tree = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}", "Give the path of a YAML file.") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} is not YAML: {error}", "Mend the file.") from error
+    if tree is None:
+        return {}
+    if not isinstance(tree, dict):
+        raise ConfigError(f"{path} holds no mapping", "Write keys and values at the top level.")
+    return tree
+
+
+def _refuse_unknown(
+    root: type[BaseModel], section: type[BaseModel], tree: dict[str, Any], where: str, at: str = ""
+) -> None:
+    """Raise for the first key that no field has, with the nearest key there is."""
+    for key, value in list(tree.items()):
+        if key not in section.model_fields:
+            keys = [f"{at}{sibling}" for sibling in section.model_fields]
+            keys += [dotted for dotted in _all_keys(root) if dotted not in keys]
+            near = difflib.get_close_matches(f"{at}{key}", keys, n=1, cutoff=0.5)
+            near = near or [dotted for dotted in keys if dotted.endswith(f".{key}")][:1]
+            siblings = ", ".join(section.model_fields)
+            raise ConfigError(
+                f"{where}unknown key {at}{key}",
+                f"Did you mean {near[0]}?" if near else f"Keys here: {siblings}.",
+            )
+        info = section.model_fields[key]
+        child, is_named = _child(info.annotation)
+        if child is None:
+            continue
+        if value is None:  # a section whose keys are all commented out
+            if not info.is_required():
+                del tree[key]
+            continue
+        if not isinstance(value, dict):
+            names = "one for each name" if is_named else ", ".join(child.model_fields)
+            raise ConfigError(f"{where}{at}{key} takes keys, not {value!r}", f"Keys here: {names}.")
+        for name, entry in value.items() if is_named else [("", value)]:
+            if isinstance(entry, dict):
+                inside = f"{at}{key}.{name}." if is_named else f"{at}{key}."
+                _refuse_unknown(root, child, entry, where, inside)
+
+
+def _child(annotation: Any) -> tuple[type[BaseModel] | None, bool]:
+    """(the section that a field holds, whether it holds one under each of several names)."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation, False
+    if get_origin(annotation) is dict:
+        return _child(get_args(annotation)[1])[0], True
+    if get_origin(annotation) in (Union, UnionType):
+        children = (_child(choice) for choice in get_args(annotation))
+        return next((child for child in children if child[0]), (None, False))
+    return None, False
+
+
+def _all_keys(section: type[BaseModel], at: str = "") -> list[str]:
+    keys = []
+    for name, info in section.model_fields.items():
+        child, is_named = _child(info.annotation)
+        keys.append(f"{at}{name}")
+        if child and not is_named:
+            keys += _all_keys(child, f"{at}{name}.")
+    return keys
