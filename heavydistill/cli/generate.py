@@ -8,6 +8,7 @@ import typer
 
 from heavydistill.cli.flags import with_run_flags
 from heavydistill.config import RunConfig
+from heavydistill.errors import StoppedError
 from heavydistill.schema import TOO_FEW_USABLE
 
 if TYPE_CHECKING:
@@ -46,15 +47,20 @@ def generate(
     try:
         with Progress(console, plan) as progress:
             finished = run(plan, progress.on_batch)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, StoppedError) as end:
+        stopped = isinstance(end, StoppedError)
         kept = (
             f"what was finished is in {plan.folder}"
             if plan.folder.exists()
             else "nothing was finished"
         )
-        message = f"Interrupted: {kept}. The same command goes on from {plan.journal}."
+        message = (
+            f"Stopped: {end} For now {kept}, and every response is in {plan.journal}."
+            if stopped
+            else f"Interrupted: {kept}. The same command goes on from {plan.journal}."
+        )
         console.print(message, markup=False, highlight=False, soft_wrap=True)
-        raise typer.Exit(130) from None
+        raise typer.Exit(1 if stopped else 130) from None
     print_summary(finished.summary, console)
     print_ending(finished, plan, console)
     if not finished.is_complete:

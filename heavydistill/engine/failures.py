@@ -1,10 +1,23 @@
-"""Which kind of failure an error of the openai library is; see ``schema.Failure``."""
+"""Which kind of failure an error is, and what may be done about it; see ``schema.Failure``."""
 
 from __future__ import annotations
 
+import email.utils
 import re
+import time
+from collections.abc import Mapping
 
+from heavydistill.engine.completion import ServerFault
 from heavydistill.schema import Failure
+
+# What another attempt may mend. All else is the same the next time, or was paid for.
+REPEATABLE: frozenset[Failure | None] = frozenset(
+    {"overloaded", "timeout", "unreachable", "server", "cut_off", "malformed"}
+)
+# What says nothing of the request: the server did not even begin with it.
+OF_THE_SERVER: frozenset[Failure | None] = frozenset({"overloaded", "unreachable"})
+# What a server that is broken does to one request after the other.
+OUTAGES: frozenset[Failure | None] = frozenset({"timeout", "unreachable", "server", "cut_off"})
 
 # Servers have no common code for it; these are the words of vLLM, SGLang, OpenAI and others.
 _TOO_LONG = re.compile(
@@ -12,28 +25,58 @@ _TOO_LONG = re.compile(
     r"|maximum (?:input|prompt|number of tokens)|reduce the length",
     re.IGNORECASE,
 )
+# The prompt alone would fit: the same servers then speak of the response too.
+_RESPONSE_TOO = re.compile(r"in the completion|max_(?:completion_|new_)?tokens", re.IGNORECASE)
+_NO_CREDIT = re.compile(r"insufficient[ _](?:quota|balance|credit|funds)", re.IGNORECASE)
 _OVERLOADED = (429, 503, 529)
-_TOO_LARGE = 413
+_PAYMENT_REQUIRED, _TOO_LARGE = 402, 413
 
 
 def failure_of(error: Exception) -> Failure:
     """The kind of a failure.
 
     Args:
-        error: Of the openai library, or raised by reading a body that is no completion.
+        error: Of the openai library, of its HTTP client, or raised by reading a completion.
     """
+    from httpx2 import TransportError
     from openai import APIConnectionError, APIStatusError, APITimeoutError
 
-    if isinstance(error, APITimeoutError):
+    if isinstance(error, TimeoutError | APITimeoutError):
         return "timeout"
     if isinstance(error, APIConnectionError):
         return "unreachable"
-    if not isinstance(error, APIStatusError):
-        return "malformed"
-    if error.status_code in _OVERLOADED:
+    if isinstance(error, TransportError):
+        return "cut_off"
+    if isinstance(error, APIStatusError):
+        return _of_status(error.status_code, str(error))
+    if isinstance(error, ServerFault):
+        kind = _of_status(error.status, str(error))
+        return "cut_off" if kind == "server" else kind
+    return "malformed"
+
+
+def retry_after(headers: Mapping[str, str]) -> float | None:
+    """Seconds that a server wants to be left alone; None if it does not say."""
+    for name, unit_s in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
+        told = headers.get(name)
+        if not told:
+            continue
+        try:
+            return max(0.0, float(told) * unit_s)
+        except ValueError:
+            date = email.utils.parsedate_tz(told)
+            if date:
+                return max(0.0, email.utils.mktime_tz(date) - time.time())
+    return None
+
+
+def _of_status(status: int, text: str) -> Failure:
+    if status == _PAYMENT_REQUIRED or _NO_CREDIT.search(text):
+        return "no_credit"
+    if status in _OVERLOADED:
         return "overloaded"
-    if error.status_code >= 500:
+    if status >= 500:
         return "server"
-    if error.status_code == _TOO_LARGE or _TOO_LONG.search(str(error)):
-        return "too_long"
+    if status == _TOO_LARGE or _TOO_LONG.search(text):
+        return "context_overflow" if _RESPONSE_TOO.search(text) else "too_long"
     return "rejected"

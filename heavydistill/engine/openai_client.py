@@ -1,43 +1,69 @@
-"""An OpenAI-compatible endpoint: one request a sample, so that K means K.
+"""OpenAI-compatible servers of one model: K samples are K requests, so that K means K.
 
-Requests run side by side up to ``concurrency``, whoever asks; what can be repeated (time-outs,
-overload, broken connections) is repeated by the openai library with its own back-off, and
-whatever still fails is a response with an error. The thinking is read from ``reasoning_content`` or
-``reasoning``, else split from the text by the model's tags.
+Requests run side by side, whoever asks, on the servers' slots and within the limits of requests
+and tokens a minute. Responses are streamed, so that a time-out is a silence and not a long
+thought. What can be repeated is repeated, on another server if there is one; whatever still fails
+is a response with an error. Where a server was seen to honour ``n``, samples of one prompt travel
+in one request, which reads the prompt once, and those that it leaves out are asked for singly.
 
-Not covered: rate limits by the minute, several endpoints.
+What a request can cost is reserved in the run's account before it is sent. A run stops when that
+does not hold another request, when no server answers any more, and when a model that is known to
+think brings no thinking.
+
+Not covered: batch APIs that answer within a day.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
+import random
 import threading
-import time
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Coroutine, Iterator, Mapping
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import replace
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from heavydistill.config import Endpoint, Sampling
-from heavydistill.engine.failures import failure_of
-from heavydistill.engine.reasoning import split_reasoning
+from heavydistill.config import Capabilities, Endpoint
+from heavydistill.engine.completion import Completion, failed
+from heavydistill.engine.failures import OF_THE_SERVER, REPEATABLE, failure_of, retry_after
+from heavydistill.engine.ledger import Cost, Ledger, Tariff
+from heavydistill.engine.rate import Rates
 from heavydistill.engine.request import INTERRUPTED, Keep, Request, Response, forget
-from heavydistill.errors import TeacherError
-from heavydistill.schema import Failure
+from heavydistill.engine.servers import Server, Servers
+from heavydistill.errors import StoppedError, TeacherError
 
 if TYPE_CHECKING:
-    from openai.types import CompletionUsage
-    from openai.types.chat import ChatCompletion
+    from httpx2 import Headers
+
+_Result = TypeVar("_Result")
+
+_CONNECT_S = 20.0
+_BUDGET_POLL_S = 0.5
+_FIRST_BACK_OFF_S, _LONGEST_BACK_OFF_S = 0.5, 30.0
+_WITHOUT_REASONING = 3
+_log = logging.getLogger("heavydistill.engine")
+
+
+class _DismissedError(Exception):
+    """It was waiting when the engine was drained."""
 
 
 class OpenAIEngine:
     """Chat completions of one served model.
 
     Args:
-        model: Name under which the server knows the model.
-        endpoint: Where it is and how much it is asked at once.
-        think_tags: Tags of thinking that the server leaves in the text, if any.
+        model: Name under which the servers know the model.
+        endpoint: Where they are, and how they are asked.
+        think_tags: Tags of thinking that a server leaves in the text, if any.
         extra_body: Keys added to every request, e.g. what switches thinking on.
+        thinks: Whether a response without thinking has lost it.
+        ledger: The account of the run; None keeps none. Closed with this engine.
+        tariff: What the tokens cost.
     """
 
     def __init__(
@@ -46,23 +72,23 @@ class OpenAIEngine:
         endpoint: Endpoint,
         think_tags: tuple[str, str] | None = None,
         extra_body: Mapping[str, Any] | None = None,
+        thinks: bool = False,
+        ledger: Ledger | None = None,
+        tariff: Tariff | None = None,
     ) -> None:
-        from openai import AsyncOpenAI
-
         self.model = model
         self.think_tags = think_tags
         self.extra_body = dict(extra_body or {})
-        self._key_env = endpoint.key_env
+        self._endpoint = endpoint
+        self._able = endpoint.capabilities or Capabilities()
         self._key = os.environ.get(endpoint.key_env, "").strip()
-        self._client = AsyncOpenAI(
-            base_url=endpoint.base_url,
-            # Servers without keys accept any; the library insists on one.
-            api_key=self._key or "none",
-            timeout=endpoint.timeout_s,
-            max_retries=endpoint.retries,
-        )
+        self._ledger, self._tariff = ledger, tariff or Tariff()
+        self._rates = Rates(endpoint.requests_per_minute, endpoint.tokens_per_minute)
+        self._servers = Servers([self._server(url) for url in endpoint.urls])
+        self._n = self._able.n
+        self._lacks_reasoning = 0 if thinks and endpoint.reasoning == "required" else None
         self._drains = False
-        self._slots = asyncio.Semaphore(endpoint.concurrency)
+        self._queued: set[asyncio.Task[Any]] = set()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
@@ -73,128 +99,288 @@ class OpenAIEngine:
         return json.dumps(self.extra_body, sort_keys=True) if self.extra_body else ""
 
     def generate(self, requests: list[Request], keep: Keep = forget) -> list[Response]:
-        """Answer all requests, in their order. Several threads may ask at once."""
-        asked = [asyncio.run_coroutine_threadsafe(self._one(r, keep), self._loop) for r in requests]
+        """Answer all requests, in their order. Several threads may ask at once.
+
+        Raises:
+            StoppedError: The money is spent or no server answers; what was sent before is kept.
+            TeacherError: The key is refused, or the thinking is missing.
+        """
+        calls = list(self._calls(requests))
+        asked = [self._submit(self._call(call, keep)) for call in calls]
+        stopped: StoppedError | None = None
+        responses: list[Response] = []
         try:
-            return [future.result() for future in asked]
+            for future in asked:
+                try:
+                    responses += future.result()
+                except StoppedError as error:  # the others are paid for
+                    stopped = stopped or error
         finally:
             for future in asked:
                 future.cancel()
+        if stopped:
+            raise stopped
+        return responses
 
     def drain(self) -> None:
         """Send nothing more; what is in flight is still answered."""
         self._drains = True
+        self._loop.call_soon_threadsafe(self._dismiss_queue)
 
     def close(self) -> None:
         """End the connections; what is still in flight is given up."""
-        asyncio.run_coroutine_threadsafe(self._end(), self._loop).result()
+        self._submit(self._end()).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
+        if self._ledger:
+            self._ledger.close()
+
+    def _server(self, url: str) -> Server:
+        from httpx2 import Timeout
+        from openai import AsyncOpenAI
+
+        client = AsyncOpenAI(
+            base_url=url,
+            # Servers without keys accept any; the library insists on one.
+            api_key=self._key or "none",
+            # Silences are timed by piece, see _read.
+            timeout=Timeout(None, connect=_CONNECT_S),
+            max_retries=0,
+        )
+        return Server(client, self._endpoint.concurrency)
+
+    def _submit(self, work: Coroutine[Any, Any, _Result]) -> Future[_Result]:
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     async def _end(self) -> None:
         for task in asyncio.all_tasks() - {asyncio.current_task()}:
             task.cancel()
-        await self._client.close()
+        await self._servers.close()
 
-    async def _one(self, request: Request, keep: Keep) -> Response:
-        async with self._slots:
-            if self._drains:
-                return INTERRUPTED
-            response = await self._asked(request)
-        # Writing to a disk must not hold up the other requests.
-        await asyncio.to_thread(keep, request, response)
-        return response
+    def _calls(self, requests: list[Request]) -> Iterator[list[Request]]:
+        """The requests as they travel: singly, or several samples of one prompt together."""
+        for _, same in groupby(requests, key=lambda r: (r.messages, r.sampling)):
+            samples = list(same)
+            for start in range(0, len(samples), self._n):
+                yield samples[start : start + self._n]
 
-    async def _asked(self, request: Request) -> Response:
-        from openai import AuthenticationError, OpenAIError
+    async def _call(self, samples: list[Request], keep: Keep) -> list[Response]:
+        """Ask until there is a response to each of these samples, or a failure that stays."""
+        responses = await self._answered(samples)
+        for request, response in zip(samples, responses, strict=False):
+            if response is not INTERRUPTED:
+                # Writing to a disk must not hold up the other requests.
+                await asyncio.to_thread(keep, request, response)
+        missing = samples[len(responses) :]
+        if missing and responses[0].finish_reason != "error" and self._n > 1:
+            self._n = 1
+            _log.warning("%s does not honour n any more: samples are asked singly", self.model)
+        singly = await asyncio.gather(*(self._call([request], keep) for request in missing))
+        return responses + [response for [response] in singly]
 
-        started = time.perf_counter()
+    async def _answered(self, samples: list[Request]) -> list[Response]:
+        """The responses of one call, after as many attempts as it takes; maybe fewer than asked."""
+        attempts, silent_since = 0, 0.0
+        while True:
+            try:
+                sent, responses = await self._attempt(samples)
+            except _DismissedError:
+                return [INTERRUPTED] * len(samples)
+            failure = responses[0].failure
+            if failure not in REPEATABLE or self._drains or not self._endpoint.retries:
+                return self._with_reasoning(responses)
+            if failure in OF_THE_SERVER and self._servers.last_answer < sent:
+                silent_since = silent_since or sent
+                self._check_silence(self._loop.time() - silent_since, responses[0])
+            else:
+                silent_since = 0.0
+                attempts += failure != "overloaded"
+            if attempts > self._endpoint.retries:
+                return responses
+            if failure != "overloaded":  # for that the whole server is left alone
+                seconds = min(_LONGEST_BACK_OFF_S, _FIRST_BACK_OFF_S * 2.0**attempts)
+                with suppress(_DismissedError):
+                    await self._dismissable(asyncio.sleep(seconds * random.uniform(0.5, 1.5)))
+
+    async def _attempt(self, samples: list[Request]) -> tuple[float, list[Response]]:
+        """(time at which it was sent, responses) of one attempt, which is paid here."""
+        server, charged, reserved = await self._dismissable(self._admitted(samples))
+        sent, wait_s = self._loop.time(), None
+        responses = [failed("cut_off", "given up", 0.0)] * len(samples)
         try:
-            completion = await self._client.chat.completions.create(
-                model=self.model,
-                messages=request.messages,  # type: ignore[arg-type]
-                seed=request.seed,
-                **_sampling_arguments(request.sampling, self.extra_body),
-            )
-            return self._response(completion, time.perf_counter() - started)
+            responses, wait_s = await self._asked(server, samples)
+        finally:
+            cost, counted = self._tariff.of(samples, responses)
+            self._rates.settle(charged, round(cost.tokens))
+            if self._ledger:
+                self._ledger.settle(reserved, cost, counted)
+            self._servers.give_back(server, responses[0].failure, wait_s)
+        self._check_credit(responses[0])
+        return sent, responses
+
+    async def _admitted(self, samples: list[Request]) -> tuple[Server, float, Cost]:
+        """Wait for everything that a call has to wait for."""
+        most = self._tariff.most(samples)
+        charged = await self._rates.admit(round(most.tokens))
+        server = await self._servers.lease()
+        try:
+            while self._ledger and not self._ledger.reserve(most):
+                await asyncio.sleep(_BUDGET_POLL_S)
+        except BaseException as error:
+            self._servers.give_back(server, None)
+            if isinstance(error, StoppedError):
+                self.drain()
+            raise
+        return server, charged, most
+
+    async def _dismissable(self, work: Coroutine[Any, Any, _Result]) -> _Result:
+        """Work that ends with ``_DismissedError`` as soon as this engine is drained."""
+        task = asyncio.ensure_future(work)
+        self._queued.add(task)
+        try:
+            if self._drains:
+                task.cancel()
+            return await task
+        except asyncio.CancelledError:
+            asker = asyncio.current_task()
+            if self._drains and asker and not asker.cancelling():
+                raise _DismissedError from None
+            task.cancel()
+            raise
+        finally:
+            self._queued.discard(task)
+
+    def _dismiss_queue(self) -> None:
+        for task in self._queued:
+            task.cancel()
+
+    async def _asked(
+        self, server: Server, samples: list[Request]
+    ) -> tuple[list[Response], float | None]:
+        """(responses, seconds that the server wants to be left alone), of one attempt."""
+        from httpx2 import HTTPError
+        from openai import APIStatusError, AuthenticationError, OpenAIError
+
+        started = self._loop.time()
+        headers: Mapping[str, str] = {}
+        try:
+            completion = await self._read(server, self._body(samples))
+            seconds = self._loop.time() - started
+            return completion.responses(len(samples), self.think_tags, seconds), None
         except AuthenticationError as error:
             raise TeacherError(
-                f"The server refuses the key in {self._key_env} ({error.status_code})",
-                f"Set {self._key_env} to a valid key and run the same command again.",
+                f"The server refuses the key in {self._endpoint.key_env} ({error.status_code})",
+                f"Set {self._endpoint.key_env} to a valid key and run the same command again.",
             ) from None
-        # All but the first: a body that is no JSON, or JSON of another shape.
-        except (OpenAIError, ValueError, TypeError, AttributeError, LookupError) as error:
-            text = f"{type(error).__name__}: {error}"
-            if self._key:  # some servers repeat it in what they say
-                text = text.replace(self._key, "***")
-            return _failed(failure_of(error), text, time.perf_counter() - started)
+        except APIStatusError as error:
+            fault: Exception = error
+            headers = error.response.headers
+        # All but the first two: a body that is no JSON, or JSON of another shape.
+        except (
+            *(OpenAIError, HTTPError, TimeoutError),
+            *(ValueError, TypeError, AttributeError, LookupError),
+        ) as error:
+            fault = error
+        text = f"{type(fault).__name__}: {fault}"
+        if self._key:  # some servers repeat it in what they say
+            text = text.replace(self._key, "***")
+        failure = failed(failure_of(fault), text, self._loop.time() - started)
+        return [failure] * len(samples), retry_after(headers)
 
-    def _response(self, completion: ChatCompletion, seconds: float) -> Response:
-        if not completion.choices:
-            raise ValueError("the server answered without choices")
-        choice = completion.choices[0]
-        extra = choice.message.model_extra or {}
-        text = _encodable(choice.message.content or "")
-        reasoning = _encodable(extra.get("reasoning_content") or extra.get("reasoning") or "")
-        answer_text = text.strip()
-        if not reasoning:
-            reasoning, answer_text = split_reasoning(text, self.think_tags)
-        if choice.finish_reason not in ("stop", "length"):
-            kind: Failure = "filtered" if choice.finish_reason == "content_filter" else "malformed"
-            return _failed(kind, f"the server stopped for {choice.finish_reason!r}", seconds)
-        if choice.message.refusal and not text:
-            return _failed("refused", f"the model refused: {choice.message.refusal}", seconds)
-        prompt_tokens, completion_tokens = _counts(completion.usage)
-        return Response(
-            reasoning=reasoning,
-            answer_text=answer_text,
-            finish_reason=choice.finish_reason,
-            prompt_tokens=prompt_tokens,
-            completion_tokens=completion_tokens,
-            latency_s=seconds,
-            request_id=_encodable(str(completion.id or "")),
+    async def _read(self, server: Server, body: dict[str, Any]) -> Completion:
+        """Send a request and read what comes, as long as something comes."""
+        completion = Completion()
+        patience = self._endpoint.timeout_s
+
+        def heard() -> None:
+            timer.reschedule(self._loop.time() + patience)
+
+        async with asyncio.timeout(patience) as timer:
+            create = server.client.chat.completions.with_streaming_response.create
+            async with create(
+                model=self.model, messages=body.pop("messages"), extra_body=body
+            ) as answer:
+                if _is_stream(answer.headers):
+                    await completion.add_stream(answer.iter_lines(), heard)
+                else:
+                    completion.add_whole(json.loads(await answer.read()))
+        return completion
+
+    def _body(self, samples: list[Request]) -> dict[str, Any]:
+        """All that was set and is not known to be refused."""
+        first, sampling = samples[0], samples[0].sampling
+        body: dict[str, Any] = {
+            "messages": first.messages,
+            "seed": first.seed,
+            "temperature": sampling.temperature,
+            "top_p": sampling.top_p,
+            self._able.max_tokens_name: sampling.max_tokens,
+        }
+        # What the OpenAI API does not know is sent only if it was asked for.
+        for name, off in (("top_k", 0), ("min_p", 0.0), ("repetition_penalty", 1.0)):
+            if (value := getattr(sampling, name)) != off:
+                body[name] = value
+        if len(samples) > 1:
+            body["n"] = len(samples)
+        if self._able.stream:
+            body |= {"stream": True, "stream_options": {"include_usage": True}}
+        body = {name: value for name, value in body.items() if name not in self._able.refused}
+        return body | self.extra_body
+
+    def _check_credit(self, response: Response) -> None:
+        if response.failure == "no_credit":
+            self.drain()
+            raise StoppedError(
+                f"The account at {self._endpoint.base_url} has no money left: {response.error}",
+                "Add some and give the same command again; it pays for nothing twice.",
+            )
+
+    def _check_silence(self, seconds: float, response: Response) -> None:
+        if seconds > self._endpoint.timeout_s:
+            self.drain()
+            raise StoppedError(
+                f"No server of {self.model} has answered for {seconds:.0f} s: {response.error}",
+                "Give the same command again when one does; what was answered is kept.",
+            )
+
+    def _with_reasoning(self, responses: list[Response]) -> list[Response]:
+        """The responses; failures if they lack the thinking that none has shown so far.
+
+        Raises:
+            TeacherError: For the third of them.
+        """
+        if self._lacks_reasoning is None:
+            return responses
+        whole = [r for r in responses if r.finish_reason == "stop"]
+        if any(r.reasoning for r in responses):
+            self._lacks_reasoning = None
+        elif whole:
+            self._lacks_reasoning += len(whole)
+            if self._lacks_reasoning >= _WITHOUT_REASONING:
+                raise self._no_reasoning()
+            return [_without_reasoning(r) if r in whole else r for r in responses]
+        return responses
+
+    def _no_reasoning(self) -> TeacherError:
+        return TeacherError(
+            f"{self.model} is known to think, and its first {_WITHOUT_REASONING} responses at "
+            f"{self._endpoint.base_url} hold no thinking",
+            "A vLLM server needs --reasoning-parser (`heavydistill teachers` shows the profile's "
+            "command), a provider may need a switch in the profile's extra_body or hide it; "
+            "`heavydistill doctor` finds out. To do without: --set endpoint.reasoning=optional.",
         )
 
 
-def _sampling_arguments(sampling: Sampling, more: Mapping[str, Any]) -> dict[str, Any]:
-    """All that was set; what the OpenAI API does not know travels in the extra body."""
-    extra = {
-        "top_k": sampling.top_k or None,
-        "min_p": sampling.min_p or None,
-        "repetition_penalty": None
-        if sampling.repetition_penalty == 1.0
-        else sampling.repetition_penalty,
-    }
-    return {
-        "temperature": sampling.temperature,
-        "top_p": sampling.top_p,
-        "max_tokens": sampling.max_tokens,
-        "extra_body": {**more, **{key: value for key, value in extra.items() if value is not None}},
-    }
-
-
-def _failed(failure: Failure, text: str, seconds: float) -> Response:
-    return Response(
+def _without_reasoning(response: Response) -> Response:
+    """It counts as a failure, so that it is asked for again once the server is set right."""
+    return replace(
+        response,
         finish_reason="error",
-        failure=failure,
-        error=_encodable(text[:2000]),
-        latency_s=seconds,
+        failure="no_reasoning",
+        error="The response holds no thinking.",
     )
 
 
-def _counts(usage: CompletionUsage | None) -> tuple[int, int]:
-    """(prompt tokens, completion tokens); -1 for a count that is not there."""
-    if usage is None:
-        return -1, -1
-    # The library does not check what a server sends, so a count may be null or a text.
-    prompt, completion = (
-        count if isinstance(count, int) else -1
-        for count in (usage.prompt_tokens, usage.completion_tokens)
-    )
-    return prompt, completion
-
-
-def _encodable(text: str) -> str:
-    """JSON can carry half of a surrogate pair, which nothing can store; it becomes ``?``."""
-    return text.encode("utf-8", "replace").decode("utf-8")
+def _is_stream(headers: Headers) -> bool:
+    return str(headers.get("content-type", "")).startswith("text/event-stream")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from heavydistill.config import RunConfig, Sampling
 from heavydistill.pipeline.compat import HeavyPipeline, OnBatch
@@ -55,6 +56,9 @@ def build_heavy_pipeline(
         on_batch: Called in this process with (step name, rows) for each batch that leaves a step.
         replay: Ask nobody; take every response from ``config.journal``.
 
+    Limits of requests and tokens a minute are shared out to the stages by how often they ask,
+    because each asks from a process of its own.
+
     Raises:
         UserError: A model is not known, or its context is too small.
     """
@@ -75,7 +79,7 @@ def build_heavy_pipeline(
         )
         last = last >> SampleTrajectories(
             name="sample_trajectories",
-            llm=_llm(config, config.thinker, sampling_of(config.think), replay),
+            llm=_llm(config, config.thinker, sampling_of(config.think), config.think.k, replay),
             num_generations=config.think.k,
             domain=config.domain,
             language=config.language,
@@ -97,7 +101,13 @@ def build_heavy_pipeline(
             )
             last = last >> Deliberate(
                 name=f"deliberate_{round}",
-                llm=_llm(config, config.deliberator, sampling_of(config.deliberate), replay),
+                llm=_llm(
+                    config,
+                    config.deliberator,
+                    sampling_of(config.deliberate),
+                    config.deliberate.d,
+                    replay,
+                ),
                 num_generations=config.deliberate.d,
                 round=round,
                 input_batch_size=deliberate.batch,
@@ -112,12 +122,29 @@ def build_heavy_pipeline(
     return pipeline
 
 
-def _llm(config: RunConfig, model: str | None, sampling: Sampling, replay: bool) -> HeavyLLM:
+def account_of(config: RunConfig) -> Path:
+    """Where the account of a run is kept, see ``engine.ledger``; ``journal`` must be set."""
+    return Path(config.journal or "") / f"{config.identity}.ledger"
+
+
+def _llm(
+    config: RunConfig, model: str | None, sampling: Sampling, samples: int, replay: bool
+) -> HeavyLLM:
+    endpoint = config.endpoint
+    asked = config.think.k + config.deliberate.rounds * config.deliberate.d
+    limits = {
+        name: max(1, limit * samples // asked)
+        for name in ("requests_per_minute", "tokens_per_minute")
+        if (limit := getattr(endpoint, name))
+    }
     return HeavyLLM(
         teacher=model or config.teacher,
         sampling=sampling,
         seed=config.seed,
-        endpoint=config.endpoint,
+        endpoint=endpoint.model_copy(update=limits),
         journal=config.journal,
+        ledger=str(account_of(config)) if endpoint.is_served and config.journal else None,
+        most_tokens=config.most_tokens,
+        most_usd=config.most_usd,
         replay=replay,
     )

@@ -39,7 +39,7 @@ from distilabel.pipeline import Pipeline
 from distilabel.pipeline.base import _STEP_LOAD_FAILED_CODE, _STEP_UNLOADED_CODE, BasePipeline
 from distilabel.utils import logging as distilabel_logging
 
-from heavydistill.errors import HeavydistillError, RunError
+from heavydistill.errors import HeavydistillError, RunError, StoppedError
 from heavydistill.pipeline.leaf import TypedWriteBuffer, without_progress_bars
 from heavydistill.pipeline.worker import OverlappingWrapper, work
 
@@ -111,6 +111,7 @@ class HeavyPipeline(Pipeline):
 
         Raises:
             RunError: A step could not be loaded, a step or a thread raised, a worker died.
+            StoppedError: After the requests in flight were answered; as for Ctrl-C.
             KeyboardInterrupt: Ctrl-C, after the requests in flight were answered or another
                 Ctrl-C; or SIGTERM, at once. ``leaf_files`` keeps what was finished.
         """
@@ -126,6 +127,9 @@ class HeavyPipeline(Pipeline):
             self.save(self._cache_location["pipeline"], overwrite=True, format="yaml")
             self._execute()
             return self._distiset()
+        except StoppedError:
+            interrupted = drain = True
+            raise
         except KeyboardInterrupt as interrupt:
             interrupted = True
             drain = str(interrupt) != "SIGTERM"  # whoever sends that does not wait long

@@ -18,6 +18,7 @@ from pydantic import PrivateAttr
 from heavydistill.config import Endpoint, Sampling
 from heavydistill.engine.journal import Journal
 from heavydistill.engine.journaled import JournaledEngine
+from heavydistill.engine.ledger import Ledger
 from heavydistill.engine.request import Engine, Request, Response, forget, sample_seed
 from heavydistill.teachers.registry import find, open_engine
 
@@ -31,6 +32,9 @@ class HeavyLLM(LLM):
         seed: Of the run; see ``engine.request.sample_seed``.
         endpoint: Where the model is served, if it is.
         journal: Folder where responses are kept; see ``engine.journal``. None keeps none.
+        ledger: File of the run's account; see ``engine.ledger``. None keeps none.
+        most_tokens: Cap of the account, if it is in tokens.
+        most_usd: Cap of the account, if it is in money.
         replay: Ask nobody, take all from the journal.
     """
 
@@ -39,6 +43,9 @@ class HeavyLLM(LLM):
     seed: int = 0
     endpoint: Endpoint = Endpoint()
     journal: str | None = None
+    ledger: str | None = None
+    most_tokens: int | None = None
+    most_usd: float | None = None
     replay: bool = False
 
     _engine: Engine | None = PrivateAttr(default=None)
@@ -51,7 +58,8 @@ class HeavyLLM(LLM):
         super().load()
         _share_processor()
         profile = find(self.teacher, self.endpoint)
-        self._engine = open_engine(profile, self.endpoint)
+        ledger = self.ledger and Ledger(Path(self.ledger), self.most_tokens, self.most_usd)
+        self._engine = open_engine(profile, self.endpoint, ledger or None)
         if self.journal:
             journal = Journal(Path(self.journal))
             self._engine = JournaledEngine(self._engine, journal, profile.model, self.replay)

@@ -15,6 +15,7 @@ Traces stand in the order of the problems, however long each took.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import shutil
@@ -27,9 +28,10 @@ from typing import TYPE_CHECKING, Any
 
 from heavydistill import problems as problem_sources
 from heavydistill.config import RunConfig, dump_config, load_config
+from heavydistill.engine.ledger import Ledger
 from heavydistill.engine.preflight import require
 from heavydistill.engine.tokenizer import ReaderTokenizer
-from heavydistill.errors import BudgetError, ConfigError, RunError
+from heavydistill.errors import BudgetError, ConfigError, RunError, StoppedError
 from heavydistill.heavy import prompts
 from heavydistill.heavy.cache import frame_tokens
 from heavydistill.metrics.summary import Summary, summarize
@@ -138,18 +140,27 @@ def run(
 
     Raises:
         TeacherError: An endpoint cannot be asked; nothing was.
+        ConfigError: The same run is in progress.
         RunError: The pipeline broke, or rows are missing from its result.
-        KeyboardInterrupt: After the finished rows were written, if there were any.
+        KeyboardInterrupt, StoppedError: After the finished rows were written, if there were any.
     """
-    from heavydistill.pipeline.build import build_heavy_pipeline
+    from heavydistill.pipeline.build import account_of, build_heavy_pipeline
 
     if not replay:
         _require_endpoints(plan.config)
-    pipeline = build_heavy_pipeline(plan.config, on_batch, replay)
+    with contextlib.ExitStack() as held:
+        if plan.config.endpoint.is_served and not replay:
+            account = Ledger(account_of(plan.config))
+            held.callback(account.close)
+            held.enter_context(account.running())
+        return _piped(plan, build_heavy_pipeline(plan.config, on_batch, replay))
+
+
+def _piped(plan: Plan, pipeline: HeavyPipeline) -> Finished:
     try:
         pipeline.run()
         return _write(plan, pipeline, interrupted=False)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, StoppedError):
         if any(pipeline.leaf_files.glob("*.parquet")):
             _write(plan, pipeline, interrupted=True)
         raise

@@ -8,7 +8,8 @@ works on so many batches at once, each in a thread, and each batch leaves as soo
 Whatever a step raises ends the run; what one row meets is no exception but data (see ``steps``).
 
 SIGTERM drains a step that asks a model: it begins nothing new, waits for what is in flight (which
-is journaled), sends no more batches, and ends. Any other step ends at once.
+is journaled), sends no more batches, and ends. Any other step ends at once. A step that is told to
+stop because the money is spent drains itself before it says so.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from distilabel.constants import LAST_BATCH_SENT_FLAG
 from distilabel.pipeline.local import _init_worker
 from distilabel.pipeline.step_wrapper import _StepWrapper, _StepWrapperException
 
-from heavydistill.errors import HeavydistillError, RunError
+from heavydistill.errors import HeavydistillError, RunError, StoppedError
 
 if TYPE_CHECKING:
     from distilabel.pipeline.batch import _Batch
@@ -122,6 +123,10 @@ class OverlappingWrapper(_StepWrapper):
             self._leaving.notify_all()
 
     def _raise_error(self) -> None:
+        if isinstance(self._error, StoppedError):
+            self.drain()
+            while self._in_flight:
+                self._wait()
         if self._error:
             raise _StepWrapperException(
                 str(self._error), self.step, 2, self._error

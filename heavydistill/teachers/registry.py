@@ -22,6 +22,7 @@ from heavydistill.config import (
     SamplingName,
     Think,
 )
+from heavydistill.engine.ledger import Ledger, Tariff
 from heavydistill.engine.request import Engine
 from heavydistill.errors import ConfigError, TeacherError
 from heavydistill.teachers.files import Price, ProfileFile, load_profile
@@ -32,6 +33,7 @@ PAPER_BUDGET_TOKENS = 80_000  # arXiv 2605.02396 prunes caches to this
 _TEMPLATE_TOKENS = 64  # left free for what a chat template wraps around a prompt
 _PROBLEM_TOKENS = 8192  # left to the problem where half of the context is more than it needs
 _UNKNOWN_CONTEXT = 131_072
+_MTOK = 1e6
 
 
 def shipped() -> dict[str, Path]:
@@ -226,8 +228,8 @@ def complete(config: RunConfig) -> RunConfig:
 
     Raises:
         TeacherError: A model is not known, or cannot run here.
-        ConfigError: The model's context cannot hold a prompt beside the response, or its tokens
-            cannot be counted.
+        ConfigError: The model's context cannot hold a prompt beside the response, its tokens
+            cannot be counted, or there is a budget in money and no price.
     """
     config = config.model_copy(update={"endpoint": located(config.endpoint)})
     roles = config.thinker or config.teacher, config.deliberator or config.teacher
@@ -238,6 +240,7 @@ def complete(config: RunConfig) -> RunConfig:
             f"{deliberator.name} names one, so the tokens of the cache cannot be counted",
             "Set endpoint.tokenizer (--tokenizer) to a folder or a Hub id with a tokenizer.json.",
         )
+    _check_budget(config, thinker, deliberator)
     think = config.think.sampling.over(thinker.thinker)
     deliberate = config.deliberate.sampling.over(deliberator.deliberator)
     _room(thinker, "think", think)
@@ -259,6 +262,22 @@ def complete(config: RunConfig) -> RunConfig:
             "deliberate": config.deliberate.model_copy(update={"sampling": _chosen(deliberate)}),
         }
     )
+
+
+def _check_budget(config: RunConfig, *models: Profile) -> None:
+    if not config.budget:
+        return
+    if not config.endpoint.is_served:
+        raise ConfigError(
+            f"budget: {config.budget} is for served models, and these run in this process",
+            "Leave out --budget, or name a server with --endpoint.",
+        )
+    unknown = [model.name for model in models if not model.price]
+    if config.most_usd is not None and unknown:
+        raise ConfigError(
+            f"budget: {config.budget} is in money, and the price of {unknown[0]} is not known here",
+            "Give it with --price-in and --price-out, or a budget in tokens, e.g. --budget 40Mtok.",
+        )
 
 
 def located(endpoint: Endpoint) -> Endpoint:
@@ -287,8 +306,13 @@ def located(endpoint: Endpoint) -> Endpoint:
     )
 
 
-def open_engine(profile: Profile, endpoint: Endpoint) -> Engine:
+def open_engine(profile: Profile, endpoint: Endpoint, ledger: Ledger | None = None) -> Engine:
     """The engine that asks this model. Loads the weights of a local one.
+
+    Args:
+        profile: From ``find``.
+        endpoint: Where it is served, if it is.
+        ledger: The account of the run, for a served model.
 
     Raises:
         TeacherError: The model cannot be loaded.
@@ -296,10 +320,24 @@ def open_engine(profile: Profile, endpoint: Endpoint) -> Engine:
     if profile.kind == "endpoint":
         from heavydistill.engine.openai_client import OpenAIEngine
 
-        return OpenAIEngine(profile.model, endpoint, profile.think_tags, profile.extra_body)
+        return OpenAIEngine(
+            profile.model,
+            endpoint,
+            profile.think_tags,
+            profile.extra_body,
+            profile.thinks,
+            ledger,
+            _tariff(profile.price),
+        )
     from heavydistill.engine.local import LocalEngine
 
     return LocalEngine(profile.model, profile.think_tags)
+
+
+def _tariff(price: Price | None) -> Tariff:
+    if price is None:
+        return Tariff()
+    return Tariff(price.usd_per_mtok_in / _MTOK, price.usd_per_mtok_out / _MTOK)
 
 
 def _room(profile: Profile, stage: str, sampling: Sampling) -> int:

@@ -1,0 +1,210 @@
+"""Reads one chat completion from the wire, whole or in pieces, into responses.
+
+Servers do not agree on where the thinking goes; it is taken from ``reasoning_content`` or
+``reasoning``, from thinking blocks among the blocks of the content, or from the text between the
+model's tags. What a server left out is unknown (-1), never zero.
+
+The openai library's own reader is not used: it builds a model of every piece, which for hundreds
+of streams costs more than a core, and it knows no reasoning.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from heavydistill.engine.reasoning import split_reasoning
+from heavydistill.engine.request import Response
+from heavydistill.schema import Failure
+
+_DATA, _DONE = "data:", "[DONE]"
+_REASONING = ("reasoning_content", "reasoning")
+_THINKING_BLOCKS = ("thinking", "reasoning", "reasoning.text", "reasoning.summary")
+# What else providers call the end of a response; all that is not here is malformed.
+_FAILED_ENDS: dict[str, Failure] = {
+    "content_filter": "filtered",
+    "sensitive": "filtered",
+    "insufficient_system_resource": "overloaded",
+    "network_error": "server",
+    "error": "server",
+}
+
+
+class ServerFault(Exception):
+    """What a server says in the middle of a stream instead of its next piece.
+
+    Args:
+        error: Its object or text.
+    """
+
+    def __init__(self, error: Any) -> None:
+        told = error if isinstance(error, dict) else {"message": error}
+        super().__init__(str(told.get("message") or error))
+        code = told.get("code")
+        self.status = code if isinstance(code, int) else 500
+
+
+@dataclass(slots=True)
+class _Choice:
+    text: list[str] = field(default_factory=list)
+    reasoning: list[str] = field(default_factory=list)
+    refusal: list[str] = field(default_factory=list)
+    finish_reason: str | None = None
+
+    def add(self, message: dict[str, Any], finish_reason: str | None) -> None:
+        """Take a message, or a piece of one."""
+        for name in _REASONING:
+            if thinking := message.get(name):
+                self.reasoning.append(_text(thinking))
+                break
+        else:
+            self.reasoning.extend(map(_text, message.get("reasoning_details") or ()))
+        content = message.get("content")
+        for block in content if isinstance(content, list) else [content]:
+            thinks = isinstance(block, dict) and block.get("type") in _THINKING_BLOCKS
+            (self.reasoning if thinks else self.text).append(_text(block))
+        self.refusal.append(_text(message.get("refusal")))
+        self.finish_reason = finish_reason or self.finish_reason
+
+
+class Completion:
+    """What one request brought."""
+
+    def __init__(self) -> None:
+        self._id = ""
+        self._usage: dict[str, Any] = {}
+        self._choices: dict[int, _Choice] = {}
+        self._is_whole = False
+
+    def add_whole(self, body: dict[str, Any]) -> None:
+        """Take a completion that came in one piece."""
+        self._take(body, "message")
+        self._is_whole = True
+
+    async def add_stream(self, lines: AsyncIterator[str], on_data: Callable[[], None]) -> None:
+        """Take the pieces of a completion until its end, or until the connection ends.
+
+        Args:
+            lines: Of a stream of server-sent events.
+            on_data: Called for each piece.
+
+        Raises:
+            ServerFault: The server says that it failed.
+            ValueError: A piece is no JSON.
+        """
+        async for line in lines:
+            if not line.startswith(_DATA):  # a comment that keeps the connection alive
+                continue
+            on_data()
+            data = line[len(_DATA) :].strip()
+            if data == _DONE:
+                self._is_whole = True
+                return
+            piece = json.loads(data)
+            if piece.get("error"):
+                raise ServerFault(piece["error"])
+            self._take(piece, "delta")
+
+    def responses(
+        self, wanted: int, tags: tuple[str, str] | None, seconds: float
+    ) -> list[Response]:
+        """A response for each choice, at most ``wanted``; one failure if there is none.
+
+        Args:
+            wanted: How many were asked for.
+            tags: Of thinking that is left in the text.
+            seconds: That the request took.
+        """
+        if not self._choices:
+            kind: Failure = "malformed" if self._is_whole else "cut_off"
+            nothing = failed(kind, "the server answered without choices", seconds)
+            return self._counted([nothing])
+        chosen = [self._choices[index] for index in sorted(self._choices)][:wanted]
+        read = [self._response(choice, tags, seconds) for choice in chosen]
+        return self._counted(read)
+
+    def _take(self, piece: dict[str, Any], name: str) -> None:
+        self._id = self._id or _encodable(str(piece.get("id") or ""))
+        self._usage = piece.get("usage") or self._usage
+        for position, choice in enumerate(piece.get("choices") or ()):
+            known = self._choices.setdefault(choice.get("index", position), _Choice())
+            known.add(choice[name] or {}, choice.get("finish_reason"))
+
+    def _response(self, choice: _Choice, tags: tuple[str, str] | None, seconds: float) -> Response:
+        text = _encodable("".join(choice.text))
+        reasoning, answer_text = _encodable("".join(choice.reasoning)), text.strip()
+        if not reasoning:
+            reasoning, answer_text = split_reasoning(text, tags)
+        end = choice.finish_reason
+        if end is None:
+            return failed("cut_off", "the response ended without a finish reason", seconds)
+        if end not in ("stop", "length"):
+            kind = _FAILED_ENDS.get(end, "malformed")
+            return failed(kind, f"the server stopped for {end!r}", seconds)
+        if (refusal := "".join(choice.refusal)) and not text:
+            return failed("refused", f"the model refused: {refusal}", seconds)
+        return Response(
+            reasoning=reasoning,
+            answer_text=answer_text,
+            finish_reason="stop" if end == "stop" else "length",
+            latency_s=seconds,
+            request_id=self._id,
+        )
+
+    def _counted(self, responses: list[Response]) -> list[Response]:
+        """The responses with their tokens: exact in all, divided by length among several."""
+        prompt, completion = map(self._count, ("prompt_tokens", "completion_tokens"))
+        details = self._usage.get("prompt_tokens_details")
+        cached = details.get("cached_tokens") if isinstance(details, dict) else None
+        if not isinstance(cached, int):
+            cached = self._count("prompt_cache_hit_tokens")
+        lengths = [len(r.reasoning) + len(r.answer_text) or 1 for r in responses]
+        shares = _divided(completion, lengths)
+        return [
+            replace(
+                response,
+                prompt_tokens=min(prompt, 0) if position else prompt,
+                completion_tokens=share,
+                cached_tokens=min(cached, 0) if position else cached,
+            )
+            for position, (response, share) in enumerate(zip(responses, shares, strict=True))
+        ]
+
+    def _count(self, name: str) -> int:
+        count = self._usage.get(name)
+        return count if isinstance(count, int) else -1
+
+
+def failed(failure: Failure, text: str, seconds: float) -> Response:
+    """A response that is none."""
+    return Response(
+        finish_reason="error",
+        failure=failure,
+        error=_encodable(text[:2000]),
+        latency_s=seconds,
+    )
+
+
+def _divided(total: int, weights: list[int]) -> list[int]:
+    """``total`` in whole shares by weight, which add up to it; unknown stays unknown."""
+    if total < 0:
+        return [-1] * len(weights)
+    ends = [total * sum(weights[: i + 1]) // sum(weights) for i in range(len(weights))]
+    return [end - start for start, end in zip([0, *ends], ends, strict=False)]
+
+
+def _text(block: Any) -> str:
+    """The text of a block of content, however deep it lies."""
+    if isinstance(block, dict):
+        names = ("text", "thinking", "content", "summary")
+        return next((_text(block[name]) for name in names if block.get(name)), "")
+    if isinstance(block, list):
+        return "".join(map(_text, block))
+    return block if isinstance(block, str) else ""
+
+
+def _encodable(text: str) -> str:
+    """JSON can carry half of a surrogate pair, which nothing can store; it becomes ``?``."""
+    return text.encode("utf-8", "replace").decode("utf-8")

@@ -1,0 +1,166 @@
+"""The servers of one model: who takes the next request, and who is left alone for a while.
+
+Each server has so many slots. One that is overloaded loses half of them and is left alone for as
+long as it asks for, or ever longer while it goes on; each response gives back a part of a slot.
+One that fails several times in a row is taken out, and one request now and then looks whether it
+is back. All of it is for one event loop and needs no lock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from heavydistill.engine.failures import OUTAGES
+from heavydistill.schema import Failure
+
+if TYPE_CHECKING:
+    from openai import AsyncOpenAI
+
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 60.0
+_FAULTS_IN_A_ROW = 3
+_CLOCK_S = 0.001  # a timer may go off early by this
+_log = logging.getLogger("heavydistill.engine")
+
+
+@dataclass(slots=True, eq=False)
+class Server:
+    """One address.
+
+    Attributes:
+        client: Of the openai library.
+        most: Slots at first, and at most.
+        slots: Requests that it may have in flight now.
+        in_flight: Requests that it has.
+        troubles: Overloads, or outages, since its last response.
+        paused_until: Time of the loop before which it gets no request.
+    """
+
+    client: AsyncOpenAI
+    most: int
+    slots: float = field(init=False)
+    in_flight: int = 0
+    troubles: int = 0
+    paused_until: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.slots = self.most
+
+    def is_free(self, now: float) -> bool:
+        return self.in_flight < int(self.slots) and self.paused_until <= now
+
+    @property
+    def url(self) -> str:
+        return str(self.client.base_url)
+
+
+class Servers:
+    """Hands out slots in the order in which they were asked for.
+
+    Args:
+        servers: At least one.
+    """
+
+    def __init__(self, servers: list[Server]) -> None:
+        self._servers = servers
+        self._waiting: deque[asyncio.Future[Server]] = deque()
+        self.last_answer = 0.0
+        """Time of the loop at which any server last answered."""
+
+    async def lease(self) -> Server:
+        """A slot of the server that has the most room; it must be given back."""
+        waiter = asyncio.get_running_loop().create_future()
+        self._waiting.append(waiter)
+        self._hand_out()
+        try:
+            server: Server = await waiter
+        except asyncio.CancelledError:
+            if waiter.done() and not waiter.cancelled():
+                self.give_back(waiter.result(), None)
+            raise
+        return server
+
+    def give_back(
+        self, server: Server, failure: Failure | None, wait_s: float | None = None
+    ) -> None:
+        """Give a slot back.
+
+        Args:
+            server: Whose it is.
+            failure: What the request came to.
+            wait_s: How long the server asks to be left alone.
+        """
+        loop = asyncio.get_running_loop()
+        server.in_flight -= 1
+        if failure == "overloaded":
+            self._slow_down(server, wait_s)
+        elif failure in OUTAGES:
+            server.troubles += 1
+            if server.troubles >= _FAULTS_IN_A_ROW:
+                self._take_out(server, failure)
+        else:
+            self.last_answer = loop.time()
+            server.troubles = 0
+            server.slots = min(server.most, server.slots + 1 / server.slots)
+        self._hand_out()
+
+    async def close(self) -> None:
+        for server in self._servers:
+            await server.client.close()
+
+    def _slow_down(self, server: Server, wait_s: float | None) -> None:
+        now = asyncio.get_running_loop().time()
+        if now < server.paused_until and wait_s is None:
+            return  # it was sent before the pause, and is the same overload
+        if now >= server.paused_until:
+            server.troubles += 1
+            server.slots = max(1.0, server.slots / 2)
+        self._pause(server, wait_s if wait_s is not None else _back_off(server.troubles))
+        _log.warning(
+            "%s is overloaded: nothing for %.1f s, then at most %d requests at once",
+            server.url,
+            server.paused_until - now,
+            server.slots,
+        )
+
+    def _take_out(self, server: Server, failure: Failure | None) -> None:
+        now = asyncio.get_running_loop().time()
+        server.slots = 1.0
+        if now < server.paused_until:
+            return
+        self._pause(server, _back_off(server.troubles - _FAULTS_IN_A_ROW + 1))
+        _log.warning(
+            "%s does not work (%s, %d times in a row): asked again in %.1f s",
+            server.url,
+            failure,
+            server.troubles,
+            server.paused_until - now,
+        )
+
+    def _pause(self, server: Server, seconds: float) -> None:
+        loop = asyncio.get_running_loop()
+        server.paused_until = max(server.paused_until, loop.time() + seconds)
+        loop.call_at(server.paused_until, self._hand_out)
+
+    def _hand_out(self) -> None:
+        now = asyncio.get_running_loop().time() + _CLOCK_S
+        while self._waiting:
+            free = [s for s in self._servers if s.is_free(now)]
+            if not free:
+                return
+            waiter = self._waiting.popleft()
+            if waiter.done():  # whoever waited has gone
+                continue
+            server = min(free, key=lambda s: (s.troubles, s.in_flight / s.slots))
+            server.in_flight += 1
+            waiter.set_result(server)
+
+
+def _back_off(times: int) -> float:
+    """Seconds after so many troubles: twice as many each time, give or take a quarter."""
+    seconds = _FIRST_PAUSE_S * 2.0 ** min(times - 1, 16)
+    return min(_LONGEST_PAUSE_S, seconds) * random.uniform(0.75, 1.25)
