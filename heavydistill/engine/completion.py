@@ -11,7 +11,6 @@ of streams costs more than a core, and it knows no reasoning.
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -70,42 +69,41 @@ class _Choice:
 
 
 class Completion:
-    """What one request brought."""
+    """What one request brought.
+
+    Attributes:
+        is_whole: Whether its end has come.
+    """
 
     def __init__(self) -> None:
         self._id = ""
         self._usage: dict[str, Any] = {}
         self._choices: dict[int, _Choice] = {}
-        self._is_whole = False
+        self.is_whole = False
 
     def add_whole(self, body: dict[str, Any]) -> None:
         """Take a completion that came in one piece."""
         self._take(body, "message")
-        self._is_whole = True
+        self.is_whole = True
 
-    async def add_stream(self, lines: AsyncIterator[str], on_data: Callable[[], None]) -> None:
-        """Take the pieces of a completion until its end, or until the connection ends.
-
-        Args:
-            lines: Of a stream of server-sent events.
-            on_data: Called for each piece.
+    def add_line(self, line: str) -> bool:
+        """Take a line of a stream of server-sent events; whether it held a piece.
 
         Raises:
             ServerFault: The server says that it failed.
             ValueError: A piece is no JSON.
         """
-        async for line in lines:
-            if not line.startswith(_DATA):  # a comment that keeps the connection alive
-                continue
-            on_data()
-            data = line[len(_DATA) :].strip()
-            if data == _DONE:
-                self._is_whole = True
-                return
-            piece = json.loads(data)
-            if piece.get("error"):
-                raise ServerFault(piece["error"])
-            self._take(piece, "delta")
+        if not line.startswith(_DATA):  # nothing, or a comment that keeps the connection alive
+            return False
+        data = line[len(_DATA) :].strip()
+        if data == _DONE:
+            self.is_whole = True
+            return True
+        piece = json.loads(data)
+        if piece.get("error"):
+            raise ServerFault(piece["error"])
+        self._take(piece, "delta")
+        return True
 
     def responses(
         self, wanted: int, tags: tuple[str, str] | None, seconds: float
@@ -118,7 +116,7 @@ class Completion:
             seconds: That the request took.
         """
         if not self._choices:
-            kind: Failure = "malformed" if self._is_whole else "cut_off"
+            kind: Failure = "malformed" if self.is_whole else "cut_off"
             nothing = failed(kind, "the server answered without choices", seconds)
             return self._counted([nothing])
         chosen = [self._choices[index] for index in sorted(self._choices)][:wanted]

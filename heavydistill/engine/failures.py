@@ -38,13 +38,14 @@ def failure_of(error: Exception) -> Failure:
     Args:
         error: Of the openai library, of its HTTP client, or raised by reading a completion.
     """
-    from httpx2 import TransportError
-    from openai import APIConnectionError, APIStatusError, APITimeoutError
+    from httpx2 import ConnectError, ConnectTimeout, TransportError
+    from openai import APIConnectionError, APIStatusError
 
-    if isinstance(error, TimeoutError | APITimeoutError):
+    if isinstance(error, TimeoutError):
         return "timeout"
     if isinstance(error, APIConnectionError):
-        return "unreachable"
+        connected = not isinstance(error.__cause__, ConnectError | ConnectTimeout)
+        return "cut_off" if connected else "unreachable"
     if isinstance(error, TransportError):
         return "cut_off"
     if isinstance(error, APIStatusError):

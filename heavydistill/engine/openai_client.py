@@ -29,7 +29,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from heavydistill.config import Capabilities, Endpoint
-from heavydistill.engine.completion import Completion, failed
+from heavydistill.engine.completion import Completion, ServerFault, failed
 from heavydistill.engine.failures import OF_THE_SERVER, REPEATABLE, failure_of, retry_after
 from heavydistill.engine.ledger import Cost, Ledger, Tariff
 from heavydistill.engine.rate import Rates
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 _Result = TypeVar("_Result")
 
 _CONNECT_S = 20.0
+_LAST_BYTES_S = 2.0
 _BUDGET_POLL_S = 0.5
 _FIRST_BACK_OFF_S, _LONGEST_BACK_OFF_S = 0.5, 30.0
 _WITHOUT_REASONING = 3
@@ -154,9 +155,12 @@ class OpenAIEngine:
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     async def _end(self) -> None:
-        for task in asyncio.all_tasks() - {asyncio.current_task()}:
+        rest = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in rest:
             task.cancel()
+        await asyncio.gather(*rest, return_exceptions=True)
         await self._servers.close()
+        await self._loop.shutdown_asyncgens()
 
     def _calls(self, requests: list[Request]) -> Iterator[list[Request]]:
         """The requests as they travel: singly, or several samples of one prompt together."""
@@ -190,8 +194,8 @@ class OpenAIEngine:
             failure = responses[0].failure
             if failure not in REPEATABLE or self._drains or not self._endpoint.retries:
                 return self._with_reasoning(responses)
-            if failure in OF_THE_SERVER and self._servers.last_answer < sent:
-                silent_since = silent_since or sent
+            silent_since = silent_since or sent
+            if failure in OF_THE_SERVER and self._servers.last_answer < silent_since:
                 self._check_silence(self._loop.time() - silent_since, responses[0])
             else:
                 silent_since = 0.0
@@ -278,7 +282,7 @@ class OpenAIEngine:
             headers = error.response.headers
         # All but the first two: a body that is no JSON, or JSON of another shape.
         except (
-            *(OpenAIError, HTTPError, TimeoutError),
+            *(OpenAIError, HTTPError, TimeoutError, ServerFault),
             *(ValueError, TypeError, AttributeError, LookupError),
         ) as error:
             fault = error
@@ -290,21 +294,24 @@ class OpenAIEngine:
 
     async def _read(self, server: Server, body: dict[str, Any]) -> Completion:
         """Send a request and read what comes, as long as something comes."""
-        completion = Completion()
-        patience = self._endpoint.timeout_s
-
-        def heard() -> None:
-            timer.reschedule(self._loop.time() + patience)
-
-        async with asyncio.timeout(patience) as timer:
-            create = server.client.chat.completions.with_streaming_response.create
-            async with create(
-                model=self.model, messages=body.pop("messages"), extra_body=body
-            ) as answer:
-                if _is_stream(answer.headers):
-                    await completion.add_stream(answer.iter_lines(), heard)
-                else:
+        completion, create = Completion(), server.client.chat.completions.with_streaming_response
+        messages, patience = body.pop("messages"), self._endpoint.timeout_s
+        try:
+            async with (
+                asyncio.timeout(patience) as timer,
+                create.create(model=self.model, messages=messages, extra_body=body) as answer,
+            ):
+                if not _is_stream(answer.headers):
                     completion.add_whole(json.loads(await answer.read()))
+                    return completion
+                # To its very end, or the connection could not be used again.
+                async for line in answer.iter_lines():
+                    if completion.add_line(line):
+                        silence = _LAST_BYTES_S if completion.is_whole else patience
+                        timer.reschedule(self._loop.time() + silence)
+        except TimeoutError:
+            if not completion.is_whole:
+                raise
         return completion
 
     def _body(self, samples: list[Request]) -> dict[str, Any]:

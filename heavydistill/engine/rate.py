@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 
 _MINUTE_S = 60.0
+_TICK_S = 0.001
 
 
 class Allowance:
@@ -30,7 +31,8 @@ class Allowance:
         async with self._turn:
             wanted = min(units, self._most)
             while (missing := wanted - self._filled()) > 0:
-                await asyncio.sleep(missing / self._rate)
+                # Rounding may leave less missing than a clock can tell.
+                await asyncio.sleep(max(missing / self._rate, _TICK_S))
             self._left -= units
 
     def correct(self, units: float) -> None:

@@ -99,9 +99,7 @@ class Servers:
         if failure == "overloaded":
             self._slow_down(server, wait_s)
         elif failure in OUTAGES:
-            server.troubles += 1
-            if server.troubles >= _FAULTS_IN_A_ROW:
-                self._take_out(server, failure)
+            self._note_fault(server, failure)
         else:
             self.last_answer = loop.time()
             server.troubles = 0
@@ -114,12 +112,13 @@ class Servers:
 
     def _slow_down(self, server: Server, wait_s: float | None) -> None:
         now = asyncio.get_running_loop().time()
-        if now < server.paused_until and wait_s is None:
-            return  # it was sent before the pause, and is the same overload
-        if now >= server.paused_until:
+        if now >= server.paused_until:  # else it was sent before, and is the same overload
             server.troubles += 1
             server.slots = max(1.0, server.slots / 2)
-        self._pause(server, wait_s if wait_s is not None else _back_off(server.troubles))
+            wait_s = _back_off(server.troubles) if wait_s is None else wait_s
+        if wait_s is None:
+            return
+        self._pause(server, wait_s)
         _log.warning(
             "%s is overloaded: nothing for %.1f s, then at most %d requests at once",
             server.url,
@@ -127,11 +126,14 @@ class Servers:
             server.slots,
         )
 
-    def _take_out(self, server: Server, failure: Failure | None) -> None:
+    def _note_fault(self, server: Server, failure: Failure | None) -> None:
         now = asyncio.get_running_loop().time()
-        server.slots = 1.0
         if now < server.paused_until:
             return
+        server.troubles += 1
+        if server.troubles < _FAULTS_IN_A_ROW:
+            return
+        server.slots = 1.0
         self._pause(server, _back_off(server.troubles - _FAULTS_IN_A_ROW + 1))
         _log.warning(
             "%s does not work (%s, %d times in a row): asked again in %.1f s",

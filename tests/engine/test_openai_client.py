@@ -164,6 +164,8 @@ def test_every_sampling_parameter_and_the_seed_go_out(serve):
             "messages": [{"role": "user", "content": "3+4?"}],
             "seed": 1234,
             **sampling.model_dump(),
+            "stream": True,
+            "stream_options": {"include_usage": True},
         }
     ]
 
@@ -183,7 +185,8 @@ def test_extra_keys_go_out_beside_the_sampling(serve):
     extra = {"chat_template_kwargs": {"thinking": True}, "reasoning_effort": "high"}
     engine = OpenAIEngine("served", settings, TAGS, extra)
     engine.generate([request(1, Sampling(top_k=20)), request(2)])
-    for body, top_k in zip(server.asked, (20, None), strict=True):
+    in_order = sorted(server.asked, key=lambda body: body["seed"])
+    for body, top_k in zip(in_order, (20, None), strict=True):
         assert (body["chat_template_kwargs"], body["reasoning_effort"]) == tuple(extra.values())
         assert body.get("top_k") == top_k
 

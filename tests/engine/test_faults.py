@@ -1,0 +1,249 @@
+"""The client against a server that fails on purpose, over real HTTP."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+from fault_server import REASONING, FaultServer, faulty, text_of
+
+from heavydistill.config import Capabilities, Endpoint, Sampling
+from heavydistill.engine.openai_client import OpenAIEngine
+from heavydistill.engine.request import Request, Response, user_turn
+from heavydistill.errors import StoppedError, TeacherError
+
+TAGS = ("<think>", "</think>")
+SAMPLING = Sampling(top_k=0, max_tokens=64)
+
+
+def requests(count: int, prompt: str = "3+4?") -> list[Request]:
+    return [Request(user_turn(prompt), SAMPLING, seed, seed) for seed in range(count)]
+
+
+def ask(
+    server: FaultServer | str, wanted: list[Request], thinks: bool = False, **endpoint: Any
+) -> list[Response]:
+    url = server if isinstance(server, str) else server.base_url
+    engine = OpenAIEngine("served", Endpoint(base_url=url, **endpoint), TAGS, thinks=thinks)
+    try:
+        return engine.generate(wanted)
+    finally:
+        engine.close()
+
+
+def is_right(response: Response, server: FaultServer) -> bool:
+    """Whether it is what the server wrote for the first request."""
+    thought, answer = text_of(server.requests[0][1], 0)
+    return (response.reasoning, response.answer_text) == (thought, answer)
+
+
+def first_attempt(fault: str) -> Any:
+    return lambda body, attempt: fault if attempt == 0 else None
+
+
+def always(fault: str) -> Any:
+    return lambda body, attempt: fault
+
+
+@pytest.mark.parametrize("place", [place for place in REASONING if place != "none"])
+@pytest.mark.parametrize("streams", [True, False])
+def test_the_thinking_is_read_wherever_it_is(place, streams):
+    with faulty(reasoning=place, streams=streams) as server:
+        (response,) = ask(server, requests(1))
+        assert is_right(response, server)
+        assert (response.prompt_tokens, response.cached_tokens) == (1, 0)
+        assert response.completion_tokens == server.bill[0][1]
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        *("busy", "busy, wait", "starting", "broken", "hang", "hang up", "no json", "no choices"),
+        *("cut", "stall", "fault in the stream", "no end"),
+    ],
+)
+def test_what_another_attempt_mends_is_mended(fault):
+    with faulty(plan=first_attempt(fault)) as server:
+        (response,) = ask(server, requests(1), timeout_s=2)
+        assert is_right(response, server)
+        assert len(server.requests) == 2
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind", "attempts"),
+    [
+        ("too long", "too_long", 1),
+        ("no room", "context_overflow", 1),
+        ("refused", "rejected", 1),
+        ("broken", "server", 2),
+        ("hang", "timeout", 2),
+        ("stall", "timeout", 2),
+        ("hang up", "cut_off", 2),
+        ("no json", "malformed", 2),
+        ("no choices", "malformed", 2),
+        ("cut", "cut_off", 2),
+        ("no end", "cut_off", 2),
+        ("fault in the stream", "cut_off", 2),
+    ],
+)
+def test_what_stays_broken_is_a_failure_of_its_kind(fault, kind, attempts):
+    with faulty(plan=always(fault)) as server:
+        # Somebody else is answered meanwhile, so the server is there.
+        server.plan = lambda body, attempt: fault if body["seed"] == 0 else None
+        response, *others = ask(server, requests(8), timeout_s=1, retries=1, concurrency=1)
+        assert response.failure == kind and response.error
+        assert (response.reasoning, response.answer_text) == ("", "")
+        assert all(other.finish_reason == "stop" for other in others)
+        assert sum(body["seed"] == 0 for _, body in server.requests) == attempts
+
+
+def test_a_text_without_pieces_for_a_while_is_no_time_out_as_long_as_pieces_come():
+    with faulty() as server:
+        server.seconds = 0.4
+        # Longer than the patience in all, but no silence is.
+        assert ask(server, requests(1), timeout_s=0.9)[0].finish_reason == "stop"
+
+
+def test_without_usage_the_counts_are_unknown():
+    with faulty(reports_usage=False) as server:
+        (response,) = ask(server, requests(1))
+        counts = (response.prompt_tokens, response.completion_tokens, response.cached_tokens)
+        assert counts == (-1, -1, -1)
+
+
+def test_a_server_that_is_busy_is_asked_less_and_all_are_answered():
+    busy_until = time.monotonic() + 1.5
+    with faulty(seconds=0.05) as server:
+        server.plan = lambda body, attempt: "busy" if time.monotonic() < busy_until else None
+        responses = ask(server, requests(40), concurrency=16, retries=1)
+        assert all(response.finish_reason == "stop" for response in responses)
+        # All slots at first, then half of them each time, ever more seldom.
+        refused = [at for at, _ in server.requests if at < busy_until]
+        assert 16 <= len(refused) <= 16 + 8 + 4 + 2
+
+
+def test_a_server_is_left_alone_for_as_long_as_it_asks():
+    with faulty() as server:
+        server.plan = lambda body, attempt: (
+            "busy, wait" if body["seed"] == 0 and attempt == 0 else None
+        )
+        assert all(r.failure is None for r in ask(server, requests(3), concurrency=1))
+        first, *later = [at for at, _ in server.requests]
+        assert min(later) - first >= 1.0
+
+
+def test_several_servers_share_the_load():
+    with faulty(seconds=0.05) as one, faulty(seconds=0.05) as two:
+        responses = ask(f"{one.base_url},{two.base_url}", requests(40), concurrency=4)
+        assert all(response.finish_reason == "stop" for response in responses)
+        counts = [len(server.requests) for server in (one, two)]
+        assert sum(counts) == 40 and min(counts) >= 10
+        assert max(one.most_in_flight, two.most_in_flight) <= 4
+
+
+@pytest.mark.parametrize("fault", ["hang up", "broken", "hang"])
+def test_a_dead_server_is_taken_out_and_its_requests_go_to_the_others(fault):
+    with faulty(plan=always(fault)) as dead, faulty(seconds=0.05) as alive:
+        responses = ask(f"{dead.base_url},{alive.base_url}", requests(60), timeout_s=3)
+        assert all(response.finish_reason == "stop" for response in responses)
+        assert len(alive.requests) == 60
+        # Those that were sent to it at once, and a few that looked whether it is back.
+        assert len(dead.requests) <= 32 + 5
+
+
+def test_a_server_that_comes_back_is_asked_again():
+    back = time.monotonic() + 1.0
+    with faulty(seconds=0.1) as other, faulty(seconds=0.1) as flaky:
+        flaky.plan = lambda body, attempt: "hang up" if time.monotonic() < back else None
+        ask(f"{flaky.base_url},{other.base_url}", requests(120), concurrency=2)
+        assert any(at > back for at, _ in flaky.requests)
+
+
+def test_a_run_stops_when_no_server_answers_any_more():
+    with faulty(plan=always("starting")) as server, pytest.raises(StoppedError) as caught:
+        ask(server, requests(4), timeout_s=2)
+    assert "No server of served has answered" in caught.value.what
+    assert "same command" in caught.value.fix
+
+
+def test_a_slow_start_is_waited_for():
+    ready = time.monotonic() + 3.0
+    with faulty() as server:
+        server.plan = lambda body, attempt: "starting" if time.monotonic() < ready else None
+        responses = ask(server, requests(8), timeout_s=30, retries=1)
+        assert all(response.finish_reason == "stop" for response in responses)
+
+
+def test_an_account_without_money_stops_the_run_and_what_is_in_flight_is_kept():
+    kept: list[int] = []
+    with faulty(seconds=0.3) as server:
+        server.plan = lambda body, attempt: "no money" if body["seed"] == 3 else None
+        engine = OpenAIEngine("served", Endpoint(base_url=server.base_url, concurrency=4), TAGS)
+        with pytest.raises(StoppedError, match="no money left"):
+            engine.generate(requests(50), lambda request, response: kept.append(request.seed))
+        engine.close()
+        assert len(server.requests) <= 8
+        assert {body["seed"] for _, body in server.requests} - {3} == set(kept) - {3}
+
+
+def test_a_teacher_that_lost_its_thinking_stops_after_three():
+    with faulty(reasoning="none") as server:
+        with pytest.raises(TeacherError, match="known to think") as caught:
+            ask(server, requests(20), thinks=True, concurrency=1)
+        assert len(server.requests) == 3
+        assert "--reasoning-parser" in caught.value.fix and "doctor" in caught.value.fix
+
+
+def test_a_teacher_that_may_do_without_thinking_is_believed():
+    with faulty(reasoning="none") as server:
+        responses = ask(server, requests(5), thinks=True, reasoning="optional")
+        assert all(response.finish_reason == "stop" for response in responses)
+
+
+def test_a_teacher_that_has_thought_once_may_answer_without():
+    with faulty() as server:
+        server.seconds = 0.01
+
+        def plan(body: Any, attempt: int) -> None:
+            server.reasoning = "reasoning" if body["seed"] == 1 else "none"
+
+        server.plan = plan
+        responses = ask(server, requests(9), thinks=True, concurrency=1)
+        # The first might have lost it: that is asked again by the next run.
+        assert [r.failure for r in responses] == ["no_reasoning", *[None] * 8]
+
+
+def test_where_n_is_honoured_the_samples_of_a_prompt_travel_together():
+    able = Capabilities(n=8)
+    with faulty(honours_n=8) as server:
+        both = requests(12, "1+1?") + requests(4, "2+2?")
+        responses = ask(server, both, capabilities=able)
+        assert [body.get("n") for _, body in server.requests] == [8, 4, 4]
+        assert len({response.answer_text + response.reasoning for response in responses}) == 16
+        # The prompt was read once for each request, and the bill adds up.
+        paid = sum(r.prompt_tokens + r.completion_tokens for r in responses)
+        assert paid == server.tokens
+        assert all(response.completion_tokens > 0 for response in responses)
+
+
+@pytest.mark.parametrize("brought", [1, 3])
+def test_samples_that_n_did_not_bring_are_asked_singly(brought):
+    with faulty(honours_n=brought) as server:
+        wanted = requests(8)
+        responses = ask(server, wanted, capabilities=Capabilities(n=8))
+        assert len(responses) == 8 and all(r.finish_reason == "stop" for r in responses)
+        assert len(server.requests) == 1 + 8 - brought
+        singly = [body["seed"] for _, body in server.requests][1:]
+        assert sorted(singly) == list(range(brought, 8))
+
+
+def test_what_an_endpoint_was_seen_to_refuse_is_not_sent():
+    able = Capabilities(
+        stream=False, refused=["seed", "top_p"], max_tokens_name="max_completion_tokens"
+    )
+    with faulty() as server:
+        (response,) = ask(server, requests(1), capabilities=able)
+        assert is_right(response, server)
+        (_, body), *_ = server.requests
+        assert set(body) == {"model", "messages", "temperature", "max_completion_tokens"}

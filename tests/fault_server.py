@@ -1,0 +1,275 @@
+"""An OpenAI-compatible server that fails on purpose: real HTTP on the loopback, real streams.
+
+A plan says for each request and attempt what goes wrong. What is answered in full is on the bill
+with the tokens that the server reports, and so is nothing else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import random
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+Body = dict[str, Any]
+# What goes wrong with a request; None is nothing.
+Plan = Callable[[Body, int], str | None]
+
+ERRORS = {
+    "busy": (429, {}, "Rate limit reached"),
+    "busy, wait": (429, {"Retry-After": "1"}, "Rate limit reached"),
+    "starting": (503, {}, "The model is loading"),
+    "broken": (500, {}, "Internal error"),
+    "too long": (400, {}, "This model's maximum context length is 9 tokens, your prompt has 10"),
+    "no room": (400, {}, "maximum context length is 9 tokens, you asked for 8 in the completion"),
+    "refused": (400, {}, "Unknown parameter"),
+    "no money": (402, {}, "Insufficient Balance"),
+}
+REASONING = {
+    "reasoning_content": lambda thought: {"reasoning_content": thought},
+    "reasoning": lambda thought: {"reasoning": thought},
+    "both": lambda thought: {"reasoning_content": thought, "reasoning": thought},
+    "details": lambda thought: {"reasoning_details": [{"type": "reasoning.text", "text": thought}]},
+    "blocks": lambda thought: {"content": [{"type": "thinking", "thinking": thought}]},
+    "nested blocks": lambda thought: {
+        "content": [{"type": "thinking", "thinking": [{"type": "text", "text": thought}]}]
+    },
+    "tags": lambda thought: {"content": f"<think>{thought}</think>"},
+    "none": lambda thought: {},
+}
+
+
+@dataclass
+class FaultServer:
+    """What a test sees of it, and sets before it asks.
+
+    Attributes:
+        plan: What goes wrong when.
+        reasoning: Where the thinking is, a key of ``REASONING``.
+        honours_n: Most samples that one request brings.
+        streams: Whether it streams when it is asked to.
+        reports_usage: Whether it counts tokens.
+        seconds: How long a response takes.
+        base_url: Where it is.
+        requests: Bodies in the order in which they came, and when.
+        bill: (prompt tokens, completion tokens) of every response that was sent in full.
+        most_in_flight: Most requests that it had at once.
+    """
+
+    plan: Plan = lambda body, attempt: None
+    reasoning: str = "reasoning_content"
+    honours_n: int = 1
+    streams: bool = True
+    reports_usage: bool = True
+    seconds: float = 0.0
+    base_url: str = ""
+    requests: list[tuple[float, Body]] = field(default_factory=list)
+    bill: list[tuple[int, int]] = field(default_factory=list)
+    most_in_flight: int = 0
+    _attempts: Counter[str] = field(default_factory=Counter)
+    _in_flight: int = 0
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @contextlib.contextmanager
+    def taking(self, body: Body) -> Iterator[str | None]:
+        """The fault that this request meets."""
+        key = json.dumps([body["messages"], body.get("seed")])
+        with self._lock:
+            attempt = self._attempts[key]
+            self._attempts[key] += 1
+            self.requests.append((time.monotonic(), body))
+            self._in_flight += 1
+            self.most_in_flight = max(self.most_in_flight, self._in_flight)
+        try:
+            yield self.plan(body, attempt)
+        finally:
+            with self._lock:
+                self._in_flight -= 1
+
+    @property
+    def tokens(self) -> int:
+        return sum(prompt + completion for prompt, completion in self.bill)
+
+
+def text_of(body: Body, index: int) -> tuple[str, str]:
+    """(thought, answer) to a request, which depend on it alone."""
+    draw = random.Random(json.dumps([body["messages"], body.get("seed"), index]))
+    return f"so {draw.random()} so", f"It is \\boxed{{{draw.randrange(4)}}}."
+
+
+def tokens_of(thought: str, answer: str) -> int:
+    return len(thought) // 4 + len(answer) // 4
+
+
+@contextlib.contextmanager
+def faulty(**settings: Any) -> Iterator[FaultServer]:
+    """Serve until the block ends."""
+    server = FaultServer(**settings)
+
+    class Handler(_Handler):
+        fault_server = server
+
+    class Http(ThreadingHTTPServer):
+        request_queue_size = 256
+        daemon_threads = True
+
+    http = Http(("127.0.0.1", 0), Handler)
+    server.base_url = f"http://127.0.0.1:{http.server_port}/v1"
+    threading.Thread(target=http.serve_forever, args=(0.02,), daemon=True).start()
+    try:
+        yield server
+    finally:
+        http.shutdown()
+        http.server_close()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    fault_server: FaultServer
+
+    def do_GET(self) -> None:
+        self._json(200, {"object": "list", "data": [{"id": "served", "object": "model"}]})
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        with contextlib.suppress(ConnectionError), self.fault_server.taking(body) as fault:
+            time.sleep(self.fault_server.seconds)
+            self._answer(body, fault)
+
+    def _answer(self, body: Body, fault: str | None) -> None:
+        if fault in ERRORS:
+            status, headers, message = ERRORS[fault]
+            return self._json(status, {"error": {"message": message}}, headers)
+        if fault == "hang":
+            return time.sleep(30)
+        if fault == "hang up":
+            return self.close_connection_now()
+        if fault == "no json":
+            return self._raw(b'{"id": "r", "choices": [{"ind', "application/json")
+        choices = [] if fault == "no choices" else self._choices(body)
+        if body.get("stream") and self.fault_server.streams:
+            return self._stream(body, choices, fault)
+        whole = {"id": "r", "object": "chat.completion", "choices": choices}
+        self._json(200, whole | self._usage(body, choices, True))
+
+    def _choices(self, body: Body) -> list[Body]:
+        choices = []
+        for index in range(min(body.get("n") or 1, self.fault_server.honours_n)):
+            thought, answer = text_of(body, index)
+            message = REASONING[self.fault_server.reasoning](thought)
+            content = message.pop("content", "")
+            content = (
+                [*content, {"type": "text", "text": answer}]
+                if isinstance(content, list)
+                else content + answer
+            )
+            message = {"role": "assistant", **message, "content": content}
+            choices.append({"index": index, "finish_reason": "stop", "message": message})
+        return choices
+
+    def _usage(self, body: Body, choices: list[Body], whole: bool) -> Body:
+        """The tokens; on the bill if the response is sent in full."""
+        prompt = len(body["messages"][0]["content"]) // 4
+        written = [tokens_of(*text_of(body, choice["index"])) for choice in choices]
+        if whole and choices:
+            self.fault_server.bill.append((prompt, sum(written)))
+        if not self.fault_server.reports_usage:
+            return {}
+        details = {"cached_tokens": prompt // 2}
+        return {
+            "usage": {
+                "prompt_tokens": prompt,
+                "completion_tokens": sum(written),
+                "prompt_tokens_details": details,
+            }
+        }
+
+    def _stream(self, body: Body, choices: list[Body], fault: str | None) -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream")
+        self.end_headers()
+        self._event(": keep-alive")
+        events = list(_pieces(choices))
+        if fault in ("cut", "stall", "fault in the stream"):
+            for event in events[: len(events) // 2]:
+                self._event(f"data: {json.dumps(event)}")
+            if fault == "stall":
+                time.sleep(30)
+            if fault == "fault in the stream":
+                self._event(f"data: {json.dumps({'error': {'message': 'engine died'}})}")
+            return
+        if fault == "no end":
+            events = [e for e in events if not e["choices"][0].get("finish_reason")]
+        for event in events:
+            self._event(f"data: {json.dumps(event)}")
+        usage = self._usage(body, choices, whole=True)
+        if usage and (body.get("stream_options") or {}).get("include_usage"):
+            self._event(f"data: {json.dumps({'id': 'r', 'choices': [], **usage})}")
+        self._event("data: [DONE]")
+
+    def _event(self, line: str) -> None:
+        self.wfile.write(f"{line}\n\n".encode())
+        self.wfile.flush()
+
+    def _json(self, status: int, payload: Body, headers: dict[str, str] | None = None) -> None:
+        self._raw(json.dumps(payload).encode(), "application/json", status, headers)
+
+    def _raw(
+        self, data: bytes, kind: str, status: int = 200, headers: dict[str, str] | None = None
+    ) -> None:
+        self.send_response(status)
+        for name, value in (headers or {}).items():
+            self.send_header(name, value)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def close_connection_now(self) -> None:
+        self.connection.close()
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+
+def _pieces(choices: list[Body]) -> Iterator[Body]:
+    """Each message in pieces of a few characters, the choices interleaved; then their ends."""
+    streams = [list(_deltas(choice["message"])) for choice in choices]
+    for step in range(max(map(len, streams), default=0)):
+        for choice, stream in zip(choices, streams, strict=True):
+            if step < len(stream):
+                yield _piece(choice["index"], stream[step], None)
+    for choice in choices:
+        yield _piece(choice["index"], {}, choice["finish_reason"])
+
+
+def _piece(index: int, delta: Body, finish_reason: str | None) -> Body:
+    choice = {"index": index, "delta": delta, "finish_reason": finish_reason}
+    return {"id": "r", "object": "chat.completion.chunk", "choices": [choice]}
+
+
+def _deltas(message: Body) -> Iterator[Body]:
+    yield {"role": "assistant", "content": ""}
+    for name in ("reasoning_content", "reasoning"):
+        for part in _cut(message.get(name, "")):
+            yield {k: part for k in ("reasoning_content", "reasoning") if k in message}
+        if name in message:
+            break
+    for detail in message.get("reasoning_details", ()):
+        for part in _cut(detail["text"]):
+            yield {"reasoning_details": [{**detail, "text": part}]}
+    content = message["content"]
+    for block in content if isinstance(content, list) else [content]:
+        if isinstance(block, str):
+            yield from ({"content": part} for part in _cut(block))
+        else:
+            yield {"content": [block]}
+
+
+def _cut(text: str) -> list[str]:
+    return [text[start : start + 7] for start in range(0, len(text), 7)]
