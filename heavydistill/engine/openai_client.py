@@ -18,7 +18,7 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from heavydistill.config import Endpoint, Sampling
+from heavydistill.config import Capabilities, Endpoint, Sampling
 from heavydistill.engine.failures import failure_of
 from heavydistill.engine.reasoning import split_reasoning
 from heavydistill.engine.request import INTERRUPTED, Keep, Request, Response, forget
@@ -52,6 +52,8 @@ class OpenAIEngine:
         self.model = model
         self.think_tags = think_tags
         self.extra_body = dict(extra_body or {})
+        seen = endpoint.capabilities or Capabilities()
+        self._refused, self._length_name = seen.refused, seen.max_tokens_name
         self._key_env = endpoint.key_env
         self._key = os.environ.get(endpoint.key_env, "").strip()
         self._client = AsyncOpenAI(
@@ -114,8 +116,7 @@ class OpenAIEngine:
             completion = await self._client.chat.completions.create(
                 model=self.model,
                 messages=request.messages,  # type: ignore[arg-type]
-                seed=request.seed,
-                **_sampling_arguments(request.sampling, self.extra_body),
+                **self._sent(request),
             )
             return self._response(completion, time.perf_counter() - started)
         except AuthenticationError as error:
@@ -129,6 +130,15 @@ class OpenAIEngine:
             if self._key:  # some servers repeat it in what they say
                 text = text.replace(self._key, "***")
             return _failed(failure_of(error), text, time.perf_counter() - started)
+
+    def _sent(self, request: Request) -> dict[str, Any]:
+        """All that is set and that the endpoint was not seen to refuse."""
+        arguments = _sampling_arguments(request.sampling, self.extra_body)
+        arguments |= {"seed": request.seed, self._length_name: arguments.pop("max_tokens")}
+        for name in self._refused:
+            arguments.pop(name, None)
+            arguments["extra_body"].pop(name, None)
+        return arguments
 
     def _response(self, completion: ChatCompletion, seconds: float) -> Response:
         if not completion.choices:

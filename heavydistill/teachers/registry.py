@@ -24,6 +24,7 @@ from heavydistill.config import (
 )
 from heavydistill.engine.request import Engine
 from heavydistill.errors import ConfigError, TeacherError
+from heavydistill.teachers.capabilities import bounded, obeyed
 from heavydistill.teachers.files import Price, ProfileFile, load_profile
 from heavydistill.teachers.profile import Profile
 from heavydistill.teachers.providers import PROVIDERS, provider_at
@@ -222,15 +223,17 @@ def _of_roles(
 
 
 def complete(config: RunConfig) -> RunConfig:
-    """The configuration with everything filled in that the profiles decide.
+    """The configuration with everything filled in that profiles and capability files decide.
 
     Raises:
-        TeacherError: A model is not known, or cannot run here.
+        TeacherError: A model is not known, cannot run here, or hides its thinking there.
         ConfigError: The model's context cannot hold a prompt beside the response, or its tokens
             cannot be counted.
     """
-    config = config.model_copy(update={"endpoint": located(config.endpoint)})
     roles = config.thinker or config.teacher, config.deliberator or config.teacher
+    endpoint = located(config.endpoint)
+    endpoint = obeyed(endpoint, [find(name, endpoint, config.sampling) for name in roles])
+    config = config.model_copy(update={"endpoint": endpoint})
     thinker, deliberator = (find(name, config.endpoint, config.sampling) for name in roles)
     if not deliberator.tokenizer:
         raise ConfigError(
@@ -238,8 +241,9 @@ def complete(config: RunConfig) -> RunConfig:
             f"{deliberator.name} names one, so the tokens of the cache cannot be counted",
             "Set endpoint.tokenizer (--tokenizer) to a folder or a Hub id with a tokenizer.json.",
         )
-    think = config.think.sampling.over(thinker.thinker)
-    deliberate = config.deliberate.sampling.over(deliberator.deliberator)
+    seen = endpoint.capabilities
+    think = bounded("think", config.think.sampling, thinker.thinker, seen)
+    deliberate = bounded("deliberate", config.deliberate.sampling, deliberator.deliberator, seen)
     _room(thinker, "think", think)
     room = _room(deliberator, "deliberate", deliberate)
     budget = config.cache.budget_tokens or min(PAPER_BUDGET_TOKENS, room)
