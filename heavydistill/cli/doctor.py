@@ -156,9 +156,9 @@ def _print(title: str, findings: list[Finding], console: Console) -> None:
     for column in rows.columns[1:]:
         column.justify = "left"
     for finding in findings:
-        text = Text("\n").join(
-            [plain(finding.text), *([plain(f"Fix: {finding.fix}")] if finding.fix else [])]
-        )
+        advice = "Note" if finding.result == "ok" else "Fix"
+        fix = [plain(f"{advice}: {finding.fix}")] if finding.fix else []
+        text = Text("\n").join([plain(finding.text), *fix])
         rows.add_row(plain(finding.check), Text(finding.result, _STYLES[finding.result]), text)
     _say(f"\n{title}", console)
     print_table(rows, console)

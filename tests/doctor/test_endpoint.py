@@ -204,12 +204,23 @@ def test_a_number_that_the_server_does_not_take_either_is_no_limit():
     assert capabilities(habits).max_output is None
 
 
-def test_a_small_context_is_obeyed_whether_listed_or_said():
-    listed = Habits(listed={"max_model_len": 16_384})
-    assert capabilities(listed).context == 16_384
-    said = "This model's maximum context length is {most} tokens. However, you requested 32768"
-    assert capabilities(Habits(max_output=16_384, refusal_of_length=said)).context == 16_384
+def test_a_small_context_that_the_server_lists_is_obeyed():
+    assert capabilities(Habits(listed={"max_model_len": 16_384})).context == 16_384
     assert capabilities(Habits(listed={"max_model_len": 131_072})).context is None
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "max_tokens=32768 cannot be greater than max_model_len={most}. Please request fewer output "
+        "tokens. (parameter=max_tokens, value=32768)",
+        "This model's maximum context length is {most} tokens. However, you requested 32768 output "
+        "tokens and your prompt contains at least 12 input tokens",
+    ],
+)
+def test_a_small_context_that_a_refusal_tells_is_obeyed(said):
+    seen = capabilities(Habits(max_output=16_384, refusal_of_length=said))
+    assert (seen.context, seen.max_output) == (16_384, None)
 
 
 @pytest.mark.parametrize("habit", ["whole", "refused", "thoughtless"])
