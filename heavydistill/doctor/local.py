@@ -35,5 +35,5 @@ def listen(profile: Profile, sampling: Sampling, prompt: str) -> Iterator[Findin
     if response.answer_text:
         yield Finding("answer", "ok", text)
         return
-    fix = "Raise think.sampling.max_tokens, if that is not how often it ends: see the failures of "
-    yield Finding("answer", "warning", f"{text}, no answer", f"{fix}a run.")
+    fix = "Some attempts end so. If most of a run's do, raise think.sampling.max_tokens."
+    yield Finding("answer", "warning", f"{text}, no answer", fix)

@@ -24,6 +24,7 @@ from packaging.utils import canonicalize_name
 from heavydistill.config import Endpoint
 from heavydistill.doctor.finding import Finding
 from heavydistill.teachers.files import GPU_COUNTS, ProfileFile, serve_command
+from heavydistill.teachers.providers import provider_at
 
 _GIB = 1 << 30
 _TIGHT_DISK, _NO_DISK = 10 * _GIB, 1 * _GIB
@@ -235,8 +236,12 @@ def _key(endpoint: Endpoint) -> Iterator[Finding]:
     if os.environ.get(endpoint.key_env, "").strip():
         yield Finding(endpoint.key_env, "ok", "set")
         return
+    fix = f"export {endpoint.key_env}=..."
+    if provider := provider_at(endpoint.urls[0]):
+        yield Finding(endpoint.key_env, "failure", f"not set, but {provider} needs a key", fix)
+        return
     text = "not set, so no key is sent; a server of your own needs none"
-    yield Finding(endpoint.key_env, "ok", text, f"export {endpoint.key_env}=... if it needs one")
+    yield Finding(endpoint.key_env, "ok", text, f"{fix} if it needs one")
 
 
 def _output(command: list[str]) -> tuple[str, str]:

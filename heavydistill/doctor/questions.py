@@ -175,7 +175,8 @@ class Asker:
         status = getattr(error, "status_code", None)
         if status in (401, 403):
             return TeacherError(
-                f"{self._url} refuses the key in {self._key_env} ({status})",
+                f"{self._url} refuses the key in {self._key_env} ({status})"
+                f"{'' if self._key else ', which is not set'}",
                 f"Set {self._key_env} to a valid key that may use {self._model}.",
             )
         return TeacherError(

@@ -4,7 +4,7 @@ A name is, in this order: a shipped profile (a file of ``configs/teachers``), th
 file with a profile of your own, with ``endpoint.base_url`` the served name of any model, a folder
 with a checkpoint, a Hub id. What a profile says and the configuration does not holds: with
 ``endpoint.base_url`` its served name, tags, tokenizer, context, sampling and what switches its
-thinking on.
+thinking on. So does what ``heavydistill doctor`` saw there (``teachers.capabilities``).
 """
 
 from __future__ import annotations

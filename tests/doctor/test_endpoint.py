@@ -182,6 +182,8 @@ def test_the_other_name_of_the_length_is_found():
         "max_tokens is too large: 32768. This model supports at most {most} completion tokens",
         "integer above maximum value, expected a value <= {most}, but got 32768 instead. id 021775",
         "Range of max_tokens should be [1, {most}]",
+        "`max_tokens` must be less than or equal to `{most}`, the maximum value for `max_tokens` "
+        "is less than the `context_window` for this model",
     ],
 )
 def test_the_largest_output_is_read_from_the_refusal_and_tried(said):

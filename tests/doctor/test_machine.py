@@ -155,3 +155,5 @@ def test_secrets_are_looked_for_and_never_shown(monkeypatch):
     monkeypatch.delenv("SOME_KEY")
     assert "not set" in look(base_url=URL, api_key_env="SOME_KEY")["SOME_KEY"].text
     assert "SOME_KEY" not in look(api_key_env="SOME_KEY")
+    hosted = look(base_url="https://openrouter.ai/api/v1", api_key_env="SOME_KEY")["SOME_KEY"]
+    assert hosted.result == "failure" and "openrouter needs a key" in hosted.text
