@@ -80,12 +80,16 @@ class Capabilities(Section):
     """What it calls the most tokens of a response."""
     max_output: int | None = Field(None, ge=1)
     """The largest such number that it takes; null if it named none."""
-    reasoning: Literal["reasoning_content", "reasoning", "tags", "none", "unknown"] = "unknown"
-    """Where the thinking was: a field of its own, the text, or nowhere."""
+    context: int | None = Field(None, ge=256)
+    """Most tokens of prompt and response together, where it takes fewer than the profile says."""
+    reasoning: Literal["reasoning_content", "reasoning", "blocks", "tags", "none", "unknown"] = (
+        "unknown"
+    )
+    """Where the thinking was: a field of its own, parts of the content, the text, or nowhere."""
     usage: bool = True
-    """Whether it counts tokens."""
+    """Whether it counts tokens where the run asks: in the last piece of a response in pieces."""
     checked: str = ""
-    """When, where and of which model this was seen."""
+    """When and of which model this was seen, and the file that says so."""
 
 
 class Endpoint(Section):

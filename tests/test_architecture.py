@@ -22,7 +22,7 @@ LAYERS = [
     {"schema", "errors", "sections"},
     {"config", "heavy", "metrics"},
     {"teachers", "engine", "verifiers", "problems", "storage"},
-    {"pipeline", "build", "training", "report", "hub", "skill", "micro"},
+    {"pipeline", "build", "training", "report", "hub", "skill", "micro", "doctor"},
     {"cli"},
 ]
 STRANGERS = LAYERS[3]

@@ -10,6 +10,7 @@ import sys
 
 import typer
 
+from heavydistill.cli.doctor import doctor
 from heavydistill.cli.generate import generate
 from heavydistill.cli.journal import journal
 from heavydistill.cli.replay import replay
@@ -26,6 +27,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",
 )
 app.command()(generate)
+app.command()(doctor)
 app.command()(replay)
 app.command()(show)
 app.command()(teachers)

@@ -77,6 +77,9 @@ def _print_plan(plan: Plan, console: Console) -> None:
         markup=False,
         highlight=False,
     )
+    if seen := config.endpoint.capabilities:
+        told = f"Obeys what doctor saw: {seen.checked or 'as configured'}"
+        console.print(told, markup=False, highlight=False, soft_wrap=True)
 
 
 def _print_first_prompt(plan: Plan, console: Console) -> None:

@@ -97,7 +97,10 @@ class OpenAIEngine:
     @property
     def revision(self) -> str:
         """A server does not say which weights it serves; what is asked of them beside is known."""
-        return json.dumps(self.extra_body, sort_keys=True) if self.extra_body else ""
+        told = dict(self.extra_body)
+        if self._able.refused:
+            told["refused"] = sorted(self._able.refused)
+        return json.dumps(told, sort_keys=True) if told else ""
 
     def generate(self, requests: list[Request], keep: Keep = forget) -> list[Response]:
         """Answer all requests, in their order. Several threads may ask at once.
@@ -332,8 +335,8 @@ class OpenAIEngine:
             body["n"] = len(samples)
         if self._able.stream:
             body |= {"stream": True, "stream_options": {"include_usage": True}}
-        body = {name: value for name, value in body.items() if name not in self._able.refused}
-        return body | self.extra_body
+        body |= self.extra_body
+        return {name: value for name, value in body.items() if name not in self._able.refused}
 
     def _check_credit(self, response: Response) -> None:
         if response.failure == "no_credit":

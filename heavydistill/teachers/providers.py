@@ -26,6 +26,11 @@ class Provider:
 
 
 PROVIDERS = {
+    "fireworks": Provider(
+        base_url="https://api.fireworks.ai/inference/v1", key_env="FIREWORKS_API_KEY"
+    ),
+    # The catalogue names no address; Groq's documentation does (OpenAI Compatibility).
+    "groq": Provider(base_url="https://api.groq.com/openai/v1", key_env="GROQ_API_KEY"),
     "novita": Provider(base_url="https://api.novita.ai/openai", key_env="NOVITA_API_KEY"),
     "openrouter": Provider(
         base_url="https://openrouter.ai/api/v1", key_env="OPENROUTER_API_KEY", takes_top_k=True

@@ -4,7 +4,7 @@ A name is, in this order: a shipped profile (a file of ``configs/teachers``), th
 file with a profile of your own, with ``endpoint.base_url`` the served name of any model, a folder
 with a checkpoint, a Hub id. What a profile says and the configuration does not holds: with
 ``endpoint.base_url`` its served name, tags, tokenizer, context, sampling and what switches its
-thinking on.
+thinking on. So does what ``heavydistill doctor`` saw there (``teachers.capabilities``).
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from heavydistill.config import (
 from heavydistill.engine.ledger import Ledger, Tariff
 from heavydistill.engine.request import Engine
 from heavydistill.errors import ConfigError, TeacherError
+from heavydistill.teachers.capabilities import bounded, obeyed
 from heavydistill.teachers.files import Price, ProfileFile, load_profile
 from heavydistill.teachers.profile import Profile
 from heavydistill.teachers.providers import PROVIDERS, provider_at
@@ -224,15 +225,17 @@ def _of_roles(
 
 
 def complete(config: RunConfig) -> RunConfig:
-    """The configuration with everything filled in that the profiles decide.
+    """The configuration with everything filled in that profiles and capability files decide.
 
     Raises:
-        TeacherError: A model is not known, or cannot run here.
+        TeacherError: A model is not known, cannot run here, or hides its thinking there.
         ConfigError: The model's context cannot hold a prompt beside the response, its tokens
             cannot be counted, or there is a budget in money and no price.
     """
-    config = config.model_copy(update={"endpoint": located(config.endpoint)})
     roles = config.thinker or config.teacher, config.deliberator or config.teacher
+    endpoint = located(config.endpoint)
+    endpoint = obeyed(endpoint, [find(name, endpoint, config.sampling) for name in roles])
+    config = config.model_copy(update={"endpoint": endpoint})
     thinker, deliberator = (find(name, config.endpoint, config.sampling) for name in roles)
     if not deliberator.tokenizer:
         raise ConfigError(
@@ -241,8 +244,9 @@ def complete(config: RunConfig) -> RunConfig:
             "Set endpoint.tokenizer (--tokenizer) to a folder or a Hub id with a tokenizer.json.",
         )
     _check_budget(config, thinker, deliberator)
-    think = config.think.sampling.over(thinker.thinker)
-    deliberate = config.deliberate.sampling.over(deliberator.deliberator)
+    seen = endpoint.capabilities
+    think = bounded("think", config.think.sampling, thinker.thinker, seen)
+    deliberate = bounded("deliberate", config.deliberate.sampling, deliberator.deliberator, seen)
     _room(thinker, "think", think)
     room = _room(deliberator, "deliberate", deliberate)
     budget = config.cache.budget_tokens or min(PAPER_BUDGET_TOKENS, room)

@@ -1,0 +1,169 @@
+"""``heavydistill doctor``: what a run will meet, before it meets it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from heavydistill.cli.flags import with_run_flags
+from heavydistill.config import Capabilities, RunConfig
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from heavydistill.doctor.endpoint import Examination
+    from heavydistill.doctor.finding import Finding
+    from heavydistill.doctor.patient import Patient
+    from heavydistill.teachers.profile import Profile
+
+_PROBLEM = "What is 17 + 25 - 8?"
+_WIDE = 120  # columns where there is no terminal
+_STYLES = {"ok": "green", "warning": "yellow", "failure": "bold red"}
+
+
+@with_run_flags
+def doctor(config: RunConfig) -> None:
+    """Check this machine, and what the endpoint of the teacher really honours.
+
+    Takes the flags of generate. A served model is asked a dozen small questions; what a run must
+    obey is written to a capability file, which every run that asks this model at this address
+    reads. Exit code 0 if a run can go on, 1 if something must be mended first, 2 if the endpoint
+    cannot be asked at all.
+    """
+    from rich.console import Console
+
+    from heavydistill.teachers.registry import located
+
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=_WIDE)
+    # What an earlier visit saw must not colour this one.
+    endpoint = located(config.endpoint).model_copy(update={"capabilities": Capabilities()})
+    fresh = config.model_copy(update={"endpoint": endpoint})
+    results = []
+    for title, findings, note in _sections(fresh, console):
+        _print(title, findings, console)
+        _say(note, console)
+        results += [finding.result for finding in findings]
+    if config.endpoint.capabilities:
+        _say("The configuration has endpoint.capabilities, so its run reads no file.", console)
+    failures, warnings = results.count("failure"), results.count("warning")
+    ending = "mend the failures before a run" if failures else "a run can go on"
+    _say(f"{failures} failure(s), {warnings} warning(s): {ending}.", console)
+    if failures:
+        raise typer.Exit(1)
+
+
+def _sections(config: RunConfig, console: Console) -> Iterator[tuple[str, list[Finding], str]]:
+    """(title, findings, what follows) of each table, as they are found out."""
+    from heavydistill.doctor import machine
+    from heavydistill.doctor.finding import Finding
+    from heavydistill.doctor.local import listen
+    from heavydistill.errors import UserError
+    from heavydistill.teachers.registry import complete, file_of, find
+
+    endpoint = config.endpoint
+    roles = config.thinker or config.teacher, config.deliberator or config.teacher
+    models = {name: find(name, endpoint, config.sampling) for name in roles}
+    out = Path(config.out or "runs/next")
+    folders = [out.parent, Path(config.journal or out.parent / "journal")]
+    files = [file for name in models if (file := file_of(name))]
+    found = machine.look(endpoint, folders, files)
+    try:
+        config = complete(config)
+        found.append(_tokenizer(models[roles[1]]))
+    except UserError as error:
+        found.append(Finding("configuration", "failure", error.what, error.fix))
+    yield "This machine, and the configuration", found, ""
+    for name, profile in models.items():
+        patient = _patient(name, profile, roles, config)
+        if profile.kind == "local":
+            answers = listen(profile, patient.samplings[0], patient.prompt)
+            yield f"{name}, in this process", list(answers), ""
+        elif endpoint.serve:
+            text = "not asked: --serve starts it with the run"
+            fix = "Meanwhile, `heavydistill doctor --endpoint` at its address says the rest."
+            yield f"{name}, served here", [Finding("endpoint", "ok", text, fix)], ""
+        for url in endpoint.urls:
+            yield f"{name}: {profile.model} at {url}", *_visit(patient, url, config, console)
+
+
+def _tokenizer(reader: Profile) -> Finding:
+    """Raises TeacherError if it cannot be loaded."""
+    from heavydistill.doctor.finding import Finding
+    from heavydistill.engine.tokenizer import ReaderTokenizer
+
+    return Finding("tokenizer", "ok", ReaderTokenizer(reader.tokenizer).name)
+
+
+def _patient(name: str, profile: Profile, roles: tuple[str, str], config: RunConfig) -> Patient:
+    from heavydistill.doctor.patient import Patient
+    from heavydistill.heavy import prompts
+    from heavydistill.teachers.providers import provider_at
+    from heavydistill.teachers.registry import file_of
+
+    thinks, deliberates = (role == name for role in roles)
+    samplings = [config.think.sampling.over(profile.thinker)] if thinks else []
+    if deliberates:
+        samplings.append(config.deliberate.sampling.over(profile.deliberator))
+    prompt = prompts.load("thinker", config.domain or profile.domain, config.language)
+    file = file_of(name)
+    return Patient(
+        profile=profile,
+        samplings=samplings,
+        prompt=prompts.thinker_prompt(_PROBLEM, prompt),
+        parser=file.thinking.parser if file else None,
+        hosted=provider_at(config.endpoint.base_url or "") is not None,
+    )
+
+
+def _visit(
+    patient: Patient, url: str, config: RunConfig, console: Console
+) -> tuple[list[Finding], str]:
+    """Ask the model at one address, and write what was seen."""
+    from heavydistill.doctor.endpoint import examine
+    from heavydistill.engine.preflight import require
+    from heavydistill.teachers.capabilities import save
+
+    endpoint = config.endpoint.model_copy(update={"base_url": url})
+    require(patient.profile.model, endpoint)
+    with console.status(f"Asking {patient.profile.model} at {url}"):
+        seen = examine(patient, endpoint)
+    path = save(url, patient.profile.model, seen.capabilities)
+    return seen.findings, f"{_cost(seen, patient.profile)} Runs obey {path}"
+
+
+def _cost(seen: Examination, profile: Profile) -> str:
+    text = f"{seen.requests} requests, {seen.prompt_tokens:,} + {seen.completion_tokens:,} tokens"
+    if profile.price:
+        usd = (
+            seen.prompt_tokens * profile.price.usd_per_mtok_in
+            + seen.completion_tokens * profile.price.usd_per_mtok_out
+        ) / 10**6
+        text += f", {usd:.4f} USD"
+    return f"{text}{'' if seen.capabilities.usage else ' as far as they were counted'}."
+
+
+def _print(title: str, findings: list[Finding], console: Console) -> None:
+    from rich.text import Text
+
+    from heavydistill.report.text import plain, print_table, table
+
+    rows = table(console, "Check", "Result", "Finding")
+    for column in rows.columns[1:]:
+        column.justify = "left"
+    for finding in findings:
+        advice = "Note" if finding.result == "ok" else "Fix"
+        fix = [plain(f"{advice}: {finding.fix}")] if finding.fix else []
+        text = Text("\n").join([plain(finding.text), *fix])
+        rows.add_row(plain(finding.check), Text(finding.result, _STYLES[finding.result]), text)
+    _say(f"\n{title}", console)
+    print_table(rows, console)
+
+
+def _say(text: str, console: Console) -> None:
+    if text:
+        console.print(text, markup=False, highlight=False, soft_wrap=True)

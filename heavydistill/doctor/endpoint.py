@@ -1,0 +1,368 @@
+"""What an endpoint really honours, found out by asking it: some fifteen small requests.
+
+Each check asks what a run would ask, with the parameters that the run would send, and reads what
+came back; a limit is read from what the server says of it and then tried. What a run obeys is put
+together as ``config.Capabilities``.
+
+Not covered: whether a parameter that is taken also has an effect (``top_k`` may be taken and
+ignored), and limits by the minute that only a real load meets.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+from heavydistill.config import Capabilities, Endpoint
+from heavydistill.doctor.finding import Finding, Result
+from heavydistill.doctor.patient import Patient
+from heavydistill.doctor.questions import Answer, Asker, thinking_in
+
+# Takes more tokens than any request grants it, thinking or not, so that the answer is cut off.
+_LONG = "Write down all whole numbers from 1 to 900, separated by commas."
+# Hardly the same twice.
+_OPEN = "Write twelve unrelated random words."
+_LENGTH_NAMES: tuple[Literal["max_tokens", "max_completion_tokens"], ...] = (
+    "max_tokens",
+    "max_completion_tokens",
+)
+_YES = "Reply with the one word yes."
+_CUT = 16  # some servers take no fewer
+_SHORT = 64
+_ENOUGH = 4096  # for the thinking about a small sum
+_SAMPLES = 4
+_PREFIX_CHARACTERS = 8000  # OpenAI caches prefixes from 1,024 tokens on
+_CONTEXT_KEYS = ("max_model_len", "context_length", "context_window")
+_CONTEXT_SAID = re.compile(
+    r"(?:maximum context length|max_model_len|context window)\D{0,12}(\d[\d,]*)", re.IGNORECASE
+)
+# As DeepSeek, Alibaba, OpenAI, Volcano and others put it.
+_MOST_SAID = re.compile(
+    r"\[\d+, ?(\d+)\]|(?:at most|up to|<=?|or equal to|(?:no|not) (?:more|larger|greater) than"
+    r"|exceed|between \d+ and|limit(?:ed to)?|maximum(?: value| output| allowed)?)\W{0,3}"
+    r"(?:is |of |to )?\W{0,3}(\d[\d,]*)",
+    re.IGNORECASE,
+)
+_RATE = re.compile(r"(?:x-|anthropic-)?ratelimit-(?:limit|policy|reset)|ratelimit$")
+_PER_MINUTE = {
+    "x-ratelimit-limit-requests": "requests_per_minute",
+    "x-ratelimit-limit-tokens": "tokens_per_minute",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Examination:
+    """What was found out, and what it cost.
+
+    Attributes:
+        findings: In the order of the checks.
+        capabilities: What a run obeys.
+        requests: Sent.
+        prompt_tokens: Read by the server, as far as it counted.
+        completion_tokens: Written by the server, likewise.
+    """
+
+    findings: list[Finding]
+    capabilities: Capabilities
+    requests: int
+    prompt_tokens: int
+    completion_tokens: int
+
+
+def examine(patient: Patient, endpoint: Endpoint) -> Examination:
+    """Ask one address of an endpoint, which must serve the model (see ``engine.preflight``).
+
+    Raises:
+        TeacherError: It cannot be asked, or refuses even the plainest request.
+    """
+    with Asker(patient.profile.model, endpoint) as asker:
+        doctor = _Doctor(patient, endpoint, asker)
+        findings = [check() for check in doctor.checks]
+        return Examination(
+            findings=findings,
+            capabilities=Capabilities(**doctor.seen),
+            requests=asker.requests,
+            prompt_tokens=asker.prompt_tokens,
+            completion_tokens=asker.completion_tokens,
+        )
+
+
+class _Doctor:
+    """The checks, in an order in which each may rest on those before it."""
+
+    def __init__(self, patient: Patient, endpoint: Endpoint, asker: Asker) -> None:
+        self.seen: dict[str, Any] = {
+            "refused": [],
+            "checked": f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC, {patient.profile.model} at "
+            f"{endpoint.base_url}",
+        }
+        self.checks: list[Callable[[], Finding]] = [
+            *(self._context, self._length, self._output, self._parameters, self._finish),
+            *(self._thinking, self._stream, self._usage, self._samples, self._seed),
+            *(self._logprobs, self._prefix_cache, self._rates),
+        ]
+        self._patient = patient
+        self._profile = patient.profile
+        self._required = endpoint.reasoning == "required"
+        self._asker = asker
+        self._cut = self._whole = self._pieces = Answer()
+
+    def _ask(self, max_tokens: int, **more: Any) -> Answer:
+        """What a thinker is asked, with all that the run sends and the server takes."""
+        parameters = self._taken(self._patient.parameters | more)
+        return self._asker.ask(self._patient.prompt, max_tokens, parameters)
+
+    def _try(self, max_tokens: int, **parameters: Any) -> Answer:
+        """The open question at temperature 1."""
+        return self._asker.ask(_OPEN, max_tokens, self._taken({"temperature": 1.0} | parameters))
+
+    def _taken(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
+        refused = self.seen["refused"]
+        return {name: value for name, value in parameters.items() if name not in refused}
+
+    def _said(self, message: Mapping[str, Any]) -> tuple[str, str]:
+        return thinking_in(message, self._profile.think_tags)[1:]
+
+    @property
+    def _fitting(self) -> int:
+        """Tokens of a response that surely leave room for a prompt."""
+        context: int = self.seen.get("context", self._profile.context)
+        return min(self._patient.max_tokens, context // 2)
+
+    @property
+    def _enough(self) -> int:
+        most: int = self.seen.get("max_output", _ENOUGH)
+        return min(_ENOUGH, self._fitting, most)
+
+    def _context(self) -> Finding:
+        listed = self._asker.listed()
+        told = next((listed[key] for key in _CONTEXT_KEYS if isinstance(listed.get(key), int)), 0)
+        known = self._profile.context
+        if not told:
+            return Finding("context", "ok", f"not told; {known:,} tokens by the profile")
+        if told < known:
+            self.seen["context"] = told
+            text = f"{told:,} tokens by its list of models, which the run obeys; {known:,} by the"
+            return Finding("context", "ok", f"{text} profile")
+        return Finding("context", "ok", f"{told:,} tokens by its list of models")
+
+    def _length(self) -> Finding:
+        for name in _LENGTH_NAMES:
+            self._asker.length_name = self.seen["max_tokens_name"] = name
+            self._cut = self._asker.ask(_LONG, _CUT, {})
+            if not self._cut.refusal:
+                break
+        else:
+            raise self._asker.useless(self._cut)
+        if self._cut.finishes != ["length"]:
+            text = f"{self._cut.finishes} where {_CUT} tokens cut a response off"
+            fix = "Responses that are cut off would pass as finished ones: ask another server."
+            return Finding("cut off", "failure", text, fix)
+        return Finding("cut off", "ok", f"finish reason length; the limit is called {name}")
+
+    def _output(self) -> Finding:
+        wanted = self._fitting
+        answer = self._asker.ask(_YES, wanted, {})
+        if not answer.refusal:
+            return Finding("maximum output", "ok", f"takes {wanted:,} tokens, as the run asks")
+        if found := _CONTEXT_SAID.search(answer.refusal):
+            context = _number(found[1])
+            if 256 <= context < self._profile.context:
+                self.seen["context"] = context
+                text = f"{wanted:,} tokens do not fit its context of {context:,}, which the run"
+                return Finding("maximum output", "ok", f"{text} obeys; it said so when it refused")
+        said = _MOST_SAID.search(answer.refusal)
+        most = _number(said[1] or said[2]) if said else 0
+        if _CUT <= most < wanted and not self._asker.ask(_YES, most, {}).refusal:
+            self.seen["max_output"] = most
+            text = f"refuses {wanted:,} tokens and takes {most:,}, which it named"
+            fix = "The run asks for no more. If thinking is cut off, ask another server."
+            return Finding("maximum output", "warning", text, fix)
+        fix = "Set think.sampling.max_tokens and deliberate.sampling.max_tokens to what the "
+        fix += "provider documents, and ask again."
+        text = f"refuses {wanted:,} tokens, and names no number that it takes: {answer.refusal}"
+        return Finding("maximum output", "failure", text, fix)
+
+    def _parameters(self) -> Finding:
+        wanted = self._patient.parameters
+        self._whole = self._ask(self._enough)
+        if self._whole.refusal:
+            self._find_refused(wanted)
+        refused = self.seen["refused"]
+        taken = f"takes {', '.join(self._taken(wanted)) or 'none'}"
+        if not refused:
+            return Finding("parameters", "ok", taken)
+        switches = [name for name in refused if name in self._profile.extra_body]
+        fix = "Ask a server that takes them, if the sampling must be what it says."
+        if switches:
+            fix = f"Correct extra_body in the profile: {', '.join(switches)} is not known there."
+        text = f"refuses {', '.join(refused)}, which the run leaves out; {taken}"
+        return Finding("parameters", "warning", text, fix)
+
+    def _find_refused(self, wanted: dict[str, Any]) -> None:
+        """Ask with each parameter alone, then leave out what does not go together."""
+        refused: list[str] = self.seen["refused"]
+        for name, value in wanted.items():
+            if self._asker.ask(_YES, self._enough, {name: value}).refusal:
+                refused.append(name)
+        self._whole = self._ask(self._enough)
+        for name in reversed(list(self._taken(wanted))):
+            if not self._whole.refusal:
+                return
+            refused.append(name)
+            answer = self._ask(self._enough)
+            if answer.refusal:
+                refused.remove(name)
+            else:
+                self._whole = answer
+        if self._whole.refusal:
+            raise self._asker.useless(self._whole)
+
+    def _finish(self) -> Finding:
+        finish = self._whole.finishes[0]
+        if finish in ("stop", "length"):
+            return Finding("finish reason", "ok", f"{finish} after an answer")
+        fix = "The run takes all but stop and length for failures: ask another server."
+        return Finding("finish reason", "failure", f"{finish!r} after an answer", fix)
+
+    def _thinking(self) -> Finding:
+        message = self._whole.messages[0]
+        place, thinking, answer = thinking_in(message, self._profile.think_tags)
+        switch = json.dumps(self._taken(self._profile.extra_body))
+        asked = f"asked with {switch}" if switch != "{}" else "asked with no switch"
+        if thinking:
+            self.seen["reasoning"] = place
+            where = {"tags": "the text, between tags", "blocks": "parts of the content"}.get(
+                place, f"the field {place}"
+            )
+            return Finding("thinking", "ok", f"in {where}, {len(thinking)} characters; {asked}")
+        if not answer or self._whole.finishes[0] == "length":
+            text = f"no answer in {self._enough} tokens, so nothing can be said; {asked}"
+            return Finding("thinking", "warning", text, "Watch the first trajectories of the run.")
+        self.seen["reasoning"] = "none"
+        if not self._profile.thinks:
+            return Finding("thinking", "ok", f"none, and none is known of this model; {asked}")
+        result: Result = "failure" if self._required else "warning"
+        return Finding("thinking", result, f"none came, though it thinks; {asked}", self._unhide())
+
+    def _unhide(self) -> str:
+        own = "Set what switches thinking on, as the provider documents it, as extra_body in a "
+        own += "profile of your own, or ask another provider: some hide it."
+        if not self._patient.hosted and self._patient.parser:
+            own = f"Start vLLM with --reasoning-parser {self._patient.parser}; "
+            own += f"`heavydistill teachers {self._profile.name}` prints the whole command."
+        return f"{own} --set endpoint.reasoning=optional goes on without it."
+
+    def _stream(self) -> Finding:
+        options = {"stream_options": {"include_usage": True}}
+        answer = self._ask(self._enough, stream=True, **options)
+        if answer.refusal:
+            again = self._ask(self._enough, stream=True)
+            if not again.refusal:
+                self.seen["refused"].append("stream_options")
+                answer = again
+        lost = self._said(self._whole.messages[0])[0] and not (
+            answer.messages and self._said(answer.messages[0])[0]
+        )
+        if answer.pieces > 1 and not lost:
+            self._pieces = answer
+            text = f"{answer.pieces} pieces"
+            text += ", stream_options refused" if "stream_options" in self.seen["refused"] else ""
+            return Finding("stream", "ok", text)
+        self.seen["stream"] = False
+        why = f"refused: {answer.refusal}" if answer.refusal else "the response came whole"
+        why = "in pieces the thinking is lost" if answer.pieces > 1 else why
+        fix = "Give a long response time to come: --set endpoint.timeout_s=3600."
+        return Finding("stream", "warning", f"{why}; the run asks for whole responses", fix)
+
+    def _usage(self) -> Finding:
+        streamed = self.seen.get("stream", True)
+        counts = (self._pieces if streamed else self._whole).counts
+        if counts:
+            text = f"{counts[0]} prompt and {counts[1]} completion tokens counted"
+            return Finding("usage", "ok", text)
+        self.seen["usage"] = False
+        text = "no counts of tokens" + (" in pieces" if streamed and self._whole.counts else "")
+        fix = "A budget cannot be kept, and costs are not known: watch them at the provider."
+        if streamed and self._whole.counts:
+            fix = "Whole responses have them: set stream: false in the capability file."
+        return Finding("usage", "warning", text, fix)
+
+    def _samples(self) -> Finding:
+        answer = self._try(_SHORT, n=_SAMPLES)
+        said = [self._said(message) for message in answer.messages]
+        singly = "the run asks for each sample by itself"
+        if answer.refusal:
+            return Finding("n", "ok", f"n={_SAMPLES} is refused, so {singly}")
+        if len(said) < 2:
+            text = f"n={_SAMPLES} is ignored: {len(said)} choice came, so {singly}"
+            return Finding("n", "ok", text)
+        if len(set(said)) < len(said):
+            text = f"n={_SAMPLES} brought {len(said)} choices, {len(set(said))} of them different"
+            return Finding("n", "warning", f"{text} at temperature 1, so {singly}")
+        self.seen["n"] = len(said)
+        text = f"n={_SAMPLES} brought {len(said)} choices, all different at temperature 1"
+        return Finding("n", "ok", f"{text}: a request brings up to {len(said)} samples")
+
+    def _seed(self) -> Finding:
+        answers = [self._try(_SHORT, seed=seed) for seed in (1, 1, 2)]
+        if refusal := next((a.refusal for a in answers if a.refusal), ""):
+            return Finding("seed", "warning", f"the question was refused: {refusal}")
+        first, again, other = (self._said(answer.messages[0]) for answer in answers)
+        if first == other:
+            text = "two seeds brought the same text at temperature 1: K samples would be one"
+            fix = "Look for a cache of responses on the way, or a server that forces temperature 0."
+            return Finding("seed", "failure", text, fix)
+        if "seed" in self.seen["refused"]:
+            return Finding("seed", "ok", "refused, so it is not sent; samples differ without it")
+        if first == again:
+            return Finding("seed", "ok", "the same text for the same seed, another for another")
+        return Finding("seed", "ok", "without effect: samples differ, and none can be repeated")
+
+    def _logprobs(self) -> Finding:
+        answer = self._try(_CUT, logprobs=True)
+        what = "refused" if answer.refusal else "given" if answer.logprobs else "not given"
+        return Finding("logprobs", "ok", f"{what}; a run does not need them")
+
+    def _prefix_cache(self) -> Finding:
+        size = min(_PREFIX_CHARACTERS, self.seen.get("context", self._profile.context) // 2)
+        # Its beginning was never seen before, so that the first request finds nothing cached.
+        prompt = secrets.token_hex(8) + " ".join(f" {number}" for number in range(size // 5))
+        first, again = (
+            _cached(self._asker.ask(prompt, _CUT, self._taken({"temperature": 1.0})))
+            for _ in range(2)
+        )
+        if again is None:
+            fix = "vLLM tells with --enable-prompt-tokens-details."
+            return Finding("prefix cache", "ok", "not told", "" if self._patient.hosted else fix)
+        text = f"{again:,} tokens of a repeated prompt were hits, {first or 0:,} the first time"
+        return Finding("prefix cache", "ok", text)
+
+    def _rates(self) -> Finding:
+        found = {name: value for name, value in self._whole.headers.items() if _RATE.match(name)}
+        if not found:
+            return Finding("rate limits", "ok", "no headers tell them")
+        advice = [
+            f"--set endpoint.{key}={int(found[name])}"
+            for name, key in _PER_MINUTE.items()
+            if found.get(name, "").isdigit()
+        ]
+        text = ", ".join(f"{name}: {value}" for name, value in sorted(found.items()))
+        fix = f"If these are by the minute: {' '.join(advice)}" if advice else ""
+        return Finding("rate limits", "ok", text, fix)
+
+
+def _number(text: str) -> int:
+    return int(text.replace(",", ""))
+
+
+def _cached(answer: Answer) -> int | None:
+    """Tokens of the prompt that were in the server's cache; None if it does not say."""
+    details = answer.usage.get("prompt_tokens_details") or {}
+    told = (details.get("cached_tokens"), answer.usage.get("prompt_cache_hit_tokens"))
+    return next((count for count in told if isinstance(count, int)), None)

@@ -1,0 +1,255 @@
+"""What the machine has of what a run needs: versions, GPUs, sandbox, disk, limits, tokens.
+
+Needs none of it to look: what is missing is a finding. Secrets are looked for and never shown.
+
+Not covered: speed, and whether a model fits the memory of GPUs of another class than 80 GB.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import os
+import platform
+import resource
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
+
+from heavydistill.config import Endpoint
+from heavydistill.doctor.finding import Finding
+from heavydistill.teachers.files import GPU_COUNTS, ProfileFile, serve_command
+from heavydistill.teachers.providers import provider_at
+
+_GIB = 1 << 30
+_TIGHT_DISK, _NO_DISK = 10 * _GIB, 1 * _GIB
+_TIGHT_SHARED = 1 * _GIB
+_OTHER_FILES = 256  # of the pipeline, its processes and libraries
+_CLASS_GIB = 79  # of a GPU of 80 GB
+_COMMAND_S = 20.0
+_INSTALL = "pip install -c constraints.txt"
+_SANDBOX = ["--ro-bind", "/", "/", "--unshare-all", "--die-with-parent", "true"]
+
+
+def look(endpoint: Endpoint, folders: list[Path], teachers: list[ProfileFile]) -> list[Finding]:
+    """All that can be said of this machine.
+
+    Args:
+        endpoint: Of the run, located.
+        folders: Where the run writes.
+        teachers: Profiles that ``endpoint.serve`` would start here.
+    """
+    gpus = _gpus()
+    return [
+        _python(),
+        *_packages(),
+        _torch(gpus),
+        *_vllm(endpoint, teachers, gpus),
+        _sandbox(),
+        *(_disk(folder) for folder in dict.fromkeys(map(_existing, folders))),
+        _shared_memory(endpoint),
+        _open_files(endpoint),
+        _hub_token(),
+        *_key(endpoint),
+    ]
+
+
+def _python() -> Finding:
+    wanted = SpecifierSet(importlib.metadata.metadata("heavydistill")["Requires-Python"])
+    version = platform.python_version()
+    if wanted.contains(version):
+        return Finding("python", "ok", version)
+    return Finding("python", "failure", f"{version}, but {wanted} is needed", "Install another.")
+
+
+def _packages() -> Iterator[Finding]:
+    """One finding for all that fit, and one for each that does not."""
+    needed = [Requirement(line) for line in importlib.metadata.requires("heavydistill") or []]
+    pins = _pins()
+    fitting, untested = 0, []
+    for requirement in needed:
+        optional = requirement.marker is not None and not requirement.marker.evaluate({"extra": ""})
+        try:
+            version = importlib.metadata.version(requirement.name)
+        except importlib.metadata.PackageNotFoundError:
+            version = ""
+        if not version and optional:
+            continue
+        if not version or not requirement.specifier.contains(version, prereleases=True):
+            text = f"{version or 'not installed'}, but {requirement.specifier} is declared"
+            fix = f"{_INSTALL} '{requirement.name}{requirement.specifier}'"
+            yield Finding(requirement.name, "warning" if optional else "failure", text, fix)
+            continue
+        fitting += 1
+        local = version.partition("+")[0]  # of a build: 2.13.0+cpu is 2.13.0
+        if pins.get(canonicalize_name(requirement.name), local) != local:
+            untested.append(f"{requirement.name} {version}")
+    text = f"{fitting} are in the declared ranges"
+    if untested:
+        text += f"; not the versions that were tested together: {', '.join(untested)}"
+    yield Finding("packages", "ok", text, f"{_INSTALL} -e ." if untested else "")
+
+
+def _pins() -> dict[str, str]:
+    """The tested versions, where this is a checkout."""
+    file = Path(__file__).parents[2] / "constraints.txt"
+    lines = file.read_text(encoding="utf-8").splitlines() if file.is_file() else []
+    pairs = (line.split("==") for line in lines if "==" in line and not line.startswith("#"))
+    return {canonicalize_name(name): version.strip() for name, version in pairs}
+
+
+def _gpus() -> list[tuple[str, int]]:
+    """(name with driver, bytes) of each NVIDIA GPU that the driver shows."""
+    query = ["--query-gpu=name,driver_version,memory.total", "--format=csv,noheader,nounits"]
+    shown, _ = _output(["nvidia-smi", *query])
+    rows = (line.split(", ") for line in shown.splitlines() if line.count(", ") == 2)
+    return [
+        (f"{name} (driver {driver})", int(memory) << 20)
+        for name, driver, memory in rows
+        if memory.strip().isdigit()
+    ]
+
+
+def _torch(gpus: list[tuple[str, int]]) -> Finding:
+    import torch
+
+    there = [f"{name}, {memory / _GIB:.0f} GiB" for name, memory in gpus]
+    if torch.cuda.is_available():
+        return Finding("gpu", "ok", "; ".join(there) or f"{torch.cuda.device_count()} by torch")
+    if there:
+        text = f"torch {torch.__version__} cannot use {'; '.join(there)}"
+        fix = f"{_INSTALL} 'torch' from the index of its CUDA builds, and a driver for that CUDA."
+        return Finding("gpu", "warning", text, fix)
+    text = f"none; torch {torch.__version__} runs on {os.cpu_count()} CPU cores"
+    return Finding("gpu", "ok", f"{text}: enough for micro and for endpoints")
+
+
+def _vllm(
+    endpoint: Endpoint, teachers: list[ProfileFile], gpus: list[tuple[str, int]]
+) -> Iterator[Finding]:
+    """Whether it is there, and the set-up for each teacher that fits this machine."""
+    there = importlib.util.find_spec("vllm") is not None
+    if not endpoint.serve:
+        if there:
+            yield Finding("vllm", "ok", importlib.metadata.version("vllm"))
+        return
+    if there:
+        yield Finding("vllm", "ok", importlib.metadata.version("vllm"))
+    else:
+        fix = f"{_INSTALL} -e '.[vllm]'"
+        yield Finding("vllm", "failure", "not installed, but --serve starts it", fix)
+    for teacher in teachers:
+        yield _setup(teacher, gpus)
+
+
+def _setup(teacher: ProfileFile, gpus: list[tuple[str, int]]) -> Finding:
+    fitting = [count for count in GPU_COUNTS if count <= len(gpus)]
+    commands = {count: serve_command(teacher, count) for count in fitting}
+    best = max((count for count, command in commands.items() if command), default=0)
+    check = f"serve {teacher.name}"
+    if not best or not (command := commands[best]):
+        why = teacher.vllm.why_null if teacher.vllm else "its profile has no set-up for vLLM"
+        fix = f"Ask a server instead (--endpoint); `heavydistill teachers {teacher.name}`."
+        return Finding(check, "failure", f"no set-up for {len(gpus)} GPU(s): {why}", fix)
+    smallest = min(memory for _, memory in gpus) / _GIB
+    if smallest < _CLASS_GIB:
+        text = f"the set-up is for {best} GPU(s) of 80 GB, and one here has {smallest:.0f} GiB"
+        fix = "Lower max-model-len in a profile of your own if the server does not start."
+        return Finding(check, "warning", text, fix)
+    return Finding(check, "ok", f"{best} GPU(s): {' '.join(command)}")
+
+
+def _sandbox() -> Finding:
+    if not shutil.which("bwrap"):
+        fix = "apt-get install bubblewrap, or dnf install bubblewrap"
+        text = "bubblewrap is not installed; only checks that run a model's code need it"
+        return Finding("sandbox", "warning", text, fix)
+    version, _ = _output(["bwrap", "--version"])
+    _, fault = _output(["bwrap", *_SANDBOX])
+    if not fault:
+        return Finding("sandbox", "ok", f"{version.strip()} starts a namespace of its own")
+    fix = (
+        "Allow user namespaces: on Ubuntu load the AppArmor profile bwrap-userns-restrict (package "
+        "apparmor-profiles), elsewhere sysctl -w kernel.unprivileged_userns_clone=1 and "
+        "user.max_user_namespaces above 0; in Docker a seccomp profile that allows them."
+    )
+    text = f"{version.strip()} cannot start; only checks that run a model's code need it: {fault}"
+    return Finding("sandbox", "warning", text, fix)
+
+
+def _existing(folder: Path) -> Path:
+    folder = folder.absolute()
+    return next(place for place in (folder, *folder.parents) if place.is_dir())
+
+
+def _disk(folder: Path) -> Finding:
+    check = f"disk {folder}"
+    if not os.access(folder, os.W_OK):
+        fix = "Name another folder with --out and --journal."
+        return Finding(check, "failure", "cannot be written", fix)
+    free = shutil.disk_usage(folder).free
+    text = f"{free / _GIB:.1f} GiB free"
+    fix = "Make room, or name another folder with --out and --journal."
+    if free < _NO_DISK:
+        return Finding(check, "failure", text, fix)
+    return (
+        Finding(check, "warning", text, fix) if free < _TIGHT_DISK else Finding(check, "ok", text)
+    )
+
+
+def _shared_memory(endpoint: Endpoint) -> Finding:
+    folder = Path("/dev/shm")
+    size = shutil.disk_usage(folder).total if folder.is_dir() else 0
+    text = f"{size / _GIB:.1f} GiB in {folder}"
+    if endpoint.serve and size < _TIGHT_SHARED:
+        fix = "In a container: docker run --shm-size=16g, or --ipc=host."
+        return Finding("shared memory", "failure", f"{text}, too little for vLLM", fix)
+    return Finding("shared memory", "ok", text)
+
+
+def _open_files(endpoint: Endpoint) -> Finding:
+    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    roles = 2
+    needed = _OTHER_FILES + roles * endpoint.concurrency * max(1, len(endpoint.urls))
+    text = f"{most:,} at once"
+    if most == resource.RLIM_INFINITY or most >= needed:
+        return Finding("open files", "ok", text if most >= 0 else "no limit")
+    fix = f"ulimit -n {needed}, or a smaller endpoint.concurrency"
+    return Finding("open files", "failure", f"{text}, but the run may need {needed:,}", fix)
+
+
+def _hub_token() -> Finding:
+    from huggingface_hub import get_token
+
+    text = "set" if get_token() else "not set; only private and gated repositories need it"
+    return Finding("HF_TOKEN", "ok", text)
+
+
+def _key(endpoint: Endpoint) -> Iterator[Finding]:
+    if not endpoint.urls:
+        return
+    if os.environ.get(endpoint.key_env, "").strip():
+        yield Finding(endpoint.key_env, "ok", "set")
+        return
+    fix = f"export {endpoint.key_env}=..."
+    if provider := provider_at(endpoint.urls[0]):
+        yield Finding(endpoint.key_env, "failure", f"not set, but {provider} needs a key", fix)
+        return
+    text = "not set, so no key is sent; a server of your own needs none"
+    yield Finding(endpoint.key_env, "ok", text, f"{fix} if it needs one")
+
+
+def _output(command: list[str]) -> tuple[str, str]:
+    """(what it printed, why it failed); the reason is empty if it did not."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_COMMAND_S)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return "", str(error)
+    if done.returncode:
+        return done.stdout, done.stderr.strip() or f"exit code {done.returncode}"
+    return done.stdout, ""

@@ -1,0 +1,239 @@
+"""Small requests to an OpenAI-compatible server, and their answers as they came over the wire.
+
+Bodies are read as JSON and not through the types of a library, since what is looked for is where
+servers differ. A request that the server refuses for what is in it is an answer; a server that
+cannot be asked at all is an error.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal
+
+from heavydistill.config import Endpoint
+from heavydistill.engine.failures import failure_of
+from heavydistill.engine.reasoning import split_reasoning
+from heavydistill.engine.request import user_turn
+from heavydistill.errors import TeacherError
+
+if TYPE_CHECKING:
+    from openai import APIResponse
+
+Place = Literal["reasoning_content", "reasoning", "blocks", "tags", "none"]
+
+_FIELDS: tuple[Place, ...] = ("reasoning_content", "reasoning")
+_NOT_OF_THE_REQUEST = (401, 402, 403, 408, 429, 503, 529)  # the key, the bill, the load
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What came back.
+
+    Attributes:
+        messages: Of each choice; the pieces of a stream are put together.
+        finishes: Why each choice ended, as the server calls it.
+        logprobs: Whether the first choice brought them.
+        usage: Counts of tokens, as the server calls them; empty if it sent none.
+        headers: Their names in small letters.
+        pieces: In how many pieces the text came; 0 if it came whole.
+        refusal: What the server said if it refused the request; then all else is empty.
+    """
+
+    messages: list[dict[str, Any]] = field(default_factory=list)
+    finishes: list[Any] = field(default_factory=list)
+    logprobs: bool = False
+    usage: dict[str, Any] = field(default_factory=dict)
+    headers: dict[str, str] = field(default_factory=dict)
+    pieces: int = 0
+    refusal: str = ""
+
+    @property
+    def counts(self) -> tuple[int, int] | None:
+        """(prompt tokens, completion tokens), if the server counted both."""
+        found = tuple(self.usage.get(name) for name in ("prompt_tokens", "completion_tokens"))
+        return found if all(isinstance(count, int) for count in found) else None  # type: ignore[return-value]
+
+
+class Asker:
+    """Asks one model at one address, and counts what that costs.
+
+    Args:
+        model: Served name.
+        endpoint: With a single address.
+
+    Attributes:
+        length_name: What the server calls the most tokens of a response.
+        requests: Sent so far, repeats by the library left out.
+        prompt_tokens: Read so far, as far as the server counted them.
+        completion_tokens: Written so far, likewise.
+    """
+
+    def __init__(self, model: str, endpoint: Endpoint) -> None:
+        from openai import OpenAI
+
+        self.length_name: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
+        self.requests = self.prompt_tokens = self.completion_tokens = 0
+        self._model = model
+        self._url = endpoint.base_url
+        self._key_env = endpoint.key_env
+        self._key = os.environ.get(endpoint.key_env, "").strip()
+        self._client = OpenAI(
+            base_url=endpoint.base_url,
+            api_key=self._key or "none",
+            timeout=endpoint.timeout_s,
+            max_retries=endpoint.retries,
+        )
+
+    def __enter__(self) -> Asker:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._client.close()
+
+    def listed(self) -> dict[str, Any]:
+        """What the server's list of models says of this one; empty if it has no such list."""
+        from openai import OpenAIError
+
+        try:
+            models = self._client.models.with_raw_response.list().http_response.json()["data"]
+            return next(dict(model) for model in models if model["id"] == self._model)
+        except (OpenAIError, ValueError, TypeError, LookupError, StopIteration):
+            return {}
+
+    def ask(self, prompt: str, max_tokens: int, parameters: Mapping[str, Any]) -> Answer:
+        """Ask once.
+
+        Args:
+            prompt: The user's turn.
+            max_tokens: Most tokens of the response.
+            parameters: Put into the body as they are.
+
+        Raises:
+            TeacherError: The server cannot be asked, or answers with what is no completion.
+        """
+        from openai import APIConnectionError, APIStatusError
+
+        self.requests += 1
+        send = self._client.chat.completions.with_streaming_response.create
+        body = {**parameters, self.length_name: max_tokens}
+        try:
+            with send(model=self._model, messages=user_turn(prompt), extra_body=body) as reply:  # type: ignore[arg-type]
+                answer = self._read(reply)
+        except APIStatusError as error:
+            if error.status_code in _NOT_OF_THE_REQUEST:
+                raise self._unasked(error) from None
+            answer = Answer(refusal=str(error))
+        except APIConnectionError as error:
+            raise self._unasked(error) from None
+        prompt_tokens, completion_tokens = answer.counts or (0, 0)
+        self.prompt_tokens += prompt_tokens
+        self.completion_tokens += completion_tokens
+        return replace(answer, refusal=self._shown(answer.refusal))
+
+    def useless(self, answer: Answer) -> TeacherError:
+        """The error of a server that refuses what no run can do without."""
+        return TeacherError(
+            f"{self._url} refuses a plain request to {self._model}: {answer.refusal}",
+            "Correct the address or the name of the model.",
+        )
+
+    def _read(self, reply: APIResponse[Any]) -> Answer:
+        headers = {name.lower(): value for name, value in reply.headers.items()}
+        try:
+            if "event-stream" in headers.get("content-type", ""):
+                return _gathered(_events(reply), headers)
+            body = json.loads(reply.read())
+            if "choices" not in body and "error" in body:
+                return Answer(refusal=json.dumps(body["error"]))
+            choices = body["choices"]
+            if not choices:
+                raise ValueError("no choices")
+            return Answer(
+                messages=[dict(choice["message"]) for choice in choices],
+                finishes=[choice.get("finish_reason") for choice in choices],
+                logprobs=bool((choices[0].get("logprobs") or {}).get("content")),
+                usage=dict(body.get("usage") or {}),
+                headers=headers,
+            )
+        except Exception as error:  # no JSON, another shape, or cut off: the HTTP library's own
+            raise TeacherError(
+                f"{self._url} answered with what is no chat completion: "
+                f"{self._shown(f'{type(error).__name__}: {error}')}",
+                "Check the address: it ends in /v1 as a rule.",
+            ) from None
+
+    def _unasked(self, error: Exception) -> TeacherError:
+        status = getattr(error, "status_code", None)
+        if status in (401, 403):
+            return TeacherError(
+                f"{self._url} refuses the key in {self._key_env} ({status})"
+                f"{'' if self._key else ', which is not set'}",
+                f"Set {self._key_env} to a valid key that may use {self._model}.",
+            )
+        return TeacherError(
+            f"{self._url} could not be asked ({failure_of(error)}): {self._shown(str(error))}",
+            "Run the same command again when the server answers.",
+        )
+
+    def _shown(self, text: str) -> str:
+        """What a server said, without the key, which some repeat."""
+        return (text.replace(self._key, "***") if self._key else text)[:500]
+
+
+def thinking_in(message: Mapping[str, Any], tags: tuple[str, str] | None) -> tuple[Place, str, str]:
+    """(where the thinking is, the thinking, the answer) of a message as it came."""
+    content = message.get("content") or ""
+    blocks = content if isinstance(content, list) else []
+    text = "".join(_block(block, "text") for block in blocks) if blocks else str(content)
+    for place in _FIELDS:
+        if thinking := str(message.get(place) or "").strip():
+            return place, thinking, text.strip()
+    if thinking := "".join(_block(b, "thinking") + _block(b, "reasoning") for b in blocks).strip():
+        return "blocks", thinking, text.strip()
+    thinking, answer = split_reasoning(text, tags)
+    return ("tags" if thinking else "none"), thinking, answer
+
+
+def _block(block: Any, kind: str) -> str:
+    """The text of a part of a content list, if it is of that kind."""
+    if not isinstance(block, dict) or block.get("type") != kind:
+        return ""
+    inside = block.get(kind) or block.get("text") or ""
+    return "".join(_block(b, "text") for b in inside) if isinstance(inside, list) else str(inside)
+
+
+def _events(reply: APIResponse[Any]) -> Iterator[dict[str, Any]]:
+    for line in reply.iter_lines():
+        data = line.removeprefix("data:").strip()
+        if line.startswith("data:") and data != "[DONE]":
+            yield json.loads(data)
+
+
+def _gathered(events: Iterator[dict[str, Any]], headers: dict[str, str]) -> Answer:
+    message: dict[str, Any] = {}
+    usage: dict[str, Any] = {}
+    finish, pieces = None, 0
+    for event in events:
+        if "error" in event:
+            return Answer(refusal=json.dumps(event["error"]))
+        usage = event.get("usage") or usage
+        for choice in event.get("choices") or []:
+            delta = choice.get("delta") or {}
+            finish = choice.get("finish_reason") or finish
+            texts = {key: value for key, value in delta.items() if key != "role" and value}
+            pieces += bool(texts)
+            for key, value in texts.items():
+                if isinstance(value, str | list):
+                    message[key] = message[key] + value if key in message else value
+    return Answer(
+        messages=[message], finishes=[finish], usage=dict(usage), headers=headers, pieces=pieces
+    )

@@ -1,0 +1,187 @@
+"""``heavydistill doctor`` as a user runs it, and that the runs that follow obey what it wrote."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from habitual_server import Habits, serving
+
+from heavydistill.cli.app import main
+from heavydistill.storage import read_traces
+
+COMMAND = str(Path(sys.executable).parent / "heavydistill")
+MICRO = str(Path(__file__).parents[2] / "heavydistill" / "micro" / "teacher")
+KEY = "sk-very-secret"
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def run(monkeypatch, capsys):
+    def call(*arguments: str) -> tuple[int, str]:
+        monkeypatch.setattr(sys, "argv", ["heavydistill", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        printed = capsys.readouterr()
+        assert KEY not in printed.out + printed.err
+        return int(ended.value.code or 0), printed.out + printed.err
+
+    return call
+
+
+@pytest.fixture
+def thinking(tmp_path) -> str:
+    """A profile of a model that thinks."""
+    file = tmp_path / "mine.yaml"
+    text = (
+        f"name: mine\nhub: served\ntokenizer: {MICRO}\ncontext: 65536\nthinking: {{parser: p1}}\n"
+    )
+    file.write_text(text, encoding="utf-8")
+    return str(file)
+
+
+def of(url: str) -> list[str]:
+    flags = ["--teacher=served", f"--endpoint={url}", f"--tokenizer={MICRO}"]
+    return [*flags, "--set=endpoint.retries=0"]
+
+
+def unfolded(printed: str) -> str:
+    return " ".join(printed.split())
+
+
+def test_a_good_endpoint_ends_with_0_and_the_file(run, cache):
+    with serving(Habits(key=KEY, cached="openai")) as served:
+        code, printed = run("doctor", *of(served.url))
+    assert code == 0 and printed.isascii()
+    (file,) = (cache / "heavydistill" / "capabilities").iterdir()
+    assert f"Runs obey {file}" in printed
+    assert "11 requests, 1,100 + 126 tokens" in printed
+    assert "0 failure(s)" in printed and "a run can go on." in printed
+    assert KEY not in file.read_text(encoding="utf-8")
+    assert "n: 4" in file.read_text(encoding="utf-8")
+    assert file.read_text(encoding="utf-8").isascii()
+
+
+@pytest.mark.slow
+def test_a_run_after_it_obeys_the_file(run, tmp_path):
+    habits = Habits(
+        refused=frozenset({"seed", "top_p"}),
+        length_name="max_completion_tokens",
+        max_output=2048,
+        n="refuses",
+    )
+    problems = tmp_path / "problems.jsonl"
+    rows = [{"id": f"p{n}", "text": f"What is {n} + {34 - n}?", "reference": "34"} for n in (1, 2)]
+    problems.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    generate = ["generate", f"--problems={problems}", "--k=2", "--d=1", f"--out={tmp_path}/runs/a"]
+    with serving(habits) as served:
+        code, printed = run("doctor", *of(served.url))
+        assert code == 0 and "refuses seed, top_p" in unfolded(printed)
+        asked = len(served.asked)
+        code, printed = run(*generate, *of(served.url), "--dry-run")
+        assert code == 0 and len(served.asked) == asked
+        told = unfolded(printed)
+        assert "Obeys what doctor saw: 20" in told and ".yaml" in told
+        assert told.count("max_tokens: 2048") == 2
+        # A run of its own process, as its steps are.
+        done = subprocess.run(
+            [COMMAND, *generate, *of(served.url)],
+            capture_output=True,
+            text=True,
+            timeout=240,
+            env=dict(os.environ),
+        )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert KEY not in done.stdout + done.stderr
+    run_bodies = served.asked[asked:]
+    assert len(run_bodies) == 2 * (2 + 1)
+    for body in run_bodies:
+        assert body["max_completion_tokens"] == 2048
+        assert not {"seed", "top_p", "max_tokens"} & body.keys()
+    assert [trace.status for trace in read_traces(tmp_path / "runs/a")] == ["ok", "ok"]
+
+
+def test_a_longer_response_than_it_takes_is_refused_before_the_run(run, tmp_path):
+    with serving(Habits(max_output=2048)) as served:
+        assert run("doctor", *of(served.url))[0] == 0
+        asked = len(served.asked)
+        code, said = run("generate", *of(served.url), "--set=think.sampling.max_tokens=4096")
+        assert code == 2 and "think.sampling.max_tokens 4096 is more than the 2048" in said
+        assert len(served.asked) == asked
+
+
+def test_hidden_thinking_ends_with_1_and_stops_the_run_that_follows(run, thinking):
+    with serving(Habits(reasoning="none")) as served:
+        flags = [f"--teacher={thinking}", f"--endpoint={served.url}"]
+        code, printed = run("doctor", *flags)
+        assert code == 1
+        assert "Fix: Start vLLM with --reasoning-parser p1" in unfolded(printed)
+        assert "mend the failures before a run" in printed
+        code, said = run("generate", *flags)
+        assert code == 2 and "mine.yaml thinks" in said
+        code, _ = run("generate", *flags, "--dry-run", "--set=endpoint.reasoning=optional")
+        assert code == 0
+    # A later visit looks anew.
+    with serving(Habits()) as served:
+        assert run("doctor", f"--teacher={thinking}", f"--endpoint={served.url}")[0] == 0
+
+
+def test_what_it_cost_is_priced(run):
+    with serving(Habits()) as served:
+        _, printed = run("doctor", *of(served.url), "--price-in=1000", "--price-out=1000")
+    assert "11 requests, 1,100 + 126 tokens, 1.2260 USD." in printed
+
+
+def test_two_models_at_two_addresses_are_asked_one_by_one(run, cache, thinking):
+    with serving(Habits()) as one, serving(Habits(n="ignores")) as other:
+        flags = [
+            f"--endpoint={one.url},{other.url}",
+            "--thinker=served",
+            f"--deliberator={thinking}",
+        ]
+        code, printed = run("doctor", *flags)
+    assert code == 0
+    assert printed.count("Runs obey") == 4
+    # Both names are one served model, so the later visits replace the files of the earlier.
+    assert len(list((cache / "heavydistill" / "capabilities").iterdir())) == 2
+
+
+def test_an_address_without_a_server_and_a_wrong_key_end_with_2(run, cache):
+    code, said = run("doctor", *of("http://127.0.0.1:9/v1"))
+    assert code == 2 and "Nothing answers at http://127.0.0.1:9/v1" in said
+    with serving(Habits(key="sk-other")) as served:
+        code, said = run("doctor", *of(served.url))
+    assert code == 2 and "refuses the key in OPENAI_API_KEY" in said
+    assert not (cache / "heavydistill").exists()
+
+
+def test_a_missing_tokenizer_is_a_finding_and_the_endpoint_is_asked_all_the_same(run):
+    with serving(Habits()) as served:
+        code, printed = run("doctor", "--teacher=served", f"--endpoint={served.url}")
+    assert code == 1
+    assert "endpoint.tokenizer is not set" in unfolded(printed) and "Runs obey" in printed
+
+
+def test_a_served_teacher_is_not_started(run, thinking):
+    code, printed = run("doctor", f"--teacher={thinking}", "--set=endpoint.serve=true")
+    assert code == 1  # no GPU and no vLLM here, or no set-up in that profile
+    assert "no set-up for" in unfolded(printed)
+    assert "not asked: --serve starts it with the run" in unfolded(printed)
+
+
+def test_the_micro_teacher_loads_and_answers(run):
+    code, printed = run("doctor")
+    assert code == 0
+    assert "characters of thinking, finish reason stop" in unfolded(printed)
+    assert "Runs obey" not in printed

@@ -1,0 +1,294 @@
+"""What doctor finds out about an endpoint, over real HTTP."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from habitual_server import MODEL, Habits, Served, serving
+
+from heavydistill.config import Capabilities, Endpoint, Sampling
+from heavydistill.doctor.endpoint import Examination, examine
+from heavydistill.doctor.patient import Patient
+from heavydistill.errors import TeacherError
+from heavydistill.teachers.profile import Profile
+
+PAPER = Sampling()
+SWITCH = {"chat_template_kwargs": {"thinking": True}}
+
+
+def patient(**changes: Any) -> Patient:
+    wanted: dict[str, Any] = {
+        "kind": "endpoint",
+        "name": "deepseek-v3.2",
+        "model": MODEL,
+        "tokenizer": "unused",
+        "context": 131_072,
+        "thinks": True,
+        "extra_body": SWITCH,
+    }
+    samplings = changes.pop("samplings", [PAPER])
+    of_patient = {key: changes.pop(key) for key in ("hosted",) if key in changes}
+    return Patient(
+        profile=Profile(**wanted | changes),
+        samplings=samplings,
+        prompt="What is 17 + 25 - 8?",
+        parser="deepseek_v3",
+        **of_patient,
+    )
+
+
+def visit(
+    habits: Habits, who: Patient | None = None, **endpoint: Any
+) -> tuple[Examination, Served, dict[str, Any]]:
+    with serving(habits) as served:
+        asked = Endpoint(base_url=served.url, retries=0, **endpoint)
+        seen = examine(who or patient(), asked)
+    return seen, served, {finding.check: finding for finding in seen.findings}
+
+
+def capabilities(habits: Habits, **endpoint: Any) -> Capabilities:
+    return visit(habits, **endpoint)[0].capabilities
+
+
+def test_a_good_server_has_no_findings_but_good_ones():
+    seen, served, by_check = visit(Habits(cached="openai"))
+    assert {finding.result for finding in seen.findings} == {"ok"}
+    checked = seen.capabilities.checked
+    assert seen.capabilities == Capabilities(n=4, reasoning="reasoning_content", checked=checked)
+    assert f"{MODEL} at {served.url}" in checked
+    assert by_check["prefix cache"].text.startswith("64 tokens")
+    assert "4 choices, all different" in by_check["n"].text
+
+
+def test_few_and_small_requests_are_asked_and_counted():
+    seen, served, _ = visit(Habits())
+    assert seen.requests == len(served.asked) <= 12
+    assert seen.prompt_tokens == 100 * len(served.asked)
+    assert 0 < seen.completion_tokens < 200
+    lengths = sorted(body["max_tokens"] for body in served.asked)
+    assert lengths[-1] == PAPER.max_tokens and lengths[-2] <= 4096
+    assert sum(len(body["messages"][0]["content"]) > 200 for body in served.asked) == 2
+
+
+def test_the_question_about_thinking_is_what_the_run_would_send():
+    _, served, _ = visit(Habits())
+    sent = [body for body in served.asked if "17 + 25" in body["messages"][0]["content"]]
+    whole, streamed = sent
+    wanted = {"temperature": 1.0, "top_p": 0.95, "top_k": 10, "seed": 1, **SWITCH}
+    assert wanted.items() <= whole.items() and wanted.items() <= streamed.items()
+    assert streamed["stream"] and streamed["stream_options"] == {"include_usage": True}
+    assert not {"min_p", "repetition_penalty"} & whole.keys()  # off, so a run sends neither
+
+
+@pytest.mark.parametrize("place", ["reasoning_content", "reasoning", "blocks", "tags"])
+def test_the_thinking_is_found_where_it_is(place):
+    seen, _, by_check = visit(Habits(reasoning=place))
+    assert seen.capabilities.reasoning == place
+    assert by_check["thinking"].result == by_check["stream"].result == "ok"
+    assert '"thinking": true' in by_check["thinking"].text
+
+
+def test_a_teacher_that_thinks_and_shows_none_is_a_failure_with_the_fix():
+    seen, _, by_check = visit(Habits(reasoning="none"))
+    assert seen.capabilities.reasoning == "none"
+    assert by_check["thinking"].result == "failure"
+    assert "--reasoning-parser deepseek_v3" in by_check["thinking"].fix
+    hosted = visit(Habits(reasoning="none"), patient(hosted=True))[2]["thinking"]
+    assert hosted.result == "failure" and "extra_body" in hosted.fix
+    optional = visit(Habits(reasoning="none"), reasoning="optional")[2]["thinking"]
+    assert optional.result == "warning"
+    unknown = visit(Habits(reasoning="none"), patient(thinks=False))[2]["thinking"]
+    assert unknown.result == "ok"
+
+
+@pytest.mark.parametrize(
+    ("habit", "n", "said"),
+    [
+        ("honours", 4, "up to 4"),
+        ("ignores", 1, "ignored: 1 choice"),
+        ("refuses", 1, "refused"),
+        ("copies", 1, "4 choices, 1 of them different"),
+    ],
+)
+def test_n_is_used_only_where_different_samples_came(habit, n, said):
+    seen, _, by_check = visit(Habits(n=habit))
+    assert seen.capabilities.n == n
+    assert said in by_check["n"].text
+
+
+@pytest.mark.parametrize(
+    ("habit", "result", "said"),
+    [
+        ("honours", "ok", "the same text for the same seed"),
+        ("ignores", "ok", "without effect"),
+        ("fixed", "failure", "K samples would be one"),
+    ],
+)
+def test_seeds_tell_whether_samples_differ_and_repeat(habit, result, said):
+    finding = visit(Habits(seed=habit, n="refuses"))[2]["seed"]
+    assert (finding.result, said in finding.text) == (result, True)
+
+
+def test_refused_parameters_are_found_one_by_one():
+    habits = Habits(refused=frozenset({"top_k", "seed"}))
+    seen, served, by_check = visit(habits)
+    assert seen.capabilities.refused == ["seed", "top_k"]
+    assert by_check["parameters"].result == "warning"
+    assert "samples differ without it" in by_check["seed"].text
+    # Nothing refused is sent again once that is known.
+    last = served.asked[-6:]
+    assert not any({"top_k", "seed"} & body.keys() for body in last)
+    assert seen.capabilities.reasoning == "reasoning_content"
+
+
+def test_parameters_that_do_not_go_together_are_found():
+    habits = Habits(clash=frozenset({"temperature", "top_p"}))
+    seen, _, by_check = visit(habits)
+    assert seen.capabilities.refused == ["top_p"]
+    assert "refuses top_p" in by_check["parameters"].text
+
+
+def test_a_switch_of_the_profile_that_is_refused_is_named():
+    seen, _, by_check = visit(Habits(refused=frozenset(SWITCH)))
+    assert seen.capabilities.refused == ["chat_template_kwargs"]
+    assert "extra_body in the profile" in by_check["parameters"].fix
+
+
+def test_every_parameter_of_every_role_is_tried():
+    samplings = [Sampling(min_p=0.1), Sampling(repetition_penalty=1.1, top_k=0)]
+    _, served, by_check = visit(Habits(), patient(samplings=samplings))
+    assert "min_p" in by_check["parameters"].text
+    assert any(body.get("repetition_penalty") == 1.1 for body in served.asked)
+
+
+def test_the_other_name_of_the_length_is_found():
+    habits = Habits(length_name="max_completion_tokens")
+    seen, served, by_check = visit(habits)
+    assert seen.capabilities == Capabilities(
+        n=4,
+        max_tokens_name="max_completion_tokens",
+        reasoning="reasoning_content",
+        checked=seen.capabilities.checked,
+    )
+    assert sum("max_tokens" in body for body in served.asked) == 1
+    assert "max_completion_tokens" in by_check["cut off"].text
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Invalid max_tokens value, the valid range of max_tokens is [1, {most}]",
+        "max_tokens is too large: 32768. This model supports at most {most} completion tokens",
+        "integer above maximum value, expected a value <= {most}, but got 32768 instead. id 021775",
+        "Range of max_tokens should be [1, {most}]",
+        "`max_tokens` must be less than or equal to `{most}`, the maximum value for `max_tokens` "
+        "is less than the `context_window` for this model",
+    ],
+)
+def test_the_largest_output_is_read_from_the_refusal_and_tried(said):
+    seen, served, by_check = visit(Habits(max_output=8192, refusal_of_length=said))
+    assert seen.capabilities.max_output == 8192
+    assert any(body["max_tokens"] == 8192 for body in served.asked)
+    assert by_check["maximum output"].result == "warning"
+
+
+def test_a_largest_output_that_is_not_named_is_not_guessed():
+    # The library puts the status before it, and that is a number, too.
+    habits = Habits(max_output=8192, refusal_of_length="32768 is too much, error 77")
+    seen, _, by_check = visit(habits)
+    assert seen.capabilities.max_output is None
+    assert by_check["maximum output"].result == "failure"
+
+
+def test_a_number_that_the_server_does_not_take_either_is_no_limit():
+    habits = Habits(max_output=8192, refusal_of_length="at most 9000 tokens")
+    assert capabilities(habits).max_output is None
+
+
+def test_a_small_context_that_the_server_lists_is_obeyed():
+    assert capabilities(Habits(listed={"max_model_len": 16_384})).context == 16_384
+    assert capabilities(Habits(listed={"max_model_len": 131_072})).context is None
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "max_tokens=32768 cannot be greater than max_model_len={most}. Please request fewer output "
+        "tokens. (parameter=max_tokens, value=32768)",
+        "This model's maximum context length is {most} tokens. However, you requested 32768 output "
+        "tokens and your prompt contains at least 12 input tokens",
+    ],
+)
+def test_a_small_context_that_a_refusal_tells_is_obeyed(said):
+    seen = capabilities(Habits(max_output=16_384, refusal_of_length=said))
+    assert (seen.context, seen.max_output) == (16_384, None)
+
+
+@pytest.mark.parametrize("habit", ["whole", "refused", "thoughtless"])
+def test_a_stream_that_is_none_or_loses_the_thinking_is_not_used(habit):
+    seen, _, by_check = visit(Habits(stream=habit))
+    assert not seen.capabilities.stream and seen.capabilities.usage
+    assert by_check["stream"].result == "warning" and "timeout_s" in by_check["stream"].fix
+
+
+def test_stream_options_that_are_refused_cost_the_counts():
+    seen, _, by_check = visit(Habits(refused=frozenset({"stream_options"})))
+    assert seen.capabilities.stream and not seen.capabilities.usage
+    assert seen.capabilities.refused == ["stream_options"]
+    assert "stream: false" in by_check["usage"].fix
+
+
+@pytest.mark.parametrize("habits", [Habits(usage=False), Habits(usage_in_pieces=False)])
+def test_missing_counts_are_said(habits):
+    seen, _, by_check = visit(habits)
+    assert not seen.capabilities.usage
+    assert by_check["usage"].result == "warning"
+
+
+def test_a_cut_off_response_that_looks_finished_is_a_failure():
+    assert visit(Habits(cut_reason="stop"))[2]["cut off"].result == "failure"
+    finding = visit(Habits(end_reason="eos"))[2]["finish reason"]
+    assert finding.result == "failure" and "'eos'" in finding.text
+
+
+def test_prefix_hits_are_read_in_both_forms():
+    for form in ("openai", "deepseek"):
+        text = visit(Habits(cached=form))[2]["prefix cache"].text
+        assert text == "64 tokens of a repeated prompt were hits, 0 the first time"
+    assert visit(Habits())[2]["prefix cache"].text == "not told"
+
+
+def test_logprobs_are_told():
+    assert visit(Habits(logprobs=False))[2]["logprobs"].text.startswith("not given")
+    refusing = Habits(refused=frozenset({"logprobs"}))
+    assert visit(refusing)[2]["logprobs"].text.startswith("refused")
+
+
+def test_rate_headers_are_shown_with_what_to_set():
+    headers = {"x-ratelimit-limit-requests": "600", "X-RateLimit-Limit-Tokens": "90000"}
+    finding = visit(Habits(headers=headers | {"x-other": "7"}))[2]["rate limits"]
+    assert "x-ratelimit-limit-requests: 600" in finding.text and "x-other" not in finding.text
+    assert "endpoint.requests_per_minute=600" in finding.fix
+    assert "endpoint.tokens_per_minute=90000" in finding.fix
+
+
+def test_a_server_that_refuses_everything_is_an_error_without_the_key(monkeypatch):
+    monkeypatch.setenv("SOME_KEY", "sk-secret")
+    with pytest.raises(TeacherError, match="refuses a plain request") as raised:
+        visit(Habits(refused=frozenset({"messages"})), api_key_env="SOME_KEY")
+    assert "sk-secret" not in str(raised.value) and "***" in str(raised.value)
+
+
+def test_a_wrong_key_is_an_error_that_names_its_variable(monkeypatch):
+    monkeypatch.setenv("SOME_KEY", "sk-wrong")
+    with pytest.raises(TeacherError, match="SOME_KEY") as raised:
+        visit(Habits(key="sk-right"), api_key_env="SOME_KEY")
+    assert "sk-wrong" not in str(raised.value)
+
+
+def test_findings_never_show_the_key(monkeypatch):
+    monkeypatch.setenv("SOME_KEY", "sk-secret")
+    habits = Habits(max_output=8192, refusal_of_length="no", stream="refused")
+    seen, _, _ = visit(habits, api_key_env="SOME_KEY")
+    assert "***" in str(seen.findings) and "sk-secret" not in str(seen)

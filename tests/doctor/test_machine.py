@@ -1,0 +1,159 @@
+"""What doctor says of the machine, with the commands it asks replaced by scripts."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import resource
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from heavydistill.config import Endpoint
+from heavydistill.doctor import machine
+from heavydistill.doctor.finding import Finding
+from heavydistill.teachers.registry import profile_of
+
+URL = "http://localhost:1/v1"
+H100 = "NVIDIA H100 80GB HBM3, 570.86, 81559"
+
+
+@pytest.fixture
+def commands(tmp_path, monkeypatch):
+    """An empty PATH, and a function that puts a command with a body there."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    def add(name: str, body: str) -> None:
+        script = tmp_path / name
+        script.write_text(f"#!/bin/sh\n{body}\n", encoding="utf-8")
+        script.chmod(0o755)
+
+    return add
+
+
+def look(*names: str, folder: Path = Path("."), **endpoint: object) -> dict[str, Finding]:
+    profiles = [profile_of(name) for name in names]
+    findings = machine.look(Endpoint(**endpoint), [folder], profiles)
+    by_check = {finding.check: finding for finding in findings}
+    assert len(by_check) == len(findings)
+    return by_check
+
+
+def gpus(commands, *rows: str) -> None:
+    commands("nvidia-smi", "printf '%s\\n' " + " ".join(f"'{row}'" for row in rows))
+
+
+def test_this_machine_has_what_the_tests_need(commands):
+    found = look()
+    assert found["python"].result == found["packages"].result == "ok"
+    assert "GiB free" in found[f"disk {Path.cwd()}"].text
+    assert "none" in found["gpu"].text  # no nvidia-smi in an empty PATH
+
+
+def test_a_package_out_of_its_range_or_missing_is_a_failure_with_the_command(monkeypatch):
+    real = importlib.metadata.version
+
+    def version(name: str) -> str:
+        if name == "pyarrow":
+            return "12.0.1"
+        if name in ("openai", "vllm"):
+            raise importlib.metadata.PackageNotFoundError(name)
+        return real(name)
+
+    monkeypatch.setattr(importlib.metadata, "version", version)
+    found = look()
+    assert found["pyarrow"].result == found["openai"].result == "failure"
+    assert "12.0.1, but >=21" in found["pyarrow"].text
+    assert "pip install -c constraints.txt 'pyarrow>=21'" in found["pyarrow"].fix
+    assert "not installed" in found["openai"].text
+    assert "vllm" not in found  # an extra that is not there is no fault
+
+
+def test_a_version_that_was_not_tested_is_said_and_no_fault(monkeypatch):
+    real = importlib.metadata.version
+    monkeypatch.setattr(
+        importlib.metadata, "version", lambda name: "99.0" if name == "tokenizers" else real(name)
+    )
+    packages = look()["packages"]
+    assert packages.result == "ok" and "tokenizers 99.0" in packages.text
+
+
+def test_gpus_that_torch_cannot_use_are_a_warning(commands):
+    gpus(commands, H100)
+    gpu = look()["gpu"]
+    assert gpu.result == "warning"
+    assert "NVIDIA H100 80GB HBM3 (driver 570.86), 80 GiB" in gpu.text
+
+
+def test_serving_needs_vllm_and_gpus(commands, monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    found = look("qwen3-8b", serve=True)
+    assert found["vllm"].result == "failure" and "[vllm]" in found["vllm"].fix
+    assert found["serve qwen3-8b"].result == "failure"
+    assert "vllm" not in look("qwen3-8b", base_url=URL)
+
+
+def test_the_set_up_that_fits_the_gpus_is_named(commands):
+    gpus(commands, *[H100] * 3)
+    found = look("qwen3-8b", "glm-4.6", serve=True)
+    assert found["serve qwen3-8b"].result == "ok"
+    assert "2 GPU(s): vllm serve Qwen/Qwen3-8B" in found["serve qwen3-8b"].text
+    glm = found["serve glm-4.6"]
+    assert glm.result == "failure" and "no set-up for 3 GPU(s): the FP8 weights" in glm.text
+    gpus(commands, "NVIDIA L4, 570.86, 23034")
+    assert look("qwen3-8b", serve=True)["serve qwen3-8b"].result == "warning"
+
+
+@pytest.mark.parametrize(
+    ("body", "result", "said"),
+    [
+        (None, "warning", "not installed"),
+        ("echo bubblewrap 0.8.0", "ok", "bubblewrap 0.8.0 starts a namespace"),
+        (
+            '[ "$1" = --version ] && echo bubblewrap 0.8.0 && exit\n'
+            "echo 'bwrap: setting up uid map: Permission denied' >&2; exit 1",
+            "warning",
+            "setting up uid map: Permission denied",
+        ),
+    ],
+)
+def test_the_sandbox_is_started_and_not_only_looked_for(commands, body, result, said):
+    if body:
+        commands("bwrap", body)
+    sandbox = look()["sandbox"]
+    assert (sandbox.result, said in sandbox.text) == (result, True)
+    assert bool(sandbox.fix) == (result != "ok")
+
+
+@pytest.mark.skipif(not shutil.which("bwrap"), reason="bubblewrap is not installed")
+def test_the_sandbox_of_this_machine_gives_a_verdict():
+    assert "bubblewrap" in look()["sandbox"].text
+
+
+def test_a_disk_without_room_is_a_failure(tmp_path, monkeypatch):
+    full = SimpleNamespace(total=1 << 40, used=1 << 40, free=5 << 20)
+    monkeypatch.setattr(shutil, "disk_usage", lambda place: full)
+    disk = look(folder=tmp_path / "runs" / "deep")[f"disk {tmp_path}"]
+    assert disk.result == "failure" and "--out" in disk.fix
+
+
+def test_a_small_limit_of_open_files_is_a_failure_with_the_number(monkeypatch):
+    monkeypatch.setattr(resource, "getrlimit", lambda kind: (512, 512))
+    assert look()["open files"].result == "ok"
+    files = look(base_url=f"{URL},{URL}", concurrency=256)["open files"]
+    assert files.result == "failure" and "ulimit -n 1280" in files.fix
+
+
+def test_secrets_are_looked_for_and_never_shown(monkeypatch):
+    monkeypatch.setenv("HF_TOKEN", "hf_secret")
+    monkeypatch.setenv("SOME_KEY", "sk-secret")
+    found = look(base_url=URL, api_key_env="SOME_KEY")
+    assert found["HF_TOKEN"].text == found["SOME_KEY"].text == "set"
+    assert "secret" not in str(found)
+    monkeypatch.delenv("SOME_KEY")
+    assert "not set" in look(base_url=URL, api_key_env="SOME_KEY")["SOME_KEY"].text
+    assert "SOME_KEY" not in look(api_key_env="SOME_KEY")
+    hosted = look(base_url="https://openrouter.ai/api/v1", api_key_env="SOME_KEY")["SOME_KEY"]
+    assert hosted.result == "failure" and "openrouter needs a key" in hosted.text

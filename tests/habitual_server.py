@@ -1,0 +1,220 @@
+"""An OpenAI-compatible server with configurable habits, streaming too: HTTP on the loopback."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import itertools
+import json
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+Body = dict[str, Any]
+MODEL = "served"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Habits:
+    """How it answers; the defaults are those of a good one.
+
+    ``reasoning`` is the field, ``blocks``, ``tags`` or ``none``; ``n`` is honours, ignores,
+    refuses or copies; ``seed`` is honours, ignores or fixed; ``stream`` is pieces, whole, refused
+    or thoughtless.
+    """
+
+    reasoning: str = "reasoning_content"
+    n: str = "honours"
+    seed: str = "honours"
+    stream: str = "pieces"
+    refused: frozenset[str] = frozenset()
+    clash: frozenset[str] = frozenset()
+    length_name: str = ""
+    max_output: int | None = None
+    refusal_of_length: str = "the valid range of max_tokens is [1, {most}]"
+    listed: Body = field(default_factory=dict)
+    usage: bool = True
+    usage_in_pieces: bool = True
+    cached: str = ""
+    logprobs: bool = True
+    cut_reason: str = "length"
+    end_reason: str = "stop"
+    headers: dict[str, str] = field(default_factory=dict)
+    key: str = ""
+
+
+@dataclass
+class Served:
+    """What a test sees of it: its address and the bodies of the requests that came."""
+
+    url: str = ""
+    asked: list[Body] = field(default_factory=list)
+    count: Iterator[int] = field(default_factory=itertools.count)
+    prompts: set[str] = field(default_factory=set)
+
+
+class Refused(Exception):
+    """Status and message."""
+
+
+@contextlib.contextmanager
+def serving(habits: Habits) -> Iterator[Served]:
+    """Serve until the block ends."""
+    served = Served()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            entry = {"id": MODEL, "object": "model", **habits.listed}
+            self._answer(lambda: self._whole(200, {"object": "list", "data": [entry]}))
+
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            served.asked.append(body)
+            self._answer(lambda: self._complete(body))
+
+        def _answer(self, make: Any) -> None:
+            try:
+                if habits.key and self.headers["Authorization"] != f"Bearer {habits.key}":
+                    raise Refused(401, f"Bad key: {self.headers['Authorization']}")
+                make()
+            except Refused as refused:
+                status, message = refused.args
+                message += f" {self.headers['Authorization']}"  # some servers repeat it
+                self._whole(status, {"error": {"message": message, "type": "invalid_request"}})
+
+        def _complete(self, body: Body) -> None:
+            completion = complete(habits, served, body)
+            if body.get("stream") and habits.stream != "whole":
+                pieces = list(in_pieces(habits, body, completion))
+                data = "".join(f"data: {json.dumps(piece)}\n\n" for piece in pieces)
+                self._send(200, "text/event-stream", f"{data}data: [DONE]\n\n")
+            else:
+                self._whole(200, completion)
+
+        def _whole(self, status: int, payload: Body) -> None:
+            self._send(status, "application/json", json.dumps(payload))
+
+        def _send(self, status: int, kind: str, text: str) -> None:
+            data = text.encode()
+            self.send_response(status)
+            for name, value in habits.headers.items():
+                self.send_header(name, value)
+            self.send_header("Content-Type", kind)
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+        def log_message(self, format: str, *args: Any) -> None:
+            pass
+
+    class Server(ThreadingHTTPServer):
+        request_queue_size = 256
+        daemon_threads = True
+
+    http = Server(("127.0.0.1", 0), Handler)
+    served.url = f"http://127.0.0.1:{http.server_port}/v1"
+    threading.Thread(target=http.serve_forever, args=(0.02,), daemon=True).start()
+    try:
+        yield served
+    finally:
+        http.shutdown()
+        http.server_close()
+
+
+def complete(habits: Habits, served: Served, body: Body) -> Body:
+    _refuse(habits, body)
+    prompt = body["messages"][0]["content"]
+    most = body.get("max_completion_tokens", body.get("max_tokens"))
+    count = body.get("n", 1) if habits.n in ("honours", "copies") else 1
+    choices = []
+    for index in range(count):
+        if not choices or habits.n != "copies":
+            words = _words(habits, served, body, index)
+        # The counting question is the long one.
+        is_cut = "1 to 900" in prompt
+        choice: Body = {
+            "index": index,
+            "message": _message(habits, words),
+            "finish_reason": habits.cut_reason if is_cut else habits.end_reason,
+        }
+        if body.get("logprobs") and habits.logprobs:
+            choice["logprobs"] = {"content": [{"token": "a", "logprob": -1.0}]}
+        choices.append(choice)
+    completion: Body = {"id": "c", "object": "chat.completion", "created": 1, "model": MODEL}
+    completion["choices"] = choices
+    if habits.usage:
+        completion["usage"] = _usage(habits, served, prompt, min(most, 9) * count)
+    served.prompts.add(prompt)
+    return completion
+
+
+def _refuse(habits: Habits, body: Body) -> None:
+    names = set(body)
+    if wrong := names & habits.refused:
+        raise Refused(400, f"Unsupported parameter: {min(wrong)}")
+    if len(habits.clash & names) > 1:
+        raise Refused(400, f"{' and '.join(sorted(habits.clash))} cannot both be specified")
+    lengths = names & {"max_tokens", "max_completion_tokens"}
+    if habits.length_name and lengths != {habits.length_name}:
+        raise Refused(400, f"Use {habits.length_name} instead")
+    most = habits.max_output
+    if most and max(body[name] for name in lengths) > most:
+        raise Refused(400, habits.refusal_of_length.format(most=most))
+    if body.get("n", 1) > 1 and habits.n == "refuses":
+        raise Refused(422, "n must be 1")
+    if body.get("stream") and habits.stream == "refused":
+        raise Refused(400, "stream is not supported")
+
+
+def _words(habits: Habits, served: Served, body: Body, index: int) -> str:
+    """A text that the seed decides, as far as it does."""
+    mark: Any = (body.get("seed"), index)
+    if habits.seed == "ignores" or body.get("seed") is None:
+        mark = (next(served.count), index)
+    if habits.seed == "fixed":
+        mark = index
+    return hashlib.sha256(f"{body['messages']}{mark}".encode()).hexdigest()[:12]
+
+
+def _message(habits: Habits, words: str) -> Body:
+    thinking, answer = f"let me see {words}", rf"It is \boxed{{34}} {words}"
+    message: Body = {"role": "assistant", "content": answer}
+    if habits.reasoning in ("reasoning_content", "reasoning"):
+        message[habits.reasoning] = thinking
+    elif habits.reasoning == "tags":
+        message["content"] = f"<think>{thinking}</think>{answer}"
+    elif habits.reasoning == "blocks":
+        inside = [{"type": "text", "text": thinking}]
+        parts = [{"type": "thinking", "thinking": inside}, {"type": "text", "text": answer}]
+        message["content"] = parts
+    return message
+
+
+def _usage(habits: Habits, served: Served, prompt: str, written: int) -> Body:
+    usage: Body = {"prompt_tokens": 100, "completion_tokens": written}
+    hits = 64 if prompt in served.prompts else 0
+    if habits.cached == "openai":
+        usage["prompt_tokens_details"] = {"cached_tokens": hits}
+    elif habits.cached == "deepseek":
+        usage["prompt_cache_hit_tokens"] = hits
+    return usage
+
+
+def in_pieces(habits: Habits, body: Body, completion: Body) -> Iterator[Body]:
+    head = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": MODEL}
+    (choice,) = completion["choices"]
+    for key, value in choice["message"].items():
+        if key == "role" or (habits.stream == "thoughtless" and key != "content"):
+            continue
+        parts = [value[:5], value[5:]] if isinstance(value, str) else [[part] for part in value]
+        for part in parts:
+            yield {**head, "choices": [{"index": 0, "delta": {key: part}}]}
+    yield {
+        **head,
+        "choices": [{"index": 0, "delta": {}, "finish_reason": choice["finish_reason"]}],
+    }
+    wants = (body.get("stream_options") or {}).get("include_usage")
+    if wants and habits.usage and habits.usage_in_pieces:
+        yield {**head, "choices": [], "usage": completion["usage"]}
