@@ -14,15 +14,19 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pytest
 from fake_server import FakeServer, completion, serving
 
+from heavydistill.engine.ledger import Ledger
 from heavydistill.engine.segment import record_at, segments
 from heavydistill.schema import Trace
 from heavydistill.storage import read_traces
 
 COMMAND = str(Path(sys.executable).parent / "heavydistill")
 MICRO = str(Path(__file__).parents[2] / "heavydistill" / "micro" / "teacher")
-PROBLEMS, K, D, IN_FLIGHT = 200, 8, 4, 32
+PROBLEMS, K, D, IN_FLIGHT = 200, 8, 4, 16
+KILLS = 30
+TOKENS = 18  # of every response of ``fake_server.completion``
 
 
 class Bill:
@@ -35,7 +39,7 @@ class Bill:
     def answer(self, body: dict[str, Any]) -> Any:
         request = json.dumps([body["messages"], body["seed"]])
         draw = random.Random(request)
-        time.sleep(min(0.5, draw.lognormvariate(-3.5, 1.0)))
+        time.sleep(min(2.0, draw.lognormvariate(-1.4, 0.8)))
         with self._lock:
             self.finished[request] += 1
         return completion(f"\\boxed{{{draw.randrange(6)}}}", reasoning_content=f"{draw.random()}")
@@ -75,13 +79,20 @@ def told(run: Path) -> list[Trace]:
     return traces
 
 
-def kill_after(command: list[str], seconds: float) -> bool:
-    """Start, and ``kill -9`` the whole run; whether it was still running."""
+def kill_somewhere(command: list[str], server: FakeServer, draw: random.Random) -> bool:
+    """Start, and ``kill -9`` the whole run: some time after its first request, or before that.
+
+    Returns:
+        Whether it was still running.
+    """
     process = subprocess.Popen(
         command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
     )
+    latest = time.monotonic() + draw.choice([60, 60, 60, draw.uniform(0.2, 4)])
+    while process.poll() is None and not server.requests and time.monotonic() < latest:
+        time.sleep(0.01)
     try:
-        process.wait(timeout=seconds)
+        process.wait(timeout=draw.uniform(0, 1.0) if server.requests else 0)
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
@@ -98,32 +109,38 @@ def journaled_seeds(folder: Path) -> set[int]:
     }
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_a_run_that_is_killed_again_and_again_ends_as_if_undisturbed(tmp_path):
-    draw, kills = random.Random(4), 4
+    draw, done = random.Random(4), 0
     undisturbed, disturbed = Bill(), Bill()
     with serving(undisturbed.answer) as server:
         run(*arguments(server, tmp_path, "undisturbed", journal=tmp_path / "other"))
     assert set(undisturbed.finished.values()) == {1}
     assert len(undisturbed.finished) == PROBLEMS * (K + D)
 
-    done, paid = 0, set()
+    paid: set[int] = set()
     with serving(disturbed.answer) as server:
         command = arguments(server, tmp_path, "disturbed")
-        finished = tmp_path / "disturbed"
-        while done < kills and not finished.exists() and kill_after(command, draw.uniform(2.5, 7)):
+        while done < KILLS:
+            assert kill_somewhere(command, server, draw), f"it ended after {done} kills"
             done += 1
             sent = {request["seed"] for request in server.requests}
             assert not sent & paid, "a finished request was sent again"
             server.requests.clear()
             paid = journaled_seeds(tmp_path)
-        if not finished.exists():
-            run(*command)
+        assert 0 < len(paid) < PROBLEMS * (K + D)
+        run(*command)
     assert told(tmp_path / "disturbed") == told(tmp_path / "undisturbed")
     # Only what was in flight at a kill, in either stage, may have been answered twice.
-    repeated = sum(disturbed.finished.values()) - len(disturbed.finished)
+    answered = sum(disturbed.finished.values())
     assert set(disturbed.finished) == set(undisturbed.finished)
-    assert repeated <= done * 2 * IN_FLIGHT
-    assert done >= 2, "the run was too quick to be killed"
+    assert answered - len(disturbed.finished) <= KILLS * 2 * IN_FLIGHT
+    # The account holds every answer, and no more than what was in flight beside.
+    (account,) = (tmp_path / "journal").glob("*.ledger")
+    balance = Ledger(account).balance
+    assert balance.spent_tokens == pytest.approx(TOKENS * balance.ended)
+    assert PROBLEMS * (K + D) <= balance.ended <= PROBLEMS * (K + D) + KILLS * 2 * IN_FLIGHT
 
 
 def test_a_replay_is_the_run_byte_for_byte_and_asks_nobody(tmp_path):
