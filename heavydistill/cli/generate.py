@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -45,7 +46,7 @@ def generate(
         return
     try:
         with Progress(console, plan) as progress:
-            finished = run(plan, progress.on_batch)
+            finished = run(plan, progress.on_batch, on_start=progress.on_start)
     except KeyboardInterrupt:
         kept = (
             f"what was finished is in {plan.folder}"
@@ -71,6 +72,13 @@ def _print_plan(plan: Plan, console: Console) -> None:
         markup=False,
         highlight=False,
     )
+    if plan.server:
+        console.print(
+            f"Server: {shlex.join(plan.server)}\nIts log: {plan.server_log}",
+            markup=False,
+            highlight=False,
+            soft_wrap=True,
+        )
 
 
 def _print_first_prompt(plan: Plan, console: Console) -> None:

@@ -19,6 +19,7 @@ from heavydistill.config import Endpoint, Sampling
 from heavydistill.engine.journal import Journal
 from heavydistill.engine.journaled import JournaledEngine
 from heavydistill.engine.request import Engine, Request, Response, forget, sample_seed
+from heavydistill.errors import ConfigError
 from heavydistill.teachers.registry import find, open_engine
 
 
@@ -49,6 +50,11 @@ class HeavyLLM(LLM):
 
     def load(self) -> None:
         super().load()
+        if self.endpoint.serve and not self.replay:
+            raise ConfigError(
+                "endpoint.serve is set, but no server was started for this pipeline",
+                "Start it with heavydistill.teachers.serving.served, and use its endpoint.",
+            )
         _share_processor()
         profile = find(self.teacher, self.endpoint)
         self._engine = open_engine(profile, self.endpoint)
