@@ -2,11 +2,13 @@
 
 ``install`` puts it, and an ``nvidia-smi`` with so many GPUs, into a folder for the search path.
 It keeps what it was asked in that folder. FAKE_VLLM tells it to go wrong: ``dies`` while it loads,
-``stays`` loading, ``other`` serves another model, or ``ends:N`` after so many requests.
+``stays`` loading, ``other`` serves another model, ``slow`` and ``hangs`` on requests, or ``ends:N``
+after so many.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import signal
@@ -26,7 +28,7 @@ def install(folder: Path, gpus: int) -> dict[str, str]:
     listing = "".join(f"echo 'GPU {n}: Fake 80GB (UUID: GPU-{n}abc)'\n" for n in range(gpus))
     scripts = {
         "nvidia-smi": f"#!/bin/sh\n{listing}",
-        "vllm": f"#!/bin/sh\nexec {sys.executable} {__file__} \"$@\"\n",
+        "vllm": f'#!/bin/sh\nexec {sys.executable} {__file__} "$@"\n',
     }
     for name, text in scripts.items():
         (folder / name).write_text(text, encoding="utf-8")
@@ -47,7 +49,7 @@ def _main() -> None:
     arguments, how = sys.argv[1:], os.environ.get("FAKE_VLLM", "")
     folder = Path(os.environ["FAKE_VLLM_FOLDER"])
     (folder / "arguments.json").write_text(json.dumps(arguments))
-    of = dict(zip(arguments, arguments[1:], strict=False))
+    of = dict(itertools.pairwise(arguments))
     # As vLLM's engine: a process of its own, in a session of its own, that takes its time.
     subprocess.Popen([sys.executable, "-c", f"{_ENGINE}; time.sleep(600)"], start_new_session=True)
     for percent in range(0, 100, 20):
@@ -64,8 +66,7 @@ def _main() -> None:
             file.write(json.dumps({**body, "pid": os.getpid()}) + "\n")
         if how.startswith("ends:") and len(asked(folder)) > int(how.removeprefix("ends:")):
             os.kill(os.getpid(), signal.SIGKILL)
-        while how == "hangs":
-            time.sleep(1)
+        time.sleep({"slow": 2, "hangs": 600}.get(how, 0))
         return completion("\\boxed{2}", reasoning="one and one")
 
     name = "other" if how == "other" else of["--served-model-name"]

@@ -14,6 +14,7 @@ import fake_vllm
 import pytest
 import yaml
 
+from heavydistill.engine.segment import record_at, segments
 from heavydistill.storage import read_traces
 
 COMMAND = str(Path(sys.executable).parent / "heavydistill")
@@ -143,7 +144,9 @@ def test_both_stages_ask_it_and_it_alone(served: tuple[Machine, str]) -> None:
 
 def test_its_log_stands_beside_the_run(served: tuple[Machine, str]) -> None:
     log = served[0].log.read_text().splitlines()
-    assert log[0].endswith(" ".join(json.loads((served[0].bin / "arguments.json").read_text())[-4:]))
+    assert log[0].endswith(
+        " ".join(json.loads((served[0].bin / "arguments.json").read_text())[-4:])
+    )
     assert "Loading safetensors checkpoint shards: 80%" in log
     assert log[-1] == "Application startup complete."
 
@@ -199,8 +202,7 @@ def test_a_server_that_dies_ends_the_run_and_the_same_command_goes_on(machine: M
     assert len(list(read_traces(machine.out))) == 4
 
 
-@pytest.mark.parametrize("when", ["stays", "hangs"])
-@pytest.mark.parametrize("whom", ["process", "group"])
+@pytest.mark.parametrize(("when", "whom"), [("stays", "group"), ("hangs", "process")])
 def test_nothing_outlives_a_run_that_is_killed(machine: Machine, when: str, whom: str) -> None:
     run = machine.start(when)
     ready = machine.asked if when == "hangs" else machine.log.exists
@@ -226,12 +228,13 @@ def test_a_run_can_be_interrupted_while_the_server_loads(
 def test_an_interrupted_run_keeps_the_server_until_it_has_what_is_paid(machine: Machine) -> None:
     """The terminal sends Ctrl-C to all its processes; the server must not hear it."""
     run = machine.start("slow")
-    assert eventually(lambda: machine.asked() >= 4 * 3, 60)
+    assert eventually(machine.asked, 60)
     os.killpg(run.pid, signal.SIGINT)
-    printed, _ = run.communicate(timeout=40)
+    printed, _ = run.communicate(timeout=60)
     assert run.returncode == 130 and not machine.alive(), printed
-    answered = fake_vllm.asked(machine.bin)
-    journal = "".join(
-        file.read_text() for file in (machine.out.parent / "journal").rglob("*.jsonl")
-    )
-    assert all(f'{request["seed"]}' in journal for request in answered)
+    kept = {
+        record_at(segment.path, line.offset).asked["seed"]
+        for segment in segments(machine.out.parent / "journal")
+        for line in segment.lines
+    }
+    assert {request["seed"] for request in fake_vllm.asked(machine.bin)} == kept
