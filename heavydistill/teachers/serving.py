@@ -33,6 +33,8 @@ _HOST = "127.0.0.1"
 _POLL_S = 0.5
 _HEALTH_TIMEOUT_S = 5.0
 _SHOWN_LINES = 15
+_SHOWN_ERRORS = 5
+_ERROR = r"\b\w*(?:[Ee]rror|Exception)(?:: |, ).+"
 _TAIL_BYTES = 200_000
 # What vLLM prints for the usual causes, and what mends them.
 _HINTS = (
@@ -166,11 +168,15 @@ class _Log:
         self._start = start
 
     def told(self) -> str:
-        """What mends it if that is known, where the log is, and its end."""
-        text = "\n".join(self._lines())
+        """What mends it if that is known, where the log is, and its errors, or else its end."""
+        lines = self._lines()
+        text = "\n".join(lines)
         hints = [fix for pattern, fix in _HINTS if re.search(pattern, text)]
-        end = "\n".join(self._lines()[-_SHOWN_LINES:])
-        return " ".join([*hints[:1], f"The log is {self._path} and ends with:\n{end}"])
+        # The first are the cause; what comes after is often only that the others miss a process.
+        errors = list(dict.fromkeys(re.findall(_ERROR, text)))[:_SHOWN_ERRORS]
+        shown = "\n".join(errors or lines[-_SHOWN_LINES:])
+        said = "says" if errors else "ends with"
+        return " ".join([*hints[:1], f"The log is {self._path} and {said}:\n{shown}"])
 
     def last_line(self) -> str:
         lines = self._lines()

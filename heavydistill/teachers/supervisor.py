@@ -3,10 +3,10 @@
     python -I supervisor.py COMMAND ...
 
 Whoever wants the command holds the other end of a pipe. However that one ends, by ``kill -9`` too,
-the system closes the pipe; then, as on SIGTERM, everything that descends from the command is told
-to end, and killed after ``GRACE_S``. Descendants that their parents left are adopted here, so those
-in a session of their own are found as well. If the command ends by itself, what it left is
-killed at once.
+the system closes the pipe; then, as on SIGTERM, the command is told to end, then whatever descends
+from it, and what is left after ``GRACE_S`` is killed. Descendants that their parents left are
+adopted here, so those in a session of their own are found as well. If the command ends by itself,
+what it left is killed at once.
 
 Exits with the code of the command, or 128 + N if signal N ended it. Linux only. It imports the
 standard library alone, so that it starts at once whatever environment it is in.
@@ -44,12 +44,17 @@ def main(command: list[str]) -> int:
     while _reap(ended) and server not in ended and not told:
         if select.select([0], [], [], _POLL_S)[0]:  # nothing is ever written: it is the end
             break
-    deadline = time.monotonic() + (0.0 if server in ended else GRACE_S)
+    deadline = time.monotonic()
+    if server not in ended:
+        deadline += GRACE_S
+        os.kill(server, signal.SIGTERM)  # it ends its own children in good order
+    while _reap(ended) and server not in ended and time.monotonic() < deadline:
+        time.sleep(_POLL_S)
     _signal_family(signal.SIGTERM)
     while _reap(ended):
+        time.sleep(_POLL_S)
         if time.monotonic() > deadline:
             _signal_family(signal.SIGKILL)
-        time.sleep(_POLL_S)
     return ended[server] if ended[server] >= 0 else 128 - ended[server]
 
 
