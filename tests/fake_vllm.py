@@ -56,6 +56,7 @@ def _main() -> None:
         print(f"Loading safetensors checkpoint shards: {percent}%", flush=True)
         time.sleep(LOADING_S / 5)
     if how == "dies":
+        print("WARNING Found ulimit of 7, which may lead to `OSError: [Errno 24]`")
         print("ValueError: No available memory for the cache blocks.\nstack\n[/core.py:7]")
         sys.exit(1)
     while how == "stays":

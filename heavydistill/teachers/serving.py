@@ -34,6 +34,7 @@ _POLL_S = 0.5
 _HEALTH_TIMEOUT_S = 5.0
 _SHOWN_LINES = 15
 _SHOWN_ERRORS = 5
+_HARMLESS = r"\b(INFO|WARNING)\b"  # these levels name errors too, as what might happen
 _ERROR = r"\b\w*(?:[Ee]rror|Exception)(?:: |, ).+"
 _TAIL_BYTES = 200_000
 # What vLLM prints for the usual causes, and what mends them.
@@ -173,7 +174,8 @@ class _Log:
         text = "\n".join(lines)
         hints = [fix for pattern, fix in _HINTS if re.search(pattern, text)]
         # The first are the cause; what comes after is often only that the others miss a process.
-        errors = list(dict.fromkeys(re.findall(_ERROR, text)))[:_SHOWN_ERRORS]
+        grave = "\n".join(line for line in lines if not re.search(_HARMLESS, line))
+        errors = list(dict.fromkeys(re.findall(_ERROR, grave)))[:_SHOWN_ERRORS]
         shown = "\n".join(errors or lines[-_SHOWN_LINES:])
         said = "says" if errors else "ends with"
         return " ".join([*hints[:1], f"The log is {self._path} and {said}:\n{shown}"])

@@ -23,7 +23,7 @@ import time
 from pathlib import Path
 from types import FrameType
 
-GRACE_S = 20.0
+GRACE_S = 10.0
 _POLL_S = 0.1
 _PR_SET_CHILD_SUBREAPER = 36
 

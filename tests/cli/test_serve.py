@@ -197,6 +197,7 @@ def test_a_run_that_fails_stops_the_server(machine: Machine) -> None:
     assert code == 2 and "does not serve 'org/mine'" in printed and not machine.asked()
 
 
+@pytest.mark.slow
 def test_a_server_that_dies_ends_the_run_and_the_same_command_goes_on(machine: Machine) -> None:
     code, printed = machine.run("ends:5")
     assert code == 1 and "Traceback" not in printed
@@ -232,6 +233,7 @@ def test_a_run_can_be_interrupted_while_the_server_loads(
         assert run.returncode == 130 and "nothing was finished" in printed
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_keeps_the_server_until_it_has_what_is_paid(machine: Machine) -> None:
     """The terminal sends Ctrl-C to all its processes; the server must not hear it."""
     run = machine.start("slow")
