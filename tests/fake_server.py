@@ -46,9 +46,9 @@ def completion(content: str, finish_reason: str = "stop", **message: Any) -> Ans
 
 @contextlib.contextmanager
 def serving(
-    answer: Callable[[dict[str, Any]], Answer], models: Answer = (404, {})
+    answer: Callable[[dict[str, Any]], Answer], models: Answer = (404, {}), port: int = 0
 ) -> Iterator[FakeServer]:
-    """Serve until the block ends; ``models`` is the answer to who is served."""
+    """Serve until the block ends; ``models`` is the answer to who is served, port 0 any port."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -75,7 +75,7 @@ def serving(
         request_queue_size = 256  # 5 by default: a burst of requests would be refused
         daemon_threads = True
 
-    http = Server(("127.0.0.1", 0), Handler)
+    http = Server(("127.0.0.1", port), Handler)
     server = FakeServer(f"http://127.0.0.1:{http.server_port}/v1")
     thread = threading.Thread(target=http.serve_forever, daemon=True)
     thread.start()

@@ -58,6 +58,13 @@ _FLAGS = (
         _MODELS,
     ),
     _Flag(
+        "serve",
+        "endpoint.serve",
+        bool,
+        "Start vLLM on this machine's GPUs as the profile says, and stop it at the end.",
+        _MODELS,
+    ),
+    _Flag(
         "tokenizer",
         "endpoint.tokenizer",
         str,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -46,7 +47,7 @@ def generate(
         return
     try:
         with Progress(console, plan) as progress:
-            finished = run(plan, progress.on_batch)
+            finished = run(plan, progress.on_batch, on_start=progress.on_start)
     except (KeyboardInterrupt, StoppedError) as end:
         stopped = isinstance(end, StoppedError)
         kept = (
@@ -80,6 +81,13 @@ def _print_plan(plan: Plan, console: Console) -> None:
     if seen := config.endpoint.capabilities:
         told = f"Obeys what doctor saw: {seen.checked or 'as configured'}"
         console.print(told, markup=False, highlight=False, soft_wrap=True)
+    if plan.server:
+        console.print(
+            f"Server: {shlex.join(plan.server)}\nIts log: {plan.server_log}",
+            markup=False,
+            highlight=False,
+            soft_wrap=True,
+        )
 
 
 def _print_first_prompt(plan: Plan, console: Console) -> None:

@@ -8,10 +8,12 @@ from typing import Any
 
 from rich import progress as rich_progress
 from rich.console import Console
+from rich.markup import escape
 
 from heavydistill.pipeline.run import Plan
 
 _PLAIN_LINE_EVERY_S = 10.0
+_NOTE = 80  # characters of a log that fit beside a bar
 _THINK, _DELIBERATE = "sample_trajectories", "deliberate_"
 
 
@@ -39,6 +41,7 @@ class Progress:
             step: _Stage(name, total, self._bars.add_task(name, total=total, note=""))
             for step, name in stages.items()
         }
+        self._loading = self._bars.add_task("starting vLLM", total=None, note="", visible=False)
         self._started = self._last_line = time.monotonic()
 
     def __enter__(self) -> Progress:
@@ -55,31 +58,35 @@ class Progress:
         if not self._console.is_terminal:
             self._print_line()
 
+    def on_start(self, seconds: float, line: str) -> None:
+        """Take note of a server that is starting: how long it has been at it, and what it says."""
+        self._bars.update(self._loading, visible=True, note=escape(line[:_NOTE]))
+        if not self._console.is_terminal and self._is_due():
+            self._say(f"[{seconds:.0f} s] starting vLLM: {line}")
+
     def on_batch(self, step: str, rows: list[dict[str, Any]]) -> None:
         """Take note of a batch that left a step."""
         stage = self._stages.get(step)
         if not stage:
             return
         stage.add(rows, "pool" if step == _THINK else "deliberations", step)
+        self._bars.update(self._loading, visible=False)
         self._bars.update(stage.task, completed=stage.done, note=stage.note)
-        if (
-            not self._console.is_terminal
-            and time.monotonic() - self._last_line > _PLAIN_LINE_EVERY_S
-        ):
+        if not self._console.is_terminal and self._is_due():
             self._print_line()
 
+    def _is_due(self) -> bool:
+        return time.monotonic() - self._last_line > _PLAIN_LINE_EVERY_S
+
     def _print_line(self) -> None:
-        self._last_line = time.monotonic()
         stages = "; ".join(
             f"{s.name} {s.done}/{s.total} ({s.note})" for s in self._stages.values() if s.done
         )
-        seconds = self._last_line - self._started
-        self._console.print(
-            f"[{seconds:.0f} s] {stages or 'loading'}",
-            markup=False,
-            highlight=False,
-            soft_wrap=True,
-        )
+        self._say(f"[{time.monotonic() - self._started:.0f} s] {stages or 'loading'}")
+
+    def _say(self, line: str) -> None:
+        self._last_line = time.monotonic()
+        self._console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 class _Stage:

@@ -34,7 +34,8 @@ def replay(
     config = run / "config.yaml"
     if not config.is_file():
         raise ConfigError(f"{run} is no run: it has no config.yaml", "Give the folder of a run.")
-    plan = check(load_config(config, {"out": out} | ({"journal": journal} if journal else {})))
+    moved = {"out": out} | ({"journal": journal} if journal else {})
+    plan = check(load_config(config, moved), replay=True)
     if not plan.journal.is_dir():
         raise ConfigError(f"There is no journal {plan.journal}", "Give its folder with --journal.")
     console = Console()

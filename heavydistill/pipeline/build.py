@@ -137,13 +137,14 @@ def _llm(
         for name in ("requests_per_minute", "tokens_per_minute")
         if (limit := getattr(endpoint, name))
     }
+    pays = endpoint.is_served and config.journal and not replay
     return HeavyLLM(
         teacher=model or config.teacher,
         sampling=sampling,
         seed=config.seed,
         endpoint=endpoint.model_copy(update=limits),
         journal=config.journal,
-        ledger=str(account_of(config)) if endpoint.is_served and config.journal else None,
+        ledger=str(account_of(config)) if pays else None,
         most_tokens=config.most_tokens,
         most_usd=config.most_usd,
         replay=replay,

@@ -91,6 +91,8 @@ class HeavyPipeline(Pipeline):
         self.leaf_schema = leaf_schema
         self.window = window
         self.on_batch = on_batch
+        # Looked at all the time: what it returns ends the run.
+        self.watch: Callable[[], HeavydistillError | None] = lambda: None
         self._rows_inside = 0
         self._flows: dict[str, _Flow] = defaultdict(_Flow)
         self._loading, self._all_loaded = True, False  # the first batch is asked for by itself
@@ -164,7 +166,7 @@ class HeavyPipeline(Pipeline):
         self._output_queue_thread = self._run_output_queue_loop_in_thread()
         while self._output_queue_thread.is_alive():
             self._output_queue_thread.join(_POLL_S)
-            if dead := self._dead_worker():
+            if dead := self._dead_worker() or self.watch():
                 self._fail(dead)
             if self._exception:
                 break
@@ -173,7 +175,7 @@ class HeavyPipeline(Pipeline):
             # Every step has unloaded or has failed to load; which of the two, its end tells.
             for _, process in self._processes:
                 process.join(_GRACE_S)
-            self._exception = self._dead_worker()
+            self._exception = self._dead_worker() or self.watch()
         if self._exception:
             raise self._exception
         if self._write_buffer:

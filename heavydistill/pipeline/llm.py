@@ -20,6 +20,7 @@ from heavydistill.engine.journal import Journal
 from heavydistill.engine.journaled import JournaledEngine
 from heavydistill.engine.ledger import Ledger
 from heavydistill.engine.request import Engine, Request, Response, forget, sample_seed
+from heavydistill.errors import ConfigError
 from heavydistill.teachers.registry import find, open_engine
 
 
@@ -56,6 +57,11 @@ class HeavyLLM(LLM):
 
     def load(self) -> None:
         super().load()
+        if self.endpoint.serve and not self.replay:
+            raise ConfigError(
+                "endpoint.serve is set, but no server was started for this pipeline",
+                "Start it with heavydistill.teachers.serving.served, and use its endpoint.",
+            )
         _share_processor()
         profile = find(self.teacher, self.endpoint)
         ledger = self.ledger and Ledger(Path(self.ledger), self.most_tokens, self.most_usd)

@@ -31,18 +31,27 @@ from heavydistill.config import RunConfig, dump_config, load_config
 from heavydistill.engine.ledger import Ledger
 from heavydistill.engine.preflight import require
 from heavydistill.engine.tokenizer import ReaderTokenizer
-from heavydistill.errors import BudgetError, ConfigError, RunError, StoppedError
+from heavydistill.errors import (
+    BudgetError,
+    ConfigError,
+    HeavydistillError,
+    RunError,
+    StoppedError,
+)
 from heavydistill.heavy import prompts
 from heavydistill.heavy.cache import frame_tokens
 from heavydistill.metrics.summary import Summary, summarize
 from heavydistill.schema import FAILED, OK, Problem, Trace, from_row
 from heavydistill.storage import TRACES_FOLDER, write_traces
-from heavydistill.teachers.registry import complete, find
+from heavydistill.teachers import serving
+from heavydistill.teachers.registry import complete, find, sampling_of
 
 if TYPE_CHECKING:
     from heavydistill.pipeline.compat import HeavyPipeline
 
 REJECTS_FOLDER = "rejects"
+
+OnBatch = Callable[[str, list[dict[str, Any]]], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +63,19 @@ class Plan:
         problems: All of them, in order.
         folder: Where the run will be.
         journal: Where its responses are kept.
+        server: The command that serves its teacher, if one is to be started.
     """
 
     config: RunConfig
     problems: list[Problem]
     folder: Path
     journal: Path
+    server: list[str] | None = None
+
+    @property
+    def server_log(self) -> Path:
+        """What that server prints: beside the folder, which appears at the end alone."""
+        return self.folder.with_name(f"{self.folder.name}.vllm.log")
 
     @property
     def thinker_requests(self) -> int:
@@ -103,8 +119,12 @@ class _Place:
     row: int
 
 
-def check(config: RunConfig) -> Plan:
+def check(config: RunConfig, replay: bool = False) -> Plan:
     """Complete a configuration, load its problems and check that each fits its prompt.
+
+    Args:
+        config: As the user gave it.
+        replay: Nobody will be asked, so nothing need be there to ask.
 
     Raises:
         UserError: Whatever a user can mend; nothing was written.
@@ -121,15 +141,17 @@ def check(config: RunConfig) -> Plan:
             "something",
             "Name another folder or remove this one.",
         )
+    server = serving.command(config) if config.endpoint.serve and not replay else None
     loaded = problem_sources.load(config.problems)
     _check_budget(config, loaded)
-    return Plan(config, loaded, folder, journal)
+    return Plan(config, loaded, folder, journal, server)
 
 
 def run(
     plan: Plan,
-    on_batch: Callable[[str, list[dict[str, Any]]], None] | None = None,
+    on_batch: OnBatch | None = None,
     replay: bool = False,
+    on_start: serving.OnStart | None = None,
 ) -> Finished:
     """Run a plan and write its folder.
 
@@ -137,23 +159,44 @@ def run(
         plan: From ``check``.
         on_batch: Called with (step name, rows) for each batch that leaves a step.
         replay: Ask nobody; take every response from the journal.
+        on_start: As of ``teachers.serving.served``, if a server is to be started.
 
     Raises:
-        TeacherError: An endpoint cannot be asked; nothing was.
+        TeacherError: An endpoint cannot be asked, or the server cannot be started; nothing was
+            asked.
         ConfigError: The same run is in progress.
-        RunError: The pipeline broke, or rows are missing from its result.
+        RunError: The pipeline broke, the server that was started ended, or rows are missing from
+            the result.
         KeyboardInterrupt, StoppedError: After the finished rows were written, if there were any.
     """
+    if replay or not plan.server:
+        return _run(plan, plan.config, on_batch, replay)
+    with serving.served(plan.config, plan.server_log, on_start) as server:
+        # The address is of this run alone, so it is not in the configuration that is saved.
+        config = plan.config.model_copy(update={"endpoint": server.endpoint})
+        return _run(plan, config, on_batch, watch=server.failure)
+
+
+def _run(
+    plan: Plan,
+    config: RunConfig,
+    on_batch: OnBatch | None,
+    replay: bool = False,
+    watch: Callable[[], HeavydistillError | None] | None = None,
+) -> Finished:
+    """Run a plan with a configuration that says where everyone is."""
     from heavydistill.pipeline.build import account_of, build_heavy_pipeline
 
-    if not replay:
-        _require_endpoints(plan.config)
     with contextlib.ExitStack() as held:
-        if plan.config.endpoint.is_served and not replay:
-            account = Ledger(account_of(plan.config))
+        if config.endpoint.is_served and not replay:
+            _require_endpoints(config)
+            account = Ledger(account_of(config))
             held.callback(account.close)
             held.enter_context(account.running())
-        return _piped(plan, build_heavy_pipeline(plan.config, on_batch, replay))
+        pipeline = build_heavy_pipeline(config, on_batch, replay)
+        if watch:
+            pipeline.watch = watch
+        return _piped(plan, pipeline)
 
 
 def _piped(plan: Plan, pipeline: HeavyPipeline) -> Finished:
@@ -177,22 +220,22 @@ def _may_go_on(config: RunConfig, folder: Path) -> bool:
         summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
         failed = sum(summary[stage]["failed"] for stage in ("trajectories", "deliberations"))
         lacks = summary["missing"] + summary["rejects"] + failed
-    except (
-        ConfigError,
-        OSError,
-        ValueError,
-        LookupError,
-        TypeError,
-    ):  # no run, or one of another version
+    # It is no run, or one of another version.
+    except (ConfigError, OSError, ValueError, LookupError, TypeError):
         return False
     return same and bool(lacks)
 
 
 def _require_endpoints(config: RunConfig) -> None:
-    for name in {config.thinker or config.teacher, config.deliberator or config.teacher}:
+    think, deliberate = sampling_of(config.think), sampling_of(config.deliberate)
+    thinker, deliberator = config.thinker or config.teacher, config.deliberator or config.teacher
+    most = {deliberator: (config.cache.budget_tokens or 0) + deliberate.max_tokens}
+    # A problem is as long as it is; a cache has its budget.
+    most[thinker] = max(think.max_tokens, most.get(thinker, 0))
+    for name, most_tokens in most.items():
         profile = find(name, config.endpoint)
         if profile.kind == "endpoint":
-            require(profile.model, config.endpoint)
+            require(profile.model, config.endpoint, most_tokens)
 
 
 def _check_budget(config: RunConfig, loaded: Sequence[Problem]) -> None:

@@ -148,7 +148,7 @@ class ProfileFile(Section):
     """Hub id of the weights; null if they are not public."""
     folder: str | None = None
     """Checkpoint on this machine instead: absolute, relative to this file, or ``package:PATH``
-    inside heavydistill. It runs in this process."""
+    inside heavydistill. It runs in this process, unless ``--serve`` and ``vllm`` say otherwise."""
     tokenizer: str | None
     """Hub id of the ``tokenizer.json`` that counts what it reads, or a folder as above; null if
     there is none, and ``endpoint.tokenizer`` must name a stand-in."""
@@ -169,6 +169,11 @@ class ProfileFile(Section):
     """Of the weights: SPDX id, or the name it has."""
     terms: Terms = Terms()
     sources: Sources = Sources()
+
+    @property
+    def served_name(self) -> str:
+        """What a server of one's own calls it."""
+        return self.hub or self.name
 
     def sampled_by(self, whose: SamplingName) -> Sampling:
         """The sampling of that name, the other one, or the paper's."""
@@ -193,23 +198,35 @@ def load_profile(path: Path) -> ProfileFile:
     )
 
 
-def serve_command(profile: ProfileFile, gpus: int) -> list[str] | None:
-    """``vllm serve`` with every flag, for so many GPUs; None where the profile has no set-up."""
+def serve_command(profile: ProfileFile, gpus: int, context: int | None = None) -> list[str] | None:
+    """``vllm serve`` with every flag, for so many GPUs; None where the profile has no set-up.
+
+    Beside what the profile says, it counts the tokens of prompts that were cached, and leaves the
+    sampling to the requests: a checkpoint's own defaults would hold for what they do not send.
+
+    Args:
+        profile: Of what is served.
+        gpus: Their number.
+        context: Instead of the set-up's ``max_model_len``.
+    """
     setup = profile.vllm.gpus.get(gpus) if profile.vllm else None  # type: ignore[call-overload]
     if not profile.vllm or not setup:
         return None
     flags: dict[str, str | int | float | None] = {
-        "served-model-name": profile.hub,
+        "served-model-name": profile.served_name,
         "reasoning-parser": profile.thinking.parser,
         "tensor-parallel-size": setup.tensor_parallel,
         "data-parallel-size": setup.data_parallel if setup.data_parallel > 1 else None,
         "quantization": setup.quantization,
         "gpu-memory-utilization": setup.gpu_memory_utilization,
-        "max-model-len": setup.max_model_len,
+        "max-model-len": context or setup.max_model_len,
+        "generation-config": "vllm",
+        "enable-prompt-tokens-details": "",
         **profile.vllm.flags,
         **setup.flags,
     }
-    command = ["vllm", "serve", str(setup.model or profile.hub)]
+    weights = setup.model or profile.hub or profile.folder or profile.name
+    command = ["vllm", "serve", weights]
     for flag, value in flags.items():
         if value is not None:
             command += [f"--{flag}"] if value == "" else [f"--{flag}", str(value)]

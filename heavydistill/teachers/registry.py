@@ -27,6 +27,7 @@ from heavydistill.engine.request import Engine
 from heavydistill.errors import ConfigError, TeacherError
 from heavydistill.teachers.capabilities import bounded, obeyed
 from heavydistill.teachers.files import Price, ProfileFile, load_profile
+from heavydistill.teachers.machine import largest_setup
 from heavydistill.teachers.profile import Profile
 from heavydistill.teachers.providers import PROVIDERS, provider_at
 
@@ -145,7 +146,7 @@ def _served(
     return Profile(
         name=name,
         kind="endpoint",
-        model=offer.model if offer else file.hub or file.name,
+        model=offer.model if offer else file.served_name,
         tokenizer=endpoint.tokenizer or file.tokenizer or "",
         context=context,
         thinks=bool(file.thinking.tags or file.thinking.parser),
@@ -189,6 +190,7 @@ def _in_process(file: ProfileFile, sampling: SamplingName) -> Profile:
             f"The model {file.name} cannot run in this process: it {why}",
             "Set endpoint.base_url (--endpoint) to a server that has it"
             f"{f', for instance {offers}' if offers else ''}; "
+            f"{'or let --serve start one on the GPUs here; ' if file.vllm else ''}"
             f"`heavydistill teachers {file.name}` tells how to serve it yourself.",
         )
     thinker, deliberator = _of_roles(file.sampled_by(sampling), file.context, file)
@@ -230,10 +232,14 @@ def complete(config: RunConfig) -> RunConfig:
     Raises:
         TeacherError: A model is not known, cannot run here, or hides its thinking there.
         ConfigError: The model's context cannot hold a prompt beside the response, its tokens
-            cannot be counted, or there is a budget in money and no price.
+            cannot be counted, there is a budget in money and no price, or it cannot be served
+            here although ``endpoint.serve`` wants it.
     """
     roles = config.thinker or config.teacher, config.deliberator or config.teacher
     endpoint = located(config.endpoint)
+    if endpoint.serve and endpoint.context is None:
+        _, setup = largest_setup(to_serve(config))
+        endpoint = endpoint.model_copy(update={"context": setup.max_model_len})
     endpoint = obeyed(endpoint, [find(name, endpoint, config.sampling) for name in roles])
     config = config.model_copy(update={"endpoint": endpoint})
     thinker, deliberator = (find(name, config.endpoint, config.sampling) for name in roles)
@@ -282,6 +288,31 @@ def _check_budget(config: RunConfig, *models: Profile) -> None:
             f"budget: {config.budget} is in money, and the price of {unknown[0]} is not known here",
             "Give it with --price-in and --price-out, or a budget in tokens, e.g. --budget 40Mtok.",
         )
+
+
+def to_serve(config: RunConfig) -> ProfileFile:
+    """The profile of the one model that ``endpoint.serve`` is to serve.
+
+    Raises:
+        ConfigError: There are two, or it has no profile.
+    """
+    roles = config.thinker or config.teacher, config.deliberator or config.teacher
+    themselves = "`heavydistill teachers NAME` prints the command"
+    if roles[0] != roles[1]:
+        raise ConfigError(
+            f"endpoint.serve (--serve) serves one model, but {roles[0]} thinks and {roles[1]} "
+            "deliberates",
+            f"Serve both yourself ({themselves} for each), put a router that knows both before "
+            "them, and name its address with --endpoint.",
+        )
+    file = file_of(roles[0])
+    if not file:
+        raise ConfigError(
+            f"endpoint.serve (--serve) takes its flags from a profile, and {roles[0]!r} has none",
+            f"{_nearest(roles[0])}Give one of {', '.join(names())}, a YAML file with one, or start "
+            "a server yourself and name it with --endpoint.",
+        )
+    return file
 
 
 def located(endpoint: Endpoint) -> Endpoint:

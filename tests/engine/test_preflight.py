@@ -14,9 +14,10 @@ def listing(*names: str) -> Answer:
     return 200, {"object": "list", "data": [{"id": name, "object": "model"} for name in names]}
 
 
-def asked(model: str, answer: Answer, **endpoint: Any) -> None:
+def asked(model: str, answer: Answer, most_tokens: int = 0, **endpoint: Any) -> None:
     with serving(lambda body: completion("1"), answer) as server:
-        require(model, Endpoint(base_url=server.base_url, tokenizer="unused", **endpoint))
+        where = Endpoint(base_url=server.base_url, tokenizer="unused", **endpoint)
+        require(model, where, most_tokens)
         assert not server.requests
 
 
@@ -39,6 +40,31 @@ def test_a_served_model_or_a_server_that_does_not_tell_is_fine(answer):
 def test_a_model_that_is_not_served_is_named_with_those_that_are():
     with pytest.raises(TeacherError, match=r"does not serve 'glm-46'.*Did you mean glm-4\.6\?.*b"):
         asked("glm-46", listing("glm-4.6", "b"))
+
+
+def serving_with(context: object) -> Answer:
+    return 200, {"data": [{"id": "m", "object": "model", "max_model_len": context}]}
+
+
+def test_a_server_with_too_little_context_is_said_with_what_to_set():
+    with pytest.raises(TeacherError, match=r"serves m with 4096 tokens.*but 5000") as raised:
+        asked("m", serving_with(4096), most_tokens=5000)
+    assert "--set endpoint.context=4096" in raised.value.fix
+
+
+@pytest.mark.parametrize("context", [5000, None, "much"])
+def test_a_server_with_enough_context_or_that_does_not_tell_is_fine(context):
+    asked("m", serving_with(context), most_tokens=5000)
+
+
+def test_every_address_is_asked():
+    answer = completion("1")
+    with (
+        serving(lambda body: answer, listing("m")) as one,
+        serving(lambda body: answer, listing("other")) as two,
+        pytest.raises(TeacherError, match=rf"{two.base_url} does not serve 'm'"),
+    ):
+        require("m", Endpoint(base_url=f"{one.base_url},{two.base_url}"))
 
 
 def test_a_refused_key_names_its_variable_and_never_the_key(monkeypatch):

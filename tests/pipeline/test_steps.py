@@ -9,6 +9,7 @@ from distilabel.steps import Step
 
 from heavydistill.config import CacheChoice, Endpoint, Problems, Sampling
 from heavydistill.engine.request import Keep, Request, Response, forget
+from heavydistill.errors import ConfigError
 from heavydistill.pipeline.llm import HeavyLLM
 from heavydistill.pipeline.steps import (
     COLUMNS,
@@ -249,3 +250,9 @@ def test_verify_does_not_judge_twice(column: str) -> None:
     row["problem"]["reference"] = "3"
     (row,) = run(Verify(column=column), [row])
     assert [g["verdict"] for g in row[column]] == before
+
+
+def test_a_model_whose_server_nobody_started_is_refused():
+    llm = HeavyLLM(teacher="qwen3-8b", sampling=Sampling(), endpoint=Endpoint(serve=True))
+    with pytest.raises(ConfigError, match="no server was started"):
+        llm.load()

@@ -1,0 +1,92 @@
+"""Runs a command until its own standard input ends, and leaves nothing of it behind.
+
+    python -I supervisor.py COMMAND ...
+
+Whoever wants the command holds the other end of a pipe. However that one ends, by ``kill -9`` too,
+the system closes the pipe; then, as on SIGTERM, the command is told to end, then whatever descends
+from it, and what is left after ``GRACE_S`` is killed. Descendants that their parents left are
+adopted here, so those in a session of their own are found as well. If the command ends by itself,
+what it left is killed at once.
+
+Exits with the code of the command, or 128 + N if signal N ended it. Linux only. It imports the
+standard library alone, so that it starts at once whatever environment it is in.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import select
+import signal
+import sys
+import time
+from pathlib import Path
+from types import FrameType
+
+GRACE_S = 10.0
+_POLL_S = 0.1
+_PR_SET_CHILD_SUBREAPER = 36
+
+
+def main(command: list[str]) -> int:
+    """Run it; returns the exit code."""
+    told: list[int] = []
+
+    def tell(signum: int, frame: FrameType | None) -> None:
+        told.append(signum)
+
+    for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(signum, tell)
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    no_input = (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)
+    server = os.posix_spawnp(command[0], command, os.environ, file_actions=[no_input])
+    ended: dict[int, int] = {}
+    while _reap(ended) and server not in ended and not told:
+        if select.select([0], [], [], _POLL_S)[0]:  # nothing is ever written: it is the end
+            break
+    deadline = time.monotonic()
+    if server not in ended:
+        deadline += GRACE_S
+        os.kill(server, signal.SIGTERM)  # it ends its own children in good order
+    while _reap(ended) and server not in ended and time.monotonic() < deadline:
+        time.sleep(_POLL_S)
+    _signal_family(signal.SIGTERM)
+    while _reap(ended):
+        time.sleep(_POLL_S)
+        if time.monotonic() > deadline:
+            _signal_family(signal.SIGKILL)
+    return ended[server] if ended[server] >= 0 else 128 - ended[server]
+
+
+def _reap(ended: dict[int, int]) -> bool:
+    """Note the codes of the children that have ended; returns whether any child is left."""
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return False
+        if not pid:
+            return True
+        ended[pid] = os.waitstatus_to_exitcode(status)
+
+
+def _signal_family(signum: signal.Signals) -> None:
+    parents: dict[int, int] = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            stat = (folder / "stat").read_bytes()
+        except OSError:  # it has ended
+            continue
+        parents[int(folder.name)] = int(stat.rpartition(b")")[2].split()[1])
+    family = {os.getpid()}
+    while more := {pid for pid, parent in parents.items() if parent in family} - family:
+        family |= more
+    for pid in family - {os.getpid()}:
+        try:
+            os.kill(pid, signum)
+        except ProcessLookupError:
+            continue
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,249 @@
+"""``heavydistill generate --serve`` as a user runs it, with a ``vllm`` that needs no GPU."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import fake_vllm
+import pytest
+import yaml
+
+from heavydistill.engine.segment import record_at, segments
+from heavydistill.storage import read_traces
+
+COMMAND = str(Path(sys.executable).parent / "heavydistill")
+MICRO = Path(__file__).parents[2] / "heavydistill" / "micro" / "teacher"
+PROFILE = f"""
+name: mine
+hub: org/mine
+tokenizer: {MICRO}
+context: 8192
+output: 300
+thinking: {{tags: [<think>, </think>], parser: deepseek_r1}}
+vllm:
+  flags: {{max-num-seqs: 16, trust-remote-code: ""}}
+  gpus:
+    1: null
+    2: {{model: org/mine-fp8, tensor_parallel: 2, max_model_len: 2000}}
+    4: null
+    8: null
+  why_null: it was made for two
+"""
+
+
+class Machine:
+    """Three GPUs, a profile for two of them, and processes that carry a mark."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.bin, self.out = folder / "bin", folder / "runs" / "one"
+        self.log = folder / "runs" / "one.vllm.log"
+        self.mark = uuid.uuid4().hex
+        found = {name: value for name, value in os.environ.items() if name != "FAKE_VLLM"}
+        self.environment = {
+            **found,
+            **fake_vllm.install(self.bin, gpus=3),
+            "HEAVYDISTILL_TEST_MARK": self.mark,
+            "http_proxy": "http://127.0.0.1:9",  # nothing is there
+        }
+        problems = [
+            {"id": f"p{n}", "text": f"What is {n} + 1?", "reference": f"{n + 1}"} for n in range(4)
+        ]
+        (folder / "p.jsonl").write_text("\n".join(map(json.dumps, problems)), encoding="utf-8")
+        (folder / "mine.yaml").write_text(PROFILE, encoding="utf-8")
+
+    def start(self, how: str = "") -> subprocess.Popen[str]:
+        """The run, with a server that goes wrong as ``fake_vllm`` says."""
+        return subprocess.Popen(
+            [
+                *(COMMAND, "generate", f"--teacher={self.folder}/mine.yaml", "--serve"),
+                *(f"--problems={self.folder}/p.jsonl", f"--out={self.out}", "--k=3", "--d=2"),
+                "--set=endpoint.retries=0",
+            ],
+            env={**self.environment, "FAKE_VLLM": how},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+
+    def run(self, how: str = "") -> tuple[int, str]:
+        """(exit code, all that was printed); nothing of it is left."""
+        process = self.start(how)
+        printed, _ = process.communicate(timeout=120)
+        assert not self.alive()
+        return process.returncode, printed
+
+    def asked(self) -> int:
+        return len(fake_vllm.asked(self.bin))
+
+    def kill(self) -> None:
+        """What a test that failed has left."""
+        for pid in self.alive():
+            os.kill(pid, signal.SIGKILL)
+
+    def alive(self) -> dict[int, str]:
+        """Processes that are there and no zombies, with their command lines."""
+        found = {}
+        for folder in Path("/proc").glob("[0-9]*"):
+            try:
+                if self.mark.encode() in (folder / "environ").read_bytes():
+                    state = (folder / "stat").read_text().rpartition(")")[2].split()[0]
+                    line = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+                    found |= {int(folder.name): line} if state != "Z" else {}
+            except OSError:
+                continue
+        return found
+
+
+def eventually(condition: Callable[[], object], seconds: float) -> bool:
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline and not condition():
+        time.sleep(0.1)
+    return bool(condition())
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Iterator[Machine]:
+    machine = Machine(tmp_path)
+    yield machine
+    machine.kill()
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> tuple[Machine, str]:
+    machine = Machine(tmp_path_factory.mktemp("served"))
+    code, printed = machine.run()
+    assert code == 0, printed
+    return machine, printed
+
+
+def test_the_server_has_the_flags_of_the_profile(served: tuple[Machine, str]) -> None:
+    machine, printed = served
+    given = json.loads((machine.bin / "arguments.json").read_text())
+    assert given[:-1] == [
+        *("serve", "org/mine-fp8", "--served-model-name", "org/mine"),
+        *("--reasoning-parser", "deepseek_r1", "--tensor-parallel-size", "2"),
+        *("--gpu-memory-utilization", "0.9", "--max-model-len", "2000"),
+        *("--generation-config", "vllm", "--enable-prompt-tokens-details"),
+        *("--max-num-seqs", "16", "--trust-remote-code", "--host", "127.0.0.1", "--port"),
+    ]
+    assert " ".join(given[:4]) in printed and str(machine.log) in printed
+
+
+def test_both_stages_ask_it_and_it_alone(served: tuple[Machine, str]) -> None:
+    requests = fake_vllm.asked(served[0].bin)
+    texts = [request["messages"][0]["content"] for request in requests]
+    assert sum("==== Attempt" not in text for text in texts) == 4 * 3
+    assert sum("==== Attempt" in text for text in texts) == 4 * 2
+    assert len({request["pid"] for request in requests}) == 1
+    assert {request["model"] for request in requests} == {"org/mine"}
+    traces = list(read_traces(served[0].out))
+    assert [trace.status for trace in traces] == ["ok"] * 4
+    assert {t.reasoning for trace in traces for t in trace.pool} == {"one and one"}
+
+
+def test_its_log_stands_beside_the_run(served: tuple[Machine, str]) -> None:
+    log = served[0].log.read_text().splitlines()
+    assert log[0].endswith(
+        " ".join(json.loads((served[0].bin / "arguments.json").read_text())[-4:])
+    )
+    assert "Loading safetensors checkpoint shards: 80%" in log
+    assert log[-1] == "Application startup complete."
+
+
+def test_the_saved_configuration_serves_again_and_has_the_context_of_the_server(
+    served: tuple[Machine, str],
+) -> None:
+    saved = yaml.safe_load((served[0].out / "config.yaml").read_text())
+    assert saved["endpoint"]["serve"] is True and saved["endpoint"]["base_url"] is None
+    assert saved["endpoint"]["context"] == 2000
+    assert saved["cache"]["budget_tokens"] == 2000 - 300 - 64
+
+
+def test_a_replay_needs_neither_gpu_nor_vllm(served: tuple[Machine, str]) -> None:
+    machine = served[0]
+    again = machine.folder / "runs" / "again"
+    done = subprocess.run(
+        [COMMAND, "replay", str(machine.out), f"--out={again}"],
+        env={**machine.environment, "PATH": "/nowhere"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    assert list(read_traces(again)) == list(read_traces(machine.out))
+
+
+def test_a_server_that_cannot_start_is_told_with_its_log_and_what_mends_it(
+    machine: Machine,
+) -> None:
+    code, printed = machine.run("dies")
+    assert code == 2 and "Traceback" not in printed
+    assert "vLLM ended with code 1 before it could be asked. The GPUs have too little" in printed
+    assert "--set endpoint.context=N" in printed and str(machine.log) in printed
+    assert printed.rstrip().endswith("says:\nValueError: No available memory for the cache blocks.")
+    assert not machine.out.exists()
+
+
+def test_a_run_that_fails_stops_the_server(machine: Machine) -> None:
+    code, printed = machine.run("other")
+    assert code == 2 and "does not serve 'org/mine'" in printed and not machine.asked()
+
+
+@pytest.mark.slow
+def test_a_server_that_dies_ends_the_run_and_the_same_command_goes_on(machine: Machine) -> None:
+    code, printed = machine.run("ends:5")
+    assert code == 1 and "Traceback" not in printed
+    assert "vLLM was ended by signal 9, as where the system is short of memory" in printed
+    assert f"{machine.log} and ends with:\n" in printed and not machine.out.exists()
+    before = machine.asked()
+    code, printed = machine.run()
+    assert code == 0, printed
+    assert before >= 6 and machine.asked() - before < 4 * (3 + 2)
+    assert len(list(read_traces(machine.out))) == 4
+
+
+@pytest.mark.parametrize(("when", "whom"), [("stays", "group"), ("hangs", "process")])
+def test_nothing_outlives_a_run_that_is_killed(machine: Machine, when: str, whom: str) -> None:
+    run = machine.start(when)
+    ready = machine.asked if when == "hangs" else machine.log.exists
+    assert eventually(ready, 60) and eventually(lambda: len(machine.alive()) >= 4, 20)
+    (os.killpg if whom == "group" else os.kill)(run.pid, signal.SIGKILL)
+    assert eventually(lambda: not machine.alive(), 20), machine.alive()
+    run.communicate()
+
+
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
+def test_a_run_can_be_interrupted_while_the_server_loads(
+    machine: Machine, signum: signal.Signals
+) -> None:
+    run = machine.start("stays")
+    assert eventually(lambda: "40%" in machine.log.read_text() if machine.log.exists() else "", 60)
+    os.killpg(run.pid, signum)  # as a terminal does
+    printed, _ = run.communicate(timeout=20)
+    assert eventually(lambda: not machine.alive(), 20), machine.alive()
+    if signum is signal.SIGINT:
+        assert run.returncode == 130 and "nothing was finished" in printed
+
+
+@pytest.mark.slow
+def test_an_interrupted_run_keeps_the_server_until_it_has_what_is_paid(machine: Machine) -> None:
+    """The terminal sends Ctrl-C to all its processes; the server must not hear it."""
+    run = machine.start("slow")
+    assert eventually(machine.asked, 60)
+    os.killpg(run.pid, signal.SIGINT)
+    printed, _ = run.communicate(timeout=60)
+    assert run.returncode == 130 and not machine.alive(), printed
+    kept = {
+        record_at(segment.path, line.offset).asked["seed"]
+        for segment in segments(machine.out.parent / "journal")
+        for line in segment.lines
+    }
+    assert {request["seed"] for request in fake_vllm.asked(machine.bin)} == kept
