@@ -70,7 +70,7 @@ class OpenAIEngine:
     @property
     def revision(self) -> str:
         """A server does not say which weights it serves; what is asked of them beside is known."""
-        return json.dumps(self.extra_body, sort_keys=True) if self.extra_body else ""
+        return served_revision(self.extra_body)
 
     def generate(self, requests: list[Request], keep: Keep = forget) -> list[Response]:
         """Answer all requests, in their order. Several threads may ask at once."""
@@ -155,6 +155,11 @@ class OpenAIEngine:
             latency_s=seconds,
             request_id=_encodable(str(completion.id or "")),
         )
+
+
+def served_revision(extra_body: Mapping[str, Any]) -> str:
+    """What of a served model is known beside its name; empty for nothing."""
+    return json.dumps(extra_body, sort_keys=True) if extra_body else ""
 
 
 def _sampling_arguments(sampling: Sampling, more: Mapping[str, Any]) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from heavydistill.config import RunConfig, Sampling
+from heavydistill.engine.request import THINK, deliberate_stage
 from heavydistill.pipeline.compat import HeavyPipeline, OnBatch
 from heavydistill.pipeline.llm import HeavyLLM
 from heavydistill.pipeline.steps import BuildCaches, LabelTraces, LoadProblems, Verify
@@ -75,7 +76,7 @@ def build_heavy_pipeline(
         )
         last = last >> SampleTrajectories(
             name="sample_trajectories",
-            llm=_llm(config, config.thinker, sampling_of(config.think), replay),
+            llm=_llm(config, config.thinker, sampling_of(config.think), THINK, replay),
             num_generations=config.think.k,
             domain=config.domain,
             language=config.language,
@@ -97,7 +98,13 @@ def build_heavy_pipeline(
             )
             last = last >> Deliberate(
                 name=f"deliberate_{round}",
-                llm=_llm(config, config.deliberator, sampling_of(config.deliberate), replay),
+                llm=_llm(
+                    config,
+                    config.deliberator,
+                    sampling_of(config.deliberate),
+                    deliberate_stage(round),
+                    replay,
+                ),
                 num_generations=config.deliberate.d,
                 round=round,
                 input_batch_size=deliberate.batch,
@@ -112,11 +119,14 @@ def build_heavy_pipeline(
     return pipeline
 
 
-def _llm(config: RunConfig, model: str | None, sampling: Sampling, replay: bool) -> HeavyLLM:
+def _llm(
+    config: RunConfig, model: str | None, sampling: Sampling, stage: str, replay: bool
+) -> HeavyLLM:
     return HeavyLLM(
         teacher=model or config.teacher,
         sampling=sampling,
         seed=config.seed,
+        stage=stage,
         endpoint=config.endpoint,
         journal=config.journal,
         replay=replay,

@@ -18,7 +18,7 @@ from pydantic import PrivateAttr
 from heavydistill.config import Endpoint, Sampling
 from heavydistill.engine.journal import Journal
 from heavydistill.engine.journaled import JournaledEngine
-from heavydistill.engine.request import Engine, Request, Response, forget, sample_seed
+from heavydistill.engine.request import Engine, Request, Response, forget, samples
 from heavydistill.teachers.registry import find, open_engine
 
 
@@ -29,6 +29,7 @@ class HeavyLLM(LLM):
         teacher: Profile name, checkpoint folder, Hub id, or served name.
         sampling: How to sample.
         seed: Of the run; see ``engine.request.sample_seed``.
+        stage: For the record; see ``engine.request.Request``.
         endpoint: Where the model is served, if it is.
         journal: Folder where responses are kept; see ``engine.journal``. None keeps none.
         replay: Ask nobody, take all from the journal.
@@ -37,6 +38,7 @@ class HeavyLLM(LLM):
     teacher: str
     sampling: Sampling
     seed: int = 0
+    stage: str = ""
     endpoint: Endpoint = Endpoint()
     journal: str | None = None
     replay: bool = False
@@ -71,14 +73,16 @@ class HeavyLLM(LLM):
     ) -> list[dict[str, Any]]:
         """``num_generations`` samples of each conversation, in distilabel's ``GenerateOutput``."""
         requests = [
-            Request(
-                messages,
-                self.sampling,
-                sample_seed(self.seed, self.teacher, messages, index),
-                index,
-            )
+            request
             for messages in inputs
-            for index in range(num_generations)
+            for request in samples(
+                messages,
+                num_generations,
+                self.sampling,
+                run_seed=self.seed,
+                model=self.teacher,
+                stage=self.stage,
+            )
         ]
         if not self._engine:
             raise RuntimeError("HeavyLLM.generate before load()")

@@ -28,11 +28,9 @@ from typing import TYPE_CHECKING, Any
 from heavydistill import problems as problem_sources
 from heavydistill.config import RunConfig, dump_config, load_config
 from heavydistill.engine.preflight import require
-from heavydistill.engine.tokenizer import ReaderTokenizer
-from heavydistill.errors import BudgetError, ConfigError, RunError
-from heavydistill.heavy import prompts
-from heavydistill.heavy.cache import frame_tokens
+from heavydistill.errors import ConfigError, RunError
 from heavydistill.metrics.summary import Summary, summarize
+from heavydistill.pipeline.room import check_room
 from heavydistill.schema import FAILED, OK, Problem, Trace, from_row
 from heavydistill.storage import TRACES_FOLDER, write_traces
 from heavydistill.teachers.registry import complete, find
@@ -120,7 +118,7 @@ def check(config: RunConfig) -> Plan:
             "Name another folder or remove this one.",
         )
     loaded = problem_sources.load(config.problems)
-    _check_budget(config, loaded)
+    check_room(config, loaded)
     return Plan(config, loaded, folder, journal)
 
 
@@ -184,23 +182,6 @@ def _require_endpoints(config: RunConfig) -> None:
             require(profile.model, config.endpoint)
 
 
-def _check_budget(config: RunConfig, loaded: Sequence[Problem]) -> None:
-    reader = ReaderTokenizer(find(config.deliberator or config.teacher, config.endpoint).tokenizer)
-    attempts = config.cache.width or config.think.min_k
-    budget = config.cache.budget_tokens or 0
-    for problem in loaded:
-        domain = problem.domain or config.domain or "general"
-        prompts.load("thinker", domain, config.language)
-        prompt = prompts.load("deliberator", domain, config.language)
-        frame = frame_tokens(problem, attempts, prompt, reader)
-        if frame > budget:
-            raise BudgetError(
-                f"{problem.source}: problem {problem.id} and the frame of {attempts} attempts need "
-                f"{frame} tokens, but cache.budget_tokens is {budget}",
-                f"Set cache.budget_tokens above {frame}, or use a deliberator with more context.",
-            )
-
-
 def _write(plan: Plan, pipeline: HeavyPipeline, interrupted: bool) -> Finished:
     """Write the run under a temporary name, check it, and give it its name."""
     unfinished = plan.folder.with_name(f".{plan.folder.name}.unfinished")
@@ -215,7 +196,7 @@ def _write(plan: Plan, pipeline: HeavyPipeline, interrupted: bool) -> Finished:
     write_traces(_traces(kept), unfinished / TRACES_FOLDER)
     if rejected:
         write_traces(_traces(rejected), unfinished / REJECTS_FOLDER)
-    summary = summarize([_lean(trace) for trace in _traces(leaf)])
+    summary = _priced(summarize([_lean(trace) for trace in _traces(leaf)]), plan.config)
     (unfinished / "config.yaml").write_text(dump_config(plan.config), encoding="utf-8")
     record = {**dataclasses.asdict(summary), "rejects": len(rejected), "missing": missing}
     (unfinished / "summary.json").write_text(json.dumps(record, indent=2), encoding="utf-8")
@@ -225,6 +206,20 @@ def _write(plan: Plan, pipeline: HeavyPipeline, interrupted: bool) -> Finished:
     unfinished.rename(plan.folder)
     shutil.rmtree(replaced, ignore_errors=True)
     return Finished(plan.folder, summary, len(rejected), missing)
+
+
+def _priced(summary: Summary, config: RunConfig) -> Summary:
+    """With the cost of each stage, where its price and any of its tokens are known."""
+    models = {"thinking": config.thinker, "deliberating": config.deliberator}
+    usage = {}
+    for stage, used in summary.usage.items():
+        model = find(models[stage] or config.teacher, config.endpoint)
+        cost = model.usd(used.prompt, used.completion)
+        known = used.unknown_completion < used.requests or not used.requests
+        usage[stage] = dataclasses.replace(
+            used, cost_usd=round(cost, 6) if cost is not None and known else None
+        )
+    return dataclasses.replace(summary, usage=usage)
 
 
 def _check_rows(plan: Plan, out: list[str], interrupted: bool) -> int:

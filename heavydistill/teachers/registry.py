@@ -29,7 +29,7 @@ from heavydistill.teachers.profile import Profile
 from heavydistill.teachers.providers import PROVIDERS, provider_at
 
 PAPER_BUDGET_TOKENS = 80_000  # arXiv 2605.02396 prunes caches to this
-_TEMPLATE_TOKENS = 64  # left free for what a chat template wraps around a prompt
+TEMPLATE_TOKENS = 64  # left free for what a chat template wraps around a prompt
 _PROBLEM_TOKENS = 8192  # left to the problem where half of the context is more than it needs
 _UNKNOWN_CONTEXT = 131_072
 
@@ -287,6 +287,17 @@ def located(endpoint: Endpoint) -> Endpoint:
     )
 
 
+def revision_of(profile: Profile) -> str:
+    """What the engine of this model will call its revision; loads no weights."""
+    if profile.kind == "endpoint":
+        from heavydistill.engine.openai_client import served_revision
+
+        return served_revision(profile.extra_body)
+    from heavydistill.engine.local import local_revision
+
+    return local_revision(profile.model)
+
+
 def open_engine(profile: Profile, endpoint: Endpoint) -> Engine:
     """The engine that asks this model. Loads the weights of a local one.
 
@@ -302,14 +313,20 @@ def open_engine(profile: Profile, endpoint: Endpoint) -> Engine:
     return LocalEngine(profile.model, profile.think_tags)
 
 
+def room_of(config: RunConfig) -> int:
+    """Most tokens that the cache of a completed configuration can have beside the response."""
+    deliberator = find(config.deliberator or config.teacher, config.endpoint)
+    return _room(deliberator, "deliberate", sampling_of(config.deliberate))
+
+
 def _room(profile: Profile, stage: str, sampling: Sampling) -> int:
     """Tokens that a prompt may have beside the response."""
-    room = profile.context - sampling.max_tokens - _TEMPLATE_TOKENS
+    room = profile.context - sampling.max_tokens - TEMPLATE_TOKENS
     if room < 1:
         raise ConfigError(
             f"{stage}.sampling.max_tokens {sampling.max_tokens} leaves no room for a prompt "
             f"in the {profile.context} tokens of {profile.name}",
-            f"Set {stage}.sampling.max_tokens lower.",
+            f"Set {stage}.sampling.max_tokens lower, to {profile.context // 2} for instance.",
         )
     return room
 

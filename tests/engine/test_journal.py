@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from heavydistill.config import Sampling
-from heavydistill.engine.journal import Journal, key
+from heavydistill.engine.journal import Journal, key, prompt_id
 from heavydistill.engine.journaled import JournaledEngine
 from heavydistill.engine.request import Keep, Request, Response, user_turn
 from heavydistill.engine.segment import FORMAT, Record, segments
@@ -26,7 +26,7 @@ texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
 
 
 def request(prompt: str = "2 + 2?", index: int = 0, **sampling: float) -> Request:
-    return Request(user_turn(prompt), Sampling(**sampling), seed=7 + index, index=index)
+    return Request(user_turn(prompt), Sampling(**sampling), 7 + index, index, "think")
 
 
 def record(of: Request, answer_text: str = "4", **fields) -> Record:
@@ -260,7 +260,13 @@ def test_a_record_names_what_was_asked(tmp_path):
     line = only_segment(tmp_path).read_text().splitlines()[1]
     payload = json.loads(line.split(" ", 3)[3])
     assert payload["model"] == "m" and payload["at"] > 1e9
-    assert payload["asked"] == {"sampling": Sampling().model_dump(), "seed": 7, "index": 0}
+    assert payload["asked"] == {
+        "stage": "think",
+        "prompt": prompt_id(user_turn("2 + 2?")),
+        "sampling": Sampling().model_dump(),
+        "seed": 7,
+        "index": 0,
+    }
 
 
 def test_nothing_is_durable_before_the_disk_says_so(tmp_path, monkeypatch):
