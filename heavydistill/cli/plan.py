@@ -118,7 +118,7 @@ def _notes(estimate: Estimate, plan: Plan) -> Iterator[tuple[str, str]]:
     for stage in estimate.stages:
         responses.setdefault(_responses_note(stage, plan), []).append(_name(stage, plan.config))
     for note, stages in responses.items():
-        yield "Responses", f"{' and '.join(stages)}: {note}"
+        yield "Responses", f"{', '.join(stages)}: {note}"
     for note in dict.fromkeys(_price_note(stage) for stage in estimate.stages):
         yield "Price", note
     yield "Hours", _hours_note(estimate, plan.config)
@@ -180,7 +180,10 @@ def _responses_note(stage: StageEstimate, plan: Plan) -> str:
         return f"{unknown}: the journal has too few, or the server counts no tokens"
     enough = _SAMPLE_RUN[stage.model.kind]
     if len(plan.problems) > enough:
-        return f"{unknown}. Run with --limit {enough} first: its journal narrows this"
+        return (
+            f"{unknown}. Run with --limit {enough} (and another --out) first: its journal narrows "
+            "this"
+        )
     return unknown
 
 

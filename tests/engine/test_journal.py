@@ -20,6 +20,7 @@ from heavydistill.engine.journal import Journal, key, prompt_id
 from heavydistill.engine.journaled import JournaledEngine
 from heavydistill.engine.request import Keep, Request, Response, user_turn
 from heavydistill.engine.segment import FORMAT, Record, segments
+from heavydistill.engine.upkeep import compact
 from heavydistill.errors import JournalError, RunError
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
@@ -335,3 +336,25 @@ def test_what_is_in_flight_is_not_asked_twice(tmp_path):
     }
     assert [r.answer_text for r in journaled.generate(wanted)] == ["0", "1", "2"]
     assert len(engine.asked) == 3
+
+
+def test_a_journal_tells_what_became_of_a_request_without_reading_it(tmp_path):
+    ask(tmp_path, 3, fails_on=(1,))
+    journal = Journal(tmp_path)
+    states = [
+        journal.state(key("m", Counting.revision, request(index=index))) for index in range(4)
+    ]
+    assert states == ["answered", "failed", "answered", None]
+    assert journal.answered == 2
+
+
+def test_all_responses_are_read_as_written_or_shuffled_also_after_a_compaction(tmp_path):
+    filled(tmp_path, *map(str, range(30)))
+    journal = Journal(tmp_path)
+    reading = journal.answers()
+    first = next(reading)
+    compact(tmp_path)
+    rest = [record.response.answer_text for record in reading]
+    assert [first.response.answer_text, *rest] == list(map(str, range(30)))
+    shuffled = [record.response.answer_text for record in journal.answers(shuffled=True)]
+    assert shuffled != sorted(shuffled, key=int) and len(set(shuffled)) == 30
