@@ -11,8 +11,8 @@ A response that the journal has is not asked for again. Of the thinkers' that is
 the deliberators' only when their caches are built: at most as many as the journal has.
 
 Not covered: requests that fail and are asked again, which come on top; problems with too few
-usable attempts, which are not deliberated, so that less is asked; what a provider takes off for
-prompts in its prefix cache; tokenizers that stand in for another model's.
+usable attempts, which are not deliberated, so that less is asked; loading and start-up; what a
+provider takes off for prompts in its prefix cache; tokenizers that stand in for another model's.
 """
 
 from __future__ import annotations

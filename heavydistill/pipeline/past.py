@@ -54,7 +54,8 @@ def records_of(
     found: dict[str, list[Record]] = {stage: [] for stage in stages}
     for record in islice(journal.answers(shuffled), _MOST_READ):
         stage = record.asked.get("stage", "")
-        if wanted.get(stage) == (record.model, record.asked.get("sampling")):
+        of_stage = wanted.get(stage) == (record.model, record.asked.get("sampling"))
+        if of_stage and len(found[stage]) < _ENOUGH:
             found[stage].append(record)
         if all(len(records) >= _ENOUGH for records in found.values()):
             break

@@ -5,7 +5,7 @@ The folder of a run, which appears under its name only when all of it is written
     config.yaml    the resolved configuration; ``generate --config`` repeats the run from it
     traces/        parquet, one row a problem; ``datasets.load_dataset`` reads it
     rejects/       rows that a step failed on, if there are any, with the reason in ``status``
-    summary.json   the metrics, counts and tokens
+    summary.json   the metrics, counts, tokens and cost
 
 ``check`` finds what a user can mend before anything is spent. A run that was broken off goes on
 when the same command is given again: its responses are in the journal (see ``engine.journal``),
@@ -56,14 +56,6 @@ class Plan:
     problems: list[Problem]
     folder: Path
     journal: Path
-
-    @property
-    def thinker_requests(self) -> int:
-        return len(self.problems) * self.config.think.k
-
-    @property
-    def deliberator_requests(self) -> int:
-        return len(self.problems) * self.config.deliberate.d * self.config.deliberate.rounds
 
 
 @dataclass(frozen=True, slots=True)
