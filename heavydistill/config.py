@@ -3,7 +3,7 @@
 Every key is a field below and its text is the key's help. Unknown keys are errors that name the
 nearest valid key; so are contradictions (``deliberate.rounds`` without deliberations, a cache
 wider than the pool). A field that is null takes its value from the teacher's profile;
-``teachers.registry.complete`` fills those in, so the saved configuration has no null left that
+``teachers.complete`` fills those in, so the saved configuration has no null left that
 matters.
 
 Secrets are never configuration: ``endpoint.api_key_env`` names the environment variable.

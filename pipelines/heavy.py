@@ -19,7 +19,8 @@ from heavydistill.pipeline.llm import HeavyLLM
 from heavydistill.pipeline.steps import BuildCaches, LabelTraces, LoadProblems, Verify
 from heavydistill.pipeline.tasks import Deliberate, SampleTrajectories
 from heavydistill.schema import Trace, arrow_schema
-from heavydistill.teachers.registry import complete, find, sampling_of
+from heavydistill.teachers.complete import complete, sampling_of
+from heavydistill.teachers.registry import find
 
 
 def build(path: Path | None) -> HeavyPipeline:

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from heavydistill.config import load_config
-from heavydistill.teachers.registry import complete, shipped
+from heavydistill.teachers.complete import complete
+from heavydistill.teachers.registry import shipped
 
 CONFIGS = Path(__file__).parents[1] / "configs"
 FILES = sorted((CONFIGS / "generate").glob("*.yaml"))

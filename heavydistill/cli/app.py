@@ -13,6 +13,7 @@ import typer
 from heavydistill.cli.doctor import doctor
 from heavydistill.cli.generate import generate
 from heavydistill.cli.journal import journal
+from heavydistill.cli.plan import plan
 from heavydistill.cli.replay import replay
 from heavydistill.cli.show import show
 from heavydistill.cli.teachers import teachers
@@ -27,6 +28,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",
 )
 app.command()(generate)
+app.command()(plan)
 app.command()(doctor)
 app.command()(replay)
 app.command()(show)

@@ -35,7 +35,7 @@ def doctor(config: RunConfig) -> None:
     """
     from rich.console import Console
 
-    from heavydistill.teachers.registry import located
+    from heavydistill.teachers.complete import located
 
     console = Console()
     if not console.is_terminal:
@@ -63,7 +63,8 @@ def _sections(config: RunConfig, console: Console) -> Iterator[tuple[str, list[F
     from heavydistill.doctor.finding import Finding
     from heavydistill.doctor.local import listen
     from heavydistill.errors import UserError
-    from heavydistill.teachers.registry import complete, file_of, find
+    from heavydistill.teachers.complete import complete
+    from heavydistill.teachers.registry import file_of, find
 
     endpoint = config.endpoint
     roles = config.thinker or config.teacher, config.deliberator or config.teacher

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -15,6 +14,7 @@ from heavydistill.schema import TOO_FEW_USABLE
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from heavydistill.cli.progress import Progress
     from heavydistill.pipeline.run import Finished, Plan
 
 
@@ -35,16 +35,20 @@ def generate(
     """
     from rich.console import Console
 
+    from heavydistill.cli.plan import print_estimate, print_heading, print_line
     from heavydistill.cli.progress import Progress
+    from heavydistill.pipeline.estimate import estimate
     from heavydistill.pipeline.run import check, run
     from heavydistill.report.table import print_summary
 
     plan = check(config)
     console = Console()
-    _print_plan(plan, console)
+    print_heading(plan, console)
     if dry_run:
+        print_estimate(estimate(plan), plan, console)
         _print_first_prompt(plan, console)
         return
+    print_line(estimate(plan), console)
     try:
         with Progress(console, plan) as progress:
             finished = run(plan, progress.on_batch, on_start=progress.on_start)
@@ -63,31 +67,10 @@ def generate(
         console.print(message, markup=False, highlight=False, soft_wrap=True)
         raise typer.Exit(1 if stopped else 130) from None
     print_summary(finished.summary, console)
+    _print_reused(progress, console)
     print_ending(finished, plan, console)
     if not finished.is_complete:
         raise typer.Exit(1)
-
-
-def _print_plan(plan: Plan, console: Console) -> None:
-    config = plan.config
-    console.print(
-        f"{len(plan.problems)} problems, K={config.think.k} trajectories by {config.thinker}, "
-        f"D={config.deliberate.d} deliberations by {config.deliberator}, "
-        f"{config.deliberate.rounds} round(s): {plan.thinker_requests} + "
-        f"{plan.deliberator_requests} responses",
-        markup=False,
-        highlight=False,
-    )
-    if seen := config.endpoint.capabilities:
-        told = f"Obeys what doctor saw: {seen.checked or 'as configured'}"
-        console.print(told, markup=False, highlight=False, soft_wrap=True)
-    if plan.server:
-        console.print(
-            f"Server: {shlex.join(plan.server)}\nIts log: {plan.server_log}",
-            markup=False,
-            highlight=False,
-            soft_wrap=True,
-        )
 
 
 def _print_first_prompt(plan: Plan, console: Console) -> None:
@@ -100,6 +83,16 @@ def _print_first_prompt(plan: Plan, console: Console) -> None:
     console.print(dump_config(config), markup=False, highlight=False)
     console.rule(f"first prompt ({prompt.version})")
     console.print(prompts.thinker_prompt(problem.text, prompt), markup=False, highlight=False)
+
+
+def _print_reused(progress: Progress, console: Console) -> None:
+    reused = [f"{count:,} of {total:,} in {stage}" for stage, count, total in progress.reused()]
+    if reused:
+        console.print(
+            f"Paid for earlier, from the journal: {', '.join(reused)}",
+            highlight=False,
+            soft_wrap=True,
+        )
 
 
 def print_ending(finished: Finished, plan: Plan, console: Console) -> None:

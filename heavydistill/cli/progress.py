@@ -78,6 +78,12 @@ class Progress:
     def _is_due(self) -> bool:
         return time.monotonic() - self._last_line > _PLAIN_LINE_EVERY_S
 
+    def reused(self) -> list[tuple[str, int, int]]:
+        """(stage, samples that the journal had, all samples), where it had any."""
+        return [
+            (s.name, s.from_journal, s.samples) for s in self._stages.values() if s.from_journal
+        ]
+
     def _print_line(self) -> None:
         stages = "; ".join(
             f"{s.name} {s.done}/{s.total} ({s.note})" for s in self._stages.values() if s.done
@@ -92,12 +98,13 @@ class Progress:
 class _Stage:
     def __init__(self, name: str, total: int, task: rich_progress.TaskID) -> None:
         self.name, self.total, self.task = name, total, task
-        self.done = self.failed = self.tokens = self.from_journal = 0
+        self.done = self.samples = self.failed = self.tokens = self.from_journal = 0
 
     def add(self, rows: list[dict[str, Any]], column: str, step: str) -> None:
         round = int(step.removeprefix(_DELIBERATE)) if step.startswith(_DELIBERATE) else None
         new = [g for row in rows for g in row[column] if g.get("round") == round]
         self.done += len(rows)
+        self.samples += len(new)
         self.failed += sum(g["finish_reason"] != "stop" for g in new)
         self.tokens += sum(max(0, g["completion_tokens"]) for g in new)
         self.from_journal += sum(row.get("from_journal", 0) for row in rows)

@@ -35,7 +35,7 @@ def replay(
     if not config.is_file():
         raise ConfigError(f"{run} is no run: it has no config.yaml", "Give the folder of a run.")
     moved = {"out": out} | ({"journal": journal} if journal else {})
-    plan = check(load_config(config, moved), replay=True)
+    plan = check(load_config(config, moved), asks=False)
     if not plan.journal.is_dir():
         raise ConfigError(f"There is no journal {plan.journal}", "Give its folder with --journal.")
     console = Console()

@@ -18,8 +18,11 @@ import dataclasses
 import hashlib
 import json
 import os
+import random
 import threading
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Literal
 
 from heavydistill.engine import segment
 from heavydistill.engine.request import Request, Response
@@ -39,8 +42,12 @@ def key(model: str, revision: str, request: Request) -> str:
         "seed": request.seed,
         "index": request.index,
     }
-    canonical = json.dumps(parts, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
-    return hashlib.sha256(canonical.encode("utf-8", "surrogatepass")).hexdigest()
+    return _digest(parts)
+
+
+def prompt_id(messages: list[dict[str, str]]) -> str:
+    """Tells prompts apart, whoever is asked and however often."""
+    return _digest(messages)[:16]
 
 
 class Journal:
@@ -87,6 +94,29 @@ class Journal:
             self._scan()
             return self.last(wanted)
         return dataclasses.replace(response, from_journal=True)
+
+    def state(self, wanted: str) -> Literal["answered", "failed"] | None:
+        """What became of a request; None if it was never asked."""
+        if bytes.fromhex(wanted) in self._answered:
+            return "answered"
+        return "failed" if bytes.fromhex(wanted) in self._failed else None
+
+    @property
+    def answered(self) -> int:
+        """How many requests have a response."""
+        return len(self._answered)
+
+    def answers(self, shuffled: bool = False) -> Iterator[Record]:
+        """The records of all responses, as they were written or in a random order (always one)."""
+        order = list(self._answered)
+        if shuffled:
+            random.Random(0).shuffle(order)
+        for wanted in order:
+            try:
+                yield segment.record_at(*self._answered[wanted])
+            except FileNotFoundError:  # the journal was compacted meanwhile
+                self._scan()
+                yield segment.record_at(*self._answered[wanted])
 
     def put(self, record: Record) -> None:
         """Write a record; it is on the disk when this returns.
@@ -171,3 +201,8 @@ class Journal:
                 continue
             self._answered, self._failed = answered, failed
             return
+
+
+def _digest(content: object) -> str:
+    canonical = json.dumps(content, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode("utf-8", "surrogatepass")).hexdigest()

@@ -6,7 +6,7 @@ import threading
 import time
 from concurrent.futures import Future
 
-from heavydistill.engine.journal import Journal, key
+from heavydistill.engine.journal import Journal, key, prompt_id
 from heavydistill.engine.request import Engine, Keep, Request, Response, forget
 from heavydistill.engine.segment import Record
 
@@ -72,6 +72,8 @@ class JournaledEngine:
 
         def put(request: Request, response: Response) -> None:
             asked = {
+                "stage": request.stage,
+                "prompt": prompt_id(request.messages),
                 "sampling": request.sampling.model_dump(),
                 "seed": request.seed,
                 "index": request.index,

@@ -21,10 +21,10 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from heavydistill.engine.request import Request, Response
+from heavydistill.engine.tokenizer import TEMPLATE_TOKENS
 from heavydistill.errors import ConfigError, StoppedError
 from heavydistill.schema import Failure
 
-_TEMPLATE_TOKENS = 64
 # Failures before a model began to write.
 _FREE: frozenset[Failure | None] = frozenset(
     {"overloaded", "unreachable", "server", "rejected", "too_long", "context_overflow", "no_credit"}
@@ -249,4 +249,4 @@ class Ledger:
 
 def _bytes(request: Request) -> int:
     """No fewer than the tokens of its prompt, with what a chat template puts around each turn."""
-    return sum(len(turn["content"].encode()) + _TEMPLATE_TOKENS for turn in request.messages)
+    return sum(len(turn["content"].encode()) + TEMPLATE_TOKENS for turn in request.messages)

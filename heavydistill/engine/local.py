@@ -79,7 +79,7 @@ class LocalEngine:
     @property
     def revision(self) -> str:
         """Tells these weights from others under the same name: the Hub's commit, or a digest."""
-        return self.model.config._commit_hash or _digest(Path(self._name))
+        return self.model.config._commit_hash or local_revision(self._name)
 
     def drain(self) -> None:
         """Begin no other batch."""
@@ -178,8 +178,17 @@ class LocalEngine:
         )
 
 
-def _digest(folder: Path) -> str:
-    """Of a checkpoint's files."""
+def local_revision(model: str) -> str:
+    """The revision of a folder or Hub id, without loading its weights.
+
+    Raises:
+        OSError: There is no such folder, and the Hub cannot be reached or does not have it.
+    """
+    folder = Path(model)
+    if not folder.is_dir():
+        from huggingface_hub import hf_hub_download
+
+        return Path(hf_hub_download(model, "config.json")).parent.name  # snapshots/COMMIT
     digest = hashlib.sha256()
     for path in sorted(p for p in folder.iterdir() if p.suffix in _CHECKPOINT_SUFFIXES):
         with path.open("rb") as file:

@@ -97,10 +97,7 @@ class OpenAIEngine:
     @property
     def revision(self) -> str:
         """A server does not say which weights it serves; what is asked of them beside is known."""
-        told = dict(self.extra_body)
-        if self._able.refused:
-            told["refused"] = sorted(self._able.refused)
-        return json.dumps(told, sort_keys=True) if told else ""
+        return served_revision(self.extra_body, self._able)
 
     def generate(self, requests: list[Request], keep: Keep = forget) -> list[Response]:
         """Answer all requests, in their order. Several threads may ask at once.
@@ -380,6 +377,12 @@ class OpenAIEngine:
             "command), a provider may need a switch in the profile's extra_body or hide it; "
             "`heavydistill doctor` finds out. To do without: --set endpoint.reasoning=optional.",
         )
+
+
+def served_revision(extra_body: Mapping[str, Any], able: Capabilities) -> str:
+    """What of a served model is known beside its name; empty for nothing."""
+    told = {**extra_body, **({"refused": sorted(able.refused)} if able.refused else {})}
+    return json.dumps(told, sort_keys=True) if told else ""
 
 
 def _without_reasoning(response: Response) -> Response:

@@ -24,12 +24,15 @@ class Request:
         sampling: How to sample.
         seed: Makes this sample repeatable; see ``sample_seed``.
         index: Which of the samples of these messages it is, from 0.
+        stage: Who asks: ``THINK``, a ``deliberate_stage``, or empty. For the record alone: it makes
+            no other request of it.
     """
 
     messages: list[dict[str, str]]
     sampling: Sampling
     seed: int
     index: int = 0
+    stage: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +69,14 @@ class Response:
     from_journal: bool = False
 
 
+THINK = "think"  # the stage of the first requests; ``deliberate_stage`` has the others
+
+
+def deliberate_stage(round: int) -> str:
+    """The stage of a round, counted from 1."""
+    return f"deliberate_{round}"
+
+
 INTERRUPTED = Response(
     finish_reason="error", failure="interrupted", error="The run was interrupted before this."
 )
@@ -99,6 +110,22 @@ class Engine(Protocol):
 def user_turn(prompt: str) -> list[dict[str, str]]:
     """The messages of a single prompt."""
     return [{"role": "user", "content": prompt}]
+
+
+def samples(
+    messages: list[dict[str, str]],
+    count: int,
+    sampling: Sampling,
+    *,
+    run_seed: int,
+    model: str,
+    stage: str = "",
+) -> list[Request]:
+    """The requests for so many samples of one conversation, by the name that the user gave."""
+    return [
+        Request(messages, sampling, sample_seed(run_seed, model, messages, index), index, stage)
+        for index in range(count)
+    ]
 
 
 def sample_seed(run_seed: int, *parts: object) -> int:

@@ -43,7 +43,7 @@ class Record:
     Attributes:
         key: Of the request, 64 hex digits; see ``journal.key``.
         model: Who was asked.
-        asked: Sampling, seed and index of the request.
+        asked: Stage, prompt (a hash of the messages), sampling, seed and index of the request.
         response: What came back.
         at: When, in seconds since 1970.
     """

@@ -11,6 +11,8 @@ from pathlib import Path
 
 from heavydistill.errors import TeacherError
 
+TEMPLATE_TOKENS = 64  # left free for what a chat template wraps around a prompt
+
 
 class ReaderTokenizer:
     """Counts and cuts in a model's own tokens.

@@ -5,7 +5,8 @@ over the problems that have an outcome, so over those that were deliberated, and
 reading of right and wrong (``heavy.voting.outcome``); a rate of nothing is None.
 ``dataclasses.asdict`` of a summary is JSON.
 
-Not covered: the vote that spends as many tokens as the deliberation did.
+Not covered: prices, which the pipeline knows and fills in; the vote that spends as many
+tokens as the deliberation did.
 """
 
 from __future__ import annotations
@@ -75,20 +76,28 @@ class GenerationCounts:
 
 
 @dataclass(frozen=True, slots=True)
-class TokenCounts:
-    """Tokens of one stage, as far as they are known.
+class Usage:
+    """What one stage took, whenever it was paid for; tokens as far as they are known.
 
     Attributes:
+        requests: Samples that were asked for.
         prompt: Sum of the known counts of tokens read.
+        cached: Of those, what the server had in its prefix cache, where it said.
         completion: Sum of the known counts of tokens written.
         unknown_prompt: Samples whose prompt tokens are unknown.
+        unknown_cached: Samples of which it is unknown how much was in the prefix cache.
         unknown_completion: Samples whose completion tokens are unknown.
+        cost_usd: Of the known tokens, cached ones at the full price; None if that is not known.
     """
 
+    requests: int
     prompt: int
+    cached: int
     completion: int
     unknown_prompt: int
+    unknown_cached: int
     unknown_completion: int
+    cost_usd: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,8 +127,7 @@ class Summary:
         outcomes_by_stratum: Problems of each stratum, then outcome.
         trajectories: What became of the thinker's samples.
         deliberations: What became of the deliberator's samples, all rounds.
-        thinking_tokens: Tokens of the thinker.
-        deliberation_tokens: Tokens of the deliberator, all rounds.
+        usage: What each stage took, ``thinking`` and ``deliberating`` (all rounds).
         statuses: Traces of each status, most common first.
     """
 
@@ -144,8 +152,7 @@ class Summary:
     outcomes_by_stratum: dict[str, dict[str, int]]
     trajectories: GenerationCounts
     deliberations: GenerationCounts
-    thinking_tokens: TokenCounts
-    deliberation_tokens: TokenCounts
+    usage: dict[str, Usage]
     statuses: dict[str, int]
 
 
@@ -191,8 +198,7 @@ def summarize(traces: Sequence[Trace]) -> Summary:
         outcomes_by_stratum=table,
         trajectories=_count(trajectories),
         deliberations=_count(deliberations),
-        thinking_tokens=_tokens(trajectories),
-        deliberation_tokens=_tokens(deliberations),
+        usage={"thinking": _usage(trajectories), "deliberating": _usage(deliberations)},
         statuses=dict(Counter(trace.status for trace in traces).most_common()),
     )
 
@@ -249,12 +255,22 @@ def _count(generations: Sequence[Generation]) -> GenerationCounts:
     )
 
 
-def _tokens(generations: Sequence[Generation]) -> TokenCounts:
-    prompts = [g.prompt_tokens for g in generations]
-    completions = [g.completion_tokens for g in generations]
-    return TokenCounts(
-        prompt=sum(tokens for tokens in prompts if tokens >= 0),
-        completion=sum(tokens for tokens in completions if tokens >= 0),
-        unknown_prompt=sum(tokens < 0 for tokens in prompts),
-        unknown_completion=sum(tokens < 0 for tokens in completions),
+def _usage(generations: Sequence[Generation]) -> Usage:
+    prompt, unknown_prompt = _known(g.prompt_tokens for g in generations)
+    cached, unknown_cached = _known(g.cached_tokens for g in generations)
+    completion, unknown_completion = _known(g.completion_tokens for g in generations)
+    return Usage(
+        requests=len(generations),
+        prompt=prompt,
+        cached=cached,
+        completion=completion,
+        unknown_prompt=unknown_prompt,
+        unknown_cached=unknown_cached,
+        unknown_completion=unknown_completion,
     )
+
+
+def _known(tokens: Iterable[int]) -> tuple[int, int]:
+    """(sum of the known ones, how many are unknown)."""
+    counts = list(tokens)
+    return sum(count for count in counts if count >= 0), sum(count < 0 for count in counts)

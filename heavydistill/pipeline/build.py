@@ -6,13 +6,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from heavydistill.config import RunConfig, Sampling
+from heavydistill.engine.request import THINK, deliberate_stage
 from heavydistill.pipeline.compat import HeavyPipeline, OnBatch
 from heavydistill.pipeline.llm import HeavyLLM
 from heavydistill.pipeline.steps import BuildCaches, LabelTraces, LoadProblems, Verify
 from heavydistill.pipeline.tasks import Deliberate, SampleTrajectories
 from heavydistill.schema import Trace, arrow_schema
+from heavydistill.teachers.complete import complete, sampling_of
 from heavydistill.teachers.profile import Profile
-from heavydistill.teachers.registry import complete, find, sampling_of
+from heavydistill.teachers.registry import find
 
 # A model in this process is fast in full batches, one after the other. Requests to an endpoint are
 # independent: a batch is one problem, and so many are in flight that a few slow ones idle nothing.
@@ -79,7 +81,9 @@ def build_heavy_pipeline(
         )
         last = last >> SampleTrajectories(
             name="sample_trajectories",
-            llm=_llm(config, config.thinker, sampling_of(config.think), config.think.k, replay),
+            llm=_llm(
+                config, THINK, config.thinker, sampling_of(config.think), config.think.k, replay
+            ),
             num_generations=config.think.k,
             domain=config.domain,
             language=config.language,
@@ -103,6 +107,7 @@ def build_heavy_pipeline(
                 name=f"deliberate_{round}",
                 llm=_llm(
                     config,
+                    deliberate_stage(round),
                     config.deliberator,
                     sampling_of(config.deliberate),
                     config.deliberate.d,
@@ -128,7 +133,12 @@ def account_of(config: RunConfig) -> Path:
 
 
 def _llm(
-    config: RunConfig, model: str | None, sampling: Sampling, samples: int, replay: bool
+    config: RunConfig,
+    stage: str,
+    model: str | None,
+    sampling: Sampling,
+    samples: int,
+    replay: bool,
 ) -> HeavyLLM:
     endpoint = config.endpoint
     asked = config.think.k + config.deliberate.rounds * config.deliberate.d
@@ -142,6 +152,7 @@ def _llm(
         teacher=model or config.teacher,
         sampling=sampling,
         seed=config.seed,
+        stage=stage,
         endpoint=endpoint.model_copy(update=limits),
         journal=config.journal,
         ledger=str(account_of(config)) if pays else None,

@@ -19,7 +19,7 @@ from heavydistill.config import Endpoint, Sampling
 from heavydistill.engine.journal import Journal
 from heavydistill.engine.journaled import JournaledEngine
 from heavydistill.engine.ledger import Ledger
-from heavydistill.engine.request import Engine, Request, Response, forget, sample_seed
+from heavydistill.engine.request import Engine, Request, Response, forget, samples
 from heavydistill.errors import ConfigError
 from heavydistill.teachers.registry import find, open_engine
 
@@ -31,6 +31,7 @@ class HeavyLLM(LLM):
         teacher: Profile name, checkpoint folder, Hub id, or served name.
         sampling: How to sample.
         seed: Of the run; see ``engine.request.sample_seed``.
+        stage: For the record; see ``engine.request.Request``.
         endpoint: Where the model is served, if it is.
         journal: Folder where responses are kept; see ``engine.journal``. None keeps none.
         ledger: File of the run's account; see ``engine.ledger``. None keeps none.
@@ -42,6 +43,7 @@ class HeavyLLM(LLM):
     teacher: str
     sampling: Sampling
     seed: int = 0
+    stage: str = ""
     endpoint: Endpoint = Endpoint()
     journal: str | None = None
     ledger: str | None = None
@@ -85,14 +87,16 @@ class HeavyLLM(LLM):
     ) -> list[dict[str, Any]]:
         """``num_generations`` samples of each conversation, in distilabel's ``GenerateOutput``."""
         requests = [
-            Request(
-                messages,
-                self.sampling,
-                sample_seed(self.seed, self.teacher, messages, index),
-                index,
-            )
+            request
             for messages in inputs
-            for index in range(num_generations)
+            for request in samples(
+                messages,
+                num_generations,
+                self.sampling,
+                run_seed=self.seed,
+                model=self.teacher,
+                stage=self.stage,
+            )
         ]
         if not self._engine:
             raise RuntimeError("HeavyLLM.generate before load()")

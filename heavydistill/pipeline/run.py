@@ -5,7 +5,7 @@ The folder of a run, which appears under its name only when all of it is written
     config.yaml    the resolved configuration; ``generate --config`` repeats the run from it
     traces/        parquet, one row a problem; ``datasets.load_dataset`` reads it
     rejects/       rows that a step failed on, if there are any, with the reason in ``status``
-    summary.json   the metrics, counts and tokens
+    summary.json   the metrics, counts, tokens and cost
 
 ``check`` finds what a user can mend before anything is spent. A run that was broken off goes on
 when the same command is given again: its responses are in the journal (see ``engine.journal``),
@@ -30,21 +30,14 @@ from heavydistill import problems as problem_sources
 from heavydistill.config import RunConfig, dump_config, load_config
 from heavydistill.engine.ledger import Ledger
 from heavydistill.engine.preflight import require
-from heavydistill.engine.tokenizer import ReaderTokenizer
-from heavydistill.errors import (
-    BudgetError,
-    ConfigError,
-    HeavydistillError,
-    RunError,
-    StoppedError,
-)
-from heavydistill.heavy import prompts
-from heavydistill.heavy.cache import frame_tokens
+from heavydistill.errors import ConfigError, HeavydistillError, RunError, StoppedError
 from heavydistill.metrics.summary import Summary, summarize
+from heavydistill.pipeline.room import check_room
 from heavydistill.schema import FAILED, OK, Problem, Trace, from_row
 from heavydistill.storage import TRACES_FOLDER, write_traces
 from heavydistill.teachers import serving
-from heavydistill.teachers.registry import complete, find, sampling_of
+from heavydistill.teachers.complete import complete, sampling_of
+from heavydistill.teachers.registry import find
 
 if TYPE_CHECKING:
     from heavydistill.pipeline.compat import HeavyPipeline
@@ -76,14 +69,6 @@ class Plan:
     def server_log(self) -> Path:
         """What that server prints: beside the folder, which appears at the end alone."""
         return self.folder.with_name(f"{self.folder.name}.vllm.log")
-
-    @property
-    def thinker_requests(self) -> int:
-        return len(self.problems) * self.config.think.k
-
-    @property
-    def deliberator_requests(self) -> int:
-        return len(self.problems) * self.config.deliberate.d * self.config.deliberate.rounds
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,12 +104,12 @@ class _Place:
     row: int
 
 
-def check(config: RunConfig, replay: bool = False) -> Plan:
+def check(config: RunConfig, asks: bool = True) -> Plan:
     """Complete a configuration, load its problems and check that each fits its prompt.
 
     Args:
         config: As the user gave it.
-        replay: Nobody will be asked, so nothing need be there to ask.
+        asks: Whether somebody will be asked, who must be there.
 
     Raises:
         UserError: Whatever a user can mend; nothing was written.
@@ -141,9 +126,9 @@ def check(config: RunConfig, replay: bool = False) -> Plan:
             "something",
             "Name another folder or remove this one.",
         )
-    server = serving.command(config) if config.endpoint.serve and not replay else None
+    server = serving.command(config) if config.endpoint.serve and asks else None
     loaded = problem_sources.load(config.problems)
-    _check_budget(config, loaded)
+    check_room(config, loaded)
     return Plan(config, loaded, folder, journal, server)
 
 
@@ -238,23 +223,6 @@ def _require_endpoints(config: RunConfig) -> None:
             require(profile.model, config.endpoint, most_tokens)
 
 
-def _check_budget(config: RunConfig, loaded: Sequence[Problem]) -> None:
-    reader = ReaderTokenizer(find(config.deliberator or config.teacher, config.endpoint).tokenizer)
-    attempts = config.cache.width or config.think.min_k
-    budget = config.cache.budget_tokens or 0
-    for problem in loaded:
-        domain = problem.domain or config.domain or "general"
-        prompts.load("thinker", domain, config.language)
-        prompt = prompts.load("deliberator", domain, config.language)
-        frame = frame_tokens(problem, attempts, prompt, reader)
-        if frame > budget:
-            raise BudgetError(
-                f"{problem.source}: problem {problem.id} and the frame of {attempts} attempts need "
-                f"{frame} tokens, but cache.budget_tokens is {budget}",
-                f"Set cache.budget_tokens above {frame}, or use a deliberator with more context.",
-            )
-
-
 def _write(plan: Plan, pipeline: HeavyPipeline, interrupted: bool) -> Finished:
     """Write the run under a temporary name, check it, and give it its name."""
     unfinished = plan.folder.with_name(f".{plan.folder.name}.unfinished")
@@ -269,7 +237,7 @@ def _write(plan: Plan, pipeline: HeavyPipeline, interrupted: bool) -> Finished:
     write_traces(_traces(kept), unfinished / TRACES_FOLDER)
     if rejected:
         write_traces(_traces(rejected), unfinished / REJECTS_FOLDER)
-    summary = summarize([_lean(trace) for trace in _traces(leaf)])
+    summary = _priced(summarize([_lean(trace) for trace in _traces(leaf)]), plan.config)
     (unfinished / "config.yaml").write_text(dump_config(plan.config), encoding="utf-8")
     record = {**dataclasses.asdict(summary), "rejects": len(rejected), "missing": missing}
     (unfinished / "summary.json").write_text(json.dumps(record, indent=2), encoding="utf-8")
@@ -279,6 +247,20 @@ def _write(plan: Plan, pipeline: HeavyPipeline, interrupted: bool) -> Finished:
     unfinished.rename(plan.folder)
     shutil.rmtree(replaced, ignore_errors=True)
     return Finished(plan.folder, summary, len(rejected), missing)
+
+
+def _priced(summary: Summary, config: RunConfig) -> Summary:
+    """With the cost of each stage, where its price and any of its tokens are known."""
+    models = {"thinking": config.thinker, "deliberating": config.deliberator}
+    usage = {}
+    for stage, used in summary.usage.items():
+        model = find(models[stage] or config.teacher, config.endpoint)
+        cost = model.usd(used.prompt, used.completion)
+        known = used.unknown_completion < used.requests or not used.requests
+        usage[stage] = dataclasses.replace(
+            used, cost_usd=round(cost, 6) if cost is not None and known else None
+        )
+    return dataclasses.replace(summary, usage=usage)
 
 
 def _check_rows(plan: Plan, out: list[str], interrupted: bool) -> int:

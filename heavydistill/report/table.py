@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from heavydistill.metrics.intervals import Interval
-from heavydistill.metrics.summary import NO_LABEL, GenerationCounts, Rate, Summary, TokenCounts
+from heavydistill.metrics.summary import NO_LABEL, GenerationCounts, Rate, Summary, Usage
 from heavydistill.report.text import plain, print_table, table
 
 _NO_OUTCOME = "not delib."
@@ -29,7 +29,7 @@ def print_summary(summary: Summary, console: Console) -> None:
     _print_rates(summary, console)
     _print_labels(summary, console)
     _print_failures(summary, console)
-    _print_tokens(summary, console)
+    _print_usage(summary, console)
 
 
 def _heading(summary: Summary) -> Text:
@@ -154,21 +154,39 @@ def _print_failures(summary: Summary, console: Console) -> None:
         console.print(plain(f"Failed requests: {listed}"))
 
 
-def _print_tokens(summary: Summary, console: Console) -> None:
-    stages = [
-        ("thinking", summary.thinking_tokens),
-        ("deliberating", summary.deliberation_tokens),
-    ]
-    tokens = table(console, "Tokens", "prompt", "completion", "not reported")
-    for name, counts in stages:
-        tokens.add_row(name, f"{counts.prompt:,}", f"{counts.completion:,}", _unknown(counts))
-    print_table(tokens, console)
+def _print_usage(summary: Summary, console: Console) -> None:
+    columns = ("requests", "prompt tokens", "from cache", "completion", "USD")
+    usage = table(console, "Usage", *columns)
+    for stage, used in summary.usage.items():
+        usage.add_row(
+            stage,
+            f"{used.requests:,}",
+            f"{used.prompt:,}",
+            "-" if used.unknown_cached == used.requests else f"{used.cached:,}",
+            f"{used.completion:,}",
+            _cost(used),
+        )
+    print_table(usage, console)
+    for stage, used in summary.usage.items():
+        if used.unknown_prompt or used.unknown_completion:
+            console.print(
+                f"Not reported, {stage}: prompt tokens of {used.unknown_prompt:,}, completion "
+                f"tokens of {used.unknown_completion:,}",
+                highlight=False,
+            )
 
 
-def _unknown(counts: TokenCounts) -> str:
-    if not counts.unknown_prompt and not counts.unknown_completion:
-        return "none"
-    return f"prompt of {counts.unknown_prompt:,}, completion of {counts.unknown_completion:,}"
+def _cost(used: Usage) -> str:
+    """A cached token may cost less than another; one that was not reported is not in it."""
+    if used.cost_usd is None:
+        return "-"
+    cost = f"{used.cost_usd:,.2f}"
+    if not used.cost_usd:
+        return cost
+    unreported = used.unknown_prompt or used.unknown_completion
+    if used.cached:
+        return f"about {cost}" if unreported else f"at most {cost}"
+    return f"at least {cost}" if unreported else cost
 
 
 def _counted(count: int, noun: str) -> str:

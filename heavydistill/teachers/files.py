@@ -56,6 +56,11 @@ class Price(Section):
     as_of: str
     """Date of the price, or the version of the price list that has it."""
 
+    def usd(self, prompt_tokens: float, completion_tokens: float) -> float:
+        """What so many tokens cost."""
+        paid = prompt_tokens * self.usd_per_mtok_in + completion_tokens * self.usd_per_mtok_out
+        return paid / 10**6
+
 
 class Offer(Section):
     """The model at one provider."""

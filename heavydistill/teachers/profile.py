@@ -44,3 +44,12 @@ class Profile:
     deliberator: Sampling = field(default_factory=Sampling)
     licence: str = ""
     price: Price | None = None
+
+    def usd(self, prompt_tokens: float, completion_tokens: float) -> float | None:
+        """What so many tokens cost: nothing in this process; None if the price is not known.
+
+        No discount for tokens that a provider has in its prefix cache.
+        """
+        if self.kind == "local":
+            return 0.0
+        return self.price.usd(prompt_tokens, completion_tokens) if self.price else None

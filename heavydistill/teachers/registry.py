@@ -1,4 +1,4 @@
-"""Finds a profile by name, completes a configuration from it, and opens its engine.
+"""Finds a profile by name, and opens its engine.
 
 A name is, in this order: a shipped profile (a file of ``configs/teachers``), the path of a YAML
 file with a profile of your own, with ``endpoint.base_url`` the served name of any model, a folder
@@ -14,25 +14,18 @@ import json
 from pathlib import Path
 
 from heavydistill.config import (
-    Deliberate,
+    Capabilities,
     Endpoint,
-    RunConfig,
     Sampling,
-    SamplingChoice,
     SamplingName,
-    Think,
 )
 from heavydistill.engine.ledger import Ledger, Tariff
 from heavydistill.engine.request import Engine
-from heavydistill.errors import ConfigError, TeacherError
-from heavydistill.teachers.capabilities import bounded, obeyed
+from heavydistill.errors import TeacherError
 from heavydistill.teachers.files import Price, ProfileFile, load_profile
-from heavydistill.teachers.machine import largest_setup
 from heavydistill.teachers.profile import Profile
 from heavydistill.teachers.providers import PROVIDERS, provider_at
 
-PAPER_BUDGET_TOKENS = 80_000  # arXiv 2605.02396 prunes caches to this
-_TEMPLATE_TOKENS = 64  # left free for what a chat template wraps around a prompt
 _PROBLEM_TOKENS = 8192  # left to the problem where half of the context is more than it needs
 _UNKNOWN_CONTEXT = 131_072
 _MTOK = 1e6
@@ -71,7 +64,7 @@ def profile_of(name: str) -> ProfileFile:
     """
     file = file_of(name)
     if not file:
-        fix = f"{_nearest(name)}Give one of {', '.join(names())}, or a YAML file with a profile."
+        fix = f"{nearest(name)}Give one of {', '.join(names())}, or a YAML file with a profile."
         raise TeacherError(f"There is no profile {name!r}", fix)
     return file
 
@@ -108,13 +101,14 @@ def find(name: str, endpoint: Endpoint, sampling: SamplingName = "paper") -> Pro
         )
     raise TeacherError(
         f"There is no model {name!r}",
-        f"{_nearest(name)}Give a profile ({', '.join(names())}), a YAML file with one, a "
+        f"{nearest(name)}Give a profile ({', '.join(names())}), a YAML file with one, a "
         "checkpoint folder, a Hub id ORG/NAME, or set endpoint.base_url (--endpoint) to ask a "
         "server for it.",
     )
 
 
-def _nearest(name: str) -> str:
+def nearest(name: str) -> str:
+    """The question whether a shipped profile of a like name was meant; empty if there is none."""
     near = difflib.get_close_matches(name, names(), n=1)
     return f"Did you mean {near[0]}? " if near else ""
 
@@ -226,119 +220,15 @@ def _of_roles(
     )
 
 
-def complete(config: RunConfig) -> RunConfig:
-    """The configuration with everything filled in that profiles and capability files decide.
+def revision_of(profile: Profile, endpoint: Endpoint) -> str:
+    """What the engine of this model will call its revision; loads no weights."""
+    if profile.kind == "endpoint":
+        from heavydistill.engine.openai_client import served_revision
 
-    Raises:
-        TeacherError: A model is not known, cannot run here, or hides its thinking there.
-        ConfigError: The model's context cannot hold a prompt beside the response, its tokens
-            cannot be counted, there is a budget in money and no price, or it cannot be served
-            here although ``endpoint.serve`` wants it.
-    """
-    roles = config.thinker or config.teacher, config.deliberator or config.teacher
-    endpoint = located(config.endpoint)
-    if endpoint.serve and endpoint.context is None:
-        _, setup = largest_setup(to_serve(config))
-        endpoint = endpoint.model_copy(update={"context": setup.max_model_len})
-    endpoint = obeyed(endpoint, [find(name, endpoint, config.sampling) for name in roles])
-    config = config.model_copy(update={"endpoint": endpoint})
-    thinker, deliberator = (find(name, config.endpoint, config.sampling) for name in roles)
-    if not deliberator.tokenizer:
-        raise ConfigError(
-            "The model is served but endpoint.tokenizer is not set, and no profile of "
-            f"{deliberator.name} names one, so the tokens of the cache cannot be counted",
-            "Set endpoint.tokenizer (--tokenizer) to a folder or a Hub id with a tokenizer.json.",
-        )
-    _check_budget(config, thinker, deliberator)
-    seen = endpoint.capabilities
-    think = bounded("think", config.think.sampling, thinker.thinker, seen)
-    deliberate = bounded("deliberate", config.deliberate.sampling, deliberator.deliberator, seen)
-    _room(thinker, "think", think)
-    room = _room(deliberator, "deliberate", deliberate)
-    budget = config.cache.budget_tokens or min(PAPER_BUDGET_TOKENS, room)
-    if budget > room:
-        raise ConfigError(
-            f"cache.budget_tokens {budget} and {deliberate.max_tokens} tokens of response do not "
-            f"fit the {deliberator.context} tokens of {deliberator.name}",
-            f"Set cache.budget_tokens to {room} or less.",
-        )
-    return config.model_copy(
-        update={
-            "thinker": roles[0],
-            "deliberator": roles[1],
-            "domain": config.domain or thinker.domain,
-            "think": config.think.model_copy(update={"sampling": _chosen(think)}),
-            "cache": config.cache.model_copy(update={"budget_tokens": budget}),
-            "deliberate": config.deliberate.model_copy(update={"sampling": _chosen(deliberate)}),
-        }
-    )
+        return served_revision(profile.extra_body, endpoint.capabilities or Capabilities())
+    from heavydistill.engine.local import local_revision
 
-
-def _check_budget(config: RunConfig, *models: Profile) -> None:
-    if not config.budget:
-        return
-    if not config.endpoint.is_served:
-        raise ConfigError(
-            f"budget: {config.budget} is for served models, and these run in this process",
-            "Leave out --budget, or name a server with --endpoint.",
-        )
-    unknown = [model.name for model in models if not model.price]
-    if config.most_usd is not None and unknown:
-        raise ConfigError(
-            f"budget: {config.budget} is in money, and the price of {unknown[0]} is not known here",
-            "Give it with --price-in and --price-out, or a budget in tokens, e.g. --budget 40Mtok.",
-        )
-
-
-def to_serve(config: RunConfig) -> ProfileFile:
-    """The profile of the one model that ``endpoint.serve`` is to serve.
-
-    Raises:
-        ConfigError: There are two, or it has no profile.
-    """
-    roles = config.thinker or config.teacher, config.deliberator or config.teacher
-    themselves = "`heavydistill teachers NAME` prints the command"
-    if roles[0] != roles[1]:
-        raise ConfigError(
-            f"endpoint.serve (--serve) serves one model, but {roles[0]} thinks and {roles[1]} "
-            "deliberates",
-            f"Serve both yourself ({themselves} for each), put a router that knows both before "
-            "them, and name its address with --endpoint.",
-        )
-    file = file_of(roles[0])
-    if not file:
-        raise ConfigError(
-            f"endpoint.serve (--serve) takes its flags from a profile, and {roles[0]!r} has none",
-            f"{_nearest(roles[0])}Give one of {', '.join(names())}, a YAML file with one, or start "
-            "a server yourself and name it with --endpoint.",
-        )
-    return file
-
-
-def located(endpoint: Endpoint) -> Endpoint:
-    """The endpoint with the address and the key's variable of its provider, if it is one's.
-
-    Raises:
-        ConfigError: It names a provider that is not known.
-    """
-    provider = endpoint.base_url
-    if provider and "://" in provider:
-        provider = provider_at(endpoint.urls[0])
-    if not provider:
-        return endpoint
-    if provider not in PROVIDERS:
-        raise ConfigError(
-            f"endpoint.base_url: there is no provider {provider!r}",
-            f"Give an address such as http://localhost:8000/v1, or one of {', '.join(PROVIDERS)}.",
-        )
-    known = PROVIDERS[provider]
-    named = endpoint.base_url == provider
-    return endpoint.model_copy(
-        update={
-            "base_url": known.base_url if named else endpoint.base_url,
-            "api_key_env": endpoint.api_key_env or known.key_env,
-        }
-    )
+    return local_revision(profile.model)
 
 
 def open_engine(profile: Profile, endpoint: Endpoint, ledger: Ledger | None = None) -> Engine:
@@ -373,27 +263,6 @@ def _tariff(price: Price | None) -> Tariff:
     if price is None:
         return Tariff()
     return Tariff(price.usd_per_mtok_in / _MTOK, price.usd_per_mtok_out / _MTOK)
-
-
-def _room(profile: Profile, stage: str, sampling: Sampling) -> int:
-    """Tokens that a prompt may have beside the response."""
-    room = profile.context - sampling.max_tokens - _TEMPLATE_TOKENS
-    if room < 1:
-        raise ConfigError(
-            f"{stage}.sampling.max_tokens {sampling.max_tokens} leaves no room for a prompt "
-            f"in the {profile.context} tokens of {profile.name}",
-            f"Set {stage}.sampling.max_tokens lower.",
-        )
-    return room
-
-
-def sampling_of(stage: Think | Deliberate) -> Sampling:
-    """The sampling of a stage of a completed configuration."""
-    return stage.sampling.over(Sampling())
-
-
-def _chosen(sampling: Sampling) -> SamplingChoice:
-    return SamplingChoice(**sampling.model_dump())
 
 
 def _context_of(model: str) -> int:

@@ -22,9 +22,9 @@ from pathlib import Path
 from heavydistill.config import Endpoint, RunConfig
 from heavydistill.errors import RunError, TeacherError
 from heavydistill.teachers import supervisor
+from heavydistill.teachers.complete import to_serve
 from heavydistill.teachers.files import serve_command
 from heavydistill.teachers.machine import largest_setup, vllm
-from heavydistill.teachers.registry import to_serve
 
 # Called now and then while the server starts, with the seconds so far and the end of its log.
 OnStart = Callable[[float, str], None]

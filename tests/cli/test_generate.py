@@ -120,7 +120,9 @@ def test_dry_run_asks_nobody_and_writes_nothing(tmp_path: Path) -> None:
         problems, out = write_problems(tmp_path / "p.jsonl"), tmp_path / "run"
         done = command(*of_server(server.base_url, problems, out), "--dry-run")
     assert done.returncode == 0 and not server.requests and not out.exists()
-    assert "12 + 8 responses" in done.stdout and "What is 1 + 1?" in done.stdout
+    told = " ".join(done.stdout.split())
+    assert "thinking 12 " in told and "deliberating 8 " in told
+    assert "What is 1 + 1?" in done.stdout
 
 
 def test_failures_of_an_endpoint_are_records(tmp_path: Path) -> None:

@@ -16,17 +16,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from heavydistill.config import Sampling
-from heavydistill.engine.journal import Journal, key
+from heavydistill.engine.journal import Journal, key, prompt_id
 from heavydistill.engine.journaled import JournaledEngine
 from heavydistill.engine.request import Keep, Request, Response, user_turn
 from heavydistill.engine.segment import FORMAT, Record, segments
+from heavydistill.engine.upkeep import compact
 from heavydistill.errors import JournalError, RunError
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
 
 
 def request(prompt: str = "2 + 2?", index: int = 0, **sampling: float) -> Request:
-    return Request(user_turn(prompt), Sampling(**sampling), seed=7 + index, index=index)
+    return Request(user_turn(prompt), Sampling(**sampling), 7 + index, index, "think")
 
 
 def record(of: Request, answer_text: str = "4", **fields) -> Record:
@@ -260,7 +261,13 @@ def test_a_record_names_what_was_asked(tmp_path):
     line = only_segment(tmp_path).read_text().splitlines()[1]
     payload = json.loads(line.split(" ", 3)[3])
     assert payload["model"] == "m" and payload["at"] > 1e9
-    assert payload["asked"] == {"sampling": Sampling().model_dump(), "seed": 7, "index": 0}
+    assert payload["asked"] == {
+        "stage": "think",
+        "prompt": prompt_id(user_turn("2 + 2?")),
+        "sampling": Sampling().model_dump(),
+        "seed": 7,
+        "index": 0,
+    }
 
 
 def test_nothing_is_durable_before_the_disk_says_so(tmp_path, monkeypatch):
@@ -329,3 +336,25 @@ def test_what_is_in_flight_is_not_asked_twice(tmp_path):
     }
     assert [r.answer_text for r in journaled.generate(wanted)] == ["0", "1", "2"]
     assert len(engine.asked) == 3
+
+
+def test_a_journal_tells_what_became_of_a_request_without_reading_it(tmp_path):
+    ask(tmp_path, 3, fails_on=(1,))
+    journal = Journal(tmp_path)
+    states = [
+        journal.state(key("m", Counting.revision, request(index=index))) for index in range(4)
+    ]
+    assert states == ["answered", "failed", "answered", None]
+    assert journal.answered == 2
+
+
+def test_all_responses_are_read_as_written_or_shuffled_also_after_a_compaction(tmp_path):
+    filled(tmp_path, *map(str, range(30)))
+    journal = Journal(tmp_path)
+    reading = journal.answers()
+    first = next(reading)
+    compact(tmp_path)
+    rest = [record.response.answer_text for record in reading]
+    assert [first.response.answer_text, *rest] == list(map(str, range(30)))
+    shuffled = [record.response.answer_text for record in journal.answers(shuffled=True)]
+    assert shuffled != sorted(shuffled, key=int) and len(set(shuffled)) == 30

@@ -15,10 +15,11 @@ from typing import Any
 
 import pytest
 
-from heavydistill.config import Sampling
+from heavydistill.config import Endpoint, Sampling
 from heavydistill.engine.local import LocalEngine
 from heavydistill.engine.request import Request, Response, user_turn
 from heavydistill.errors import TeacherError
+from heavydistill.teachers.registry import find, revision_of
 
 CONTEXT = 128
 PLAIN = Sampling(temperature=1.0, top_p=1.0, top_k=0, max_tokens=12)
@@ -85,6 +86,11 @@ def first_tokens(engine: LocalEngine, prompt: str) -> list[tuple[str, float]]:
         for token in range(len(probabilities))
     ]
     return sorted(zip(written, probabilities, strict=True), key=lambda one: -one[1])
+
+
+def test_the_revision_is_known_without_loading_the_weights(engine, checkpoint):
+    profile = find(str(checkpoint), Endpoint())
+    assert revision_of(profile) == engine.revision != ""
 
 
 def test_responses_come_in_the_order_of_the_requests(engine):

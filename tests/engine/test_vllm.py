@@ -30,7 +30,8 @@ from heavydistill.errors import TeacherError
 from heavydistill.heavy import prompts
 from heavydistill.problems import load
 from heavydistill.storage import read_traces
-from heavydistill.teachers.registry import complete, find, sampling_of
+from heavydistill.teachers.complete import complete, sampling_of
+from heavydistill.teachers.registry import find
 from heavydistill.teachers.serving import Server, served
 
 PYTHON = os.environ.get("HEAVYDISTILL_VLLM_PYTHON", "")

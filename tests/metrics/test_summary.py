@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from heavydistill.errors import RunError
 from heavydistill.metrics.intervals import bootstrap_difference
-from heavydistill.metrics.summary import summarize
+from heavydistill.metrics.summary import Usage, summarize
 from heavydistill.schema import Trace
 
 MakeTrace = Callable[..., Trace]
@@ -132,12 +132,18 @@ def test_unknown_tokens_are_counted_and_never_summed(make_trace: MakeTrace) -> N
     trace = make_trace(["7", "8", "8"], ["7"])
     unknown = dataclasses.replace(trace.pool[0], prompt_tokens=-1, completion_tokens=-1)
     half = dataclasses.replace(trace.pool[1], prompt_tokens=-1)
-    trace = dataclasses.replace(trace, pool=[unknown, half, trace.pool[2]])
-    summary = summarize([trace])
-    assert (summary.thinking_tokens.prompt, summary.thinking_tokens.completion) == (10, 10)
-    assert summary.thinking_tokens.unknown_prompt == 2
-    assert summary.thinking_tokens.unknown_completion == 1
-    assert (summary.deliberation_tokens.prompt, summary.deliberation_tokens.completion) == (10, 5)
+    read = dataclasses.replace(trace.pool[2], cached_tokens=8)
+    usage = summarize([dataclasses.replace(trace, pool=[unknown, half, read])]).usage
+    assert usage["thinking"] == Usage(
+        requests=3,
+        prompt=10,
+        cached=8,
+        completion=10,
+        unknown_prompt=2,
+        unknown_cached=2,
+        unknown_completion=1,
+    )
+    assert (usage["deliberating"].prompt, usage["deliberating"].completion) == (10, 5)
 
 
 def test_k_and_d_are_the_most_common_sizes(make_trace: MakeTrace) -> None:

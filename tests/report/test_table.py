@@ -13,7 +13,7 @@ from heavydistill.metrics.summary import (
     Rate,
     RoundMetrics,
     Summary,
-    TokenCounts,
+    Usage,
 )
 from heavydistill.report.table import print_summary
 
@@ -47,8 +47,10 @@ def summary() -> Summary:
         outcomes_by_stratum={"majority-right": OUTCOMES, "all-wrong": nothing, "none": nothing},
         trajectories=GenerationCounts(9600, 11, {"overloaded": 8, "timeout": 3}, 22, 33, 44, 55),
         deliberations=GenerationCounts(4800, 0, {}, 66, 0, 0, 0),
-        thinking_tokens=TokenCounts(123_456, 12_345_678, 0, 0),
-        deliberation_tokens=TokenCounts(7_000, 8_000, 3, 2),
+        usage={
+            "thinking": Usage(9_600, 123_456, 0, 12_345_678, 0, 9_600, 0, 12.345),
+            "deliberating": Usage(4_800, 7_000, 6_000, 8_000, 3, 5, 2),
+        },
         statuses={"ok": 1190, "too_few_usable": 10},
     )
 
@@ -110,8 +112,21 @@ def test_failures_and_tokens_are_shown(summary: Summary, printed: Printed) -> No
     assert _line(text, "trajectories") == "trajectories 9,600 11 22 33 44 55"
     assert "Failed requests: 8 overloaded, 3 timeout" in text
     assert _line(text, "deliberations") == "deliberations 4,800 0 66 0 0 0"
-    assert _line(text, "thinking") == "thinking 123,456 12,345,678 none"
-    assert "prompt of 3, completion of 2" in _line(text, "deliberating")
+    assert _line(text, "thinking") == "thinking 9,600 123,456 - 12,345,678 12.35"
+    assert _line(text, "deliberating") == "deliberating 4,800 7,000 6,000 8,000 -"
+    assert "Not reported, deliberating: prompt tokens of 3, completion tokens of 2" in text
+
+
+@pytest.mark.parametrize(
+    ("cached", "unknown", "said"),
+    [(0, 0, "4.20"), (9, 0, "at most 4.20"), (0, 1, "at least 4.20"), (9, 1, "about 4.20")],
+)
+def test_a_cost_says_which_way_it_may_be_off(
+    summary: Summary, printed: Printed, cached: int, unknown: int, said: str
+) -> None:
+    used = Usage(10, 100, cached, 200, unknown, 0, unknown, 4.2)
+    text = printed(print_summary, dataclasses.replace(summary, usage={"thinking": used}))
+    assert _line(text, "thinking").endswith(f" 200 {said}")
 
 
 def test_rounds_are_shown_only_where_there_are_several(summary: Summary, printed: Printed) -> None:

@@ -9,7 +9,8 @@ import pytest
 from heavydistill.config import Capabilities, Endpoint, RunConfig, load_config
 from heavydistill.errors import ConfigError, TeacherError
 from heavydistill.teachers.capabilities import load, path_of, save
-from heavydistill.teachers.registry import complete, find
+from heavydistill.teachers.complete import complete
+from heavydistill.teachers.registry import find
 
 URL, OTHER = "http://localhost:1/v1", "http://localhost:2/v1"
 R1 = "deepseek-ai/DeepSeek-R1-0528"

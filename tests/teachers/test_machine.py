@@ -10,7 +10,8 @@ from heavydistill.config import RunConfig, load_config
 from heavydistill.errors import ConfigError
 from heavydistill.pipeline.run import check
 from heavydistill.teachers import machine, serving
-from heavydistill.teachers.registry import complete, profile_of
+from heavydistill.teachers.complete import complete
+from heavydistill.teachers.registry import profile_of
 
 MICRO = Path(__file__).parents[2] / "heavydistill" / "micro" / "teacher"
 

@@ -10,6 +10,7 @@ from heavydistill.config import Endpoint, RunConfig, Sampling, SamplingChoice, l
 from heavydistill.engine.openai_client import OpenAIEngine
 from heavydistill.errors import ConfigError, TeacherError
 from heavydistill.teachers import registry
+from heavydistill.teachers.complete import complete
 
 HERE = Endpoint()
 URL = "http://localhost:1/v1"
@@ -28,7 +29,7 @@ def checkpoint(tmp_path: Path) -> Path:
 def completed(**overrides: Any) -> RunConfig:
     """Keys with two underscores for each dot."""
     dotted = {key.replace("__", "."): value for key, value in overrides.items()}
-    return registry.complete(load_config(overrides=dotted))
+    return complete(load_config(overrides=dotted))
 
 
 @pytest.mark.parametrize("name", MICRO)
@@ -101,7 +102,9 @@ def test_a_served_model_without_a_profile_is_sent_top_k_only_on_request():
 
 def test_a_served_model_without_a_profile_opens_the_client_with_the_usual_tags():
     endpoint = Endpoint(base_url=URL, tokenizer="org/model")
-    engine = registry.open_engine(registry.find("mine", endpoint), endpoint)
+    profile = registry.find("mine", endpoint)
+    engine = registry.open_engine(profile, endpoint)
+    assert registry.revision_of(profile) == engine.revision
     assert isinstance(engine, OpenAIEngine)
     assert (engine.model, engine.extra_body) == ("mine", {})
     assert engine.think_tags == ("<think>", "</think>")
@@ -152,7 +155,7 @@ def test_a_run_takes_the_sampling_of_the_maker_if_told_to():
 
 def test_a_completed_configuration_of_a_profile_completes_to_itself():
     once = completed(teacher="glm-4.6", endpoint__base_url=URL, sampling="maker")
-    assert registry.complete(once) == once
+    assert complete(once) == once
     assert (once.thinker, once.cache.budget_tokens) == ("glm-4.6", 80_000)
 
 
@@ -191,7 +194,7 @@ def test_a_profile_of_ones_own_is_one_file(tmp_path, monkeypatch):
     assert profile.thinker == profile.deliberator == Sampling(temperature=0.5, max_tokens=100)
     config = completed(teacher=str(file))
     assert (config.thinker, config.domain) == (str(file), "stem")
-    assert registry.complete(config) == config
+    assert complete(config) == config
     monkeypatch.chdir(tmp_path)
     assert registry.find("mine.yaml", Endpoint(base_url=URL)).model == "mine"
 
@@ -243,7 +246,7 @@ def test_completing_keeps_what_the_user_set():
 
 def test_completing_twice_changes_nothing():
     once = completed(think__k=4)
-    assert registry.complete(once) == once
+    assert complete(once) == once
 
 
 def test_a_role_of_its_own_takes_its_own_profile(checkpoint):
@@ -271,4 +274,4 @@ def test_a_response_that_leaves_no_room_for_a_prompt_is_refused(checkpoint, stag
     with pytest.raises(ConfigError) as caught:
         completed(teacher=str(checkpoint), **{key: 4096})
     assert f"{key} 4096" in str(caught.value)
-    assert caught.value.fix == f"Set {key} lower."
+    assert caught.value.fix == f"Set {key} lower, to 2048 for instance."

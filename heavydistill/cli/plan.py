@@ -1,0 +1,293 @@
+"""``heavydistill plan``: what a run will ask, cost and take, before it asks anything.
+
+Ranges are rounded outwards. What stands behind each number is printed below them.
+"""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from heavydistill.cli.flags import with_run_flags
+from heavydistill.config import RunConfig
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from heavydistill.pipeline.estimate import Amounts, Estimate, Range, StageEstimate
+    from heavydistill.pipeline.run import Plan
+
+# Problems of the run that is recommended to learn from; in this process it takes a few batches.
+_SAMPLE_RUN = {"endpoint": 5, "local": 40}
+_UNKNOWN = "unknown"
+_UNITS = {1: "", 10**3: "k", 10**6: "M", 10**9: "G"}
+_NOISE = 1e-9  # of binary fractions
+
+
+@with_run_flags
+def plan(config: RunConfig) -> None:
+    """Tell the calls, tokens, cost and hours of a run, and ask nobody.
+
+    Takes the flags of `generate`. Where a journal has responses of the model, it tells what is to
+    be expected; else the least and the most that can be.
+    """
+    from rich.console import Console
+
+    from heavydistill.pipeline.estimate import estimate
+    from heavydistill.pipeline.run import check
+
+    checked = check(config, asks=False)
+    console = Console()
+    print_heading(checked, console)
+    print_estimate(estimate(checked), checked, console)
+
+
+def print_heading(plan: Plan, console: Console) -> None:
+    """What is to be done."""
+    config = plan.config
+    console.print(
+        f"{len(plan.problems):,} problems, K={config.think.k} trajectories by {config.thinker}, "
+        f"D={config.deliberate.d} deliberations by {config.deliberator}, "
+        f"{config.deliberate.rounds} round(s)",
+        markup=False,
+        highlight=False,
+    )
+    if seen := config.endpoint.capabilities:
+        told = f"Obeys what doctor saw: {seen.checked or 'as configured'}"
+        console.print(told, markup=False, highlight=False, soft_wrap=True)
+    if plan.server:
+        console.print(
+            f"Server: {shlex.join(plan.server)}\nIts log: {plan.server_log}",
+            markup=False,
+            highlight=False,
+            soft_wrap=True,
+        )
+
+
+def print_line(estimate: Estimate, console: Console) -> None:
+    """The estimate in one line."""
+    amounts = estimate.expected
+    usd, hours = _cells(amounts)[-2:]
+    if all(stage.model.kind == "local" for stage in estimate.stages):
+        cost = "nothing to pay"
+    else:
+        cost = f"{usd} USD" if amounts.usd else "price unknown"
+    measured = all(stage.is_measured for stage in estimate.stages)
+    parts = [
+        f"{_span(amounts.calls, _count)} calls",
+        f"{_span(amounts.tokens, _tokens)} tokens",
+        cost,
+        "hours unknown" if hours == _UNKNOWN else f"{hours} hours",
+    ]
+    basis = "expected from the journal" if measured else "the least to the most"
+    console.print(
+        f"To ask: {', '.join(parts)} ({basis}; `heavydistill plan` tells more)",
+        markup=False,
+        highlight=False,
+        soft_wrap=True,
+    )
+
+
+def print_estimate(estimate: Estimate, plan: Plan, console: Console) -> None:
+    """The estimate by stage, and what it rests on."""
+    from rich.table import Table
+
+    from heavydistill.report.text import plain, print_table, table
+
+    columns = ("calls", "tokens in", "tokens out", "USD", "hours")
+    rows = table(console, "Still to ask", *columns)
+    for stage in estimate.stages:
+        rows.add_row(_name(stage, plan.config), *_cells(stage.expected))
+    rows.add_row("all", *_cells(estimate.expected))
+    if any(stage.measured for stage in estimate.stages):
+        rows.add_row("certain bounds", *_cells(estimate.bounds))
+    print_table(rows, console)
+    console.print()
+    notes = Table.grid(padding=(0, 2))
+    for label, text in _notes(estimate, plan):
+        notes.add_row(label, plain(text))
+    console.print(notes)
+
+
+def _cells(amounts: Amounts) -> list[str]:
+    return [
+        _span(amounts.calls, _count),
+        _span(amounts.prompt_tokens, _tokens),
+        _span(amounts.completion_tokens, _tokens),
+        _span(amounts.usd, _usd) if amounts.usd else _UNKNOWN,
+        _span(amounts.hours, _hours),
+    ]
+
+
+def _notes(estimate: Estimate, plan: Plan) -> Iterator[tuple[str, str]]:
+    """(what, the basis of it)."""
+    yield "Calls", _calls_note(estimate, plan)
+    yield "Prompts", _prompts_note(estimate, plan.config)
+    responses: dict[str, list[str]] = {}
+    for stage in estimate.stages:
+        responses.setdefault(_responses_note(stage, plan), []).append(_name(stage, plan.config))
+    for note, stages in responses.items():
+        yield "Responses", f"{', '.join(stages)}: {note}"
+    for note in dict.fromkeys(_price_note(stage) for stage in estimate.stages):
+        yield "Price", note
+    yield "Hours", _hours_note(estimate, plan.config)
+    if plan.config.budget:
+        yield "Budget", _budget_note(estimate, plan.config)
+
+
+def _calls_note(estimate: Estimate, plan: Plan) -> str:
+    thinking, *rounds = estimate.stages
+    all_thinking = thinking.in_journal.low + thinking.expected.calls.low
+    if not thinking.in_journal.low:
+        known = f"no trajectory is in the journal {plan.journal}"
+    else:
+        known = (
+            f"the journal {plan.journal} has {thinking.in_journal.low:,} of {all_thinking:,} "
+            "trajectories, which are not paid for again"
+        )
+    may_be = sum(stage.in_journal.high for stage in rounds)
+    if may_be:
+        known += f"; it may have up to {may_be:,} of the deliberations, as their caches will tell"
+    return f"{known}. Requests that fail and are asked again come on top"
+
+
+def _prompts_note(estimate: Estimate, config: RunConfig) -> str:
+    from heavydistill.engine.tokenizer import TEMPLATE_TOKENS
+
+    caches = "those of deliberators from the frame of the cache to its budget of "
+    caches += f"{config.cache.budget_tokens:,}"
+    seen = [
+        s.measured.responses for s in estimate.stages[1:] if s.measured and s.measured.prompt_tokens
+    ]
+    if seen:
+        caches = f"those of deliberators as for {sum(seen):,} responses in the journal"
+    thinker = estimate.stages[0].model
+    counter = f"the tokenizer {estimate.thinker_tokenizer}"
+    if thinker.kind == "local":
+        counter = "their own tokenizer"
+    elif not thinker.tokenizer:
+        counter += ", that of the deliberator, as theirs is not known"
+    return (
+        f"those of thinkers counted with {counter}, and up to {TEMPLATE_TOKENS} tokens of chat "
+        f"template each; {caches}"
+    )
+
+
+def _responses_note(stage: StageEstimate, plan: Plan) -> str:
+    measured = stage.measured
+    if measured and measured.completion_tokens:
+        tokens = measured.completion_tokens
+        low, high = max(1, tokens.low), min(stage.max_tokens, tokens.high)
+        return (
+            f"{tokens.mean:,.0f} tokens each (95%: {low:,.0f} to {high:,.0f}), as "
+            f"{measured.responses:,} responses to {measured.prompts:,} prompts in the journal"
+        )
+    if not stage.expected.calls.high:
+        return "all in the journal"
+    unknown = f"no length is known, so 1 to {stage.max_tokens:,} tokens each"
+    if measured:
+        return f"{unknown}: the journal has too few, or the server counts no tokens"
+    enough = _SAMPLE_RUN[stage.model.kind]
+    if len(plan.problems) > enough:
+        return (
+            f"{unknown}. Run with --limit {enough} (and another --out) first: its journal narrows "
+            "this"
+        )
+    return unknown
+
+
+def _price_note(stage: StageEstimate) -> str:
+    model, price = stage.model, stage.model.price
+    if model.kind == "local":
+        return f"{model.name} runs in this process and costs nothing"
+    if not price:
+        return (
+            f"that of {model.name} here is not known: give it with --price-in and --price-out, "
+            "in USD for a million tokens"
+        )
+    return (
+        f"{model.name}: {price.usd_per_mtok_in:g} USD a million tokens of prompts, "
+        f"{price.usd_per_mtok_out:g} of responses ({price.as_of}); prompts that a provider has "
+        "cached may cost less"
+    )
+
+
+def _hours_note(estimate: Estimate, config: RunConfig) -> str:
+    endpoint = config.endpoint
+    limits = [
+        f"at most {limit:,} {what} a minute"
+        for limit, what in (
+            (endpoint.requests_per_minute, "requests"),
+            (endpoint.tokens_per_minute, "tokens"),
+        )
+        if limit and endpoint.is_served
+    ]
+    asked = [stage for stage in estimate.stages if stage.expected.calls.high]
+    timed = [stage for stage in asked if stage.measured and stage.measured.seconds]
+    if len(timed) < len(asked):
+        basis = "unknown until the journal has enough responses of each stage"
+    elif endpoint.is_served:
+        in_flight = endpoint.concurrency * max(1, len(endpoint.urls))
+        basis = f"responses as slow as in the journal, {in_flight} at once in each stage"
+    else:
+        basis = "as fast as in the journal"
+    return "; ".join([basis, *limits, "stages overlap"] if len(asked) > 1 else [basis, *limits])
+
+
+def _budget_note(estimate: Estimate, config: RunConfig) -> str:
+    paid = estimate.paid
+    if config.most_tokens is not None:
+        cap, needed = float(config.most_tokens), paid.tokens
+    elif paid.usd is not None and config.most_usd is not None:
+        cap, needed = config.most_usd, paid.usd
+    else:
+        return f"{config.budget} cannot be kept without a price"
+    if needed.high <= cap:
+        verdict = "is enough"
+    elif needed.low > cap:
+        verdict = "is not enough: the run will stop there, and go on with a higher one"
+    else:
+        verdict = "may not be enough: the run would stop there, and go on with a higher one"
+    return f"{config.budget} {verdict}. What earlier runs of the same spent counts as well"
+
+
+def _name(stage: StageEstimate, config: RunConfig) -> str:
+    if stage.stage == "think":
+        return "thinking"
+    number = stage.stage.rpartition("_")[2]
+    return "deliberating" if config.deliberate.rounds == 1 else f"deliberating {number}"
+
+
+def _span(amount: Range, write: Callable[[float, bool], str]) -> str:
+    """From low, rounded down, to high, rounded up."""
+    if math.isinf(amount.high):
+        return f"from {write(amount.low, False)}" if amount.low else _UNKNOWN
+    if amount.low == amount.high:
+        return write(amount.high, True)
+    low, high = write(amount.low, False), write(amount.high, True)
+    return low if low == high else f"{low} to {high}"
+
+
+def _count(value: float, up: bool) -> str:
+    return f"{value:,.0f}"
+
+
+def _tokens(value: float, up: bool) -> str:
+    unit = next((u for u in _UNITS if value < 1000 * u), max(_UNITS))
+    return f"{_rounded(value / unit, up, 1 if unit > 1 and value < 10 * unit else 0)}{_UNITS[unit]}"
+
+
+def _usd(value: float, up: bool) -> str:
+    return _rounded(value, up, 2 if value < 100 else 0)
+
+
+def _hours(value: float, up: bool) -> str:
+    return _rounded(value, up, 2 if value < 1 else 1 if value < 10 else 0)
+
+
+def _rounded(value: float, up: bool, decimals: int) -> str:
+    scaled = value * 10**decimals
+    whole = math.ceil(scaled - _NOISE) if up else math.floor(scaled + _NOISE)
+    return f"{whole / 10**decimals:,.{decimals}f}"

@@ -1,0 +1,371 @@
+"""What a run will ask, read, write, cost and take, before it asks anything.
+
+Two ranges for each number. The **bounds** hold whatever the models write: every response has from
+1 token to the most that its sampling allows, a thinker's prompt has the tokens that its tokenizer
+counts and at most ``TEMPLATE_TOKENS`` of a chat template, a deliberator's from the empty frame of
+its cache to the cache's whole budget. What is **expected** comes from the journal, where that has
+responses of the same model, stage and sampling (see ``past``): their mean with its 95 % interval,
+within the bounds; where it has none, it is the bounds.
+
+A response that the journal has is not asked for again. Of the thinkers' that is known exactly, of
+the deliberators' only when their caches are built: at most as many as the journal has.
+
+Not covered: requests that fail and are asked again, which come on top; problems with too few
+usable attempts, which are not deliberated, so that less is asked; loading and start-up; what a
+provider takes off for prompts in its prefix cache; tokenizers that stand in for another model's.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from heavydistill.config import RunConfig
+from heavydistill.engine.journal import Journal, key
+from heavydistill.engine.request import THINK, Request, deliberate_stage, samples, user_turn
+from heavydistill.engine.tokenizer import TEMPLATE_TOKENS, ReaderTokenizer
+from heavydistill.heavy import prompts
+from heavydistill.heavy.cache import frame_tokens
+from heavydistill.pipeline.past import Measured, measure, records_of
+from heavydistill.pipeline.run import Plan
+from heavydistill.schema import Problem
+from heavydistill.teachers.complete import sampling_of
+from heavydistill.teachers.profile import Profile
+from heavydistill.teachers.registry import find, revision_of
+
+_SECONDS_AN_HOUR, _MINUTES_AN_HOUR = 3600, 60
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """From the least to the most; ``high`` is infinite where nothing is known."""
+
+    low: float
+    high: float
+
+    def __add__(self, other: Range) -> Range:
+        return Range(self.low + other.low, self.high + other.high)
+
+    def __contains__(self, value: float) -> bool:
+        return self.low <= value <= self.high
+
+    def within(self, bounds: Range) -> Range:
+        """The part of it inside of ``bounds``, or the end of those that is nearest."""
+        low = min(max(self.low, bounds.low), bounds.high)
+        return Range(low, max(min(self.high, bounds.high), bounds.low))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Amounts:
+    """What is still to be spent.
+
+    Attributes:
+        calls: Responses that are not in the journal.
+        prompt_tokens: Read for them.
+        completion_tokens: Written in them, thinking included.
+        usd: Their cost; None if the price is not known.
+        hours: How long that takes.
+    """
+
+    calls: Range
+    prompt_tokens: Range
+    completion_tokens: Range
+    usd: Range | None
+    hours: Range
+
+    @property
+    def tokens(self) -> Range:
+        return self.prompt_tokens + self.completion_tokens
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageEstimate:
+    """One stage.
+
+    Attributes:
+        stage: As in ``engine.request``.
+        model: Who is asked.
+        max_tokens: Most tokens of a response.
+        in_journal: Responses that are there already.
+        bounds: See above.
+        expected: See above.
+        measured: What the journal tells of such responses; None if nothing.
+    """
+
+    stage: str
+    model: Profile
+    max_tokens: int
+    in_journal: Range
+    bounds: Amounts
+    expected: Amounts
+    measured: Measured | None
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether the length of its responses is expected rather than bounded."""
+        return self.measured is not None and self.measured.completion_tokens is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A whole run.
+
+    Attributes:
+        stages: In order.
+        thinker_tokenizer: What counted the thinkers' prompts.
+    """
+
+    stages: list[StageEstimate]
+    thinker_tokenizer: str
+
+    @property
+    def bounds(self) -> Amounts:
+        return _total([stage.bounds for stage in self.stages])
+
+    @property
+    def expected(self) -> Amounts:
+        return _total([stage.expected for stage in self.stages])
+
+    @property
+    def paid(self) -> Amounts:
+        """What is expected of served models, which alone count against a budget."""
+        return _total([s.expected for s in self.stages if s.model.kind == "endpoint"])
+
+
+@dataclass(frozen=True, slots=True)
+class _Thinking:
+    """Thinkers' requests: how many the journal has, and what is to be read for the others.
+
+    Attributes:
+        total: Different requests.
+        missing: Tokens of the prompt of each request without a response, one list a prompt.
+        whole: Problems whose requests were all asked before.
+    """
+
+    total: int
+    missing: list[list[int]]
+    whole: int
+
+
+def estimate(plan: Plan) -> Estimate:
+    """What a checked run will take. Asks nobody and writes nothing."""
+    config = plan.config
+    thinker = find(config.thinker or config.teacher, config.endpoint)
+    deliberator = find(config.deliberator or config.teacher, config.endpoint)
+    reader = ReaderTokenizer(deliberator.tokenizer)
+    counter = ReaderTokenizer(thinker.tokenizer) if thinker.tokenizer else reader
+    journal = Journal(plan.journal) if plan.journal.is_dir() else None
+    sampled = {THINK: (thinker.model, sampling_of(config.think))}
+    for round in range(1, config.deliberate.rounds + 1):
+        sampled[deliberate_stage(round)] = deliberator.model, sampling_of(config.deliberate)
+    records = records_of(journal, sampled, config.endpoint.is_served) if journal else {}
+    thinking = _thinking(plan, thinker, counter, journal)
+    answered = thinking.total - sum(map(len, thinking.missing))
+    local = thinker.kind == "local"
+    measured = measure(records.get(THINK, []), len(thinking.missing), local)
+    stages = [_think_stage(config, thinker, thinking, measured)]
+    frames = [_frame(problem, config, reader) for problem in plan.problems]
+    others = journal.answered - answered if journal else 0
+    for round in range(1, config.deliberate.rounds + 1):
+        known = records.get(deliberate_stage(round), [])
+        measured = measure(known, len(frames), deliberator.kind == "local")
+        whole = thinking.whole * config.deliberate.d
+        stages += [_deliberate_stage(config, deliberator, round, frames, (whole, others), measured)]
+    return Estimate(stages, counter.name)
+
+
+def _thinking(
+    plan: Plan, thinker: Profile, counter: ReaderTokenizer, journal: Journal | None
+) -> _Thinking:
+    config = plan.config
+    revision = revision_of(thinker, config.endpoint) if journal else ""
+    seen: set[str] = set()
+    missing, whole = [], 0
+    for problem in plan.problems:
+        domain = problem.domain or config.domain or "general"
+        wording = prompts.load("thinker", domain, config.language)
+        prompt = prompts.thinker_prompt(problem.text, wording)
+        if prompt in seen:  # the same text is asked once, see ``engine.journaled``
+            continue
+        seen.add(prompt)
+        states = [
+            journal.state(key(thinker.model, revision, request)) if journal else None
+            for request in _think_requests(config, prompt)
+        ]
+        whole += None not in states
+        unanswered = sum(state != "answered" for state in states)
+        if unanswered:
+            missing += [[counter.count(prompt)] * unanswered]
+    return _Thinking(len(seen) * config.think.k, missing, whole)
+
+
+def _think_requests(config: RunConfig, prompt: str) -> list[Request]:
+    return samples(
+        user_turn(prompt),
+        config.think.k,
+        sampling_of(config.think),
+        run_seed=config.seed,
+        model=config.thinker or config.teacher,
+    )
+
+
+def _frame(problem: Problem, config: RunConfig, reader: ReaderTokenizer) -> int:
+    """Fewest tokens of a cache of this problem."""
+    domain = problem.domain or config.domain or "general"
+    attempts = min(config.cache.width or config.think.min_k, config.think.min_k)
+    wording = prompts.load("deliberator", domain, config.language)
+    return frame_tokens(problem, attempts, wording, reader)
+
+
+def _think_stage(
+    config: RunConfig, thinker: Profile, thinking: _Thinking, measured: Measured | None
+) -> StageEstimate:
+    shared = _samples_a_call(config)
+    calls = sum(map(len, thinking.missing))
+    prompt_tokens = Range(
+        sum(sum(prompt[: -(-len(prompt) // shared)]) for prompt in thinking.missing),
+        sum(map(sum, thinking.missing)) + calls * TEMPLATE_TOKENS,
+    )
+    answered = thinking.total - calls
+    both = Range(calls, calls)
+    return _stage(
+        config, THINK, thinker, Range(answered, answered), both, both, prompt_tokens, measured
+    )
+
+
+def _deliberate_stage(
+    config: RunConfig,
+    deliberator: Profile,
+    round: int,
+    frames: Sequence[int],
+    answered: tuple[int, int],
+    measured: Measured | None,
+) -> StageEstimate:
+    """``answered``: how many the journal has, (if it is of this run's pools, at the very most)."""
+    d = config.deliberate.d
+    total = len(frames) * d
+    likely, most = min(total, *answered), min(total, answered[1])
+    bounds = Range(total - most, total)
+    prompts_read = -(-(total - most) // _samples_a_call(config))
+    smallest = sorted(frame for frame in frames for _ in range(d))[:prompts_read]
+    longest = (config.cache.budget_tokens or 0) + TEMPLATE_TOKENS
+    return _stage(
+        config,
+        deliberate_stage(round),
+        deliberator,
+        Range(0, likely),
+        bounds,
+        Range(total - likely, total),
+        Range(sum(smallest), total * longest),
+        measured,
+    )
+
+
+def _stage(
+    config: RunConfig,
+    stage: str,
+    model: Profile,
+    in_journal: Range,
+    bounds: Range,
+    calls: Range,
+    prompt_tokens: Range,
+    measured: Measured | None,
+) -> StageEstimate:
+    """From calls and prompts to all the rest."""
+    chosen = config.think if stage == THINK else config.deliberate
+    most = sampling_of(chosen).max_tokens
+    written = Range(bounds.low, bounds.high * most)
+    certain = _amounts(config, model, bounds, prompt_tokens, written, None)
+    of_read = measured.prompt_tokens if measured and stage != THINK else None
+    read = _times(calls, of_read.low, of_read.high) if of_read else prompt_tokens
+    of_written = measured.completion_tokens if measured else None
+    expected = (
+        _times(calls, max(1, of_written.low), min(most, of_written.high))
+        if of_written
+        else Range(calls.low, calls.high * most)
+    )
+    return StageEstimate(
+        stage=stage,
+        model=model,
+        max_tokens=most,
+        in_journal=in_journal,
+        bounds=certain,
+        expected=_amounts(
+            config, model, calls, read.within(prompt_tokens), expected.within(written), measured
+        ),
+        measured=measured,
+    )
+
+
+def _amounts(
+    config: RunConfig,
+    model: Profile,
+    calls: Range,
+    prompt_tokens: Range,
+    completion_tokens: Range,
+    measured: Measured | None,
+) -> Amounts:
+    low = model.usd(prompt_tokens.low, completion_tokens.low)
+    high = model.usd(prompt_tokens.high, completion_tokens.high)
+    return Amounts(
+        calls=calls,
+        prompt_tokens=prompt_tokens,
+        completion_tokens=completion_tokens,
+        usd=None if low is None or high is None else Range(low, high),
+        hours=_hours(config, model, calls, prompt_tokens + completion_tokens, measured),
+    )
+
+
+def _hours(
+    config: RunConfig, model: Profile, calls: Range, tokens: Range, measured: Measured | None
+) -> Range:
+    if not calls.high:
+        return Range(0, 0)
+    seconds = measured.seconds if measured else None
+    hours = Range(0, math.inf)
+    if seconds and model.kind == "local":
+        hours = _times(calls, max(0, seconds.low), seconds.high, _SECONDS_AN_HOUR)
+    elif seconds and measured:
+        slots = config.endpoint.concurrency * max(1, len(config.endpoint.urls))
+        hours = _times(calls, max(0, seconds.low), seconds.high, slots * _SECONDS_AN_HOUR)
+        # Few calls leave slots empty, and the slowest may come last.
+        alone = max(0, seconds.low) / _SECONDS_AN_HOUR if calls.low else 0
+        last = measured.longest_s / _SECONDS_AN_HOUR
+        hours = Range(max(hours.low, alone), hours.high + last)
+    if model.kind == "endpoint":
+        for amount, limit in (
+            (calls, config.endpoint.requests_per_minute),
+            (tokens, config.endpoint.tokens_per_minute),
+        ):
+            if limit:
+                least = _times(amount, 1, 1, limit * _MINUTES_AN_HOUR)
+                hours = Range(max(hours.low, least.low), max(hours.high, least.high))
+    return hours
+
+
+def _times(amount: Range, low: float, high: float, per: float = 1) -> Range:
+    return Range(amount.low * low / per, amount.high * high / per)
+
+
+def _samples_a_call(config: RunConfig) -> int:
+    """Samples that may share the reading of their prompt."""
+    capabilities = config.endpoint.capabilities
+    return capabilities.n if capabilities and config.endpoint.is_served else 1
+
+
+def _total(amounts: Sequence[Amounts]) -> Amounts:
+    """Of stages that overlap in time."""
+    nothing = Range(0, 0)
+    costs = [each.usd for each in amounts]
+    known = [cost for cost in costs if cost is not None]
+    return Amounts(
+        calls=sum((each.calls for each in amounts), nothing),
+        prompt_tokens=sum((each.prompt_tokens for each in amounts), nothing),
+        completion_tokens=sum((each.completion_tokens for each in amounts), nothing),
+        usd=sum(known, nothing) if len(known) == len(costs) else None,
+        hours=Range(
+            max((each.hours.low for each in amounts), default=0),
+            sum(each.hours.high for each in amounts),
+        ),
+    )

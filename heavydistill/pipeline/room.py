@@ -1,0 +1,82 @@
+"""Whether the cache of every problem can hold its attempts, found out before anything is asked.
+
+Only the frame of a cache is known then: the wording, the problem and the headers of its attempts.
+A cache that passes can still be too small for the final answers, which ``heavy.cache`` finds; what
+the message recommends has room for ``_ANSWER_TOKENS`` of each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from heavydistill.config import RunConfig
+from heavydistill.engine.tokenizer import ReaderTokenizer
+from heavydistill.errors import BudgetError
+from heavydistill.heavy import prompts
+from heavydistill.heavy.cache import frame_tokens
+from heavydistill.schema import Problem
+from heavydistill.teachers.complete import room_of
+from heavydistill.teachers.registry import find
+
+_ANSWER_TOKENS = 32
+_NARROWEST = 2  # attempts; see ``config.CacheChoice.width``
+
+
+def check_room(config: RunConfig, problems: Sequence[Problem]) -> None:
+    """Check a completed configuration against the problem that leaves the least room.
+
+    Raises:
+        BudgetError: If all attempts are usable, its cache has no room for them; the message says
+            for how many it has.
+        ConfigError: There is no wording for a problem's domain.
+    """
+    reader = ReaderTokenizer(find(config.deliberator or config.teacher, config.endpoint).tokenizer)
+    # From the second round on, deliberations stand beside the selected trajectories.
+    carried = config.deliberate.d if config.deliberate.rounds > 1 else 0
+    attempts = (config.cache.width or config.think.k) + carried
+    budget = config.cache.budget_tokens or 0
+
+    def frame(problem: Problem, attempts: int) -> int:
+        domain = problem.domain or config.domain or "general"
+        prompts.load("thinker", domain, config.language)
+        wording = prompts.load("deliberator", domain, config.language)
+        return frame_tokens(problem, attempts, wording, reader)
+
+    needed, worst = max(
+        ((frame(problem, attempts), problem) for problem in problems), key=lambda pair: pair[0]
+    )
+    if needed > budget:
+
+        def enough(count: int) -> int:
+            return frame(worst, count) + count * _ANSWER_TOKENS
+
+        fitting = _most(lambda count: enough(count) <= budget, attempts) - carried
+        beside = f" and {carried} deliberations of the round before" if carried else ""
+        raise BudgetError(
+            f"{worst.source}: problem {worst.id} and the frame of {attempts - carried} attempts"
+            f"{beside} need {needed} tokens, but cache.budget_tokens is {budget}",
+            _fix(config, fitting, enough(attempts)),
+        )
+
+
+def _most(fits: Callable[[int], bool], too_many: int) -> int:
+    """The largest number below ``too_many`` that fits; 0 if none does."""
+    least = 0
+    while too_many - least > 1:
+        middle = (least + too_many) // 2
+        least, too_many = (middle, too_many) if fits(middle) else (least, middle)
+    return least
+
+
+def _fix(config: RunConfig, fitting: int, enough: int) -> str:
+    ways, some_fit = [], fitting >= _NARROWEST
+    none = "" if some_fit else f"Not even {_NARROWEST} attempts of {_ANSWER_TOKENS} tokens fit. "
+    if some_fit:
+        short = f"at most {fitting} attempts of {_ANSWER_TOKENS} tokens"
+        ways += [f"{short} fit: --set cache.width={fitting}"]
+    if enough <= room_of(config):
+        ways += [f"set cache.budget_tokens to {enough} or more"]
+    else:
+        ways += ["lower deliberate.sampling.max_tokens", "use a deliberator with more context"]
+    sentence = ", or ".join(ways)
+    return f"{none}{sentence[0].upper()}{sentence[1:]}."

@@ -1,0 +1,254 @@
+"""``heavydistill plan`` says before a run what the run then does, over real HTTP."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fake_server import FakeServer, completion, serving
+
+from heavydistill.cli.app import main
+from heavydistill.config import load_config
+from heavydistill.engine.tokenizer import ReaderTokenizer
+from heavydistill.pipeline.estimate import Estimate, estimate
+from heavydistill.pipeline.run import check
+
+COMMAND = str(Path(sys.executable).parent / "heavydistill")
+MICRO = str(Path(__file__).parents[2] / "heavydistill" / "micro" / "teacher")
+PROBLEMS, K, D, MOST_TOKENS, TEMPLATE = 12, 4, 2, 400, 9
+USD_IN, USD_OUT = 3.0, 15.0
+
+
+class Bill:
+    """A server that counts tokens as a real one does, and answers by the request alone."""
+
+    def __init__(self) -> None:
+        self.refuses: set[int] = set()  # problems whose first attempts and deliberations fail
+        self._lock, self._reader = threading.Lock(), ReaderTokenizer(MICRO)
+        self.clear()
+
+    def clear(self) -> None:
+        self.thinking = self.deliberating = self.refused = self.prompt = self.completion = 0
+
+    def answer(self, body: dict[str, Any]) -> Any:
+        text = body["messages"][0]["content"]
+        draw = random.Random(json.dumps([text, body["seed"]]))
+        deliberates = "Attempt 1" in text
+        problem = next(n for n in range(PROBLEMS) if f"What is {n} + {n}?" in text)
+        if problem in self.refuses and (deliberates or draw.random() < 0.25):
+            with self._lock:
+                self.refused += 1
+            return 400, {"error": {"message": "no"}}
+        status, payload = completion(f"\\boxed{{{draw.randrange(6)}}}", reasoning_content="so")
+        read = self._reader.count(text) + TEMPLATE
+        written = draw.randrange(100, 200) if deliberates else draw.randrange(30, 60)
+        payload["usage"] = {"prompt_tokens": read, "completion_tokens": written}
+        with self._lock:
+            self.thinking += not deliberates
+            self.deliberating += deliberates
+            self.prompt += read
+            self.completion += written
+        return status, payload
+
+    @property
+    def usd(self) -> float:
+        return (self.prompt * USD_IN + self.completion * USD_OUT) / 1e6
+
+
+def flags(server: FakeServer, folder: Path, out: str, **more: object) -> list[str]:
+    problems = folder / "problems.jsonl"
+    rows = [
+        {"id": f"p{n}", "text": f"What is {n} + {n}?", "reference": f"{2 * n}"}
+        for n in range(PROBLEMS)
+    ]
+    problems.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    chosen = {"k": K, "d": D, "price-in": USD_IN, "price-out": USD_OUT} | more
+    return [
+        *("--teacher=served", f"--endpoint={server.base_url}", f"--tokenizer={MICRO}"),
+        *(f"--problems={problems}", f"--out={folder / out}", f"--journal={folder / 'journal'}"),
+        *(f"--{name}={value}" for name, value in chosen.items() if value is not None),
+        *("--set=endpoint.retries=0", f"--set=think.sampling.max_tokens={MOST_TOKENS}"),
+        f"--set=deliberate.sampling.max_tokens={MOST_TOKENS}",
+    ]
+
+
+def generate(arguments: list[str]) -> str:
+    done = subprocess.run(
+        [COMMAND, "generate", *arguments], capture_output=True, text=True, timeout=240
+    )
+    assert done.returncode in (0, 1), done.stdout + done.stderr
+    return done.stdout
+
+
+def planned(server: FakeServer, folder: Path, out: str) -> Estimate:
+    """The ranges behind what ``plan`` prints for the whole run."""
+    return estimate(
+        check(
+            load_config(
+                None,
+                {
+                    "teacher": "served",
+                    "endpoint.base_url": server.base_url,
+                    "endpoint.tokenizer": MICRO,
+                    "endpoint.price_in": USD_IN,
+                    "endpoint.price_out": USD_OUT,
+                    "problems.source": str(folder / "problems.jsonl"),
+                    "think.k": K,
+                    "deliberate.d": D,
+                    "think.sampling.max_tokens": MOST_TOKENS,
+                    "deliberate.sampling.max_tokens": MOST_TOKENS,
+                    "out": str(folder / out),
+                    "journal": str(folder / "journal"),
+                },
+            )
+        )
+    )
+
+
+@pytest.fixture
+def said(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
+    """Runs the command line in this process; what it prints, without its line breaks."""
+
+    def run(verb: str, arguments: list[str], code: int = 0) -> str:
+        monkeypatch.setattr(sys, "argv", ["heavydistill", verb, *arguments])
+        with pytest.raises(SystemExit) as ended:
+            main()
+            raise SystemExit(0)
+        printed = capsys.readouterr()
+        assert (ended.value.code or 0) == code, printed.err
+        return " ".join((printed.out + printed.err).split())
+
+    return run
+
+
+@pytest.mark.slow
+def test_a_run_asks_reads_writes_and_costs_what_was_planned(tmp_path: Path, said: Any) -> None:
+    bill = Bill()
+    with serving(bill.answer) as server:
+        whole = flags(server, tmp_path, "whole")
+        first = said("plan", whole)
+        assert "thinking 48 " in first and "deliberating 24 " in first and "all 72 " in first
+        assert "1 to 400 tokens each. Run with --limit 5" in first
+        assert not server.requests and not (tmp_path / "journal").exists()
+        before = planned(server, tmp_path, "whole")
+
+        # A few problems first, as it says.
+        printed = generate(flags(server, tmp_path, "few", limit=5))
+        assert "To ask: 30 calls" in printed and "the least to the most" in printed
+        narrowed = planned(server, tmp_path, "whole")
+        thinking, deliberating = narrowed.stages
+        assert thinking.in_journal.low == thinking.in_journal.high == 5 * K
+        assert deliberating.in_journal.high == 5 * D
+        assert all(stage.is_measured for stage in narrowed.stages)
+        assert narrowed.expected.usd and before.expected.usd
+        assert narrowed.expected.usd.high < before.expected.usd.high / 2
+        again = said("plan", [*whole, "--budget=25usd"])
+        assert f"has {5 * K} of {PROBLEMS * K} trajectories" in again
+        assert "(95%: " in again and "25usd is enough" in again
+        assert "USD a million tokens of prompts, 15 of responses (as set for this run)" in again
+        short = f"{bill.usd / 100:.6f}usd"
+        assert "is not enough" in said("plan", [*whole, f"--budget={short}"])
+
+        # Then all, but something goes wrong.
+        bill.clear()
+        bill.refuses = {8, 9}
+        printed = generate(whole)
+        assert "in thinking" in printed and f"{5 * K:,} of {PROBLEMS * K:,} in thinking" in printed
+        assert bill.thinking + bill.deliberating + bill.refused == narrowed.expected.calls.low
+        usage = json.loads((tmp_path / "whole" / "summary.json").read_text())["usage"]
+        known = sum(used["cost_usd"] for used in usage.values())
+        first_five = json.loads((tmp_path / "few" / "summary.json").read_text())["usage"]
+        paid_before = sum(used["cost_usd"] for used in first_five.values())
+        assert known == pytest.approx(paid_before + bill.usd)
+        assert usage["thinking"]["requests"] == PROBLEMS * K
+
+        # What failed is still to be asked, and only that.
+        rest = planned(server, tmp_path, "whole")
+        failed = PROBLEMS * K - 5 * K - bill.thinking
+        assert failed and rest.stages[0].expected.calls.low == failed
+        bill.clear()
+        bill.refuses = set()
+        generate(whole)
+        assert bill.thinking == failed
+        assert_within(bill, rest, bounds_only=True)
+
+        # One whole run against both plans of it.
+        everything = planned(server, tmp_path, "other")
+        assert everything.expected.calls.low == 0 and everything.bounds.calls.low == 0
+
+
+def assert_within(bill: Bill, plan: Estimate, bounds_only: bool = False) -> None:
+    for amounts in (plan.bounds,) if bounds_only else (plan.bounds, plan.expected):
+        assert bill.thinking + bill.deliberating in amounts.calls
+        assert bill.prompt in amounts.prompt_tokens
+        assert bill.completion in amounts.completion_tokens
+        assert amounts.usd and bill.usd in amounts.usd
+
+
+@pytest.mark.slow
+def test_used_tokens_and_cost_lie_in_the_ranges(tmp_path: Path) -> None:
+    bill = Bill()
+    with serving(bill.answer) as server:
+        whole = flags(server, tmp_path, "whole")
+        unknown = planned(server, tmp_path, "whole")
+        generate(flags(server, tmp_path, "few", limit=5))
+        few = (bill.prompt, bill.completion)
+        narrowed = planned(server, tmp_path, "whole")
+        bill.clear()
+        generate(whole)
+        assert_within(bill, narrowed)
+        assert few[0] + bill.prompt in unknown.bounds.prompt_tokens
+        assert few[1] + bill.completion in unknown.bounds.completion_tokens
+
+
+def test_without_a_price_there_are_tokens_and_how_to_give_it(tmp_path: Path, said: Any) -> None:
+    with serving(lambda body: completion("no")) as server:
+        free = flags(server, tmp_path, "run", **{"price-in": None, "price-out": None})
+        printed = said("plan", free)
+        assert "--price-in and --price-out" in printed and "thinking 48 " in printed
+        assert "25usd cannot be kept without a price" in said("plan", [*free, "--budget=25usd"])
+        assert "40Mtok is enough" in said("plan", [*free, "--budget=40Mtok"])
+        assert not server.requests
+
+
+def test_limits_bound_the_hours_from_below(tmp_path: Path, said: Any) -> None:
+    with serving(lambda body: completion("no")) as server:
+        limited = [*flags(server, tmp_path, "run"), "--set=endpoint.requests_per_minute=1"]
+        assert "at most 1 requests a minute" in said("plan", limited)
+        # 48 calls for thinking alone, one a minute.
+        assert "from 0.80" in said("plan", limited)
+
+
+def test_a_model_in_this_process_costs_nothing(tmp_path: Path, said: Any) -> None:
+    printed = said("plan", ["--limit=10", f"--out={tmp_path / 'run'}"])
+    assert "micro runs in this process and costs nothing" in printed
+    assert "thinking 80 " in printed and " 0.00 " in printed
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_dry_run_shows_the_plan(tmp_path: Path, said: Any) -> None:
+    printed = said("generate", ["--limit=10", "--dry-run", f"--out={tmp_path / 'run'}"])
+    assert "Still to ask" in printed and "certain" not in printed
+
+
+@pytest.mark.parametrize(
+    ("more", "fix"),
+    [
+        (["--k=300"], "At most 36 attempts of 32 tokens fit: --set cache.width=36"),
+        (["--set=cache.budget_tokens=20"], "Not even 2 attempts of 32 tokens fit"),
+        (["--set=deliberate.sampling.max_tokens=1980"], "Lower deliberate.sampling.max_tokens"),
+    ],
+)
+def test_a_context_too_small_says_how_many_attempts_fit(
+    more: list[str], fix: str, tmp_path: Path, said: Any
+) -> None:
+    for verb in ("plan", "generate"):
+        printed = said(verb, [f"--out={tmp_path / 'run'}", *more], code=2)
+        assert fix in printed
+    assert not list(tmp_path.iterdir())

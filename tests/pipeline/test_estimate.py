@@ -1,0 +1,299 @@
+from __future__ import annotations
+
+import json
+import math
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from heavydistill.config import RunConfig, load_config
+from heavydistill.engine.journal import Journal
+from heavydistill.engine.journaled import JournaledEngine
+from heavydistill.engine.request import (
+    THINK,
+    Keep,
+    Request,
+    Response,
+    deliberate_stage,
+    samples,
+    user_turn,
+)
+from heavydistill.heavy import prompts
+from heavydistill.heavy.cache import build_cache
+from heavydistill.pipeline.estimate import Amounts, Estimate, Range, estimate
+from heavydistill.pipeline.run import Plan, check
+from heavydistill.schema import Problem, Trajectory
+from heavydistill.teachers.complete import sampling_of
+
+MICRO = str(Path(__file__).parents[2] / "heavydistill" / "micro" / "teacher")
+
+
+class Scripted:
+    """An engine whose responses have random lengths; it counts as a server does."""
+
+    revision = ""
+
+    def __init__(self, seed: int, counts: bool = True) -> None:
+        self._draw, self._counts = random.Random(seed), counts
+
+    def generate(self, requests: list[Request], keep: Keep) -> list[Response]:
+        responses = []
+        for request in requests:
+            response = Response(
+                answer_text="\\boxed{1}",
+                finish_reason="stop",
+                prompt_tokens=self._draw.randrange(20, 90) if self._counts else -1,
+                completion_tokens=self._draw.randint(1, 500) if self._counts else -1,
+                latency_s=self._draw.uniform(1, 9),
+            )
+            keep(request, response)
+            responses.append(response)
+        return responses
+
+    def drain(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+def plan_of(folder: Path, problems: int = 6, **keys: Any) -> Plan:
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / "problems.jsonl"
+    rows = [
+        {"id": f"p{n}", "text": f"{n} mod 6?", "reference": f"{n % 6}"} for n in range(problems)
+    ]
+    file.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    served = {
+        "teacher": "served",
+        "endpoint.base_url": "http://localhost:1/v1",
+        "endpoint.tokenizer": MICRO,
+        "problems.source": str(file),
+        "think.sampling.max_tokens": 500,
+        "deliberate.sampling.max_tokens": 500,
+        "out": str(folder / "run"),
+    }
+    return check(load_config(None, served | {k.replace("__", "."): v for k, v in keys.items()}))
+
+
+def thinker_requests(plan: Plan, problem: Problem) -> list[Request]:
+    config = plan.config
+    wording = prompts.load("thinker", problem.domain or config.domain or "general", "en")
+    return samples(
+        user_turn(prompts.thinker_prompt(problem.text, wording)),
+        config.think.k,
+        sampling_of(config.think),
+        run_seed=config.seed,
+        model="served",
+        stage=THINK,
+    )
+
+
+def deliberator_requests(config: RunConfig, prompt: str, round: int) -> list[Request]:
+    return samples(
+        user_turn(prompt),
+        config.deliberate.d,
+        sampling_of(config.deliberate),
+        run_seed=config.seed,
+        model="served",
+        stage=deliberate_stage(round),
+    )
+
+
+def fill(plan: Plan, requests: list[Request], seed: int = 0, counts: bool = True) -> list[Response]:
+    engine = JournaledEngine(Scripted(seed, counts), Journal(plan.journal), "served")
+    responses = engine.generate(requests)
+    engine.close()
+    return responses
+
+
+def ranges(amounts: Amounts) -> list[Range]:
+    found = [amounts.calls, amounts.prompt_tokens, amounts.completion_tokens, amounts.tokens]
+    return found + ([amounts.usd] if amounts.usd else [])
+
+
+def test_nothing_known_gives_the_bounds_and_no_hours(tmp_path: Path) -> None:
+    told = estimate(plan_of(tmp_path, think__k=4, deliberate__d=2))
+    assert told.expected == told.bounds
+    assert told.expected.calls == Range(6 * 6, 6 * 6)
+    assert told.expected.completion_tokens == Range(36, 36 * 500)
+    assert told.expected.hours == Range(0, math.inf)
+    assert told.expected.usd is None
+    assert not (tmp_path / "journal").exists()
+
+
+def test_what_the_journal_answers_is_not_asked_again(tmp_path: Path) -> None:
+    plan = plan_of(tmp_path, think__k=4)
+    fill(plan, thinker_requests(plan, plan.problems[0]))
+    fill(plan, thinker_requests(plan, plan.problems[1])[:3])
+    (thinking, _) = estimate(plan).stages
+    assert thinking.in_journal == Range(7, 7)
+    assert thinking.expected.calls == Range(17, 17)
+    # Another seed is another run.
+    other = plan_of(tmp_path, think__k=4, seed=1)
+    assert estimate(other).stages[0].in_journal == Range(0, 0)
+
+
+def test_deliberations_may_be_in_the_journal_where_the_pools_are(tmp_path: Path) -> None:
+    plan = plan_of(tmp_path, think__k=4, deliberate__d=3)
+    fill(plan, thinker_requests(plan, plan.problems[0]))
+    fill(plan, deliberator_requests(plan.config, "a cache", 1))
+    fill(plan, deliberator_requests(plan.config, "a cache of another run", 1))
+    deliberating = estimate(plan).stages[1]
+    assert deliberating.in_journal == Range(0, 3)
+    assert deliberating.expected.calls == Range(15, 18)
+    assert deliberating.bounds.calls == Range(12, 18)
+
+
+def test_problems_of_the_same_text_are_asked_once(tmp_path: Path) -> None:
+    plan = plan_of(tmp_path, think__k=4)
+    twice = Plan(plan.config, [*plan.problems, plan.problems[0]], plan.folder, plan.journal)
+    assert estimate(twice).stages[0].expected.calls == Range(24, 24)
+
+
+def test_stages_are_told_apart_and_sampling_must_be_the_same(tmp_path: Path) -> None:
+    plan = plan_of(tmp_path, think__k=4, deliberate__rounds=2)
+    for number in range(3):
+        fill(plan, deliberator_requests(plan.config, f"cache {number}", 2), seed=number)
+    told = estimate(plan)
+    assert [stage.is_measured for stage in told.stages] == [False, False, True]
+    measured = told.stages[2].measured
+    assert measured and (measured.responses, measured.prompts) == (12, 3)
+    hotter = plan_of(tmp_path, deliberate__rounds=2, deliberate__sampling__temperature=0.5)
+    assert not any(stage.measured for stage in estimate(hotter).stages)
+
+
+def test_a_server_that_does_not_count_leaves_the_bounds(tmp_path: Path) -> None:
+    plan = plan_of(tmp_path)
+    for problem in plan.problems[:3]:
+        fill(plan, thinker_requests(plan, problem), counts=False)
+    thinking = estimate(plan).stages[0]
+    assert thinking.measured and not thinking.is_measured
+    assert thinking.expected.completion_tokens == thinking.bounds.completion_tokens
+    assert thinking.expected.hours.high < 1
+
+
+def test_hours_follow_the_concurrency_and_the_limits(tmp_path: Path) -> None:
+    plan = plan_of(tmp_path, problems=400)
+    for problem in plan.problems[:12]:
+        fill(plan, thinker_requests(plan, problem), seed=int(problem.id[1:]))
+
+    def hours(**keys: Any) -> Range:
+        return estimate(plan_of(tmp_path, problems=400, **keys)).stages[0].expected.hours
+
+    calls = 388 * 8  # of 5 s on average
+    alone = hours(endpoint__concurrency=1)
+    assert calls * 5 / 3600 in alone and alone.high < 1.5 * alone.low
+    assert hours(endpoint__concurrency=10).low == pytest.approx(alone.low / 10)
+    slow = hours(endpoint__requests_per_minute=6)
+    assert slow.low == slow.high == pytest.approx(calls / 6 / 60)
+    assert hours(endpoint__tokens_per_minute=100_000).low > hours().low
+
+
+def test_shared_prompts_are_read_once_at_the_least(tmp_path: Path) -> None:
+    one = estimate(plan_of(tmp_path, think__k=8)).bounds
+    shared = estimate(plan_of(tmp_path, think__k=8, endpoint__capabilities={"n": 4})).bounds
+    assert shared.prompt_tokens.low * 4 == one.prompt_tokens.low
+    assert shared.prompt_tokens.high == one.prompt_tokens.high
+
+
+def test_a_price_makes_the_cost_of_both_ends(tmp_path: Path) -> None:
+    told = estimate(plan_of(tmp_path, endpoint__price_in=2, endpoint__price_out=10)).expected
+    read, written = told.prompt_tokens, told.completion_tokens
+    assert told.usd and told.usd.low == pytest.approx((read.low * 2 + written.low * 10) / 1e6)
+    assert told.usd.high == pytest.approx((read.high * 2 + written.high * 10) / 1e6)
+
+
+@given(data=st.data())
+@settings(deadline=None, max_examples=40)
+def test_the_expectation_lies_within_the_bounds(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    chosen = {
+        "think__k": data.draw(st.integers(2, 5)),
+        "deliberate__d": data.draw(st.integers(1, 3)),
+        "deliberate__rounds": data.draw(st.integers(1, 2)),
+        "endpoint__price_in": 1.0,
+        "endpoint__price_out": 2.0,
+        "endpoint__capabilities": {"n": data.draw(st.integers(1, 4))},
+    }
+    plan = plan_of(tmp_path_factory.mktemp("plan"), **chosen)
+    for problem in plan.problems[: data.draw(st.integers(0, 6))]:
+        some = data.draw(st.integers(0, plan.config.think.k))
+        fill(plan, thinker_requests(plan, problem)[:some], seed=some)
+    for number in range(data.draw(st.integers(0, 4))):
+        round = data.draw(st.integers(1, 2))
+        fill(plan, deliberator_requests(plan.config, f"cache {number}", round), seed=number)
+    told = estimate(plan)
+    for amounts in (told, *told.stages):
+        for expected, bounds in zip(ranges(amounts.expected), ranges(amounts.bounds), strict=True):
+            assert bounds.low <= expected.low <= expected.high <= bounds.high
+        assert amounts.expected.hours.low <= amounts.expected.hours.high
+
+
+def used(plan: Plan, draw: random.Random) -> tuple[int, int, int]:
+    """(calls, prompt tokens, completion tokens) of a run whose models write anything."""
+    from heavydistill.engine.tokenizer import ReaderTokenizer
+
+    config, reader = plan.config, ReaderTokenizer(MICRO)
+    calls = read = written = 0
+    for problem in plan.problems:
+        requests = thinker_requests(plan, problem)
+        pool = []
+        for request in requests:
+            words = " ".join(draw.choices(["so", "12", "half of it", "="], k=draw.randrange(300)))
+            text = f"{words}\\boxed{{{draw.randrange(99)}}}"
+            tokens = min(500, reader.count(text) + 1)
+            pool.append(trajectory(request, text))
+            calls, written = calls + 1, written + tokens
+            read += reader.count(request.messages[0]["content"]) + draw.randrange(64)
+        cache = build_cache(
+            problem,
+            pool,
+            round=1,
+            seed=0,
+            selection="random",
+            width=config.cache.width,
+            pruning="answer_only",
+            budget_tokens=config.cache.budget_tokens or 0,
+            prompt=prompts.load("deliberator", config.domain or "general", "en"),
+            reader=reader,
+        )
+        for _ in range(config.deliberate.d):
+            calls, written = calls + 1, written + draw.randint(1, 500)
+            read += cache.prompt_tokens + draw.randrange(64)
+    return calls, read, written
+
+
+def trajectory(request: Request, text: str) -> Trajectory:
+    return Trajectory(
+        id=f"t_{request.seed}",
+        index=request.index,
+        model="served",
+        seed=request.seed,
+        reasoning="",
+        answer_text=text,
+        finish_reason="stop",
+        error=None,
+        verdict=None,
+        prompt_tokens=-1,
+        completion_tokens=-1,
+        latency_s=0.0,
+        request_id="",
+    )
+
+
+@given(k=st.integers(2, 8), width=st.integers(2, 8) | st.none(), seed=st.integers(0, 99))
+@settings(deadline=None, max_examples=25)
+def test_the_bounds_hold_whatever_the_models_write(
+    tmp_path_factory: pytest.TempPathFactory, k: int, width: int | None, seed: int
+) -> None:
+    chosen = {"think__k": k, "cache__width": width and min(width, k), "cache__budget_tokens": 900}
+    plan = plan_of(tmp_path_factory.mktemp("plan"), problems=2, **chosen)
+    told: Estimate = estimate(plan)
+    calls, read, written = used(plan, random.Random(seed))
+    assert calls in told.bounds.calls
+    assert read in told.bounds.prompt_tokens
+    assert written in told.bounds.completion_tokens

@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from heavydistill.config import RunConfig, load_config
+from heavydistill.errors import BudgetError
+from heavydistill.pipeline.room import check_room
+from heavydistill.schema import Problem
+from heavydistill.teachers.complete import complete
+
+MICRO = str(Path(__file__).parents[2] / "heavydistill" / "micro" / "teacher")
+
+
+def completed(**keys: Any) -> RunConfig:
+    return complete(load_config(None, {key.replace("__", "."): v for key, v in keys.items()}))
+
+
+def problem(name: str, words: int) -> Problem:
+    return Problem(id=name, text="word " * words, reference="1", verifier="exact", source="p.jsonl")
+
+
+def test_the_problem_that_leaves_the_least_room_is_named() -> None:
+    problems = [problem("a", 9), problem("b", 300), problem("c", 250)]
+    with pytest.raises(BudgetError, match="problem b and the frame of 8 attempts"):
+        check_room(completed(cache__budget_tokens=500), problems)
+
+
+def test_deliberations_of_the_round_before_need_room_too() -> None:
+    problems, budget = [problem("a", 9)], 170
+    check_room(completed(cache__budget_tokens=budget, deliberate__rounds=1), problems)
+    with pytest.raises(BudgetError, match="and 4 deliberations of the round before"):
+        check_room(completed(cache__budget_tokens=budget, deliberate__rounds=2), problems)
+
+
+@given(
+    words=st.integers(1, 250),
+    k=st.integers(2, 300),
+    budget=st.integers(60, 1536),
+    rounds=st.integers(1, 2),
+)
+@settings(deadline=None, max_examples=60)
+def test_what_is_recommended_passes(words: int, k: int, budget: int, rounds: int) -> None:
+    problems = [problem("a", words)]
+    chosen = {"think__k": k, "deliberate__rounds": rounds, "cache__budget_tokens": budget}
+    try:
+        check_room(completed(**chosen), problems)
+    except BudgetError as error:
+        if width := re.search(r"cache\.width=(\d+)", error.fix):
+            assert 2 <= int(width[1]) < k
+            check_room(completed(**chosen, cache__width=int(width[1])), problems)
+        if enough := re.search(r"cache\.budget_tokens to (\d+)", error.fix):
+            check_room(completed(**chosen | {"cache__budget_tokens": int(enough[1])}), problems)
