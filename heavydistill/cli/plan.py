@@ -237,20 +237,24 @@ def _hours_note(estimate: Estimate, config: RunConfig) -> str:
 
 
 def _budget_note(estimate: Estimate, config: RunConfig) -> str:
-    paid = estimate.paid
+    from heavydistill.engine.ledger import account_of, balance_of
+
+    paid, before = estimate.paid, balance_of(account_of(config))
     if config.most_tokens is not None:
-        cap, needed = float(config.most_tokens), paid.tokens
+        cap, spent, needed = float(config.most_tokens), before.spent_tokens, paid.tokens
     elif paid.usd is not None and config.most_usd is not None:
-        cap, needed = config.most_usd, paid.usd
+        cap, spent, needed = config.most_usd, before.spent_usd, paid.usd
     else:
         return f"{config.budget} cannot be kept without a price"
+    cap -= spent
     if needed.high <= cap:
         verdict = "is enough"
     elif needed.low > cap:
         verdict = "is not enough: the run will stop there, and go on with a higher one"
     else:
         verdict = "may not be enough: the run would stop there, and go on with a higher one"
-    return f"{config.budget} {verdict}. What earlier runs of the same spent counts as well"
+    share = spent / (cap + spent) if spent else 0
+    return f"{config.budget}, of which this run has spent {share:.0%} so far, {verdict}"
 
 
 def _name(stage: StageEstimate, config: RunConfig) -> str:

@@ -8,7 +8,6 @@ Not covered: speed, and whether a model fits the memory of GPUs of another class
 from __future__ import annotations
 
 import importlib.metadata
-import importlib.util
 import os
 import platform
 import resource
@@ -23,7 +22,9 @@ from packaging.utils import canonicalize_name
 
 from heavydistill.config import Endpoint
 from heavydistill.doctor.finding import Finding
-from heavydistill.teachers.files import GPU_COUNTS, ProfileFile, serve_command
+from heavydistill.errors import ConfigError
+from heavydistill.teachers.files import ProfileFile, serve_command
+from heavydistill.teachers.machine import largest_setup, vllm
 from heavydistill.teachers.providers import provider_at
 
 _GIB = 1 << 30
@@ -132,36 +133,29 @@ def _torch(gpus: list[tuple[str, int]]) -> Finding:
 def _vllm(
     endpoint: Endpoint, teachers: list[ProfileFile], gpus: list[tuple[str, int]]
 ) -> Iterator[Finding]:
-    """Whether it is there, and the set-up for each teacher that fits this machine."""
-    there = importlib.util.find_spec("vllm") is not None
+    """What ``--serve`` needs: the command, and a set-up of each teacher that fits this machine."""
     if not endpoint.serve:
-        if there:
-            yield Finding("vllm", "ok", importlib.metadata.version("vllm"))
         return
-    if there:
-        yield Finding("vllm", "ok", importlib.metadata.version("vllm"))
-    else:
-        fix = f"{_INSTALL} -e '.[vllm]'"
-        yield Finding("vllm", "failure", "not installed, but --serve starts it", fix)
+    try:
+        yield Finding("vllm", "ok", vllm())
+    except ConfigError as error:
+        yield Finding("vllm", "failure", error.what, error.fix)
     for teacher in teachers:
         yield _setup(teacher, gpus)
 
 
 def _setup(teacher: ProfileFile, gpus: list[tuple[str, int]]) -> Finding:
-    fitting = [count for count in GPU_COUNTS if count <= len(gpus)]
-    commands = {count: serve_command(teacher, count) for count in fitting}
-    best = max((count for count, command in commands.items() if command), default=0)
     check = f"serve {teacher.name}"
-    if not best or not (command := commands[best]):
-        why = teacher.vllm.why_null if teacher.vllm else "its profile has no set-up for vLLM"
-        fix = f"Ask a server instead (--endpoint); `heavydistill teachers {teacher.name}`."
-        return Finding(check, "failure", f"no set-up for {len(gpus)} GPU(s): {why}", fix)
-    smallest = min(memory for _, memory in gpus) / _GIB
+    try:
+        count, _ = largest_setup(teacher)
+    except ConfigError as error:
+        return Finding(check, "failure", error.what, error.fix)
+    smallest = min((memory for _, memory in gpus), default=0) / _GIB
     if smallest < _CLASS_GIB:
-        text = f"the set-up is for {best} GPU(s) of 80 GB, and one here has {smallest:.0f} GiB"
+        text = f"the set-up is for {count} GPU(s) of 80 GB, and one here has {smallest:.0f} GiB"
         fix = "Lower max-model-len in a profile of your own if the server does not start."
         return Finding(check, "warning", text, fix)
-    return Finding(check, "ok", f"{best} GPU(s): {' '.join(command)}")
+    return Finding(check, "ok", f"{count} GPU(s): {' '.join(serve_command(teacher, count) or ())}")
 
 
 def _sandbox() -> Finding:

@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+from heavydistill.config import RunConfig
 from heavydistill.engine.request import Request, Response
 from heavydistill.engine.tokenizer import TEMPLATE_TOKENS
 from heavydistill.errors import ConfigError, StoppedError
@@ -110,6 +111,16 @@ class Tariff:
     def _cost(self, prompt: float, completion: float) -> Cost:
         usd = prompt * self.usd_in + completion * self.usd_out
         return Cost(prompt + completion, usd)
+
+
+def account_of(config: RunConfig) -> Path:
+    """The file of a run; ``journal`` must be set."""
+    return Path(config.journal or "") / f"{config.identity}.ledger"
+
+
+def balance_of(file: Path) -> Balance:
+    """What stands in an account; nothing if there is none."""
+    return _parsed(file.read_bytes()) if file.is_file() else Balance()
 
 
 class Ledger:
@@ -239,12 +250,16 @@ class Ledger:
         fcntl.flock(self._file, fcntl.LOCK_EX)
         try:
             line = os.pread(self._file, _LINE, 0)
-            yield Balance(**json.loads(line)) if line else Balance()
+            yield _parsed(line)
         finally:
             fcntl.flock(self._file, fcntl.LOCK_UN)
 
     def _write(self, balance: Balance) -> None:
         os.pwrite(self._file, json.dumps(asdict(balance)).encode().ljust(_LINE), 0)
+
+
+def _parsed(line: bytes) -> Balance:
+    return Balance(**json.loads(line)) if line else Balance()
 
 
 def _bytes(request: Request) -> int:

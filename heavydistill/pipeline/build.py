@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 from heavydistill.config import RunConfig, Sampling
+from heavydistill.engine.ledger import account_of
 from heavydistill.engine.request import THINK, deliberate_stage
 from heavydistill.pipeline.compat import HeavyPipeline, OnBatch
 from heavydistill.pipeline.llm import HeavyLLM
@@ -125,11 +125,6 @@ def build_heavy_pipeline(
             )
         last >> LabelTraces(name="label_traces", input_batch_size=deliberate.batch)
     return pipeline
-
-
-def account_of(config: RunConfig) -> Path:
-    """Where the account of a run is kept, see ``engine.ledger``; ``journal`` must be set."""
-    return Path(config.journal or "") / f"{config.identity}.ledger"
 
 
 def _llm(

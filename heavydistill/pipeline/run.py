@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 
 from heavydistill import problems as problem_sources
 from heavydistill.config import RunConfig, dump_config, load_config
-from heavydistill.engine.ledger import Ledger
+from heavydistill.engine.ledger import Ledger, account_of
 from heavydistill.engine.preflight import require
 from heavydistill.errors import ConfigError, HeavydistillError, RunError, StoppedError
 from heavydistill.metrics.summary import Summary, summarize
@@ -170,7 +170,7 @@ def _run(
     watch: Callable[[], HeavydistillError | None] | None = None,
 ) -> Finished:
     """Run a plan with a configuration that says where everyone is."""
-    from heavydistill.pipeline.build import account_of, build_heavy_pipeline
+    from heavydistill.pipeline.build import build_heavy_pipeline
 
     with contextlib.ExitStack() as held:
         if config.endpoint.is_served and not replay:

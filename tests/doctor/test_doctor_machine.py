@@ -42,7 +42,10 @@ def look(*names: str, folder: Path = Path("."), **endpoint: object) -> dict[str,
 
 
 def gpus(commands, *rows: str) -> None:
-    commands("nvidia-smi", "printf '%s\\n' " + " ".join(f"'{row}'" for row in rows))
+    listed = " ".join(f"'GPU {number}: {row}'" for number, row in enumerate(rows))
+    queried = " ".join(f"'{row}'" for row in rows)
+    body = f"[ \"$1\" = -L ] && printf '%s\\n' {listed} || printf '%s\\n' {queried}"
+    commands("nvidia-smi", body)
 
 
 def test_this_machine_has_what_the_tests_need(commands):
