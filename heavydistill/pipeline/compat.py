@@ -2,8 +2,7 @@
 
 ``HeavyPipeline`` is a distilabel ``Pipeline`` that keeps its promises:
 
-- each step runs in a process of its own, started by a fork server (a plain fork deadlocks once
-  torch has used its threads) and ends by itself if this process dies;
+- each step runs in a process of its own (see ``processes``) and ends by itself if this one dies;
 - whatever raises, in a step, in a thread or by a dead worker, ends the run with an exception;
 - it holds a window of rows, not all of them;
 - distilabel's own cache is off (its resume hangs or returns part of the rows) and so is its
@@ -18,7 +17,6 @@ stock pipeline, without these promises.
 from __future__ import annotations
 
 import atexit
-import multiprocessing
 import shutil
 import signal
 import tempfile
@@ -41,6 +39,7 @@ from distilabel.utils import logging as distilabel_logging
 
 from heavydistill.errors import HeavydistillError, RunError
 from heavydistill.pipeline.leaf import TypedWriteBuffer, without_progress_bars
+from heavydistill.pipeline.processes import start_server
 from heavydistill.pipeline.worker import OverlappingWrapper, work
 
 if TYPE_CHECKING:
@@ -95,7 +94,6 @@ class HeavyPipeline(Pipeline):
         self._flows: dict[str, _Flow] = defaultdict(_Flow)
         self._loading, self._all_loaded = True, False  # the first batch is asked for by itself
         self._exception: Exception | None = None
-        self._context = multiprocessing.get_context("forkserver")
         self._processes: list[tuple[str, BaseProcess]] = []
 
     @property
@@ -116,7 +114,7 @@ class HeavyPipeline(Pipeline):
         """
         if unsupported:
             raise TypeError(f"HeavyPipeline.run does not take {', '.join(unsupported)}")
-        self._context.set_forkserver_preload(["heavydistill.pipeline.steps"])
+        self._context = start_server()
         self._log_queue = self._context.Queue()
         handlers = _terminate_as_interrupt()
         interrupted = drain = False

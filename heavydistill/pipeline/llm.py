@@ -49,8 +49,9 @@ class HeavyLLM(LLM):
 
     def load(self) -> None:
         super().load()
-        _share_processor()
         profile = find(self.teacher, self.endpoint)
+        if profile.kind == "local":
+            _share_processor()
         self._engine = open_engine(profile, self.endpoint)
         if self.journal:
             journal = Journal(Path(self.journal))

@@ -13,11 +13,13 @@ is journaled), sends no more batches, and ends. Any other step ends at once.
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import os
 import queue
 import signal
 import threading
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from distilabel.constants import LAST_BATCH_SENT_FLAG
@@ -41,6 +43,7 @@ def work(
 ) -> None:
     """The target of the process. A failure is handed over before the process ends."""
     _die_with_parent()
+    _show_in_top(wrapper.step.name)
     _init_worker(log_queue, name, signature)
     signal.signal(signal.SIGTERM, lambda signum, frame: wrapper.drain())
     try:
@@ -126,6 +129,12 @@ class OverlappingWrapper(_StepWrapper):
             raise _StepWrapperException(
                 str(self._error), self.step, 2, self._error
             ) from self._error
+
+
+def _show_in_top(step: str) -> None:
+    """Let ``top`` and ``ps`` show the step, as far as its first 15 bytes."""
+    with contextlib.suppress(OSError):  # no Linux
+        Path("/proc/self/comm").write_text(step)
 
 
 def _die_with_parent() -> None:
