@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import json
 import math
 import multiprocessing
@@ -204,7 +205,7 @@ def _deltas(chunks: int) -> list[dict[str, str]]:
 
 def _cut(text: str, parts: int) -> list[str]:
     bounds = [len(text) * part // parts for part in range(parts + 1)]
-    return [text[start:end] for start, end in zip(bounds, bounds[1:], strict=False)]
+    return [text[start:end] for start, end in itertools.pairwise(bounds)]
 
 
 def _event(delta: dict[str, str], finish_reason: str | None = None) -> bytes:
