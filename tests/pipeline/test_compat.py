@@ -1,4 +1,4 @@
-"""Contracts of the private parts of distilabel that ``pipeline.compat`` touches."""
+"""Contracts of the private parts of distilabel that ``pipeline.flow`` and its kin touch."""
 
 import inspect
 import re
@@ -11,7 +11,7 @@ import distilabel.pipeline.step_wrapper as step_wrapper
 import pytest
 from distilabel.utils import logging as distilabel_logging
 
-from heavydistill.pipeline import compat
+from heavydistill.pipeline import flow
 from heavydistill.pipeline.leaf import TypedWriteBuffer
 
 
@@ -51,13 +51,13 @@ def parameters(function: object) -> list[str]:
         (distilabel_logging, "stop_logging", []),
     ],
 )
-def test_hook_has_the_signature_that_compat_relies_on(
+def test_hook_has_the_signature_that_is_relied_on(
     owner: object, name: str, expected: list[str]
 ) -> None:
     assert parameters(getattr(owner, name)) == expected
 
 
-def test_step_wrapper_takes_what_compat_gives_it() -> None:
+def test_step_wrapper_takes_what_it_is_given() -> None:
     given = {
         "step",
         "replica",
@@ -90,12 +90,12 @@ def test_received_numbers_are_only_appended_and_looked_up() -> None:
         "received_batch_seq_nos = self._received_batch_seq_nos[last_batch.step_name]",
         "self._received_batch_seq_nos[step_name].append(seq_no)",
     ]
-    numbers = compat._InOrder()
+    numbers = flow._InOrder()
     numbers.extend([0, 1, 2])
     assert 2 in numbers and 3 not in numbers
 
 
-def test_pool_and_manager_are_touched_only_where_compat_overrides() -> None:
+def test_pool_and_manager_are_touched_only_where_overridden() -> None:
     # HeavyPipeline has neither, so no inherited method that it uses may need one.
     assert "self._pool" not in inspect.getsource(base).replace("self._pool: ", "")
     overridden = {"run", "QueueClass", "_run_step"}
@@ -117,4 +117,4 @@ def test_citations_are_not_looked_up() -> None:
 
 
 def test_another_distilabel_is_refused() -> None:
-    assert compat.SUPPORTED == "1.5.3"
+    assert flow.SUPPORTED == "1.5.3"
