@@ -281,7 +281,7 @@ def to_row(value: Any) -> dict[str, Any]:
 
 def from_row(kind: type[_Row], row: dict[str, Any]) -> _Row:
     """The dataclass of a row that ``to_row`` made or that was read from parquet."""
-    hints = _hints(kind)
+    hints = _hints(typing.cast(type, kind))
     return kind(
         **{
             f.name: _from_value(hints[f.name], row[f.name])

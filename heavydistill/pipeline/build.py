@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from heavydistill.config import RunConfig, Sampling
-from heavydistill.pipeline.compat import HeavyPipeline, OnBatch
+from heavydistill.pipeline.compat import HeavyPipeline
+from heavydistill.pipeline.flow import OnBatch
 from heavydistill.pipeline.llm import HeavyLLM
 from heavydistill.pipeline.steps import BuildCaches, LabelTraces, LoadProblems, Verify
 from heavydistill.pipeline.tasks import Deliberate, SampleTrajectories
