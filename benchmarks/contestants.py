@@ -51,11 +51,12 @@ def bare(url: str, problems: int, k: int, slots: int, stream: bool = False) -> N
 
 def ours(url: str, problems: int, k: int, slots: int, journal: str | None, file: str) -> None:
     """The thinking half of a run, as ``heavydistill.pipeline.run`` starts it."""
-    from heavydistill.pipeline.processes import start_server
+    from heavydistill.pipeline.processes import loading, start_server
 
     start_server()
+    with loading():
+        from heavydistill.pipeline.build import Pace
     from heavydistill.config import Endpoint, Problems, Sampling
-    from heavydistill.pipeline.build import Pace
     from heavydistill.pipeline.compat import HeavyPipeline
     from heavydistill.pipeline.llm import HeavyLLM
     from heavydistill.pipeline.steps import LabelTraces, LoadProblems

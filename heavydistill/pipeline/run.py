@@ -33,7 +33,7 @@ from heavydistill.errors import BudgetError, ConfigError, RunError
 from heavydistill.heavy import prompts
 from heavydistill.heavy.cache import frame_tokens
 from heavydistill.metrics.summary import Summary, summarize
-from heavydistill.pipeline.processes import start_server
+from heavydistill.pipeline.processes import loading, start_server
 from heavydistill.schema import FAILED, OK, Problem, Trace, from_row
 from heavydistill.storage import TRACES_FOLDER, write_traces
 from heavydistill.teachers.registry import complete, find
@@ -143,7 +143,8 @@ def run(
         KeyboardInterrupt: After the finished rows were written, if there were any.
     """
     start_server()
-    from heavydistill.pipeline.build import build_heavy_pipeline
+    with loading():
+        from heavydistill.pipeline.build import build_heavy_pipeline
 
     if not replay:
         _require_endpoints(plan.config)
