@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from heavydistill import problems as problem_sources
 from heavydistill.config import RunConfig, dump_config
@@ -34,7 +34,7 @@ from heavydistill.heavy import prompts
 from heavydistill.heavy.cache import frame_tokens
 from heavydistill.metrics.summary import Summary, summarize
 from heavydistill.pipeline.processes import loading, start_server
-from heavydistill.schema import FAILED, OK, Problem, Trace, from_row
+from heavydistill.schema import FAILED, OK, Deliberation, Problem, Trace, Trajectory, from_row
 from heavydistill.storage import TRACES_FOLDER, write_traces
 from heavydistill.teachers.registry import complete, find
 
@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from heavydistill.pipeline.compat import HeavyPipeline
 
 REJECTS_FOLDER = "rejects"
+_ANY_PROBLEM = Problem(id="", text="", reference="", verifier="")
+_G = TypeVar("_G", Trajectory, Deliberation)
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,8 +263,25 @@ def _traces(places: Sequence[_Place]) -> Iterator[Trace]:
 
 
 def _lean(trace: Trace) -> Trace:
-    """The trace without its long texts, which the metrics do not read."""
-    pool = [dataclasses.replace(t, reasoning="") for t in trace.pool]
-    deliberations = [dataclasses.replace(d, reasoning="") for d in trace.deliberations]
-    caches = [dataclasses.replace(c, prompt="") for c in trace.caches]
-    return dataclasses.replace(trace, pool=pool, deliberations=deliberations, caches=caches)
+    """The trace as far as the metrics read it: those of all problems are in memory at once."""
+    return dataclasses.replace(
+        trace,
+        problem=_ANY_PROBLEM,
+        pool=[_without_texts(trajectory) for trajectory in trace.pool],
+        caches=[],
+        deliberations=[_without_texts(deliberation) for deliberation in trace.deliberations],
+    )
+
+
+def _without_texts(generation: _G) -> _G:
+    """Whether there is an answer text is kept, and the answer that the verifier found."""
+    verdict = generation.verdict
+    return dataclasses.replace(
+        generation,
+        id="",
+        model="",
+        reasoning="",
+        answer_text="..." if generation.answer_text.strip() else "",
+        verdict=verdict and dataclasses.replace(verdict, reason="", verifier=""),
+        request_id="",
+    )
