@@ -1,149 +1,114 @@
-"""How long requests take through the pipeline, beside a bare client and stock distilabel.
+"""How long requests take through the pipeline, beside other clients, on the same work.
 
-    python benchmarks/throughput.py --problems 2000 --stock
+    python benchmarks/throughput.py --problems 2000
+    python benchmarks/throughput.py --problems 2000 --stock --curator curator/bin/python
 
-A server in a process of its own answers each request after a lognormal time, the same for the
-same request, so everyone does the same work. In one run, one after the other:
+``stub_server.py`` answers each request after a lognormal time. One after the other, each in a
+process of its own that is timed from its start to its end, imports and all:
 
-- ideal: the sum of all latencies over the number of slots;
 - bare: an asyncio loop around the openai client;
+- bare, streaming (``--stream``): the same, with the responses in pieces;
 - ours: ``SampleTrajectories`` in a ``HeavyPipeline``, with the journal on;
-- ours again: the same with the journal full, which asks for nothing;
-- stock (``--stock``): distilabel's own ``OpenAILLM`` and ``TextGeneration``, batches of 50.
+- ours, no journal: the same without one;
+- ours, again: the same with the journal full, which asks for nothing;
+- stock (``--stock``): distilabel's own ``OpenAILLM`` and ``TextGeneration``, batches of 50;
+- curator (``--curator PYTHON``): see ``curator_client.py`` for how to install it.
 
-Prints seconds, the ratio to the bare client, and the most memory that any process of ours took.
+``ideal`` is the sum of all latencies over the number of slots. Prints for each the wall time, its
+ratio to the bare client, the CPU time of its processes and of the server meanwhile, and the memory
+of its largest process. With ``--rounds`` all take turns so often, and medians are printed.
 """
 
 from __future__ import annotations
 
 import argparse
-import asyncio
-import contextlib
 import json
-import multiprocessing
-import random
-import resource
+import os
+import platform
+import statistics
+import sys
 import tempfile
-import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-MEAN_S, SIGMA = 0.3, 1.2
-MODEL = "stub"
+import watched
+from contestants import write_problems
+from stub_server import TOKENS, Server, latency, problem, serving
+from watched import Watched
 
-
-def latency(text: str) -> float:
-    """Seconds that a request with this content takes: lognormal with mean ``MEAN_S``."""
-    return random.Random(text).lognormvariate(0.0, SIGMA) * MEAN_S / 2.718281828 ** (SIGMA**2 / 2)
+HERE = Path(__file__).parent
 
 
-def serve(port: Any) -> None:
-    """A server that answers any request, however many there are; ``port`` is told where it is."""
+@dataclass(frozen=True)
+class Result:
+    """One turn of one client."""
 
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while head := await reader.readuntil(b"\r\n\r\n"):
-            fields = dict(line.split(b": ", 1) for line in head.lower().split(b"\r\n")[1:-2])
-            body = await reader.readexactly(int(fields.get(b"content-length", 0)))
-            reply = await completion(json.loads(body)) if body else listing
-            data = json.dumps(reply).encode()
-            head = (
-                b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
-            )
-            writer.write(head % len(data) + data)
-            await writer.drain()
+    took: Watched
+    server_cpu_s: float
 
-    async def guarded(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
-            await answer(reader, writer)
-        writer.close()
 
-    listing = {"object": "list", "data": [{"id": MODEL, "object": "model"}]}
+class Course:
+    """The work, and who does it how.
 
-    async def completion(body: dict[str, Any]) -> dict[str, Any]:
-        samples = body.get("n") or 1
-        content = json.dumps([body["messages"], body.get("seed")])
-        # A request for several samples takes as long as the slowest of them.
-        await asyncio.sleep(max(latency(f"{content}{index}") for index in range(samples)))
-        message = {"role": "assistant", "content": "so \\boxed{1}", "reasoning_content": "x" * 200}
-        return {
-            "id": "r",
-            "object": "chat.completion",
-            "created": 0,
-            "model": MODEL,
-            "choices": [
-                {"index": i, "finish_reason": "stop", "message": message} for i in range(samples)
-            ],
-            "usage": {"prompt_tokens": 10, "completion_tokens": 60, "total_tokens": 70},
+    Args:
+        chosen: The command line.
+        server: Asked by all.
+        folder: For files.
+    """
+
+    def __init__(self, chosen: argparse.Namespace, server: Server, folder: Path) -> None:
+        self.chosen = chosen
+        self.server = server
+        self.folder = folder
+        self.turns = 0
+        self.file = folder / "problems.jsonl"
+        write_problems(self.file, chosen.problems)
+
+    def clients(self) -> dict[str, Callable[[], Result]]:
+        """What is run in a round, in this order."""
+        found = {"bare": lambda: self.client("bare")}
+        if self.chosen.stream:
+            found["bare, streaming"] = lambda: self.client("bare", stream=True)
+        journal = self.folder / f"journal-{self.turns}"
+        found["ours"] = lambda: self.ours(journal)
+        found["ours, no journal"] = lambda: self.ours(None)
+        found["ours, again"] = lambda: self.ours(journal, samples=0)
+        if self.chosen.stock:
+            found["stock"] = lambda: self.client("stock")
+        if self.chosen.curator:
+            found["curator"] = self.curator
+        return found
+
+    def client(self, name: str, **more: object) -> Result:
+        return self.turn([sys.executable, str(HERE / "contestants.py"), name], **more)
+
+    def ours(self, journal: Path | None, samples: int | None = None) -> Result:
+        command = [sys.executable, str(HERE / "contestants.py"), "ours"]
+        place = str(journal) if journal else None
+        return self.turn(command, samples, journal=place, file=str(self.file))
+
+    def curator(self) -> Result:
+        return self.turn([self.chosen.curator, str(HERE / "curator_client.py")])
+
+    def turn(self, command: list[str], samples: int | None = None, **more: object) -> Result:
+        """Run a client, and check that it was given what it says: so many samples, or all."""
+        client = f"client{self.turns}"
+        self.turns += 1
+        chosen = self.chosen
+        work = {
+            "url": self.server.url(client),
+            "problems": chosen.problems,
+            "k": chosen.k,
+            "slots": chosen.slots,
         }
-
-    async def start() -> None:
-        server = await asyncio.start_server(guarded, "127.0.0.1", 0, backlog=1024)
-        port.send(server.sockets[0].getsockname()[1])
-        await server.serve_forever()
-
-    asyncio.run(start())
-
-
-def bare(url: str, prompts: list[str], k: int, slots: int) -> None:
-    """One request a sample, ``slots`` at a time."""
-    from openai import AsyncOpenAI
-
-    async def ask() -> None:
-        gate = asyncio.Semaphore(slots)
-        async with AsyncOpenAI(base_url=url, api_key="none", timeout=600) as client:
-
-            async def one(prompt: str, index: int) -> None:
-                async with gate:
-                    await client.chat.completions.create(
-                        model=MODEL, messages=[{"role": "user", "content": prompt}], seed=index
-                    )
-
-            await asyncio.gather(*(one(p, i) for p in prompts for i in range(k)))
-
-    asyncio.run(ask())
-
-
-def ours(url: str, problems: Path, k: int, slots: int, journal: Path) -> None:
-    """The thinking half of a run."""
-    from heavydistill.config import Endpoint, Problems, Sampling
-    from heavydistill.pipeline.build import Pace
-    from heavydistill.pipeline.compat import HeavyPipeline
-    from heavydistill.pipeline.llm import HeavyLLM
-    from heavydistill.pipeline.steps import LabelTraces, LoadProblems
-    from heavydistill.pipeline.tasks import SampleTrajectories
-    from heavydistill.schema import Trace, arrow_schema
-    from heavydistill.teachers.registry import find
-
-    endpoint = Endpoint(base_url=url, concurrency=slots, tokenizer="none")
-    pace = Pace.of(find(MODEL, endpoint), k, slots)
-    llm = HeavyLLM(
-        teacher=MODEL, sampling=Sampling(max_tokens=64), endpoint=endpoint, journal=str(journal)
-    )
-    with HeavyPipeline("throughput", arrow_schema(Trace), window=2 * pace.rows) as pipeline:
-        load = LoadProblems(source=Problems(source=str(problems)), batch_size=16)
-        think = SampleTrajectories(
-            llm=llm,
-            num_generations=k,
-            input_batch_size=pace.batch,
-            batches_in_flight=pace.in_flight,
-        )
-        load >> think >> LabelTraces(input_batch_size=pace.batch)
-    assert len(pipeline.run()["default"]["train"]) == sum(1 for _ in problems.open())
-    pipeline.discard()
-
-
-def stock(url: str, prompts: list[str], k: int) -> None:
-    """distilabel as it comes."""
-    from distilabel.models import OpenAILLM
-    from distilabel.pipeline import Pipeline
-    from distilabel.steps import LoadDataFromDicts
-    from distilabel.steps.tasks import TextGeneration
-
-    with tempfile.TemporaryDirectory() as cache, Pipeline("stock", cache_dir=cache) as pipeline:
-        load = LoadDataFromDicts(data=[{"instruction": p} for p in prompts], batch_size=50)
-        llm = OpenAILLM(model=MODEL, base_url=url, api_key="none", timeout=600)
-        load >> TextGeneration(llm=llm, num_generations=k, input_batch_size=50)
-        pipeline.run(use_cache=False)
+        self.server.taken(client)
+        took = watched.run([*command, json.dumps(work | more)], {"PYTHONPATH": _path()})
+        given, server_cpu_s = self.server.taken(client)
+        wanted = chosen.problems * chosen.k if samples is None else samples
+        if given != wanted:
+            raise RuntimeError(f"{command} was given {given} samples, not {wanted}")
+        return Result(took, server_cpu_s)
 
 
 def main() -> None:
@@ -153,42 +118,70 @@ def main() -> None:
     parser.add_argument("--problems", type=int, default=500)
     parser.add_argument("--k", type=int, default=8)
     parser.add_argument("--slots", type=int, default=64, help="requests in flight")
+    parser.add_argument("--mean-s", type=float, default=0.3, help="mean seconds of a response")
+    parser.add_argument(
+        "--chunks", type=int, default=TOKENS, help=f"pieces of a stream; {TOKENS} is one a token"
+    )
+    parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--stream", action="store_true", help="the bare client streams too")
     parser.add_argument("--stock", action="store_true", help="run stock distilabel too; slow")
+    parser.add_argument("--curator", metavar="PYTHON", help="interpreter that has curator")
     chosen = parser.parse_args()
-    prompts = [f"What is {n} + {n}?" for n in range(chosen.problems)]
-    here, there = multiprocessing.Pipe()
-    context = multiprocessing.get_context("spawn")
-    server = context.Process(target=serve, args=(there,), daemon=True)
-    server.start()
-    url = f"http://127.0.0.1:{here.recv()}/v1"
-    with tempfile.TemporaryDirectory() as folder:
-        problems = Path(folder) / "problems.jsonl"
-        rows = [
-            {"id": str(n), "text": text, "reference": str(2 * n)} for n, text in enumerate(prompts)
-        ]
-        problems.write_text("\n".join(map(json.dumps, rows)) + "\n", encoding="utf-8")
-        journal = Path(folder) / "journal"
-        ideal = chosen.problems * chosen.k * MEAN_S / chosen.slots
-        print(f"ideal      {ideal:7.1f} s (expected)", flush=True)
-        k, slots = chosen.k, chosen.slots
-        base = _timed("bare", lambda: bare(url, prompts, k, slots), None)
-        _timed("ours", lambda: ours(url, problems, k, slots, journal), base)
-        _timed("ours again", lambda: ours(url, problems, k, slots, journal), base)
-        if chosen.stock:
-            _timed("stock", lambda: stock(url, prompts, k), base)
-    server.terminate()
-    own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    children = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
-    print(f"most memory: this process {own:.0f} MiB, largest child {children:.0f} MiB")
+    print(
+        f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, "
+        f"Python {platform.python_version()}; {chosen.problems} problems x {chosen.k}, "
+        f"{chosen.slots} in flight, mean {chosen.mean_s} s, {chosen.chunks} pieces a stream"
+    )
+    drawn = [
+        latency(problem(number), sample, chosen.mean_s)
+        for number in range(chosen.problems)
+        for sample in range(chosen.k)
+    ]
+    print(f"ideal {sum(drawn) / chosen.slots:.1f} s, longest response {max(drawn):.1f} s")
+    results: dict[str, list[Result]] = {}
+    with tempfile.TemporaryDirectory() as folder, serving(chosen.mean_s, chosen.chunks) as server:
+        course = Course(chosen, server, Path(folder))
+        for _ in range(chosen.rounds):
+            for name, run in course.clients().items():
+                results.setdefault(name, []).append(run())
+                print(f"  {name}: {results[name][-1].took.wall_s:.1f} s", flush=True)
+    _print_table(results, chosen.problems * chosen.k)
 
 
-def _timed(name: str, work: Any, base: float | None) -> float:
-    started = time.perf_counter()
-    work()
-    seconds = time.perf_counter() - started
-    ratio = f"  {seconds / base:.3f} of the bare client" if base else ""
-    print(f"{name:<10} {seconds:7.1f} s{ratio}", flush=True)
-    return seconds
+def _print_table(results: dict[str, list[Result]], requests: int) -> None:
+    print(f"\n{'client':<18} wall s  of bare  CPU s  ms/request  server CPU s  largest MiB")
+    bare = results["bare"]
+    for name, turns in results.items():
+        wall = statistics.median(turn.took.wall_s for turn in turns)
+        ratio = statistics.median(
+            turn.took.wall_s / base.took.wall_s for turn, base in zip(turns, bare, strict=True)
+        )
+        cpu = statistics.median(turn.took.cpu_s for turn in turns)
+        server = statistics.median(turn.server_cpu_s for turn in turns)
+        peak = max(turn.took.peak_mib for turn in turns)
+        print(
+            f"{name:<18} {wall:6.1f} {ratio:8.3f} {cpu:6.1f} {cpu / requests * 1000:11.2f} "
+            f"{server:13.1f} {peak:12.0f}"
+        )
+    cost = statistics.median(
+        turn.took.wall_s / without.took.wall_s - 1
+        for turn, without in zip(results["ours"], results["ours, no journal"], strict=True)
+    )
+    print(f"\nthe journal's cost: {cost:+.1%} of the wall time")
+    print("ours, by process: " + ", ".join(_parts(results["ours"][-1].took)))
+
+
+def _parts(took: Watched) -> list[str]:
+    return [
+        f"{process.name} {process.cpu_s:.1f} s {process.peak_mib:.0f} MiB"
+        for process in took.processes.values()
+    ]
+
+
+def _path() -> str:
+    """This checkout first, whatever is installed."""
+    before = os.environ.get("PYTHONPATH")
+    return os.pathsep.join([str(HERE.parent), *([before] if before else [])])
 
 
 if __name__ == "__main__":

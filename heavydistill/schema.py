@@ -15,6 +15,7 @@ Not covered: where the rows live on disk (``pipeline.output``).
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import json
 import types
@@ -289,7 +290,7 @@ def to_row(value: Any) -> dict[str, Any]:
 
 def from_row(kind: type[_Row], row: dict[str, Any]) -> _Row:
     """The dataclass of a row that ``to_row`` made or that was read from parquet."""
-    hints = typing.get_type_hints(kind)
+    hints = _hints(typing.cast(type, kind))
     return kind(
         **{
             f.name: _from_value(hints[f.name], row[f.name])
@@ -302,10 +303,16 @@ def arrow_schema(kind: type) -> pa.Schema:
     """The Arrow schema of a schema dataclass."""
     import pyarrow as pa
 
-    hints = typing.get_type_hints(kind)
+    hints = _hints(kind)
     return pa.schema(
         [pa.field(f.name, _arrow_type(hints[f.name])) for f in dataclasses.fields(kind)]
     )
+
+
+@functools.cache
+def _hints(kind: type) -> dict[str, Any]:
+    """The types of the fields; a run asks for them millions of times."""
+    return typing.get_type_hints(kind)
 
 
 def _from_value(hint: Any, value: Any) -> Any:

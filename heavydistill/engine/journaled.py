@@ -78,13 +78,13 @@ class JournaledEngine:
                 "seed": request.seed,
                 "index": request.index,
             }
-            wanted = key(self._model, self.revision, request)
             at = round(time.time(), 3)
-            self._journal.put(Record(wanted, self._model, asked, response, at))
+            self._journal.put(Record(keys[id(request)], self._model, asked, response, at))
             keep(request, response)
 
         if not mine:
             return
+        keys = {id(request): wanted for wanted, request in mine.items()}
         try:
             responses = self._engine.generate(list(mine.values()), put)
         except BaseException as error:

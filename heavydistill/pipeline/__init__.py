@@ -1,9 +1,9 @@
 """In which order: the distilabel steps, tasks and LLM, and ``build_heavy_pipeline``.
 
 ``llm`` puts an engine under distilabel, ``steps`` and ``tasks`` are the stations of a row,
-``build`` wires them, ``run`` runs them and writes the result. ``compat`` and, in the process of a
-step, ``worker`` hold every touch of distilabel's private parts. Nothing outside this package
-imports distilabel.
+``build`` wires them, ``run`` runs them and writes the result. ``flow``, ``compat`` (steps on this
+machine) and ``worker`` (inside a step) hold every touch of distilabel's private parts. Nothing
+outside this package imports distilabel.
 """
 
 import os

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from heavydistill.config import RunConfig, Sampling
 from heavydistill.engine.ledger import account_of
 from heavydistill.engine.request import THINK, deliberate_stage
-from heavydistill.pipeline.compat import HeavyPipeline, OnBatch
+from heavydistill.pipeline.compat import HeavyPipeline
+from heavydistill.pipeline.flow import OnBatch
 from heavydistill.pipeline.llm import HeavyLLM
 from heavydistill.pipeline.steps import BuildCaches, LabelTraces, LoadProblems, Verify
 from heavydistill.pipeline.tasks import Deliberate, SampleTrajectories

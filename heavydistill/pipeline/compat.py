@@ -1,81 +1,32 @@
-"""Every touch of distilabel's private parts, for the pinned 1.5.3.
+"""The steps as processes of this machine, by distilabel's ``Pipeline``.
 
-``HeavyPipeline`` is a distilabel ``Pipeline`` that keeps its promises:
-
-- each step runs in a process of its own, started by a fork server (a plain fork deadlocks once
-  torch has used its threads) and ends by itself if this process dies;
-- whatever raises, in a step, in a thread or by a dead worker, ends the run with an exception;
-- it holds a window of rows, not all of them;
-- distilabel's own cache is off (its resume hangs or returns part of the rows) and so is its
-  look-up of citations, which would use the network;
-- the rows of the last step are written with a declared Arrow schema, not with an inferred one.
-
-Each name that is overridden or patched here has a contract test in
-``tests/pipeline/test_compat.py``. Not covered: Ray, and load groups; the steps run there on a
-stock pipeline, without these promises.
+Each step runs in a process of its own (see ``processes``), which ends by itself if this one dies.
+See ``flow`` for the rest.
 """
 
 from __future__ import annotations
 
-import atexit
-import multiprocessing
-import shutil
 import signal
-import tempfile
-import threading
 import time
-from collections import defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass
 from multiprocessing.process import BaseProcess
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import distilabel
-import distilabel.distiset
-import distilabel.pipeline.base
-from distilabel.distiset import Distiset
 from distilabel.pipeline import Pipeline
-from distilabel.pipeline.base import _STEP_LOAD_FAILED_CODE, _STEP_UNLOADED_CODE, BasePipeline
-from distilabel.utils import logging as distilabel_logging
 
-from heavydistill.errors import HeavydistillError, RunError, StoppedError
-from heavydistill.pipeline.leaf import TypedWriteBuffer, without_progress_bars
+from heavydistill.errors import HeavydistillError, RunError
+from heavydistill.pipeline.flow import HeavyBase, OnBatch, terminate_as_interrupt
+from heavydistill.pipeline.processes import start_server
 from heavydistill.pipeline.worker import OverlappingWrapper, work
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from distilabel.pipeline.batch import _Batch
 
-SUPPORTED = "1.5.3"
-if distilabel.__version__ != SUPPORTED:
-    raise ImportError(
-        f"heavydistill works with distilabel {SUPPORTED} and found {distilabel.__version__}. "
-        f"Install distilabel=={SUPPORTED}."
-    )
-
-# Clients log every request at INFO; distilabel silences the names that it knew.
-distilabel_logging._SILENT_LOGGERS.extend(["httpx2", "httpcore2", "reasoning_gym"])
-distilabel.distiset._grab_citations = lambda dag: []
-
-_POLL_S = 0.2
-_LOAD_POLL_S = 0.05
 _GRACE_S = 5.0
 
-# Called in this process with (step name, rows) for each batch that leaves a step.
-OnBatch = Callable[[str, list[dict[str, Any]]], None]
 
-
-class HeavyPipeline(Pipeline):
-    """A distilabel pipeline that ends loudly, leaves no process behind and writes typed rows.
-
-    Args:
-        leaf_schema: Arrow schema of the rows that leave the last step; its columns are the
-            dataset's.
-        on_batch: For progress.
-        window: Most rows between the first and the last step, give or take a batch: however many
-            rows there are, so many are in memory.
-    """
+class HeavyPipeline(HeavyBase, Pipeline):
+    """A pipeline of processes that leaves none behind; its arguments are those of ``HeavyBase``."""
 
     def __init__(
         self,
@@ -84,102 +35,13 @@ class HeavyPipeline(Pipeline):
         on_batch: OnBatch | None = None,
         window: int = 1024,
     ) -> None:
-        # Until this process ends: the Distiset maps files in it.
-        self._folder = Path(tempfile.mkdtemp(prefix="heavydistill-"))
-        atexit.register(self.discard)
-        super().__init__(name=name, cache_dir=self._folder / "cache", enable_metadata=False)
-        self.leaf_schema = leaf_schema
-        self.window = window
-        self.on_batch = on_batch
-        # Looked at all the time: what it returns ends the run.
-        self.watch: Callable[[], HeavydistillError | None] = lambda: None
-        self._rows_inside = 0
-        self._flows: dict[str, _Flow] = defaultdict(_Flow)
-        self._loading, self._all_loaded = True, False  # the first batch is asked for by itself
-        self._exception: Exception | None = None
-        self._context = multiprocessing.get_context("forkserver")
+        super().__init__(name, leaf_schema, on_batch, window)
         self._processes: list[tuple[str, BaseProcess]] = []
 
-    @property
-    def leaf_files(self) -> Path:
-        """Folder of the parquet files that the last step has left so far."""
-        return self._folder / "leaf"
-
-    def run(self, parameters: dict[str, Any] | None = None, **unsupported: Any) -> Distiset:
-        """Run to the end and return the rows as a ``Distiset`` with one configuration.
-
-        Args:
-            parameters: Runtime parameters by step name, as in distilabel.
-
-        Raises:
-            RunError: A step could not be loaded, a step or a thread raised, a worker died.
-            StoppedError: After the requests in flight were answered; as for Ctrl-C.
-            KeyboardInterrupt: Ctrl-C, after the requests in flight were answered or another
-                Ctrl-C; or SIGTERM, at once. ``leaf_files`` keeps what was finished.
-        """
-        if unsupported:
-            raise TypeError(f"HeavyPipeline.run does not take {', '.join(unsupported)}")
-        self._context.set_forkserver_preload(["heavydistill.pipeline.steps"])
+    def _open(self) -> None:
+        self._context = start_server()
         self._log_queue = self._context.Queue()
-        handlers = _terminate_as_interrupt()
-        interrupted = drain = False
-        self._refuse_joins()
-        try:
-            BasePipeline.run(self, parameters=parameters, use_cache=False)
-            self.save(self._cache_location["pipeline"], overwrite=True, format="yaml")
-            self._execute()
-            return self._distiset()
-        except StoppedError:
-            interrupted = drain = True
-            raise
-        except KeyboardInterrupt as interrupt:
-            interrupted = True
-            drain = str(interrupt) != "SIGTERM"  # whoever sends that does not wait long
-            raise
-        finally:
-            for signum in handlers:  # another one must not break off the clean-up
-                signal.signal(signum, signal.SIG_IGN)
-            self._stop_processes(drain)
-            if interrupted and self._write_buffer:
-                self._write_buffer.close()
-            distilabel_logging.stop_logging()
-            for signum, handler in handlers.items():
-                signal.signal(signum, handler)
-
-    def _refuse_joins(self) -> None:
-        for step in self.dag:
-            if len(list(self.dag.get_step_predecessors(step))) > 1:
-                raise RunError(
-                    f"Step {step!r} has several steps before it, whose rows would be mixed up here",
-                    "Make a chain of the steps, or use distilabel's own Pipeline.",
-                )
-
-    def discard(self) -> None:
-        """Remove the temporary files now; the ``Distiset`` of ``run`` cannot be used after it."""
-        shutil.rmtree(self._folder, ignore_errors=True)
-
-    def _execute(self) -> None:
-        self._output_queue = self._context.Queue()
-        self._load_queue = self._context.Queue()
         self._failures = self._context.SimpleQueue()
-        self._load_steps_thread = self._run_load_queue_loop_in_thread()
-        self._output_queue_thread = self._run_output_queue_loop_in_thread()
-        while self._output_queue_thread.is_alive():
-            self._output_queue_thread.join(_POLL_S)
-            if dead := self._dead_worker() or self.watch():
-                self._fail(dead)
-            if self._exception:
-                break
-        self._stop_load_queue_loop()
-        if not self._exception:
-            # Every step has unloaded or has failed to load; which of the two, its end tells.
-            for _, process in self._processes:
-                process.join(_GRACE_S)
-            self._exception = self._dead_worker() or self.watch()
-        if self._exception:
-            raise self._exception
-        if self._write_buffer:
-            self._write_buffer.close()
 
     def _dead_worker(self) -> HeavydistillError | None:
         for step, process in self._processes:
@@ -193,8 +55,9 @@ class HeavyPipeline(Pipeline):
                 )
         return None
 
-    def _fail(self, error: Exception) -> None:
-        self._exception = self._exception or error
+    def _await_ends(self) -> None:
+        for _, process in self._processes:
+            process.join(_GRACE_S)
 
     def _await_drained(self) -> None:
         """Wait for the requests in flight, as long as it takes, or until another Ctrl-C."""
@@ -203,7 +66,7 @@ class HeavyPipeline(Pipeline):
         )
         ignored: dict[int, Any] = {}
         try:
-            ignored = _terminate_as_interrupt()
+            ignored = terminate_as_interrupt()
             for _, process in self._processes:
                 process.join()
         except KeyboardInterrupt:
@@ -212,7 +75,7 @@ class HeavyPipeline(Pipeline):
         for signum, handler in ignored.items():
             signal.signal(signum, handler)
 
-    def _stop_processes(self, drain: bool = False) -> None:
+    def _stop_workers(self, drain: bool) -> None:
         for _, process in self._processes:
             if process.is_alive():
                 process.terminate()
@@ -228,22 +91,6 @@ class HeavyPipeline(Pipeline):
         # Rows for a step that is gone would hold this process when it ends.
         for waiting in self._steps_input_queues.values():
             waiting.cancel_join_thread()
-
-    def _distiset(self) -> Distiset:
-        from datasets import Dataset, DatasetDict
-
-        files = sorted(map(str, self.leaf_files.glob("*.parquet")))
-        if not files:
-            raise RunError("No row came out of the pipeline", "See the log above.")
-        with without_progress_bars():
-            dataset = Dataset.from_parquet(files, cache_dir=str(self._folder / "arrow"))
-        distiset = Distiset({"default": DatasetDict(train=dataset)})
-        distiset.pipeline_path = self._cache_location["pipeline"]
-        if self._cache_location["log_file"].exists():
-            distiset.log_filename_path = self._cache_location["log_file"]
-        return distiset
-
-    # From here on: overrides of distilabel's private methods.
 
     @property
     def QueueClass(self) -> Callable[[], Any]:
@@ -266,129 +113,3 @@ class HeavyPipeline(Pipeline):
         )
         process.start()
         self._processes.append((step.name, process))
-
-    def _run_stage_steps_and_wait(self, stage: int) -> bool:
-        # distilabel looks every 2.5 s.
-        steps = self._steps_to_be_loaded_in_stage(stage)
-        self._run_steps(steps)
-        wanted = {step: self.dag.get_step_replica_count(step) for step in steps}
-        while not self._stop_called:
-            with self._steps_load_status_lock:
-                status = self._get_steps_load_status(steps)
-            if _STEP_LOAD_FAILED_CODE in status.values():
-                return False
-            if all(status[step] in (wanted[step], _STEP_UNLOADED_CODE) for step in steps):
-                return True
-            time.sleep(_LOAD_POLL_S)
-        return False
-
-    def _run_output_queue_loop_in_thread(self) -> threading.Thread:
-        return self._loud_thread(self._output_queue_loop)
-
-    def _run_load_queue_loop_in_thread(self) -> threading.Thread:
-        return self._loud_thread(self._run_load_queue_loop)
-
-    def _loud_thread(self, work: Callable[[], None]) -> threading.Thread:
-        def guarded() -> None:
-            try:
-                work()
-            except Exception as error:
-                self._fail(error)
-
-        # Daemons, so that a run that was broken off does not hold the interpreter.
-        thread = threading.Thread(target=guarded, daemon=True)
-        thread.start()
-        return thread
-
-    def _process_batch(self, batch: _Batch, send_last_batch_flag: bool = True) -> None:
-        flow = self._flows[batch.step_name]
-        flow.received += 1
-        if batch.step_name not in self.dag.root_steps:
-            # A step takes batches in the order of their numbers, so one that left late would
-            # hold back all after it: they are numbered as they come, and the last to come is last.
-            batch.seq_no = flow.received - 1
-            batch.last_batch = flow.all_sent and flow.received == flow.sent
-        super()._process_batch(batch, send_last_batch_flag)
-        if batch.step_name in self.dag.root_steps:
-            self._rows_inside += len(batch.data[0])
-            self._loading = False
-            self._all_loaded = batch.last_batch
-        if batch.step_name in self.dag.leaf_steps:
-            self._rows_inside -= len(batch.data[0])
-        if self.on_batch:
-            self.on_batch(batch.step_name, batch.data[0])
-
-    def _manage_batch_flow(self, batch: _Batch) -> None:
-        super()._manage_batch_flow(batch)
-        if not self._all_loaded and not self._loading and self._rows_inside < self.window:
-            self._loading = True
-            for root in self.dag.root_steps:
-                super()._request_batch_from_generator(root)
-        moving = any(flow.sent > flow.received for flow in self._flows.values())
-        if not moving and self._batch_manager.can_generate():
-            raise RunError(
-                "The pipeline stands still: no step has work and rows are missing",
-                "This is a defect, please report it.",
-            )
-
-    def _request_batch_from_generator(self, step_name: str) -> None:
-        # distilabel would load rows whenever a step has none; the window decides, see above.
-        pass
-
-    def _send_batch_to_step(self, batch: _Batch) -> None:
-        flow = self._flows[batch.step_name]
-        flow.sent += 1
-        flow.all_sent = batch.last_batch
-        super()._send_batch_to_step(batch)
-
-    def _load_batch_manager(self, use_cache: bool = True) -> None:
-        super()._load_batch_manager(use_cache)
-        received = self._batch_manager._received_batch_seq_nos
-        received.update({step_name: _InOrder() for step_name in received})
-
-    def _register_batch(self, batch: _Batch) -> None:
-        # distilabel would also write every row of every step to a file.
-        self._batch_manager.register_batch(batch)
-
-    def _set_steps_not_loaded_exception(self) -> None:
-        # The process of the step hands over why; _dead_worker finds it.
-        pass
-
-    def _setup_write_buffer(self, use_cache: bool = True) -> None:
-        self._write_buffer = TypedWriteBuffer(self.leaf_files, self.leaf_schema)
-
-    def _refresh_pipeline_from_cache(self) -> None:
-        pass
-
-    def _cache(self) -> None:
-        pass
-
-
-@dataclass(slots=True)
-class _Flow:
-    """Batches that went to a step and came back."""
-
-    sent: int = 0
-    all_sent: bool = False
-    received: int = 0
-
-
-class _InOrder(list[int]):
-    """The numbers of the batches that came from a step, which are in order.
-
-    distilabel looks for a gap by searching a list once for every number.
-    """
-
-    def __contains__(self, number: object) -> bool:
-        return isinstance(number, int) and number < len(self)
-
-
-def _terminate_as_interrupt() -> dict[int, Any]:
-    """Make SIGINT and SIGTERM a KeyboardInterrupt; returns the handlers that were there."""
-    if threading.current_thread() is not threading.main_thread():
-        return {}
-
-    def interrupt(signum: int, frame: Any) -> None:
-        raise KeyboardInterrupt(signal.Signals(signum).name)
-
-    return {signum: signal.signal(signum, interrupt) for signum in (signal.SIGINT, signal.SIGTERM)}

@@ -64,8 +64,9 @@ class HeavyLLM(LLM):
                 "endpoint.serve is set, but no server was started for this pipeline",
                 "Start it with heavydistill.teachers.serving.served, and use its endpoint.",
             )
-        _share_processor()
         profile = find(self.teacher, self.endpoint)
+        if profile.kind == "local":
+            _share_processor()
         ledger = self.ledger and Ledger(Path(self.ledger), self.most_tokens, self.most_usd)
         self._engine = open_engine(profile, self.endpoint, ledger or None)
         if self.journal:

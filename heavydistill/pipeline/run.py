@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from heavydistill import problems as problem_sources
 from heavydistill.config import RunConfig, dump_config, load_config
@@ -32,8 +32,9 @@ from heavydistill.engine.ledger import Ledger, account_of
 from heavydistill.engine.preflight import require
 from heavydistill.errors import ConfigError, HeavydistillError, RunError, StoppedError
 from heavydistill.metrics.summary import Summary, summarize
+from heavydistill.pipeline.processes import loading, start_server
 from heavydistill.pipeline.room import check_room
-from heavydistill.schema import FAILED, OK, Problem, Trace, from_row
+from heavydistill.schema import FAILED, OK, Deliberation, Problem, Trace, Trajectory, from_row
 from heavydistill.storage import TRACES_FOLDER, write_traces
 from heavydistill.teachers import serving
 from heavydistill.teachers.complete import complete, sampling_of
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
     from heavydistill.pipeline.compat import HeavyPipeline
 
 REJECTS_FOLDER = "rejects"
+_ANY_PROBLEM = Problem(id="", text="", reference="", verifier="")
+_G = TypeVar("_G", Trajectory, Deliberation)
 
 OnBatch = Callable[[str, list[dict[str, Any]]], None]
 
@@ -170,7 +173,9 @@ def _run(
     watch: Callable[[], HeavydistillError | None] | None = None,
 ) -> Finished:
     """Run a plan with a configuration that says where everyone is."""
-    from heavydistill.pipeline.build import build_heavy_pipeline
+    start_server()
+    with loading():
+        from heavydistill.pipeline.build import build_heavy_pipeline
 
     with contextlib.ExitStack() as held:
         if config.endpoint.is_served and not replay:
@@ -300,8 +305,25 @@ def _traces(places: Sequence[_Place]) -> Iterator[Trace]:
 
 
 def _lean(trace: Trace) -> Trace:
-    """The trace without its long texts, which the metrics do not read."""
-    pool = [dataclasses.replace(t, reasoning="") for t in trace.pool]
-    deliberations = [dataclasses.replace(d, reasoning="") for d in trace.deliberations]
-    caches = [dataclasses.replace(c, prompt="") for c in trace.caches]
-    return dataclasses.replace(trace, pool=pool, deliberations=deliberations, caches=caches)
+    """The trace as far as the metrics read it: those of all problems are in memory at once."""
+    return dataclasses.replace(
+        trace,
+        problem=_ANY_PROBLEM,
+        pool=[_without_texts(trajectory) for trajectory in trace.pool],
+        caches=[],
+        deliberations=[_without_texts(deliberation) for deliberation in trace.deliberations],
+    )
+
+
+def _without_texts(generation: _G) -> _G:
+    """Whether there is an answer text is kept, and the answer that the verifier found."""
+    verdict = generation.verdict
+    return dataclasses.replace(
+        generation,
+        id="",
+        model="",
+        reasoning="",
+        answer_text="..." if generation.answer_text.strip() else "",
+        verdict=verdict and dataclasses.replace(verdict, reason="", verifier=""),
+        request_id="",
+    )

@@ -1,9 +1,9 @@
-"""What the process of a step does: distilabel's step wrapper, with batches that overlap.
+"""What the worker of a step does: distilabel's step wrapper, with batches that overlap.
 
 distilabel hands a step one batch after the other, so the slowest row of a batch idles all others,
 and fills a batch whose step raised with nulls. Here a step with ``batches_in_flight`` above 1
 works on so many batches at once, each in a thread, and each batch leaves as soon as it is done.
-``compat`` numbers them as they come, so that the next step does not wait for a slow one.
+``flow`` numbers them as they come, so that the next step does not wait for a slow one.
 
 Whatever a step raises ends the run; what one row meets is no exception but data (see ``steps``).
 
@@ -14,11 +14,13 @@ stop because the money is spent drains itself before it says so.
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import os
 import queue
 import signal
 import threading
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from distilabel.constants import LAST_BATCH_SENT_FLAG
@@ -40,21 +42,29 @@ def work(
     name: str,
     signature: str,
 ) -> None:
-    """The target of the process. A failure is handed over before the process ends."""
+    """The target of a process of this machine. A failure is handed over before the process ends."""
     _die_with_parent()
+    _show_in_top(wrapper.step.name)
     _init_worker(log_queue, name, signature)
     signal.signal(signal.SIGTERM, lambda signum, frame: wrapper.drain())
+    if failure := failure_of(wrapper):
+        failures.put(failure)
+        raise SystemExit(1)
+
+
+def failure_of(wrapper: OverlappingWrapper) -> HeavydistillError | None:
+    """Run a step to its end, and say why it could not be loaded or what it raised."""
     try:
         wrapper.run()
     except _StepWrapperException as error:
         cause = error.subprocess_exception
-        if not isinstance(cause, HeavydistillError):
-            cause = RunError(
-                f"Step {wrapper.step.name!r} failed: {type(cause).__name__}: {cause}",
-                f"This is a defect, please report it with this:\n{error.formatted_traceback}",
-            )
-        failures.put(cause)
-        raise SystemExit(1) from None
+        if isinstance(cause, HeavydistillError):
+            return cause
+        return RunError(
+            f"Step {wrapper.step.name!r} failed: {type(cause).__name__}: {cause}",
+            f"This is a defect, please report it with this:\n{error.formatted_traceback}",
+        )
+    return None
 
 
 class OverlappingWrapper(_StepWrapper):
@@ -131,6 +141,12 @@ class OverlappingWrapper(_StepWrapper):
             raise _StepWrapperException(
                 str(self._error), self.step, 2, self._error
             ) from self._error
+
+
+def _show_in_top(step: str) -> None:
+    """Let ``top`` and ``ps`` show the step, as far as its first 15 bytes."""
+    with contextlib.suppress(OSError):  # no Linux
+        Path("/proc/self/comm").write_text(step)
 
 
 def _die_with_parent() -> None:

@@ -1,4 +1,4 @@
-"""Contracts of the private parts of distilabel that ``pipeline.compat`` touches."""
+"""Contracts of the private parts of distilabel that ``pipeline.flow`` and its kin touch."""
 
 import inspect
 import re
@@ -11,7 +11,7 @@ import distilabel.pipeline.step_wrapper as step_wrapper
 import pytest
 from distilabel.utils import logging as distilabel_logging
 
-from heavydistill.pipeline import compat
+from heavydistill.pipeline import flow
 from heavydistill.pipeline.leaf import TypedWriteBuffer
 
 
@@ -36,6 +36,10 @@ def parameters(function: object) -> list[str]:
         (base.BasePipeline, "_run_stage_steps_and_wait", ["self", "stage"]),
         (base.BasePipeline, "_steps_to_be_loaded_in_stage", ["self", "stage"]),
         (base.BasePipeline, "_run_steps", ["self", "steps"]),
+        (base.BasePipeline, "_get_steps_load_stages", ["self"]),
+        (base.BasePipeline, "_finalize_pipeline_execution", ["self"]),
+        (base.BasePipeline, "_notify_steps_to_stop", ["self"]),
+        (base.BasePipeline, "_is_step_running", ["self", "step_name"]),
         (base.BasePipeline, "_get_steps_load_status", ["self", "steps"]),
         (base.BasePipeline, "_manage_batch_flow", ["self", "batch"]),
         (base.BasePipeline, "_request_batch_from_generator", ["self", "step_name"]),
@@ -44,6 +48,7 @@ def parameters(function: object) -> list[str]:
         (base.BasePipeline, "_register_batch", ["self", "batch"]),
         (batch_manager._BatchManager, "register_batch", ["self", "batch", "steps_data_path"]),
         (batch_manager._BatchManager, "can_generate", ["self"]),
+        (batch_manager._BatchManager, "_missing_seq_no", ["self", "last_batch"]),
         (step_wrapper._StepWrapper, "_non_generator_process_loop", ["self"]),
         (step_wrapper._StepWrapper, "_send_batch", ["self", "batch"]),
         (local, "_init_worker", ["log_queue", "pipeline_name", "pipeline_cache_id"]),
@@ -51,13 +56,13 @@ def parameters(function: object) -> list[str]:
         (distilabel_logging, "stop_logging", []),
     ],
 )
-def test_hook_has_the_signature_that_compat_relies_on(
+def test_hook_has_the_signature_that_is_relied_on(
     owner: object, name: str, expected: list[str]
 ) -> None:
     assert parameters(getattr(owner, name)) == expected
 
 
-def test_step_wrapper_takes_what_compat_gives_it() -> None:
+def test_step_wrapper_takes_what_it_is_given() -> None:
     given = {
         "step",
         "replica",
@@ -83,19 +88,16 @@ def test_write_buffer_is_used_through_two_methods_only() -> None:
     assert used <= set(dir(TypedWriteBuffer))
 
 
-def test_received_numbers_are_only_appended_and_looked_up() -> None:
+def test_received_numbers_are_only_kept_to_look_for_gaps() -> None:
     source = inspect.getsource(batch_manager)
     uses = re.findall(r".*_received_batch_seq_nos\[.*", source)
     assert [use.strip() for use in uses] == [
         "received_batch_seq_nos = self._received_batch_seq_nos[last_batch.step_name]",
         "self._received_batch_seq_nos[step_name].append(seq_no)",
     ]
-    numbers = compat._InOrder()
-    numbers.extend([0, 1, 2])
-    assert 2 in numbers and 3 not in numbers
 
 
-def test_pool_and_manager_are_touched_only_where_compat_overrides() -> None:
+def test_pool_and_manager_are_touched_only_where_overridden() -> None:
     # HeavyPipeline has neither, so no inherited method that it uses may need one.
     assert "self._pool" not in inspect.getsource(base).replace("self._pool: ", "")
     overridden = {"run", "QueueClass", "_run_step"}
@@ -117,4 +119,4 @@ def test_citations_are_not_looked_up() -> None:
 
 
 def test_another_distilabel_is_refused() -> None:
-    assert compat.SUPPORTED == "1.5.3"
+    assert flow.SUPPORTED == "1.5.3"

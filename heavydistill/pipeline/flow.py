@@ -1,0 +1,346 @@
+"""What our pipelines promise wherever their steps run, over the parts of distilabel 1.5.3.
+
+- Whatever raises, in a step, in a thread or by a dead worker, ends the run with an exception.
+- A window of rows is held, not all of them, and rows overtake a slow one.
+- distilabel's own cache is off (its resume hangs or returns part of the rows) and so is its
+  look-up of citations, which would use the network.
+- The rows of the last step are written with a declared Arrow schema, not with an inferred one.
+
+``compat`` starts the steps as processes of this machine, ``ray`` as actors of a Ray cluster. Each
+name that is overridden or patched in these three has a contract test in
+``tests/pipeline/test_compat.py``. Not covered: load groups.
+"""
+
+from __future__ import annotations
+
+import atexit
+import shutil
+import signal
+import tempfile
+import threading
+import time
+from abc import abstractmethod
+from collections import defaultdict, deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import distilabel
+import distilabel.distiset
+from distilabel.distiset import Distiset
+from distilabel.pipeline.base import _STEP_LOAD_FAILED_CODE, _STEP_UNLOADED_CODE, BasePipeline
+from distilabel.utils import logging as distilabel_logging
+
+from heavydistill.errors import HeavydistillError, RunError, StoppedError
+from heavydistill.pipeline.leaf import TypedWriteBuffer, without_progress_bars
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from distilabel.pipeline.batch import _Batch
+
+SUPPORTED = "1.5.3"
+if distilabel.__version__ != SUPPORTED:
+    raise ImportError(
+        f"heavydistill works with distilabel {SUPPORTED} and found {distilabel.__version__}. "
+        f"Install distilabel=={SUPPORTED}."
+    )
+
+# Clients log every request at INFO; distilabel silences the names that it knew.
+distilabel_logging._SILENT_LOGGERS.extend(["httpx2", "httpcore2", "reasoning_gym"])
+distilabel.distiset._grab_citations = lambda dag: []
+
+_POLL_S = 0.2
+_STATUS_POLL_S = 0.05
+
+# Called in this process with (step name, rows) for each batch that leaves a step.
+OnBatch = Callable[[str, list[dict[str, Any]]], None]
+
+
+class HeavyBase(BasePipeline):
+    """A distilabel pipeline that ends loudly, holds a window of rows and writes typed ones.
+
+    What differs with the place of the steps are the methods from ``_open`` to ``_stop_workers``,
+    ``QueueClass`` and ``_run_step``.
+
+    Args:
+        name: Of the pipeline.
+        leaf_schema: Arrow schema of the rows that leave the last step; its columns are the
+            dataset's.
+        on_batch: For progress.
+        window: Most rows between the first and the last step, give or take a batch: however many
+            rows there are, so many are in memory.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        leaf_schema: pa.Schema,
+        on_batch: OnBatch | None = None,
+        window: int = 1024,
+    ) -> None:
+        # Until this process ends: the Distiset maps files in it.
+        self._folder = Path(tempfile.mkdtemp(prefix="heavydistill-"))
+        atexit.register(self.discard)
+        super().__init__(name=name, cache_dir=self._folder / "cache", enable_metadata=False)
+        self.leaf_schema = leaf_schema
+        self.window = window
+        self.on_batch = on_batch
+        # Looked at all the time: what it returns ends the run.
+        self.watch: Callable[[], HeavydistillError | None] = lambda: None
+        self._rows_inside = 0
+        self._flows: dict[str, _Flow] = defaultdict(_Flow)
+        self._loading, self._all_loaded = True, False  # the first batch is asked for by itself
+        self._exception: Exception | None = None
+        self._stages: tuple[list[list[str]], list[list[str]]] | None = None
+
+    @property
+    def leaf_files(self) -> Path:
+        """Folder of the parquet files that the last step has left so far."""
+        return self._folder / "leaf"
+
+    def run(self, parameters: dict[str, Any] | None = None, **unsupported: Any) -> Distiset:
+        """Run to the end and return the rows as a ``Distiset`` with one configuration.
+
+        Args:
+            parameters: Runtime parameters by step name, as in distilabel.
+
+        Raises:
+            RunError: A step could not be loaded, a step or a thread raised, a worker died.
+            StoppedError: After the requests in flight were answered; as for Ctrl-C.
+            KeyboardInterrupt: Ctrl-C, after the requests in flight were answered or another
+                Ctrl-C; or SIGTERM, at once. ``leaf_files`` keeps what was finished.
+        """
+        if unsupported:
+            raise TypeError(f"{type(self).__name__}.run does not take {', '.join(unsupported)}")
+        handlers: dict[int, Any] = {}
+        interrupted = drain = False
+        self._refuse_joins()
+        try:
+            self._open()
+            handlers = terminate_as_interrupt()
+            BasePipeline.run(self, parameters=parameters, use_cache=False)
+            self.save(self._cache_location["pipeline"], overwrite=True, format="yaml")
+            self._execute()
+            return self._distiset()
+        except StoppedError:
+            interrupted = drain = True
+            raise
+        except KeyboardInterrupt as interrupt:
+            interrupted = True
+            drain = str(interrupt) != "SIGTERM"  # whoever sends that does not wait long
+            raise
+        finally:
+            for signum in handlers:  # another one must not break off the clean-up
+                signal.signal(signum, signal.SIG_IGN)
+            self._stop_workers(drain)
+            if interrupted and self._write_buffer:
+                self._write_buffer.close()
+            distilabel_logging.stop_logging()
+            self._close()
+            for signum, handler in handlers.items():
+                signal.signal(signum, handler)
+
+    def _refuse_joins(self) -> None:
+        for step in self.dag:
+            if len(list(self.dag.get_step_predecessors(step))) > 1:
+                raise RunError(
+                    f"Step {step!r} has several steps before it, whose rows would be mixed up here",
+                    "Make a chain of the steps, or use distilabel's own Pipeline.",
+                )
+
+    def discard(self) -> None:
+        """Remove the temporary files now; the ``Distiset`` of ``run`` cannot be used after it."""
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _execute(self) -> None:
+        self._output_queue = self.QueueClass()
+        self._load_queue = self.QueueClass()
+        self._load_steps_thread = self._run_load_queue_loop_in_thread()
+        self._output_queue_thread = self._run_output_queue_loop_in_thread()
+        while self._output_queue_thread.is_alive():
+            self._output_queue_thread.join(_POLL_S)
+            if dead := self._dead_worker() or self.watch():
+                self._fail(dead)
+            if self._exception:
+                break
+        self._stop_load_queue_loop()
+        if not self._exception:
+            # Every step has unloaded or has failed to load; which of the two, its end tells.
+            self._await_ends()
+            self._exception = self._dead_worker() or self.watch()
+        if self._exception:
+            raise self._exception
+        if self._write_buffer:
+            self._write_buffer.close()
+
+    def _fail(self, error: Exception) -> None:
+        self._exception = self._exception or error
+
+    def _distiset(self) -> Distiset:
+        from datasets import Dataset, DatasetDict
+
+        files = sorted(map(str, self.leaf_files.glob("*.parquet")))
+        if not files:
+            raise RunError("No row came out of the pipeline", "See the log above.")
+        with without_progress_bars():
+            dataset = Dataset.from_parquet(files, cache_dir=str(self._folder / "arrow"))
+        distiset = Distiset({"default": DatasetDict(train=dataset)})
+        distiset.pipeline_path = self._cache_location["pipeline"]
+        if self._cache_location["log_file"].exists():
+            distiset.log_filename_path = self._cache_location["log_file"]
+        return distiset
+
+    # From here on: what differs with the place of the steps.
+
+    @abstractmethod
+    def _open(self) -> None:
+        """Make ready to start workers, and set ``_log_queue``."""
+
+    @abstractmethod
+    def _dead_worker(self) -> HeavydistillError | None:
+        """Why a worker ended before its time, if one did."""
+
+    @abstractmethod
+    def _await_ends(self) -> None:
+        """Wait a moment for workers that are about to end by themselves."""
+
+    @abstractmethod
+    def _stop_workers(self, drain: bool) -> None:
+        """End every worker; with ``drain`` those that ask get the answers in flight first."""
+
+    def _close(self) -> None:
+        """Undo ``_open``."""
+
+    # From here on: overrides of distilabel's private methods.
+
+    def _run_stage_steps_and_wait(self, stage: int) -> bool:
+        # distilabel looks every 2.5 s.
+        steps = self._steps_to_be_loaded_in_stage(stage)
+        self._run_steps(steps)
+        wanted = {step: self.dag.get_step_replica_count(step) for step in steps}
+        while not self._exception:
+            with self._steps_load_status_lock:
+                status = self._get_steps_load_status(steps)
+            if _STEP_LOAD_FAILED_CODE in status.values():
+                return False
+            if all(status[step] in (wanted[step], _STEP_UNLOADED_CODE) for step in steps):
+                return True
+            time.sleep(_STATUS_POLL_S)
+        return False
+
+    def _get_steps_load_stages(self) -> tuple[list[list[str]], list[list[str]]]:
+        # distilabel sorts the graph anew for every batch.
+        if self._stages is None:
+            self._stages = super()._get_steps_load_stages()
+        return self._stages
+
+    def _finalize_pipeline_execution(self) -> None:
+        # distilabel looks every 0.5 s.
+        self._notify_steps_to_stop()
+        while not self._exception and any(map(self._is_step_running, self.dag)):
+            time.sleep(_STATUS_POLL_S)
+        super()._finalize_pipeline_execution()
+
+    def _run_output_queue_loop_in_thread(self) -> threading.Thread:
+        return self._loud_thread(self._output_queue_loop)
+
+    def _run_load_queue_loop_in_thread(self) -> threading.Thread:
+        return self._loud_thread(self._run_load_queue_loop)
+
+    def _loud_thread(self, work: Callable[[], None]) -> threading.Thread:
+        def guarded() -> None:
+            try:
+                work()
+            except Exception as error:
+                self._fail(error)
+
+        # Daemons, so that a run that was broken off does not hold the interpreter.
+        thread = threading.Thread(target=guarded, daemon=True)
+        thread.start()
+        return thread
+
+    def _process_batch(self, batch: _Batch, send_last_batch_flag: bool = True) -> None:
+        flow = self._flows[batch.step_name]
+        flow.received += 1
+        if batch.step_name not in self.dag.root_steps:
+            # A step takes batches in the order of their numbers, so one that left late would
+            # hold back all after it: they are numbered as they come, and the last to come is last.
+            batch.seq_no = flow.received - 1
+            batch.last_batch = flow.all_sent and flow.received == flow.sent
+        super()._process_batch(batch, send_last_batch_flag)
+        if batch.step_name in self.dag.root_steps:
+            self._rows_inside += len(batch.data[0])
+            self._loading = False
+            self._all_loaded = batch.last_batch
+        if batch.step_name in self.dag.leaf_steps:
+            self._rows_inside -= len(batch.data[0])
+        if self.on_batch:
+            self.on_batch(batch.step_name, batch.data[0])
+
+    def _manage_batch_flow(self, batch: _Batch) -> None:
+        super()._manage_batch_flow(batch)
+        if not self._all_loaded and not self._loading and self._rows_inside < self.window:
+            self._loading = True
+            for root in self.dag.root_steps:
+                super()._request_batch_from_generator(root)
+        moving = any(flow.sent > flow.received for flow in self._flows.values())
+        if not moving and self._batch_manager.can_generate():
+            raise RunError(
+                "The pipeline stands still: no step has work and rows are missing",
+                "This is a defect, please report it.",
+            )
+
+    def _request_batch_from_generator(self, step_name: str) -> None:
+        # distilabel would load rows whenever a step has none; the window decides, see above.
+        pass
+
+    def _send_batch_to_step(self, batch: _Batch) -> None:
+        flow = self._flows[batch.step_name]
+        flow.sent += 1
+        flow.all_sent = batch.last_batch
+        super()._send_batch_to_step(batch)
+
+    def _load_batch_manager(self, use_cache: bool = True) -> None:
+        super()._load_batch_manager(use_cache)
+        # Batches are numbered as they come, so none is missing when the last one is there.
+        # distilabel would keep all their numbers, and after every batch look for a gap.
+        self._batch_manager._received_batch_seq_nos = defaultdict(lambda: deque(maxlen=0))
+        self._batch_manager._missing_seq_no = lambda last_batch: False
+
+    def _register_batch(self, batch: _Batch) -> None:
+        # distilabel would also write every row of every step to a file.
+        self._batch_manager.register_batch(batch)
+
+    def _set_steps_not_loaded_exception(self) -> None:
+        # The worker of the step hands over why; _dead_worker finds it.
+        pass
+
+    def _setup_write_buffer(self, use_cache: bool = True) -> None:
+        self._write_buffer = TypedWriteBuffer(self.leaf_files, self.leaf_schema)
+
+    def _refresh_pipeline_from_cache(self) -> None:
+        pass
+
+    def _cache(self) -> None:
+        pass
+
+
+@dataclass(slots=True)
+class _Flow:
+    """Batches that went to a step and came back."""
+
+    sent: int = 0
+    all_sent: bool = False
+    received: int = 0
+
+
+def terminate_as_interrupt() -> dict[int, Any]:
+    """Make SIGINT and SIGTERM a KeyboardInterrupt; returns the handlers that were there."""
+    if threading.current_thread() is not threading.main_thread():
+        return {}
+
+    def interrupt(signum: int, frame: Any) -> None:
+        raise KeyboardInterrupt(signal.Signals(signum).name)
+
+    return {signum: signal.signal(signum, interrupt) for signum in (signal.SIGINT, signal.SIGTERM)}

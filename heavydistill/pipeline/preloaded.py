@@ -1,0 +1,15 @@
+"""What the fork server loads, and no other process: all that every step needs.
+
+It is kept out of every later search for garbage, which would copy its pages into each process.
+"""
+
+from __future__ import annotations
+
+import gc
+
+from heavydistill.pipeline.processes import loading
+
+with loading():
+    import heavydistill.pipeline.tasks
+    import heavydistill.pipeline.worker  # noqa: F401
+gc.freeze()
