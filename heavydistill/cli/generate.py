@@ -78,6 +78,14 @@ def generate(
             rich_help_panel=_RUN,
         ),
     ] = None,
+    ray: Annotated[
+        str | None,
+        typer.Option(
+            help="Spread the work over a Ray cluster: local, auto, HOST:6379 or "
+            "ray://HOST:10001; see configs/ray.",
+            rich_help_panel=_RUN,
+        ),
+    ] = None,
     assignments: Annotated[
         list[str] | None,
         typer.Option(
@@ -130,7 +138,7 @@ def generate(
         return
     try:
         with Progress(console, plan) as progress:
-            finished = run(plan, progress.on_batch)
+            finished = run(plan, progress.on_batch, ray=ray)
     except KeyboardInterrupt:
         kept = (
             f"what was finished is in {plan.folder}"
@@ -181,5 +189,8 @@ def print_ending(finished: Finished, plan: Plan, console: Console) -> None:
         ]
     if finished.rejects:
         lines += [f"{finished.rejects} row(s) failed in a step: see {finished.folder}/rejects."]
+    if nodes := finished.batches_of_nodes:
+        work = ", ".join(f"{node}: {batches}" for node, batches in sorted(nodes.items()))
+        lines += [f"Batches worked off by each Ray node: {work}"]
     for line in lines:
         console.print(line, markup=False, highlight=False, soft_wrap=True)

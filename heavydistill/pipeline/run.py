@@ -38,7 +38,7 @@ from heavydistill.storage import TRACES_FOLDER, write_traces
 from heavydistill.teachers.registry import complete, find
 
 if TYPE_CHECKING:
-    from heavydistill.pipeline.compat import HeavyPipeline
+    from heavydistill.pipeline.flow import HeavyBase
 
 REJECTS_FOLDER = "rejects"
 
@@ -77,12 +77,14 @@ class Finished:
         summary: Over all rows, failed ones too.
         rejects: Rows that a step failed on.
         missing: Problems that the run never finished, because it was interrupted.
+        batches_of_nodes: What each node of a Ray cluster did.
     """
 
     folder: Path
     summary: Summary
     rejects: int
     missing: int
+    batches_of_nodes: dict[str, int]
 
     @property
     def is_complete(self) -> bool:
@@ -128,6 +130,7 @@ def run(
     plan: Plan,
     on_batch: Callable[[str, list[dict[str, Any]]], None] | None = None,
     replay: bool = False,
+    ray: str | None = None,
 ) -> Finished:
     """Run a plan and write its folder.
 
@@ -135,8 +138,10 @@ def run(
         plan: From ``check``.
         on_batch: Called with (step name, rows) for each batch that leaves a step.
         replay: Ask nobody; take every response from the journal.
+        ray: Address of a Ray cluster that the steps are spread over, or ``local``.
 
     Raises:
+        ConfigError: Ray is not installed, or cannot be joined.
         TeacherError: An endpoint cannot be asked; nothing was.
         RunError: The pipeline broke, or rows are missing from its result.
         KeyboardInterrupt: After the finished rows were written, if there were any.
@@ -145,7 +150,7 @@ def run(
 
     if not replay:
         _require_endpoints(plan.config)
-    pipeline = build_heavy_pipeline(plan.config, on_batch, replay)
+    pipeline = build_heavy_pipeline(plan.config, on_batch, replay, ray)
     try:
         pipeline.run()
         return _write(plan, pipeline, interrupted=False)
@@ -195,7 +200,7 @@ def _check_budget(config: RunConfig, loaded: Sequence[Problem]) -> None:
             )
 
 
-def _write(plan: Plan, pipeline: HeavyPipeline, interrupted: bool) -> Finished:
+def _write(plan: Plan, pipeline: HeavyBase, interrupted: bool) -> Finished:
     """Write the run under a temporary name, check it, and give it its name."""
     unfinished = plan.folder.with_name(f".{plan.folder.name}.unfinished")
     shutil.rmtree(unfinished, ignore_errors=True)
@@ -218,7 +223,8 @@ def _write(plan: Plan, pipeline: HeavyPipeline, interrupted: bool) -> Finished:
         plan.folder.rename(replaced)
     unfinished.rename(plan.folder)
     shutil.rmtree(replaced, ignore_errors=True)
-    return Finished(plan.folder, summary, len(rejected), missing)
+    nodes = dict(pipeline.batches_of_nodes)
+    return Finished(plan.folder, summary, len(rejected), missing, nodes)
 
 
 def _check_rows(plan: Plan, out: list[str], interrupted: bool) -> int:
@@ -234,7 +240,7 @@ def _check_rows(plan: Plan, out: list[str], interrupted: bool) -> int:
     return missing
 
 
-def _leaf(pipeline: HeavyPipeline) -> Iterator[_Place]:
+def _leaf(pipeline: HeavyBase) -> Iterator[_Place]:
     import pyarrow.parquet as pq
 
     for path in sorted(pipeline.leaf_files.glob("*.parquet")):
