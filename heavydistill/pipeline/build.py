@@ -127,7 +127,7 @@ def _empty_pipeline(on_batch: OnBatch | None, window: int, ray: str | None) -> H
     if not importlib.util.find_spec("ray"):
         raise ConfigError(
             "--ray is given, but Ray is not installed",
-            "Install it on all nodes: pip install 'heavydistill[ray]'.",
+            "Install it on all nodes: pip install 'distilabel[ray]==1.5.3'.",
         )
     from heavydistill.pipeline.ray import HeavyRayPipeline
 

@@ -33,7 +33,6 @@ from urllib.parse import urlsplit
 os.environ.setdefault("RAY_NUM_REDIS_GET_RETRIES", "1")
 # A cluster that is started here reports nothing to its makers.
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
 
 import ray
 from distilabel.constants import STEP_ATTR_NAME
@@ -41,6 +40,7 @@ from distilabel.pipeline.base import BasePipeline, set_pipeline_running_env_vari
 from distilabel.pipeline.ray import RayPipeline
 from distilabel.steps import StepResources
 from distilabel.utils.logging import setup_logging
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 import heavydistill
 from heavydistill.errors import ConfigError, HeavydistillError, JournalError, RunError
@@ -87,6 +87,7 @@ class HeavyRayPipeline(HeavyBase, RayPipeline):
         self._numbers = itertools.count()
         self._joined = False
         self._gpu_share: dict[str, float] = {}
+        self._nodes_of: dict[str, list[str]] = {}
         self._tokens: list[Path] = []
         self._since = 0.0
 
@@ -111,10 +112,13 @@ class HeavyRayPipeline(HeavyBase, RayPipeline):
         ]
         asking = [step for step in free if hasattr(step, "llm")]
         for step in free:
-            on_gpus = gpus if step in asking else 0
-            step.resources = StepResources(replicas=on_gpus or max(1, len(nodes)))
-            if on_gpus:
+            if gpus and step in asking:
+                step.resources = StepResources(replicas=gpus)
                 self._gpu_share[step.name] = 1 / len(asking)
+            elif nodes:
+                step.resources = StepResources(replicas=len(nodes))
+                self._nodes_of[step.name] = [node["NodeID"] for node in nodes]
+        self.window *= max((step.resources.replicas for step in asking), default=1)
 
     def _our_surroundings(self) -> Surroundings:
         """Also leaves a token in every journal, for the workers to see."""
@@ -168,8 +172,8 @@ class HeavyRayPipeline(HeavyBase, RayPipeline):
         waiting = {w.step for w in self._workers if not ray.wait([w.there], timeout=0)[0]}
         if waiting:
             self._logger.warning(
-                "Workers of %s have not started yet. If the cluster has no room, which `ray status` "
-                "shows, they wait for it.",
+                "Workers of %s have not started yet. They wait if the cluster, of which "
+                "`ray status` tells more, has no room.",
                 ", ".join(sorted(waiting)),
             )
 
@@ -243,9 +247,12 @@ class HeavyRayPipeline(HeavyBase, RayPipeline):
             dry_run=self._dry_run,
             ray_pipeline=True,
         )
+        strategy: Any = "SPREAD"  # which may well put two replicas of a step on one node
+        if nodes := self._nodes_of.get(step.name):
+            strategy = NodeAffinitySchedulingStrategy(nodes[replica], soft=True)
         options = {
             "name": f"{step.name} {replica}",
-            "scheduling_strategy": "SPREAD",
+            "scheduling_strategy": strategy,
             "max_concurrency": 2,  # to hear of a drain during the run
             "num_cpus": step.resources.cpus,
             "num_gpus": step.resources.gpus or self._gpu_share.get(step.name),
