@@ -4,12 +4,13 @@
 #   sbatch --nodes=4 configs/ray/slurm.sh --teacher path/to/checkpoint --problems my.jsonl --out runs/big
 #
 # Arguments go to `heavydistill generate`. Submit from a folder that all nodes see, with .venv in
-# it. Ray starts on every node, the command runs on the first, and Ray is stopped when it ends.
+# it. Ray starts on every node, the command runs on the first, and Ray is stopped when it ends: on
+# all of the node, so no other job may share it.
 # When time is up, or a node is lost, submit the same again: it goes on from the journal.
 #SBATCH --job-name=heavydistill
 #SBATCH --ntasks-per-node=1
 #SBATCH --cpus-per-task=16
-#SBATCH --gpus-per-node=0
+#SBATCH --exclusive
 #SBATCH --time=24:00:00
 set -euo pipefail
 
@@ -20,7 +21,5 @@ export RAY_USAGE_STATS_ENABLED=0
 export RAY_SYMMETRIC_RUN_CLUSTER_WAIT_TIMEOUT=300
 
 head="$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)"
-# Two jobs may share a node.
-port="$((20000 + SLURM_JOB_ID % 10000))"
-exec srun ray symmetric-run --address "$head:$port" --min-nodes "$SLURM_JOB_NUM_NODES" \
+exec srun ray symmetric-run --address "$head:6379" --min-nodes "$SLURM_JOB_NUM_NODES" \
   --num-cpus "$SLURM_CPUS_PER_TASK" -- heavydistill generate --ray auto "$@"

@@ -17,14 +17,13 @@ run is under way get no work of it.
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import os
 import socket
 import time
 import uuid
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -36,23 +35,24 @@ os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 
 import ray
 from distilabel.constants import STEP_ATTR_NAME
-from distilabel.pipeline.base import BasePipeline, set_pipeline_running_env_variables
+from distilabel.pipeline.base import BasePipeline
 from distilabel.pipeline.ray import RayPipeline
 from distilabel.steps import StepResources
-from distilabel.utils.logging import setup_logging
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 import heavydistill
 from heavydistill.errors import ConfigError, HeavydistillError, JournalError, RunError
 from heavydistill.pipeline.flow import HeavyBase, OnBatch
 from heavydistill.pipeline.mailboxes import Mailbox, Mailboxes
-from heavydistill.pipeline.worker import OverlappingWrapper, failure_of
+from heavydistill.pipeline.ray_worker import End, RayWrapper, Surroundings, Worker
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 LOCAL = "local"
 
+# Beside the keys of endpoints.
+_PASSED = {"HF_TOKEN", "OMP_NUM_THREADS"}
 _GRACE_S = 10.0
 _POLL_S = 0.2
 _CONNECT_TIMEOUT_S = 5.0
@@ -304,74 +304,6 @@ def _in_one_line(error: BaseException) -> str:
     return " ".join(str(error).split())
 
 
-# Beside the keys of endpoints.
-_PASSED = {"HF_TOKEN", "OMP_NUM_THREADS"}
-
-
-@dataclass(frozen=True, slots=True)
-class Surroundings:
-    """What a worker takes over from the driver; see the module.
-
-    Attributes:
-        version: Of this package.
-        folder: The working folder.
-        tokens: Files in journals that the driver has just made.
-        environment: Variables; their values are secret.
-    """
-
-    version: str
-    folder: Path
-    tokens: tuple[Path, ...]
-    environment: dict[str, str] = field(repr=False)
-
-    def take_over(self) -> None:
-        """Make this process like the driver's.
-
-        Raises:
-            ConfigError: Another version of this package is installed here, or the folder is not
-                here.
-            JournalError: A journal here is not the driver's.
-        """
-        host = socket.gethostname()
-        if heavydistill.__version__ != self.version:
-            raise ConfigError(
-                f"Node {host} has heavydistill {heavydistill.__version__}, the driver "
-                f"{self.version}",
-                "Install the same version on all nodes.",
-            )
-        try:
-            os.chdir(self.folder)
-        except OSError as error:
-            raise ConfigError(
-                f"Node {host} cannot enter the working folder {self.folder}: {error.strerror}",
-                "Give the command from a folder that all nodes see under the same path.",
-            ) from error
-        for token in self.tokens:
-            if not token.exists():
-                raise JournalError(
-                    f"Node {host} does not see the journal {token.parent} as the driver does",
-                    "Name one on a file system that all nodes share: --journal FOLDER.",
-                )
-        # Ray allows one thread to a worker that names no processors.
-        os.environ.pop("OMP_NUM_THREADS", None)
-        os.environ.update(self.environment)
-
-
-@dataclass(frozen=True, slots=True)
-class End:
-    """How a worker ended.
-
-    Attributes:
-        node: Where it ran: address, and the first digits of the node's id.
-        batches: That it worked off.
-        failure: Why it ended too early, if it did.
-    """
-
-    node: str
-    batches: int
-    failure: HeavydistillError | None
-
-
 @dataclass(slots=True)
 class _Started:
     """A worker as the driver sees it: its step, whether that asks a model, and what will come."""
@@ -382,39 +314,3 @@ class _Started:
     there: Any
     end: Any
     over: bool = False
-
-
-class RayWrapper(OverlappingWrapper):
-    """Looks less often for what is to be done: each look is a call over the network."""
-
-    poll_s = 1.0
-
-
-class Worker:
-    """The actor of one replica of a step."""
-
-    def __init__(self, surroundings: Surroundings) -> None:
-        self._surroundings = surroundings
-        self._wrapper: RayWrapper | None = None
-
-    def node(self) -> str:
-        """Where this is."""
-        return f"{ray.util.get_node_ip_address()} ({ray.get_runtime_context().get_node_id()[:6]})"
-
-    def run(self, wrapper: RayWrapper, log_queue: Mailbox, name: str, signature: str) -> End:
-        """Work until the step is done, drained or broken."""
-        self._wrapper = wrapper
-        setup_logging(log_queue=log_queue)
-        set_pipeline_running_env_variables(name, signature)
-        try:
-            self._surroundings.take_over()
-            failure = failure_of(wrapper)
-        except HeavydistillError as error:
-            failure = error
-        return End(self.node(), wrapper.batches, failure)
-
-    def drain(self) -> None:
-        """Let ``run`` end as soon as nothing is in flight."""
-        if self._wrapper:
-            with contextlib.suppress(Exception):
-                self._wrapper.drain()

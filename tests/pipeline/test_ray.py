@@ -20,7 +20,8 @@ from heavydistill.config import load_config
 from heavydistill.engine.segment import segments
 from heavydistill.errors import ConfigError, JournalError
 from heavydistill.pipeline.build import build_heavy_pipeline
-from heavydistill.pipeline.ray import Surroundings, join
+from heavydistill.pipeline.ray import join
+from heavydistill.pipeline.ray_worker import Surroundings
 from heavydistill.schema import Trace
 from heavydistill.storage import read_traces
 
@@ -127,8 +128,10 @@ def test_two_nodes_do_the_work_of_one_machine(cluster: TwoNodes, tmp_path: Path)
     for step in ("sample_trajectories", "verify_pool", "deliberate_1"):
         nodes = {actor["Address"]["NodeID"][:6] for actor in cluster.actors(step)}
         assert nodes == set(work), step
-    # Each process that asks has a segment of its own: two nodes thought, two deliberated.
-    assert len(records(tmp_path / "journal")) == 4 and sum(records(tmp_path / "journal")) == 40 * 3
+    # Each process that asked has a segment of its own, with its number in the name.
+    wrote = {file.stem.rpartition("-")[2] for file in (tmp_path / "journal").iterdir()}
+    assert {str(actor["Pid"]) for actor in cluster.actors("sample_trajectories")} <= wrote
+    assert sum(records(tmp_path / "journal")) == 40 * 3
 
     generate(tmp_path, *flags, "--out=again")
     assert told(tmp_path / "again") == told(tmp_path / "one")
@@ -202,6 +205,43 @@ def test_a_step_that_cannot_be_loaded_ends_the_run_with_its_reason(tmp_path: Pat
         code, printed = ended(started(tmp_path, *served(server, tmp_path, "local")))
     assert code == 2 and "1-other-1.segment" in printed, printed
     assert "Traceback" not in printed
+
+
+def test_models_in_a_process_share_the_gpus_of_the_cluster(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    nodes = [
+        {"Alive": True, "NodeID": "head", "Resources": {"GPU": 4.0}},
+        {"Alive": True, "NodeID": "large", "Resources": {"CPU": 8.0, "GPU": 4.0}},
+        {"Alive": True, "NodeID": "small", "Resources": {"CPU": 8.0, "GPU": 1.0}},
+        {"Alive": False, "NodeID": "lost", "Resources": {"CPU": 8.0, "GPU": 4.0}},
+    ]
+    monkeypatch.setattr("ray.nodes", lambda: nodes)
+    pipeline = build_heavy_pipeline(load_config(None), ray="local")
+    pipeline._spread()
+    replicas = {step.name: step.resources.replicas for step in pipeline._steps()}
+    assert replicas == {
+        "load_problems": 1,
+        "sample_trajectories": 5,
+        "verify_pool": 2,
+        "build_caches_1": 1,
+        "deliberate_1": 5,
+        "verify_deliberations_1": 2,
+        "label_traces": 1,
+    }
+    assert pipeline._gpu_share == {"sample_trajectories": 0.5, "deliberate_1": 0.5}
+    pipeline.discard()
+
+
+def test_an_endpoint_is_asked_by_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    node = {"Alive": True, "NodeID": "one", "Resources": {"CPU": 8.0, "GPU": 4.0}}
+    monkeypatch.setattr("ray.nodes", lambda: [node, node])
+    flags = {"teacher": "m", "endpoint.base_url": "http://h/v1", "endpoint.tokenizer": MICRO}
+    pipeline = build_heavy_pipeline(load_config(None, flags), ray="local")
+    pipeline._spread()
+    replicas = {step.name: step.resources.replicas for step in pipeline._steps()}
+    assert replicas["sample_trajectories"] == 1 and replicas["verify_pool"] == 2
+    pipeline.discard()
 
 
 def test_an_address_where_nothing_answers_is_said_soon(tmp_path: Path) -> None:
