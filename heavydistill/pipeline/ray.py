@@ -32,6 +32,8 @@ from urllib.parse import urlsplit
 os.environ.setdefault("RAY_NUM_REDIS_GET_RETRIES", "1")
 # A cluster that is started here reports nothing to its makers.
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+# Under `uv run`, Ray would send the working folder to the nodes, journal and all.
+os.environ.setdefault("RAY_ENABLE_UV_RUN_RUNTIME_ENV", "0")
 
 import ray
 from distilabel.constants import STEP_ATTR_NAME
@@ -51,7 +53,7 @@ if TYPE_CHECKING:
 
 LOCAL = "local"
 
-# Beside the keys of endpoints.
+# What workers take over of the environment, beside the keys of endpoints.
 _PASSED = {"HF_TOKEN", "OMP_NUM_THREADS"}
 _GRACE_S = 10.0
 _POLL_S = 0.2
@@ -90,13 +92,16 @@ class HeavyRayPipeline(HeavyBase, RayPipeline):
         self._nodes_of: dict[str, list[str]] = {}
         self._tokens: list[Path] = []
         self._since = 0.0
+        # Of the actors' names, which a killed run may hold for a moment.
+        self._namespace = f"heavydistill-{uuid.uuid4().hex}"
 
     def _open(self) -> None:
         if not ray.is_initialized():
             join(self.address)
             self._joined = True
         self._since = time.monotonic()
-        self._boxes = ray.remote(Mailboxes).options(name="mailboxes", num_cpus=0).remote()
+        named = {"name": "mailboxes", "namespace": self._namespace}
+        self._boxes = ray.remote(Mailboxes).options(num_cpus=0, **named).remote()
         self._log_queue = self._mailbox()
         self._spread()
         self._surroundings = self._our_surroundings()
@@ -169,13 +174,16 @@ class HeavyRayPipeline(HeavyBase, RayPipeline):
         if time.monotonic() < self._since + _ROOM_WARNING_S:
             return
         self._since = float("inf")
-        waiting = {w.step for w in self._workers if not ray.wait([w.there], timeout=0)[0]}
-        if waiting:
+        if waiting := {worker.step for worker in self._not_started()}:
             self._logger.warning(
                 "Workers of %s have not started yet. They wait if the cluster, of which "
                 "`ray status` tells more, has no room.",
                 ", ".join(sorted(waiting)),
             )
+
+    def _not_started(self) -> list[_Started]:
+        """Workers that Ray has not placed on a node yet."""
+        return [worker for worker in self._workers if not ray.wait([worker.there], timeout=0)[0]]
 
     def _await_ends(self) -> None:
         running = [worker.end for worker in self._workers if not worker.over]
@@ -185,19 +193,20 @@ class HeavyRayPipeline(HeavyBase, RayPipeline):
     def _stop_workers(self, drain: bool) -> None:
         if not ray.is_initialized():
             return
-        asking = [w for w in self._workers if w.asks and not w.over]
+        waiting = self._not_started()
+        draining = [w for w in self._workers if drain and w.asks and w not in waiting]
         for worker in self._workers:
-            if not worker.asks or not drain:
-                ray.kill(worker.actor)
-        if drain and asking:
-            for worker in asking:
+            if worker in draining:
                 worker.actor.drain.remote()
+            else:
+                ray.kill(worker.actor)
+        if draining:
             self._await_drained()
 
     def _join_drained(self) -> None:
-        asking = [worker.end for worker in self._workers if worker.asks]
-        while asking:
-            _, asking = ray.wait(asking, num_returns=len(asking), timeout=_POLL_S)
+        running = [worker.end for worker in self._workers]
+        while running:
+            _, running = ray.wait(running, num_returns=len(running), timeout=_POLL_S)
 
     def _kill_workers(self) -> None:
         for worker in self._workers:
@@ -252,6 +261,7 @@ class HeavyRayPipeline(HeavyBase, RayPipeline):
             strategy = NodeAffinitySchedulingStrategy(nodes[replica], soft=True)
         options = {
             "name": f"{step.name} {replica}",
+            "namespace": self._namespace,
             "scheduling_strategy": strategy,
             "max_concurrency": 2,  # to hear of a drain during the run
             "num_cpus": step.resources.cpus,
@@ -304,7 +314,7 @@ def _in_one_line(error: BaseException) -> str:
     return " ".join(str(error).split())
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Started:
     """A worker as the driver sees it: its step, whether that asks a model, and what will come."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import socket
 from dataclasses import dataclass, field
@@ -94,6 +93,7 @@ class Worker:
     def __init__(self, surroundings: Surroundings) -> None:
         self._surroundings = surroundings
         self._wrapper: RayWrapper | None = None
+        self._drains = False
 
     def node(self) -> str:
         """Where this is."""
@@ -102,6 +102,8 @@ class Worker:
     def run(self, wrapper: RayWrapper, log_queue: Mailbox, name: str, signature: str) -> End:
         """Work until the step is done, drained or broken."""
         self._wrapper = wrapper
+        if self._drains:  # it was told before this could begin
+            wrapper.drain()
         setup_logging(log_queue=log_queue)
         set_pipeline_running_env_variables(name, signature)
         try:
@@ -112,7 +114,7 @@ class Worker:
         return End(self.node(), wrapper.batches, failure)
 
     def drain(self) -> None:
-        """Let ``run`` end as soon as nothing is in flight."""
+        """Let ``run`` end as soon as nothing is in flight; for a step that asks a model."""
+        self._drains = True
         if self._wrapper:
-            with contextlib.suppress(Exception):
-                self._wrapper.drain()
+            self._wrapper.drain()

@@ -118,7 +118,7 @@ def records(journal: Path) -> list[int]:
 
 @pytest.mark.slow
 def test_two_nodes_do_the_work_of_one_machine(cluster: TwoNodes, tmp_path: Path) -> None:
-    flags = ("--k=2", "--d=1", "--set=problems.size=40")
+    flags = ("--k=2", "--d=1", "--set=problems.size=24")
     generate(tmp_path, *flags, "--out=one", "--journal=journal-of-one")
     printed = generate(tmp_path, *flags, "--out=two", f"--ray={cluster.address}")
     assert told(tmp_path / "two") == told(tmp_path / "one")
@@ -131,11 +131,11 @@ def test_two_nodes_do_the_work_of_one_machine(cluster: TwoNodes, tmp_path: Path)
     # Each process that asked has a segment of its own, with its number in the name.
     wrote = {file.stem.rpartition("-")[2] for file in (tmp_path / "journal").iterdir()}
     assert {str(actor["Pid"]) for actor in cluster.actors("sample_trajectories")} <= wrote
-    assert sum(records(tmp_path / "journal")) == 40 * 3
+    assert sum(records(tmp_path / "journal")) == 24 * 3
 
     generate(tmp_path, *flags, "--out=again")
     assert told(tmp_path / "again") == told(tmp_path / "one")
-    assert sum(records(tmp_path / "journal")) == 40 * 3
+    assert sum(records(tmp_path / "journal")) == 24 * 3
     assert not [file for file in (tmp_path / "journal").iterdir() if file.suffix != ".segment"]
     assert not cluster.left()
 
