@@ -1,9 +1,13 @@
 """Every configuration that is shipped is valid and has its line in the README."""
 
+import shlex
 from pathlib import Path
 
 import pytest
+import typer
+import yaml
 
+from heavydistill.cli.app import app
 from heavydistill.config import load_config
 from heavydistill.teachers.complete import complete
 from heavydistill.teachers.registry import shipped
@@ -22,6 +26,15 @@ def test_configuration_is_valid_and_listed(path: Path) -> None:
 def test_profile_of_a_teacher_is_listed(path: Path) -> None:
     assert path.parent == CONFIGS / "teachers"
     assert f"({path.relative_to(CONFIGS)})" in (CONFIGS / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_command_of_the_kubernetes_job_has_flags_that_exist() -> None:
+    job = yaml.safe_load((CONFIGS / "ray" / "rayjob.yaml").read_text(encoding="utf-8"))
+    command = shlex.split(shlex.split(job["spec"]["entrypoint"])[-1])
+    assert command[3:5] == ["heavydistill", "generate"]
+    known = typer.main.get_command(app).commands["generate"].params  # type: ignore[attr-defined]
+    flags = {word for word in command if word.startswith("--")}
+    assert flags <= {name for parameter in known for name in parameter.opts}
 
 
 def test_there_are_configurations() -> None:

@@ -22,6 +22,14 @@ if TYPE_CHECKING:
 def generate(
     config: RunConfig,
     *,
+    ray: Annotated[
+        str | None,
+        typer.Option(
+            help="Spread the work over a Ray cluster: local, auto, HOST:6379 or "
+            "ray://HOST:10001; see configs/ray.",
+            rich_help_panel="Run",
+        ),
+    ] = None,
     dry_run: Annotated[
         bool,
         typer.Option("--dry-run", help="Check everything, show it, ask nobody."),
@@ -51,7 +59,7 @@ def generate(
     print_line(estimate(plan), console)
     try:
         with Progress(console, plan) as progress:
-            finished = run(plan, progress.on_batch, on_start=progress.on_start)
+            finished = run(plan, progress.on_batch, ray=ray, on_start=progress.on_start)
     except (KeyboardInterrupt, StoppedError) as end:
         stopped = isinstance(end, StoppedError)
         kept = (
@@ -106,5 +114,8 @@ def print_ending(finished: Finished, plan: Plan, console: Console) -> None:
         ]
     if finished.rejects:
         lines += [f"{finished.rejects} row(s) failed in a step: see {finished.folder}/rejects."]
+    if nodes := finished.batches_of_nodes:
+        work = ", ".join(f"{node}: {batches}" for node, batches in sorted(nodes.items()))
+        lines += [f"Batches worked off by each Ray node: {work}"]
     for line in lines:
         console.print(line, markup=False, highlight=False, soft_wrap=True)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import importlib.util
 from dataclasses import dataclass
 
 from heavydistill.config import RunConfig, Sampling
 from heavydistill.engine.ledger import account_of
 from heavydistill.engine.request import THINK, deliberate_stage
+from heavydistill.errors import ConfigError
 from heavydistill.pipeline.compat import HeavyPipeline
-from heavydistill.pipeline.flow import OnBatch
+from heavydistill.pipeline.flow import HeavyBase, OnBatch
 from heavydistill.pipeline.llm import HeavyLLM
 from heavydistill.pipeline.steps import BuildCaches, LabelTraces, LoadProblems, Verify
 from heavydistill.pipeline.tasks import Deliberate, SampleTrajectories
@@ -50,20 +52,25 @@ class Pace:
 
 
 def build_heavy_pipeline(
-    config: RunConfig, on_batch: OnBatch | None = None, replay: bool = False
-) -> HeavyPipeline:
+    config: RunConfig,
+    on_batch: OnBatch | None = None,
+    replay: bool = False,
+    ray: str | None = None,
+) -> HeavyBase:
     """The pipeline of a run, ready for ``run()``.
 
     Args:
         config: Completed from the profiles here, if it was not.
         on_batch: Called in this process with (step name, rows) for each batch that leaves a step.
         replay: Ask nobody; take every response from ``config.journal``.
+        ray: Address of a Ray cluster that the steps are spread over, or ``local``; see ``ray``.
+            None runs them on this machine.
 
     Limits of requests and tokens a minute are shared out to the stages by how often they ask,
     because each asks from a process of its own.
 
     Raises:
-        UserError: A model is not known, or its context is too small.
+        UserError: A model is not known, its context is too small, or Ray is not installed.
     """
     config = complete(config)
     thinker = find(config.thinker or config.teacher, config.endpoint)
@@ -73,7 +80,7 @@ def build_heavy_pipeline(
     deliberate = Pace.of(deliberator, config.deliberate.d, concurrency)
     # Each stage that asks has as many rows at work, and as many again waiting for it.
     window = 2 * (think.rows + config.deliberate.rounds * deliberate.rows)
-    pipeline = HeavyPipeline("heavy", arrow_schema(Trace), on_batch, window)
+    pipeline = _empty_pipeline(on_batch, window, ray)
     with pipeline:
         last = LoadProblems(
             name="load_problems",
@@ -126,6 +133,20 @@ def build_heavy_pipeline(
             )
         last >> LabelTraces(name="label_traces", input_batch_size=deliberate.batch)
     return pipeline
+
+
+def _empty_pipeline(on_batch: OnBatch | None, window: int, ray: str | None) -> HeavyBase:
+    schema = arrow_schema(Trace)
+    if ray is None:
+        return HeavyPipeline("heavy", schema, on_batch, window)
+    if not importlib.util.find_spec("ray"):
+        raise ConfigError(
+            "--ray is given, but Ray is not installed",
+            "Install it on all nodes: pip install 'distilabel[ray]==1.5.3'.",
+        )
+    from heavydistill.pipeline.ray import HeavyRayPipeline
+
+    return HeavyRayPipeline("heavy", schema, on_batch, window, ray)
 
 
 def _llm(

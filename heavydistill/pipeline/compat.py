@@ -6,7 +6,6 @@ See ``flow`` for the rest.
 
 from __future__ import annotations
 
-import signal
 import time
 from collections.abc import Callable
 from multiprocessing.process import BaseProcess
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from distilabel.pipeline import Pipeline
 
 from heavydistill.errors import HeavydistillError, RunError
-from heavydistill.pipeline.flow import HeavyBase, OnBatch, terminate_as_interrupt
+from heavydistill.pipeline.flow import HeavyBase, OnBatch
 from heavydistill.pipeline.processes import start_server
 from heavydistill.pipeline.worker import OverlappingWrapper, work
 
@@ -59,21 +58,13 @@ class HeavyPipeline(HeavyBase, Pipeline):
         for _, process in self._processes:
             process.join(_GRACE_S)
 
-    def _await_drained(self) -> None:
-        """Wait for the requests in flight, as long as it takes, or until another Ctrl-C."""
-        self._logger.warning(
-            "Waiting for the requests in flight, which are paid for. Ctrl-C again stops at once."
-        )
-        ignored: dict[int, Any] = {}
-        try:
-            ignored = terminate_as_interrupt()
-            for _, process in self._processes:
-                process.join()
-        except KeyboardInterrupt:
-            for _, process in self._processes:
-                process.kill()
-        for signum, handler in ignored.items():
-            signal.signal(signum, handler)
+    def _join_drained(self) -> None:
+        for _, process in self._processes:
+            process.join()
+
+    def _kill_workers(self) -> None:
+        for _, process in self._processes:
+            process.kill()
 
     def _stop_workers(self, drain: bool) -> None:
         for _, process in self._processes:

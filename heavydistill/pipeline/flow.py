@@ -16,11 +16,12 @@ from __future__ import annotations
 import atexit
 import shutil
 import signal
+import sys
 import tempfile
 import threading
 import time
 from abc import abstractmethod
-from collections import defaultdict, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,6 +50,8 @@ if distilabel.__version__ != SUPPORTED:
 # Clients log every request at INFO; distilabel silences the names that it knew.
 distilabel_logging._SILENT_LOGGERS.extend(["httpx2", "httpcore2", "reasoning_gym"])
 distilabel.distiset._grab_citations = lambda dag: []
+# It shows the local variables of a traceback, keys too.
+sys.excepthook = sys.__excepthook__
 
 _POLL_S = 0.2
 _STATUS_POLL_S = 0.05
@@ -70,6 +73,10 @@ class HeavyBase(BasePipeline):
         on_batch: For progress.
         window: Most rows between the first and the last step, give or take a batch: however many
             rows there are, so many are in memory.
+
+    Attributes:
+        batches_of_nodes: On Ray, the batches that each node has worked off, by its address and the
+            first digits of its id; complete when the run is over.
     """
 
     def __init__(
@@ -88,6 +95,7 @@ class HeavyBase(BasePipeline):
         self.on_batch = on_batch
         # Looked at all the time: what it returns ends the run.
         self.watch: Callable[[], HeavydistillError | None] = lambda: None
+        self.batches_of_nodes: Counter[str] = Counter()
         self._rows_inside = 0
         self._flows: dict[str, _Flow] = defaultdict(_Flow)
         self._loading, self._all_loaded = True, False  # the first batch is asked for by itself
@@ -177,6 +185,20 @@ class HeavyBase(BasePipeline):
     def _fail(self, error: Exception) -> None:
         self._exception = self._exception or error
 
+    def _await_drained(self) -> None:
+        """Wait for the requests in flight, as long as it takes, or until another Ctrl-C."""
+        self._logger.warning(
+            "Waiting for the requests in flight, which are paid for. Ctrl-C again stops at once."
+        )
+        ignored: dict[int, Any] = {}
+        try:
+            ignored = terminate_as_interrupt()
+            self._join_drained()
+        except KeyboardInterrupt:
+            self._kill_workers()
+        for signum, handler in ignored.items():
+            signal.signal(signum, handler)
+
     def _distiset(self) -> Distiset:
         from datasets import Dataset, DatasetDict
 
@@ -208,6 +230,14 @@ class HeavyBase(BasePipeline):
     @abstractmethod
     def _stop_workers(self, drain: bool) -> None:
         """End every worker; with ``drain`` those that ask get the answers in flight first."""
+
+    @abstractmethod
+    def _join_drained(self) -> None:
+        """Wait for the workers that were told to drain."""
+
+    @abstractmethod
+    def _kill_workers(self) -> None:
+        """End every worker at once."""
 
     def _close(self) -> None:
         """Undo ``_open``."""

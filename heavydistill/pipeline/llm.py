@@ -57,6 +57,11 @@ class HeavyLLM(LLM):
     def model_name(self) -> str:
         return self.teacher
 
+    @property
+    def in_process(self) -> bool:
+        """Whether the model runs where it is asked, and not behind an endpoint."""
+        return find(self.teacher, self.endpoint).kind == "local"
+
     def load(self) -> None:
         super().load()
         if self.endpoint.serve and not self.replay:

@@ -41,7 +41,7 @@ from heavydistill.teachers.complete import complete, sampling_of
 from heavydistill.teachers.registry import find
 
 if TYPE_CHECKING:
-    from heavydistill.pipeline.compat import HeavyPipeline
+    from heavydistill.pipeline.flow import HeavyBase
 
 REJECTS_FOLDER = "rejects"
 _ANY_PROBLEM = Problem(id="", text="", reference="", verifier="")
@@ -83,12 +83,14 @@ class Finished:
         summary: Over all rows, failed ones too.
         rejects: Rows that a step failed on.
         missing: Problems that the run never finished, because it was interrupted.
+        batches_of_nodes: What each node of a Ray cluster did.
     """
 
     folder: Path
     summary: Summary
     rejects: int
     missing: int
+    batches_of_nodes: dict[str, int]
 
     @property
     def is_complete(self) -> bool:
@@ -139,6 +141,7 @@ def run(
     plan: Plan,
     on_batch: OnBatch | None = None,
     replay: bool = False,
+    ray: str | None = None,
     on_start: serving.OnStart | None = None,
 ) -> Finished:
     """Run a plan and write its folder.
@@ -147,22 +150,28 @@ def run(
         plan: From ``check``.
         on_batch: Called with (step name, rows) for each batch that leaves a step.
         replay: Ask nobody; take every response from the journal.
+        ray: Address of a Ray cluster that the steps are spread over, or ``local``.
         on_start: As of ``teachers.serving.served``, if a server is to be started.
 
     Raises:
         TeacherError: An endpoint cannot be asked, or the server cannot be started; nothing was
             asked.
-        ConfigError: The same run is in progress.
+        ConfigError: The same run is in progress, or Ray is not installed or cannot be joined.
         RunError: The pipeline broke, the server that was started ended, or rows are missing from
             the result.
         KeyboardInterrupt, StoppedError: After the finished rows were written, if there were any.
     """
     if replay or not plan.server:
-        return _run(plan, plan.config, on_batch, replay)
+        return _run(plan, plan.config, on_batch, replay, ray)
+    if ray not in (None, "local"):
+        raise ConfigError(
+            "--serve starts a server that only this machine reaches, and --ray spreads the run",
+            "Start the server yourself and name its address with --endpoint, or use --ray local.",
+        )
     with serving.served(plan.config, plan.server_log, on_start) as server:
         # The address is of this run alone, so it is not in the configuration that is saved.
         config = plan.config.model_copy(update={"endpoint": server.endpoint})
-        return _run(plan, config, on_batch, watch=server.failure)
+        return _run(plan, config, on_batch, ray=ray, watch=server.failure)
 
 
 def _run(
@@ -170,6 +179,7 @@ def _run(
     config: RunConfig,
     on_batch: OnBatch | None,
     replay: bool = False,
+    ray: str | None = None,
     watch: Callable[[], HeavydistillError | None] | None = None,
 ) -> Finished:
     """Run a plan with a configuration that says where everyone is."""
@@ -183,13 +193,13 @@ def _run(
             account = Ledger(account_of(config))
             held.callback(account.close)
             held.enter_context(account.running())
-        pipeline = build_heavy_pipeline(config, on_batch, replay)
+        pipeline = build_heavy_pipeline(config, on_batch, replay, ray)
         if watch:
             pipeline.watch = watch
         return _piped(plan, pipeline)
 
 
-def _piped(plan: Plan, pipeline: HeavyPipeline) -> Finished:
+def _piped(plan: Plan, pipeline: HeavyBase) -> Finished:
     try:
         pipeline.run()
         return _write(plan, pipeline, interrupted=False)
@@ -228,7 +238,7 @@ def _require_endpoints(config: RunConfig) -> None:
             require(profile.model, config.endpoint, most_tokens)
 
 
-def _write(plan: Plan, pipeline: HeavyPipeline, interrupted: bool) -> Finished:
+def _write(plan: Plan, pipeline: HeavyBase, interrupted: bool) -> Finished:
     """Write the run under a temporary name, check it, and give it its name."""
     unfinished = plan.folder.with_name(f".{plan.folder.name}.unfinished")
     shutil.rmtree(unfinished, ignore_errors=True)
@@ -251,7 +261,8 @@ def _write(plan: Plan, pipeline: HeavyPipeline, interrupted: bool) -> Finished:
         plan.folder.rename(replaced)
     unfinished.rename(plan.folder)
     shutil.rmtree(replaced, ignore_errors=True)
-    return Finished(plan.folder, summary, len(rejected), missing)
+    nodes = dict(pipeline.batches_of_nodes)
+    return Finished(plan.folder, summary, len(rejected), missing, nodes)
 
 
 def _priced(summary: Summary, config: RunConfig) -> Summary:
@@ -281,7 +292,7 @@ def _check_rows(plan: Plan, out: list[str], interrupted: bool) -> int:
     return missing
 
 
-def _leaf(pipeline: HeavyPipeline) -> Iterator[_Place]:
+def _leaf(pipeline: HeavyBase) -> Iterator[_Place]:
     import pyarrow.parquet as pq
 
     for path in sorted(pipeline.leaf_files.glob("*.parquet")):

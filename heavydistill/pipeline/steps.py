@@ -98,6 +98,11 @@ class Verify(Step):
     """``pool`` or ``deliberations``."""
 
     @property
+    def computes(self) -> bool:
+        """Whether a replica on every node of a cluster is worth its memory; see ``ray``."""
+        return True
+
+    @property
     def inputs(self) -> list[str]:
         return ["problem", self.column]
 

@@ -40,6 +40,11 @@ class _HeavyTask(Task):
     batches_in_flight: int = Field(default=1, ge=1)
     """Batches that are asked at once; see ``worker``."""
 
+    @property
+    def computes(self) -> bool:
+        """Whether a replica on every node of a cluster is worth its memory; see ``ray``."""
+        return self.llm.in_process
+
     def format_output(self, output: str | None, input: Row | None = None) -> Row:
         """Not used: ``process`` reads the whole response, not its text alone."""
         return {}

@@ -68,8 +68,15 @@ def failure_of(wrapper: OverlappingWrapper) -> HeavydistillError | None:
 
 
 class OverlappingWrapper(_StepWrapper):
-    """Runs one step; see the module."""
+    """Runs one step; see the module.
 
+    Attributes:
+        batches: Worked off so far.
+        poll_s: How often it looks whether it is to drain, while there is no batch.
+    """
+
+    batches = 0
+    poll_s = 0.2
     _drains = False
 
     def drain(self) -> None:
@@ -105,7 +112,7 @@ class OverlappingWrapper(_StepWrapper):
         while not self._drains:
             self._raise_error()
             try:
-                batch = self.input_queue.get(timeout=_POLL_S)
+                batch = self.input_queue.get(timeout=self.poll_s)
             except queue.Empty:
                 continue
             return None if batch == LAST_BATCH_SENT_FLAG else batch
@@ -130,6 +137,7 @@ class OverlappingWrapper(_StepWrapper):
         with self._leaving:
             self._error = self._error or error
             self._in_flight -= 1
+            self.batches += 1
             self._leaving.notify_all()
 
     def _raise_error(self) -> None:

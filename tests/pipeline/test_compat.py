@@ -7,12 +7,14 @@ import distilabel.distiset
 import distilabel.pipeline.base as base
 import distilabel.pipeline.batch_manager as batch_manager
 import distilabel.pipeline.local as local
+import distilabel.pipeline.ray as ray
 import distilabel.pipeline.step_wrapper as step_wrapper
 import pytest
 from distilabel.utils import logging as distilabel_logging
 
 from heavydistill.pipeline import flow
 from heavydistill.pipeline.leaf import TypedWriteBuffer
+from heavydistill.pipeline.ray import HeavyRayPipeline
 
 
 def parameters(function: object) -> list[str]:
@@ -23,6 +25,7 @@ def parameters(function: object) -> list[str]:
     ("owner", "name", "expected"),
     [
         (base.BasePipeline, "_run_step", ["self", "step", "input_queue", "replica"]),
+        (base.BasePipeline, "_create_step_input_queue", ["self", "step_name"]),
         (base.BasePipeline, "_process_batch", ["self", "batch", "send_last_batch_flag"]),
         (base.BasePipeline, "_setup_write_buffer", ["self", "use_cache"]),
         (base.BasePipeline, "_refresh_pipeline_from_cache", ["self"]),
@@ -54,6 +57,8 @@ def parameters(function: object) -> list[str]:
         (local, "_init_worker", ["log_queue", "pipeline_name", "pipeline_cache_id"]),
         (distilabel.distiset, "_grab_citations", ["dag"]),
         (distilabel_logging, "stop_logging", []),
+        (distilabel_logging, "setup_logging", ["log_queue", "filename", "logging_handlers"]),
+        (base, "set_pipeline_running_env_variables", ["pipeline_name", "pipeline_cache_id"]),
     ],
 )
 def test_hook_has_the_signature_that_is_relied_on(
@@ -108,6 +113,24 @@ def test_pool_and_manager_are_touched_only_where_overridden() -> None:
             r"self\._(pool|manager)\b", inspect.getsource(function)
         ):
             assert name in overridden | not_used, name
+
+
+def test_what_ray_pipeline_has_is_overridden_or_called_by_itself_alone() -> None:
+    own = {name for name, member in vars(ray.RayPipeline).items() if inspect.isfunction(member)}
+    overridden = {"run", "_set_steps_not_loaded_exception", "_create_step_input_queue", "_run_step"}
+    called_by_its_run = {
+        "_init_ray",
+        "_get_ray_gpus_per_node",
+        "_check_no_llms_using_offline_batch_generation",
+        "_create_vllm_placement_group",
+        "_teardown",
+        "_stop",
+    }
+    assert own == overridden | called_by_its_run | {"__init__", "dump"}
+    for name in overridden:
+        assert getattr(HeavyRayPipeline, name) is not getattr(ray.RayPipeline, name)
+    stays_unused = called_by_its_run - {"_teardown", "_stop"}
+    assert not [name for name in stays_unused if name in inspect.getsource(base)]
 
 
 def test_clients_that_log_every_request_are_silenced() -> None:
