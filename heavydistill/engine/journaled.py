@@ -58,6 +58,10 @@ class JournaledEngine:
         answers = (found[wanted] for wanted in keys)
         return [one.result() if isinstance(one, Future) else one for one in answers]
 
+    @property
+    def is_drained(self) -> bool:
+        return self._engine.is_drained
+
     def drain(self) -> None:
         """Begin nothing new; what is in flight is still answered and kept."""
         self._engine.drain()

@@ -57,7 +57,7 @@ class LocalEngine:
         batch_tokens: int | None = None,
     ) -> None:
         self._name = model
-        self._drains = False
+        self.is_drained = False
         self.tokenizer, self.model = _load(model)
         self.think_tags = think_tags
         self.batch_tokens = batch_tokens or _BATCH_TOKENS[self.model.device.type]
@@ -68,7 +68,7 @@ class LocalEngine:
         prompts = [self._encode(request.messages) for request in requests]
         responses: dict[int, Response] = {}
         for batch in self._batches(prompts, requests):
-            if self._drains:
+            if self.is_drained:
                 responses |= dict.fromkeys(batch, INTERRUPTED)
                 continue
             for index, response in self._run(batch, prompts, requests):
@@ -83,7 +83,7 @@ class LocalEngine:
 
     def drain(self) -> None:
         """Begin no other batch."""
-        self._drains = True
+        self.is_drained = True
 
     def close(self) -> None:
         """Drop the weights."""

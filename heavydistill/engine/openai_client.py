@@ -88,7 +88,7 @@ class OpenAIEngine:
         self._servers = Servers([self._server(url) for url in endpoint.urls])
         self._n = self._able.n
         self._lacks_reasoning = 0 if thinks and endpoint.reasoning == "required" else None
-        self._drains = False
+        self.is_drained = False
         self._queued: set[asyncio.Task[Any]] = set()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
@@ -125,7 +125,7 @@ class OpenAIEngine:
 
     def drain(self) -> None:
         """Send nothing more; what is in flight is still answered."""
-        self._drains = True
+        self.is_drained = True
         self._loop.call_soon_threadsafe(self._dismiss_queue)
 
     def close(self) -> None:
@@ -192,7 +192,7 @@ class OpenAIEngine:
             except _DismissedError:
                 return [INTERRUPTED] * len(samples)
             failure = responses[0].failure
-            if failure not in REPEATABLE or self._drains or not self._endpoint.retries:
+            if failure not in REPEATABLE or self.is_drained or not self._endpoint.retries:
                 return self._with_reasoning(responses)
             silent_since = silent_since or sent
             if failure in OF_THE_SERVER and self._servers.last_answer < silent_since:
@@ -243,12 +243,12 @@ class OpenAIEngine:
         task = asyncio.ensure_future(work)
         self._queued.add(task)
         try:
-            if self._drains:
+            if self.is_drained:
                 task.cancel()
             return await task
         except asyncio.CancelledError:
             asker = asyncio.current_task()
-            if self._drains and asker and not asker.cancelling():
+            if self.is_drained and asker and not asker.cancelling():
                 raise _DismissedError from None
             task.cancel()
             raise

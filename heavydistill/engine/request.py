@@ -97,6 +97,10 @@ class Engine(Protocol):
     def revision(self) -> str:
         """Tells models of one name apart; empty if that cannot be known."""
 
+    @property
+    def is_drained(self) -> bool:
+        """Whether what is asked from here on fails with ``interrupted``."""
+
     def generate(self, requests: list[Request], keep: Keep) -> list[Response]:
         """Answer all requests, in their order. Never raises for what one request met."""
 

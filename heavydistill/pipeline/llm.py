@@ -83,6 +83,11 @@ class HeavyLLM(LLM):
             self._engine.close()
         self._engine = None
 
+    @property
+    def is_drained(self) -> bool:
+        """Whether it was told to ask nothing more, or has found that it cannot."""
+        return self._engine is not None and self._engine.is_drained
+
     def drain(self) -> None:
         """Ask nothing more; what is in flight is still answered and kept."""
         if self._engine:

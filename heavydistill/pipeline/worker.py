@@ -130,7 +130,7 @@ class OverlappingWrapper(_StepWrapper):
                 batch.read_batch_data_from_fs()
             rows = next(self.step.process_applying_mappings(*batch.data))
             batch.set_data([rows])
-            if not self._drains:
+            if not self._is_drained:  # else it may lack what was not asked any more
                 self._send_batch(batch)
         except Exception as raised:
             error = raised
@@ -139,6 +139,10 @@ class OverlappingWrapper(_StepWrapper):
             self._in_flight -= 1
             self.batches += 1
             self._leaving.notify_all()
+
+    @property
+    def _is_drained(self) -> bool:
+        return self._drains or getattr(getattr(self.step, "llm", None), "is_drained", False)
 
     def _raise_error(self) -> None:
         if isinstance(self._error, StoppedError):
