@@ -116,28 +116,63 @@ def records(journal: Path) -> list[int]:
     return [len(segment.lines) for segment in segments(journal)]
 
 
-@pytest.mark.slow
-def test_two_nodes_do_the_work_of_one_machine(cluster: TwoNodes, tmp_path: Path) -> None:
-    flags = ("--k=2", "--d=1", "--set=problems.size=24")
-    generate(tmp_path, *flags, "--out=one", "--journal=journal-of-one")
-    printed = generate(tmp_path, *flags, "--out=two", f"--ray={cluster.address}")
-    assert told(tmp_path / "two") == told(tmp_path / "one")
+@dataclasses.dataclass
+class Run:
+    """A run of the micro teacher on both nodes.
 
-    work = dict(re.findall(r"\((\w{6})\): (\d+)", printed.rpartition("each Ray node")[2]))
-    assert len(work) == 2 and all(int(batches) > 0 for batches in work.values()), printed
-    for step in ("sample_trajectories", "verify_pool", "deliberate_1"):
-        nodes = {actor["Address"]["NodeID"][:6] for actor in cluster.actors(step)}
-        assert nodes == set(work), step
-    # Each process that asked has a segment of its own, with its number in the name.
-    wrote = {file.stem.rpartition("-")[2] for file in (tmp_path / "journal").iterdir()}
-    assert {str(actor["Pid"]) for actor in cluster.actors("sample_trajectories")} <= wrote
-    assert sum(records(tmp_path / "journal")) == 24 * 3
+    Attributes:
+        folder: Where the command was given; the run is ``two`` in it.
+        printed: By the command.
+        nodes: Of the workers of each step, by their process number.
+    """
 
-    generate(tmp_path, *flags, "--out=again")
-    assert told(tmp_path / "again") == told(tmp_path / "one")
-    assert sum(records(tmp_path / "journal")) == 24 * 3
-    assert not [file for file in (tmp_path / "journal").iterdir() if file.suffix != ".segment"]
+    folder: Path
+    printed: str
+    nodes: dict[str, dict[int, str]]
+
+
+FLAGS = ("--k=2", "--d=1", "--set=problems.size=24")
+RESPONSES = 24 * 3
+
+
+@pytest.fixture(scope="module")
+def on_two(cluster: TwoNodes, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    folder = tmp_path_factory.mktemp("ray")
+    printed = generate(folder, *FLAGS, "--out=two", f"--ray={cluster.address}")
+    nodes: dict[str, dict[int, str]] = {}
+    for actor in cluster.actors():
+        step, pid, node = actor["Name"].split()[0], actor["Pid"], actor["Address"]["NodeID"][:6]
+        nodes.setdefault(step, {})[pid] = node
     assert not cluster.left()
+    return Run(folder, printed, nodes)
+
+
+@pytest.mark.slow
+def test_two_nodes_do_work(on_two: Run) -> None:
+    last = on_two.printed.rpartition("each Ray node")[2]
+    work = dict(re.findall(r"\((\w{6})\): (\d+)", last))
+    assert len(work) == 2 and all(int(batches) > 0 for batches in work.values()), on_two.printed
+    for step in ("sample_trajectories", "verify_pool", "deliberate_1", "verify_deliberations_1"):
+        assert sorted(on_two.nodes[step].values()) == sorted(work), step
+    # Each process that asked has a segment of its own, with its number in the name.
+    wrote = {int(file.stem.rpartition("-")[2]) for file in (on_two.folder / "journal").iterdir()}
+    assert on_two.nodes["sample_trajectories"].keys() <= wrote
+
+
+@pytest.mark.slow
+def test_the_traces_are_those_of_one_machine(on_two: Run) -> None:
+    generate(on_two.folder, *FLAGS, "--out=one", "--journal=journal-of-one")
+    assert told(on_two.folder / "two") == told(on_two.folder / "one")
+
+
+@pytest.mark.slow
+def test_a_second_run_finds_all_in_the_journal_of_the_nodes(on_two: Run) -> None:
+    journal = on_two.folder / "journal"
+    assert {file.suffix for file in journal.iterdir()} == {".segment"}
+    assert sum(records(journal)) == RESPONSES
+    generate(on_two.folder, *FLAGS, "--out=again")
+    assert sum(records(journal)) == RESPONSES
+    assert told(on_two.folder / "again") == told(on_two.folder / "two")
 
 
 def served(server: FakeServer, folder: Path, address: str) -> list[str]:
