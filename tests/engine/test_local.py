@@ -90,7 +90,7 @@ def first_tokens(engine: LocalEngine, prompt: str) -> list[tuple[str, float]]:
 
 def test_the_revision_is_known_without_loading_the_weights(engine, checkpoint):
     profile = find(str(checkpoint), Endpoint())
-    assert revision_of(profile) == engine.revision != ""
+    assert revision_of(profile, Endpoint()) == engine.revision != ""
 
 
 def test_responses_come_in_the_order_of_the_requests(engine):

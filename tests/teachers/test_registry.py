@@ -104,7 +104,7 @@ def test_a_served_model_without_a_profile_opens_the_client_with_the_usual_tags()
     endpoint = Endpoint(base_url=URL, tokenizer="org/model")
     profile = registry.find("mine", endpoint)
     engine = registry.open_engine(profile, endpoint)
-    assert registry.revision_of(profile) == engine.revision
+    assert registry.revision_of(profile, endpoint) == engine.revision
     assert isinstance(engine, OpenAIEngine)
     assert (engine.model, engine.extra_body) == ("mine", {})
     assert engine.think_tags == ("<think>", "</think>")
