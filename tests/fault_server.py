@@ -203,8 +203,8 @@ class _Handler(BaseHTTPRequestHandler):
             if fault == "fault in the stream":
                 self._event(f"data: {json.dumps({'error': {'message': 'engine died'}})}")
             return
-        if fault == "no end":
-            events = [e for e in events if not e["choices"][0].get("finish_reason")]
+        endless = {"no end": {0, 1}, "one without an end": {1}}.get(fault or "", set())
+        events = [e for e in events if not (_ends(e) and e["choices"][0]["index"] in endless)]
         for event in events:
             self._event(f"data: {json.dumps(event)}")
         usage = self._usage(body, choices, whole=True)
@@ -251,6 +251,10 @@ def _pieces(choices: list[Body]) -> Iterator[Body]:
 def _piece(index: int, delta: Body, finish_reason: str | None) -> Body:
     choice = {"index": index, "delta": delta, "finish_reason": finish_reason}
     return {"id": "r", "object": "chat.completion.chunk", "choices": [choice]}
+
+
+def _ends(event: Body) -> bool:
+    return bool(event["choices"][0]["finish_reason"])
 
 
 def _deltas(message: Body) -> Iterator[Body]:

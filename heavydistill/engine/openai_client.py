@@ -24,7 +24,6 @@ import threading
 from collections.abc import Coroutine, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -33,6 +32,7 @@ from heavydistill.engine.completion import Completion, ServerFault, failed
 from heavydistill.engine.failures import OF_THE_SERVER, REPEATABLE, failure_of, retry_after
 from heavydistill.engine.ledger import Cost, Ledger, Tariff
 from heavydistill.engine.rate import Rates
+from heavydistill.engine.reasoning import ThinkingCheck
 from heavydistill.engine.request import INTERRUPTED, Keep, Request, Response, forget
 from heavydistill.engine.servers import Server, Servers
 from heavydistill.errors import StoppedError, TeacherError
@@ -46,7 +46,6 @@ _CONNECT_S = 20.0
 _LAST_BYTES_S = 2.0
 _BUDGET_POLL_S = 0.5
 _FIRST_BACK_OFF_S, _LONGEST_BACK_OFF_S = 0.5, 30.0
-_WITHOUT_REASONING = 3
 _log = logging.getLogger("heavydistill.engine")
 
 
@@ -87,7 +86,8 @@ class OpenAIEngine:
         self._rates = Rates(endpoint.requests_per_minute, endpoint.tokens_per_minute)
         self._servers = Servers([self._server(url) for url in endpoint.urls])
         self._n = self._able.n
-        self._lacks_reasoning = 0 if thinks and endpoint.reasoning == "required" else None
+        wanted = thinks and endpoint.reasoning == "required"
+        self._thinking = ThinkingCheck(model, endpoint.base_url or "", wanted)
         self.is_drained = False
         self._queued: set[asyncio.Task[Any]] = set()
         self._loop = asyncio.new_event_loop()
@@ -171,17 +171,23 @@ class OpenAIEngine:
 
     async def _call(self, samples: list[Request], keep: Keep) -> list[Response]:
         """Ask until there is a response to each of these samples, or a failure that stays."""
-        responses = await self._answered(samples)
-        for request, response in zip(samples, responses, strict=False):
-            if response is not INTERRUPTED:
-                # Writing to a disk must not hold up the other requests.
-                await asyncio.to_thread(keep, request, response)
-        missing = samples[len(responses) :]
-        if missing and responses[0].finish_reason != "error" and self._n > 1:
+        found = dict(enumerate(await self._answered(samples)))
+        if len(found) < len(samples) and self._n > 1:
             self._n = 1
             _log.warning("%s does not honour n any more: samples are asked singly", self.model)
-        singly = await asyncio.gather(*(self._call([request], keep) for request in missing))
-        return responses + [response for [response] in singly]
+        if any(response.failure is None for response in found.values()):
+            # What is left of a call that brought something is asked for by itself.
+            found = {i: r for i, r in found.items() if r.failure not in REPEATABLE}
+        left = [i for i in range(len(samples)) if i not in found]
+        singly = [self._call([samples[i]], keep) for i in left]
+        for index, response in found.items():
+            if response is not INTERRUPTED:
+                # Writing to a disk must not hold up the other requests.
+                await asyncio.to_thread(keep, samples[index], response)
+        found |= {
+            i: response for i, [response] in zip(left, await asyncio.gather(*singly), strict=True)
+        }
+        return [found[index] for index in range(len(samples))]
 
     async def _answered(self, samples: list[Request]) -> list[Response]:
         """The responses of one call, after as many attempts as it takes; maybe fewer than asked."""
@@ -193,7 +199,7 @@ class OpenAIEngine:
                 return [INTERRUPTED] * len(samples)
             failure = responses[0].failure
             if failure not in REPEATABLE or self.is_drained or not self._endpoint.retries:
-                return self._with_reasoning(responses)
+                return self._thinking.checked(responses)
             silent_since = silent_since or sent
             if failure in OF_THE_SERVER and self._servers.last_answer < silent_since:
                 self._check_silence(self._loop.time() - silent_since, responses[0])
@@ -214,6 +220,9 @@ class OpenAIEngine:
         responses = [failed("cut_off", "given up", 0.0)] * len(samples)
         try:
             responses, wait_s = await self._asked(server, samples)
+        except TeacherError:
+            responses = [failed("rejected", "the key was refused", 0.0)]
+            raise
         finally:
             cost, counted = self._tariff.of(samples, responses)
             self._rates.settle(charged, round(cost.tokens))
@@ -351,48 +360,11 @@ class OpenAIEngine:
                 "Give the same command again when one does; what was answered is kept.",
             )
 
-    def _with_reasoning(self, responses: list[Response]) -> list[Response]:
-        """The responses; failures if they lack the thinking that none has shown so far.
-
-        Raises:
-            TeacherError: For the third of them.
-        """
-        if self._lacks_reasoning is None:
-            return responses
-        whole = [r for r in responses if r.finish_reason == "stop"]
-        if any(r.reasoning for r in responses):
-            self._lacks_reasoning = None
-        elif whole:
-            self._lacks_reasoning += len(whole)
-            if self._lacks_reasoning >= _WITHOUT_REASONING:
-                raise self._no_reasoning()
-            return [_without_reasoning(r) if r in whole else r for r in responses]
-        return responses
-
-    def _no_reasoning(self) -> TeacherError:
-        return TeacherError(
-            f"{self.model} is known to think, and its first {_WITHOUT_REASONING} responses at "
-            f"{self._endpoint.base_url} hold no thinking",
-            "A vLLM server needs --reasoning-parser (`heavydistill teachers` shows the profile's "
-            "command), a provider may need a switch in the profile's extra_body or hide it; "
-            "`heavydistill doctor` finds out. To do without: --set endpoint.reasoning=optional.",
-        )
-
 
 def served_revision(extra_body: Mapping[str, Any], able: Capabilities) -> str:
     """What of a served model is known beside its name; empty for nothing."""
     told = {**extra_body, **({"refused": sorted(able.refused)} if able.refused else {})}
     return json.dumps(told, sort_keys=True) if told else ""
-
-
-def _without_reasoning(response: Response) -> Response:
-    """It counts as a failure, so that it is asked for again once the server is set right."""
-    return replace(
-        response,
-        finish_reason="error",
-        failure="no_reasoning",
-        error="The response holds no thinking.",
-    )
 
 
 def _is_stream(headers: Headers) -> bool:

@@ -81,7 +81,8 @@ class Rates:
             charged: What ``admit`` returned.
             tokens: Prompt and response.
         """
-        self._spent += tokens
-        self._ended += 1
+        if tokens:
+            self._spent += tokens
+            self._ended += 1
         if self._tokens:
             self._tokens.correct(tokens - charged)

@@ -1,4 +1,4 @@
-"""Tells a model's thinking from its answer where the server did not.
+"""A model's thinking: told from its answer where the server did not, missed where it is lost.
 
 The answer is what follows the last closing tag. A text that opens its thinking and never closes
 it has no answer: all of it is reasoning. A text without tags is all answer. Some chat templates
@@ -6,6 +6,13 @@ put the opening tag into the prompt, so a closing tag alone is enough.
 """
 
 from __future__ import annotations
+
+from dataclasses import replace
+
+from heavydistill.engine.request import Response
+from heavydistill.errors import TeacherError
+
+_FIRST_WITHOUT = 3
 
 
 def split_reasoning(text: str, tags: tuple[str, str] | None) -> tuple[str, str]:
@@ -25,3 +32,52 @@ def split_reasoning(text: str, tags: tuple[str, str] | None) -> tuple[str, str]:
     if found:
         return f"{before}{thinking}".strip(), ""
     return "", text.strip()
+
+
+class ThinkingCheck:
+    """Sees to it that a model that is known to think brings its thinking.
+
+    Until it has brought some, a response without is a failure, so that it is asked for again once
+    the server is set right. After that the model may answer what is easy at once.
+
+    Args:
+        model: Who is asked.
+        where: Its address.
+        is_wanted: Whether to check at all.
+    """
+
+    def __init__(self, model: str, where: str, is_wanted: bool) -> None:
+        self._model, self._where = model, where
+        self._is_proven = not is_wanted
+        self._without = 0
+
+    def checked(self, responses: list[Response]) -> list[Response]:
+        """The responses; failures if they lack what none has shown so far.
+
+        Raises:
+            TeacherError: The first three lack it.
+        """
+        if self._is_proven or any(response.reasoning for response in responses):
+            self._is_proven = True
+            return responses
+        # A response that was cut off may have been cut off before its thinking ended.
+        self._without += sum(response.finish_reason == "stop" for response in responses)
+        if self._without >= _FIRST_WITHOUT:
+            raise TeacherError(
+                f"{self._model} is known to think, and its first {_FIRST_WITHOUT} responses at "
+                f"{self._where} hold no thinking",
+                "A vLLM server needs --reasoning-parser (`heavydistill teachers` shows the "
+                "profile's command), a provider may need a switch in the profile's extra_body or "
+                "hide it; `heavydistill doctor` finds out. To do without: "
+                "--set endpoint.reasoning=optional.",
+            )
+        return [_lost(r) if r.finish_reason == "stop" else r for r in responses]
+
+
+def _lost(response: Response) -> Response:
+    return replace(
+        response,
+        finish_reason="error",
+        failure="no_reasoning",
+        error="The response holds no thinking.",
+    )

@@ -238,6 +238,13 @@ def test_samples_that_n_did_not_bring_are_asked_singly(brought):
         assert sorted(singly) == list(range(brought, 8))
 
 
+def test_a_sample_that_n_brought_in_part_is_asked_singly():
+    with faulty(honours_n=4, plan=first_attempt("one without an end")) as server:
+        responses = ask(server, requests(4), capabilities=Capabilities(n=4))
+        assert all(response.finish_reason == "stop" for response in responses)
+        assert [(body["seed"], body.get("n")) for _, body in server.requests] == [(0, 4), (1, None)]
+
+
 def test_what_an_endpoint_was_seen_to_refuse_is_not_sent():
     able = Capabilities(
         stream=False, refused=["seed", "top_p"], max_tokens_name="max_completion_tokens"
