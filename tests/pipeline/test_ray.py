@@ -279,6 +279,25 @@ def test_an_endpoint_is_asked_by_one_process(monkeypatch: pytest.MonkeyPatch) ->
     pipeline.discard()
 
 
+def test_the_key_of_the_endpoint_goes_to_the_workers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("HF_TOKEN", "OMP_NUM_THREADS"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("OPENAI_API_KEY", "secret")
+    flags = {
+        "teacher": "m",
+        "endpoint.base_url": "http://h/v1",
+        "endpoint.tokenizer": MICRO,
+        "journal": str(tmp_path / "journal"),
+    }
+    pipeline = build_heavy_pipeline(load_config(None, flags), ray="local")
+    ours = pipeline._our_surroundings()
+    assert ours.environment == {"OPENAI_API_KEY": "secret"}
+    assert [token.parent for token in ours.tokens] == [tmp_path / "journal"]
+    pipeline.discard()
+
+
 def test_an_address_where_nothing_answers_is_said_soon(tmp_path: Path) -> None:
     before = time.monotonic()
     code, printed = ended(started(tmp_path, "--ray=127.0.0.1:9", "--set=problems.size=2"))
