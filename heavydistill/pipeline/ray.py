@@ -139,7 +139,7 @@ class HeavyRayPipeline(HeavyBase, RayPipeline):
                     "Name a folder on a file system that all nodes share and that can be written.",
                 ) from error
             self._tokens.append(token)
-        keys = {model.endpoint.api_key_env for model in models if hasattr(model, "endpoint")}
+        keys = {model.endpoint.key_env for model in models if hasattr(model, "endpoint")}
         passed = {name: os.environ[name] for name in keys | _PASSED if name in os.environ}
         return Surroundings(heavydistill.__version__, Path.cwd(), tuple(self._tokens), passed)
 

@@ -57,3 +57,14 @@ class Loses(_OfNumbers):
     def process(self, inputs: StepInput) -> Iterator[list[Row]]:
         self._seen += 1
         yield inputs if self._seen != 2 else []
+
+
+class FailsToLoad(_OfNumbers):
+    """Has nothing to work with."""
+
+    def load(self) -> None:
+        super().load()
+        raise OSError("no weights on this node")
+
+    def process(self, inputs: StepInput) -> Iterator[list[Row]]:
+        yield inputs

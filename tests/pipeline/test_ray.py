@@ -180,7 +180,7 @@ def served(server: FakeServer, folder: Path, address: str) -> list[str]:
     lines = [{"id": f"p{n}", "text": f"{n} + 1?", "reference": f"{n + 1}"} for n in range(40)]
     problems.write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
     return [
-        *("--teacher=served", f"--base-url={server.base_url}", f"--tokenizer={MICRO}"),
+        *("--teacher=served", f"--endpoint={server.base_url}", f"--tokenizer={MICRO}"),
         *("--problems=problems.jsonl", "--k=4", "--d=2", "--out=run", f"--ray={address}"),
         "--set=endpoint.concurrency=8",
     ]
@@ -232,14 +232,34 @@ def test_a_worker_that_dies_ends_the_run(cluster: TwoNodes, tmp_path: Path) -> N
     assert not (tmp_path / "run").exists() and not cluster.left()
 
 
+UNLOADABLE = """
+import pyarrow as pa
+from streaming_steps import FailsToLoad, Numbers, Wait
+
+from heavydistill.pipeline.ray import HeavyRayPipeline
+
+if __name__ == "__main__":
+    schema = pa.schema([("number", pa.int64())])
+    with HeavyRayPipeline("unloadable", schema, address="local") as pipeline:
+        Numbers(name="load", count=4) >> FailsToLoad(name="first") >> Wait(name="last", seconds=0.0)
+    pipeline.run()
+"""
+
+
 @pytest.mark.slow
 def test_a_step_that_cannot_be_loaded_ends_the_run_with_its_reason(tmp_path: Path) -> None:
-    (tmp_path / "journal").mkdir()
-    (tmp_path / "journal" / "1-other-1.segment").write_text("heavydistill journal 99\n")
-    with serving(Slow()) as server:
-        code, printed = ended(started(tmp_path, *served(server, tmp_path, "local")))
-    assert code == 2 and "1-other-1.segment" in printed, printed
-    assert "Traceback" not in printed
+    (tmp_path / "unloadable.py").write_text(UNLOADABLE, encoding="utf-8")
+    paths = [str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]
+    done = subprocess.run(
+        [sys.executable, "unloadable.py"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+    )
+    assert done.returncode == 1, done.stderr
+    assert "RunError: Step 'first' failed: OSError: no weights on this node" in done.stderr
 
 
 def test_models_in_a_process_share_the_gpus_of_the_cluster(
@@ -276,6 +296,25 @@ def test_an_endpoint_is_asked_by_one_process(monkeypatch: pytest.MonkeyPatch) ->
     pipeline._spread()
     replicas = {step.name: step.resources.replicas for step in pipeline._steps()}
     assert replicas["sample_trajectories"] == 1 and replicas["verify_pool"] == 2
+    pipeline.discard()
+
+
+def test_the_key_of_the_endpoint_goes_to_the_workers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("HF_TOKEN", "OMP_NUM_THREADS"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("OPENAI_API_KEY", "secret")
+    flags = {
+        "teacher": "m",
+        "endpoint.base_url": "http://h/v1",
+        "endpoint.tokenizer": MICRO,
+        "journal": str(tmp_path / "journal"),
+    }
+    pipeline = build_heavy_pipeline(load_config(None, flags), ray="local")
+    ours = pipeline._our_surroundings()
+    assert ours.environment == {"OPENAI_API_KEY": "secret"}
+    assert [token.parent for token in ours.tokens] == [tmp_path / "journal"]
     pipeline.discard()
 
 
