@@ -242,10 +242,10 @@ def _budget_note(estimate: Estimate, config: RunConfig) -> str:
     paid, before = estimate.paid, balance_of(account_of(config))
     if config.most_tokens is not None:
         cap, spent, needed = float(config.most_tokens), before.spent_tokens, paid.tokens
-    elif paid.usd is not None and config.most_usd is not None:
-        cap, spent, needed = config.most_usd, before.spent_usd, paid.usd
     else:
-        return f"{config.budget} cannot be kept without a price"
+        if config.most_usd is None or paid.usd is None:
+            raise RuntimeError("a budget in money was completed without a price")
+        cap, spent, needed = config.most_usd, before.spent_usd, paid.usd
     cap -= spent
     if needed.high <= cap:
         verdict = "is enough"
@@ -253,8 +253,8 @@ def _budget_note(estimate: Estimate, config: RunConfig) -> str:
         verdict = "is not enough: the run will stop there, and go on with a higher one"
     else:
         verdict = "may not be enough: the run would stop there, and go on with a higher one"
-    share = spent / (cap + spent) if spent else 0
-    return f"{config.budget}, of which this run has spent {share:.0%} so far, {verdict}"
+    so_far = f", {spent / (cap + spent):.0%} of it spent so far," if spent else ""
+    return f"{config.budget}{so_far} {verdict}"
 
 
 def _name(stage: StageEstimate, config: RunConfig) -> str:

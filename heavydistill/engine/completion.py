@@ -61,10 +61,14 @@ class _Choice:
         else:
             self.reasoning.extend(map(_text, message.get("reasoning_details") or ()))
         content = message.get("content")
-        for block in content if isinstance(content, list) else [content]:
-            thinks = isinstance(block, dict) and block.get("type") in _THINKING_BLOCKS
-            (self.reasoning if thinks else self.text).append(_text(block))
-        self.refusal.append(_text(message.get("refusal")))
+        if isinstance(content, str):
+            self.text.append(content)
+        elif content:
+            for block in content:
+                thinks = isinstance(block, dict) and block.get("type") in _THINKING_BLOCKS
+                (self.reasoning if thinks else self.text).append(_text(block))
+        if refusal := message.get("refusal"):
+            self.refusal.append(_text(refusal))
         self.finish_reason = finish_reason or self.finish_reason
 
 

@@ -38,14 +38,13 @@ def failure_of(error: Exception) -> Failure:
     Args:
         error: Of the openai library, of its HTTP client, or raised by reading a completion.
     """
-    from httpx2 import ConnectError, ConnectTimeout, TransportError
+    from httpx2 import TransportError
     from openai import APIConnectionError, APIStatusError
 
     if isinstance(error, TimeoutError):
         return "timeout"
     if isinstance(error, APIConnectionError):
-        connected = not isinstance(error.__cause__, ConnectError | ConnectTimeout)
-        return "cut_off" if connected else "unreachable"
+        return "unreachable" if _is_unconnected(error) else "cut_off"
     if isinstance(error, TransportError):
         return "cut_off"
     if isinstance(error, APIStatusError):
@@ -54,6 +53,13 @@ def failure_of(error: Exception) -> Failure:
         kind = _of_status(error.status, str(error))
         return "cut_off" if kind == "server" else kind
     return "malformed"
+
+
+def told_by(error: BaseException) -> str:
+    """The innermost of the errors that wrap each other, which says what happened."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return f"{type(error).__name__}: {error}"
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
@@ -69,6 +75,18 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
             if date:
                 return max(0.0, email.utils.mktime_tz(date) - time.time())
     return None
+
+
+def _is_unconnected(error: BaseException | None) -> bool:
+    """Whether no connection came about; the libraries wrap each other's errors."""
+    from aiohttp import ClientConnectorError, ConnectionTimeoutError
+    from httpx2 import ConnectError
+
+    while error is not None:
+        if isinstance(error, ClientConnectorError | ConnectionTimeoutError | ConnectError):
+            return True
+        error = error.__cause__
+    return False
 
 
 def _of_status(status: int, text: str) -> Failure:

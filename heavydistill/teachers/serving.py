@@ -71,15 +71,19 @@ class Server:
         endpoint: The configuration's, with the address of the server.
     """
 
-    def __init__(self, endpoint: Endpoint, log: _Log, process: subprocess.Popen[bytes]) -> None:
+    def __init__(
+        self, endpoint: Endpoint, port: int, log: _Log, process: subprocess.Popen[bytes]
+    ) -> None:
         self.endpoint = endpoint
+        self._port = port
         self._log = log
         self._process = process
 
     def failure(self) -> RunError | None:
         """Why nothing can be asked any more; None while the server runs."""
-        if self._process.poll() is None:
+        if self._process.poll() is None and not _is_refused(self._port):
             return None
+        self._process.communicate()  # its children may take a while to end
         return RunError(
             f"vLLM {_ending(self._process.returncode)} in the middle of the run",
             f"What was answered is in the journal, and the same command goes on from there. "
@@ -131,7 +135,7 @@ def served(config: RunConfig, log: Path, on_start: OnStart | None = None) -> Ite
         )
     try:
         _await_health(process, port, printed, on_start)
-        yield Server(endpoint, printed, process)
+        yield Server(endpoint, port, printed, process)
     finally:
         process.communicate()  # closes the pipe, and waits
 
@@ -148,6 +152,17 @@ def _await_health(
         if on_start:
             on_start(time.monotonic() - started, log.last_line())
         time.sleep(_POLL_S)
+
+
+def _is_refused(port: int) -> bool:
+    """Whether nobody listens any more; a server that is only busy lets us wait."""
+    try:
+        socket.create_connection((_HOST, port), timeout=_HEALTH_TIMEOUT_S).close()
+    except ConnectionRefusedError:
+        return True
+    except OSError:
+        pass
+    return False
 
 
 def _is_healthy(port: int) -> bool:

@@ -176,7 +176,7 @@ def test_a_missing_tokenizer_is_a_finding_and_the_endpoint_is_asked_all_the_same
 def test_a_served_teacher_is_not_started(run, thinking):
     code, printed = run("doctor", f"--teacher={thinking}", "--set=endpoint.serve=true")
     assert code == 1  # no GPU and no vLLM here, or no set-up in that profile
-    assert "no set-up for" in unfolded(printed)
+    assert "cannot be served here" in unfolded(printed)
     assert "not asked: --serve starts it with the run" in unfolded(printed)
 
 

@@ -212,7 +212,8 @@ def test_without_a_price_there_are_tokens_and_how_to_give_it(tmp_path: Path, sai
         free = flags(server, tmp_path, "run", **{"price-in": None, "price-out": None})
         printed = said("plan", free)
         assert "--price-in and --price-out" in printed and "thinking 48 " in printed
-        assert "25usd cannot be kept without a price" in said("plan", [*free, "--budget=25usd"])
+        refused = said("plan", [*free, "--budget=25usd"], code=2)
+        assert "the price of served is not known here" in refused
         assert "40Mtok is enough" in said("plan", [*free, "--budget=40Mtok"])
         assert not server.requests
 

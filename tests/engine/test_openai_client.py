@@ -380,7 +380,7 @@ def test_a_server_that_is_not_there_is_an_error():
     (response,) = engine.generate([request()])
     engine.close()
     assert is_error(response)
-    assert "Connection" in response.error and response.failure == "unreachable"
+    assert "Connect call failed" in response.error and response.failure == "unreachable"
 
 
 @pytest.mark.parametrize("usage", ["absent", None])
