@@ -15,7 +15,6 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
 from heavydistill.config import Endpoint
-from heavydistill.engine.failures import failure_of
 from heavydistill.engine.reasoning import split_reasoning
 from heavydistill.engine.request import user_turn
 from heavydistill.errors import TeacherError
@@ -180,7 +179,7 @@ class Asker:
                 f"Set {self._key_env} to a valid key that may use {self._model}.",
             )
         return TeacherError(
-            f"{self._url} could not be asked ({failure_of(error)}): {self._shown(str(error))}",
+            f"{self._url} could not be asked ({type(error).__name__}): {self._shown(str(error))}",
             "Run the same command again when the server answers.",
         )
 

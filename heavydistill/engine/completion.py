@@ -18,7 +18,7 @@ from heavydistill.engine.reasoning import split_reasoning
 from heavydistill.engine.request import Response
 from heavydistill.schema import Failure
 
-_DATA, _DONE = "data:", "[DONE]"
+_DATA, _DONE = b"data:", b"[DONE]"
 _REASONING = ("reasoning_content", "reasoning")
 _THINKING_BLOCKS = ("thinking", "reasoning", "reasoning.text", "reasoning.summary")
 # What else providers call the end of a response; all that is not here is malformed.
@@ -90,7 +90,7 @@ class Completion:
         self._take(body, "message")
         self.is_whole = True
 
-    def add_line(self, line: str) -> bool:
+    def add_line(self, line: bytes) -> bool:
         """Take a line of a stream of server-sent events; whether it held a piece.
 
         Raises:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Mapping
 
 from heavydistill.engine.completion import ServerFault
+from heavydistill.engine.wire import RefusedError
 from heavydistill.schema import Failure
 
 # What another attempt may mend. All else is the same the next time, or was paid for.
@@ -36,30 +37,20 @@ def failure_of(error: Exception) -> Failure:
     """The kind of a failure.
 
     Args:
-        error: Of the openai library, of its HTTP client, or raised by reading a completion.
+        error: Of ``wire``, of aiohttp, or raised by reading a completion.
     """
-    from httpx2 import TransportError
-    from openai import APIConnectionError, APIStatusError
+    from aiohttp import ClientConnectorError, ClientError, ConnectionTimeoutError
 
-    if isinstance(error, TimeoutError):
-        return "timeout"
-    if isinstance(error, APIConnectionError):
-        return "unreachable" if _is_unconnected(error) else "cut_off"
-    if isinstance(error, TransportError):
-        return "cut_off"
-    if isinstance(error, APIStatusError):
-        return _of_status(error.status_code, str(error))
+    if isinstance(error, RefusedError):
+        return _of_status(error.status, str(error))
     if isinstance(error, ServerFault):
         kind = _of_status(error.status, str(error))
         return "cut_off" if kind == "server" else kind
-    return "malformed"
-
-
-def told_by(error: BaseException) -> str:
-    """The innermost of the errors that wrap each other, which says what happened."""
-    while error.__cause__ is not None:
-        error = error.__cause__
-    return f"{type(error).__name__}: {error}"
+    if isinstance(error, ClientConnectorError | ConnectionTimeoutError):
+        return "unreachable"
+    if isinstance(error, TimeoutError):
+        return "timeout"
+    return "cut_off" if isinstance(error, ClientError) else "malformed"
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
@@ -75,18 +66,6 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
             if date:
                 return max(0.0, email.utils.mktime_tz(date) - time.time())
     return None
-
-
-def _is_unconnected(error: BaseException | None) -> bool:
-    """Whether no connection came about; the libraries wrap each other's errors."""
-    from aiohttp import ClientConnectorError, ConnectionTimeoutError
-    from httpx2 import ConnectError
-
-    while error is not None:
-        if isinstance(error, ClientConnectorError | ConnectionTimeoutError | ConnectError):
-            return True
-        error = error.__cause__
-    return False
 
 
 def _of_status(status: int, text: str) -> Failure:

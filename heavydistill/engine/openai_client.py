@@ -22,28 +22,25 @@ import os
 import random
 import threading
 from collections.abc import Coroutine, Iterator, Mapping
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from heavydistill.config import Capabilities, Endpoint
-from heavydistill.engine.completion import Completion, ServerFault, failed
-from heavydistill.engine.failures import OF_THE_SERVER, REPEATABLE, failure_of, retry_after, told_by
+from heavydistill.engine.completion import ServerFault, failed
+from heavydistill.engine.failures import OF_THE_SERVER, REPEATABLE, failure_of, retry_after
 from heavydistill.engine.ledger import Cost, Ledger, Tariff
 from heavydistill.engine.rate import Rates
 from heavydistill.engine.reasoning import ThinkingCheck
 from heavydistill.engine.request import INTERRUPTED, Keep, Request, Response, forget
 from heavydistill.engine.servers import Server, Servers
+from heavydistill.engine.wire import RefusedError, Wire
 from heavydistill.errors import StoppedError, TeacherError
-
-if TYPE_CHECKING:
-    from httpx2 import Headers
 
 _Result = TypeVar("_Result")
 
-_CONNECT_S = 20.0
-_LAST_BYTES_S = 2.0
+_WRONG_KEY = 401
 _BUDGET_POLL_S = 0.5
 _FIRST_BACK_OFF_S, _LONGEST_BACK_OFF_S = 0.5, 30.0
 _log = logging.getLogger("heavydistill.engine")
@@ -84,15 +81,19 @@ class OpenAIEngine:
         self._key = os.environ.get(endpoint.key_env, "").strip()
         self._ledger, self._tariff = ledger, tariff or Tariff()
         self._rates = Rates(endpoint.requests_per_minute, endpoint.tokens_per_minute)
-        self._servers = Servers([self._server(url) for url in endpoint.urls])
+        self._servers = Servers([Server(url, endpoint.concurrency) for url in endpoint.urls])
         self._n = self._able.n
         wanted = thinks and endpoint.reasoning == "required"
         self._thinking = ThinkingCheck(model, endpoint.base_url or "", wanted)
         self.is_drained = False
         self._queued: set[asyncio.Task[Any]] = set()
+        # Writing to a disk must not hold up the other requests, and those who wait for it share a
+        # flush.
+        self._keepers = ThreadPoolExecutor(endpoint.concurrency * max(1, len(endpoint.urls)))
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
+        self._wire = self._submit(self._open()).result()
 
     @property
     def revision(self) -> str:
@@ -134,22 +135,12 @@ class OpenAIEngine:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
+        self._keepers.shutdown()
         if self._ledger:
             self._ledger.close()
 
-    def _server(self, url: str) -> Server:
-        from httpx2 import Timeout
-        from openai import AsyncOpenAI, DefaultAioHttpClient
-
-        client = AsyncOpenAI(
-            base_url=url,
-            # Servers without keys accept any; the library insists on one.
-            api_key=self._key or "none",
-            max_retries=0,
-            # Twice as fast on streams as the usual one. Silences are timed by piece, see _read.
-            http_client=DefaultAioHttpClient(timeout=Timeout(None, connect=_CONNECT_S)),
-        )
-        return Server(client, self._endpoint.concurrency)
+    async def _open(self) -> Wire:
+        return Wire(self._key, self._endpoint.timeout_s)
 
     def _submit(self, work: Coroutine[Any, Any, _Result]) -> Future[_Result]:
         return asyncio.run_coroutine_threadsafe(work, self._loop)
@@ -159,7 +150,7 @@ class OpenAIEngine:
         for task in rest:
             task.cancel()
         await asyncio.gather(*rest, return_exceptions=True)
-        await self._servers.close()
+        await self._wire.close()
         await self._loop.shutdown_asyncgens()
 
     def _calls(self, requests: list[Request]) -> Iterator[list[Request]]:
@@ -182,8 +173,7 @@ class OpenAIEngine:
         singly = [self._call([samples[i]], keep) for i in left]
         for index, response in found.items():
             if response is not INTERRUPTED:
-                # Writing to a disk must not hold up the other requests.
-                await asyncio.to_thread(keep, samples[index], response)
+                await self._loop.run_in_executor(self._keepers, keep, samples[index], response)
         found |= {
             i: response for i, [response] in zip(left, await asyncio.gather(*singly), strict=True)
         }
@@ -272,62 +262,39 @@ class OpenAIEngine:
         self, server: Server, samples: list[Request]
     ) -> tuple[list[Response], float | None]:
         """(responses, seconds that the server wants to be left alone), of one attempt."""
-        from httpx2 import HTTPError
-        from openai import APIStatusError, AuthenticationError, OpenAIError
+        from aiohttp import ClientError
 
         started = self._loop.time()
         headers: Mapping[str, str] = {}
         try:
-            completion = await self._read(server, self._body(samples))
+            completion = await self._wire.ask(server.url, self._body(samples))
             seconds = self._loop.time() - started
             return completion.responses(len(samples), self.think_tags, seconds), None
-        except AuthenticationError as error:
-            raise TeacherError(
-                f"The server refuses the key in {self._endpoint.key_env} ({error.status_code})",
-                f"Set {self._endpoint.key_env} to a valid key and run the same command again.",
-            ) from None
-        except APIStatusError as error:
+        except RefusedError as error:
+            if error.status == _WRONG_KEY:
+                raise TeacherError(
+                    f"The server refuses the key in {self._endpoint.key_env} ({error.status})",
+                    f"Set {self._endpoint.key_env} to a valid key and run the same command again.",
+                ) from None
             fault: Exception = error
-            headers = error.response.headers
-        # All but the first two: a body that is no JSON, or JSON of another shape.
+            headers = error.headers
+        # The last are a body that is no JSON, or JSON of another shape.
         except (
-            *(OpenAIError, HTTPError, TimeoutError, ServerFault),
+            *(ClientError, TimeoutError, ServerFault),
             *(ValueError, TypeError, AttributeError, LookupError),
         ) as error:
             fault = error
-        text = told_by(fault)
+        text = str(fault) if isinstance(fault, RefusedError) else f"{type(fault).__name__}: {fault}"
         if self._key:  # some servers repeat it in what they say
             text = text.replace(self._key, "***")
         failure = failed(failure_of(fault), text, self._loop.time() - started)
         return [failure] * len(samples), retry_after(headers)
 
-    async def _read(self, server: Server, body: dict[str, Any]) -> Completion:
-        """Send a request and read what comes, as long as something comes."""
-        completion, create = Completion(), server.client.chat.completions.with_streaming_response
-        patience = self._endpoint.timeout_s
-        try:
-            async with (
-                asyncio.timeout(patience) as timer,
-                # What comes as extra is sent as it is; the library would look at each part.
-                create.create(model=self.model, messages=[], extra_body=body) as answer,
-            ):
-                if not _is_stream(answer.headers):
-                    completion.add_whole(json.loads(await answer.read()))
-                    return completion
-                # To its very end, or the connection could not be used again.
-                async for line in answer.iter_lines():
-                    if completion.add_line(line):
-                        silence = _LAST_BYTES_S if completion.is_whole else patience
-                        timer.reschedule(self._loop.time() + silence)
-        except TimeoutError:
-            if not completion.is_whole:
-                raise TimeoutError(f"nothing came for {patience:g} s") from None
-        return completion
-
     def _body(self, samples: list[Request]) -> dict[str, Any]:
         """All that was set and is not known to be refused."""
         first, sampling = samples[0], samples[0].sampling
         body: dict[str, Any] = {
+            "model": self.model,
             "messages": first.messages,
             "seed": first.seed,
             "temperature": sampling.temperature,
@@ -366,7 +333,3 @@ def served_revision(extra_body: Mapping[str, Any], able: Capabilities) -> str:
     """What of a served model is known beside its name; empty for nothing."""
     told = {**extra_body, **({"refused": sorted(able.refused)} if able.refused else {})}
     return json.dumps(told, sort_keys=True) if told else ""
-
-
-def _is_stream(headers: Headers) -> bool:
-    return str(headers.get("content-type", "")).startswith("text/event-stream")

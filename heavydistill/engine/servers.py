@@ -13,13 +13,9 @@ import logging
 import random
 from collections import deque
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from heavydistill.engine.failures import OUTAGES
 from heavydistill.schema import Failure
-
-if TYPE_CHECKING:
-    from openai import AsyncOpenAI
 
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 60.0
 _FAULTS_IN_A_ROW = 3
@@ -32,7 +28,7 @@ class Server:
     """One address.
 
     Attributes:
-        client: Of the openai library.
+        url: Its base URL.
         most: Slots at first, and at most.
         slots: Requests that it may have in flight now.
         in_flight: Requests that it has.
@@ -40,7 +36,7 @@ class Server:
         paused_until: Time of the loop before which it gets no request.
     """
 
-    client: AsyncOpenAI
+    url: str
     most: int
     slots: float = field(init=False)
     in_flight: int = 0
@@ -52,10 +48,6 @@ class Server:
 
     def is_free(self, now: float) -> bool:
         return self.in_flight < int(self.slots) and self.paused_until <= now
-
-    @property
-    def url(self) -> str:
-        return str(self.client.base_url)
 
 
 class Servers:
@@ -105,10 +97,6 @@ class Servers:
             server.troubles = 0
             server.slots = min(server.most, server.slots + 1 / server.slots)
         self._hand_out()
-
-    async def close(self) -> None:
-        for server in self._servers:
-            await server.client.close()
 
     def _slow_down(self, server: Server, wait_s: float | None) -> None:
         now = asyncio.get_running_loop().time()

@@ -1,0 +1,111 @@
+"""One chat completion over HTTP: sends a body, and reads what comes for as long as something comes.
+
+aiohttp is asked directly. Through the openai library a streamed response takes three times the
+processor, and with hundreds of streams that is what a run waits for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from heavydistill.engine.completion import Completion
+
+_CONNECT_S = 20.0
+_LAST_BYTES_S = 2.0
+_REFUSED = 400
+
+
+class RefusedError(Exception):
+    """The server answers with an error.
+
+    Args:
+        status: Of HTTP.
+        headers: Of the answer.
+        body: Its text.
+    """
+
+    def __init__(self, status: int, headers: Mapping[str, str], body: str) -> None:
+        super().__init__(f"HTTP {status}: {_message(body)}")
+        self.status = status
+        self.headers = headers
+
+
+class Wire:
+    """The connections to all servers of a model; made in the event loop that uses it.
+
+    Args:
+        key: Sent with every request; a server without keys takes any.
+        patience_s: Longest silence.
+    """
+
+    def __init__(self, key: str, patience_s: float) -> None:
+        from aiohttp import ClientSession, ClientTimeout, TCPConnector
+
+        self._patience_s = patience_s
+        self._session = ClientSession(
+            # Slots are counted by server, see ``servers``.
+            connector=TCPConnector(limit=0),
+            timeout=ClientTimeout(total=None, sock_connect=_CONNECT_S),
+            headers={"Authorization": f"Bearer {key or 'none'}", "User-Agent": "heavydistill"},
+            trust_env=True,
+        )
+
+    async def ask(self, url: str, body: dict[str, Any]) -> Completion:
+        """What the server at this base URL makes of a body.
+
+        Raises:
+            RefusedError: It refuses the request.
+            TimeoutError: It was silent for too long.
+            Exception: Whatever else ``failures.failure_of`` knows: no connection, a connection
+                that broke, a body that is no completion.
+        """
+        completion = Completion()
+        loop = asyncio.get_running_loop()
+        data = json.dumps(body, ensure_ascii=False).encode("utf-8", "replace")
+        headers = {"Content-Type": "application/json"}
+        try:
+            async with (
+                asyncio.timeout(self._patience_s) as timer,
+                self._session.post(
+                    f"{url.rstrip('/')}/chat/completions", data=data, headers=headers
+                ) as answer,
+            ):
+                if answer.status >= _REFUSED:
+                    raise RefusedError(answer.status, answer.headers, await answer.text())
+                if answer.content_type != "text/event-stream":
+                    completion.add_whole(json.loads(await answer.read()))
+                    return completion
+                rest = b""
+                # To its very end, or the connection could not be used again.
+                async for read in answer.content.iter_any():
+                    *lines, rest = (rest + read).split(b"\n")
+                    if sum(map(completion.add_line, lines)):
+                        silence = _LAST_BYTES_S if completion.is_whole else self._patience_s
+                        timer.reschedule(loop.time() + silence)
+        except TimeoutError:
+            if not completion.is_whole:
+                raise TimeoutError(f"nothing came for {self._patience_s:g} s") from None
+        return completion
+
+    async def close(self) -> None:
+        await self._session.close()
+
+
+def _message(body: str) -> str:
+    """What a body says of an error, however it is wrapped."""
+    try:
+        told = json.loads(body)
+    except ValueError:
+        return body.strip()[:500]
+    while isinstance(told, dict):
+        names = ("error", "message", "detail")
+        inner = next((told[name] for name in names if told.get(name)), None)
+        if inner is None:
+            break
+        # Its code is beside the message, and may be all that tells what is wrong.
+        code = told.get("code")
+        told = f"{inner} ({code})" if isinstance(inner, str) and isinstance(code, str) else inner
+    return str(told)[:500]
