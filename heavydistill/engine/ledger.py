@@ -45,9 +45,6 @@ class Cost:
     tokens: float = 0
     usd: float = 0.0
 
-    def plus(self, other: Cost, times: float = 1.0) -> Cost:
-        return Cost(self.tokens + times * other.tokens, self.usd + times * other.usd)
-
 
 @dataclass(frozen=True, slots=True)
 class Balance:

@@ -64,7 +64,7 @@ class Wire:
         """
         completion = Completion()
         loop = asyncio.get_running_loop()
-        data = json.dumps(body, ensure_ascii=False).encode("utf-8", "replace")
+        data = json.dumps(body).encode()
         headers = {"Content-Type": "application/json"}
         try:
             async with (

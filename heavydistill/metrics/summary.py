@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import typing
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from heavydistill.errors import RunError
@@ -156,33 +156,41 @@ class Summary:
     statuses: dict[str, int]
 
 
-def summarize(traces: Sequence[Trace]) -> Summary:
-    """The summary of all traces of a run.
+def summarize(traces: Iterable[Trace]) -> Summary:
+    """The summary of all traces of a run, which are read once and not kept.
 
     Raises:
         RunError: There are no traces.
     """
-    if not traces:
+    rows: list[_Row] = []
+    trajectories, deliberations = _Tally(), _Tally()
+    table = {stratum: dict.fromkeys((*OUTCOMES, NO_LABEL), 0) for stratum in (*STRATA, NO_LABEL)}
+    statuses: Counter[str] = Counter()
+    for trace in traces:
+        rows.append(_Row.of(trace))
+        trajectories.add(trace.pool)
+        deliberations.add(trace.deliberations)
+        # Every stratum by every outcome, zeros included, so that all runs have the same keys.
+        table[trace.stratum or NO_LABEL][trace.outcome or NO_LABEL] += 1
+        statuses[trace.status] += 1
+    if not rows:
         raise RunError(
             "There are no traces to summarize", "Check that the run had problems and was finished."
         )
-    rounds = max((d.round for trace in traces for d in trace.deliberations), default=0)
-    means = [estimators.mean_at_k(trace) for trace in traces]
-    votes = [estimators.vote_at_k(trace) for trace in traces]
-    heavy_means = [estimators.heavy_mean_at_d(trace, rounds) for trace in traces]
-    per_round = [_round_metrics(traces, round) for round in range(1, rounds + 1)]
+    rounds = max(len(row.rounds) for row in rows)
+    means, votes = [row.mean for row in rows], [row.vote for row in rows]
+    last_round = [row.round(rounds) for row in rows]
+    heavy_means = [told.mean for told in last_round]
+    per_round = [_round_metrics(rows, round) for round in range(1, rounds + 1)]
     last = per_round[-1] if per_round else None
-    table = _cross_table(traces)
     outcomes = {outcome: sum(row[outcome] for row in table.values()) for outcome in table[NO_LABEL]}
-    trajectories = [t for trace in traces for t in trace.pool]
-    deliberations = [d for trace in traces for d in trace.deliberations]
     return Summary(
-        problems=len(traces),
-        k=_most_common(len(trace.pool) for trace in traces),
-        d=_most_common(len(estimators.deliberations_of(trace, rounds)) for trace in traces),
+        problems=len(rows),
+        k=_most_common(row.k for row in rows),
+        d=_most_common(told.d for told in last_round),
         rounds=rounds,
         mean_at_k=bootstrap_mean(means),
-        pass_at_k=_interval(traces, estimators.pass_at_k),
+        pass_at_k=bootstrap_mean([row.any_right for row in rows]),
         vote_at_k=bootstrap_mean(votes),
         heavy_mean_at_d=last.heavy_mean if last else None,
         heavy_pass_at_d=last.heavy_pass if last else None,
@@ -192,35 +200,125 @@ def summarize(traces: Sequence[Trace]) -> Summary:
         rescue=_share_of(outcomes, ["rescued", "emergent"], ["rescued", "emergent", "lost"]),
         regress=_share_of(outcomes, ["overturned"], ["kept", "overturned"]),
         emergent=_share_of(table["all-wrong"], ["emergent"], list(OUTCOMES)),
-        vote_copy_rate=_mean_known(estimators.vote_copy_rate(trace, rounds) for trace in traces),
+        vote_copy_rate=_mean_known(told.copies for told in last_round),
         strata={stratum: sum(row.values()) for stratum, row in table.items()},
         outcomes=outcomes,
         outcomes_by_stratum=table,
-        trajectories=_count(trajectories),
-        deliberations=_count(deliberations),
-        usage={"thinking": _usage(trajectories), "deliberating": _usage(deliberations)},
-        statuses=dict(Counter(trace.status for trace in traces).most_common()),
+        trajectories=trajectories.counts,
+        deliberations=deliberations.counts,
+        usage={"thinking": trajectories.usage, "deliberating": deliberations.usage},
+        statuses=dict(statuses.most_common()),
     )
 
 
-def _interval(traces: Sequence[Trace], estimator: Callable[[Trace], float]) -> Interval:
-    return bootstrap_mean([estimator(trace) for trace in traces])
+@dataclass(frozen=True, slots=True)
+class _Round:
+    """What one round of one problem counts for."""
+
+    mean: float
+    any_right: float
+    copies: float | None
+    d: int
+
+    @classmethod
+    def of(cls, trace: Trace, round: int) -> _Round:
+        return cls(
+            estimators.heavy_mean_at_d(trace, round),
+            estimators.heavy_pass_at_d(trace, round),
+            estimators.vote_copy_rate(trace, round),
+            len(estimators.deliberations_of(trace, round)),
+        )
 
 
-def _round_metrics(traces: Sequence[Trace], round: int) -> RoundMetrics:
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """What one problem counts for: all that is kept of its trace.
+
+    Attributes:
+        rounds: Those that it has.
+        without: What a round counts for that it does not have.
+    """
+
+    k: int
+    mean: float
+    vote: float
+    any_right: float
+    rounds: tuple[_Round, ...]
+    without: _Round
+
+    @classmethod
+    def of(cls, trace: Trace) -> _Row:
+        last = max((d.round for d in trace.deliberations), default=0)
+        return cls(
+            len(trace.pool),
+            estimators.mean_at_k(trace),
+            estimators.vote_at_k(trace),
+            estimators.pass_at_k(trace),
+            tuple(_Round.of(trace, round) for round in range(1, last + 1)),
+            _Round.of(trace, last + 1),
+        )
+
+    def round(self, number: int) -> _Round:
+        return self.rounds[number - 1] if 0 < number <= len(self.rounds) else self.without
+
+
+class _Tally:
+    """What became of the samples of a stage, and what they took."""
+
+    def __init__(self) -> None:
+        self._total = self._undecided = self._unjudged = 0
+        self._why: Counter[str | None] = Counter()
+        self._failures: Counter[str] = Counter()
+        self._known: Counter[str] = Counter()
+        self._unknown: Counter[str] = Counter()
+
+    def add(self, generations: Sequence[Generation]) -> None:
+        for generation in generations:
+            self._total += 1
+            self._why[generation.unusable_because] += 1
+            if generation.finish_reason == "error":
+                self._failures[generation.failure or "unknown"] += 1
+            if generation.verdict:
+                self._undecided += generation.verdict.label == "undecided"
+            elif generation.finish_reason != "error":
+                self._unjudged += 1
+            for name in ("prompt", "cached", "completion"):
+                tokens = getattr(generation, f"{name}_tokens")
+                self._known[name] += max(0, tokens)
+                self._unknown[name] += tokens < 0
+
+    @property
+    def counts(self) -> GenerationCounts:
+        return GenerationCounts(
+            total=self._total,
+            failed=self._why["error"],
+            failures=dict(self._failures.most_common()),
+            truncated=self._why["truncated"],
+            empty=self._why["empty"],
+            undecided=self._undecided,
+            unjudged=self._unjudged,
+        )
+
+    @property
+    def usage(self) -> Usage:
+        return Usage(
+            requests=self._total,
+            prompt=self._known["prompt"],
+            cached=self._known["cached"],
+            completion=self._known["completion"],
+            unknown_prompt=self._unknown["prompt"],
+            unknown_cached=self._unknown["cached"],
+            unknown_completion=self._unknown["completion"],
+        )
+
+
+def _round_metrics(rows: Sequence[_Row], round: int) -> RoundMetrics:
+    told = [row.round(round) for row in rows]
     return RoundMetrics(
         round,
-        _interval(traces, lambda trace: estimators.heavy_mean_at_d(trace, round)),
-        _interval(traces, lambda trace: estimators.heavy_pass_at_d(trace, round)),
+        bootstrap_mean([each.mean for each in told]),
+        bootstrap_mean([each.any_right for each in told]),
     )
-
-
-def _cross_table(traces: Sequence[Trace]) -> dict[str, dict[str, int]]:
-    """Every stratum by every outcome, zeros included, so that all runs have the same keys."""
-    table = {stratum: dict.fromkeys((*OUTCOMES, NO_LABEL), 0) for stratum in (*STRATA, NO_LABEL)}
-    for trace in traces:
-        table[trace.stratum or NO_LABEL][trace.outcome or NO_LABEL] += 1
-    return table
 
 
 def _share_of(counts: dict[str, int], hits: list[str], among: list[str]) -> Rate:
@@ -237,40 +335,3 @@ def _most_common(sizes: Iterable[int]) -> int:
 def _mean_known(values: Iterable[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return sum(known) / len(known) if known else None
-
-
-def _count(generations: Sequence[Generation]) -> GenerationCounts:
-    why = Counter(generation.unusable_because for generation in generations)
-    judged = [generation.verdict for generation in generations if generation.verdict]
-    failed = [g for g in generations if g.finish_reason == "error"]
-    without_verdict = [g for g in generations if g.verdict is None and g.finish_reason != "error"]
-    return GenerationCounts(
-        total=len(generations),
-        failed=why["error"],
-        failures=dict(Counter(g.failure or "unknown" for g in failed).most_common()),
-        truncated=why["truncated"],
-        empty=why["empty"],
-        undecided=sum(verdict.label == "undecided" for verdict in judged),
-        unjudged=len(without_verdict),
-    )
-
-
-def _usage(generations: Sequence[Generation]) -> Usage:
-    prompt, unknown_prompt = _known(g.prompt_tokens for g in generations)
-    cached, unknown_cached = _known(g.cached_tokens for g in generations)
-    completion, unknown_completion = _known(g.completion_tokens for g in generations)
-    return Usage(
-        requests=len(generations),
-        prompt=prompt,
-        cached=cached,
-        completion=completion,
-        unknown_prompt=unknown_prompt,
-        unknown_cached=unknown_cached,
-        unknown_completion=unknown_completion,
-    )
-
-
-def _known(tokens: Iterable[int]) -> tuple[int, int]:
-    """(sum of the known ones, how many are unknown)."""
-    counts = list(tokens)
-    return sum(count for count in counts if count >= 0), sum(count < 0 for count in counts)

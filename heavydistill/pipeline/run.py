@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from heavydistill import problems as problem_sources
 from heavydistill.config import RunConfig, dump_config, load_config
@@ -34,7 +34,7 @@ from heavydistill.errors import ConfigError, HeavydistillError, RunError, Stoppe
 from heavydistill.metrics.summary import Summary, summarize
 from heavydistill.pipeline.processes import loading, start_server
 from heavydistill.pipeline.room import check_room
-from heavydistill.schema import FAILED, OK, Deliberation, Problem, Trace, Trajectory, from_row
+from heavydistill.schema import FAILED, OK, Problem, Trace, from_row
 from heavydistill.storage import TRACES_FOLDER, write_traces
 from heavydistill.teachers import serving
 from heavydistill.teachers.complete import complete, sampling_of
@@ -44,8 +44,6 @@ if TYPE_CHECKING:
     from heavydistill.pipeline.flow import HeavyBase
 
 REJECTS_FOLDER = "rejects"
-_ANY_PROBLEM = Problem(id="", text="", reference="", verifier="")
-_G = TypeVar("_G", Trajectory, Deliberation)
 
 OnBatch = Callable[[str, list[dict[str, Any]]], None]
 
@@ -252,7 +250,7 @@ def _write(plan: Plan, pipeline: HeavyBase, interrupted: bool) -> Finished:
     write_traces(_traces(kept), unfinished / TRACES_FOLDER)
     if rejected:
         write_traces(_traces(rejected), unfinished / REJECTS_FOLDER)
-    summary = _priced(summarize([_lean(trace) for trace in _traces(leaf)]), plan.config)
+    summary = _priced(summarize(_traces(leaf)), plan.config)
     (unfinished / "config.yaml").write_text(dump_config(plan.config), encoding="utf-8")
     record = {**dataclasses.asdict(summary), "rejects": len(rejected), "missing": missing}
     (unfinished / "summary.json").write_text(json.dumps(record, indent=2), encoding="utf-8")
@@ -313,28 +311,3 @@ def _traces(places: Sequence[_Place]) -> Iterator[Trace]:
 
     for place in places:
         yield from_row(Trace, rows(place.file, place.group)[place.row])
-
-
-def _lean(trace: Trace) -> Trace:
-    """The trace as far as the metrics read it: those of all problems are in memory at once."""
-    return dataclasses.replace(
-        trace,
-        problem=_ANY_PROBLEM,
-        pool=[_without_texts(trajectory) for trajectory in trace.pool],
-        caches=[],
-        deliberations=[_without_texts(deliberation) for deliberation in trace.deliberations],
-    )
-
-
-def _without_texts(generation: _G) -> _G:
-    """Whether there is an answer text is kept, and the answer that the verifier found."""
-    verdict = generation.verdict
-    return dataclasses.replace(
-        generation,
-        id="",
-        model="",
-        reasoning="",
-        answer_text="..." if generation.answer_text.strip() else "",
-        verdict=verdict and dataclasses.replace(verdict, reason="", verifier=""),
-        request_id="",
-    )
