@@ -27,5 +27,5 @@ export OMP_NUM_THREADS="${OMP_NUM_THREADS:-1}"
 check ruff-format ruff format --check .
 check ruff-check ruff check .
 check mypy mypy heavydistill
-check pytest pytest "$@"
+check pytest pytest -m "not gpu" "$@"
 [ -z "$failed" ] || fail "failed:$failed"
