@@ -31,7 +31,7 @@ def generate(url: str, folder: Path, problems: int, chosen: argparse.Namespace) 
     write_problems(file, problems)
     flags = {
         "--teacher": MODEL,
-        "--base-url": url,
+        "--endpoint": url,
         "--tokenizer": str(ROOT / "heavydistill" / "micro" / "teacher"),
         "--problems": str(file),
         "--k": str(chosen.k),
