@@ -1,7 +1,7 @@
 """One chat completion over HTTP: sends a body, and reads what comes for as long as something comes.
 
-aiohttp is asked directly. Through the openai library a streamed response takes three times the
-processor, and with hundreds of streams that is what a run waits for.
+aiohttp is asked directly. Through the openai library a streamed response takes much more of the
+processor (`benchmarks/throughput.py --stream`), and with hundreds of streams a run waits for that.
 """
 
 from __future__ import annotations

@@ -114,13 +114,25 @@ class HeavyBase(BasePipeline):
             parameters: Runtime parameters by step name, as in distilabel.
 
         Raises:
+            RunError, StoppedError, KeyboardInterrupt: As ``run_to_files``.
+        """
+        if unsupported:
+            raise TypeError(f"{type(self).__name__}.run does not take {', '.join(unsupported)}")
+        self.run_to_files(parameters)
+        return self._distiset()
+
+    def run_to_files(self, parameters: dict[str, Any] | None = None) -> None:
+        """Run to the end and leave the rows in ``leaf_files``, none of them in memory.
+
+        Args:
+            parameters: As of ``run``.
+
+        Raises:
             RunError: A step could not be loaded, a step or a thread raised, a worker died.
             StoppedError: After the requests in flight were answered; as for Ctrl-C.
             KeyboardInterrupt: Ctrl-C, after the requests in flight were answered or another
                 Ctrl-C; or SIGTERM, at once. ``leaf_files`` keeps what was finished.
         """
-        if unsupported:
-            raise TypeError(f"{type(self).__name__}.run does not take {', '.join(unsupported)}")
         handlers: dict[int, Any] = {}
         interrupted = drain = False
         self._refuse_joins()
@@ -130,7 +142,6 @@ class HeavyBase(BasePipeline):
             BasePipeline.run(self, parameters=parameters, use_cache=False)
             self.save(self._cache_location["pipeline"], overwrite=True, format="yaml")
             self._execute()
-            return self._distiset()
         except StoppedError:
             interrupted = drain = True
             raise

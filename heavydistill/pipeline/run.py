@@ -199,7 +199,7 @@ def _run(
 
 def _piped(plan: Plan, pipeline: HeavyBase) -> Finished:
     try:
-        pipeline.run()
+        pipeline.run_to_files()
         return _write(plan, pipeline, interrupted=False)
     except (KeyboardInterrupt, StoppedError):
         if any(pipeline.leaf_files.glob("*.parquet")):
