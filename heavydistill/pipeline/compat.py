@@ -36,22 +36,25 @@ class HeavyPipeline(HeavyBase, Pipeline):
     ) -> None:
         super().__init__(name, leaf_schema, on_batch, window)
         self._processes: list[tuple[str, BaseProcess]] = []
+        self._queues: list[Any] = []
 
     def _open(self) -> None:
         self._context = start_server()
-        self._log_queue = self._context.Queue()
+        self._log_queue = self._queue()
         self._failures = self._context.SimpleQueue()
 
     def _dead_worker(self) -> HeavydistillError | None:
-        for step, process in self._processes:
-            if process.exitcode:
-                if not self._failures.empty():
-                    failure: HeavydistillError = self._failures.get()
-                    return failure
-                return RunError(
-                    f"The process of step {step!r} ended with code {process.exitcode}",
-                    "A negative code is a signal; -9 is often the system short of memory.",
-                )
+        dead = [(step, process.exitcode) for step, process in self._processes if process.exitcode]
+        # Asked after that, since it is handed over before the process ends; and asked without it,
+        # since a process may be kept from its end (see _close).
+        if not self._failures.empty():
+            failure: HeavydistillError = self._failures.get()
+            return failure
+        for step, exitcode in dead:
+            return RunError(
+                f"The process of step {step!r} ended with code {exitcode}",
+                "A negative code is a signal; -9 is often the system short of memory.",
+            )
         return None
 
     def _await_ends(self) -> None:
@@ -79,13 +82,21 @@ class HeavyPipeline(HeavyBase, Pipeline):
                 process.kill()
                 process.join()
         self._processes.clear()
-        # Rows for a step that is gone would hold this process when it ends.
-        for waiting in self._steps_input_queues.values():
-            waiting.cancel_join_thread()
+
+    def _close(self) -> None:
+        # What is still to be written to these queues would hold this process when it ends: rows
+        # for a step that is gone, or anything, if a process was killed while it held the right to
+        # write.
+        for queue in self._queues:
+            queue.cancel_join_thread()
 
     @property
     def QueueClass(self) -> Callable[[], Any]:
-        return self._context.Queue
+        return self._queue
+
+    def _queue(self) -> Any:
+        self._queues.append(self._context.Queue())
+        return self._queues[-1]
 
     def _run_step(self, step: Any, input_queue: Any, replica: int) -> None:
         wrapper = OverlappingWrapper(

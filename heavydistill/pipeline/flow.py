@@ -55,6 +55,7 @@ sys.excepthook = sys.__excepthook__
 
 _POLL_S = 0.2
 _STATUS_POLL_S = 0.05
+_LOG_GRACE_S = 3.0
 
 # Called in this process with (step name, rows) for each batch that leaves a step.
 OnBatch = Callable[[str, list[dict[str, Any]]], None]
@@ -155,7 +156,7 @@ class HeavyBase(BasePipeline):
             self._stop_workers(drain)
             if interrupted and self._write_buffer:
                 self._write_buffer.close()
-            distilabel_logging.stop_logging()
+            self._stop_logging()
             self._close()
             for signum, handler in handlers.items():
                 signal.signal(signum, handler)
@@ -192,6 +193,13 @@ class HeavyBase(BasePipeline):
             raise self._exception
         if self._write_buffer:
             self._write_buffer.close()
+
+    def _stop_logging(self) -> None:
+        # It waits until all was logged, for ever if a worker was killed while it wrote to the queue
+        # of the log.
+        stopping = threading.Thread(target=distilabel_logging.stop_logging, daemon=True)
+        stopping.start()
+        stopping.join(_LOG_GRACE_S)
 
     def _fail(self, error: Exception) -> None:
         self._exception = self._exception or error

@@ -46,7 +46,15 @@ def work(
     _die_with_parent()
     _show_in_top(wrapper.step.name)
     _init_worker(log_queue, name, signature)
-    signal.signal(signal.SIGTERM, lambda signum, frame: wrapper.drain())
+
+    def drain(signum: int, frame: Any) -> None:
+        # Nobody reads them any more, or can write to them if another process was killed while it
+        # did: what is left in them must not hold back the end of this one.
+        for written in (log_queue, wrapper.output_queue, wrapper.load_queue):
+            written.cancel_join_thread()
+        wrapper.drain()
+
+    signal.signal(signal.SIGTERM, drain)
     if failure := failure_of(wrapper):
         failures.put(failure)
         raise SystemExit(1)

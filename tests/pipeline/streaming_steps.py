@@ -1,7 +1,11 @@
 """Steps for tests of the flow of rows; a step's process must be able to import them."""
 
+import gc
+import os
+import signal
 import time
 from collections.abc import Iterator
+from multiprocessing.queues import Queue
 from typing import Any
 
 from distilabel.steps import GeneratorStep, Step, StepInput
@@ -67,4 +71,20 @@ class FailsToLoad(_OfNumbers):
         raise OSError("no weights on this node")
 
     def process(self, inputs: StepInput) -> Iterator[list[Row]]:
+        yield inputs
+
+
+class DiesWriting(_OfNumbers):
+    """Ends while it holds the right to write to every queue it has, as if killed in the midst."""
+
+    by_signal: bool
+
+    def process(self, inputs: StepInput) -> Iterator[list[Row]]:
+        for held in gc.get_objects():
+            if isinstance(held, Queue):
+                held._wlock.acquire()
+        if self.by_signal:
+            os.kill(os.getpid(), signal.SIGKILL)
+        self._logger.warning("this never arrives")
+        raise ValueError("out of luck")
         yield inputs

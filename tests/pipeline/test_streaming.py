@@ -122,17 +122,49 @@ if __name__ == "__main__":
 """
 
 
-def test_a_run_with_large_rows_ends_when_it_is_interrupted(tmp_path):
-    # Rows that wait for a step fill its pipe; nobody reads it any more when the step is gone.
-    script = tmp_path / "broken_off.py"
-    script.write_text(BROKEN_OFF)
+DIES_WRITING = """
+import sys
+import pyarrow as pa
+from heavydistill.errors import RunError
+from heavydistill.pipeline.compat import HeavyPipeline
+from streaming_steps import DiesWriting, Numbers
+
+if __name__ == "__main__":
+    with HeavyPipeline("dies", pa.schema([("number", pa.int64())])) as pipeline:
+        dies = DiesWriting(name="first", by_signal=sys.argv[1] == "killed")
+        Numbers(name="load", count=20, batch_size=2) >> dies
+    try:
+        pipeline.run()
+    except RunError as error:
+        print(error, flush=True)
+"""
+
+
+def ended(folder: Path, script: str, *arguments: str) -> str:
+    """What a program prints that uses our steps and comes to its end."""
+    path = folder / "program.py"
+    path.write_text(script)
     here = Path(__file__).parent
     paths = os.pathsep.join([str(here), str(here.parents[1]), os.environ.get("PYTHONPATH", "")])
     done = subprocess.run(
-        [sys.executable, str(script)],
+        [sys.executable, str(path), *arguments],
         capture_output=True,
         text=True,
         timeout=60,
         env={**os.environ, "PYTHONPATH": paths},
     )
-    assert done.returncode == 0 and "interrupted" in done.stdout, done.stderr
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_a_run_with_large_rows_ends_when_it_is_interrupted(tmp_path):
+    # Rows that wait for a step fill its pipe; nobody reads it any more when the step is gone.
+    assert "interrupted" in ended(tmp_path, BROKEN_OFF)
+
+
+@pytest.mark.parametrize(
+    ("how", "said"), [("killed", "ended with code -9"), ("raised", "out of luck")]
+)
+def test_a_run_ends_when_a_process_dies_in_the_midst_of_writing_to_a_queue(tmp_path, how, said):
+    # The right to write is lost with it: to the log, to what has loaded and to the rows.
+    assert said in ended(tmp_path, DIES_WRITING, how)
