@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import json
-import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+
+from loopback import Handler, listening
 
 Answer = tuple[int, dict[str, Any]]
 
@@ -50,37 +49,16 @@ def serving(
 ) -> Iterator[FakeServer]:
     """Serve until the block ends; ``models`` is the answer to who is served, port 0 any port."""
 
-    class Handler(BaseHTTPRequestHandler):
+    server = FakeServer("")
+
+    class _Handler(Handler):
         def do_GET(self) -> None:
-            self._say(*models)
+            self.send_json(*models)
 
         def do_POST(self) -> None:
-            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            body = self.body()
             server.requests.append(body)
-            self._say(*answer(body))
+            self.send_json(*answer(body))
 
-        def _say(self, status: int, payload: dict[str, Any]) -> None:
-            data = json.dumps(payload).encode()
-            with contextlib.suppress(ConnectionError):
-                self.send_response(status)
-                self.send_header("Content-Type", "application/json")
-                self.send_header("Content-Length", str(len(data)))
-                self.end_headers()
-                self.wfile.write(data)
-
-        def log_message(self, format: str, *args: Any) -> None:
-            pass
-
-    class Server(ThreadingHTTPServer):
-        request_queue_size = 256  # 5 by default: a burst of requests would be refused
-        daemon_threads = True
-
-    http = Server(("127.0.0.1", port), Handler)
-    server = FakeServer(f"http://127.0.0.1:{http.server_port}/v1")
-    thread = threading.Thread(target=http.serve_forever, daemon=True)
-    thread.start()
-    try:
+    with listening(_Handler, port) as server.base_url:
         yield server
-    finally:
-        http.shutdown()
-        http.server_close()

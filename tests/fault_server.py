@@ -14,8 +14,9 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+
+from loopback import Handler, listening
 
 Body = dict[str, Any]
 # What goes wrong with a request; None is nothing.
@@ -112,31 +113,21 @@ def faulty(**settings: Any) -> Iterator[FaultServer]:
     """Serve until the block ends."""
     server = FaultServer(**settings)
 
-    class Handler(_Handler):
+    class _OfThis(_Handler):
         fault_server = server
 
-    class Http(ThreadingHTTPServer):
-        request_queue_size = 256
-        daemon_threads = True
-
-    http = Http(("127.0.0.1", 0), Handler)
-    server.base_url = f"http://127.0.0.1:{http.server_port}/v1"
-    threading.Thread(target=http.serve_forever, args=(0.02,), daemon=True).start()
-    try:
+    with listening(_OfThis) as server.base_url:
         yield server
-    finally:
-        http.shutdown()
-        http.server_close()
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(Handler):
     fault_server: FaultServer
 
     def do_GET(self) -> None:
-        self._json(200, {"object": "list", "data": [{"id": "served", "object": "model"}]})
+        self.send_json(200, {"object": "list", "data": [{"id": "served", "object": "model"}]})
 
     def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        body = self.body()
         with contextlib.suppress(ConnectionError), self.fault_server.taking(body) as fault:
             time.sleep(self.fault_server.seconds)
             self._answer(body, fault)
@@ -144,18 +135,18 @@ class _Handler(BaseHTTPRequestHandler):
     def _answer(self, body: Body, fault: str | None) -> None:
         if fault in ERRORS:
             status, headers, message = ERRORS[fault]
-            return self._json(status, {"error": {"message": message}}, headers)
+            return self.send_json(status, {"error": {"message": message}}, headers)
         if fault == "hang":
             return time.sleep(30)
         if fault == "hang up":
             return self.close_connection_now()
         if fault == "no json":
-            return self._raw(b'{"id": "r", "choices": [{"ind', "application/json")
+            return self.send(200, b'{"id": "r", "choices": [{"ind', "application/json")
         choices = [] if fault == "no choices" else self._choices(body)
         if body.get("stream") and self.fault_server.streams:
             return self._stream(body, choices, fault)
         whole = {"id": "r", "object": "chat.completion", "choices": choices}
-        self._json(200, whole | self._usage(body, choices, True))
+        self.send_json(200, whole | self._usage(body, choices, True))
 
     def _choices(self, body: Body) -> list[Body]:
         choices = []
@@ -216,25 +207,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(f"{line}\n\n".encode())
         self.wfile.flush()
 
-    def _json(self, status: int, payload: Body, headers: dict[str, str] | None = None) -> None:
-        self._raw(json.dumps(payload).encode(), "application/json", status, headers)
-
-    def _raw(
-        self, data: bytes, kind: str, status: int = 200, headers: dict[str, str] | None = None
-    ) -> None:
-        self.send_response(status)
-        for name, value in (headers or {}).items():
-            self.send_header(name, value)
-        self.send_header("Content-Type", kind)
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
-
     def close_connection_now(self) -> None:
         self.connection.close()
-
-    def log_message(self, format: str, *args: Any) -> None:
-        pass
 
 
 def _pieces(choices: list[Body]) -> Iterator[Body]:

@@ -6,11 +6,11 @@ import contextlib
 import hashlib
 import itertools
 import json
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+
+from loopback import Handler, listening
 
 Body = dict[str, Any]
 MODEL = "served"
@@ -64,13 +64,13 @@ def serving(habits: Habits) -> Iterator[Served]:
     """Serve until the block ends."""
     served = Served()
 
-    class Handler(BaseHTTPRequestHandler):
+    class _Handler(Handler):
         def do_GET(self) -> None:
             entry = {"id": MODEL, "object": "model", **habits.listed}
             self._answer(lambda: self._whole(200, {"object": "list", "data": [entry]}))
 
         def do_POST(self) -> None:
-            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            body = self.body()
             served.asked.append(body)
             self._answer(lambda: self._complete(body))
 
@@ -89,38 +89,16 @@ def serving(habits: Habits) -> Iterator[Served]:
             if body.get("stream") and habits.stream != "whole":
                 pieces = list(in_pieces(habits, body, completion))
                 data = "".join(f"data: {json.dumps(piece)}\n\n" for piece in pieces)
-                self._send(200, "text/event-stream", f"{data}data: [DONE]\n\n")
+                data = f"{data}data: [DONE]\n\n"
+                self.send(200, data.encode(), "text/event-stream", habits.headers)
             else:
                 self._whole(200, completion)
 
         def _whole(self, status: int, payload: Body) -> None:
-            self._send(status, "application/json", json.dumps(payload))
+            self.send_json(status, payload, habits.headers)
 
-        def _send(self, status: int, kind: str, text: str) -> None:
-            data = text.encode()
-            self.send_response(status)
-            for name, value in habits.headers.items():
-                self.send_header(name, value)
-            self.send_header("Content-Type", kind)
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
-
-        def log_message(self, format: str, *args: Any) -> None:
-            pass
-
-    class Server(ThreadingHTTPServer):
-        request_queue_size = 256
-        daemon_threads = True
-
-    http = Server(("127.0.0.1", 0), Handler)
-    served.url = f"http://127.0.0.1:{http.server_port}/v1"
-    threading.Thread(target=http.serve_forever, args=(0.02,), daemon=True).start()
-    try:
+    with listening(_Handler) as served.url:
         yield served
-    finally:
-        http.shutdown()
-        http.server_close()
 
 
 def complete(habits: Habits, served: Served, body: Body) -> Body:

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import dataclasses
 import json
 import re
 from typing import Any, get_args
@@ -9,6 +8,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from samples import trajectory
 
 from heavydistill.schema import (
     SCHEMA_VERSION,
@@ -135,25 +135,6 @@ def shape(kind: pa.DataType | pa.Schema) -> Any:
     if isinstance(kind, pa.Schema) or pa.types.is_struct(kind):
         return {column.name: shape(column.type) for column in kind}
     return [shape(kind.value_type)] if pa.types.is_list(kind) else str(kind)
-
-
-def trajectory(**changed: Any) -> Trajectory:
-    sample = Trajectory(
-        id="t_1",
-        index=0,
-        model="m",
-        seed=1,
-        reasoning="",
-        answer_text="7",
-        finish_reason="stop",
-        error=None,
-        verdict=None,
-        prompt_tokens=-1,
-        completion_tokens=-1,
-        latency_s=0.0,
-        request_id="",
-    )
-    return dataclasses.replace(sample, **changed)
 
 
 def verdict(label: Label) -> Verdict:

@@ -99,15 +99,7 @@ class HeavyPipeline(HeavyBase, Pipeline):
         return self._queues[-1]
 
     def _run_step(self, step: Any, input_queue: Any, replica: int) -> None:
-        wrapper = OverlappingWrapper(
-            step=step,
-            replica=replica,
-            input_queue=input_queue,
-            output_queue=self._output_queue,
-            load_queue=self._load_queue,
-            dry_run=self._dry_run,
-            ray_pipeline=False,
-        )
+        wrapper = self._wrapped(OverlappingWrapper, step, input_queue, replica)
         process = self._context.Process(
             target=work,
             args=(wrapper, self._failures, self._log_queue, self.name, self.signature),

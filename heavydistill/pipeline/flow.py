@@ -25,7 +25,7 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import distilabel
 import distilabel.distiset
@@ -34,11 +34,15 @@ from distilabel.pipeline.base import _STEP_LOAD_FAILED_CODE, _STEP_UNLOADED_CODE
 from distilabel.utils import logging as distilabel_logging
 
 from heavydistill.errors import HeavydistillError, RunError, StoppedError
+from heavydistill.pipeline.interrupts import terminate_as_interrupt
 from heavydistill.pipeline.leaf import TypedWriteBuffer, without_progress_bars
+from heavydistill.pipeline.worker import OverlappingWrapper
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from distilabel.pipeline.batch import _Batch
+
+_Wrapper = TypeVar("_Wrapper", bound=OverlappingWrapper)
 
 SUPPORTED = "1.5.3"
 if distilabel.__version__ != SUPPORTED:
@@ -261,6 +265,18 @@ class HeavyBase(BasePipeline):
     def _close(self) -> None:
         """Undo ``_open``."""
 
+    def _wrapped(self, kind: type[_Wrapper], step: Any, input_queue: Any, replica: int) -> _Wrapper:
+        """A step with its queues, to be run by a worker."""
+        return kind(
+            step=step,
+            replica=replica,
+            input_queue=input_queue,
+            output_queue=self._output_queue,
+            load_queue=self._load_queue,
+            dry_run=self._dry_run,
+            ray_pipeline=kind.on_ray,
+        )
+
     # From here on: overrides of distilabel's private methods.
 
     def _run_stage_steps_and_wait(self, stage: int) -> bool:
@@ -382,14 +398,3 @@ class _Flow:
     sent: int = 0
     all_sent: bool = False
     received: int = 0
-
-
-def terminate_as_interrupt() -> dict[int, Any]:
-    """Make SIGINT and SIGTERM a KeyboardInterrupt; returns the handlers that were there."""
-    if threading.current_thread() is not threading.main_thread():
-        return {}
-
-    def interrupt(signum: int, frame: Any) -> None:
-        raise KeyboardInterrupt(signal.Signals(signum).name)
-
-    return {signum: signal.signal(signum, interrupt) for signum in (signal.SIGINT, signal.SIGTERM)}

@@ -247,15 +247,7 @@ class HeavyRayPipeline(HeavyBase, RayPipeline):
         return BasePipeline._create_step_input_queue(self, step_name)
 
     def _run_step(self, step: Any, input_queue: Mailbox, replica: int) -> None:
-        wrapper = RayWrapper(
-            step=step,
-            replica=replica,
-            input_queue=input_queue,
-            output_queue=self._output_queue,
-            load_queue=self._load_queue,
-            dry_run=self._dry_run,
-            ray_pipeline=True,
-        )
+        wrapper = self._wrapped(RayWrapper, step, input_queue, replica)
         strategy: Any = "SPREAD"  # which may well put two replicas of a step on one node
         if nodes := self._nodes_of.get(step.name):
             strategy = NodeAffinitySchedulingStrategy(nodes[replica], soft=True)

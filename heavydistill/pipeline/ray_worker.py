@@ -85,6 +85,7 @@ class RayWrapper(OverlappingWrapper):
     """Looks less often for what is to be done: each look is a call over the network."""
 
     poll_s = 1.0
+    on_ray = True
 
 
 class Worker:

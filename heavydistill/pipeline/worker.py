@@ -81,10 +81,12 @@ class OverlappingWrapper(_StepWrapper):
     Attributes:
         batches: Worked off so far.
         poll_s: How often it looks whether it is to drain, while there is no batch.
+        on_ray: Whether Ray places it, on a GPU too.
     """
 
     batches = 0
     poll_s = 0.2
+    on_ray = False
     _drains = False
 
     def drain(self) -> None:

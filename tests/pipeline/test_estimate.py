@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from samples import trajectory
 
 from heavydistill.config import RunConfig, load_config
 from heavydistill.engine.journal import Journal
@@ -26,7 +27,7 @@ from heavydistill.heavy import prompts
 from heavydistill.heavy.cache import build_cache
 from heavydistill.pipeline.estimate import Amounts, Estimate, Range, estimate
 from heavydistill.pipeline.run import Plan, check
-from heavydistill.schema import Problem, Trajectory
+from heavydistill.schema import Problem
 from heavydistill.teachers.complete import sampling_of
 
 MICRO = str(Path(__file__).parents[2] / "heavydistill" / "micro" / "teacher")
@@ -246,7 +247,7 @@ def used(plan: Plan, draw: random.Random) -> tuple[int, int, int]:
             words = " ".join(draw.choices(["so", "12", "half of it", "="], k=draw.randrange(300)))
             text = f"{words}\\boxed{{{draw.randrange(99)}}}"
             tokens = min(500, reader.count(text) + 1)
-            pool.append(trajectory(request, text))
+            pool.append(trajectory(id=f"t_{request.seed}", index=request.index, answer_text=text))
             calls, written = calls + 1, written + tokens
             read += reader.count(request.messages[0]["content"]) + draw.randrange(64)
         cache = build_cache(
@@ -265,24 +266,6 @@ def used(plan: Plan, draw: random.Random) -> tuple[int, int, int]:
             calls, written = calls + 1, written + draw.randint(1, 500)
             read += cache.prompt_tokens + draw.randrange(64)
     return calls, read, written
-
-
-def trajectory(request: Request, text: str) -> Trajectory:
-    return Trajectory(
-        id=f"t_{request.seed}",
-        index=request.index,
-        model="served",
-        seed=request.seed,
-        reasoning="",
-        answer_text=text,
-        finish_reason="stop",
-        error=None,
-        verdict=None,
-        prompt_tokens=-1,
-        completion_tokens=-1,
-        latency_s=0.0,
-        request_id="",
-    )
 
 
 @given(k=st.integers(2, 8), width=st.integers(2, 8) | st.none(), seed=st.integers(0, 99))

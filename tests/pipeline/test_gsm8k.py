@@ -5,12 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from samples import trajectory
 
 from heavydistill.config import CacheChoice, Endpoint
 from heavydistill.heavy import voting
 from heavydistill.metrics.summary import summarize
 from heavydistill.pipeline.steps import BuildCaches, LabelTraces, Verify
-from heavydistill.schema import Problem, Trace, Trajectory, content_id, from_row, to_row
+from heavydistill.schema import Problem, Trace, content_id, from_row, to_row
 from heavydistill.teachers.registry import find
 
 FILE = Path(__file__).parents[3] / "shared" / "data" / "gsm8k_solutions_k4.jsonl"
@@ -27,20 +28,8 @@ def row_of(number: int, line: dict[str, Any]) -> dict[str, Any]:
     )
     solutions = {k: v["solution"] for k, v in line.items() if isinstance(v, dict)}
     pool = [
-        Trajectory(
-            id=content_id("t", problem.id, index, text),
-            index=index,
-            model=model,
-            seed=0,
-            reasoning="",
-            answer_text=text,
-            finish_reason="stop",
-            error=None,
-            verdict=None,
-            prompt_tokens=-1,
-            completion_tokens=-1,
-            latency_s=0.0,
-            request_id="",
+        trajectory(
+            id=content_id("t", problem.id, index, text), index=index, model=model, answer_text=text
         )
         for index, (model, text) in enumerate(solutions.items())
     ]
@@ -84,9 +73,9 @@ def test_every_pool_becomes_a_cache_within_its_budget(traces: list[Trace]) -> No
 def test_every_final_answer_survives_the_cut(traces: list[Trace]) -> None:
     for trace in traces:
         shown = {item.generation for item in trace.caches[0].items}
-        for trajectory in trace.pool:
-            marked = trajectory.answer_text.rpartition("A:")[2].strip()
-            if trajectory.id in shown and trajectory.extracted and len(marked) < 20:
+        for one in trace.pool:
+            marked = one.answer_text.rpartition("A:")[2].strip()
+            if one.id in shown and one.extracted and len(marked) < 20:
                 assert marked in trace.caches[0].prompt
 
 

@@ -1,0 +1,16 @@
+"""The server that the tests of the client start as often as they need it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+
+import pytest
+from replying_server import Body, FakeServer, Reply, replying
+
+
+@pytest.fixture
+def serve(monkeypatch) -> Iterator[Callable[[Callable[[Body], Reply]], FakeServer]]:
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    with contextlib.ExitStack() as started:
+        yield lambda answer: started.enter_context(replying(answer))

@@ -1,0 +1,55 @@
+"""The HTTP that all servers of the tests have in common: the loopback, threads, a quiet handler."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Reads JSON and sends whole responses; a client that has gone away is not complained about."""
+
+    def body(self) -> Any:
+        """What was posted."""
+        return json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+
+    def send(
+        self, status: int, data: bytes, kind: str, headers: dict[str, str] | None = None
+    ) -> None:
+        """A response in one piece."""
+        with contextlib.suppress(ConnectionError):
+            self.send_response(status)
+            for name, value in (headers or {}).items():
+                self.send_header(name, value)
+            self.send_header("Content-Type", kind)
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+    def send_json(self, status: int, payload: Any, headers: dict[str, str] | None = None) -> None:
+        """A response of JSON."""
+        self.send(status, json.dumps(payload).encode(), "application/json", headers)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+
+class _Server(ThreadingHTTPServer):
+    request_queue_size = 256  # 5 by default: a burst of requests would be refused
+    daemon_threads = True
+
+
+@contextlib.contextmanager
+def listening(handler: type[Handler], port: int = 0) -> Iterator[str]:
+    """The API's address while the block runs; port 0 is any port."""
+    http = _Server(("127.0.0.1", port), handler)
+    threading.Thread(target=http.serve_forever, args=(0.02,), daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{http.server_port}/v1"
+    finally:
+        http.shutdown()
+        http.server_close()
