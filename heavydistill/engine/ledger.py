@@ -3,21 +3,31 @@
 A file of one line beside the journal. Before a request is sent, the most that it can cost is
 reserved there; when it has ended, what it did cost is booked instead. So the cap holds however
 many processes ask at once. What a server did not count is booked at the most that it can have
-been: a token is at least a byte. What was in flight when a run was killed is booked at the mean of
-what came back, because it may have been billed.
+been: a token is at least a byte.
+
+What was in flight when a run was killed may have been billed, and nobody knows how much of it, so
+it is booked at all that was reserved for it. That is the price of a hard cap: a kill costs up to
+``max_tokens`` and a prompt for each request in flight, on paper. Ctrl-C waits for them instead and
+costs nothing beyond what they took.
+
+The room for the line is taken when the file is made, so that a disk that is full later is no
+matter. Where it cannot be written all the same, nothing more is sent.
 
 Whoever runs holds a lock on the file's neighbour, so that the same run is not done twice at once.
-On a network file system the locks must work between hosts, as they do on NFS 4.
+On a network file system the locks must work between hosts, as they do on NFS 4. Not covered: what
+was reserved in the last seconds before the machine itself lost its power.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import json
+import logging
 import os
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from heavydistill.config import RunConfig
@@ -31,6 +41,8 @@ _FREE: frozenset[Failure | None] = frozenset(
     {"overloaded", "unreachable", "server", "rejected", "too_long", "context_overflow", "no_credit"}
 )
 _LINE = 512  # every line is as long, so that a new one covers the old one in a single write
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +70,7 @@ class Balance:
         in_flight: Requests that were sent and have not ended.
         ended: Requests that have.
         estimated: Of those, the ones whose tokens nobody counted.
+        starts: How often the run was begun. What an earlier start had in flight is booked.
     """
 
     spent_tokens: float = 0
@@ -67,6 +80,12 @@ class Balance:
     in_flight: int = 0
     ended: int = 0
     estimated: int = 0
+    starts: int = 0
+
+    def line(self) -> bytes:
+        """JSON, padded."""
+        values = ", ".join(f'"{name}": {getattr(self, name)!r}' for name in self.__slots__)
+        return f"{{{values}}}".encode().ljust(_LINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,8 +135,12 @@ def account_of(config: RunConfig) -> Path:
 
 
 def balance_of(file: Path) -> Balance:
-    """What stands in an account; nothing if there is none."""
-    return _parsed(file.read_bytes()) if file.is_file() else Balance()
+    """What stands in an account; nothing if there is none.
+
+    Raises:
+        ConfigError: It is damaged.
+    """
+    return _parsed(file.read_bytes(), file) if file.is_file() else Balance()
 
 
 class Ledger:
@@ -137,13 +160,20 @@ class Ledger:
     ) -> None:
         self._path = file
         self._most_tokens, self._most_usd = most_tokens, most_usd
+        self._fault: StoppedError | None = None
+        self._last = Balance().line(), Balance()
         try:
             file.parent.mkdir(parents=True, exist_ok=True)
             self._file = os.open(file, os.O_RDWR | os.O_CREAT, 0o644)
+            # Nothing was ever reserved in a file that is still without room for it.
+            if os.fstat(self._file).st_size < _LINE:
+                os.posix_fallocate(self._file, 0, _LINE)
         except OSError as error:
             raise ConfigError(
-                f"The account {file} cannot be used: {error.strerror}", "Name another --journal."
+                f"The account {file} cannot be used: {error.strerror}",
+                "Make room on its disk, or name another --journal.",
             ) from error
+        self._start = self.balance.starts
 
     @property
     def balance(self) -> Balance:
@@ -154,38 +184,62 @@ class Ledger:
         """Set aside the most that a call can cost; False while that has to wait for others.
 
         Raises:
-            StoppedError: It does not fit any more, and nothing is in flight.
+            StoppedError: It does not fit any more, and nothing is in flight; or the account cannot
+                be kept.
         """
-        with self._locked() as balance:
-            if not self._fits(balance, most):
-                if balance.in_flight:
-                    return False
-                raise self._spent(balance, most)
-            self._write(
-                replace(
-                    balance,
-                    reserved_tokens=balance.reserved_tokens + most.tokens,
-                    reserved_usd=balance.reserved_usd + most.usd,
-                    in_flight=balance.in_flight + 1,
+        if self._fault:
+            raise self._fault
+        with self._locked() as now:
+            if now.starts != self._start:
+                raise StoppedError(
+                    "The same command was given again, and that run goes on with this account",
+                    "Wait for it.",
                 )
+            if not self._fits(now, most):
+                if now.in_flight:
+                    return False
+                raise self._spent(now, most)
+            self._write(
+                now,
+                Balance(
+                    spent_tokens=now.spent_tokens,
+                    spent_usd=now.spent_usd,
+                    reserved_tokens=now.reserved_tokens + most.tokens,
+                    reserved_usd=now.reserved_usd + most.usd,
+                    in_flight=now.in_flight + 1,
+                    ended=now.ended,
+                    estimated=now.estimated,
+                    starts=now.starts,
+                ),
             )
             return True
 
     def settle(self, reserved: Cost, cost: Cost, counted: bool) -> None:
-        """Book what a call cost in place of what was reserved for it."""
-        with self._locked() as balance:
-            self._write(
-                replace(
-                    balance,
-                    spent_tokens=balance.spent_tokens + cost.tokens,
-                    spent_usd=balance.spent_usd + cost.usd,
-                    reserved_tokens=balance.reserved_tokens - reserved.tokens,
-                    reserved_usd=balance.reserved_usd - reserved.usd,
-                    in_flight=balance.in_flight - 1,
-                    ended=balance.ended + 1,
-                    estimated=balance.estimated + (not counted),
+        """Book what a call cost in place of what was reserved for it.
+
+        Where that cannot be written, what was reserved stands, and nothing more can be reserved.
+        """
+        try:
+            with self._locked() as now:
+                if now.starts != self._start:
+                    return  # the later start has booked all that was reserved
+                self._write(
+                    now,
+                    Balance(
+                        spent_tokens=now.spent_tokens + cost.tokens,
+                        spent_usd=now.spent_usd + cost.usd,
+                        reserved_tokens=now.reserved_tokens - reserved.tokens,
+                        reserved_usd=now.reserved_usd - reserved.usd,
+                        in_flight=now.in_flight - 1,
+                        ended=now.ended + 1,
+                        estimated=now.estimated + (not counted),
+                        starts=now.starts,
+                    ),
                 )
-            )
+        except StoppedError as fault:
+            # Raised here it would take the response along, which is paid for and not yet kept.
+            self._fault = fault
+            _log.warning("%s", fault)
 
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
@@ -193,6 +247,7 @@ class Ledger:
 
         Raises:
             ConfigError: Somebody does.
+            StoppedError: The account cannot be kept.
         """
         lock = os.open(self._path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT, 0o644)
         try:
@@ -211,16 +266,18 @@ class Ledger:
         os.close(self._file)
 
     def _book_the_abandoned(self) -> None:
-        """What was in flight when the run was killed, at the mean of what came back."""
-        with self._locked() as balance:
-            share = balance.in_flight / balance.ended if balance.ended else 0
+        """What was in flight when the run was killed, at the most that it can have cost."""
+        with self._locked() as now:
+            self._start = now.starts + 1
             self._write(
+                now,
                 Balance(
-                    spent_tokens=balance.spent_tokens * (1 + share),
-                    spent_usd=balance.spent_usd * (1 + share),
-                    ended=balance.ended + balance.in_flight,
-                    estimated=balance.estimated + balance.in_flight,
-                )
+                    spent_tokens=now.spent_tokens + now.reserved_tokens,
+                    spent_usd=now.spent_usd + now.reserved_usd,
+                    ended=now.ended + now.in_flight,
+                    estimated=now.estimated + now.in_flight,
+                    starts=self._start,
+                ),
             )
 
     def _fits(self, balance: Balance, most: Cost) -> bool:
@@ -244,19 +301,39 @@ class Ledger:
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[Balance]:
-        fcntl.flock(self._file, fcntl.LOCK_EX)
         try:
-            line = os.pread(self._file, _LINE, 0)
-            yield _parsed(line)
-        finally:
-            fcntl.flock(self._file, fcntl.LOCK_UN)
+            fcntl.flock(self._file, fcntl.LOCK_EX)
+            try:
+                line = os.pread(self._file, _LINE, 0)
+                if line != self._last[0]:  # another process wrote since
+                    self._last = line, _parsed(line, self._path)
+                yield self._last[1]
+            finally:
+                fcntl.flock(self._file, fcntl.LOCK_UN)
+        except OSError as error:
+            raise StoppedError(
+                f"The account {self._path} cannot be written: {error.strerror}",
+                "Make room and give the same command again; it pays for nothing twice.",
+            ) from error
 
-    def _write(self, balance: Balance) -> None:
-        os.pwrite(self._file, json.dumps(asdict(balance)).encode().ljust(_LINE), 0)
+    def _write(self, old: Balance, new: Balance) -> None:
+        line = new.line()
+        written = os.pwrite(self._file, line, 0)
+        if written < _LINE:  # half of a line would be none
+            os.pwrite(self._file, old.line()[:written], 0)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        self._last = line, new
 
 
-def _parsed(line: bytes) -> Balance:
-    return Balance(**json.loads(line)) if line else Balance()
+def _parsed(line: bytes, file: Path) -> Balance:
+    text = line.rstrip(b"\0 ").decode(errors="replace")
+    try:
+        return Balance(**json.loads(text)) if text else Balance()
+    except (ValueError, TypeError):
+        raise ConfigError(
+            f"The account {file} is damaged, so it does not tell what is spent",
+            "Remove it, and lower --budget by what `heavydistill journal stats` shows.",
+        ) from None
 
 
 def _bytes(request: Request) -> int:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import os
 import random
+import resource
 import signal
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,7 +18,7 @@ from hypothesis import strategies as st
 
 from heavydistill.config import Sampling
 from heavydistill.engine.completion import failed
-from heavydistill.engine.ledger import Cost, Ledger, Tariff
+from heavydistill.engine.ledger import Cost, Ledger, Tariff, balance_of
 from heavydistill.engine.request import Request, Response, user_turn
 from heavydistill.errors import ConfigError, StoppedError
 
@@ -80,33 +83,120 @@ def test_several_processes_keep_one_account(tmp_path):
     assert balance.reserved_tokens == pytest.approx(0)
 
 
-def _spend_until_killed(file: Path) -> None:
+def _spend_until_killed(file: Path, ends: list[Cost], in_flight: int) -> None:
     with Ledger(file).running():
         ledger = Ledger(file)
-        for number in range(10):
+        for end in ends:
             ledger.reserve(Cost(100))
-            if number < 4:
-                ledger.settle(Cost(100), Cost(20), True)
+            ledger.settle(Cost(100), end, True)
+        for _ in range(in_flight):
+            ledger.reserve(Cost(100))
         time.sleep(60)
 
 
-def test_what_was_in_flight_at_a_kill_is_booked_at_the_mean(tmp_path):
-    file = tmp_path / "run.ledger"
-    worker = multiprocessing.Process(target=_spend_until_killed, args=(file,))
-    worker.start()
+def killed(file: Path, ends: list[Cost], in_flight: int) -> Ledger:
+    """The account of a run that was killed after these ends, with so many requests in flight."""
     ledger = Ledger(file)
-    while ledger.balance.in_flight < 6:
+    starts = ledger.balance.starts
+    worker = multiprocessing.Process(target=_spend_until_killed, args=(file, ends, in_flight))
+    worker.start()
+    while (now := ledger.balance).starts == starts or now.in_flight < in_flight:
         time.sleep(0.02)
     with pytest.raises(ConfigError, match="in progress"), ledger.running():
         pass
     os.kill(worker.pid or 0, signal.SIGKILL)
     worker.join()
+    return ledger
+
+
+@pytest.mark.parametrize(
+    "ends",
+    [[], [Cost(20)] * 4, [Cost(90)] + [Cost(0)] * 30],
+    ids=["nothing had ended", "cheap ends", "free failures"],
+)
+def test_what_was_in_flight_at_a_kill_is_booked_at_the_most_it_can_have_been(tmp_path, ends):
+    ledger = killed(tmp_path / "run.ledger", ends, 6)
     with ledger.running():
         balance = ledger.balance
-    assert (balance.spent_tokens, balance.in_flight) == (pytest.approx(10 * 20), 0)
-    assert (balance.ended, balance.estimated) == (10, 6)
+    paid = sum(end.tokens for end in ends)
+    assert (balance.spent_tokens, balance.in_flight) == (pytest.approx(paid + 6 * 100), 0)
+    assert balance.reserved_tokens == 0
+    assert (balance.ended, balance.estimated) == (len(ends) + 6, 6)
     with ledger.running():  # once is enough
-        assert ledger.balance == balance
+        assert ledger.balance.spent_tokens == balance.spent_tokens
+
+
+def test_a_cap_holds_over_kills(tmp_path):
+    file = tmp_path / "run.ledger"
+    for kill in range(3):
+        killed(file, [], 4).close()
+        assert Ledger(file).balance.spent_tokens == kill * 400
+    ledger = Ledger(file, most_tokens=1250)
+    with ledger.running(), pytest.raises(StoppedError, match="1,200 of 1,250 tokens"):
+        ledger.reserve(Cost(100))
+
+
+def test_a_process_that_outlives_its_killed_run_spends_nothing_of_the_next_one(tmp_path):
+    file = tmp_path / "run.ledger"
+    orphan = Ledger(file, most_tokens=250)
+    orphan.reserve(Cost(100))
+    next_one = Ledger(file, most_tokens=250)
+    with next_one.running():  # it books the orphan's request
+        assert next_one.reserve(Cost(100))
+        orphan.settle(Cost(100), Cost(30), True)
+        with pytest.raises(StoppedError, match="given again"):
+            orphan.reserve(Cost(10))
+        balance = next_one.balance
+        assert (balance.spent_tokens, balance.reserved_tokens) == (100, 100)
+        assert balance.in_flight == 1
+
+
+@contextlib.contextmanager
+def room_for(most: int) -> Iterator[None]:
+    """No file can be written beyond so many bytes, as on a disk that is full there."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_a_disk_without_room_for_the_account_is_said_at_once(tmp_path):
+    file = tmp_path / "run.ledger"
+    with room_for(100), pytest.raises(ConfigError, match="cannot be used") as raised:
+        Ledger(file)
+    assert "Make room" in raised.value.fix
+    ledger = Ledger(file)  # nothing is left of the attempt
+    assert ledger.reserve(Cost(10)) and ledger.balance.in_flight == 1
+
+
+@pytest.mark.parametrize("room", [0, 100])
+def test_an_account_that_cannot_be_written_ends_the_run_and_loses_no_response(tmp_path, room):
+    ledger = Ledger(tmp_path / "run.ledger", most_tokens=1000)
+    assert ledger.reserve(Cost(100)) and ledger.reserve(Cost(60))
+    before = ledger.balance
+    with room_for(room):
+        with pytest.raises(StoppedError, match="cannot be written") as raised:
+            ledger.reserve(Cost(100))
+        assert "Make room" in raised.value.fix
+        ledger.settle(Cost(100), Cost(20), True)  # the response is there, and must be kept
+        assert ledger.balance == before
+    with pytest.raises(StoppedError, match="cannot be written"):
+        ledger.reserve(Cost(1))
+    later = Ledger(tmp_path / "run.ledger", most_tokens=1000)
+    with later.running():  # what could not be booked was reserved
+        assert later.balance.spent_tokens == 160
+
+
+def test_a_damaged_account_is_named_with_what_to_do(tmp_path):
+    file = tmp_path / "run.ledger"
+    Ledger(file).reserve(Cost(1))
+    file.write_bytes(file.read_bytes()[:20])
+    for use in (Ledger, balance_of):
+        with pytest.raises(ConfigError, match="damaged") as raised:
+            use(file)
+        assert str(file) in raised.value.what and "--budget" in raised.value.fix
 
 
 def test_a_cap_in_money_says_how_much_is_left(tmp_path):
