@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from heavydistill.cli.flags import with_run_flags
-from heavydistill.config import RunConfig
+from heavydistill.config import Capabilities, RunConfig
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -54,7 +54,8 @@ def print_heading(plan: Plan, console: Console) -> None:
         markup=False,
         highlight=False,
     )
-    if seen := config.endpoint.capabilities:
+    seen = config.endpoint.capabilities
+    if seen and seen != Capabilities():
         told = f"Obeys what doctor saw: {seen.checked or 'as configured'}"
         console.print(told, markup=False, highlight=False, soft_wrap=True)
     if plan.server:

@@ -2,7 +2,8 @@
 
 One YAML file for each pair, in the user's cache folder, made to be read and, if need be, changed
 by hand. A run whose configuration says nothing of ``endpoint.capabilities`` obeys the files of
-its models at its addresses: together where there are several, the strictest wins.
+its models at its addresses: together where there are several, the strictest wins. What it obeyed
+is in the configuration that is saved with it, also if that was nothing, so a replay reads no file.
 """
 
 from __future__ import annotations
@@ -101,20 +102,18 @@ def obeyed(endpoint: Endpoint, profiles: Sequence[Profile]) -> Endpoint:
             context is configured than there is.
         TeacherError: The run needs the thinking, and it was seen that none comes.
     """
-    if not endpoint.urls:
+    if not endpoint.is_served:
         return endpoint
     models = dict.fromkeys(profile.model for profile in profiles)
     seen = endpoint.capabilities or _strictest(
         [load(url, model) for model in models for url in endpoint.urls]
     )
-    if seen is None:
-        return endpoint
     if seen.reasoning == "none" and endpoint.reasoning == "required":
         for profile in profiles:
             if profile.thinks:
                 raise TeacherError(
                     f"{profile.name} thinks, but its thinking does not come through at "
-                    f"{endpoint.base_url} ({_told(seen)})",
+                    f"{endpoint.base_url or 'the server of --serve'} ({_told(seen)})",
                     "`heavydistill doctor` with the same flags says what mends it, and looks "
                     "again; --set endpoint.reasoning=optional goes on without.",
                 )
@@ -152,11 +151,11 @@ def _told(seen: Capabilities) -> str:
     return seen.checked or "endpoint.capabilities of the configuration"
 
 
-def _strictest(files: Sequence[Capabilities | None]) -> Capabilities | None:
+def _strictest(files: Sequence[Capabilities | None]) -> Capabilities:
     """What holds for all of them; one that was never looked at counts as one without surprises."""
     known = [seen or Capabilities() for seen in files]
     if not any(files) or len(known) == 1:
-        return files[0] if files else None
+        return known[0] if known else Capabilities()
     names = {seen.max_tokens_name for seen in known}
     if len(names) > 1:
         raise ConfigError(

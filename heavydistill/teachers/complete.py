@@ -1,7 +1,8 @@
 """Fills in what a configuration leaves to the profiles, to capability files and to this machine.
 
-A completed configuration is what is saved with a run: nothing in it depends on files that may
-change later.
+A completed configuration is what is saved with a run. To complete it again changes nothing in it,
+whatever the capability files and the sampling of the profiles have become since. Not covered: what
+is read from a profile when a model is asked, such as its served name and its switches.
 """
 
 from __future__ import annotations

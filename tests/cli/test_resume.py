@@ -17,11 +17,12 @@ from typing import Any
 import pytest
 from fake_server import FakeServer, completion, serving
 
-from heavydistill.config import Sampling
+from heavydistill.config import Capabilities, Sampling
 from heavydistill.engine.ledger import Ledger
 from heavydistill.engine.segment import record_at, segments
 from heavydistill.schema import Trace
 from heavydistill.storage import read_traces
+from heavydistill.teachers.capabilities import save
 
 COMMAND = str(Path(sys.executable).parent / "heavydistill")
 MICRO = str(Path(__file__).parents[2] / "heavydistill" / "micro" / "teacher")
@@ -164,6 +165,16 @@ def test_a_replay_is_the_run_byte_for_byte_and_asks_nobody(tmp_path):
     assert files[0].read_bytes() == files[1].read_bytes()
     summaries = [(tmp_path / name / "summary.json").read_text() for name in ("run", "again")]
     assert summaries[0] == summaries[1]
+
+
+def test_a_replay_heeds_nothing_that_doctor_saw_after_the_run(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    with serving(Bill().answer) as server:
+        run(*arguments(server, tmp_path, "run", limit=3, k=2, d=1))
+    seen = Capabilities(refused=["seed"], context=2048, max_output=512)
+    save(server.base_url, "served", seen)
+    run(COMMAND, "replay", str(tmp_path / "run"), f"--out={tmp_path / 'again'}")
+    assert list(read_traces(tmp_path / "again")) == list(read_traces(tmp_path / "run"))
 
 
 def test_a_replay_without_its_journal_says_where_to_name_it(tmp_path):

@@ -65,10 +65,10 @@ def test_a_folder_that_cannot_be_written_is_said(tmp_path, monkeypatch):
 
 
 def test_a_run_obeys_the_file_of_its_model_and_address():
-    assert completed().endpoint.capabilities is None
+    assert completed().endpoint.capabilities == Capabilities()
     save(OTHER, R1, Capabilities(n=2))
     save(URL, "another", Capabilities(n=3))
-    assert completed().endpoint.capabilities is None
+    assert completed().endpoint.capabilities == Capabilities()
     save(URL, R1, Capabilities(n=4, refused=["top_k"]))
     seen = completed().endpoint.capabilities
     assert (seen.n, seen.refused) == (4, ["top_k"])
@@ -107,6 +107,23 @@ def test_completing_twice_changes_nothing():
     save(URL, R1, Capabilities(max_output=4096, context=16_384, refused=["seed"]))
     config = completed()
     assert complete(config) == config
+
+
+def test_a_completed_configuration_reads_no_file_that_came_later():
+    before = completed()
+    save(URL, R1, Capabilities(refused=["seed"], max_output=1024, context=4096, reasoning="none"))
+    assert complete(before) == before
+
+
+def test_a_server_that_the_run_starts_obeys_no_file(tmp_path):
+    profile = tmp_path / "mine.yaml"
+    profile.write_text("name: served\ntokenizer: org/model\ncontext: 4096\n", encoding="utf-8")
+    config = load_config(
+        overrides={"teacher": str(profile), "endpoint.serve": True, "endpoint.context": 4096}
+        | {f"{stage}.sampling.max_tokens": 1024 for stage in ("think", "deliberate")}
+    )
+    # Its address is found out later, and may be one that doctor once saw something at.
+    assert complete(config).endpoint.capabilities == Capabilities()
 
 
 def test_a_teacher_whose_thinking_is_hidden_is_refused_before_the_run():
