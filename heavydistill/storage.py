@@ -9,6 +9,7 @@ Not covered: the journal of responses, the saved configuration and what else a r
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import itertools
 import os
@@ -16,7 +17,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from heavydistill.errors import ConfigError
+from heavydistill.errors import ConfigError, RunError
 from heavydistill.schema import SCHEMA_VERSION, Trace, arrow_schema, from_row, to_row
 
 if TYPE_CHECKING:
@@ -26,6 +27,22 @@ if TYPE_CHECKING:
 TRACES_FOLDER = "traces"
 _FILE = "train-00000-of-00001.parquet"
 _COLUMNS = [field.name for field in dataclasses.fields(Trace)]
+
+
+@contextlib.contextmanager
+def writing(place: Path, error: type[RunError] = RunError) -> Iterator[None]:
+    """Say what to do if the disk of ``place`` is full, or fails, while this lasts.
+
+    Raises:
+        RunError: Of the given kind, in place of an OSError.
+    """
+    try:
+        yield
+    except OSError as fault:
+        raise error(
+            f"{place} cannot be written: {fault.strerror or fault}",
+            "Make room and give the same command again; what is in the journal is not asked again.",
+        ) from fault
 
 
 def write_traces(traces: Iterable[Trace], folder: Path, rows_per_group: int = 100) -> Path:
@@ -38,24 +55,28 @@ def write_traces(traces: Iterable[Trace], folder: Path, rows_per_group: int = 10
 
     Returns:
         The file. If ``traces`` raises, the file of an earlier call is still whole.
+
+    Raises:
+        RunError: The disk is full or fails; likewise.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     schema = arrow_schema(Trace)
-    folder.mkdir(parents=True, exist_ok=True)
     target, unfinished = folder / _FILE, folder / f".{_FILE}.unfinished"
     rows = map(to_row, traces)
-    try:
-        with unfinished.open("wb") as file:
-            with pq.ParquetWriter(file, schema, compression="zstd") as writer:
-                while group := list(itertools.islice(rows, rows_per_group)):
-                    writer.write_table(pa.Table.from_pylist(group, schema))
-            file.flush()
-            os.fsync(file.fileno())
-        unfinished.replace(target)
-    finally:
-        unfinished.unlink(missing_ok=True)
+    with writing(target):
+        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            with unfinished.open("wb") as file:
+                with pq.ParquetWriter(file, schema, compression="zstd") as writer:
+                    while group := list(itertools.islice(rows, rows_per_group)):
+                        writer.write_table(pa.Table.from_pylist(group, schema))
+                file.flush()
+                os.fsync(file.fileno())
+            unfinished.replace(target)
+        finally:
+            unfinished.unlink(missing_ok=True)
     return target
 
 

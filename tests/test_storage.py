@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+import resource
 import tempfile
 import types
 import typing
@@ -14,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from heavydistill.errors import ConfigError
+from heavydistill.errors import ConfigError, RunError
 from heavydistill.schema import Problem, Trace, arrow_schema, to_row
 from heavydistill.storage import TRACES_FOLDER, read_traces, write_traces
 
@@ -100,6 +101,18 @@ def test_a_writer_that_breaks_leaves_the_earlier_file_whole(tmp_path: Path) -> N
         write_traces(breaks(), folder, rows_per_group=1)
     assert [trace.problem.id for trace in read_traces(tmp_path)] == ["p1"]
     assert len(list(folder.iterdir())) == 1
+
+
+def test_a_full_disk_is_said_with_what_to_do(tmp_path: Path) -> None:
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
+    try:
+        with pytest.raises(RunError, match="cannot be written: File too large") as caught:
+            write_traces(map(_trace, range(100)), tmp_path / TRACES_FOLDER)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert str(tmp_path) in caught.value.what and "Make room" in caught.value.fix
+    assert not list((tmp_path / TRACES_FOLDER).iterdir())
 
 
 def test_a_folder_that_is_no_run_is_refused_at_once(tmp_path: Path) -> None:

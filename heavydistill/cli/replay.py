@@ -27,10 +27,12 @@ def replay(
 
     from heavydistill.cli.generate import print_ending
     from heavydistill.cli.progress import Progress
+    from heavydistill.pipeline.folder import recover
     from heavydistill.pipeline.run import check
     from heavydistill.pipeline.run import run as run_plan
     from heavydistill.report.table import print_summary
 
+    recover(run)
     config = run / "config.yaml"
     if not config.is_file():
         raise ConfigError(f"{run} is no run: it has no config.yaml", "Give the folder of a run.")

@@ -13,11 +13,9 @@ name that is overridden or patched in these three has a contract test in
 
 from __future__ import annotations
 
-import atexit
 import shutil
 import signal
 import sys
-import tempfile
 import threading
 import time
 from abc import abstractmethod
@@ -35,7 +33,7 @@ from distilabel.utils import logging as distilabel_logging
 
 from heavydistill.errors import HeavydistillError, RunError, StoppedError
 from heavydistill.pipeline.interrupts import terminate_as_interrupt
-from heavydistill.pipeline.leaf import TypedWriteBuffer, without_progress_bars
+from heavydistill.pipeline.leaf import TypedWriteBuffer, dataset_of, temporary_folder
 from heavydistill.pipeline.worker import OverlappingWrapper
 
 if TYPE_CHECKING:
@@ -91,9 +89,7 @@ class HeavyBase(BasePipeline):
         on_batch: OnBatch | None = None,
         window: int = 1024,
     ) -> None:
-        # Until this process ends: the Distiset maps files in it.
-        self._folder = Path(tempfile.mkdtemp(prefix="heavydistill-"))
-        atexit.register(self.discard)
+        self._folder = temporary_folder()
         super().__init__(name=name, cache_dir=self._folder / "cache", enable_metadata=False)
         self.leaf_schema = leaf_schema
         self.window = window
@@ -106,6 +102,11 @@ class HeavyBase(BasePipeline):
         self._loading, self._all_loaded = True, False  # the first batch is asked for by itself
         self._exception: Exception | None = None
         self._stages: tuple[list[list[str]], list[list[str]]] | None = None
+
+    def keep_in(self, folder: Path) -> None:
+        """Put the temporary files there, and not where the system has its own; before ``run``."""
+        self.discard()
+        self._folder, self._cache_dir = folder, folder / "cache"
 
     @property
     def leaf_files(self) -> Path:
@@ -158,12 +159,14 @@ class HeavyBase(BasePipeline):
             for signum in handlers:  # another one must not break off the clean-up
                 signal.signal(signum, signal.SIG_IGN)
             self._stop_workers(drain)
-            if interrupted and self._write_buffer:
-                self._write_buffer.close()
             self._stop_logging()
             self._close()
-            for signum, handler in handlers.items():
-                signal.signal(signum, handler)
+            try:
+                if interrupted and self._write_buffer:
+                    self._write_buffer.close()
+            finally:
+                for signum, handler in handlers.items():
+                    signal.signal(signum, handler)
 
     def _refuse_joins(self) -> None:
         for step in self.dag:
@@ -223,13 +226,9 @@ class HeavyBase(BasePipeline):
             signal.signal(signum, handler)
 
     def _distiset(self) -> Distiset:
-        from datasets import Dataset, DatasetDict
+        from datasets import DatasetDict
 
-        files = sorted(map(str, self.leaf_files.glob("*.parquet")))
-        if not files:
-            raise RunError("No row came out of the pipeline", "See the log above.")
-        with without_progress_bars():
-            dataset = Dataset.from_parquet(files, cache_dir=str(self._folder / "arrow"))
+        dataset = dataset_of(self.leaf_files, self._folder / "arrow")
         distiset = Distiset({"default": DatasetDict(train=dataset)})
         distiset.pipeline_path = self._cache_location["pipeline"]
         if self._cache_location["log_file"].exists():

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import shutil
+import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from heavydistill.errors import RunError, StoppedError
+from heavydistill.storage import writing
+
 if TYPE_CHECKING:
     import pyarrow as pa
+    from datasets import Dataset
     from distilabel.pipeline.batch import _Batch
 
 
@@ -32,17 +39,27 @@ class TypedWriteBuffer:
         self._files = 0
         # On Ctrl-C the main thread closes while the output thread may still add.
         self._lock = threading.RLock()
-        folder.mkdir(parents=True, exist_ok=True)
+        with writing(folder):
+            folder.mkdir(parents=True, exist_ok=True)
 
     def add_batch(self, batch: _Batch) -> None:
-        """Take the rows of a batch of the last step."""
+        """Take the rows of a batch of the last step.
+
+        Raises:
+            StoppedError: The disk is full or fails. What is in flight is worth awaiting: it is paid
+                for, and the journal may be elsewhere.
+        """
         with self._lock:
             self._rows.extend(batch.data[0])
             if len(self._rows) >= self.ROWS_PER_FILE:
                 self.close()
 
     def close(self) -> None:
-        """Write what was taken since the last file."""
+        """Write what was taken since the last file.
+
+        Raises:
+            StoppedError: As of ``add_batch``; the rows are held, and another call tries again.
+        """
         import pyarrow as pa
         import pyarrow.parquet as pq
 
@@ -52,14 +69,37 @@ class TypedWriteBuffer:
             table = pa.Table.from_pylist(self._rows, schema=self._schema)
             final = self._folder / f"{self._files:05d}.parquet"
             unfinished = final.with_suffix(".part")
-            pq.write_table(table, unfinished, row_group_size=self.ROWS_PER_GROUP)
-            unfinished.rename(final)
+            with writing(self._folder, StoppedError):
+                pq.write_table(table, unfinished, row_group_size=self.ROWS_PER_GROUP)
+                unfinished.rename(final)
             self._files += 1
             self._rows = []
 
 
+def temporary_folder() -> Path:
+    """A new folder, which is there until this process ends: a ``Distiset`` maps files in it."""
+    folder = Path(tempfile.mkdtemp(prefix="heavydistill-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
+def dataset_of(folder: Path, cache: Path) -> Dataset:
+    """The rows of a folder of parquet files, mapped from files in ``cache``.
+
+    Raises:
+        RunError: There are none, or the disk is full.
+    """
+    from datasets import Dataset
+
+    files = sorted(map(str, folder.glob("*.parquet")))
+    if not files:
+        raise RunError("No row came out of the pipeline", "See the log above.")
+    with _without_progress_bars(), writing(cache):
+        return Dataset.from_parquet(files, cache_dir=str(cache))
+
+
 @contextlib.contextmanager
-def without_progress_bars() -> Iterator[None]:
+def _without_progress_bars() -> Iterator[None]:
     """The bars of ``datasets`` would tear ours."""
     from datasets.utils import (
         are_progress_bars_disabled,

@@ -1,6 +1,6 @@
 """Runs a configuration from checked problems to a folder on disk.
 
-The folder of a run, which appears under its name only when all of it is written:
+The folder of a run, which appears under its name only when all of it is written (see ``folder``):
 
     config.yaml    the resolved configuration; ``generate --config`` repeats the run from it
     traces/        parquet, one row a problem; ``datasets.load_dataset`` reads it
@@ -9,41 +9,35 @@ The folder of a run, which appears under its name only when all of it is written
 
 ``check`` finds what a user can mend before anything is spent. A run that was broken off goes on
 when the same command is given again: its responses are in the journal (see ``engine.journal``),
-and its folder is replaced when the new one is whole.
-Traces stand in the order of the problems, however long each took.
+and its folder is replaced when the new one is whole (see ``result``).
 """
 
 from __future__ import annotations
 
 import contextlib
-import dataclasses
-import json
-import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from heavydistill import problems as problem_sources
-from heavydistill.config import RunConfig, dump_config, load_config
+from heavydistill.config import RunConfig
 from heavydistill.engine.ledger import Ledger, account_of
 from heavydistill.engine.preflight import require
-from heavydistill.errors import ConfigError, HeavydistillError, RunError, StoppedError
-from heavydistill.metrics.summary import Summary, summarize
+from heavydistill.errors import ConfigError, HeavydistillError, StoppedError
+from heavydistill.metrics.summary import Summary
+from heavydistill.pipeline.folder import Workplace, recover
 from heavydistill.pipeline.processes import loading, start_server
+from heavydistill.pipeline.result import may_go_on, write
 from heavydistill.pipeline.room import check_room
-from heavydistill.schema import FAILED, OK, Problem, Trace, from_row
-from heavydistill.storage import TRACES_FOLDER, write_traces
+from heavydistill.schema import OK, Problem
 from heavydistill.teachers import serving
 from heavydistill.teachers.complete import complete, sampling_of
 from heavydistill.teachers.registry import find
 
 if TYPE_CHECKING:
     from heavydistill.pipeline.flow import HeavyBase
-
-REJECTS_FOLDER = "rejects"
 
 OnBatch = Callable[[str, list[dict[str, Any]]], None]
 
@@ -96,17 +90,6 @@ class Finished:
         return not self.missing and set(self.summary.statuses) == {OK}
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """Where the row of a problem is among the files that the pipeline left."""
-
-    problem: str
-    status: str
-    file: Path
-    group: int
-    row: int
-
-
 def check(config: RunConfig, asks: bool = True) -> Plan:
     """Complete a configuration, load its problems and check that each fits its prompt.
 
@@ -123,7 +106,13 @@ def check(config: RunConfig, asks: bool = True) -> Plan:
     )
     journal = Path(config.journal or folder.parent / "journal")
     config = config.model_copy(update={"out": str(folder), "journal": str(journal)})
-    if folder.exists() and not (folder.is_dir() and _may_go_on(config, folder)):
+    recover(folder)
+    if folder.is_mount():
+        raise ConfigError(
+            f"out: {folder} cannot be replaced by another folder, because a disk begins there",
+            "Name a folder in it.",
+        )
+    if folder.exists() and not (folder.is_dir() and may_go_on(config, folder)):
         raise ConfigError(
             f"out: {folder} exists and is not empty, nor a run of this configuration that lacks "
             "something",
@@ -154,9 +143,10 @@ def run(
     Raises:
         TeacherError: An endpoint cannot be asked, or the server cannot be started; nothing was
             asked.
-        ConfigError: The same run is in progress, or Ray is not installed or cannot be joined.
-        RunError: The pipeline broke, the server that was started ended, or rows are missing from
-            the result.
+        ConfigError: The same run is in progress, or another one into the same folder; or Ray is not
+            installed or cannot be joined.
+        RunError: The pipeline broke, the server that was started ended, the disk is full, or rows
+            are missing from the result. The folder is as it was.
         KeyboardInterrupt, StoppedError: After the finished rows were written, if there were any.
     """
     if replay or not plan.server:
@@ -191,37 +181,31 @@ def _run(
             account = Ledger(account_of(config))
             held.callback(account.close)
             held.enter_context(account.running())
+        place = Workplace(plan.folder)
+        held.enter_context(place.claimed())
         pipeline = build_heavy_pipeline(config, on_batch, replay, ray)
+        pipeline.keep_in(place.path / "rows")
         if watch:
             pipeline.watch = watch
-        return _piped(plan, pipeline)
+        return _piped(plan, pipeline, place)
 
 
-def _piped(plan: Plan, pipeline: HeavyBase) -> Finished:
+def _piped(plan: Plan, pipeline: HeavyBase, place: Workplace) -> Finished:
     try:
         pipeline.run_to_files()
-        return _write(plan, pipeline, interrupted=False)
     except (KeyboardInterrupt, StoppedError):
         if any(pipeline.leaf_files.glob("*.parquet")):
-            _write(plan, pipeline, interrupted=True)
+            _publish(plan, pipeline, place, interrupted=True)
         raise
-    finally:
-        pipeline.discard()
+    return _publish(plan, pipeline, place, interrupted=False)
 
 
-def _may_go_on(config: RunConfig, folder: Path) -> bool:
-    """Whether the folder is empty, or holds a run of this configuration that lacks something."""
-    if not any(folder.iterdir()):
-        return True
-    try:
-        same = load_config(folder / "config.yaml").identity == config.identity
-        summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
-        failed = sum(summary[stage]["failed"] for stage in ("trajectories", "deliberations"))
-        lacks = summary["missing"] + summary["rejects"] + failed
-    # It is no run, or one of another version.
-    except (ConfigError, OSError, ValueError, LookupError, TypeError):
-        return False
-    return same and bool(lacks)
+def _publish(plan: Plan, pipeline: HeavyBase, place: Workplace, interrupted: bool) -> Finished:
+    old = plan.folder if interrupted else None
+    written = write(plan.config, plan.problems, pipeline.leaf_files, place.run, old)
+    place.publish()
+    nodes = dict(pipeline.batches_of_nodes)
+    return Finished(plan.folder, written.summary, written.rejects, written.missing, nodes)
 
 
 def _require_endpoints(config: RunConfig) -> None:
@@ -234,80 +218,3 @@ def _require_endpoints(config: RunConfig) -> None:
         profile = find(name, config.endpoint)
         if profile.kind == "endpoint":
             require(profile.model, config.endpoint, most_tokens)
-
-
-def _write(plan: Plan, pipeline: HeavyBase, interrupted: bool) -> Finished:
-    """Write the run under a temporary name, check it, and give it its name."""
-    unfinished = plan.folder.with_name(f".{plan.folder.name}.unfinished")
-    shutil.rmtree(unfinished, ignore_errors=True)
-    unfinished.mkdir(parents=True)
-    leaf = list(_leaf(pipeline))
-    missing = _check_rows(plan, [place.problem for place in leaf], interrupted)
-    order = {problem.id: position for position, problem in enumerate(plan.problems)}
-    leaf.sort(key=lambda place: order[place.problem])  # rows came as they were finished
-    kept = [place for place in leaf if not place.status.startswith(FAILED)]
-    rejected = [place for place in leaf if place.status.startswith(FAILED)]
-    write_traces(_traces(kept), unfinished / TRACES_FOLDER)
-    if rejected:
-        write_traces(_traces(rejected), unfinished / REJECTS_FOLDER)
-    summary = _priced(summarize(_traces(leaf)), plan.config)
-    (unfinished / "config.yaml").write_text(dump_config(plan.config), encoding="utf-8")
-    record = {**dataclasses.asdict(summary), "rejects": len(rejected), "missing": missing}
-    (unfinished / "summary.json").write_text(json.dumps(record, indent=2), encoding="utf-8")
-    replaced = plan.folder.with_name(f".{plan.folder.name}.replaced")
-    if plan.folder.exists():
-        plan.folder.rename(replaced)
-    unfinished.rename(plan.folder)
-    shutil.rmtree(replaced, ignore_errors=True)
-    nodes = dict(pipeline.batches_of_nodes)
-    return Finished(plan.folder, summary, len(rejected), missing, nodes)
-
-
-def _priced(summary: Summary, config: RunConfig) -> Summary:
-    """With the cost of each stage, where its price and any of its tokens are known."""
-    models = {"thinking": config.thinker, "deliberating": config.deliberator}
-    usage = {}
-    for stage, used in summary.usage.items():
-        model = find(models[stage] or config.teacher, config.endpoint)
-        cost = model.usd(used.prompt, used.completion)
-        known = used.unknown_completion < used.requests or not used.requests
-        usage[stage] = dataclasses.replace(
-            used, cost_usd=round(cost, 6) if cost is not None and known else None
-        )
-    return dataclasses.replace(summary, usage=usage)
-
-
-def _check_rows(plan: Plan, out: list[str], interrupted: bool) -> int:
-    """How many problems have no row; raise unless rows out are rows in."""
-    wanted = {problem.id for problem in plan.problems}
-    missing = len(wanted - set(out))
-    if len(out) != len(set(out)) or not set(out) <= wanted or (missing and not interrupted):
-        raise RunError(
-            f"{len(plan.problems)} problems went in and {len(out)} rows came out, "
-            f"{missing} problems are missing",
-            "This is a defect, please report it; nothing was written.",
-        )
-    return missing
-
-
-def _leaf(pipeline: HeavyBase) -> Iterator[_Place]:
-    import pyarrow.parquet as pq
-
-    for path in sorted(pipeline.leaf_files.glob("*.parquet")):
-        file = pq.ParquetFile(path)
-        for group in range(file.num_row_groups):
-            table = file.read_row_group(group, columns=["problem", "status"])
-            for number, row in enumerate(table.to_pylist()):
-                yield _Place(row["problem"]["id"], row["status"], path, group, number)
-
-
-def _traces(places: Sequence[_Place]) -> Iterator[Trace]:
-    """The traces at these places, a few groups of rows in memory at a time."""
-    import pyarrow.parquet as pq
-
-    @lru_cache(maxsize=32)
-    def rows(file: Path, group: int) -> list[dict[str, Any]]:
-        return list(pq.ParquetFile(file).read_row_group(group).to_pylist())
-
-    for place in places:
-        yield from_row(Trace, rows(place.file, place.group)[place.row])

@@ -135,6 +135,7 @@ def test_a_run_that_is_killed_again_and_again_ends_as_if_undisturbed(tmp_path):
         assert 0 < len(paid) < PROBLEMS * (K + D)
         run(*command)
     assert told(tmp_path / "disturbed") == told(tmp_path / "undisturbed")
+    assert not list(tmp_path.glob(".*"))
     # Only what was in flight at a kill, in either stage, may have been answered twice.
     answered = sum(disturbed.finished.values())
     assert set(disturbed.finished) == set(undisturbed.finished)
@@ -245,6 +246,73 @@ def test_an_interrupted_run_waits_for_what_is_paid_and_the_same_command_goes_on(
         run(*command)
         assert len(server.requests) == 40 * (K + D)
     assert len(list(read_traces(tmp_path / "run"))) == 40
+
+
+def test_a_resumed_run_that_is_interrupted_keeps_what_was_finished_before(tmp_path):
+    up = False
+    asked_again: collections.Counter[bool] = collections.Counter()
+
+    def down_at_first(body: dict[str, Any]) -> Any:
+        if not up:
+            return 400, {"error": {"message": "no"}}
+        time.sleep(0.3)
+        asked_again["Attempt 1" in body["messages"][0]["content"]] += 1
+        return completion("\\boxed{1}")
+
+    with serving(down_at_first) as server:
+        command = arguments(server, tmp_path, "run", limit=60, k=4, d=1)
+        failed = subprocess.run(command, capture_output=True, text=True, timeout=240)
+        assert failed.returncode == 1 and len(list(read_traces(tmp_path / "run"))) == 60
+        up = True
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True)
+        while asked_again[True] < 10:
+            time.sleep(0.02)
+        os.killpg(process.pid, signal.SIGINT)
+        process.communicate(timeout=60)
+        assert process.returncode == 130
+    traces = list(read_traces(tmp_path / "run"))
+    assert [trace.problem.id for trace in traces] == [f"p{n}" for n in range(60)]
+    assert 0 < sum(trace.status == "ok" for trace in traces) < 60
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_a_killed_run_leaves_nothing_that_the_next_one_does_not_remove(tmp_path):
+    def unhurried(body: dict[str, Any]) -> Any:
+        time.sleep(0.05)
+        return completion("\\boxed{1}")
+
+    with serving(unhurried) as server:
+        command = arguments(server, tmp_path, "run", limit=60, k=4, d=1)
+        process = subprocess.Popen(command, start_new_session=True, stdout=subprocess.DEVNULL)
+        while len(server.requests) < 100:
+            time.sleep(0.02)
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        assert not (tmp_path / "run").exists()
+        assert (tmp_path / ".run.unfinished").is_dir()
+        run(*command)
+    assert len(list(read_traces(tmp_path / "run"))) == 60
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_a_disk_too_full_for_the_rows_is_said_and_what_was_there_stays(tmp_path):
+    def long_winded(body: dict[str, Any]) -> Any:
+        return completion("\\boxed{1}", reasoning_content=random.randbytes(10_000).hex())
+
+    def almost_full() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
+
+    with serving(long_winded) as server:
+        run(*arguments(server, tmp_path, "run", limit=10, k=4, d=1))
+    replay = (COMMAND, "replay", str(tmp_path / "run"), f"--out={tmp_path / 'again'}")
+    stopped = subprocess.run(
+        replay, capture_output=True, text=True, timeout=240, preexec_fn=almost_full
+    )
+    assert stopped.returncode == 1, stopped.stderr
+    assert "again" in stopped.stderr and "cannot be written" in stopped.stderr
+    assert "Make room" in stopped.stderr and "Traceback" not in stopped.stderr
+    assert not (tmp_path / "again").exists() and not list(tmp_path.glob(".*"))
+    run(*replay)
 
 
 def test_the_same_command_asks_again_for_what_failed_and_for_nothing_else(tmp_path):

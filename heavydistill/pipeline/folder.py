@@ -1,0 +1,140 @@
+"""Where a run is written, how it gets its name, and what becomes of it after a kill.
+
+All that a run writes before its end is in one hidden folder beside its own, on the same disk:
+
+    .NAME.unfinished/
+        lock        held by whoever runs
+        rows/       of the pipeline, as they are finished, and its log
+        run/        the folder of the run, while it is written
+        replaced/   the one that had the name before
+
+At the end ``run`` takes the name, and the hidden folder goes. A folder under the name is always
+whole: it is there as long as the new one is not, but for the moment between two renames. Whoever
+is killed in that moment leaves the old one in ``replaced`` and the new one, whole, in ``run``; the
+next start gives the latter its name. What a kill leaves at any other time is removed by the next
+start with the same name.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from heavydistill.engine.segment import sync_folder
+from heavydistill.errors import ConfigError
+from heavydistill.storage import writing
+
+_LOCK = "lock"
+
+
+class Workplace:
+    """The hidden folder of a run; see the module.
+
+    Args:
+        folder: Where the run will be.
+
+    Attributes:
+        path: The hidden folder.
+        run: What will be the folder of the run.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder.absolute()
+        self.path = self._folder.with_name(f".{self._folder.name}.unfinished")
+        self.run = self.path / "run"
+        self._replaced = self.path / "replaced"
+
+    @property
+    def lacks_its_name(self) -> bool:
+        """Whether somebody was killed between the renames of ``publish``."""
+        return self._replaced.exists() and self.run.exists() and not self._folder.exists()
+
+    def publish(self) -> None:
+        """Give ``run`` its name, in place of the folder that has it.
+
+        Raises:
+            RunError: The disk is full or fails. There is a whole folder under the name, or there
+                will be at the next start.
+        """
+        with writing(self._folder):
+            for path in (*self.run.rglob("*"), self.run):
+                sync_folder(path)
+            if self._folder.exists():
+                self._folder.rename(self._replaced)
+            self.run.rename(self._folder)
+            sync_folder(self._folder.parent)
+
+    @contextlib.contextmanager
+    def claimed(self) -> Iterator[None]:
+        """While this lasts it is there and belongs to this process; it is empty at the beginning.
+
+        Raises:
+            ConfigError: Another process has it, or the disk does not allow it.
+        """
+        lock = None
+        try:
+            lock = self._lock()
+            self._clear()
+        except BlockingIOError:
+            raise ConfigError(
+                f"out: another run is about to write {self._folder}",
+                "Wait for it, or name another --out.",
+            ) from None
+        except OSError as error:
+            if lock is not None:
+                os.close(lock)
+            raise ConfigError(
+                f"out: {self.path} cannot be written: {error.strerror}",
+                "Make room there, or name another --out.",
+            ) from error
+        try:
+            yield
+        finally:
+            with contextlib.suppress(OSError):  # what is left is removed by the next start
+                self._clear()
+                (self.path / _LOCK).unlink()
+                self.path.rmdir()
+            os.close(lock)
+
+    def _lock(self) -> int:
+        """The lock, held. Raises BlockingIOError if another process holds it."""
+        while True:
+            self.path.mkdir(parents=True, exist_ok=True)
+            try:
+                lock = os.open(self.path / _LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+            except FileNotFoundError:  # whoever had it removed it just now
+                continue
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if os.fstat(lock).st_nlink:
+                    return lock
+            except BaseException:
+                os.close(lock)
+                raise
+            os.close(lock)  # it was removed before it was locked
+
+    def _clear(self) -> None:
+        """Remove all but the lock; but a folder that lacks its name gets that first."""
+        if self.lacks_its_name:
+            self.run.rename(self._folder)
+        for path in self.path.iterdir():
+            if path.is_dir():
+                shutil.rmtree(path)
+            elif path.name != _LOCK:
+                path.unlink()
+
+
+def recover(folder: Path) -> None:
+    """Finish what a kill broke off while a run got its name.
+
+    Raises:
+        ConfigError: The disk does not allow it.
+    """
+    place = Workplace(folder)
+    if place.lacks_its_name:
+        with place.claimed():
+            pass

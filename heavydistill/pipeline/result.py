@@ -1,0 +1,180 @@
+"""What is in the folder of a run, made of the rows that the pipeline left.
+
+See ``run`` for what that is. Traces stand in the order of the problems, however long each took. A
+run that was interrupted is completed with the rows of the folder that it goes on from: what was
+finished once is there until there is something newer.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from heavydistill.config import RunConfig, dump_config, load_config
+from heavydistill.errors import ConfigError, RunError
+from heavydistill.metrics.summary import Summary, summarize
+from heavydistill.schema import FAILED, Problem, Trace, from_row
+from heavydistill.storage import TRACES_FOLDER, read_traces, write_traces, writing
+from heavydistill.teachers.registry import find
+
+REJECTS_FOLDER = "rejects"
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What was written.
+
+    Attributes:
+        summary: Over all rows, failed ones too.
+        rejects: Rows that a step failed on.
+        missing: Problems without a row.
+    """
+
+    summary: Summary
+    rejects: int
+    missing: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where the row of a problem is among the files of rows."""
+
+    problem: str
+    status: str
+    file: Path
+    group: int
+    row: int
+
+
+def write(
+    config: RunConfig, problems: list[Problem], rows: Path, folder: Path, old: Path | None
+) -> Written:
+    """Write the folder of a run, and check that rows out are rows in.
+
+    Args:
+        config: Completed.
+        problems: All of them, in order.
+        rows: Folder of the parquet files that the pipeline left.
+        folder: Must not be there.
+        old: Of a run that was interrupted: the folder that it goes on from, if that is there. None
+            if every problem must have a row.
+
+    Raises:
+        RunError: Rows are missing, or the disk is full.
+    """
+    wanted = {problem.id: problem for problem in problems}
+    places = [place for place, _ in _places(sorted(rows.glob("*.parquet")))]
+    _check_rows(wanted, [place.problem for place in places], interrupted=old is not None)
+    if old is not None:
+        places += _carried(old, wanted, {place.problem for place in places})
+    order = {name: position for position, name in enumerate(wanted)}
+    places.sort(key=lambda place: order[place.problem])  # rows came as they were finished
+    kept = [place for place in places if not place.status.startswith(FAILED)]
+    rejected = [place for place in places if place.status.startswith(FAILED)]
+    summary = _priced(summarize(_traces(places)), config)
+    written = Written(summary, len(rejected), len(wanted) - len(places))
+    write_traces(_traces(kept), folder / TRACES_FOLDER)
+    if rejected:
+        write_traces(_traces(rejected), folder / REJECTS_FOLDER)
+    record = {
+        **dataclasses.asdict(summary),
+        "rejects": written.rejects,
+        "missing": written.missing,
+    }
+    with writing(folder):
+        (folder / "config.yaml").write_text(dump_config(config), encoding="utf-8")
+        (folder / "summary.json").write_text(json.dumps(record, indent=2), encoding="utf-8")
+    return written
+
+
+def may_go_on(config: RunConfig, folder: Path) -> bool:
+    """Whether the folder is empty, or holds a run of this configuration that lacks something."""
+    if not any(folder.iterdir()):
+        return True
+    try:
+        same = load_config(folder / "config.yaml").identity == config.identity
+        summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
+        failed = sum(summary[stage]["failed"] for stage in ("trajectories", "deliberations"))
+        lacks = summary["missing"] + summary["rejects"] + failed
+        read_traces(folder)
+    # It is no run, or one of another version.
+    except (ConfigError, OSError, ValueError, LookupError, TypeError):
+        return False
+    return same and bool(lacks)
+
+
+def _carried(old: Path, wanted: dict[str, Problem], have: set[str]) -> list[_Place]:
+    """The rows of an earlier folder for the problems that have none."""
+    files = [*sorted(old.glob(f"{TRACES_FOLDER}/*.parquet"))]
+    files += sorted(old.glob(f"{REJECTS_FOLDER}/*.parquet"))
+    carried, changed = [], 0
+    for place, problem in _places(files):
+        if place.problem in have:
+            continue
+        if problem == wanted.get(place.problem):
+            carried.append(place)
+        else:
+            changed += 1
+    if changed:
+        _log.warning(
+            "%d row(s) of %s are left out, whose problems are not asked any more, or not like that",
+            changed,
+            old,
+        )
+    return carried
+
+
+def _check_rows(wanted: dict[str, Problem], out: list[str], interrupted: bool) -> None:
+    missing = len(wanted.keys() - set(out))
+    if len(out) != len(set(out)) or not set(out) <= wanted.keys() or (missing and not interrupted):
+        raise RunError(
+            f"{len(wanted)} problems went in and {len(out)} rows came out, "
+            f"{missing} problems are missing",
+            "This is a defect, please report it; nothing was written.",
+        )
+
+
+def _priced(summary: Summary, config: RunConfig) -> Summary:
+    """With the cost of each stage, where its price and any of its tokens are known."""
+    models = {"thinking": config.thinker, "deliberating": config.deliberator}
+    usage = {}
+    for stage, used in summary.usage.items():
+        model = find(models[stage] or config.teacher, config.endpoint)
+        cost = model.usd(used.prompt, used.completion)
+        known = used.unknown_completion < used.requests or not used.requests
+        usage[stage] = dataclasses.replace(
+            used, cost_usd=round(cost, 6) if cost is not None and known else None
+        )
+    return dataclasses.replace(summary, usage=usage)
+
+
+def _places(files: Iterable[Path]) -> Iterator[tuple[_Place, Problem]]:
+    import pyarrow.parquet as pq
+
+    for path in files:
+        file = pq.ParquetFile(path)
+        for group in range(file.num_row_groups):
+            table = file.read_row_group(group, columns=["problem", "status"])
+            for number, row in enumerate(table.to_pylist()):
+                problem = from_row(Problem, row["problem"])
+                yield _Place(problem.id, row["status"], path, group, number), problem
+
+
+def _traces(places: Sequence[_Place]) -> Iterator[Trace]:
+    """The traces at these places, a few groups of rows in memory at a time."""
+    import pyarrow.parquet as pq
+
+    @lru_cache(maxsize=32)
+    def rows(file: Path, group: int) -> list[dict[str, Any]]:
+        return list(pq.ParquetFile(file).read_row_group(group).to_pylist())
+
+    for place in places:
+        yield from_row(Trace, rows(place.file, place.group)[place.row])
