@@ -169,10 +169,7 @@ class Ledger:
             if os.fstat(self._file).st_size < _LINE:
                 os.posix_fallocate(self._file, 0, _LINE)
         except OSError as error:
-            raise ConfigError(
-                f"The account {file} cannot be used: {error.strerror}",
-                "Make room on its disk, or name another --journal.",
-            ) from error
+            raise _unusable(file, error) from error
         self._start = self.balance.starts
 
     @property
@@ -246,24 +243,36 @@ class Ledger:
         """While this lasts nobody else does this run.
 
         Raises:
-            ConfigError: Somebody does.
+            ConfigError: Somebody does, or the lock cannot be used.
             StoppedError: The account cannot be kept.
         """
-        lock = os.open(self._path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT, 0o644)
+        lock = self._lock()
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             self._book_the_abandoned()
             yield
-        except BlockingIOError:
-            raise ConfigError(
-                "The same run is in progress, and both would pay for the same",
-                "Wait for it, or change what is asked, for instance --seed.",
-            ) from None
         finally:
             os.close(lock)
 
     def close(self) -> None:
         os.close(self._file)
+
+    def _lock(self) -> int:
+        """The lock of the run, held."""
+        file = self._path.with_suffix(".lock")
+        lock = None
+        try:
+            lock = os.open(file, os.O_RDWR | os.O_CREAT, 0o644)
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return lock
+        except OSError as error:
+            if lock is not None:
+                os.close(lock)
+            if not isinstance(error, BlockingIOError):
+                raise _unusable(file, error) from error
+            raise ConfigError(
+                "The same run is in progress, and both would pay for the same",
+                "Wait for it, or change what is asked, for instance --seed.",
+            ) from None
 
     def _book_the_abandoned(self) -> None:
         """What was in flight when the run was killed, at the most that it can have cost."""
@@ -334,6 +343,13 @@ def _parsed(line: bytes, file: Path) -> Balance:
             f"The account {file} is damaged, so it does not tell what is spent",
             "Remove it, and lower --budget by what `heavydistill journal stats` shows.",
         ) from None
+
+
+def _unusable(file: Path, error: OSError) -> ConfigError:
+    return ConfigError(
+        f"The account {file} cannot be used: {error.strerror}",
+        "Make room on its disk, or name another --journal.",
+    )
 
 
 def _bytes(request: Request) -> int:

@@ -1,9 +1,10 @@
 """In which order: the distilabel steps, tasks and LLM, and ``build_heavy_pipeline``.
 
 ``llm`` puts an engine under distilabel, ``steps`` and ``tasks`` are the stations of a row,
-``build`` wires them, ``run`` runs them and writes the result. ``estimate`` tells beforehand what
-that takes, ``room`` whether the caches fit. ``flow``, ``compat`` (steps on this machine), ``ray``
-(steps on a cluster) and ``worker`` (inside a step) hold every touch of distilabel's private parts.
+``build`` wires them, ``run`` runs them, ``result`` writes what came out and ``folder`` gives it its
+name. ``estimate`` tells beforehand what that takes, ``room`` whether the caches fit. ``flow``,
+``compat`` (steps on this machine), ``ray`` (steps on a cluster) and ``worker`` (inside a step) hold
+every touch of distilabel's private parts.
 Nothing outside this package imports distilabel.
 """
 

@@ -106,12 +106,12 @@ def check(config: RunConfig, asks: bool = True) -> Plan:
     )
     journal = Path(config.journal or folder.parent / "journal")
     config = config.model_copy(update={"out": str(folder), "journal": str(journal)})
-    recover(folder)
     if folder.is_mount():
         raise ConfigError(
             f"out: {folder} cannot be replaced by another folder, because a disk begins there",
             "Name a folder in it.",
         )
+    recover(folder)
     if folder.exists() and not (folder.is_dir() and may_go_on(config, folder)):
         raise ConfigError(
             f"out: {folder} exists and is not empty, nor a run of this configuration that lacks "

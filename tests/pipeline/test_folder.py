@@ -12,8 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from heavydistill.config import load_config
 from heavydistill.errors import ConfigError
 from heavydistill.pipeline.folder import Workplace, recover
+from heavydistill.pipeline.run import check
 
 CHANGES = {"os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.unlink", "shutil.rmtree", "open"}
 FILES = ("config.yaml", "traces/a", "traces/b")
@@ -121,6 +123,12 @@ def test_an_empty_folder_is_taken(tmp_path):
     (tmp_path / "run").mkdir()
     write(tmp_path / "run", "new")
     assert whole(tmp_path / "run") == {"new"}
+
+
+@pytest.mark.parametrize("out", ["/", "/proc"])
+def test_a_folder_where_a_disk_begins_cannot_be_replaced(out):
+    with pytest.raises(ConfigError, match="a disk begins there"):
+        check(load_config(overrides={"out": out}))
 
 
 def test_a_place_that_cannot_be_written_is_said_before_the_run(tmp_path):
