@@ -191,7 +191,7 @@ def _thinking(
         seen.add(prompt)
         states = [
             journal.state(key(thinker.model, revision, request)) if journal else None
-            for request in _think_requests(config, prompt)
+            for request in _think_requests(config, thinker, prompt)
         ]
         whole += None not in states
         unanswered = sum(state != "answered" for state in states)
@@ -200,13 +200,13 @@ def _thinking(
     return _Thinking(len(seen) * config.think.k, missing, whole)
 
 
-def _think_requests(config: RunConfig, prompt: str) -> list[Request]:
+def _think_requests(config: RunConfig, thinker: Profile, prompt: str) -> list[Request]:
     return samples(
         user_turn(prompt),
         config.think.k,
         sampling_of(config.think),
         run_seed=config.seed,
-        model=config.thinker or config.teacher,
+        model=thinker.name,
     )
 
 
