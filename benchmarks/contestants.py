@@ -65,7 +65,7 @@ def ours(url: str, problems: int, k: int, slots: int, journal: str | None, file:
     from heavydistill.teachers.registry import find
 
     endpoint = Endpoint(base_url=url, concurrency=slots, tokenizer="none")
-    pace = Pace.of(find(MODEL, endpoint), k, slots)
+    pace = Pace.of(find(MODEL, endpoint), k, endpoint)
     llm = HeavyLLM(
         teacher=MODEL, sampling=Sampling(max_tokens=64), endpoint=endpoint, journal=journal
     )

@@ -133,6 +133,11 @@ class Endpoint(Section):
         return self.base_url.split(",") if self.base_url else []
 
     @property
+    def slots(self) -> int:
+        """Most requests in flight for each role, at all addresses."""
+        return self.concurrency * max(1, len(self.urls))
+
+    @property
     def is_served(self) -> bool:
         """Whether models are asked over HTTP."""
         return self.serve or self.base_url is not None

@@ -229,8 +229,7 @@ def _hours_note(estimate: Estimate, config: RunConfig) -> str:
     if len(timed) < len(asked):
         basis = "unknown until the journal has enough responses of each stage"
     elif endpoint.is_served:
-        in_flight = endpoint.concurrency * max(1, len(endpoint.urls))
-        basis = f"responses as slow as in the journal, {in_flight} at once in each stage"
+        basis = f"responses as slow as in the journal, {endpoint.slots} at once in each stage"
     else:
         basis = "as fast as in the journal"
     return "; ".join([basis, *limits, "stages overlap"] if len(asked) > 1 else [basis, *limits])

@@ -327,7 +327,7 @@ def _hours(
     if seconds and model.kind == "local":
         hours = _times(calls, max(0, seconds.low), seconds.high, _SECONDS_AN_HOUR)
     elif seconds and measured:
-        slots = config.endpoint.concurrency * max(1, len(config.endpoint.urls))
+        slots = config.endpoint.slots
         hours = _times(calls, max(0, seconds.low), seconds.high, slots * _SECONDS_AN_HOUR)
         # Few calls leave slots empty, and the slowest may come last.
         alone = max(0, seconds.low) / _SECONDS_AN_HOUR if calls.low else 0
