@@ -6,7 +6,10 @@ import runpy
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import pyarrow.parquet as pq
+import pytest
 import yaml
 from distilabel.distiset import Distiset
 from fake_server import completion, serving
@@ -14,6 +17,7 @@ from fake_server import completion, serving
 from heavydistill.config import Endpoint, load_config
 from heavydistill.engine.journal import Journal
 from heavydistill.pipeline.build import Pace, build_heavy_pipeline
+from heavydistill.schema import Trace, from_row
 from heavydistill.teachers.complete import complete
 from heavydistill.teachers.registry import find
 
@@ -163,3 +167,44 @@ def test_the_steps_run_under_a_stock_pipeline(tmp_path: Path) -> None:
     printed = python("stock.py", cwd=tmp_path)
     assert "rows 3 deliberations 6" in printed
     assert "steps 7" in printed
+
+
+@pytest.mark.slow
+def test_a_saved_pipeline_runs_from_the_command_line_of_distilabel(tmp_path) -> None:
+    count, k, d = 12, 3, 2
+
+    def answer(body: dict[str, Any]) -> Any:
+        text = body["messages"][0]["content"]
+        if any(f"{refused} + {refused}?" in text for refused in (0, 11)):
+            return 400, {"error": {"message": "no"}}
+        return completion(f"\\boxed{{{body['seed'] % 3}}}", reasoning_content="so")
+
+    rows = [{"id": f"p{n}", "text": f"{n} + {n}?", "reference": f"{n % 3}"} for n in range(count)]
+    (tmp_path / "p.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    with serving(answer) as server:
+        keys = {
+            "teacher": "served",
+            "endpoint.base_url": server.base_url,
+            "endpoint.tokenizer": MICRO,
+            "problems.source": str(tmp_path / "p.jsonl"),
+            "think.k": k,
+            "deliberate.d": d,
+            "journal": str(tmp_path / "journal"),
+        }
+        pipeline = build_heavy_pipeline(load_config(None, keys))
+        pipeline.save(tmp_path / "pipeline.yaml", format="yaml")
+        pipeline.discard()
+        program = str(Path(sys.executable).parent / "distilabel")
+        done = ended(program, "pipeline", "run", "--config", "pipeline.yaml", cwd=tmp_path)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert len(server.requests) == count * k + (count - 2) * d
+    files = sorted((tmp_path / "home").rglob("label_traces/*.parquet"))
+    rows = [row for file in files for row in pq.read_table(file).to_pylist()]
+    traces = {trace.problem.id: trace for trace in (from_row(Trace, row) for row in rows)}
+    # Our own pipeline makes the same of the same responses.
+    replayed = build_heavy_pipeline(load_config(None, keys), replay=True)
+    expected = [from_row(Trace, row) for row in replayed.run()["default"]["train"]]
+    replayed.discard()
+    assert len(rows) == count == len(expected)
+    assert traces == {trace.problem.id: trace for trace in expected}
+    assert [len(trace.pool) for trace in expected] == [k] * count
