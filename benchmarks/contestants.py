@@ -8,6 +8,7 @@ Every one asks ``problems`` times ``k`` samples, ``slots`` at a time, and checks
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import sys
 import tempfile
@@ -49,14 +50,27 @@ def bare(url: str, problems: int, k: int, slots: int, stream: bool = False) -> N
     assert asyncio.run(ask()) == problems * k
 
 
-def ours(url: str, problems: int, k: int, slots: int, journal: str | None, file: str) -> None:
-    """The thinking half of a run, as ``heavydistill.pipeline.run`` starts it."""
+def ours(
+    url: str,
+    problems: int,
+    k: int,
+    slots: int,
+    journal: str | None,
+    account: str,
+    file: str,
+    asked: int,
+) -> None:
+    """The thinking half of a run, as ``heavydistill.pipeline.run`` starts it.
+
+    ``account`` is the file of the run's account, which is to book ``asked`` requests.
+    """
     from heavydistill.pipeline.processes import loading, start_server
 
     start_server()
     with loading():
         from heavydistill.pipeline.build import Pace
     from heavydistill.config import Endpoint, Problems, Sampling
+    from heavydistill.engine.ledger import Ledger
     from heavydistill.pipeline.compat import HeavyPipeline
     from heavydistill.pipeline.llm import HeavyLLM
     from heavydistill.pipeline.steps import LabelTraces, LoadProblems
@@ -65,9 +79,13 @@ def ours(url: str, problems: int, k: int, slots: int, journal: str | None, file:
     from heavydistill.teachers.registry import find
 
     endpoint = Endpoint(base_url=url, concurrency=slots, tokenizer="none")
-    pace = Pace.of(find(MODEL, endpoint), k, slots)
+    pace = Pace.of(find(MODEL, endpoint), k, endpoint)
     llm = HeavyLLM(
-        teacher=MODEL, sampling=Sampling(max_tokens=64), endpoint=endpoint, journal=journal
+        teacher=MODEL,
+        sampling=Sampling(max_tokens=64),
+        endpoint=endpoint,
+        journal=journal,
+        ledger=account,
     )
     with HeavyPipeline("throughput", arrow_schema(Trace), window=2 * pace.rows) as pipeline:
         load = LoadProblems(name="load", source=Problems(source=file), batch_size=16)
@@ -79,7 +97,9 @@ def ours(url: str, problems: int, k: int, slots: int, journal: str | None, file:
             batches_in_flight=pace.in_flight,
         )
         load >> think >> LabelTraces(name="label", input_batch_size=pace.batch)
-    rows = pipeline.run()["default"]["train"].with_format("arrow")[:]
+    with contextlib.closing(Ledger(Path(account))) as ledger, ledger.running():
+        rows = pipeline.run()["default"]["train"].with_format("arrow")[:]
+        assert ledger.balance.ended == asked
     assert rows.num_rows == problems and set(rows["status"].to_pylist()) == {OK}
     errors = [pools.flatten().field("error") for pools in rows["pool"].chunks]
     assert sum(error.null_count for error in errors) == problems * k

@@ -8,8 +8,8 @@ process of its own that is timed from its start to its end, imports and all:
 
 - bare: an asyncio loop around the openai client;
 - bare, streaming (``--stream``): the same, with the responses in pieces;
-- ours: ``SampleTrajectories`` in a ``HeavyPipeline``, with the journal on;
-- ours, no journal: the same without one;
+- ours: ``SampleTrajectories`` in a ``HeavyPipeline``, with journal and account, as in a run;
+- ours, no journal: the same without the journal;
 - ours, again: the same with the journal full, which asks for nothing;
 - stock (``--stock``): distilabel's own ``OpenAILLM`` and ``TextGeneration``, batches of 50;
 - curator (``--curator PYTHON``): see ``curator_client.py`` for how to install it.
@@ -85,8 +85,14 @@ class Course:
 
     def ours(self, journal: Path | None, samples: int | None = None) -> Result:
         command = [sys.executable, str(HERE / "contestants.py"), "ours"]
-        place = str(journal) if journal else None
-        return self.turn(command, samples, journal=place, file=str(self.file))
+        return self.turn(
+            command,
+            samples,
+            journal=str(journal) if journal else None,
+            account=str(self.folder / f"account-{self.turns}"),
+            file=str(self.file),
+            asked=self.chosen.problems * self.chosen.k if samples is None else samples,
+        )
 
     def curator(self) -> Result:
         return self.turn([self.chosen.curator, str(HERE / "curator_client.py")])

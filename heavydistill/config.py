@@ -114,6 +114,9 @@ class Endpoint(Section):
     """Most requests in a minute; null sets no limit."""
     tokens_per_minute: int | None = Field(None, ge=1)
     """Most tokens in a minute, prompts and responses together; null sets no limit."""
+    tokens_per_second: float = Field(20.0, gt=0)
+    """Speed of one response that ``heavydistill plan`` assumes, until a journal tells how long
+    responses take."""
     timeout_s: float = Field(600.0, gt=0)
     """Longest silence: until a response begins, and between its pieces."""
     retries: int = Field(4, ge=0)
@@ -131,6 +134,11 @@ class Endpoint(Section):
     @property
     def urls(self) -> list[str]:
         return self.base_url.split(",") if self.base_url else []
+
+    @property
+    def slots(self) -> int:
+        """Most requests in flight for each role, at all addresses."""
+        return self.concurrency * max(1, len(self.urls))
 
     @property
     def is_served(self) -> bool:

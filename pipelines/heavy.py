@@ -3,9 +3,11 @@
     python pipelines/heavy.py                                     # the micro teacher, 12 problems
     python pipelines/heavy.py --config configs/generate/vllm.yaml
 
-``build_heavy_pipeline`` wires the same steps from a configuration; here they are spelled out.
-Every step is an ordinary distilabel step, so your own go between them with ``>>``. The guard at
-the end is needed: each step runs in a process of its own, which imports this file.
+Takes every key of ``heavydistill generate --config`` but ``endpoint.serve``, wires the same steps
+as ``build_heavy_pipeline``, spelled out, and saves their rows as a Distiset in ``out``. Every step
+is an ordinary distilabel step, so your own go between them with ``>>``; give them the
+``input_batch_size`` of their neighbours, or rows wait for each other. The guard at the end is
+needed: each step runs in a process of its own, which imports this file.
 """
 
 from __future__ import annotations
@@ -13,44 +15,57 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from heavydistill.config import load_config
+from heavydistill.config import RunConfig, load_config
+from heavydistill.engine.request import THINK, deliberate_stage
+from heavydistill.pipeline.build import LOCAL_BATCH, llm_of, pace_of, paying, window_of
 from heavydistill.pipeline.compat import HeavyPipeline
-from heavydistill.pipeline.llm import HeavyLLM
+from heavydistill.pipeline.run import check
 from heavydistill.pipeline.steps import BuildCaches, LabelTraces, LoadProblems, Verify
 from heavydistill.pipeline.tasks import Deliberate, SampleTrajectories
 from heavydistill.schema import Trace, arrow_schema
-from heavydistill.teachers.complete import complete, sampling_of
 from heavydistill.teachers.registry import find
 
 
-def build(path: Path | None) -> HeavyPipeline:
-    """One round of deliberation."""
-    config = complete(load_config(path, None if path else {"problems.size": 12}))
-    with HeavyPipeline("heavy", arrow_schema(Trace)) as pipeline:
-        load = LoadProblems(source=config.problems)
-        think = SampleTrajectories(
-            llm=HeavyLLM(
-                teacher=config.thinker, sampling=sampling_of(config.think), endpoint=config.endpoint
-            ),
+def build(config: RunConfig) -> HeavyPipeline:
+    """The steps of a checked configuration."""
+    think, deliberate = pace_of(config, THINK), pace_of(config, deliberate_stage(1))
+    wording = {"domain": config.domain, "language": config.language}
+    with HeavyPipeline("heavy", arrow_schema(Trace), window=window_of(config)) as pipeline:
+        last = LoadProblems(name="load_problems", source=config.problems, batch_size=LOCAL_BATCH)
+        last = last >> SampleTrajectories(
+            name="sample_trajectories",
+            llm=llm_of(config, THINK),
             num_generations=config.think.k,
-            domain=config.domain,
+            input_batch_size=think.batch,
+            batches_in_flight=think.in_flight,
+            **wording,
         )
-        verify = Verify(name="verify_pool", column="pool")
-        cache = BuildCaches(
-            choice=config.cache,
-            reader=find(config.deliberator, config.endpoint).tokenizer,
-            domain=config.domain,
-        )
-        deliberate = Deliberate(
-            llm=HeavyLLM(
-                teacher=config.deliberator,
-                sampling=sampling_of(config.deliberate),
-                endpoint=config.endpoint,
-            ),
-            num_generations=config.deliberate.d,
-        )
-        judge = Verify(name="verify_deliberations", column="deliberations")
-        load >> think >> verify >> cache >> deliberate >> judge >> LabelTraces()
+        last = last >> Verify(name="verify_pool", column="pool", input_batch_size=think.batch)
+        for round in range(1, config.deliberate.rounds + 1):
+            last = last >> BuildCaches(
+                name=f"build_caches_{round}",
+                choice=config.cache,
+                reader=find(config.deliberator, config.endpoint).tokenizer,
+                min_k=config.think.min_k,
+                round=round,
+                seed=config.seed,
+                input_batch_size=think.batch,
+                **wording,
+            )
+            last = last >> Deliberate(
+                name=f"deliberate_{round}",
+                llm=llm_of(config, deliberate_stage(round)),
+                num_generations=config.deliberate.d,
+                round=round,
+                input_batch_size=deliberate.batch,
+                batches_in_flight=deliberate.in_flight,
+            )
+            last = last >> Verify(
+                name=f"verify_deliberations_{round}",
+                column="deliberations",
+                input_batch_size=deliberate.batch,
+            )
+        last >> LabelTraces(name="label_traces", input_batch_size=deliberate.batch)
     return pipeline
 
 
@@ -59,6 +74,10 @@ if __name__ == "__main__":
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--config", type=Path, help="YAML file as for heavydistill generate")
-    distiset = build(parser.parse_args().config).run()
-    print(distiset)
+    path = parser.parse_args().config
+    config = check(load_config(path, None if path else {"problems.size": 12})).config
+    with paying(config):
+        distiset = build(config).run()
+    distiset.save_to_disk(config.out)
+    print(distiset, f"Saved in {config.out}", sep="\n")
     # distiset.push_to_hub("ORG/NAME", private=True)  # HF_TOKEN is read from the environment

@@ -56,7 +56,7 @@ def generate(
         print_estimate(estimate(plan), plan, console)
         _print_first_prompt(plan, console)
         return
-    print_line(estimate(plan), console)
+    print_line(estimate(plan), plan, console)
     try:
         with Progress(console, plan) as progress:
             finished = run(plan, progress.on_batch, ray=ray, on_start=progress.on_start)

@@ -16,7 +16,8 @@ from heavydistill.config import Capabilities, RunConfig
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from heavydistill.pipeline.estimate import Amounts, Estimate, Range, StageEstimate
+    from heavydistill.pipeline.estimate import Amounts, Estimate, StageEstimate
+    from heavydistill.pipeline.ranges import Range
     from heavydistill.pipeline.run import Plan
 
 # Problems of the run that is recommended to learn from; in this process it takes a few batches.
@@ -31,7 +32,8 @@ def plan(config: RunConfig) -> None:
     """Tell the calls, tokens, cost and hours of a run, and ask nobody.
 
     Takes the flags of `generate`. Where a journal has responses of the model, it tells what is to
-    be expected; else the least and the most that can be.
+    be expected; else the least and the most that can be. Hours without a journal rest on an assumed
+    speed, endpoint.tokens_per_second; those of a model in this process are unknown without one.
     """
     from rich.console import Console
 
@@ -67,9 +69,9 @@ def print_heading(plan: Plan, console: Console) -> None:
         )
 
 
-def print_line(estimate: Estimate, console: Console) -> None:
+def print_line(estimate: Estimate, plan: Plan, console: Console) -> None:
     """The estimate in one line."""
-    amounts = estimate.expected
+    amounts, speed = estimate.expected, plan.config.endpoint.tokens_per_second
     usd, hours = _cells(amounts)[-2:]
     if all(stage.model.kind == "local" for stage in estimate.stages):
         cost = "nothing to pay"
@@ -83,6 +85,8 @@ def print_line(estimate: Estimate, console: Console) -> None:
         "hours unknown" if hours == _UNKNOWN else f"{hours} hours",
     ]
     basis = "expected from the journal" if measured else "the least to the most"
+    if any(map(_is_assumed, estimate.stages)):
+        basis += f", hours at an assumed {speed:g} tokens a second"
     console.print(
         f"To ask: {', '.join(parts)} ({basis}; `heavydistill plan` tells more)",
         markup=False,
@@ -226,15 +230,25 @@ def _hours_note(estimate: Estimate, config: RunConfig) -> str:
         if limit and endpoint.is_served
     ]
     asked = [stage for stage in estimate.stages if stage.expected.calls.high]
-    timed = [stage for stage in asked if stage.measured and stage.measured.seconds]
-    if len(timed) < len(asked):
+    at_once = f"{endpoint.slots} at once in each stage" if endpoint.is_served else ""
+    if any(map(_is_assumed, asked)):
+        basis = (
+            f"{endpoint.tokens_per_second:g} tokens a second for each response, {at_once}: assumed "
+            "(--set endpoint.tokens_per_second=N) until the journal has enough responses of each "
+            "stage"
+        )
+    elif not all(stage.is_timed for stage in asked):
         basis = "unknown until the journal has enough responses of each stage"
-    elif endpoint.is_served:
-        in_flight = endpoint.concurrency * max(1, len(endpoint.urls))
-        basis = f"responses as slow as in the journal, {in_flight} at once in each stage"
+    elif at_once:
+        basis = f"responses as slow as in the journal, {at_once}"
     else:
         basis = "as fast as in the journal"
     return "; ".join([basis, *limits, "stages overlap"] if len(asked) > 1 else [basis, *limits])
+
+
+def _is_assumed(stage: StageEstimate) -> bool:
+    """Whether its hours rest on an assumed speed."""
+    return bool(stage.expected.calls.high) and stage.model.kind == "endpoint" and not stage.is_timed
 
 
 def _budget_note(estimate: Estimate, config: RunConfig) -> str:

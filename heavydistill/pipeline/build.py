@@ -1,12 +1,18 @@
-"""Wires the steps of a run: load, sample, verify, then N rounds of cache, deliberate, verify."""
+"""Wires the steps of a run: load, sample, verify, then N rounds of cache, deliberate, verify.
+
+``pace_of``, ``window_of``, ``llm_of`` and ``paying`` are what a recipe of one's own needs beside
+the steps (see ``pipelines/heavy.py``).
+"""
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from heavydistill.config import RunConfig, Sampling
-from heavydistill.engine.ledger import account_of
+from heavydistill.config import Endpoint, RunConfig, Sampling
+from heavydistill.engine.ledger import Ledger, account_of
 from heavydistill.engine.request import THINK, deliberate_stage
 from heavydistill.errors import ConfigError
 from heavydistill.pipeline.compat import HeavyPipeline
@@ -39,16 +45,76 @@ class Pace:
     in_flight: int
 
     @classmethod
-    def of(cls, model: Profile, samples: int, concurrency: int) -> Pace:
-        """For so many samples a row, and so many requests at once."""
+    def of(cls, model: Profile, samples: int, endpoint: Endpoint) -> Pace:
+        """For so many samples a row."""
         if model.kind == "local":
             return cls(LOCAL_BATCH, 1)
-        slots = -(-concurrency // samples)
+        slots = -(-endpoint.slots // samples)
         return cls(1, max(slots, min(_MOST_IN_FLIGHT, _ROWS_PER_SLOT * slots)))
 
     @property
     def rows(self) -> int:
         return self.batch * self.in_flight
+
+
+def pace_of(config: RunConfig, stage: str) -> Pace:
+    """That of a stage of a completed configuration; ``stage`` as in ``engine.request``."""
+    name, _, samples = _asked(config, stage)
+    return Pace.of(find(name, config.endpoint), samples, config.endpoint)
+
+
+def window_of(config: RunConfig) -> int:
+    """Rows in the pipeline: each stage has those it works on, and as many that wait for it."""
+    think, deliberate = pace_of(config, THINK), pace_of(config, deliberate_stage(1))
+    return 2 * (think.rows + config.deliberate.rounds * deliberate.rows)
+
+
+def llm_of(config: RunConfig, stage: str, replay: bool = False) -> HeavyLLM:
+    """Who is asked in a stage of a completed configuration, with its journal and account.
+
+    Limits of requests and tokens a minute are shared out to the stages by how often they ask,
+    because each asks from a process of its own.
+
+    Args:
+        config: Its journal must be set if it has a budget.
+        stage: As in ``engine.request``.
+        replay: Ask nobody; take every response from the journal.
+    """
+    name, sampling, samples = _asked(config, stage)
+    endpoint = config.endpoint
+    asked = config.think.k + config.deliberate.rounds * config.deliberate.d
+    limits = {
+        key: max(1, limit * samples // asked)
+        for key in ("requests_per_minute", "tokens_per_minute")
+        if (limit := getattr(endpoint, key))
+    }
+    pays = endpoint.is_served and config.journal and not replay
+    return HeavyLLM(
+        teacher=name,
+        sampling=sampling,
+        seed=config.seed,
+        stage=stage,
+        endpoint=endpoint.model_copy(update=limits),
+        journal=config.journal,
+        ledger=str(account_of(config)) if pays else None,
+        most_tokens=config.most_tokens,
+        most_usd=config.most_usd,
+        replay=replay,
+    )
+
+
+@contextlib.contextmanager
+def paying(config: RunConfig) -> Iterator[None]:
+    """While this lasts the account of a run is its own; it has one if its models are served.
+
+    Raises:
+        ConfigError: The same run is in progress, or the account cannot be used.
+    """
+    if not config.endpoint.is_served:
+        yield
+        return
+    with contextlib.closing(Ledger(account_of(config))) as account, account.running():
+        yield
 
 
 def build_heavy_pipeline(
@@ -66,32 +132,18 @@ def build_heavy_pipeline(
         ray: Address of a Ray cluster that the steps are spread over, or ``local``; see ``ray``.
             None runs them on this machine.
 
-    Limits of requests and tokens a minute are shared out to the stages by how often they ask,
-    because each asks from a process of its own.
-
     Raises:
         UserError: A model is not known, its context is too small, or Ray is not installed.
     """
     config = complete(config)
-    thinker = find(config.thinker or config.teacher, config.endpoint)
-    deliberator = find(config.deliberator or config.teacher, config.endpoint)
-    concurrency = config.endpoint.concurrency
-    think = Pace.of(thinker, config.think.k, concurrency)
-    deliberate = Pace.of(deliberator, config.deliberate.d, concurrency)
-    # Each stage that asks has as many rows at work, and as many again waiting for it.
-    window = 2 * (think.rows + config.deliberate.rounds * deliberate.rows)
-    pipeline = _empty_pipeline(on_batch, window, ray)
+    think, deliberate = pace_of(config, THINK), pace_of(config, deliberate_stage(1))
+    reader = find(config.deliberator or config.teacher, config.endpoint).tokenizer
+    pipeline = _empty_pipeline(on_batch, window_of(config), ray)
     with pipeline:
-        last = LoadProblems(
-            name="load_problems",
-            source=config.problems,
-            batch_size=max(LOCAL_BATCH, think.batch, deliberate.batch),
-        )
+        last = LoadProblems(name="load_problems", source=config.problems, batch_size=LOCAL_BATCH)
         last = last >> SampleTrajectories(
             name="sample_trajectories",
-            llm=_llm(
-                config, THINK, config.thinker, sampling_of(config.think), config.think.k, replay
-            ),
+            llm=llm_of(config, THINK, replay),
             num_generations=config.think.k,
             domain=config.domain,
             language=config.language,
@@ -103,7 +155,7 @@ def build_heavy_pipeline(
             last = last >> BuildCaches(
                 name=f"build_caches_{round}",
                 choice=config.cache,
-                reader=deliberator.tokenizer,
+                reader=reader,
                 min_k=config.think.min_k,
                 round=round,
                 seed=config.seed,
@@ -113,14 +165,7 @@ def build_heavy_pipeline(
             )
             last = last >> Deliberate(
                 name=f"deliberate_{round}",
-                llm=_llm(
-                    config,
-                    deliberate_stage(round),
-                    config.deliberator,
-                    sampling_of(config.deliberate),
-                    config.deliberate.d,
-                    replay,
-                ),
+                llm=llm_of(config, deliberate_stage(round), replay),
                 num_generations=config.deliberate.d,
                 round=round,
                 input_batch_size=deliberate.batch,
@@ -135,6 +180,14 @@ def build_heavy_pipeline(
     return pipeline
 
 
+def _asked(config: RunConfig, stage: str) -> tuple[str, Sampling, int]:
+    """(who is asked in a stage, how, for how many samples of a prompt)."""
+    if stage == THINK:
+        return config.thinker or config.teacher, sampling_of(config.think), config.think.k
+    name = config.deliberator or config.teacher
+    return name, sampling_of(config.deliberate), config.deliberate.d
+
+
 def _empty_pipeline(on_batch: OnBatch | None, window: int, ray: str | None) -> HeavyBase:
     schema = arrow_schema(Trace)
     if ray is None:
@@ -147,33 +200,3 @@ def _empty_pipeline(on_batch: OnBatch | None, window: int, ray: str | None) -> H
     from heavydistill.pipeline.ray import HeavyRayPipeline
 
     return HeavyRayPipeline("heavy", schema, on_batch, window, ray)
-
-
-def _llm(
-    config: RunConfig,
-    stage: str,
-    model: str | None,
-    sampling: Sampling,
-    samples: int,
-    replay: bool,
-) -> HeavyLLM:
-    endpoint = config.endpoint
-    asked = config.think.k + config.deliberate.rounds * config.deliberate.d
-    limits = {
-        name: max(1, limit * samples // asked)
-        for name in ("requests_per_minute", "tokens_per_minute")
-        if (limit := getattr(endpoint, name))
-    }
-    pays = endpoint.is_served and config.journal and not replay
-    return HeavyLLM(
-        teacher=model or config.teacher,
-        sampling=sampling,
-        seed=config.seed,
-        stage=stage,
-        endpoint=endpoint.model_copy(update=limits),
-        journal=config.journal,
-        ledger=str(account_of(config)) if pays else None,
-        most_tokens=config.most_tokens,
-        most_usd=config.most_usd,
-        replay=replay,
-    )

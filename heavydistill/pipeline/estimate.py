@@ -7,6 +7,8 @@ its cache to the cache's whole budget. What is **expected** comes from the journ
 responses of the same model, stage and sampling (see ``past``): their mean with its 95 % interval,
 within the bounds; where it has none, it is the bounds.
 
+Hours have no bounds: whoever serves may be as slow as it likes. See ``hours`` for what is expected.
+
 A response that the journal has is not asked for again. Of the thinkers' that is known exactly, of
 the deliberators' only when their caches are built: at most as many as the journal has.
 
@@ -17,7 +19,6 @@ provider takes off for prompts in its prefix cache; tokenizers that stand in for
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -27,33 +28,14 @@ from heavydistill.engine.request import THINK, Request, deliberate_stage, sample
 from heavydistill.engine.tokenizer import TEMPLATE_TOKENS, ReaderTokenizer
 from heavydistill.heavy import prompts
 from heavydistill.heavy.cache import frame_tokens
+from heavydistill.pipeline.hours import Duration, duration_of, hours_of
 from heavydistill.pipeline.past import Measured, measure, records_of
+from heavydistill.pipeline.ranges import Range
 from heavydistill.pipeline.run import Plan
 from heavydistill.schema import Problem
 from heavydistill.teachers.complete import sampling_of
 from heavydistill.teachers.profile import Profile
 from heavydistill.teachers.registry import find, revision_of
-
-_SECONDS_AN_HOUR, _MINUTES_AN_HOUR = 3600, 60
-
-
-@dataclass(frozen=True, slots=True)
-class Range:
-    """From the least to the most; ``high`` is infinite where nothing is known."""
-
-    low: float
-    high: float
-
-    def __add__(self, other: Range) -> Range:
-        return Range(self.low + other.low, self.high + other.high)
-
-    def __contains__(self, value: float) -> bool:
-        return self.low <= value <= self.high
-
-    def within(self, bounds: Range) -> Range:
-        """The part of it inside of ``bounds``, or the end of those that is nearest."""
-        low = min(max(self.low, bounds.low), bounds.high)
-        return Range(low, max(min(self.high, bounds.high), bounds.low))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +47,7 @@ class Amounts:
         prompt_tokens: Read for them.
         completion_tokens: Written in them, thinking included.
         usd: Their cost; None if the price is not known.
-        hours: How long that takes.
+        hours: How long that takes; up to infinity if it is not known.
     """
 
     calls: Range
@@ -105,6 +87,11 @@ class StageEstimate:
     def is_measured(self) -> bool:
         """Whether the length of its responses is expected rather than bounded."""
         return self.measured is not None and self.measured.completion_tokens is not None
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether the journal tells how long its responses take."""
+        return self.measured is not None and self.measured.seconds is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +178,7 @@ def _thinking(
         seen.add(prompt)
         states = [
             journal.state(key(thinker.model, revision, request)) if journal else None
-            for request in _think_requests(config, prompt)
+            for request in _think_requests(config, thinker, prompt)
         ]
         whole += None not in states
         unanswered = sum(state != "answered" for state in states)
@@ -200,13 +187,13 @@ def _thinking(
     return _Thinking(len(seen) * config.think.k, missing, whole)
 
 
-def _think_requests(config: RunConfig, prompt: str) -> list[Request]:
+def _think_requests(config: RunConfig, thinker: Profile, prompt: str) -> list[Request]:
     return samples(
         user_turn(prompt),
         config.think.k,
         sampling_of(config.think),
         run_seed=config.seed,
-        model=config.thinker or config.teacher,
+        model=thinker.name,
     )
 
 
@@ -278,10 +265,10 @@ def _stage(
     written = Range(bounds.low, bounds.high * most)
     certain = _amounts(config, model, bounds, prompt_tokens, written, None)
     of_read = measured.prompt_tokens if measured and stage != THINK else None
-    read = _times(calls, of_read.low, of_read.high) if of_read else prompt_tokens
+    read = calls.times(of_read.low, of_read.high) if of_read else prompt_tokens
     of_written = measured.completion_tokens if measured else None
     expected = (
-        _times(calls, max(1, of_written.low), min(most, of_written.high))
+        calls.times(max(1, of_written.low), min(most, of_written.high))
         if of_written
         else Range(calls.low, calls.high * most)
     )
@@ -292,7 +279,12 @@ def _stage(
         in_journal=in_journal,
         bounds=certain,
         expected=_amounts(
-            config, model, calls, read.within(prompt_tokens), expected.within(written), measured
+            config,
+            model,
+            calls,
+            read.within(prompt_tokens),
+            expected.within(written),
+            duration_of(config, model, most, measured),
         ),
         measured=measured,
     )
@@ -304,7 +296,7 @@ def _amounts(
     calls: Range,
     prompt_tokens: Range,
     completion_tokens: Range,
-    measured: Measured | None,
+    duration: Duration | None,
 ) -> Amounts:
     low = model.usd(prompt_tokens.low, completion_tokens.low)
     high = model.usd(prompt_tokens.high, completion_tokens.high)
@@ -313,39 +305,8 @@ def _amounts(
         prompt_tokens=prompt_tokens,
         completion_tokens=completion_tokens,
         usd=None if low is None or high is None else Range(low, high),
-        hours=_hours(config, model, calls, prompt_tokens + completion_tokens, measured),
+        hours=hours_of(config, model, calls, prompt_tokens + completion_tokens, duration),
     )
-
-
-def _hours(
-    config: RunConfig, model: Profile, calls: Range, tokens: Range, measured: Measured | None
-) -> Range:
-    if not calls.high:
-        return Range(0, 0)
-    seconds = measured.seconds if measured else None
-    hours = Range(0, math.inf)
-    if seconds and model.kind == "local":
-        hours = _times(calls, max(0, seconds.low), seconds.high, _SECONDS_AN_HOUR)
-    elif seconds and measured:
-        slots = config.endpoint.concurrency * max(1, len(config.endpoint.urls))
-        hours = _times(calls, max(0, seconds.low), seconds.high, slots * _SECONDS_AN_HOUR)
-        # Few calls leave slots empty, and the slowest may come last.
-        alone = max(0, seconds.low) / _SECONDS_AN_HOUR if calls.low else 0
-        last = measured.longest_s / _SECONDS_AN_HOUR
-        hours = Range(max(hours.low, alone), hours.high + last)
-    if model.kind == "endpoint":
-        for amount, limit in (
-            (calls, config.endpoint.requests_per_minute),
-            (tokens, config.endpoint.tokens_per_minute),
-        ):
-            if limit:
-                least = _times(amount, 1, 1, limit * _MINUTES_AN_HOUR)
-                hours = Range(max(hours.low, least.low), max(hours.high, least.high))
-    return hours
-
-
-def _times(amount: Range, low: float, high: float, per: float = 1) -> Range:
-    return Range(amount.low * low / per, amount.high * high / per)
 
 
 def _samples_a_call(config: RunConfig) -> int:

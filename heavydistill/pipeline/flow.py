@@ -21,7 +21,6 @@ import time
 from abc import abstractmethod
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -29,16 +28,17 @@ import distilabel
 import distilabel.distiset
 from distilabel.distiset import Distiset
 from distilabel.pipeline.base import _STEP_LOAD_FAILED_CODE, _STEP_UNLOADED_CODE, BasePipeline
+from distilabel.pipeline.batch import _Batch
 from distilabel.utils import logging as distilabel_logging
 
 from heavydistill.errors import HeavydistillError, RunError, StoppedError
 from heavydistill.pipeline.interrupts import terminate_as_interrupt
 from heavydistill.pipeline.leaf import TypedWriteBuffer, dataset_of, temporary_folder
+from heavydistill.pipeline.window import Window
 from heavydistill.pipeline.worker import OverlappingWrapper
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from distilabel.pipeline.batch import _Batch
 
 _Wrapper = TypeVar("_Wrapper", bound=OverlappingWrapper)
 
@@ -75,7 +75,7 @@ class HeavyBase(BasePipeline):
             dataset's.
         on_batch: For progress.
         window: Most rows between the first and the last step, give or take a batch: however many
-            rows there are, so many are in memory.
+            rows there are, so many are in memory. More if a step takes more of them at once.
 
     Attributes:
         batches_of_nodes: On Ray, the batches that each node has worked off, by its address and the
@@ -92,14 +92,11 @@ class HeavyBase(BasePipeline):
         self._folder = temporary_folder()
         super().__init__(name=name, cache_dir=self._folder / "cache", enable_metadata=False)
         self.leaf_schema = leaf_schema
-        self.window = window
         self.on_batch = on_batch
         # Looked at all the time: what it returns ends the run.
         self.watch: Callable[[], HeavydistillError | None] = lambda: None
         self.batches_of_nodes: Counter[str] = Counter()
-        self._rows_inside = 0
-        self._flows: dict[str, _Flow] = defaultdict(_Flow)
-        self._loading, self._all_loaded = True, False  # the first batch is asked for by itself
+        self.window = Window(window)
         self._exception: Exception | None = None
         self._stages: tuple[list[list[str]], list[list[str]]] | None = None
 
@@ -325,44 +322,50 @@ class HeavyBase(BasePipeline):
         return thread
 
     def _process_batch(self, batch: _Batch, send_last_batch_flag: bool = True) -> None:
-        flow = self._flows[batch.step_name]
-        flow.received += 1
-        if batch.step_name not in self.dag.root_steps:
-            # A step takes batches in the order of their numbers, so one that left late would
-            # hold back all after it: they are numbered as they come, and the last to come is last.
-            batch.seq_no = flow.received - 1
-            batch.last_batch = flow.all_sent and flow.received == flow.sent
+        self.window.receive(batch, batch.step_name in self.dag.root_steps)
         super()._process_batch(batch, send_last_batch_flag)
-        if batch.step_name in self.dag.root_steps:
-            self._rows_inside += len(batch.data[0])
-            self._loading = False
-            self._all_loaded = batch.last_batch
-        if batch.step_name in self.dag.leaf_steps:
-            self._rows_inside -= len(batch.data[0])
         if self.on_batch:
             self.on_batch(batch.step_name, batch.data[0])
 
+    def _get_successors(self, batch: _Batch) -> tuple[list[str], list[str], bool]:
+        successors: tuple[list[str], list[str], bool] = super()._get_successors(batch)
+        self.window.pass_on(batch, len(successors[0]))
+        return successors
+
     def _manage_batch_flow(self, batch: _Batch) -> None:
         super()._manage_batch_flow(batch)
-        if not self._all_loaded and not self._loading and self._rows_inside < self.window:
-            self._loading = True
-            for root in self.dag.root_steps:
+        if batch.last_batch:
+            self._end_successors(batch.step_name)
+        for root in self.dag.root_steps:
+            if self.window.may_load(root):
                 super()._request_batch_from_generator(root)
-        moving = any(flow.sent > flow.received for flow in self._flows.values())
-        if not moving and self._batch_manager.can_generate():
+        if not self.window.is_moving and self._batch_manager.can_generate():
             raise RunError(
                 "The pipeline stands still: no step has work and rows are missing",
                 "This is a defect, please report it.",
             )
+
+    def _end_successors(self, step: str) -> None:
+        """End the steps after one that has ended, where no row is left for a last batch.
+
+        distilabel would wait for that batch. An empty one stands in for it that the step never
+        sees, which may not know what to do with no rows.
+        """
+        for successor in self.dag.get_step_successors(step):
+            if step in self._batch_manager.step_empty_buffers(successor):
+                continue  # its end was routed elsewhere
+            if (number := self.window.close(successor)) is not None:
+                end = _Batch(number, successor, last_batch=True, data=[[]])
+                self.window.send(end)
+                self._batch_manager.set_last_batch_sent(end)
+                self._output_queue.put(end)
 
     def _request_batch_from_generator(self, step_name: str) -> None:
         # distilabel would load rows whenever a step has none; the window decides, see above.
         pass
 
     def _send_batch_to_step(self, batch: _Batch) -> None:
-        flow = self._flows[batch.step_name]
-        flow.sent += 1
-        flow.all_sent = batch.last_batch
+        self.window.send(batch)
         super()._send_batch_to_step(batch)
 
     def _load_batch_manager(self, use_cache: bool = True) -> None:
@@ -388,12 +391,3 @@ class HeavyBase(BasePipeline):
 
     def _cache(self) -> None:
         pass
-
-
-@dataclass(slots=True)
-class _Flow:
-    """Batches that went to a step and came back."""
-
-    sent: int = 0
-    all_sent: bool = False
-    received: int = 0

@@ -21,6 +21,7 @@ from heavydistill.engine.journaled import JournaledEngine
 from heavydistill.engine.ledger import Ledger
 from heavydistill.engine.request import Engine, Request, Response, forget, samples
 from heavydistill.errors import ConfigError
+from heavydistill.teachers.profile import Profile
 from heavydistill.teachers.registry import find, open_engine
 
 
@@ -52,15 +53,23 @@ class HeavyLLM(LLM):
     replay: bool = False
 
     _engine: Engine | None = PrivateAttr(default=None)
+    _found: Profile | None = PrivateAttr(default=None)
 
     @property
     def model_name(self) -> str:
-        return self.teacher
+        """What seeds and records call it: the same however the file of its profile was named."""
+        return self._profile.name
 
     @property
     def in_process(self) -> bool:
         """Whether the model runs where it is asked, and not behind an endpoint."""
-        return find(self.teacher, self.endpoint).kind == "local"
+        return self._profile.kind == "local"
+
+    @property
+    def _profile(self) -> Profile:
+        if self._found is None:  # it is read from a file
+            self._found = find(self.teacher, self.endpoint)
+        return self._found
 
     def load(self) -> None:
         super().load()
@@ -69,7 +78,7 @@ class HeavyLLM(LLM):
                 "endpoint.serve is set, but no server was started for this pipeline",
                 "Start it with heavydistill.teachers.serving.served, and use its endpoint.",
             )
-        profile = find(self.teacher, self.endpoint)
+        profile = self._profile
         if profile.kind == "local":
             _share_processor()
         ledger = self.ledger and Ledger(Path(self.ledger), self.most_tokens, self.most_usd)
@@ -105,7 +114,7 @@ class HeavyLLM(LLM):
                 num_generations,
                 self.sampling,
                 run_seed=self.seed,
-                model=self.teacher,
+                model=self.model_name,
                 stage=self.stage,
             )
         ]

@@ -123,7 +123,7 @@ class HeavyRayPipeline(HeavyBase, RayPipeline):
             elif nodes:
                 step.resources = StepResources(replicas=len(nodes))
                 self._nodes_of[step.name] = [node["NodeID"] for node in nodes]
-        self.window *= max((step.resources.replicas for step in asking), default=1)
+        self.window.most *= max((step.resources.replicas for step in asking), default=1)
 
     def _our_surroundings(self) -> Surroundings:
         """Also leaves a token in every journal, for the workers to see."""

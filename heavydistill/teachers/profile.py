@@ -15,7 +15,7 @@ class Profile:
     """A model as a teacher.
 
     Attributes:
-        name: As the user named it.
+        name: Of its profile, however its file was named; without one, as the user named it.
         kind: ``local`` runs in this process, ``endpoint`` is asked over HTTP.
         model: Folder or Hub id (local), or the served name (endpoint).
         tokenizer: Folder or Hub id whose tokenizer counts what this model reads; empty if none is

@@ -138,7 +138,7 @@ def _served(
     context = endpoint.context or file.context
     thinker, deliberator = _of_roles(chosen, context, file)
     return Profile(
-        name=name,
+        name=file.name,
         kind="endpoint",
         model=offer.model if offer else file.served_name,
         tokenizer=endpoint.tokenizer or file.tokenizer or "",

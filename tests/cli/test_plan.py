@@ -218,12 +218,23 @@ def test_without_a_price_there_are_tokens_and_how_to_give_it(tmp_path: Path, sai
         assert not server.requests
 
 
+def test_the_hours_of_a_first_run_say_what_they_assume(tmp_path: Path, said: Any) -> None:
+    with serving(lambda body: completion("no")) as server:
+        first = said("plan", flags(server, tmp_path, "run"))
+        assert "20 tokens a second for each response, 32 at once in each stage: assumed" in first
+        # At most 400 tokens: 48 calls in 32 slots, then 24, and each time a last one.
+        assert "all 72 " in first and "0.00 to 0.03" in first
+        slower = [*flags(server, tmp_path, "run"), "--set=endpoint.tokens_per_second=1"]
+        assert "1 tokens a second for each response" in said("plan", slower)
+        assert not server.requests
+
+
 def test_limits_bound_the_hours_from_below(tmp_path: Path, said: Any) -> None:
     with serving(lambda body: completion("no")) as server:
         limited = [*flags(server, tmp_path, "run"), "--set=endpoint.requests_per_minute=1"]
         assert "at most 1 requests a minute" in said("plan", limited)
         # 48 calls for thinking alone, one a minute.
-        assert "from 0.80" in said("plan", limited)
+        assert "0.80 to 1.2" in said("plan", limited)
 
 
 def test_a_model_in_this_process_costs_nothing(tmp_path: Path, said: Any) -> None:

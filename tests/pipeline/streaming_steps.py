@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from multiprocessing.queues import Queue
 from typing import Any
 
-from distilabel.steps import GeneratorStep, Step, StepInput
-from pydantic import PrivateAttr
+from distilabel.steps import GeneratorStep, GlobalStep, Step, StepInput
 
 Row = dict[str, Any]
 
@@ -53,14 +52,36 @@ class Wait(_OfNumbers):
         yield inputs
 
 
-class Loses(_OfNumbers):
-    """Swallows its second batch."""
+class Keeps(_OfNumbers):
+    """Passes on what is asked for alone; whoever comes after it must not see an empty batch."""
 
-    _seen: int = PrivateAttr(default=0)
+    only: list[int]
 
     def process(self, inputs: StepInput) -> Iterator[list[Row]]:
-        self._seen += 1
-        yield inputs if self._seen != 2 else []
+        assert inputs
+        yield [row for row in inputs if row["number"] in self.only]
+
+
+class Doubles(_OfNumbers):
+    """Makes two rows of each."""
+
+    def process(self, inputs: StepInput) -> Iterator[list[Row]]:
+        yield [{"number": 2 * row["number"] + odd} for row in inputs for odd in (0, 1)]
+
+
+class Gathers(GlobalStep):
+    """Takes all rows at once, in their order."""
+
+    @property
+    def inputs(self) -> list[str]:
+        return ["number"]
+
+    @property
+    def outputs(self) -> list[str]:
+        return ["number"]
+
+    def process(self, inputs: StepInput) -> Iterator[list[Row]]:
+        yield sorted(inputs, key=lambda row: row["number"])
 
 
 class FailsToLoad(_OfNumbers):

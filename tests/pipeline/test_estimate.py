@@ -25,7 +25,8 @@ from heavydistill.engine.request import (
 )
 from heavydistill.heavy import prompts
 from heavydistill.heavy.cache import build_cache
-from heavydistill.pipeline.estimate import Amounts, Estimate, Range, estimate
+from heavydistill.pipeline.estimate import Amounts, Estimate, estimate
+from heavydistill.pipeline.ranges import Range
 from heavydistill.pipeline.run import Plan, check
 from heavydistill.schema import Problem
 from heavydistill.teachers.complete import sampling_of
@@ -115,14 +116,35 @@ def ranges(amounts: Amounts) -> list[Range]:
     return found + ([amounts.usd] if amounts.usd else [])
 
 
-def test_nothing_known_gives_the_bounds_and_no_hours(tmp_path: Path) -> None:
+def test_nothing_known_gives_the_bounds(tmp_path: Path) -> None:
     told = estimate(plan_of(tmp_path, think__k=4, deliberate__d=2))
-    assert told.expected == told.bounds
+    assert ranges(told.expected) == ranges(told.bounds)
     assert told.expected.calls == Range(6 * 6, 6 * 6)
     assert told.expected.completion_tokens == Range(36, 36 * 500)
-    assert told.expected.hours == Range(0, math.inf)
     assert told.expected.usd is None
     assert not (tmp_path / "journal").exists()
+
+
+def test_hours_of_a_first_run_are_those_of_the_assumed_speed(tmp_path: Path) -> None:
+    def told(**keys: Any) -> Estimate:
+        return estimate(plan_of(tmp_path, problems=400, think__k=4, deliberate__d=2, **keys))
+
+    slow = told(endpoint__tokens_per_second=10)
+    thinking = slow.stages[0].expected.hours
+    in_turn = 400 * 4 * (500 / 10) / 3600
+    assert thinking.high == pytest.approx(in_turn / 32 + 500 / 10 / 3600)
+    assert 0 < thinking.low == pytest.approx(400 * 4 * 0.1 / 3600 / 32)
+    assert slow.expected.hours.high == pytest.approx(
+        sum(s.expected.hours.high for s in slow.stages)
+    )
+    # Nothing is certain about it.
+    assert slow.bounds.hours == Range(0, math.inf)
+    fast = told(endpoint__tokens_per_second=40)
+    assert fast.expected.hours.high == pytest.approx(slow.expected.hours.high / 4)
+    shared = told(endpoint__base_url="http://localhost:1/v1,http://localhost:2/v1")
+    assert shared.expected.hours.high < told().expected.hours.high / 1.9
+    local = estimate(check(load_config(None, {"out": str(tmp_path / "local")})))
+    assert local.expected.hours == Range(0, math.inf)
 
 
 def test_what_the_journal_answers_is_not_asked_again(tmp_path: Path) -> None:

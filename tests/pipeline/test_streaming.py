@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from distilabel.steps import StepResources
-from streaming_steps import Loses, Numbers, Wait
+from streaming_steps import Doubles, Gathers, Keeps, Numbers, Wait
 
 from heavydistill.errors import RunError
 from heavydistill.pipeline.compat import HeavyPipeline
@@ -25,11 +26,18 @@ class Flow:
     def __init__(self) -> None:
         self.left: dict[str, list[int]] = {}
         self.most_inside = 0
+        self.waiting: list[tuple[int, int]] = []
 
     def on_batch(self, step: str, rows: list[dict[str, Any]]) -> None:
         self.left.setdefault(step, []).extend(row["number"] for row in rows)
         inside = len(self.left.get("load", [])) - len(self.left.get("last", []))
         self.most_inside = max(self.most_inside, inside)
+        through = len(self.left.get("first", []))
+        self.waiting.append((through, through - len(self.left.get("last", []))))
+
+    def waiting_from(self, through: int) -> int:
+        """Most rows between both steps at any time since so many had left the first one."""
+        return max(waiting for seen, waiting in self.waiting if seen >= through)
 
 
 def flow_of(count: int, window: int, steps: Callable[[], Any]) -> tuple[Flow, list[int]]:
@@ -67,15 +75,67 @@ def test_rows_overtake_a_slow_one_in_every_step():
     assert flow.left["last"].index(0) > 20
 
 
-def test_a_step_that_drops_rows_does_not_stop_the_others():
+@pytest.mark.parametrize(
+    "kept",
+    [
+        pytest.param(range(0, 400, 2), id="half"),
+        pytest.param(range(100), id="nothing of the end"),
+        pytest.param(range(396, 400), id="nothing but the end"),
+        pytest.param([], id="nothing"),
+    ],
+)
+def test_a_step_that_drops_rows_does_not_stop_the_others(kept):
+    with HeavyPipeline("drops", SCHEMA, window=24) as pipeline:
+        load = Numbers(name="load", count=400, batch_size=8)
+        keeps = Keeps(name="keeps", only=list(kept), input_batch_size=4)
+        again = Keeps(name="again", only=list(kept), input_batch_size=8)
+        load >> keeps >> again >> Wait(name="last", seconds=0.0, input_batch_size=4)
+    pipeline.run_to_files()
+    files = pipeline.leaf_files.glob("*.parquet")
+    rows = [row for file in files for row in pq.read_table(file)["number"].to_pylist()]
+    pipeline.discard()
+    assert sorted(rows) == list(kept)
+
+
+def test_rows_that_are_dropped_make_room_for_others_at_once():
     def steps() -> Any:
         return (
-            Loses(name="first", input_batch_size=8),
-            Wait(name="last", seconds=0.0, input_batch_size=4),
+            Keeps(name="first", only=list(range(1, 400, 2)), input_batch_size=1),
+            Wait(name="last", seconds=0.01, input_batch_size=1),
         )
 
-    _, rows = flow_of(40, 64, steps)
-    assert rows == [n for n in range(40) if not 8 <= n < 16]
+    flow, rows = flow_of(400, 24, steps)
+    assert sorted(rows) == list(range(1, 400, 2))
+    assert flow.waiting_from(100) >= 12  # without them, no more than a batch would be inside
+
+
+def test_rows_that_a_step_adds_count_too():
+    def steps() -> Any:
+        return (
+            Doubles(name="first", input_batch_size=1),
+            Wait(name="last", seconds=0.01, input_batch_size=1),
+        )
+
+    flow, rows = flow_of(100, 24, steps)
+    assert sorted(rows) == list(range(200))
+    assert flow.waiting_from(0) <= 2 * (24 + 8)
+
+
+def test_a_step_that_takes_more_rows_than_the_window_gets_them():
+    def steps() -> Any:
+        return (
+            Wait(name="first", seconds=0.0, input_batch_size=1),
+            Wait(name="last", seconds=0.0, input_batch_size=50),
+        )
+
+    assert sorted(flow_of(120, 8, steps)[1]) == list(range(120))
+
+
+def test_a_step_may_take_all_rows_at_once():
+    def steps() -> Any:
+        return Wait(name="first", seconds=0.0, input_batch_size=1), Gathers(name="last")
+
+    assert flow_of(60, 8, steps)[1] == list(range(60))
 
 
 def test_replicas_of_a_step_share_its_rows():
