@@ -21,7 +21,8 @@ from heavydistill.schema import Failure
 _DATA, _DONE = b"data:", b"[DONE]"
 _REASONING = ("reasoning_content", "reasoning")
 _THINKING_BLOCKS = ("thinking", "reasoning", "reasoning.text", "reasoning.summary")
-# What else providers call the end of a response; all that is not here is malformed.
+# What else providers call the end of a response; of all that is not here nobody knows whether the
+# text is whole.
 _FAILED_ENDS: dict[str, Failure] = {
     "content_filter": "filtered",
     "sensitive": "filtered",
@@ -50,7 +51,7 @@ class _Choice:
     text: list[str] = field(default_factory=list)
     reasoning: list[str] = field(default_factory=list)
     refusal: list[str] = field(default_factory=list)
-    finish_reason: str | None = None
+    finish_reason: Any = None
 
     def add(self, message: dict[str, Any], finish_reason: str | None) -> None:
         """Take a message, or a piece of one."""
@@ -142,15 +143,17 @@ class Completion:
         end = choice.finish_reason
         if end is None:
             return failed("cut_off", "the response ended without a finish reason", seconds)
-        if end not in ("stop", "length"):
-            kind = _FAILED_ENDS.get(end, "malformed")
+        if kind := _FAILED_ENDS.get(end):
             return failed(kind, f"the server stopped for {end!r}", seconds)
         if (refusal := "".join(choice.refusal)) and not text:
             return failed("refused", f"the model refused: {refusal}", seconds)
+        is_known = end in ("stop", "length")
         return Response(
             reasoning=reasoning,
             answer_text=answer_text,
-            finish_reason="stop" if end == "stop" else "length",
+            finish_reason=end if is_known else "error",
+            error=None if is_known else _encodable(f"the server stopped for {end!r}"),
+            failure=None if is_known else "unknown_end",
             latency_s=seconds,
             request_id=self._id,
         )

@@ -43,7 +43,8 @@ class Response:
         reasoning: The thinking, without its tags; empty if there was none.
         answer_text: What follows the thinking; empty if the model never got there.
         finish_reason: ``stop``, ``length`` (cut off by ``max_tokens``) or ``error``.
-        error: Why there is no text; set if and only if ``finish_reason`` is ``error``.
+        error: Why there is no text, or none that can be used; set if and only if ``finish_reason``
+            is ``error``.
         failure: The kind of it, likewise.
         prompt_tokens: Tokens read, counted by who served the request; -1 if it did not say.
         completion_tokens: Tokens written, thinking included; -1 if unknown.
