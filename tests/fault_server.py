@@ -186,15 +186,17 @@ class _Handler(Handler):
         self.end_headers()
         self._event(": keep-alive")
         events = list(_pieces(choices))
-        if fault in ("cut", "stall", "fault in the stream"):
-            for event in events[: len(events) // 2]:
+        sent = dict.fromkeys(("cut", "stall", "fault in the stream"), len(events) // 2)
+        sent |= {"fault at the last end": len(events) - 1, "fault after the ends": len(events)}
+        if fault in sent:
+            for event in events[: sent[fault]]:
                 self._event(f"data: {json.dumps(event)}")
             if fault == "stall":
                 time.sleep(30)
-            if fault == "fault in the stream":
+            if fault.startswith("fault"):
                 self._event(f"data: {json.dumps({'error': {'message': 'engine died'}})}")
             return
-        endless = {"no end": {0, 1}, "one without an end": {1}}.get(fault or "", set())
+        endless = [index for index in range(9) if fault in ("no end", f"no end of {index}")]
         events = [e for e in events if not (_ends(e) and e["choices"][0]["index"] in endless)]
         for event in events:
             self._event(f"data: {json.dumps(event)}")

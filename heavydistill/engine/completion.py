@@ -128,6 +128,19 @@ class Completion:
         read = [self._response(choice, tags, seconds) for choice in chosen]
         return self._counted(read)
 
+    def brought(self, wanted: int, tags: tuple[str, str] | None, fault: Response) -> list[Response]:
+        """A response for each of ``wanted``, after a fault: the choices that had ended before it.
+
+        Args:
+            wanted: How many were asked for.
+            tags: Of thinking that is left in the text.
+            fault: In place of the others.
+        """
+        if not any(choice.finish_reason for choice in self._choices.values()):
+            return [fault] * wanted
+        read = self.responses(wanted, tags, fault.latency_s)
+        return read + [fault] * (wanted - len(read))
+
     def _take(self, piece: dict[str, Any], name: str) -> None:
         self._id = self._id or _encodable(str(piece.get("id") or ""))
         self._usage = piece.get("usage") or self._usage

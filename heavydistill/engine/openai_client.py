@@ -28,7 +28,7 @@ from itertools import groupby
 from typing import Any, TypeVar
 
 from heavydistill.config import Capabilities, Endpoint
-from heavydistill.engine.completion import ServerFault, failed
+from heavydistill.engine.completion import Completion, ServerFault, failed
 from heavydistill.engine.failures import OF_THE_SERVER, REPEATABLE, failure_of, retry_after
 from heavydistill.engine.ledger import Cost, Ledger, Tariff
 from heavydistill.engine.rate import Rates
@@ -37,6 +37,7 @@ from heavydistill.engine.request import INTERRUPTED, Keep, Request, Response, fo
 from heavydistill.engine.servers import Server, Servers
 from heavydistill.engine.wire import RefusedError, Wire
 from heavydistill.errors import StoppedError, TeacherError
+from heavydistill.schema import Failure
 
 _Result = TypeVar("_Result")
 
@@ -187,7 +188,7 @@ class OpenAIEngine:
                 sent, responses = await self._attempt(samples)
             except _DismissedError:
                 return [INTERRUPTED] * len(samples)
-            failure = responses[0].failure
+            failure = _outcome(responses)
             if failure not in REPEATABLE or self.is_drained or not self._endpoint.retries:
                 return self._thinking.checked(responses)
             silent_since = silent_since or sent
@@ -218,7 +219,7 @@ class OpenAIEngine:
             self._rates.settle(charged, round(cost.tokens))
             if self._ledger:
                 self._ledger.settle(reserved, cost, counted)
-            self._servers.give_back(server, responses[0].failure, wait_s)
+            self._servers.give_back(server, _outcome(responses), wait_s)
         self._check_credit(responses[0])
         return sent, responses
 
@@ -266,8 +267,9 @@ class OpenAIEngine:
 
         started = self._loop.time()
         headers: Mapping[str, str] = {}
+        completion = Completion()
         try:
-            completion = await self._wire.ask(server.url, self._body(samples))
+            await self._wire.ask(server.url, self._body(samples), completion)
             seconds = self._loop.time() - started
             return completion.responses(len(samples), self.think_tags, seconds), None
         except RefusedError as error:
@@ -288,7 +290,7 @@ class OpenAIEngine:
         if self._key:  # some servers repeat it in what they say
             text = text.replace(self._key, "***")
         failure = failed(failure_of(fault), text, self._loop.time() - started)
-        return [failure] * len(samples), retry_after(headers)
+        return completion.brought(len(samples), self.think_tags, failure), retry_after(headers)
 
     def _body(self, samples: list[Request]) -> dict[str, Any]:
         """All that was set and is not known to be refused."""
@@ -327,6 +329,12 @@ class OpenAIEngine:
                 f"No server of {self.model} has answered for {seconds:.0f} s: {response.error}",
                 "Give the same command again when one does; what was answered is kept.",
             )
+
+
+def _outcome(responses: list[Response]) -> Failure | None:
+    """What a call came to: a single whole response is paid for, and enough."""
+    failures = [response.failure for response in responses]
+    return None if None in failures else failures[0]
 
 
 def served_revision(extra_body: Mapping[str, Any], able: Capabilities) -> str:

@@ -61,8 +61,13 @@ class Wire:
         )
         self._proxies: dict[str, str | None] = {}
 
-    async def ask(self, url: str, body: dict[str, Any]) -> Completion:
-        """What the server at this base URL makes of a body.
+    async def ask(self, url: str, body: dict[str, Any], completion: Completion) -> None:
+        """Read what the server at this base URL makes of a body.
+
+        Args:
+            url: Where to ask.
+            body: What.
+            completion: Takes what comes, also if the rest does not.
 
         Raises:
             TeacherError: The request cannot be sent as it is; nothing was.
@@ -71,7 +76,6 @@ class Wire:
             Exception: Whatever else ``failures.failure_of`` knows: no connection, a connection
                 that broke, a body that is no completion.
         """
-        completion = Completion()
         loop = asyncio.get_running_loop()
         try:
             async with (
@@ -82,7 +86,7 @@ class Wire:
                     raise RefusedError(answer.status, answer.headers, await answer.text())
                 if answer.content_type != "text/event-stream":
                     completion.add_whole(json.loads(await answer.read()))
-                    return completion
+                    return
                 rest = b""
                 # To its very end, or the connection could not be used again.
                 async for read in answer.content.iter_any():
@@ -93,7 +97,6 @@ class Wire:
         except TimeoutError:
             if not completion.is_whole:
                 raise TimeoutError(f"nothing came for {self._patience_s:g} s") from None
-        return completion
 
     async def _sent(self, url: str, body: dict[str, Any]) -> ClientResponse:
         """The answer as soon as it begins."""

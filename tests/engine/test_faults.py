@@ -238,11 +238,23 @@ def test_samples_that_n_did_not_bring_are_asked_singly(brought):
         assert sorted(singly) == list(range(brought, 8))
 
 
-def test_a_sample_that_n_brought_in_part_is_asked_singly():
-    with faulty(honours_n=4, plan=first_attempt("one without an end")) as server:
+@pytest.mark.parametrize(
+    ("fault", "broken"), [*((f"no end of {i}", i) for i in range(4)), ("fault at the last end", 3)]
+)
+def test_a_sample_that_n_brought_in_part_is_asked_singly(fault, broken):
+    with faulty(honours_n=4) as server:
+        server.plan = lambda body, attempt: fault if body.get("n") else None
         responses = ask(server, requests(4), capabilities=Capabilities(n=4))
         assert all(response.finish_reason == "stop" for response in responses)
-        assert [(body["seed"], body.get("n")) for _, body in server.requests] == [(0, 4), (1, None)]
+        asked = [(body["seed"], body.get("n")) for _, body in server.requests]
+        assert asked == [(0, 4), (broken, None)]
+
+
+def test_a_response_that_has_ended_is_kept_though_the_stream_breaks_after_it():
+    with faulty(plan=first_attempt("fault after the ends")) as server:
+        (response,) = ask(server, requests(1))
+        assert is_right(response, server) and response.completion_tokens == -1
+        assert len(server.requests) == 1
 
 
 def test_what_an_endpoint_was_seen_to_refuse_is_not_sent():
