@@ -54,6 +54,7 @@ class FaultServer:
         plan: What goes wrong when.
         reasoning: Where the thinking is, a key of ``REASONING``.
         honours_n: Most samples that one request brings.
+        copies: Whether the seed alone decides the text, so that all these are the same.
         streams: Whether it streams when it is asked to.
         reports_usage: Whether it counts tokens.
         seconds: How long a response takes.
@@ -66,6 +67,7 @@ class FaultServer:
     plan: Plan = lambda body, attempt: None
     reasoning: str = "reasoning_content"
     honours_n: int = 1
+    copies: bool = False
     streams: bool = True
     reports_usage: bool = True
     seconds: float = 0.0
@@ -92,6 +94,10 @@ class FaultServer:
         finally:
             with self._lock:
                 self._in_flight -= 1
+
+    def text_of(self, body: Body, index: int) -> tuple[str, str]:
+        """(thought, answer) of a choice."""
+        return text_of(body, 0 if self.copies else index)
 
     @property
     def tokens(self) -> int:
@@ -151,7 +157,7 @@ class _Handler(Handler):
     def _choices(self, body: Body) -> list[Body]:
         choices = []
         for index in range(min(body.get("n") or 1, self.fault_server.honours_n)):
-            thought, answer = text_of(body, index)
+            thought, answer = self.fault_server.text_of(body, index)
             message = REASONING[self.fault_server.reasoning](thought)
             content = message.pop("content", "")
             content = (
@@ -166,6 +172,7 @@ class _Handler(Handler):
     def _usage(self, body: Body, choices: list[Body], whole: bool) -> Body:
         """The tokens; on the bill if the response is sent in full."""
         prompt = len(body["messages"][0]["content"]) // 4
+        text_of = self.fault_server.text_of
         written = [tokens_of(*text_of(body, choice["index"])) for choice in choices]
         if whole and choices:
             self.fault_server.bill.append((prompt, sum(written)))

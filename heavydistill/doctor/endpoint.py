@@ -31,6 +31,7 @@ _LENGTH_NAMES: tuple[Literal["max_tokens", "max_completion_tokens"], ...] = (
     "max_tokens",
     "max_completion_tokens",
 )
+_STREAM = {"stream": True, "stream_options": {"include_usage": True}}
 _YES = "Reply with the one word yes."
 _CUT = 16  # some servers take no fewer
 _SHORT = 64
@@ -259,8 +260,7 @@ class _Doctor:
         return f"{own} --set endpoint.reasoning=optional goes on without it."
 
     def _stream(self) -> Finding:
-        options = {"stream_options": {"include_usage": True}}
-        answer = self._ask(self._enough, stream=True, **options)
+        answer = self._ask(self._enough, **_STREAM)
         if answer.refusal:
             again = self._ask(self._enough, stream=True)
             if not again.refusal:
@@ -294,7 +294,9 @@ class _Doctor:
         return Finding("usage", "warning", text, fix)
 
     def _samples(self) -> Finding:
-        answer = self._try(_SHORT, n=_SAMPLES)
+        # As the run would ask: some servers take n, but not with a stream or a seed.
+        body = self._patient.parameters | (_STREAM if self.seen.get("stream", True) else {})
+        answer = self._try(_SHORT, **body | {"temperature": 1.0, "n": _SAMPLES})
         said = [self._said(message) for message in answer.messages]
         singly = "the run asks for each sample by itself"
         if answer.refusal:

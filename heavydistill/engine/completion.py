@@ -76,11 +76,15 @@ class _Choice:
 class Completion:
     """What one request brought.
 
+    Args:
+        is_seeded: Whether a seed was sent with it.
+
     Attributes:
         is_whole: Whether its end has come.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, is_seeded: bool = True) -> None:
+        self._is_seeded = is_seeded
         self._id = ""
         self._usage: dict[str, Any] = {}
         self._choices: dict[int, _Choice] = {}
@@ -115,6 +119,8 @@ class Completion:
     ) -> list[Response]:
         """A response for each choice, at most ``wanted``; one failure if there is none.
 
+        Choices that are all the same are one: a server that draws them with one seed copies.
+
         Args:
             wanted: How many were asked for.
             tags: Of thinking that is left in the text.
@@ -126,6 +132,8 @@ class Completion:
             return self._counted([nothing])
         chosen = [self._choices[index] for index in sorted(self._choices)][:wanted]
         read = [self._response(choice, tags, seconds) for choice in chosen]
+        if read[0].failure is None and all(response == read[0] for response in read):
+            read = read[:1]
         return self._counted(read)
 
     def brought(self, wanted: int, tags: tuple[str, str] | None, fault: Response) -> list[Response]:
@@ -186,6 +194,7 @@ class Completion:
                 prompt_tokens=min(prompt, 0) if position else prompt,
                 completion_tokens=share,
                 cached_tokens=min(cached, 0) if position else cached,
+                is_seeded=self._is_seeded and position == 0,
             )
             for position, (response, share) in enumerate(zip(responses, shares, strict=True))
         ]

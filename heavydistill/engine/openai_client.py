@@ -4,7 +4,8 @@ Requests run side by side, whoever asks, on the servers' slots and within the li
 and tokens a minute. Responses are streamed, so that a time-out is a silence and not a long
 thought. What can be repeated is repeated, on another server if there is one; whatever still fails
 is a response with an error. Where a server was seen to honour ``n``, samples of one prompt travel
-in one request, which reads the prompt once, and those that it leaves out are asked for singly.
+in one request, which reads the prompt once, and those that it leaves out are asked for singly. A
+server that copies one sample, or refuses ``n`` after all, is asked for each singly from then on.
 
 What a request can cost is reserved in the run's account before it is sent. A run stops when that
 does not hold another request, when no server answers any more, and when a model that is known to
@@ -164,21 +165,28 @@ class OpenAIEngine:
     async def _call(self, samples: list[Request], keep: Keep) -> list[Response]:
         """Ask until there is a response to each of these samples, or a failure that stays."""
         found = dict(enumerate(await self._answered(samples)))
-        if len(found) < len(samples) and self._n > 1:
-            self._n = 1
-            _log.warning("%s does not honour n any more: samples are asked singly", self.model)
+        is_refused = len(samples) > 1 and found[0].failure == "rejected"
+        if is_refused:  # the prompt may be why, or n
+            found = {}
+        elif len(found) < len(samples):
+            self._ask_singly(f"only {len(found)} different of {len(samples)} samples came together")
         if any(response.failure is None for response in found.values()):
             # What is left of a call that brought something is asked for by itself.
             found = {i: r for i, r in found.items() if r.failure not in REPEATABLE}
         left = [i for i in range(len(samples)) if i not in found]
-        singly = [self._call([samples[i]], keep) for i in left]
+        singly = asyncio.gather(*(self._call([samples[i]], keep) for i in left))
         for index, response in found.items():
             if response is not INTERRUPTED:
                 await self._loop.run_in_executor(self._keepers, keep, samples[index], response)
-        found |= {
-            i: response for i, [response] in zip(left, await asyncio.gather(*singly), strict=True)
-        }
+        found |= {i: response for i, [response] in zip(left, await singly, strict=True)}
+        if is_refused and any(response.failure != "rejected" for response in found.values()):
+            self._ask_singly("a request for several samples is refused, and for one it is not")
         return [found[index] for index in range(len(samples))]
+
+    def _ask_singly(self, why: str) -> None:
+        if self._n > 1:
+            self._n = 1
+            _log.warning("%s does not honour n: %s; each is asked singly now", self.model, why)
 
     async def _answered(self, samples: list[Request]) -> list[Response]:
         """The responses of one call, after as many attempts as it takes; maybe fewer than asked."""
@@ -267,9 +275,10 @@ class OpenAIEngine:
 
         started = self._loop.time()
         headers: Mapping[str, str] = {}
-        completion = Completion()
+        body = self._body(samples)
+        completion = Completion(is_seeded="seed" in body)
         try:
-            await self._wire.ask(server.url, self._body(samples), completion)
+            await self._wire.ask(server.url, body, completion)
             seconds = self._loop.time() - started
             return completion.responses(len(samples), self.think_tags, seconds), None
         except RefusedError as error:

@@ -55,6 +55,8 @@ class Response:
         cached_tokens: Of the prompt tokens, those that the server had in its prefix cache; -1 if
             it did not say.
         from_journal: It was paid for earlier and read from a journal.
+        is_seeded: Whether its own seed was sent. Of the samples of one request only the first has
+            that, and none where the server refuses seeds.
     """
 
     reasoning: str = ""
@@ -68,6 +70,7 @@ class Response:
     request_id: str = ""
     cached_tokens: int = -1
     from_journal: bool = False
+    is_seeded: bool = True
 
 
 THINK = "think"  # the stage of the first requests; ``deliberate_stage`` has the others

@@ -108,6 +108,7 @@ def test_a_teacher_that_thinks_and_shows_none_is_a_failure_with_the_fix():
         ("honours", 4, "up to 4"),
         ("ignores", 1, "ignored: 1 choice"),
         ("refuses", 1, "refused"),
+        ("refuses streamed", 1, "refused"),
         ("copies", 1, "4 choices, 1 of them different"),
     ],
 )
@@ -115,6 +116,23 @@ def test_n_is_used_only_where_different_samples_came(habit, n, said):
     seen, _, by_check = visit(Habits(n=habit))
     assert seen.capabilities.n == n
     assert said in by_check["n"].text
+
+
+def test_n_is_asked_for_as_the_run_would_ask():
+    _, served, by_check = visit(Habits())
+    (asked,) = (body for body in served.asked if "n" in body)
+    assert {"seed", "stream", "stream_options", "top_p", *SWITCH} <= asked.keys()
+    assert "4 choices, all different" in by_check["n"].text
+    _, served, by_check = visit(Habits(stream="refused"))
+    (asked,) = (body for body in served.asked if "n" in body)
+    assert "seed" in asked and not {"stream", "stream_options"} & asked.keys()
+    assert "4 choices, all different" in by_check["n"].text
+
+
+def test_n_is_not_used_where_the_seed_alone_decides_the_text():
+    seen, _, by_check = visit(Habits(seed="alone"))
+    assert seen.capabilities.n == 1
+    assert "4 choices, 1 of them different" in by_check["n"].text
 
 
 @pytest.mark.parametrize(

@@ -257,6 +257,55 @@ def test_a_response_that_has_ended_is_kept_though_the_stream_breaks_after_it():
         assert len(server.requests) == 1
 
 
+def test_a_server_that_copies_one_sample_is_asked_for_each_singly(caplog):
+    able = Capabilities(n=4)
+    with faulty(honours_n=4, copies=True) as server:
+        responses = ask(server, requests(8), capabilities=able, concurrency=1)
+        assert all(response.finish_reason == "stop" for response in responses)
+        assert len({response.reasoning for response in responses}) == 8
+        assert "only 1 different of 4" in caplog.text
+        # What was paid for the copies is on the bill as well.
+        assert sum(r.prompt_tokens + r.completion_tokens for r in responses) == server.tokens
+
+
+def test_a_server_that_refuses_n_after_all_is_asked_singly(caplog):
+    def plan(body: Any, attempt: int) -> str | None:
+        return "refused" if body.get("n") else None
+
+    with faulty(honours_n=4, plan=plan) as server:
+        settings = Endpoint(base_url=server.base_url, capabilities=Capabilities(n=4))
+        engine = OpenAIEngine("served", settings, TAGS)
+        responses = engine.generate(requests(8)) + engine.generate(requests(4, "1+1?"))
+        engine.close()
+        assert all(response.finish_reason == "stop" for response in responses)
+        assert sum("n" in body for _, body in server.requests) == 2
+        assert caplog.text.count("does not honour n") == 1
+
+
+def test_a_prompt_that_is_refused_says_nothing_of_n():
+    def plan(body: Any, attempt: int) -> str | None:
+        return "refused" if body["messages"][0]["content"] == "bad" else None
+
+    with faulty(honours_n=4, plan=plan) as server:
+        settings = Endpoint(base_url=server.base_url, capabilities=Capabilities(n=4))
+        engine = OpenAIEngine("served", settings, TAGS)
+        assert {r.failure for r in engine.generate(requests(4, "bad"))} == {"rejected"}
+        assert len(engine.generate(requests(4))) == 4
+        engine.close()
+        assert server.requests[-1][1]["n"] == 4
+
+
+@pytest.mark.parametrize(
+    ("refused", "seeded"), [([], [True, False, False, False]), (["seed"], [False] * 4)]
+)
+def test_a_sample_tells_whether_its_own_seed_was_sent(refused, seeded):
+    with faulty(honours_n=4) as server:
+        responses = ask(server, requests(4), capabilities=Capabilities(n=4, refused=refused))
+        assert [response.is_seeded for response in responses] == seeded
+        singly = ask(server, requests(2), capabilities=Capabilities(refused=refused))
+        assert [response.is_seeded for response in singly] == [not refused] * 2
+
+
 def test_what_an_endpoint_was_seen_to_refuse_is_not_sent():
     able = Capabilities(
         stream=False, refused=["seed", "top_p"], max_tokens_name="max_completion_tokens"
