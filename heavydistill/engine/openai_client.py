@@ -234,17 +234,23 @@ class OpenAIEngine:
     async def _admitted(self, samples: list[Request]) -> tuple[Server, float, Cost]:
         """Wait for everything that a call has to wait for."""
         most = self._tariff.most(samples)
-        charged = await self._rates.admit(round(most.tokens))
-        server = await self._servers.lease()
-        try:
-            while self._ledger and not self._ledger.reserve(most):
-                await asyncio.sleep(_BUDGET_POLL_S)
-        except BaseException as error:
-            self._servers.give_back(server, None)
-            if isinstance(error, StoppedError):
-                self.drain()
-            raise
-        return server, charged, most
+        charged: float | None = None
+        while True:
+            # First of all, or what was admitted meanwhile would all be sent when a pause ends.
+            server = await self._servers.lease()
+            try:
+                if charged is None:
+                    charged = await self._rates.admit(round(most.tokens))
+                if not self._servers.is_paused(server):
+                    while self._ledger and not self._ledger.reserve(most):
+                        await asyncio.sleep(_BUDGET_POLL_S)
+                    return server, charged, most
+            except BaseException as error:
+                self._servers.release(server)
+                if isinstance(error, StoppedError):
+                    self.drain()
+                raise
+            self._servers.release(server)
 
     async def _dismissable(self, work: Coroutine[Any, Any, _Result]) -> _Result:
         """Work that ends with ``_DismissedError`` as soon as this engine is drained."""

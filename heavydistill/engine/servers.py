@@ -72,14 +72,23 @@ class Servers:
             server: Server = await waiter
         except asyncio.CancelledError:
             if waiter.done() and not waiter.cancelled():
-                self.give_back(waiter.result(), None)
+                self.release(waiter.result())
             raise
         return server
+
+    def is_paused(self, server: Server) -> bool:
+        """Whether it is to be left alone, and its slot to be released for another."""
+        return server.paused_until > asyncio.get_running_loop().time() + _CLOCK_S
+
+    def release(self, server: Server) -> None:
+        """Give a slot back that was not used."""
+        server.in_flight -= 1
+        self._hand_out()
 
     def give_back(
         self, server: Server, failure: Failure | None, wait_s: float | None = None
     ) -> None:
-        """Give a slot back.
+        """Give a slot back after a request.
 
         Args:
             server: Whose it is.

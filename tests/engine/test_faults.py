@@ -315,3 +315,16 @@ def test_what_an_endpoint_was_seen_to_refuse_is_not_sent():
         assert is_right(response, server)
         (_, body), *_ = server.requests
         assert set(body) == {"model", "messages", "temperature", "max_completion_tokens"}
+
+
+def test_what_waits_for_its_turn_is_sent_neither_in_a_pause_nor_all_at_once_after_it():
+    with faulty() as server:
+        server.plan = lambda body, attempt: (
+            "busy, wait" if body["seed"] == 0 and attempt == 0 else None
+        )
+        # Ten a second, of which ten are sent at once.
+        responses = ask(server, requests(30), requests_per_minute=600, concurrency=32)
+        assert all(response.finish_reason == "stop" for response in responses)
+        sent = [at for at, _ in server.requests]
+        assert not [at for at in sent if sent[0] + 0.3 < at < sent[0] + 0.95]
+        assert max(sum(start <= at < start + 0.5 for at in sent) for start in sent) <= 20
