@@ -27,6 +27,10 @@ ERRORS = {
     "busy, wait": (429, {"Retry-After": "1"}, "Rate limit reached"),
     "starting": (503, {}, "The model is loading"),
     "broken": (500, {}, "Internal error"),
+    "gateway": (502, {}, "Bad gateway"),
+    "wrong key": (401, {}, "Incorrect API key"),
+    "forbidden": (403, {}, "This key may not"),
+    "unknown": (404, {}, "No such model"),
     "too long": (400, {}, "This model's maximum context length is 9 tokens, your prompt has 10"),
     "no room": (400, {}, "maximum context length is 9 tokens, you asked for 8 in the completion"),
     "refused": (400, {}, "Unknown parameter"),
@@ -207,6 +211,7 @@ class _Handler(Handler):
         events = [e for e in events if not (_ends(e) and e["choices"][0]["index"] in endless)]
         for event in events:
             self._event(f"data: {json.dumps(event)}")
+            time.sleep(2.5 / len(events) if fault == "slow stream" else 0)
         usage = self._usage(body, choices, whole=True)
         if usage and (body.get("stream_options") or {}).get("include_usage"):
             self._event(f"data: {json.dumps({'id': 'r', 'choices': [], **usage})}")

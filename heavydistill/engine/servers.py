@@ -60,8 +60,6 @@ class Servers:
     def __init__(self, servers: list[Server]) -> None:
         self._servers = servers
         self._waiting: deque[asyncio.Future[Server]] = deque()
-        self.last_answer = 0.0
-        """Time of the loop at which any server last answered."""
 
     async def lease(self) -> Server:
         """A slot of the server that has the most room; it must be given back."""
@@ -95,14 +93,12 @@ class Servers:
             failure: What the request came to.
             wait_s: How long the server asks to be left alone.
         """
-        loop = asyncio.get_running_loop()
         server.in_flight -= 1
         if failure == "overloaded":
             self._slow_down(server, wait_s)
         elif failure in OUTAGES:
             self._note_fault(server, failure)
         else:
-            self.last_answer = loop.time()
             server.troubles = 0
             server.slots = min(server.most, server.slots + 1 / server.slots)
         self._hand_out()

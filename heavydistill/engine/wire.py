@@ -21,6 +21,8 @@ from heavydistill.errors import TeacherError
 if TYPE_CHECKING:
     from aiohttp import ClientResponse
 
+    from heavydistill.engine.silence import Silence
+
 _CONNECT_S = 20.0
 _LAST_BYTES_S = 2.0
 _REFUSED = 400
@@ -47,12 +49,13 @@ class Wire:
     Args:
         key: Sent with every request; a server without keys takes any.
         patience_s: Longest silence.
+        silence: Hears of every piece that comes.
     """
 
-    def __init__(self, key: str, patience_s: float) -> None:
+    def __init__(self, key: str, patience_s: float, silence: Silence) -> None:
         from aiohttp import ClientSession, ClientTimeout, TCPConnector
 
-        self._patience_s = patience_s
+        self._patience_s, self._silence = patience_s, silence
         self._session = ClientSession(
             # Slots are counted by server, see ``servers``.
             connector=TCPConnector(limit=0),
@@ -92,8 +95,9 @@ class Wire:
                 async for read in answer.content.iter_any():
                     *lines, rest = (rest + read).split(b"\n")
                     if sum(map(completion.add_line, lines)):
-                        silence = _LAST_BYTES_S if completion.is_whole else self._patience_s
-                        timer.reschedule(loop.time() + silence)
+                        self._silence.heard_at = now = loop.time()
+                        left_s = _LAST_BYTES_S if completion.is_whole else self._patience_s
+                        timer.reschedule(now + left_s)
         except TimeoutError:
             if not completion.is_whole:
                 raise TimeoutError(f"nothing came for {self._patience_s:g} s") from None
