@@ -246,13 +246,13 @@ def test_a_small_context_that_a_refusal_tells_is_obeyed(said):
 @pytest.mark.parametrize("habit", ["whole", "refused", "thoughtless"])
 def test_a_stream_that_is_none_or_loses_the_thinking_is_not_used(habit):
     seen, _, by_check = visit(Habits(stream=habit))
-    assert not seen.capabilities.stream and seen.capabilities.usage
+    assert not seen.capabilities.stream and seen.is_counted
     assert by_check["stream"].result == "warning" and "timeout_s" in by_check["stream"].fix
 
 
 def test_stream_options_that_are_refused_cost_the_counts():
     seen, _, by_check = visit(Habits(refused=frozenset({"stream_options"})))
-    assert seen.capabilities.stream and not seen.capabilities.usage
+    assert seen.capabilities.stream and not seen.is_counted
     assert seen.capabilities.refused == ["stream_options"]
     assert "stream: false" in by_check["usage"].fix
 
@@ -260,7 +260,7 @@ def test_stream_options_that_are_refused_cost_the_counts():
 @pytest.mark.parametrize("habits", [Habits(usage=False), Habits(usage_in_pieces=False)])
 def test_missing_counts_are_said(habits):
     seen, _, by_check = visit(habits)
-    assert not seen.capabilities.usage
+    assert not seen.is_counted
     assert by_check["usage"].result == "warning"
 
 
