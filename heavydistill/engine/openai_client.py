@@ -191,7 +191,7 @@ class OpenAIEngine:
                 await self._loop.run_in_executor(self._keepers, keep, samples[index], response)
         singly = await _all(self._call([samples[i]], keep) for i in left)
         found |= {i: response for i, [response] in zip(left, singly, strict=True)}
-        if is_refused and any(response.failure != "rejected" for response in found.values()):
+        if is_refused and any(response.failure is None for response in found.values()):
             self._ask_singly("a request for several samples is refused, and for one it is not")
         return [found[index] for index in range(len(samples))]
 
