@@ -86,8 +86,6 @@ class Capabilities(Section):
         "unknown"
     )
     """Where the thinking was: a field of its own, parts of the content, the text, or nowhere."""
-    usage: bool = True
-    """Whether it counts tokens where the run asks: in the last piece of a response in pieces."""
     checked: str = ""
     """When and of which model this was seen, and the file that says so."""
 

@@ -38,7 +38,8 @@ FinishReason = Literal["stop", "length", "error"]
 # response that was asked for (``context_overflow``), the server was too busy (``overloaded``),
 # did not answer in time (``timeout``), was not there (``unreachable``), broke (``server``) or
 # broke off in the middle of a response (``cut_off``), did not take the request (``rejected``),
-# sent what is no completion (``malformed``) or none of the thinking that its model is known for
+# sent what is no completion (``malformed``), ended a response for a reason that nobody knows
+# (``unknown_end``, whose text is kept) or sent none of the thinking that its model is known for
 # (``no_reasoning``), the account has no money left (``no_credit``), a replay found nothing
 # (``not_in_journal``), or it was never asked, because the run was stopped (``interrupted``).
 Failure = Literal[
@@ -53,6 +54,7 @@ Failure = Literal[
     "cut_off",
     "rejected",
     "malformed",
+    "unknown_end",
     "no_reasoning",
     "no_credit",
     "not_in_journal",
@@ -124,7 +126,8 @@ class Generation:
         reasoning: The thinking; may be empty.
         answer_text: What follows the thinking.
         finish_reason: ``stop``, ``length`` or ``error``.
-        error: Why there is no text; null unless ``finish_reason`` is ``error``.
+        error: Why there is no text, or none that can be used; null unless ``finish_reason`` is
+            ``error``.
         failure: The kind of it; null unless ``finish_reason`` is ``error``.
         verdict: Null until it was judged.
         prompt_tokens: As counted by who served it; -1 if unknown.

@@ -27,6 +27,10 @@ ERRORS = {
     "busy, wait": (429, {"Retry-After": "1"}, "Rate limit reached"),
     "starting": (503, {}, "The model is loading"),
     "broken": (500, {}, "Internal error"),
+    "gateway": (502, {}, "Bad gateway"),
+    "wrong key": (401, {}, "Incorrect API key"),
+    "forbidden": (403, {}, "This key may not"),
+    "unknown": (404, {}, "No such model"),
     "too long": (400, {}, "This model's maximum context length is 9 tokens, your prompt has 10"),
     "no room": (400, {}, "maximum context length is 9 tokens, you asked for 8 in the completion"),
     "refused": (400, {}, "Unknown parameter"),
@@ -54,6 +58,7 @@ class FaultServer:
         plan: What goes wrong when.
         reasoning: Where the thinking is, a key of ``REASONING``.
         honours_n: Most samples that one request brings.
+        copies: Whether the seed alone decides the text, so that all these are the same.
         streams: Whether it streams when it is asked to.
         reports_usage: Whether it counts tokens.
         seconds: How long a response takes.
@@ -66,6 +71,7 @@ class FaultServer:
     plan: Plan = lambda body, attempt: None
     reasoning: str = "reasoning_content"
     honours_n: int = 1
+    copies: bool = False
     streams: bool = True
     reports_usage: bool = True
     seconds: float = 0.0
@@ -92,6 +98,10 @@ class FaultServer:
         finally:
             with self._lock:
                 self._in_flight -= 1
+
+    def text_of(self, body: Body, index: int) -> tuple[str, str]:
+        """(thought, answer) of a choice."""
+        return text_of(body, 0 if self.copies else index)
 
     @property
     def tokens(self) -> int:
@@ -151,7 +161,7 @@ class _Handler(Handler):
     def _choices(self, body: Body) -> list[Body]:
         choices = []
         for index in range(min(body.get("n") or 1, self.fault_server.honours_n)):
-            thought, answer = text_of(body, index)
+            thought, answer = self.fault_server.text_of(body, index)
             message = REASONING[self.fault_server.reasoning](thought)
             content = message.pop("content", "")
             content = (
@@ -166,6 +176,7 @@ class _Handler(Handler):
     def _usage(self, body: Body, choices: list[Body], whole: bool) -> Body:
         """The tokens; on the bill if the response is sent in full."""
         prompt = len(body["messages"][0]["content"]) // 4
+        text_of = self.fault_server.text_of
         written = [tokens_of(*text_of(body, choice["index"])) for choice in choices]
         if whole and choices:
             self.fault_server.bill.append((prompt, sum(written)))
@@ -186,18 +197,21 @@ class _Handler(Handler):
         self.end_headers()
         self._event(": keep-alive")
         events = list(_pieces(choices))
-        if fault in ("cut", "stall", "fault in the stream"):
-            for event in events[: len(events) // 2]:
+        sent = dict.fromkeys(("cut", "stall", "fault in the stream"), len(events) // 2)
+        sent |= {"fault at the last end": len(events) - 1, "fault after the ends": len(events)}
+        if fault in sent:
+            for event in events[: sent[fault]]:
                 self._event(f"data: {json.dumps(event)}")
             if fault == "stall":
                 time.sleep(30)
-            if fault == "fault in the stream":
+            if fault.startswith("fault"):
                 self._event(f"data: {json.dumps({'error': {'message': 'engine died'}})}")
             return
-        endless = {"no end": {0, 1}, "one without an end": {1}}.get(fault or "", set())
+        endless = [index for index in range(9) if fault in ("no end", f"no end of {index}")]
         events = [e for e in events if not (_ends(e) and e["choices"][0]["index"] in endless)]
         for event in events:
             self._event(f"data: {json.dumps(event)}")
+            time.sleep(2.5 / len(events) if fault == "slow stream" else 0)
         usage = self._usage(body, choices, whole=True)
         if usage and (body.get("stream_options") or {}).get("include_usage"):
             self._event(f"data: {json.dumps({'id': 'r', 'choices': [], **usage})}")

@@ -21,7 +21,8 @@ class Habits:
     """How it answers; the defaults are those of a good one.
 
     ``reasoning`` is the field, ``blocks``, ``tags`` or ``none``; ``n`` is honours, ignores,
-    refuses or copies; ``seed`` is honours, ignores or fixed; ``stream`` is pieces, whole, refused
+    refuses, refuses streamed or copies; ``seed`` is honours, alone (each choice has the text of the
+    seed), ignores or fixed; ``stream`` is pieces, whole, refused
     or thoughtless.
     """
 
@@ -105,7 +106,7 @@ def complete(habits: Habits, served: Served, body: Body) -> Body:
     _refuse(habits, body)
     prompt = body["messages"][0]["content"]
     most = body.get("max_completion_tokens", body.get("max_tokens"))
-    count = body.get("n", 1) if habits.n in ("honours", "copies") else 1
+    count = body.get("n", 1) if habits.n in ("honours", "refuses streamed", "copies") else 1
     choices = []
     for index in range(count):
         if not choices or habits.n != "copies":
@@ -142,6 +143,8 @@ def _refuse(habits: Habits, body: Body) -> None:
         raise Refused(400, habits.refusal_of_length.format(most=most))
     if body.get("n", 1) > 1 and habits.n == "refuses":
         raise Refused(422, "n must be 1")
+    if body.get("n", 1) > 1 and body.get("stream") and habits.n == "refuses streamed":
+        raise Refused(400, "n must be 1 in a stream")
     if body.get("stream") and habits.stream == "refused":
         raise Refused(400, "stream is not supported")
 
@@ -151,6 +154,8 @@ def _words(habits: Habits, served: Served, body: Body, index: int) -> str:
     mark: Any = (body.get("seed"), index)
     if habits.seed == "ignores" or body.get("seed") is None:
         mark = (next(served.count), index)
+    elif habits.seed == "alone":
+        mark = body["seed"]
     if habits.seed == "fixed":
         mark = index
     return hashlib.sha256(f"{body['messages']}{mark}".encode()).hexdigest()[:12]
@@ -182,17 +187,21 @@ def _usage(habits: Habits, served: Served, prompt: str, written: int) -> Body:
 
 def in_pieces(habits: Habits, body: Body, completion: Body) -> Iterator[Body]:
     head = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": MODEL}
-    (choice,) = completion["choices"]
-    for key, value in choice["message"].items():
+    for choice in completion["choices"]:
+        for delta in _deltas(habits, choice["message"]):
+            yield {**head, "choices": [{"index": choice["index"], "delta": delta}]}
+    for choice in completion["choices"]:
+        end = {"index": choice["index"], "delta": {}, "finish_reason": choice["finish_reason"]}
+        yield {**head, "choices": [end]}
+    wants = (body.get("stream_options") or {}).get("include_usage")
+    if wants and habits.usage and habits.usage_in_pieces:
+        yield {**head, "choices": [], "usage": completion["usage"]}
+
+
+def _deltas(habits: Habits, message: Body) -> Iterator[Body]:
+    for key, value in message.items():
         if key == "role" or (habits.stream == "thoughtless" and key != "content"):
             continue
         parts = [value[:5], value[5:]] if isinstance(value, str) else [[part] for part in value]
         for part in parts:
-            yield {**head, "choices": [{"index": 0, "delta": {key: part}}]}
-    yield {
-        **head,
-        "choices": [{"index": 0, "delta": {}, "finish_reason": choice["finish_reason"]}],
-    }
-    wants = (body.get("stream_options") or {}).get("include_usage")
-    if wants and habits.usage and habits.usage_in_pieces:
-        yield {**head, "choices": [], "usage": completion["usage"]}
+            yield {key: part}

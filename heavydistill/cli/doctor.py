@@ -145,7 +145,7 @@ def _cost(seen: Examination, profile: Profile) -> str:
             + seen.completion_tokens * profile.price.usd_per_mtok_out
         ) / 10**6
         text += f", {usd:.4f} USD"
-    return f"{text}{'' if seen.capabilities.usage else ' as far as they were counted'}."
+    return f"{text}{'' if seen.is_counted else ' as far as they were counted'}."
 
 
 def _print(title: str, findings: list[Finding], console: Console) -> None:

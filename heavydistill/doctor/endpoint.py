@@ -31,6 +31,7 @@ _LENGTH_NAMES: tuple[Literal["max_tokens", "max_completion_tokens"], ...] = (
     "max_tokens",
     "max_completion_tokens",
 )
+_STREAM = {"stream": True, "stream_options": {"include_usage": True}}
 _YES = "Reply with the one word yes."
 _CUT = 16  # some servers take no fewer
 _SHORT = 64
@@ -62,6 +63,8 @@ class Examination:
     Attributes:
         findings: In the order of the checks.
         capabilities: What a run obeys.
+        is_counted: Whether the server counts tokens where the run asks: in the last piece of a
+            response in pieces.
         requests: Sent.
         prompt_tokens: Read by the server, as far as it counted.
         completion_tokens: Written by the server, likewise.
@@ -69,6 +72,7 @@ class Examination:
 
     findings: list[Finding]
     capabilities: Capabilities
+    is_counted: bool
     requests: int
     prompt_tokens: int
     completion_tokens: int
@@ -86,6 +90,7 @@ def examine(patient: Patient, endpoint: Endpoint) -> Examination:
         return Examination(
             findings=findings,
             capabilities=Capabilities(**doctor.seen),
+            is_counted=doctor.is_counted,
             requests=asker.requests,
             prompt_tokens=asker.prompt_tokens,
             completion_tokens=asker.completion_tokens,
@@ -101,6 +106,7 @@ class _Doctor:
             "checked": f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC, {patient.profile.model} at "
             f"{endpoint.base_url}",
         }
+        self.is_counted = True
         self.checks: list[Callable[[], Finding]] = [
             *(self._context, self._length, self._output, self._parameters, self._finish),
             *(self._thinking, self._stream, self._usage, self._samples, self._seed),
@@ -259,8 +265,7 @@ class _Doctor:
         return f"{own} --set endpoint.reasoning=optional goes on without it."
 
     def _stream(self) -> Finding:
-        options = {"stream_options": {"include_usage": True}}
-        answer = self._ask(self._enough, stream=True, **options)
+        answer = self._ask(self._enough, **_STREAM)
         if answer.refusal:
             again = self._ask(self._enough, stream=True)
             if not again.refusal:
@@ -286,15 +291,17 @@ class _Doctor:
         if counts:
             text = f"{counts[0]} prompt and {counts[1]} completion tokens counted"
             return Finding("usage", "ok", text)
-        self.seen["usage"] = False
+        self.is_counted = False
         text = "no counts of tokens" + (" in pieces" if streamed and self._whole.counts else "")
-        fix = "A budget cannot be kept, and costs are not known: watch them at the provider."
+        fix = "Each response is booked at the most that it may have cost, so a budget ends early."
         if streamed and self._whole.counts:
             fix = "Whole responses have them: set stream: false in the capability file."
         return Finding("usage", "warning", text, fix)
 
     def _samples(self) -> Finding:
-        answer = self._try(_SHORT, n=_SAMPLES)
+        # As the run would ask: some servers take n, but not with a stream or a seed.
+        body = self._patient.parameters | (_STREAM if self.seen.get("stream", True) else {})
+        answer = self._try(_SHORT, **body | {"temperature": 1.0, "n": _SAMPLES})
         said = [self._said(message) for message in answer.messages]
         singly = "the run asks for each sample by itself"
         if answer.refusal:

@@ -212,21 +212,28 @@ def _events(reply: APIResponse[Any]) -> Iterator[dict[str, Any]]:
 
 
 def _gathered(events: Iterator[dict[str, Any]], headers: dict[str, str]) -> Answer:
-    message: dict[str, Any] = {}
+    messages: dict[int, dict[str, Any]] = {0: {}}
+    finishes: dict[int, Any] = {}
     usage: dict[str, Any] = {}
-    finish, pieces = None, 0
+    pieces = 0
     for event in events:
         if "error" in event:
             return Answer(refusal=json.dumps(event["error"]))
         usage = event.get("usage") or usage
-        for choice in event.get("choices") or []:
+        for position, choice in enumerate(event.get("choices") or []):
+            index = choice.get("index", position)
+            message = messages.setdefault(index, {})
             delta = choice.get("delta") or {}
-            finish = choice.get("finish_reason") or finish
+            finishes[index] = choice.get("finish_reason") or finishes.get(index)
             texts = {key: value for key, value in delta.items() if key != "role" and value}
             pieces += bool(texts)
             for key, value in texts.items():
                 if isinstance(value, str | list):
                     message[key] = message[key] + value if key in message else value
     return Answer(
-        messages=[message], finishes=[finish], usage=dict(usage), headers=headers, pieces=pieces
+        messages=list(messages.values()),
+        finishes=[finishes.get(index) for index in messages],
+        usage=dict(usage),
+        headers=headers,
+        pieces=pieces,
     )

@@ -21,7 +21,8 @@ from heavydistill.schema import Failure
 _DATA, _DONE = b"data:", b"[DONE]"
 _REASONING = ("reasoning_content", "reasoning")
 _THINKING_BLOCKS = ("thinking", "reasoning", "reasoning.text", "reasoning.summary")
-# What else providers call the end of a response; all that is not here is malformed.
+# What else providers call the end of a response; of all that is not here nobody knows whether the
+# text is whole.
 _FAILED_ENDS: dict[str, Failure] = {
     "content_filter": "filtered",
     "sensitive": "filtered",
@@ -50,7 +51,7 @@ class _Choice:
     text: list[str] = field(default_factory=list)
     reasoning: list[str] = field(default_factory=list)
     refusal: list[str] = field(default_factory=list)
-    finish_reason: str | None = None
+    finish_reason: Any = None
 
     def add(self, message: dict[str, Any], finish_reason: str | None) -> None:
         """Take a message, or a piece of one."""
@@ -75,11 +76,15 @@ class _Choice:
 class Completion:
     """What one request brought.
 
+    Args:
+        is_seeded: Whether a seed was sent with it.
+
     Attributes:
         is_whole: Whether its end has come.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, is_seeded: bool = True) -> None:
+        self._is_seeded = is_seeded
         self._id = ""
         self._usage: dict[str, Any] = {}
         self._choices: dict[int, _Choice] = {}
@@ -114,6 +119,8 @@ class Completion:
     ) -> list[Response]:
         """A response for each choice, at most ``wanted``; one failure if there is none.
 
+        Choices that are all the same are one: a server that draws them with one seed copies.
+
         Args:
             wanted: How many were asked for.
             tags: Of thinking that is left in the text.
@@ -125,7 +132,22 @@ class Completion:
             return self._counted([nothing])
         chosen = [self._choices[index] for index in sorted(self._choices)][:wanted]
         read = [self._response(choice, tags, seconds) for choice in chosen]
+        if read[0].failure is None and all(response == read[0] for response in read):
+            read = read[:1]
         return self._counted(read)
+
+    def brought(self, wanted: int, tags: tuple[str, str] | None, fault: Response) -> list[Response]:
+        """A response for each of ``wanted``, after a fault: the choices that had ended before it.
+
+        Args:
+            wanted: How many were asked for.
+            tags: Of thinking that is left in the text.
+            fault: In place of the others.
+        """
+        if not any(choice.finish_reason for choice in self._choices.values()):
+            return [fault] * wanted
+        read = self.responses(wanted, tags, fault.latency_s)
+        return read + [fault] * (wanted - len(read))
 
     def _take(self, piece: dict[str, Any], name: str) -> None:
         self._id = self._id or _encodable(str(piece.get("id") or ""))
@@ -142,15 +164,17 @@ class Completion:
         end = choice.finish_reason
         if end is None:
             return failed("cut_off", "the response ended without a finish reason", seconds)
-        if end not in ("stop", "length"):
-            kind = _FAILED_ENDS.get(end, "malformed")
+        if kind := _FAILED_ENDS.get(end):
             return failed(kind, f"the server stopped for {end!r}", seconds)
         if (refusal := "".join(choice.refusal)) and not text:
             return failed("refused", f"the model refused: {refusal}", seconds)
+        is_known = end in ("stop", "length")
         return Response(
             reasoning=reasoning,
             answer_text=answer_text,
-            finish_reason="stop" if end == "stop" else "length",
+            finish_reason=end if is_known else "error",
+            error=None if is_known else _encodable(f"the server stopped for {end!r}"),
+            failure=None if is_known else "unknown_end",
             latency_s=seconds,
             request_id=self._id,
         )
@@ -170,6 +194,7 @@ class Completion:
                 prompt_tokens=min(prompt, 0) if position else prompt,
                 completion_tokens=share,
                 cached_tokens=min(cached, 0) if position else cached,
+                is_seeded=self._is_seeded and position == 0,
             )
             for position, (response, share) in enumerate(zip(responses, shares, strict=True))
         ]

@@ -28,6 +28,8 @@ _TOO_LONG = re.compile(
 )
 # The prompt alone would fit: the same servers then speak of the response too.
 _RESPONSE_TOO = re.compile(r"in the completion|max_(?:completion_|new_)?tokens", re.IGNORECASE)
+# A limit of tokens a minute that this request alone exceeds, whatever the status.
+_NEVER_FITS = re.compile(r"request too large|tokens must be reduced", re.IGNORECASE)
 _NO_CREDIT = re.compile(r"insufficient[ _](?:quota|balance|credit|funds)", re.IGNORECASE)
 _OVERLOADED = (429, 503, 529)
 _PAYMENT_REQUIRED, _TOO_LARGE = 402, 413
@@ -71,6 +73,8 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
 def _of_status(status: int, text: str) -> Failure:
     if status == _PAYMENT_REQUIRED or _NO_CREDIT.search(text):
         return "no_credit"
+    if _NEVER_FITS.search(text):
+        return "too_long"
     if status in _OVERLOADED:
         return "overloaded"
     if status >= 500:

@@ -4,11 +4,13 @@ Requests run side by side, whoever asks, on the servers' slots and within the li
 and tokens a minute. Responses are streamed, so that a time-out is a silence and not a long
 thought. What can be repeated is repeated, on another server if there is one; whatever still fails
 is a response with an error. Where a server was seen to honour ``n``, samples of one prompt travel
-in one request, which reads the prompt once, and those that it leaves out are asked for singly.
+in one request, which reads the prompt once, and those that it leaves out are asked for singly. A
+server that copies one sample, or refuses ``n`` after all, is asked for each singly from then on.
 
 What a request can cost is reserved in the run's account before it is sent. A run stops when that
-does not hold another request, when no server answers any more, and when a model that is known to
-think brings no thinking.
+does not hold another request, when no server answers any more (``silence``), when the endpoint
+refuses whatever is asked (``rejections``), and when a model that is known to think brings no
+thinking. What is in flight then is still answered and kept.
 
 Not covered: batch APIs that answer within a day.
 """
@@ -21,20 +23,22 @@ import logging
 import os
 import random
 import threading
-from collections.abc import Coroutine, Iterator, Mapping
+from collections.abc import Coroutine, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from itertools import groupby
 from typing import Any, TypeVar
 
 from heavydistill.config import Capabilities, Endpoint
-from heavydistill.engine.completion import ServerFault, failed
-from heavydistill.engine.failures import OF_THE_SERVER, REPEATABLE, failure_of, retry_after
+from heavydistill.engine.completion import Completion, ServerFault, failed
+from heavydistill.engine.failures import REPEATABLE, failure_of, retry_after
 from heavydistill.engine.ledger import Cost, Ledger, Tariff
 from heavydistill.engine.rate import Rates
 from heavydistill.engine.reasoning import ThinkingCheck
+from heavydistill.engine.rejections import Rejections
 from heavydistill.engine.request import INTERRUPTED, Keep, Request, Response, forget
 from heavydistill.engine.servers import Server, Servers
+from heavydistill.engine.silence import Silence
 from heavydistill.engine.wire import RefusedError, Wire
 from heavydistill.errors import StoppedError, TeacherError
 
@@ -85,6 +89,8 @@ class OpenAIEngine:
         self._n = self._able.n
         wanted = thinks and endpoint.reasoning == "required"
         self._thinking = ThinkingCheck(model, endpoint.base_url or "", wanted)
+        self._silence = Silence(model, endpoint.timeout_s)
+        self._rejections = Rejections(model, endpoint.base_url or "")
         self.is_drained = False
         self._queued: set[asyncio.Task[Any]] = set()
         # Writing to a disk must not hold up the other requests, and those who wait for it share a
@@ -104,18 +110,20 @@ class OpenAIEngine:
         """Answer all requests, in their order. Several threads may ask at once.
 
         Raises:
-            StoppedError: The money is spent or no server answers; what was sent before is kept.
-            TeacherError: The key is refused, or the thinking is missing.
+            StoppedError: The money is spent or no server answers.
+            TeacherError: The key or whatever is asked is refused, or the thinking is missing.
+
+            What was sent before either is kept.
         """
         calls = list(self._calls(requests))
         asked = [self._submit(self._call(call, keep)) for call in calls]
-        stopped: StoppedError | None = None
+        stopped: StoppedError | TeacherError | None = None
         responses: list[Response] = []
         try:
             for future in asked:
                 try:
                     responses += future.result()
-                except StoppedError as error:  # the others are paid for
+                except (StoppedError, TeacherError) as error:  # the others are paid for
                     stopped = stopped or error
         finally:
             for future in asked:
@@ -140,7 +148,7 @@ class OpenAIEngine:
             self._ledger.close()
 
     async def _open(self) -> Wire:
-        return Wire(self._key, self._endpoint.timeout_s)
+        return Wire(self._key, self._endpoint.timeout_s, self._silence)
 
     def _submit(self, work: Coroutine[Any, Any, _Result]) -> Future[_Result]:
         return asyncio.run_coroutine_threadsafe(work, self._loop)
@@ -162,40 +170,54 @@ class OpenAIEngine:
 
     async def _call(self, samples: list[Request], keep: Keep) -> list[Response]:
         """Ask until there is a response to each of these samples, or a failure that stays."""
-        found = dict(enumerate(await self._answered(samples)))
-        if len(found) < len(samples) and self._n > 1:
-            self._n = 1
-            _log.warning("%s does not honour n any more: samples are asked singly", self.model)
+        try:
+            found = dict(enumerate(await self._answered(samples)))
+        except (StoppedError, TeacherError) as error:
+            if not self.is_drained:
+                _log.warning("%s. What is in flight is awaited.", error.what.rstrip("."))
+            self.drain()
+            raise
+        is_refused = len(samples) > 1 and found[0].failure == "rejected"
+        if is_refused:  # the prompt may be why, or n
+            found = {}
+        elif len(found) < len(samples):
+            self._ask_singly(f"only {len(found)} different of {len(samples)} samples came together")
         if any(response.failure is None for response in found.values()):
             # What is left of a call that brought something is asked for by itself.
             found = {i: r for i, r in found.items() if r.failure not in REPEATABLE}
         left = [i for i in range(len(samples)) if i not in found]
-        singly = [self._call([samples[i]], keep) for i in left]
         for index, response in found.items():
             if response is not INTERRUPTED:
                 await self._loop.run_in_executor(self._keepers, keep, samples[index], response)
-        found |= {
-            i: response for i, [response] in zip(left, await asyncio.gather(*singly), strict=True)
-        }
+        singly = await _all(self._call([samples[i]], keep) for i in left)
+        found |= {i: response for i, [response] in zip(left, singly, strict=True)}
+        if is_refused and any(response.failure is None for response in found.values()):
+            self._ask_singly("a request for several samples is refused, and for one it is not")
         return [found[index] for index in range(len(samples))]
+
+    def _ask_singly(self, why: str) -> None:
+        if self._n > 1:
+            self._n = 1
+            _log.warning("%s does not honour n: %s; each is asked singly now", self.model, why)
 
     async def _answered(self, samples: list[Request]) -> list[Response]:
         """The responses of one call, after as many attempts as it takes; maybe fewer than asked."""
-        attempts, silent_since = 0, 0.0
+        attempts = 0
         while True:
             try:
                 sent, responses = await self._attempt(samples)
             except _DismissedError:
                 return [INTERRUPTED] * len(samples)
-            failure = responses[0].failure
-            if failure not in REPEATABLE or self.is_drained or not self._endpoint.retries:
+            best = _best(responses)
+            failure = best.failure
+            if failure not in REPEATABLE or self.is_drained:
+                if failure != "rejected" or len(samples) == 1:  # else n may be why
+                    await self._check_rejected(samples[0], best)
                 return self._thinking.checked(responses)
-            silent_since = silent_since or sent
-            if failure in OF_THE_SERVER and self._servers.last_answer < silent_since:
-                self._check_silence(self._loop.time() - silent_since, responses[0])
-            else:
-                silent_since = 0.0
-                attempts += failure != "overloaded"
+            is_general = self._silence.is_general(samples[0], best, sent, self._loop.time())
+            if not self._endpoint.retries:
+                return responses
+            attempts += failure != "overloaded" and not is_general
             if attempts > self._endpoint.retries:
                 return responses
             if failure != "overloaded":  # for that the whole server is left alone
@@ -218,24 +240,32 @@ class OpenAIEngine:
             self._rates.settle(charged, round(cost.tokens))
             if self._ledger:
                 self._ledger.settle(reserved, cost, counted)
-            self._servers.give_back(server, responses[0].failure, wait_s)
-        self._check_credit(responses[0])
+            best = _best(responses)
+            self._silence.note(best, self._loop.time())
+            self._servers.give_back(server, best.failure, wait_s)
+        self._check_credit(best)
         return sent, responses
 
     async def _admitted(self, samples: list[Request]) -> tuple[Server, float, Cost]:
         """Wait for everything that a call has to wait for."""
         most = self._tariff.most(samples)
-        charged = await self._rates.admit(round(most.tokens))
-        server = await self._servers.lease()
-        try:
-            while self._ledger and not self._ledger.reserve(most):
-                await asyncio.sleep(_BUDGET_POLL_S)
-        except BaseException as error:
-            self._servers.give_back(server, None)
-            if isinstance(error, StoppedError):
-                self.drain()
-            raise
-        return server, charged, most
+        charged: float | None = None
+        while True:
+            # First of all, or what was admitted meanwhile would all be sent when a pause ends.
+            server = await self._servers.lease()
+            try:
+                if charged is None:
+                    charged = await self._rates.admit(round(most.tokens))
+                if self.is_drained:
+                    raise _DismissedError
+                if not self._servers.is_paused(server):
+                    while self._ledger and not self._ledger.reserve(most):
+                        await asyncio.sleep(_BUDGET_POLL_S)
+                    return server, charged, most
+            except BaseException:
+                self._servers.release(server)
+                raise
+            self._servers.release(server)
 
     async def _dismissable(self, work: Coroutine[Any, Any, _Result]) -> _Result:
         """Work that ends with ``_DismissedError`` as soon as this engine is drained."""
@@ -266,8 +296,10 @@ class OpenAIEngine:
 
         started = self._loop.time()
         headers: Mapping[str, str] = {}
+        body = self._body(samples)
+        completion = Completion(is_seeded="seed" in body)
         try:
-            completion = await self._wire.ask(server.url, self._body(samples))
+            await self._wire.ask(server.url, body, completion)
             seconds = self._loop.time() - started
             return completion.responses(len(samples), self.think_tags, seconds), None
         except RefusedError as error:
@@ -288,7 +320,7 @@ class OpenAIEngine:
         if self._key:  # some servers repeat it in what they say
             text = text.replace(self._key, "***")
         failure = failed(failure_of(fault), text, self._loop.time() - started)
-        return [failure] * len(samples), retry_after(headers)
+        return completion.brought(len(samples), self.think_tags, failure), retry_after(headers)
 
     def _body(self, samples: list[Request]) -> dict[str, Any]:
         """All that was set and is not known to be refused."""
@@ -314,19 +346,30 @@ class OpenAIEngine:
 
     def _check_credit(self, response: Response) -> None:
         if response.failure == "no_credit":
-            self.drain()
             raise StoppedError(
                 f"The account at {self._endpoint.base_url} has no money left: {response.error}",
                 "Add some and give the same command again; it pays for nothing twice.",
             )
 
-    def _check_silence(self, seconds: float, response: Response) -> None:
-        if seconds > self._endpoint.timeout_s:
-            self.drain()
-            raise StoppedError(
-                f"No server of {self.model} has answered for {seconds:.0f} s: {response.error}",
-                "Give the same command again when one does; what was answered is kept.",
-            )
+    async def _check_rejected(self, request: Request, response: Response) -> None:
+        if plain := self._rejections.doubts(request, response):
+            with suppress(_DismissedError):
+                self._rejections.judge((await self._attempt([plain]))[1][0])
+
+
+def _best(responses: list[Response]) -> Response:
+    """What a call came to: a single whole response is paid for, and enough."""
+    return next((response for response in responses if response.failure is None), responses[0])
+
+
+async def _all(works: Iterable[Coroutine[Any, Any, _Result]]) -> list[_Result]:
+    """What all of them come to; none is given up for an error of another."""
+    results = []
+    for one in await asyncio.gather(*works, return_exceptions=True):
+        if isinstance(one, BaseException):
+            raise one
+        results.append(one)
+    return results
 
 
 def served_revision(extra_body: Mapping[str, Any], able: Capabilities) -> str:

@@ -19,7 +19,9 @@ _MOST_NAMED = 10
 def require(model: str, endpoint: Endpoint, most_tokens: int = 0) -> None:
     """Ask each address of the endpoint which models it serves, and with how much context.
 
-    A server that does not tell is taken as it is.
+    A server that does not tell is taken as it is; so is one that forbids the question (403), as
+    some keys may ask a model but not list them. What it then refuses stops a run, see
+    ``rejections``.
 
     Args:
         model: Served name.

@@ -1,4 +1,4 @@
-"""So many requests and tokens a minute.
+"""So many requests and tokens a minute, spread evenly over it.
 
 What a request will take is not known before it ends: it is charged what the earlier ones took on
 average, and the difference when it ends, which the later ones wait for.
@@ -9,25 +9,32 @@ from __future__ import annotations
 import asyncio
 
 _MINUTE_S = 60.0
+_MOST_SAVED_S = 1.0
 _TICK_S = 0.001
 
 
 class Allowance:
-    """Fills evenly, holds a minute's worth at most, and may be overdrawn by what was in flight.
+    """Fills evenly, holds a second's worth at most, and may be overdrawn.
+
+    Whoever takes more than it holds waits until it is full, and those after him until that is made
+    up for. So no minute has more than the limit, but for what the last one took beyond a second's
+    worth and what turned out to be more than was taken.
 
     Args:
-        per_minute: Units that it fills by.
+        per_minute: Most units in a minute.
     """
 
     def __init__(self, per_minute: int) -> None:
-        self._rate = per_minute / _MINUTE_S
-        self._most = float(per_minute)
+        # Less than one unit would never be enough for one.
+        self._most = max(1.0, per_minute / _MINUTE_S * _MOST_SAVED_S)
+        # What is saved at the start of a minute comes on top of what it fills by.
+        self._rate = (per_minute - self._most + 1) / _MINUTE_S
         self._left = self._most
         self._at: float | None = None
         self._turn = asyncio.Lock()
 
     async def take(self, units: float) -> None:
-        """Wait until so much is there; more than a minute's worth waits for a full one."""
+        """Wait until so much is there, or as much as there can be."""
         async with self._turn:
             wanted = min(units, self._most)
             while (missing := wanted - self._filled()) > 0:

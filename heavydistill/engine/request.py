@@ -43,7 +43,8 @@ class Response:
         reasoning: The thinking, without its tags; empty if there was none.
         answer_text: What follows the thinking; empty if the model never got there.
         finish_reason: ``stop``, ``length`` (cut off by ``max_tokens``) or ``error``.
-        error: Why there is no text; set if and only if ``finish_reason`` is ``error``.
+        error: Why there is no text, or none that can be used; set if and only if ``finish_reason``
+            is ``error``.
         failure: The kind of it, likewise.
         prompt_tokens: Tokens read, counted by who served the request; -1 if it did not say.
         completion_tokens: Tokens written, thinking included; -1 if unknown.
@@ -54,6 +55,8 @@ class Response:
         cached_tokens: Of the prompt tokens, those that the server had in its prefix cache; -1 if
             it did not say.
         from_journal: It was paid for earlier and read from a journal.
+        is_seeded: Whether its own seed was sent. Of the samples of one request only the first has
+            that, and none where the server refuses seeds.
     """
 
     reasoning: str = ""
@@ -67,6 +70,7 @@ class Response:
     request_id: str = ""
     cached_tokens: int = -1
     from_journal: bool = False
+    is_seeded: bool = True
 
 
 THINK = "think"  # the stage of the first requests; ``deliberate_stage`` has the others

@@ -60,8 +60,6 @@ class Servers:
     def __init__(self, servers: list[Server]) -> None:
         self._servers = servers
         self._waiting: deque[asyncio.Future[Server]] = deque()
-        self.last_answer = 0.0
-        """Time of the loop at which any server last answered."""
 
     async def lease(self) -> Server:
         """A slot of the server that has the most room; it must be given back."""
@@ -72,28 +70,35 @@ class Servers:
             server: Server = await waiter
         except asyncio.CancelledError:
             if waiter.done() and not waiter.cancelled():
-                self.give_back(waiter.result(), None)
+                self.release(waiter.result())
             raise
         return server
+
+    def is_paused(self, server: Server) -> bool:
+        """Whether it is to be left alone, and its slot to be released for another."""
+        return server.paused_until > asyncio.get_running_loop().time() + _CLOCK_S
+
+    def release(self, server: Server) -> None:
+        """Give a slot back that was not used."""
+        server.in_flight -= 1
+        self._hand_out()
 
     def give_back(
         self, server: Server, failure: Failure | None, wait_s: float | None = None
     ) -> None:
-        """Give a slot back.
+        """Give a slot back after a request.
 
         Args:
             server: Whose it is.
             failure: What the request came to.
             wait_s: How long the server asks to be left alone.
         """
-        loop = asyncio.get_running_loop()
         server.in_flight -= 1
         if failure == "overloaded":
             self._slow_down(server, wait_s)
         elif failure in OUTAGES:
             self._note_fault(server, failure)
         else:
-            self.last_answer = loop.time()
             server.troubles = 0
             server.slots = min(server.most, server.slots + 1 / server.slots)
         self._hand_out()

@@ -1,5 +1,7 @@
 """One chat completion over HTTP: sends a body, and reads what comes for as long as something comes.
 
+Proxies are those of the environment. Logins of ``~/.netrc`` are not: who asks is told by the key.
+
 aiohttp is asked directly. Through the openai library a streamed response takes much more of the
 processor (`benchmarks/throughput.py --stream`), and with hundreds of streams a run waits for that.
 """
@@ -9,9 +11,17 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 from heavydistill.engine.completion import Completion
+from heavydistill.errors import TeacherError
+
+if TYPE_CHECKING:
+    from aiohttp import ClientResponse
+
+    from heavydistill.engine.silence import Silence
 
 _CONNECT_S = 20.0
 _LAST_BYTES_S = 2.0
@@ -39,59 +49,92 @@ class Wire:
     Args:
         key: Sent with every request; a server without keys takes any.
         patience_s: Longest silence.
+        silence: Hears of every piece that comes.
     """
 
-    def __init__(self, key: str, patience_s: float) -> None:
+    def __init__(self, key: str, patience_s: float, silence: Silence) -> None:
         from aiohttp import ClientSession, ClientTimeout, TCPConnector
 
-        self._patience_s = patience_s
+        self._patience_s, self._silence = patience_s, silence
         self._session = ClientSession(
             # Slots are counted by server, see ``servers``.
             connector=TCPConnector(limit=0),
             timeout=ClientTimeout(total=None, sock_connect=_CONNECT_S),
             headers={"Authorization": f"Bearer {key or 'none'}", "User-Agent": "heavydistill"},
-            trust_env=True,
         )
+        self._proxies: dict[str, str | None] = {}
 
-    async def ask(self, url: str, body: dict[str, Any]) -> Completion:
-        """What the server at this base URL makes of a body.
+    async def ask(self, url: str, body: dict[str, Any], completion: Completion) -> None:
+        """Read what the server at this base URL makes of a body.
+
+        Args:
+            url: Where to ask.
+            body: What.
+            completion: Takes what comes, also if the rest does not.
 
         Raises:
+            TeacherError: The request cannot be sent as it is; nothing was.
             RefusedError: It refuses the request.
             TimeoutError: It was silent for too long.
             Exception: Whatever else ``failures.failure_of`` knows: no connection, a connection
                 that broke, a body that is no completion.
         """
-        completion = Completion()
         loop = asyncio.get_running_loop()
-        data = json.dumps(body).encode()
-        headers = {"Content-Type": "application/json"}
         try:
             async with (
                 asyncio.timeout(self._patience_s) as timer,
-                self._session.post(
-                    f"{url.rstrip('/')}/chat/completions", data=data, headers=headers
-                ) as answer,
+                await self._sent(url, body) as answer,
             ):
                 if answer.status >= _REFUSED:
                     raise RefusedError(answer.status, answer.headers, await answer.text())
                 if answer.content_type != "text/event-stream":
                     completion.add_whole(json.loads(await answer.read()))
-                    return completion
+                    return
                 rest = b""
                 # To its very end, or the connection could not be used again.
                 async for read in answer.content.iter_any():
                     *lines, rest = (rest + read).split(b"\n")
                     if sum(map(completion.add_line, lines)):
-                        silence = _LAST_BYTES_S if completion.is_whole else self._patience_s
-                        timer.reschedule(loop.time() + silence)
+                        self._silence.heard_at = now = loop.time()
+                        left_s = _LAST_BYTES_S if completion.is_whole else self._patience_s
+                        timer.reschedule(now + left_s)
         except TimeoutError:
             if not completion.is_whole:
                 raise TimeoutError(f"nothing came for {self._patience_s:g} s") from None
-        return completion
+
+    async def _sent(self, url: str, body: dict[str, Any]) -> ClientResponse:
+        """The answer as soon as it begins."""
+        if url not in self._proxies:
+            self._proxies[url] = _proxy_of(url)
+        try:
+            return await self._session.post(
+                f"{url.rstrip('/')}/chat/completions",
+                data=json.dumps(body).encode(),
+                headers={"Content-Type": "application/json"},
+                proxy=self._proxies[url],
+            )
+        except (ValueError, TypeError) as error:  # what is wrong on the wire is a ClientError
+            raise TeacherError(
+                f"Nothing can be sent to {_shown(url)}: {type(error).__name__}: {error}",
+                "Correct the address, which holds no user and password, the key in the "
+                "environment, or extra_body in the teacher's profile.",
+            ) from error
 
     async def close(self) -> None:
         await self._session.close()
+
+
+def _proxy_of(url: str) -> str | None:
+    """The environment's proxy for an address, if it has one."""
+    parts = urlsplit(url)
+    host = parts.netloc.rpartition("@")[2]
+    return None if proxy_bypass(host) else getproxies().get(parts.scheme)
+
+
+def _shown(url: str) -> str:
+    """An address without a password."""
+    parts = urlsplit(url)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
 
 
 def _message(body: str) -> str:

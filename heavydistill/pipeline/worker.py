@@ -8,8 +8,8 @@ works on so many batches at once, each in a thread, and each batch leaves as soo
 Whatever a step raises ends the run; what one row meets is no exception but data (see ``steps``).
 
 SIGTERM drains a step that asks a model: it begins nothing new, waits for what is in flight (which
-is journaled), sends no more batches, and ends. Any other step ends at once. A step that is told to
-stop because the money is spent drains itself before it says so.
+is journaled), sends no more batches, and ends. Any other step ends at once. A step that has to
+stop, because the money is spent or the key is refused, drains itself before it says so.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from distilabel.constants import LAST_BATCH_SENT_FLAG
 from distilabel.pipeline.local import _init_worker
 from distilabel.pipeline.step_wrapper import _StepWrapper, _StepWrapperException
 
-from heavydistill.errors import HeavydistillError, RunError, StoppedError
+from heavydistill.errors import HeavydistillError, RunError, StoppedError, TeacherError
 
 if TYPE_CHECKING:
     from distilabel.pipeline.batch import _Batch
@@ -155,7 +155,8 @@ class OverlappingWrapper(_StepWrapper):
         return self._drains or getattr(getattr(self.step, "llm", None), "is_drained", False)
 
     def _raise_error(self) -> None:
-        if isinstance(self._error, StoppedError):
+        # Whatever is in flight then is paid for.
+        if isinstance(self._error, StoppedError | TeacherError) and hasattr(self.step, "llm"):
             self.drain()
             while self._in_flight:
                 self._wait()

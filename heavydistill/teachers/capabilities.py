@@ -171,6 +171,5 @@ def _strictest(files: Sequence[Capabilities | None]) -> Capabilities:
         max_output=min((seen.max_output for seen in known if seen.max_output), default=None),
         context=min((seen.context for seen in known if seen.context), default=None),
         reasoning="none" if "none" in places else places.pop() if len(places) == 1 else "unknown",
-        usage=all(seen.usage for seen in known),
         checked=" | ".join(seen.checked for seen in known if seen.checked),
     )

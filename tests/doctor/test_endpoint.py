@@ -108,6 +108,7 @@ def test_a_teacher_that_thinks_and_shows_none_is_a_failure_with_the_fix():
         ("honours", 4, "up to 4"),
         ("ignores", 1, "ignored: 1 choice"),
         ("refuses", 1, "refused"),
+        ("refuses streamed", 1, "refused"),
         ("copies", 1, "4 choices, 1 of them different"),
     ],
 )
@@ -115,6 +116,23 @@ def test_n_is_used_only_where_different_samples_came(habit, n, said):
     seen, _, by_check = visit(Habits(n=habit))
     assert seen.capabilities.n == n
     assert said in by_check["n"].text
+
+
+def test_n_is_asked_for_as_the_run_would_ask():
+    _, served, by_check = visit(Habits())
+    (asked,) = (body for body in served.asked if "n" in body)
+    assert {"seed", "stream", "stream_options", "top_p", *SWITCH} <= asked.keys()
+    assert "4 choices, all different" in by_check["n"].text
+    _, served, by_check = visit(Habits(stream="refused"))
+    (asked,) = (body for body in served.asked if "n" in body)
+    assert "seed" in asked and not {"stream", "stream_options"} & asked.keys()
+    assert "4 choices, all different" in by_check["n"].text
+
+
+def test_n_is_not_used_where_the_seed_alone_decides_the_text():
+    seen, _, by_check = visit(Habits(seed="alone"))
+    assert seen.capabilities.n == 1
+    assert "4 choices, 1 of them different" in by_check["n"].text
 
 
 @pytest.mark.parametrize(
@@ -228,13 +246,13 @@ def test_a_small_context_that_a_refusal_tells_is_obeyed(said):
 @pytest.mark.parametrize("habit", ["whole", "refused", "thoughtless"])
 def test_a_stream_that_is_none_or_loses_the_thinking_is_not_used(habit):
     seen, _, by_check = visit(Habits(stream=habit))
-    assert not seen.capabilities.stream and seen.capabilities.usage
+    assert not seen.capabilities.stream and seen.is_counted
     assert by_check["stream"].result == "warning" and "timeout_s" in by_check["stream"].fix
 
 
 def test_stream_options_that_are_refused_cost_the_counts():
     seen, _, by_check = visit(Habits(refused=frozenset({"stream_options"})))
-    assert seen.capabilities.stream and not seen.capabilities.usage
+    assert seen.capabilities.stream and not seen.is_counted
     assert seen.capabilities.refused == ["stream_options"]
     assert "stream: false" in by_check["usage"].fix
 
@@ -242,7 +260,7 @@ def test_stream_options_that_are_refused_cost_the_counts():
 @pytest.mark.parametrize("habits", [Habits(usage=False), Habits(usage_in_pieces=False)])
 def test_missing_counts_are_said(habits):
     seen, _, by_check = visit(habits)
-    assert not seen.capabilities.usage
+    assert not seen.is_counted
     assert by_check["usage"].result == "warning"
 
 

@@ -55,7 +55,7 @@ class FakeServer:
                 self.in_flight -= 1
 
 
-def completion(content: str | None = "7", *, finish_reason: str = "stop", **message: Any) -> Body:
+def completion(content: str | None = "7", *, finish_reason: Any = "stop", **message: Any) -> Body:
     return {
         "id": "chatcmpl-1",
         "object": "chat.completion",

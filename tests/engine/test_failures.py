@@ -11,12 +11,24 @@ from heavydistill.config import Endpoint
 from heavydistill.engine.openai_client import OpenAIEngine
 from heavydistill.errors import TeacherError
 
+TOO_LARGE_FOR_A_MINUTE = "Request too large for m on tokens per min (TPM): Limit 9, Requested 10"
 
-@pytest.mark.parametrize("finish_reason", ["content_filter", "tool_calls"])
-def test_any_other_finish_reason_is_an_error_that_names_it(serve, finish_reason):
-    response = ask_one(serve(answering(completion("par", finish_reason=finish_reason))))
+
+def test_a_filtered_response_is_an_error_that_names_it(serve):
+    response = ask_one(serve(answering(completion("par", finish_reason="content_filter"))))
     assert is_error(response)
-    assert finish_reason in response.error
+    assert "content_filter" in response.error
+
+
+@pytest.mark.parametrize("end", ["tool_calls", "eos_token", 7])
+def test_an_end_that_nobody_knows_is_paid_once_and_its_text_is_kept(serve, end):
+    server = serve(answering(completion("7", reasoning_content="3+4=7", finish_reason=end)))
+    response = ask_one(server, retries=3)
+    assert len(server.asked) == 1
+    assert (response.finish_reason, response.failure) == ("error", "unknown_end")
+    assert repr(end) in response.error
+    assert (response.reasoning, response.answer_text) == ("3+4=7", "7")
+    assert (response.prompt_tokens, response.completion_tokens) == (11, 5)
 
 
 @pytest.mark.parametrize("status", [400, 403, 404, 422])
@@ -25,6 +37,12 @@ def test_a_refused_request_is_an_error_and_not_repeated(serve, status):
     response = ask_one(server, retries=3)
     assert is_error(response)
     assert str(status) in response.error and "no such parameter" in response.error
+    assert len(server.asked) == 1
+
+
+def test_a_request_that_no_minute_has_room_for_is_not_repeated(serve):
+    server = serve(answering({"error": {"message": TOO_LARGE_FOR_A_MINUTE}}, status=429))
+    assert ask_one(server, retries=3).failure == "too_long"
     assert len(server.asked) == 1
 
 
@@ -75,6 +93,8 @@ def test_a_body_that_is_no_completion_is_an_error(serve, reply):
         (400, "prompt (9000 tokens) is too long", "too_long"),
         (413, "", "too_long"),
         (429, "slow down", "overloaded"),
+        (429, TOO_LARGE_FOR_A_MINUTE, "too_long"),
+        (429, "The input or output tokens must be reduced in order to run", "too_long"),
         (503, "busy", "overloaded"),
         (500, "out of memory", "server"),
     ],
@@ -88,7 +108,6 @@ def test_a_failure_has_its_kind(serve, status, message, failure):
     ("body", "failure"),
     [
         (completion("par", finish_reason="content_filter"), "filtered"),
-        (completion("par", finish_reason="tool_calls"), "malformed"),
         (completion(None, refusal="I cannot help with that."), "refused"),
         ({}, "malformed"),
     ],

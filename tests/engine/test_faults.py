@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 import pytest
-from fault_server import REASONING, FaultServer, faulty, text_of
+from fault_server import ERRORS, REASONING, FaultServer, faulty, text_of
 
 from heavydistill.config import Capabilities, Endpoint, Sampling
 from heavydistill.engine.openai_client import OpenAIEngine
@@ -167,6 +167,95 @@ def test_a_run_stops_when_no_server_answers_any_more():
     assert "same command" in caught.value.fix
 
 
+def prompts(count: int, samples: int = 1) -> list[Request]:
+    """So many samples of each of so many prompts."""
+    each = (requests(samples, f"{number}+1?") for number in range(count))
+    return [request for of_one in each for request in of_one]
+
+
+@pytest.mark.parametrize("fault", ["broken", "gateway", "hang"])
+def test_a_run_stops_when_every_server_is_broken(fault):
+    with faulty(plan=always(fault)) as server, pytest.raises(StoppedError) as caught:
+        ask(server, prompts(6), timeout_s=2, retries=1)
+    assert "No server of served has answered" in caught.value.what
+
+
+def test_a_broken_server_is_waited_for_as_long_as_a_silent_one():
+    ready = time.monotonic() + 3.0
+    with faulty() as server:
+        server.plan = lambda body, attempt: "gateway" if time.monotonic() < ready else None
+        responses = ask(server, prompts(4), timeout_s=30, retries=1)
+        assert all(response.finish_reason == "stop" for response in responses)
+
+
+@pytest.mark.parametrize("fault", ["broken", "hang"])
+def test_a_prompt_that_breaks_the_server_does_not_stop_the_run(fault):
+    with faulty() as server:
+        server.plan = lambda body, attempt: fault if "bad" in str(body["messages"]) else None
+        # It is the last one, so nobody else is answered any more.
+        wanted = requests(2) + requests(3, "bad")
+        responses = ask(server, wanted, timeout_s=0.6, retries=1)
+        kind = {"broken": "server", "hang": "timeout"}[fault]
+        assert [r.failure for r in responses] == [None] * 2 + [kind] * 3
+
+
+def test_a_stream_that_flows_is_a_sign_of_life():
+    def plan(body: Any, attempt: int) -> str | None:
+        return "slow stream" if body["seed"] == 0 else "busy"
+
+    with faulty(plan=plan) as server:
+        server.plan = lambda body, attempt: (
+            plan(body, attempt) if time.monotonic() < started + 3 else None
+        )
+        started = time.monotonic()
+        responses = ask(server, requests(4), timeout_s=1.5)
+        assert all(response.finish_reason == "stop" for response in responses)
+
+
+@pytest.mark.parametrize("fault", ["refused", "forbidden", "unknown"])
+def test_an_endpoint_that_refuses_everything_stops_the_run(fault):
+    with faulty(plan=always(fault)) as server:
+        engine = OpenAIEngine("served", Endpoint(base_url=server.base_url), TAGS)
+        with pytest.raises(TeacherError, match="refuses all that is asked") as caught:
+            for problem in range(50):
+                engine.generate(requests(4, f"{problem}+1?"))
+        engine.close()
+        assert ERRORS[fault][2] in caught.value.what and "doctor" in caught.value.fix
+        assert len(server.requests) == 3 * 4 + 1
+
+
+def test_prompts_that_are_refused_do_not_stop_the_run():
+    kept: list[tuple[str, str | None]] = []
+    with faulty() as server:
+        server.plan = lambda body, attempt: "refused" if "+1?" in str(body["messages"]) else None
+        engine = OpenAIEngine("served", Endpoint(base_url=server.base_url, concurrency=1), TAGS)
+        responses = engine.generate(
+            prompts(6, samples=2), lambda q, r: kept.append((q.messages[0]["content"], r.failure))
+        )
+        engine.close()
+        assert [response.failure for response in responses] == ["rejected"] * 12
+        # A plain question has told, once, and is no part of the run.
+        plain = [body for _, body in server.requests if "+1?" not in str(body["messages"])]
+        assert len(plain) == 1 and len(kept) == 12
+
+
+def test_a_refused_key_stops_the_run_and_what_is_in_flight_is_kept():
+    kept: list[int] = []
+    with faulty(seconds=0.5) as server:
+
+        def plan(body: Any, attempt: int) -> str | None:
+            server.seconds = 0.0 if body["seed"] == 3 else 0.5
+            return "wrong key" if body["seed"] == 3 else None
+
+        server.plan = plan
+        engine = OpenAIEngine("served", Endpoint(base_url=server.base_url, concurrency=8), TAGS)
+        with pytest.raises(TeacherError, match="refuses the key"):
+            engine.generate(requests(50), lambda request, response: kept.append(request.seed))
+        engine.close()
+        assert len(server.requests) <= 9
+        assert {body["seed"] for _, body in server.requests} - {3} == set(kept)
+
+
 def test_a_slow_start_is_waited_for():
     ready = time.monotonic() + 3.0
     with faulty() as server:
@@ -238,11 +327,72 @@ def test_samples_that_n_did_not_bring_are_asked_singly(brought):
         assert sorted(singly) == list(range(brought, 8))
 
 
-def test_a_sample_that_n_brought_in_part_is_asked_singly():
-    with faulty(honours_n=4, plan=first_attempt("one without an end")) as server:
+@pytest.mark.parametrize(
+    ("fault", "broken"), [*((f"no end of {i}", i) for i in range(4)), ("fault at the last end", 3)]
+)
+def test_a_sample_that_n_brought_in_part_is_asked_singly(fault, broken):
+    with faulty(honours_n=4) as server:
+        server.plan = lambda body, attempt: fault if body.get("n") else None
         responses = ask(server, requests(4), capabilities=Capabilities(n=4))
         assert all(response.finish_reason == "stop" for response in responses)
-        assert [(body["seed"], body.get("n")) for _, body in server.requests] == [(0, 4), (1, None)]
+        asked = [(body["seed"], body.get("n")) for _, body in server.requests]
+        assert asked == [(0, 4), (broken, None)]
+
+
+def test_a_response_that_has_ended_is_kept_though_the_stream_breaks_after_it():
+    with faulty(plan=first_attempt("fault after the ends")) as server:
+        (response,) = ask(server, requests(1))
+        assert is_right(response, server) and response.completion_tokens == -1
+        assert len(server.requests) == 1
+
+
+def test_a_server_that_copies_one_sample_is_asked_for_each_singly(caplog):
+    able = Capabilities(n=4)
+    with faulty(honours_n=4, copies=True) as server:
+        responses = ask(server, requests(8), capabilities=able, concurrency=1)
+        assert all(response.finish_reason == "stop" for response in responses)
+        assert len({response.reasoning for response in responses}) == 8
+        assert "only 1 different of 4" in caplog.text
+        # What was paid for the copies is on the bill as well.
+        assert sum(r.prompt_tokens + r.completion_tokens for r in responses) == server.tokens
+
+
+def test_a_server_that_refuses_n_after_all_is_asked_singly(caplog):
+    def plan(body: Any, attempt: int) -> str | None:
+        return "refused" if body.get("n") else None
+
+    with faulty(honours_n=4, plan=plan) as server:
+        settings = Endpoint(base_url=server.base_url, capabilities=Capabilities(n=4))
+        engine = OpenAIEngine("served", settings, TAGS)
+        responses = engine.generate(requests(8)) + engine.generate(requests(4, "1+1?"))
+        engine.close()
+        assert all(response.finish_reason == "stop" for response in responses)
+        assert sum("n" in body for _, body in server.requests) == 2
+        assert caplog.text.count("does not honour n") == 1
+
+
+def test_a_prompt_that_is_refused_says_nothing_of_n():
+    def plan(body: Any, attempt: int) -> str | None:
+        return "refused" if body["messages"][0]["content"] == "bad" else None
+
+    with faulty(honours_n=4, plan=plan) as server:
+        settings = Endpoint(base_url=server.base_url, capabilities=Capabilities(n=4))
+        engine = OpenAIEngine("served", settings, TAGS)
+        assert {r.failure for r in engine.generate(requests(4, "bad"))} == {"rejected"}
+        assert len(engine.generate(requests(4))) == 4
+        engine.close()
+        assert server.requests[-1][1]["n"] == 4
+
+
+@pytest.mark.parametrize(
+    ("refused", "seeded"), [([], [True, False, False, False]), (["seed"], [False] * 4)]
+)
+def test_a_sample_tells_whether_its_own_seed_was_sent(refused, seeded):
+    with faulty(honours_n=4) as server:
+        responses = ask(server, requests(4), capabilities=Capabilities(n=4, refused=refused))
+        assert [response.is_seeded for response in responses] == seeded
+        singly = ask(server, requests(2), capabilities=Capabilities(refused=refused))
+        assert [response.is_seeded for response in singly] == [not refused] * 2
 
 
 def test_what_an_endpoint_was_seen_to_refuse_is_not_sent():
@@ -254,3 +404,16 @@ def test_what_an_endpoint_was_seen_to_refuse_is_not_sent():
         assert is_right(response, server)
         (_, body), *_ = server.requests
         assert set(body) == {"model", "messages", "temperature", "max_completion_tokens"}
+
+
+def test_what_waits_for_its_turn_is_sent_neither_in_a_pause_nor_all_at_once_after_it():
+    with faulty() as server:
+        server.plan = lambda body, attempt: (
+            "busy, wait" if body["seed"] == 0 and attempt == 0 else None
+        )
+        # Ten a second, of which ten are sent at once.
+        responses = ask(server, requests(30), requests_per_minute=600, concurrency=32)
+        assert all(response.finish_reason == "stop" for response in responses)
+        sent = [at for at, _ in server.requests]
+        assert not [at for at in sent if sent[0] + 0.3 < at < sent[0] + 0.95]
+        assert max(sum(start <= at < start + 0.5 for at in sent) for start in sent) <= 20

@@ -14,6 +14,7 @@ from distilabel.constants import LAST_BATCH_SENT_FLAG
 from distilabel.pipeline.batch import _Batch
 from distilabel.pipeline.step_wrapper import _StepWrapperException
 
+from heavydistill.errors import StoppedError, TeacherError
 from heavydistill.pipeline.worker import OverlappingWrapper
 
 
@@ -23,6 +24,7 @@ class Slow:
     def __init__(self, batches_in_flight: int) -> None:
         self.name = "slow"
         self.batches_in_flight = batches_in_flight
+        self.error: Exception = ValueError("no seconds")
         self.threads: set[int] = set()
         self.most_at_once = self.now = 0
         self._lock = threading.Lock()
@@ -35,7 +37,7 @@ class Slow:
             self.threads.add(threading.get_ident())
         for row in rows:
             if row["seconds"] is None:
-                raise ValueError("no seconds")
+                raise self.error
             time.sleep(row["seconds"])
         with self._lock:
             self.now -= 1
@@ -105,6 +107,21 @@ def test_what_a_step_raises_ends_the_step(in_flight):
     with pytest.raises(_StepWrapperException) as raised:
         wrapper._non_generator_process_loop()
     assert isinstance(raised.value.subprocess_exception, ValueError)
+
+
+@pytest.mark.parametrize("kind", [StoppedError, TeacherError])
+def test_a_step_that_has_to_stop_waits_for_what_is_in_flight(kind):
+    drained: list[int] = []
+    step = Slow(4)
+    step.error = kind("The key is refused", "Set another.")
+    step.llm = SimpleNamespace(is_drained=False, drain=lambda: drained.append(step.now))
+    wrapper = wrapper_of(step, batches(0.8, 0.8, None))
+    with pytest.raises(_StepWrapperException) as raised:
+        wrapper._non_generator_process_loop()
+    assert raised.value.subprocess_exception is step.error
+    # Two were in flight when it was told to ask nothing more, and none when it ended; the one that
+    # raised never left by itself.
+    assert drained == [3] and step.now == 1
 
 
 @pytest.mark.parametrize("end", [None, LAST_BATCH_SENT_FLAG])
