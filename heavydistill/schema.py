@@ -122,7 +122,7 @@ class Generation:
         id: Content hash.
         index: Position among the samples of the same request, from 0.
         model: Who wrote it.
-        seed: The sample's own seed.
+        seed: The sample's own seed; -1 if none was sent for it.
         reasoning: The thinking; may be empty.
         answer_text: What follows the thinking.
         finish_reason: ``stop``, ``length`` or ``error``.

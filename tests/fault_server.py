@@ -34,6 +34,7 @@ ERRORS = {
     "too long": (400, {}, "This model's maximum context length is 9 tokens, your prompt has 10"),
     "no room": (400, {}, "maximum context length is 9 tokens, you asked for 8 in the completion"),
     "refused": (400, {}, "Unknown parameter"),
+    "bad key": (401, {}, "Incorrect API key provided"),
     "no money": (402, {}, "Insufficient Balance"),
 }
 REASONING = {

@@ -129,7 +129,7 @@ def samples(
     model: str,
     stage: str = "",
 ) -> list[Request]:
-    """The requests for so many samples of one conversation, by the name that the user gave."""
+    """The requests for so many samples of one conversation, by the name of its profile."""
     return [
         Request(messages, sampling, sample_seed(run_seed, model, messages, index), index, stage)
         for index in range(count)

@@ -31,7 +31,7 @@ from distilabel.pipeline.base import _STEP_LOAD_FAILED_CODE, _STEP_UNLOADED_CODE
 from distilabel.pipeline.batch import _Batch
 from distilabel.utils import logging as distilabel_logging
 
-from heavydistill.errors import HeavydistillError, RunError, StoppedError
+from heavydistill.errors import HeavydistillError, RunError, StoppedError, TeacherError
 from heavydistill.pipeline.interrupts import terminate_as_interrupt
 from heavydistill.pipeline.leaf import TypedWriteBuffer, dataset_of, temporary_folder
 from heavydistill.pipeline.window import Window
@@ -117,7 +117,7 @@ class HeavyBase(BasePipeline):
             parameters: Runtime parameters by step name, as in distilabel.
 
         Raises:
-            RunError, StoppedError, KeyboardInterrupt: As ``run_to_files``.
+            RunError, StoppedError, TeacherError, KeyboardInterrupt: As ``run_to_files``.
         """
         if unsupported:
             raise TypeError(f"{type(self).__name__}.run does not take {', '.join(unsupported)}")
@@ -132,7 +132,7 @@ class HeavyBase(BasePipeline):
 
         Raises:
             RunError: A step could not be loaded, a step or a thread raised, a worker died.
-            StoppedError: After the requests in flight were answered; as for Ctrl-C.
+            StoppedError, TeacherError: After the requests in flight were answered; as for Ctrl-C.
             KeyboardInterrupt: Ctrl-C, after the requests in flight were answered or another
                 Ctrl-C; or SIGTERM, at once. ``leaf_files`` keeps what was finished.
         """
@@ -145,7 +145,7 @@ class HeavyBase(BasePipeline):
             BasePipeline.run(self, parameters=parameters, use_cache=False)
             self.save(self._cache_location["pipeline"], overwrite=True, format="yaml")
             self._execute()
-        except StoppedError:
+        except (StoppedError, TeacherError):
             interrupted = drain = True
             raise
         except KeyboardInterrupt as interrupt:

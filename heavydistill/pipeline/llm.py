@@ -145,7 +145,10 @@ def _output(requests: list[Request], responses: list[Response]) -> dict[str, Any
             "input_tokens": [response.prompt_tokens for response in responses],
             "output_tokens": [response.completion_tokens for response in responses],
         },
-        "seed": [request.seed for request in requests],
+        "seed": [
+            request.seed if response.is_seeded else -1
+            for request, response in zip(requests, responses, strict=True)
+        ],
         "reasoning": [response.reasoning for response in responses],
         "finish_reason": [response.finish_reason for response in responses],
         "error": [response.error for response in responses],

@@ -23,9 +23,8 @@ from typing import TYPE_CHECKING, Any
 
 from heavydistill import problems as problem_sources
 from heavydistill.config import RunConfig
-from heavydistill.engine.ledger import Ledger, account_of
 from heavydistill.engine.preflight import require
-from heavydistill.errors import ConfigError, HeavydistillError, StoppedError
+from heavydistill.errors import ConfigError, HeavydistillError, StoppedError, TeacherError
 from heavydistill.metrics.summary import Summary
 from heavydistill.pipeline.folder import Workplace, recover
 from heavydistill.pipeline.processes import loading, start_server
@@ -147,7 +146,8 @@ def run(
             installed or cannot be joined.
         RunError: The pipeline broke, the server that was started ended, the disk is full, or rows
             are missing from the result. The folder is as it was.
-        KeyboardInterrupt, StoppedError: After the finished rows were written, if there were any.
+        KeyboardInterrupt, StoppedError: After the finished rows were written, if there were any;
+            so is a TeacherError in the midst of a run.
     """
     if replay or not plan.server:
         return _run(plan, plan.config, on_batch, replay, ray)
@@ -173,14 +173,12 @@ def _run(
     """Run a plan with a configuration that says where everyone is."""
     start_server()
     with loading():
-        from heavydistill.pipeline.build import build_heavy_pipeline
+        from heavydistill.pipeline.build import build_heavy_pipeline, paying
 
     with contextlib.ExitStack() as held:
         if config.endpoint.is_served and not replay:
             _require_endpoints(config)
-            account = Ledger(account_of(config))
-            held.callback(account.close)
-            held.enter_context(account.running())
+            held.enter_context(paying(config))
         place = Workplace(plan.folder)
         held.enter_context(place.claimed())
         pipeline = build_heavy_pipeline(config, on_batch, replay, ray)
@@ -193,7 +191,7 @@ def _run(
 def _piped(plan: Plan, pipeline: HeavyBase, place: Workplace) -> Finished:
     try:
         pipeline.run_to_files()
-    except (KeyboardInterrupt, StoppedError):
+    except (KeyboardInterrupt, StoppedError, TeacherError):
         if any(pipeline.leaf_files.glob("*.parquet")):
             _publish(plan, pipeline, place, interrupted=True)
         raise

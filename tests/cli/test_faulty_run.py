@@ -138,3 +138,21 @@ def test_a_teacher_that_lost_its_thinking_ends_the_run_with_what_to_change(tmp_p
         done = run(*words)
         assert done.returncode == 0, done.stdout + done.stderr
         assert len(server.requests) == PROBLEMS * (K + D)
+
+
+def test_a_key_that_is_refused_in_mid_run_costs_nothing_that_is_paid(tmp_path):
+    with faulty(seconds=1.0) as server:
+        server.plan = lambda body, attempt: "bad key" if len(server.requests) == 60 else None
+        wanted = command(server, tmp_path)
+        stopped = run(*wanted)
+        assert stopped.returncode == 2 and "refuses the key" in stopped.stderr
+        answered = len(server.requests) - 1
+        kept = sum(
+            len(trace.pool) + len(trace.deliberations) for trace in read_traces(tmp_path / "run")
+        )
+        assert 0 < kept <= answered < PROBLEMS * (K + D)
+        server.plan = lambda body, attempt: None
+        assert run(*wanted).returncode == 0
+        # What was in flight when it was refused was answered and kept: nothing is asked twice.
+        assert len(server.requests) == PROBLEMS * (K + D) + 1
+    assert len(list(read_traces(tmp_path / "run"))) == PROBLEMS
