@@ -101,8 +101,12 @@ class _Answers:
 
         def report() -> None:
             nonlocal reported
+            try:
+                client = pipe.recv()
+            except EOFError:  # who measures was killed
+                raise SystemExit(1) from None
             now = time.process_time()
-            pipe.send((sum(self.asked.get(pipe.recv(), Counter()).values()), now - reported))
+            pipe.send((sum(self.asked.get(client, Counter()).values()), now - reported))
             reported = now
 
         loop.add_reader(pipe.fileno(), report)
