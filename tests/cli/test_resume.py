@@ -254,7 +254,7 @@ def test_a_resumed_run_that_is_interrupted_keeps_what_was_finished_before(tmp_pa
 
     def down_at_first(body: dict[str, Any]) -> Any:
         if not up:
-            return 400, {"error": {"message": "no"}}
+            return 400, {"error": {"message": "your prompt exceeds the maximum context length"}}
         time.sleep(0.3)
         asked_again["Attempt 1" in body["messages"][0]["content"]] += 1
         return completion("\\boxed{1}")
