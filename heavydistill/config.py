@@ -248,7 +248,7 @@ def load_config(path: Path | None = None, overrides: dict[str, Any] | None = Non
     """
     tree = read_yaml(path) if path else {}
     for dotted, value in (overrides or {}).items():
-        _set(tree, dotted, value)
+        assign(tree, dotted, value)
     fix = "Correct the value in the file or on the command line; the command line wins."
     return parse(RunConfig, tree, f"{path}: " if path else "", fix)
 
@@ -271,7 +271,12 @@ def dump_config(config: RunConfig) -> str:
     return str(yaml.safe_dump(config.model_dump(), sort_keys=False, allow_unicode=True))
 
 
-def _set(tree: dict[str, Any], dotted: str, value: Any) -> None:
+def assign(tree: dict[str, Any], dotted: str, value: Any) -> None:
+    """Set a dotted key of a tree, making the sections on the way to it.
+
+    Raises:
+        ConfigError: A value stands where a section is wanted.
+    """
     *parents, last = dotted.split(".")
     for parent in parents:
         tree[parent] = {} if tree.get(parent) is None else tree[parent]

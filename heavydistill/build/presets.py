@@ -25,7 +25,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from heavydistill.build.sets import CandidateSet, generator
+from heavydistill.build.candidates import CandidateSet, generator
 from heavydistill.schema import Stratum
 
 MOST_SETS = 8

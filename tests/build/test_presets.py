@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from heavydistill.build.candidates import CandidateSet
 from heavydistill.build.presets import PRESETS, mix
-from heavydistill.build.sets import CandidateSet
 from heavydistill.schema import Stratum
 
 STRATA: tuple[Stratum, ...] = ("all-right", "majority-right", "tie", "minority-right", "all-wrong")

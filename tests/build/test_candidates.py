@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from samples import trajectory
 
-from heavydistill.build.sets import CandidateSet, draw_sets
+from heavydistill.build.candidates import CandidateSet, draw_sets
 from heavydistill.heavy import voting
 from heavydistill.schema import Label, Trajectory, Verdict
 

@@ -1,0 +1,170 @@
+"""What a build did, in numbers: ``manifest.json`` of a folder of sets.
+
+The same runs, seed and versions give the same file, so there is no time and no place in it.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field, ValidationError
+
+from heavydistill.errors import ConfigError
+from heavydistill.sections import Section
+
+MANIFEST = "manifest.json"
+FORMAT = "heavydistill-sets/1"
+
+
+class StudentUsed(Section):
+    """For whom the rows are."""
+
+    name: str
+    form: str
+    """Where the thinking of a completion stands: ``field`` or ``inline``; see ``chat.student``."""
+    template_sha256: str
+    max_tokens: int
+    """Most tokens of a row."""
+
+
+class RunUsed(Section):
+    """A run that was built from."""
+
+    name: str
+    traces: int
+    config: dict[str, Any]
+    """Its configuration, without folders and addresses; empty for an imported pool."""
+    summary: dict[str, Any]
+    """Its ``summary.json``: metrics with intervals, tokens, cost; empty if it has none."""
+
+
+class Strata(Section):
+    """The candidate sets of one stratum, from all there are to those that are used."""
+
+    sets: int
+    """Of the problems that are not left out."""
+    with_deliberation: int
+    """Of those, with a deliberation that passed every filter."""
+    not_admitted: int
+    """Of those, that the preset does not admit."""
+    over_bound: int
+    """Of those, more than the mixture takes."""
+    sft: int
+    """What is left: with rows in ``sft_deliberator``."""
+    rl: int
+    """With a row in ``rl``."""
+
+
+class Attention(Section):
+    """How many work with the attempts, by the same signs."""
+
+    deliberations: int
+    """Right and finished ones that were looked at."""
+    using: int
+    blind: int
+    """Attempts that saw no other, as a control."""
+    blind_using: int
+
+
+class Share(Section):
+    """Of a whole."""
+
+    part: int
+    whole: int
+
+
+class BenchmarkUsed(Section):
+    """What problems were compared with."""
+
+    name: str
+    texts_sha256: str
+    """Of its hashes."""
+    hits: dict[str, int]
+    """Problems by how they were found."""
+
+
+class Asked(Section):
+    """What ``redeliberate`` asked for."""
+
+    model: str
+    sets: int
+    deliberations: int
+    failed: int
+    prompt_tokens: int
+    completion_tokens: int
+    cost_usd: float | None
+
+
+class Manifest(Section):
+    """All of it."""
+
+    format: str = FORMAT
+    heavydistill: str
+    """Version that built it."""
+    build: dict[str, Any]
+    """The configuration of the build, without folders and addresses."""
+    student: StudentUsed
+    runs: list[RunUsed]
+    rows: dict[str, dict[str, int]]
+    """Of each set, by split."""
+    problems: dict[str, int]
+    """By label, ``used`` for those without."""
+    trajectories: dict[str, int]
+    """By label, likewise."""
+    deliberations: dict[str, int]
+    """By label, likewise."""
+    strata: dict[str, Strata]
+    attention: Attention
+    student_written: Share
+    """Sets of attempts that are all the student's own, of those that are used."""
+    retention: Share
+    """Plain problems among the rows of ``sft_deliberator``."""
+    recut: int
+    """Prompts that were cut again to fit the student."""
+    models: dict[str, list[str]]
+    """Who wrote what is used: ``thinker`` and ``deliberator`` to names."""
+    prompts: list[str]
+    """Versions of the wordings."""
+    verifiers: list[str]
+    """Names and versions behind the verdicts."""
+    tokens: dict[str, dict[str, int]]
+    """Of the rows of each set: quantiles ``p50``, ``p90``, ``p95``, ``p99`` and ``max`` of prompt
+    and completion together."""
+    benchmarks: list[BenchmarkUsed]
+    guarded: dict[str, int] = Field(default_factory=dict)
+    """Rows of each set that the guard looked at and found whole."""
+    asked: Asked | None = None
+
+
+def write_manifest(manifest: Manifest, folder: Path) -> None:
+    """Write it into a folder."""
+    text = json.dumps(manifest.model_dump(), indent=2, ensure_ascii=False, sort_keys=False)
+    (folder / MANIFEST).write_text(text + "\n", encoding="utf-8")
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """The manifest of a folder of sets.
+
+    Raises:
+        ConfigError: The folder holds no sets, or those of another version.
+    """
+    path = folder / MANIFEST
+    fix = "Give the folder that `heavydistill build --out FOLDER` wrote."
+    try:
+        tree = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{folder} holds no sets: {path.name} cannot be read", fix) from error
+    found = tree.get("format") if isinstance(tree, dict) else None
+    if found != FORMAT:
+        raise ConfigError(
+            f"{path} has the format {found!r}, and this heavydistill reads {FORMAT!r}",
+            "Build the sets again.",
+        )
+    try:
+        return Manifest.model_validate(tree)
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(map(str, first["loc"]))
+        raise ConfigError(f"{path}: {key}: {first['msg']}", "Build the sets again.") from error

@@ -1,0 +1,254 @@
+"""A small folder of sets, written as a build writes it, for tests of what reads one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from heavydistill.schema import Cache, CacheItem, Deliberation, Trajectory, Verdict
+from heavydistill.sets import folder as folders
+from heavydistill.sets.manifest import (
+    Attention,
+    BenchmarkUsed,
+    Manifest,
+    RunUsed,
+    Share,
+    Strata,
+    StudentUsed,
+    write_manifest,
+)
+from heavydistill.sets.rows import (
+    CacheRow,
+    DeliberationRow,
+    Message,
+    ProblemRow,
+    RlRow,
+    ThoughtfulMessage,
+    ThoughtfulSftRow,
+    TrajectoryRow,
+)
+
+RIGHT = Verdict(label="correct", reason="equal", extracted="6", verifier="math@2")
+WRONG = Verdict(label="incorrect", reason="different", extracted="5", verifier="math@2")
+PROMPT = "Problem\nWhat is 2 * 3?\n==== Attempt 1\nIt is 6.\n==== Attempt 2\nIt is 5."
+
+
+def write_sets(folder: Path, **changes: Any) -> Path:
+    """Two problems with two attempts each; the second one is kept for validation.
+
+    Args:
+        folder: Made.
+        changes: Fields of the manifest that are other than usual.
+    """
+    rows: dict[tuple[str, str], list[Any]] = {}
+    for number, split in enumerate(("train", "validation")):
+        for name, row in _rows(number, split):
+            is_view = name in folders.VIEWS
+            rows.setdefault((name, "train" if is_view else split), []).append(row)
+    for (name, split), those in rows.items():
+        writer = folders.Writer(folders.file_of(folder, name, split), type(those[0]))
+        for row in those:
+            writer.write(row)
+        writer.close()
+    write_manifest(manifest(**changes), folder)
+    return folder
+
+
+def manifest(**changes: Any) -> Manifest:
+    """That of the folder."""
+    stratum = Strata(sets=2, with_deliberation=2, not_admitted=0, over_bound=0, sft=2, rl=2)
+    usual = Manifest(
+        heavydistill="0.1.0",
+        build={"preset": "balanced", "seed": 0},
+        student=StudentUsed(
+            name="micro-student", form="field", template_sha256="0" * 64, max_tokens=2048
+        ),
+        runs=[RunUsed(name="run", traces=2, config={"teacher": "micro"}, summary={})],
+        rows={name: {"train": 1, "validation": 1} for name in folders.TRAINED},
+        problems={"used": 2},
+        trajectories={"used": 2, "not_correct": 2},
+        deliberations={"used": 2},
+        strata={"tie": stratum},
+        attention=Attention(deliberations=2, using=2, blind=4, blind_using=0),
+        student_written=Share(part=0, whole=2),
+        retention=Share(part=0, whole=2),
+        recut=0,
+        models={"thinker": ["micro"], "deliberator": ["micro"]},
+        prompts=["deliberator.brief.en@8f91f83e6952"],
+        verifiers=["math@2"],
+        tokens={name: {"p50": 40, "p90": 50, "p95": 50, "p99": 50, "max": 50} for name in ("rl",)},
+        benchmarks=[BenchmarkUsed(name="gsm8k", texts_sha256="0" * 64, hits={})],
+    )
+    return usual.model_copy(update=changes)
+
+
+def _rows(number: int, split: Any) -> list[tuple[str, Any]]:
+    problem, cache, run = f"p_{number}", f"c_{number}", "run"
+    text = f"What is 2 * 3? ({number})"
+    generated: dict[str, Any] = {
+        "model": "micro",
+        "seed": 1,
+        "finish_reason": "stop",
+        "error": None,
+        "prompt_tokens": 20,
+        "completion_tokens": 10,
+        "latency_s": 0.5,
+        "request_id": "",
+    }
+    right = Trajectory(
+        id=f"t_{number}r",
+        index=0,
+        reasoning="2*3=6",
+        answer_text="It is \\boxed{6}.",
+        verdict=RIGHT,
+        **generated,
+    )
+    wrong = Trajectory(
+        id=f"t_{number}w",
+        index=1,
+        reasoning="2*3=5",
+        answer_text="It is \\boxed{5}.",
+        verdict=WRONG,
+        **generated,
+    )
+    deliberation = Deliberation(
+        id=f"d_{number}",
+        index=0,
+        reasoning="Attempt 1 is right, attempt 2 is wrong: 2*3=6.",
+        answer_text="The product is \\boxed{6}.",
+        verdict=RIGHT,
+        cache=cache,
+        round=1,
+        **generated,
+    )
+    items = [
+        CacheItem(
+            generation=one.id,
+            mode="answer_only",
+            tokens_before=5,
+            tokens_after=5,
+            sha256="0" * 64,
+            defused=0,
+        )
+        for one in (right, wrong)
+    ]
+    read = Cache(
+        id=cache,
+        round=1,
+        seed=0,
+        selection="random",
+        prompt_version="deliberator.brief.en@8f91f83e6952",
+        reader="micro-student",
+        budget_tokens=1024,
+        prompt_tokens=40,
+        defused=0,
+        items=items,
+        left_out=[],
+        prompt=PROMPT,
+    )
+    asked = [Message(role="user", content=PROMPT)]
+    shared = {"problem": problem, "run": run}
+    learnt = {**shared, "model": "micro", "prompt_tokens": 40, "completion_tokens": 20}
+    return [
+        (
+            "problems",
+            ProblemRow(
+                id=problem,
+                text=text,
+                reference="6",
+                verifier="math",
+                split=split,
+                label="",
+                detail="",
+                runs=[run],
+            ),
+        ),
+        ("trajectories", TrajectoryRow(**_fields(right), **shared, label="", tokens=10)),
+        ("trajectories", TrajectoryRow(**_fields(wrong), **shared, label="not_correct", tokens=10)),
+        (
+            "caches",
+            CacheRow(
+                **_fields(read),
+                **shared,
+                drawn=False,
+                recut=False,
+                stratum="tie",
+                right=1,
+                thinkers=["micro"],
+                success=0.5,
+                judged=2,
+                sft_label="",
+                rl_label="",
+            ),
+        ),
+        (
+            "deliberations",
+            DeliberationRow(
+                **_fields(deliberation),
+                **shared,
+                label="",
+                uses_attempts=True,
+                copied=0.0,
+                tokens=20,
+            ),
+        ),
+        (
+            "sft_deliberator",
+            ThoughtfulSftRow(
+                prompt=asked,
+                completion=[_turn(deliberation)],
+                reasoning=deliberation.reasoning,
+                answer_text=deliberation.answer_text,
+                role="deliberator",
+                generation=deliberation.id,
+                cache=cache,
+                stratum="tie",
+                **learnt,
+            ),
+        ),
+        (
+            "sft_thinker",
+            ThoughtfulSftRow(
+                prompt=[Message(role="user", content=text)],
+                completion=[_turn(right)],
+                reasoning=right.reasoning,
+                answer_text=right.answer_text,
+                role="thinker",
+                generation=right.id,
+                cache="",
+                stratum=None,
+                **learnt,
+            ),
+        ),
+        (
+            "rl",
+            RlRow(
+                prompt=asked,
+                text=text,
+                reference="6",
+                verifier="math",
+                verifier_args="{}",
+                cache=cache,
+                stratum="tie",
+                right=1,
+                width=2,
+                success=0.5,
+                judged=2,
+                measured_on="micro",
+                prompt_tokens=40,
+                **shared,
+            ),
+        ),
+    ]
+
+
+def _turn(generation: Trajectory | Deliberation) -> ThoughtfulMessage:
+    return ThoughtfulMessage(
+        role="assistant",
+        content=generation.answer_text,
+        reasoning_content=generation.reasoning,
+    )
+
+
+def _fields(value: Any) -> dict[str, Any]:
+    return {name: getattr(value, name) for name in type(value).__dataclass_fields__}
