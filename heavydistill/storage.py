@@ -101,6 +101,15 @@ def read_traces(run: Path) -> Iterator[Trace]:
     return itertools.chain.from_iterable(map(_rows, files))
 
 
+def count_traces(run: Path) -> int:
+    """How many traces ``read_traces`` gives; it must have accepted the folder."""
+    total = 0
+    for path in (run / TRACES_FOLDER).glob("*.parquet"):
+        with _open(path) as file:
+            total += file.metadata.num_rows
+    return total
+
+
 def _refuse_other_schema(path: Path) -> None:
     with _open(path) as file:
         theirs = _names(file.schema_arrow)

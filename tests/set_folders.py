@@ -69,6 +69,7 @@ def manifest(**changes: Any) -> Manifest:
         trajectories={"used": 2, "not_correct": 2},
         deliberations={"used": 2},
         strata={"tie": stratum},
+        undeliberated=0,
         attention=Attention(deliberations=2, using=2, blind=4, blind_using=0),
         student_written=Share(part=0, whole=2),
         retention=Share(part=0, whole=2),

@@ -17,15 +17,17 @@ from __future__ import annotations
 
 import hashlib
 import random
-from collections import defaultdict
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from heavydistill.heavy import voting
-from heavydistill.schema import Stratum, Trajectory
+from heavydistill.schema import Generation, Stratum, Trajectory
 
 # Draws for each set that is wanted. Narrow pools repeat themselves, so more draws find no more.
 _DRAWS = 8
+
+Texts = tuple[tuple[str, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +57,13 @@ class CandidateSet:
 
 
 def draw_sets(
-    problem: str, pool: Sequence[Trajectory], *, widths: Sequence[int], most: int, seed: int
+    problem: str,
+    pool: Sequence[Trajectory],
+    *,
+    widths: Sequence[int],
+    most: int,
+    seed: int,
+    taken: Collection[Texts] = (),
 ) -> list[CandidateSet]:
     """Different candidate sets of one pool.
 
@@ -65,6 +73,7 @@ def draw_sets(
         widths: The widths to draw from; those that the pool cannot fill are passed over.
         most: Most sets.
         seed: Of the whole build.
+        taken: What the sets that are there already show; see ``same_texts``.
 
     Returns:
         At most ``most`` sets, in the order in which they were drawn; none if too few attempts
@@ -72,16 +81,23 @@ def draw_sets(
     """
     members = [t for t in pool if t.unusable_because is None and t.verdict is not None]
     feasible = [width for width in sorted(set(widths)) if width <= len(members)]
-    if not feasible:
+    if not feasible or most < 1:
         return []
     rng = generator(seed, problem, "sets")
-    found: dict[tuple[tuple[str, int], ...], CandidateSet] = {}
+    found: dict[Texts, CandidateSet] = {}
     for _ in range(_DRAWS * most):
         drawn = _draw(members, rng.choice(feasible), rng)
-        found.setdefault(_texts(drawn), _as_set(problem, drawn))
+        if (texts := same_texts(drawn)) not in taken:
+            found.setdefault(texts, _as_set(problem, drawn))
         if len(found) == most:
             break
     return list(found.values())
+
+
+def same_texts(shown: Iterable[Generation]) -> Texts:
+    """What a cache of these shows, whatever the order: each text with how often it is there."""
+    hashes = (hashlib.sha256(one.answer_text.encode()).hexdigest()[:16] for one in shown)
+    return tuple(sorted(Counter(hashes).items()))
 
 
 def generator(*parts: object) -> random.Random:
@@ -106,11 +122,3 @@ def _as_set(problem: str, drawn: list[Trajectory]) -> CandidateSet:
         right=sum(member.is_correct for member in drawn),
         stratum=voting.stratum(drawn),
     )
-
-
-def _texts(drawn: list[Trajectory]) -> tuple[tuple[str, int], ...]:
-    """What a cache of the attempts shows: each text with how often it is there."""
-    counts: dict[str, int] = defaultdict(int)
-    for member in drawn:
-        counts[hashlib.sha256(member.answer_text.encode()).hexdigest()] += 1
-    return tuple(sorted(counts.items()))

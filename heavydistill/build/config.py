@@ -128,12 +128,15 @@ class BuildConfig(Section):
         return self
 
 
-def load_build_config(path: Path | None, overrides: dict[str, Any]) -> BuildConfig:
+def load_build_config(
+    path: Path | None, overrides: dict[str, Any], asks: bool = False
+) -> BuildConfig:
     """The configuration of a build.
 
     Args:
         path: YAML file, or None for the defaults.
         overrides: Dotted keys to values; they win over the file.
+        asks: Whether deliberations are asked for, also where nothing else says so.
 
     Raises:
         ConfigError: No such file, not YAML, an unknown key or a bad value.
@@ -143,6 +146,8 @@ def load_build_config(path: Path | None, overrides: dict[str, Any]) -> BuildConf
     tree = read_yaml(path) if path else {}
     for dotted, value in overrides.items():
         assign(tree, dotted, value)
+    if asks:
+        tree["redeliberate"] = tree.get("redeliberate") or {}
     fix = "Correct the value in the file or on the command line; the command line wins."
     return parse(BuildConfig, tree, f"{path}: " if path else "", fix)
 

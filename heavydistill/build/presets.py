@@ -4,8 +4,9 @@ What a deliberator learns depends on the strata that it sees. Hard sets alone te
 majorities; easy sets alone teach it to copy the vote. A preset says which sets are admitted, how
 wide they are, and how many of one kind may stand beside those of another.
 
-    balanced    all minority-right and tie; half as many majority-right; at most 5 % all-right;
-                at most 10 % all-wrong, and those only with a deliberation that is right
+    balanced    4 to 16 attempts, or as many as a run showed; all minority-right and tie; half as
+                many majority-right; at most 5 % all-right; at most 10 % all-wrong, and those only
+                with a deliberation that is right
     agglm       AggLM (arXiv 2509.06870): 8 attempts; all sets whose vote is wrong or tied, and
                 half as many whose vote is right
     pacore      PaCoRe (arXiv 2601.05593), its first stage: 16 to 24 attempts; some are right,
@@ -53,8 +54,9 @@ class Preset:
 
     Attributes:
         name: The word on the command line.
-        widths: Attempts in a set.
-        admits: Whether a set of a problem of a domain may be there at all.
+        widths: Attempts in a set, ascending.
+        any_width: Whether sets that a run made may have any other width too.
+        admits: Whether a set of a problem of a domain may be there, if its width may.
         bounds: How many of which.
         fewest_attempts: Usable attempts that a pool must have.
         most_tokens: Most tokens of a cache, in the student's tokenizer; None leaves it to the
@@ -63,10 +65,15 @@ class Preset:
 
     name: str
     widths: tuple[int, ...]
+    any_width: bool = False
     admits: Callable[[CandidateSet, str], bool] = lambda one, domain: True
     bounds: tuple[Bound, ...] = ()
     fewest_attempts: int = 2
     most_tokens: int | None = None
+
+    def takes(self, one: CandidateSet, domain: str) -> bool:
+        """Whether a set may be there at all."""
+        return (self.any_width or one.width in self.widths) and self.admits(one, domain)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +115,7 @@ def mix(
     mixture = Mixture(kept=[], before=Counter(one.stratum for one in sets))
     admitted: dict[Stratum, list[CandidateSet]] = defaultdict(list)
     for one in sets:
-        if preset.admits(one, domains[one.problem]):
+        if preset.takes(one, domains[one.problem]):
             admitted[one.stratum].append(one)
         else:
             mixture.not_admitted[one.stratum] += 1
@@ -169,6 +176,7 @@ PRESETS: dict[str, Preset] = {
         Preset(
             name="balanced",
             widths=tuple(range(4, 17)),
+            any_width=True,
             bounds=(
                 Bound(frozenset({"majority-right"}), 0.5, of=_HARD),
                 Bound(frozenset({"all-right"}), 0.05),

@@ -10,6 +10,7 @@ import sys
 
 import typer
 
+from heavydistill.cli.build import build
 from heavydistill.cli.doctor import doctor
 from heavydistill.cli.generate import generate
 from heavydistill.cli.journal import journal
@@ -31,6 +32,7 @@ app.command()(generate)
 app.command()(plan)
 app.command()(doctor)
 app.command()(replay)
+app.command()(build)
 app.command()(show)
 app.command()(teachers)
 app.add_typer(journal)

@@ -20,6 +20,7 @@ import hashlib
 import random
 import re
 from collections.abc import Sequence
+from typing import cast
 
 from heavydistill.config import Pruning, Selection
 from heavydistill.errors import BudgetError
@@ -77,6 +78,71 @@ def build_cache(
     shown: list[Generation] = [*chosen, *(d for d in carried if d.unusable_because is None)]
     rng.shuffle(shown)
     left_out = _left_out([*generations, *carried], shown)
+    return _cut_to(
+        problem,
+        shown,
+        round=round,
+        seed=seed,
+        selection=selection,
+        left_out=left_out,
+        pruning=pruning,
+        budget_tokens=budget_tokens,
+        prompt=prompt,
+        reader=reader,
+    )
+
+
+def recut(
+    problem: Problem,
+    cache: Cache,
+    generations: Sequence[Generation],
+    *,
+    budget_tokens: int,
+    prompt: Prompt,
+    reader: Reader,
+) -> Cache:
+    """The same attempts in the same order, cut for another reader or a smaller budget.
+
+    Args:
+        problem: The problem.
+        cache: As it was; its mode of pruning stays.
+        generations: Those that it shows, and any others.
+        budget_tokens: Most tokens of the prompt, in the reader's tokenizer.
+        prompt: The deliberator's wording.
+        reader: Tokenizer of the model that will read the prompt.
+
+    Raises:
+        BudgetError: As ``build_cache``.
+    """
+    by_id = {generation.id: generation for generation in generations}
+    return _cut_to(
+        problem,
+        [by_id[item.generation] for item in cache.items],
+        round=cache.round,
+        seed=cache.seed,
+        selection=cache.selection,
+        left_out=cache.left_out,
+        pruning=cast(Pruning, cache.items[0].mode),
+        budget_tokens=budget_tokens,
+        prompt=prompt,
+        reader=reader,
+    )
+
+
+def _cut_to(
+    problem: Problem,
+    shown: Sequence[Generation],
+    *,
+    round: int,
+    seed: int,
+    selection: str,
+    left_out: list[LeftOut],
+    pruning: Pruning,
+    budget_tokens: int,
+    prompt: Prompt,
+    reader: Reader,
+) -> Cache:
+    """The cache of these attempts in this order; arguments as of ``build_cache``."""
     attempts = [prepare(generation, pruning, reader) for generation in shown]
     problem_text, defused = defuse(problem.text, reader.control_tokens)
 

@@ -13,10 +13,10 @@ from collections import defaultdict
 from collections.abc import Sequence
 from statistics import fmean
 
-from heavydistill.schema import Deliberation, Outcome, Stratum, Trajectory
+from heavydistill.schema import Deliberation, Generation, Outcome, Stratum, Trajectory
 
 
-def vote_value(pool: Sequence[Trajectory]) -> float:
+def vote_value(pool: Sequence[Generation]) -> float:
     """Expected accuracy in [0, 1] of taking the most frequent answer.
 
     Answers tied for most frequent are drawn with equal chance. One answer whose trajectories
@@ -30,7 +30,7 @@ def vote_value(pool: Sequence[Trajectory]) -> float:
     return fmean(fmean(of) for of in labels.values() if len(of) == most) if labels else 0.0
 
 
-def stratum(pool: Sequence[Trajectory]) -> Stratum:
+def stratum(pool: Sequence[Generation]) -> Stratum:
     """How many of the pool are right, and what the vote says where it is mixed.
 
     All of the pool counts: one that failed is not right, so a pool with a failure is never

@@ -11,6 +11,7 @@ the same bytes.
 from __future__ import annotations
 
 import contextlib
+import shutil
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -51,7 +52,11 @@ class Writer:
 
     def write(self, row: Any) -> None:
         """Add a row of the dataclass."""
-        self._group.append(to_row(row))
+        self.copy(to_row(row))
+
+    def copy(self, row: dict[str, Any]) -> None:
+        """Add a row as it is read from such a file."""
+        self._group.append(row)
         self._characters += _characters(self._group[-1])
         self.rows += 1
         if len(self._group) == _GROUP_ROWS or self._characters >= _GROUP_CHARACTERS:
@@ -68,6 +73,29 @@ class Writer:
 
         self._writer.write_table(pa.Table.from_pylist(self._group, self._schema))
         self._group, self._characters = [], 0
+
+
+@contextlib.contextmanager
+def new_folder(out: Path) -> Iterator[Path]:
+    """A folder that gets the name ``out`` when this ends well, and is gone when it does not.
+
+    Raises:
+        ConfigError: There is something under that name.
+    """
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise ConfigError(
+            f"out: {out} exists and is not empty", "Name another folder or remove this one."
+        )
+    unfinished = out.absolute().with_name(f".{out.name}.unfinished")
+    shutil.rmtree(unfinished, ignore_errors=True)
+    unfinished.mkdir(parents=True)
+    try:
+        yield unfinished
+        if out.exists():
+            out.rmdir()
+        unfinished.rename(out)
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
 
 
 def file_of(folder: Path, name: str, split: str) -> Path:
@@ -92,12 +120,19 @@ def read_rows(folder: Path, name: str, split: str = "train") -> Iterator[dict[st
             "Give the folder that `heavydistill build --out FOLDER` wrote.",
         )
     path = file_of(folder, name, split)
-    if not path.is_file():
-        return iter(())
-    return _rows(path, _open(path))
+    return rows_of(path) if path.is_file() else iter(())
 
 
-def _rows(path: Path, file: pq.ParquetFile) -> Iterator[dict[str, Any]]:
+def rows_of(file: Path) -> Iterator[dict[str, Any]]:
+    """The rows of a file, a group in memory at a time.
+
+    Raises:
+        ConfigError: It cannot be read; raised by this call.
+    """
+    return _rows(_open(file))
+
+
+def _rows(file: pq.ParquetFile) -> Iterator[dict[str, Any]]:
     with contextlib.closing(file):
         for group in range(file.num_row_groups):
             yield from file.read_row_group(group).to_pylist()

@@ -116,6 +116,8 @@ class Manifest(Section):
     deliberations: dict[str, int]
     """By label, likewise."""
     strata: dict[str, Strata]
+    undeliberated: int
+    """Sets that the mixture would take, and that have no deliberation to learn from."""
     attention: Attention
     student_written: Share
     """Sets of attempts that are all the student's own, of those that are used."""

@@ -1,0 +1,136 @@
+"""A build: runs in, a folder of sets out.
+
+The traces are read twice. The first pass remembers what was found out about each (``notes``); then
+what is used is chosen among all of them (``choosing``); the second pass writes the rows of what was
+chosen (``writing``). Where deliberations are asked for, that is a pass of its own in between, and
+the second one takes their texts from the journal.
+
+The folder appears under its name when all of it is there and the guard has found nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from heavydistill.build import choosing
+from heavydistill.build.choosing import ProblemNote
+from heavydistill.build.config import BuildConfig
+from heavydistill.build.notes import NoteTaker, SetNote, TraceNote
+from heavydistill.build.presets import PRESETS, Mixture, Preset
+from heavydistill.build.prompting import Prompter
+from heavydistill.build.screening import Screen
+from heavydistill.build.sources import Source, open_sources
+from heavydistill.chat.student import Student
+from heavydistill.schema import Trace
+
+OnProgress = Callable[[str, int, int], None]
+
+
+@dataclass(slots=True)
+class Build:
+    """A build between its two passes.
+
+    Attributes:
+        config: Of it.
+        preset: The mixture.
+        student: For whom it is.
+        prompter: Makes the prompts.
+        sources: The runs.
+        screen: What problems were compared with.
+        taker: What was found out over all traces.
+        problems: By their ids in the sets.
+        notes: Of each trace, in the order of the runs.
+        mixture: Of the sets that rows of the deliberator are made of.
+        undeliberated: Sets that the mixture would take beside them.
+    """
+
+    config: BuildConfig
+    preset: Preset
+    student: Student
+    prompter: Prompter
+    sources: list[Source]
+    screen: Screen
+    taker: NoteTaker
+    problems: dict[str, ProblemNote]
+    notes: list[TraceNote]
+    mixture: Mixture
+    undeliberated: int = 0
+
+    def traces(self) -> Iterator[tuple[Source, Trace, TraceNote]]:
+        """Every trace with what was found out about it."""
+        notes = iter(self.notes)
+        for source in self.sources:
+            for trace in source.traces():
+                yield source, trace, next(notes)
+
+
+def look(config: BuildConfig, on_progress: OnProgress) -> Build:
+    """The first pass.
+
+    Args:
+        config: Of the build.
+        on_progress: Called with (what is done, traces done, traces in all).
+
+    Raises:
+        UserError: Something that the user can mend; nothing was written.
+    """
+    preset = _preset(config)
+    student = Student(config.student, (config.chat_template and Path(config.chat_template)) or None)
+    sources = open_sources(config.runs)
+    build = Build(
+        config=config,
+        preset=preset,
+        student=student,
+        prompter=Prompter(config, preset, student),
+        sources=sources,
+        screen=Screen(config.against),
+        taker=NoteTaker(config, preset, student),
+        problems={},
+        notes=[],
+        mixture=Mixture(kept=[]),
+    )
+    total = sum(source.traces_there for source in sources)
+    for source in sources:
+        for trace in source.traces():
+            note = build.taker.look(trace)
+            build.notes.append(note)
+            _meet(build, source, trace, note.problem)
+            on_progress("Reading traces", len(build.notes), total)
+    choosing.split_problems(build.problems, config.validation, config.seed)
+    choosing.settle_sets(build.notes, build.problems, config.sets.per_problem)
+    for one in choosing.wanted(build.notes, build.problems, preset, config.seed):
+        one.wanted = True
+    return build
+
+
+def choose(build: Build) -> None:
+    """Decide what is used; changes the notes."""
+    choosing.settle_deliberations(build.notes, build.config.filters)
+    choosing.settle_trajectories(build.notes, build.problems, build.config)
+    seed = build.config.seed
+    build.undeliberated = len({one.of for one in pending(build)})
+    build.mixture = choosing.choose_for_sft(build.notes, build.problems, build.preset, seed)
+    choosing.choose_for_rl(build.notes, build.problems, build.preset, seed)
+
+
+def pending(build: Build) -> list[SetNote]:
+    """The sets of the mixture that have no deliberation to learn from."""
+    return [one for note in build.notes for one in note.sets if one.wanted and not one.usable]
+
+
+def _preset(config: BuildConfig) -> Preset:
+    preset = PRESETS[config.preset]
+    widths = config.sets.widths
+    return replace(preset, widths=tuple(sorted(set(widths)))) if widths else preset
+
+
+def _meet(build: Build, source: Source, trace: Trace, key: str) -> None:
+    """Note a problem, and look where else it stands when it is seen for the first time."""
+    note = build.problems.get(key)
+    if note is None:
+        domain = source.domain_of(trace.problem, build.student.domain)
+        label, detail = build.screen.look(key, trace.problem.text)
+        note = build.problems[key] = ProblemNote(domain, label, detail)
+    note.runs.append(f"{source.name}/{trace.problem.id}")

@@ -1,0 +1,95 @@
+"""From the configuration of a build to its folder; see ``builder`` for the two passes.
+
+The folder appears under its name when all of it is there and the guard has found nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from heavydistill.build.builder import Build, OnProgress, choose, look
+from heavydistill.build.config import BuildConfig
+from heavydistill.build.redeliberating import Redeliberation
+from heavydistill.build.summing import manifest_of
+from heavydistill.build.writing import SetWriter
+from heavydistill.errors import ConfigError
+from heavydistill.sets.folder import CHAT_TEMPLATE, TRAINED, new_folder
+from heavydistill.sets.manifest import Manifest, write_manifest
+
+_GUARDED_ROWS = 256
+
+
+def make(config: BuildConfig, on_progress: OnProgress, dry_run: bool = False) -> Manifest:
+    """Build the sets.
+
+    Args:
+        config: Of the build.
+        on_progress: As of ``builder.look``.
+        dry_run: Do all of it but for asking anybody, and keep nothing.
+
+    Raises:
+        EmptyError: Nothing is left; the manifest that it holds says what took what.
+        UserError: Anything else that the user can mend; nothing was written.
+        KeyboardInterrupt, StoppedError: While deliberations were asked for: what was answered is
+            in the journal, and the same command goes on from there.
+    """
+    with _folder(Path(config.out), dry_run) as folder:
+        build = look(config, on_progress)
+        redeliberation = None
+        if config.redeliberate and not dry_run:
+            redeliberation = Redeliberation(build)
+            redeliberation.ask(on_progress)
+        choose(build)
+        manifest = _write(build, folder, redeliberation, on_progress)
+        if not any(sum(splits.values()) for splits in manifest.rows.values()):
+            raise EmptyError(manifest)
+        return manifest
+
+
+class EmptyError(ConfigError):
+    """Nothing is left of the runs.
+
+    Attributes:
+        manifest: What took what.
+    """
+
+    def __init__(self, manifest: Manifest) -> None:
+        super().__init__(
+            "Nothing is left to learn from: the tables say what took what",
+            "Choose another --preset, give more runs, or ask for deliberations with "
+            "--redeliberate.",
+        )
+        self.manifest = manifest
+
+
+@contextlib.contextmanager
+def _folder(out: Path, dry_run: bool) -> Iterator[Path]:
+    if not dry_run:
+        with new_folder(out) as folder:
+            yield folder
+    else:
+        with TemporaryDirectory(prefix="heavydistill-") as place:
+            yield Path(place)
+
+
+def _write(
+    build: Build, folder: Path, redeliberation: Redeliberation | None, on_progress: OnProgress
+) -> Manifest:
+    with contextlib.ExitStack() as held:
+        answers = held.enter_context(redeliberation.again()) if redeliberation else None
+        writer = SetWriter(build, folder, answers)
+        for number, (source, trace, note) in enumerate(build.traces(), 1):
+            writer.write(source, trace, note)
+            on_progress("Writing rows", number, len(build.notes))
+        writer.finish()
+    template = build.student.chat_template
+    if template is not None:
+        (folder / CHAT_TEMPLATE).write_text(template, encoding="utf-8")
+    guarded = {name: 0 for name in TRAINED if name != "rl"}
+    asked = redeliberation.asked if redeliberation else None
+    manifest = manifest_of(build, writer, guarded, asked)
+    write_manifest(manifest, folder)
+    return manifest

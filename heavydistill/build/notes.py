@@ -1,0 +1,242 @@
+"""The first pass over the traces: what must be known of all before any row is written.
+
+Texts are not kept, only what was found out about them, so that the memory of a build does not
+grow with their length.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from heavydistill.build.attention import blind
+from heavydistill.build.candidates import CandidateSet, draw_sets, same_texts
+from heavydistill.build.config import BuildConfig
+from heavydistill.build.filters import fingerprint, look_at_deliberation, look_at_trajectory
+from heavydistill.build.presets import Preset
+from heavydistill.build.sources import key_of
+from heavydistill.chat.student import Student
+from heavydistill.heavy import voting
+from heavydistill.schema import (
+    Cache,
+    Deliberation,
+    Generation,
+    Problem,
+    Stratum,
+    Trace,
+    Trajectory,
+)
+
+NOT_COUNTED = -1
+
+
+@dataclass(slots=True)
+class GenerationNote:
+    """What was found out about an attempt or a deliberation.
+
+    Attributes:
+        id: Its id.
+        label: Why it is not learnt from, or empty.
+        tokens: In the student's tokenizer, if it passed the filters; else ``NOT_COUNTED``.
+        answer_tokens: Of the answer text alone, likewise.
+        fingerprint: The same for texts that say the same.
+    """
+
+    id: str
+    label: str
+    tokens: int
+    answer_tokens: int
+    fingerprint: str
+
+
+@dataclass(slots=True)
+class DeliberationNote(GenerationNote):
+    """A deliberation.
+
+    Attributes:
+        right: Its verdict; None if it has none or is undecided.
+        model: Who wrote it.
+        uses_attempts: Whether it works with the attempts.
+        copied: The share that is one attempt's.
+    """
+
+    right: bool | None
+    model: str
+    uses_attempts: bool
+    copied: float
+
+
+@dataclass(slots=True)
+class SetNote:
+    """A candidate set.
+
+    Attributes:
+        of: The set.
+        cache: Its id, if the run made a cache of it; None if it was drawn.
+        thinkers: Who wrote its attempts, sorted.
+        deliberations: On it.
+        wanted: Whether the mixture takes it, or would if it had a deliberation to learn from.
+        asked: Whether the build itself asks for deliberations on it.
+        sft_label: Why it gives no row of the deliberator, or empty.
+        rl_label: Why it gives no prompt of RL, or empty.
+        recut: Whether its prompt was cut again.
+    """
+
+    of: CandidateSet
+    cache: str | None
+    thinkers: tuple[str, ...]
+    deliberations: list[DeliberationNote] = field(default_factory=list)
+    wanted: bool = False
+    asked: bool = False
+    sft_label: str = ""
+    rl_label: str = ""
+    recut: bool = False
+
+    @property
+    def stratum(self) -> Stratum:
+        return self.of.stratum
+
+    @property
+    def usable(self) -> list[DeliberationNote]:
+        """The deliberations that are learnt from."""
+        return [note for note in self.deliberations if not note.label]
+
+    @property
+    def judged(self) -> int:
+        return sum(note.right is not None for note in self.deliberations)
+
+    @property
+    def success(self) -> float | None:
+        """The share of right ones among the judged deliberations."""
+        return sum(bool(n.right) for n in self.deliberations) / self.judged if self.judged else None
+
+
+@dataclass(slots=True)
+class TraceNote:
+    """A trace.
+
+    Attributes:
+        problem: Id of the problem.
+        trajectories: Of its pool, in order.
+        sets: Those of the run, then those that were drawn.
+    """
+
+    problem: str
+    trajectories: list[GenerationNote]
+    sets: list[SetNote]
+
+
+@dataclass(slots=True)
+class AttentionCount:
+    """How many texts show the signs of work with the attempts, and how many were looked at."""
+
+    deliberations: int = 0
+    using: int = 0
+    blind: int = 0
+    blind_using: int = 0
+
+
+class NoteTaker:
+    """Looks at traces, one after the other.
+
+    Args:
+        config: Of the build.
+        preset: Its mixture.
+        student: Whose tokens are counted.
+
+    Attributes:
+        attention: Over all traces so far.
+        models: Who wrote the attempts and the deliberations that were looked at.
+    """
+
+    def __init__(self, config: BuildConfig, preset: Preset, student: Student) -> None:
+        self._config, self._preset, self._student = config, preset, student
+        self.attention = AttentionCount()
+
+    def look(self, trace: Trace) -> TraceNote:
+        """What is to be known of a trace."""
+        key = key_of(trace.problem)
+        note = TraceNote(key, [self._attempt(trace.problem, t) for t in trace.pool], [])
+        by_id: dict[str, Generation] = {t.id: t for t in trace.pool}
+        by_id.update((d.id, d) for d in trace.deliberations)
+        taken = set()
+        for cache in trace.caches:
+            shown = [by_id[item.generation] for item in cache.items]
+            taken.add(same_texts(shown))
+            note.sets.append(self._own_set(key, trace, cache, shown))
+        pool = [t for t in trace.pool if self._may_stand(t.model)]
+        if len(pool) >= self._preset.fewest_attempts:
+            drawn = draw_sets(
+                key,
+                pool,
+                widths=self._preset.widths,
+                most=self._config.sets.per_problem - len(note.sets),
+                seed=self._config.seed,
+                taken=taken,
+            )
+            note.sets += [
+                SetNote(one, None, _writers(map(by_id.get, one.members))) for one in drawn
+            ]
+        return note
+
+    def deliberation(
+        self, problem: Problem, shown: Sequence[Generation], deliberation: Deliberation
+    ) -> DeliberationNote:
+        """What is to be known of a deliberation on a set."""
+        looked = look_at_deliberation(problem, shown, deliberation, self._config.filters)
+        label = deliberation.verdict.label if deliberation.verdict else "undecided"
+        if label == "correct" and deliberation.unusable_because is None:
+            self.attention.deliberations += 1
+            self.attention.using += looked.uses_attempts
+        tokens, answer_tokens = self._tokens(deliberation, looked.label)
+        return DeliberationNote(
+            id=deliberation.id,
+            label=looked.label,
+            tokens=tokens,
+            answer_tokens=answer_tokens,
+            fingerprint=fingerprint(deliberation),
+            right=None if label == "undecided" else label == "correct",
+            model=deliberation.model,
+            uses_attempts=looked.uses_attempts,
+            copied=looked.copied,
+        )
+
+    def _own_set(
+        self, key: str, trace: Trace, cache: Cache, shown: Sequence[Generation]
+    ) -> SetNote:
+        right = sum(generation.is_correct for generation in shown)
+        members = tuple(generation.id for generation in shown)
+        of = CandidateSet(key, members, right, voting.stratum(shown))
+        note = SetNote(of, cache.id, _writers(shown))
+        note.deliberations = [
+            self.deliberation(trace.problem, shown, deliberation)
+            for deliberation in trace.deliberations
+            if deliberation.cache == cache.id
+        ]
+        if not all(map(self._may_stand, note.thinkers)):
+            note.sft_label = note.rl_label = "other_writer"
+        return note
+
+    def _attempt(self, problem: Problem, trajectory: Trajectory) -> GenerationNote:
+        label = look_at_trajectory(problem, trajectory, self._config.filters)
+        if trajectory.is_correct and trajectory.unusable_because is None:
+            self.attention.blind += 1
+            self.attention.blind_using += blind(trajectory, self._preset.widths[-1])
+        tokens, answer_tokens = self._tokens(trajectory, label)
+        return GenerationNote(trajectory.id, label, tokens, answer_tokens, fingerprint(trajectory))
+
+    def _tokens(self, generation: Generation, label: str) -> tuple[int, int]:
+        if label:
+            return NOT_COUNTED, NOT_COUNTED
+        answer = self._student.reader.count(generation.answer_text)
+        thinking = generation.reasoning and self._student.reader.count(generation.reasoning)
+        return answer + (thinking or 0), answer
+
+    def _may_stand(self, model: str) -> bool:
+        """Whether the attempts of a model may stand in a set."""
+        wanted = self._config.sets.written_by
+        return wanted == "any" or (wanted == "student") == (model in self._student.aliases)
+
+
+def _writers(shown: Iterable[Generation | None]) -> tuple[str, ...]:
+    return tuple(sorted({generation.model for generation in shown if generation}))

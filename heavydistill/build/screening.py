@@ -1,0 +1,59 @@
+"""Which problems must not be learnt from: those of benchmarks, and near-duplicates of others."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from heavydistill.build.contamination import Benchmark, read, shipped
+from heavydistill.build.duplicates import NearDuplicates
+from heavydistill.sets.manifest import BenchmarkUsed
+
+
+class Screen:
+    """Looks at problems, each once, in the order of the runs.
+
+    Args:
+        against: Files of benchmarks; None takes those that come with heavydistill.
+
+    Raises:
+        UserError: A file cannot be read.
+    """
+
+    def __init__(self, against: Sequence[str] | None) -> None:
+        files = shipped() if against is None else [Path(file) for file in against]
+        self._benchmarks = [read(file) for file in files]
+        self._hits: dict[str, Counter[str]] = {one.name: Counter() for one in self._benchmarks}
+        self._seen = NearDuplicates()
+
+    def look(self, key: str, text: str) -> tuple[str, str]:
+        """(label, detail) of a problem; both empty if it may be learnt from."""
+        for benchmark in self._benchmarks:
+            if hit := benchmark.hit(text):
+                self._hits[hit.benchmark][hit.reason] += 1
+                return "contaminated", f"{hit.benchmark}: {hit.reason}"
+        if earlier := self._seen.add(key, text):
+            return "near_duplicate", earlier
+        return "", ""
+
+    @property
+    def used(self) -> list[BenchmarkUsed]:
+        """What problems were compared with, and how many were found."""
+        return [
+            BenchmarkUsed(
+                name=one.name,
+                texts_sha256=_sha256(one),
+                hits=dict(sorted(self._hits[one.name].items())),
+            )
+            for one in self._benchmarks
+        ]
+
+
+def _sha256(benchmark: Benchmark) -> str:
+    digest = hashlib.sha256()
+    for numbers in (benchmark.texts, benchmark.long, benchmark.short):
+        for number in sorted(numbers):
+            digest.update(number.to_bytes(8))
+    return digest.hexdigest()

@@ -1,0 +1,140 @@
+"""The runs that a build reads: each checked before anything is computed.
+
+A run is known by the name of its folder. One that `heavydistill import` wrote has no
+configuration; what is asked of that (wording, language) then comes from the student's profile.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from heavydistill.config import Domain, Language, RunConfig, load_config
+from heavydistill.errors import ConfigError
+from heavydistill.schema import Problem, Trace, content_id
+from heavydistill.storage import count_traces, read_traces
+
+_PLACES = ("out", "journal", "pools")
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A run.
+
+    Attributes:
+        name: Of its folder.
+        folder: Where it is.
+        config: Its own; None for an imported pool.
+        summary: Its ``summary.json``; empty if it has none.
+    """
+
+    name: str
+    folder: Path
+    config: RunConfig | None
+    summary: dict[str, Any]
+
+    def traces(self) -> Iterator[Trace]:
+        """Its traces, one row group in memory at a time."""
+        return read_traces(self.folder)
+
+    def domain_of(self, problem: Problem, fallback: Domain) -> str:
+        """Wording of the prompts for a problem of it."""
+        return problem.domain or (self.config and self.config.domain) or fallback
+
+    @property
+    def traces_there(self) -> int:
+        """How many there are."""
+        return count_traces(self.folder)
+
+    @property
+    def language(self) -> Language:
+        """Of its prompts."""
+        return self.config.language if self.config else "en"
+
+    @property
+    def content(self) -> dict[str, Any]:
+        """Its configuration without folders, addresses and names of secrets."""
+        if not self.config:
+            return {}
+        tree = self.config.model_dump(mode="json")
+        for place in _PLACES:
+            tree.pop(place, None)
+        del tree["endpoint"], tree["verify"]
+        tree["problems"]["source"] = _name_alone(tree["problems"]["source"])
+        for role in ("teacher", "thinker", "deliberator"):
+            tree[role] = tree[role] and _name_alone(tree[role])
+        if tree["judge"]:
+            del tree["judge"]["endpoint"]
+        return tree
+
+
+def open_sources(folders: Sequence[str]) -> list[Source]:
+    """The runs of these folders, in their order.
+
+    Raises:
+        ConfigError: A folder holds no finished run, one of another schema version, is still
+            written to, or is named twice; so are two runs of one name.
+    """
+    sources = [_open(Path(folder)) for folder in folders]
+    names = [source.name for source in sources]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise ConfigError(
+            f"Two of the runs are named {twice}, and rows tell their run by that name",
+            "Give each run once, and rename one of the folders if they are different runs.",
+        )
+    return sources
+
+
+def key_of(problem: Problem) -> str:
+    """The id of a problem in the sets: the same for the same problem in every run."""
+    return content_id("p", problem.text, problem.reference, problem.verifier, problem.verifier_args)
+
+
+def _open(folder: Path) -> Source:
+    folder = folder.resolve()
+    if _is_being_written(folder):
+        raise ConfigError(
+            f"{folder} is still being written by a run",
+            "Wait for its end, or interrupt it: what is finished is kept.",
+        )
+    read_traces(folder)
+    config = folder / "config.yaml"
+    return Source(
+        name=folder.name,
+        folder=folder,
+        config=load_config(config) if config.is_file() else None,
+        summary=_json(folder / "summary.json"),
+    )
+
+
+def _is_being_written(folder: Path) -> bool:
+    """Whether a run holds the lock of the hidden folder beside its own."""
+    try:
+        lock = os.open(folder.with_name(f".{folder.name}.unfinished") / "lock", os.O_RDWR)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(lock)
+    return False
+
+
+def _json(path: Path) -> dict[str, Any]:
+    try:
+        tree = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    except ValueError as error:
+        raise ConfigError(f"{path} is not JSON: {error}", "Generate the run again.") from error
+    return tree if isinstance(tree, dict) else {}
+
+
+def _name_alone(source: str) -> str:
+    """The name of a file or folder, and any other source as it is."""
+    return Path(source).name if Path(source).is_absolute() or Path(source).exists() else source

@@ -1,0 +1,366 @@
+"""The second pass over the traces: the rows of what was chosen, and the views of all there was."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from heavydistill.build.builder import Build
+from heavydistill.build.candidates import generator
+from heavydistill.build.choosing import ProblemNote
+from heavydistill.build.diversity import most_different
+from heavydistill.build.notes import DeliberationNote, SetNote, TraceNote
+from heavydistill.build.prompting import in_sets
+from heavydistill.build.sources import Source
+from heavydistill.engine.tokenizer import TEMPLATE_TOKENS
+from heavydistill.schema import Cache, Deliberation, Generation, Problem, Trace, Trajectory
+from heavydistill.sets.folder import Writer, file_of, rows_of
+from heavydistill.sets.rows import (
+    SPLITS,
+    CacheRow,
+    DeliberationRow,
+    ProblemRow,
+    RlRow,
+    SftRow,
+    Split,
+    TrajectoryRow,
+)
+
+_VIEW_SPLIT: Split = "train"
+_KINDS: dict[str, type] = {
+    "problems": ProblemRow,
+    "trajectories": TrajectoryRow,
+    "caches": CacheRow,
+    "deliberations": DeliberationRow,
+    "rl": RlRow,
+}
+
+Asked = Callable[[Problem, Cache], list[Deliberation]]
+
+
+class SetWriter:
+    """Writes the files of all sets.
+
+    Args:
+        build: Of which everything is chosen.
+        folder: Where they go.
+        asked: Gives the deliberations on a cache that the build asked for.
+
+    Attributes:
+        counts: Rows of each set by split; of each view by label.
+        lengths: Tokens of the rows of each set.
+        cut_again: Prompts that were.
+        plain: Plain problems among the rows of the deliberator.
+        behind: What stands behind the rows: names of each ``thinker`` and ``deliberator``, versions
+            of ``prompts`` and ``verifiers``.
+    """
+
+    def __init__(self, build: Build, folder: Path, asked: Asked) -> None:
+        self._build, self._folder, self._asked = build, folder, asked
+        self._writers: dict[tuple[str, Split], Writer] = {}
+        self._taken: Counter[str] = Counter()
+        self._problems_written: set[str] = set()
+        self.counts: dict[str, Counter[str]] = defaultdict(Counter)
+        self.lengths: dict[str, list[int]] = defaultdict(list)
+        self.cut_again = 0
+        self.plain = 0
+        self.behind: dict[str, set[str]] = defaultdict(set)
+
+    def write(self, source: Source, trace: Trace, note: TraceNote) -> None:
+        """The rows of a trace."""
+        meant = self._build.problems[note.problem]
+        problem = in_sets(trace.problem, note.problem)
+        if note.problem not in self._problems_written:
+            self._problems_written.add(note.problem)
+            self._view("problems", meant.label, _problem_row(problem, meant))
+        self._write_trajectories(source, problem, trace.pool, note, meant)
+        by_id: dict[str, Generation] = {t.id: t for t in trace.pool}
+        by_id.update((d.id, d) for d in trace.deliberations)
+        caches = {cache.id: cache for cache in trace.caches}
+        for one in note.sets:
+            shown = [by_id[member] for member in one.of.members]
+            cache = (
+                caches[one.cache] if one.cache else self._drawn(source, problem, one, trace.pool)
+            )
+            if cache is None:
+                continue
+            there = [d for d in trace.deliberations if d.cache == cache.id and one.cache]
+            if one.asked:
+                there += self._asked(problem, cache)
+            self._write_set(source, problem, meant, one, cache, shown, there)
+
+    def finish(self) -> None:
+        """Add the plain problems, and close the files."""
+        thinker = {split: self._writers.pop(("sft_thinker", split), None) for split in SPLITS}
+        for split, writer in thinker.items():
+            if writer:
+                writer.close()
+                self._write_retention(split, writer.rows)
+        for writer in self._writers.values():
+            writer.close()
+
+    def _write_trajectories(
+        self,
+        source: Source,
+        problem: Problem,
+        pool: Sequence[Trajectory],
+        note: TraceNote,
+        meant: ProblemNote,
+    ) -> None:
+        passed = [n for n, attempt in enumerate(note.trajectories) if not attempt.label]
+        if passed:
+            texts = [f"{pool[n].reasoning}\n{pool[n].answer_text}" for n in passed]
+            order = most_different(texts, generator(self._build.config.seed, "thinker", problem.id))
+            prompt, version = self._build.prompter.thinker(source, problem)
+            for n in (passed[position] for position in order):
+                attempt = note.trajectories[n]
+                if self._taken[problem.id] == self._build.config.thinker.per_problem:
+                    attempt.label = "not_chosen"
+                elif row := self._sft(source, problem, prompt, pool[n], None, None):
+                    self._taken[problem.id] += 1
+                    self.behind["prompts"].add(version)
+                    self._row("sft_thinker", meant, row, row.prompt_tokens + row.completion_tokens)
+                else:
+                    attempt.label = "too_long_for_student"
+        for trajectory, attempt in zip(pool, note.trajectories, strict=True):
+            row = TrajectoryRow(
+                **_fields(trajectory),
+                problem=problem.id,
+                run=source.name,
+                label=attempt.label,
+                tokens=attempt.tokens,
+            )
+            self._view("trajectories", attempt.label, row)
+
+    def _drawn(
+        self, source: Source, problem: Problem, one: SetNote, pool: Sequence[Trajectory]
+    ) -> Cache | None:
+        """The cache of a drawn set that is used for anything; None if it is not, or cannot be."""
+        if not one.wanted:
+            return None
+        cache = self._build.prompter.drawn(source, problem, one.of, pool)
+        if cache is None:
+            one.sft_label = one.rl_label = "too_long_for_student"
+        return cache
+
+    def _write_set(
+        self,
+        source: Source,
+        problem: Problem,
+        meant: ProblemNote,
+        one: SetNote,
+        cache: Cache,
+        shown: Sequence[Generation],
+        there: Sequence[Deliberation],
+    ) -> None:
+        chosen = {note.id for note in one.usable} if not one.sft_label else set()
+        readable = self._readable(source, problem, one, cache, shown)
+        if readable is None:
+            one.sft_label = one.sft_label or "too_long_for_student"
+            one.rl_label = one.rl_label or "too_long_for_student"
+        elif readable is not cache:
+            self.cut_again += 1
+        read = readable or cache
+        rows = {}
+        for deliberation in there if readable and not one.sft_label else ():
+            if deliberation.id in chosen:
+                row = self._sft(source, problem, read.prompt, deliberation, read.id, one)
+                rows[deliberation.id] = row
+        if chosen and not one.sft_label and not any(rows.values()):
+            one.sft_label = "too_long_for_student"
+        for row in filter(None, rows.values()):
+            tokens = row.prompt_tokens + row.completion_tokens
+            self._row("sft_deliberator", meant, row, tokens)
+        if not one.rl_label:
+            self._write_rl(source, problem, meant, one, read)
+        if not one.sft_label or not one.rl_label:
+            self.behind["prompts"].add(read.prompt_version)
+            self.behind["thinker"].update(one.thinkers)
+        self._write_deliberations(source, problem, one, read, there, rows)
+        self._view(
+            "caches", one.sft_label, _cache_row(source, problem, one, read, read is not cache)
+        )
+
+    def _readable(
+        self,
+        source: Source,
+        problem: Problem,
+        one: SetNote,
+        cache: Cache,
+        shown: Sequence[Generation],
+    ) -> Cache | None:
+        """The cache cut for what it is used for; as it is if that is nothing."""
+        prompter = self._build.prompter
+        limits = []
+        if not one.sft_label:
+            longest = max(note.tokens for note in one.usable)
+            limits.append(prompter.max_tokens - longest - TEMPLATE_TOKENS)
+        if not one.rl_label:
+            limits.append(prompter.budget_tokens + TEMPLATE_TOKENS)
+        if not limits or min(limits) <= 0:
+            return None if limits else cache
+        return prompter.readable(source, problem, cache, shown, min(limits))
+
+    def _write_rl(
+        self, source: Source, problem: Problem, meant: ProblemNote, one: SetNote, cache: Cache
+    ) -> None:
+        student, success = self._build.student, one.success
+        assert success is not None  # else it has a label
+        row = RlRow(
+            prompt=student.prompt(cache.prompt),
+            problem=problem.id,
+            text=problem.text,
+            reference=problem.reference,
+            verifier=problem.verifier,
+            verifier_args=problem.verifier_args,
+            cache=cache.id,
+            run=source.name,
+            stratum=one.stratum,
+            right=one.of.right,
+            width=one.of.width,
+            success=success,
+            judged=one.judged,
+            measured_on=", ".join(sorted({note.model for note in one.deliberations})),
+            prompt_tokens=student.prompt_tokens(cache.prompt),
+        )
+        self._row("rl", meant, row, row.prompt_tokens)
+
+    def _write_deliberations(
+        self,
+        source: Source,
+        problem: Problem,
+        one: SetNote,
+        cache: Cache,
+        there: Sequence[Deliberation],
+        rows: Mapping[str, SftRow | None],
+    ) -> None:
+        notes = {note.id: note for note in one.deliberations}
+        for deliberation in there:
+            note = notes[deliberation.id]
+            if not note.label:
+                if one.sft_label:
+                    note.label = "set_not_used"
+                elif not rows.get(note.id):
+                    note.label = "too_long_for_student"
+            self._view(
+                "deliberations", note.label, _row_of(source, problem, note, deliberation, cache)
+            )
+
+    def _sft(
+        self,
+        source: Source,
+        problem: Problem,
+        prompt: str,
+        generation: Generation,
+        cache: str | None,
+        one: SetNote | None,
+    ) -> SftRow | None:
+        """A row to learn from; None if it is longer than the student's rows may be."""
+        student = self._build.student
+        asked = student.prompt(prompt)
+        completion = student.completion(generation.reasoning, generation.answer_text)
+        tokens = student.tokens(asked, completion)
+        if len(tokens.prompt) + len(tokens.completion) > self._build.prompter.max_tokens:
+            return None
+        role = "deliberator" if one else "thinker"
+        self.behind[role].add(generation.model)
+        if generation.verdict:
+            self.behind["verifiers"].add(generation.verdict.verifier)
+        return student.row(
+            prompt=asked,
+            completion=completion,
+            reasoning=generation.reasoning,
+            answer_text=generation.answer_text,
+            role=role,
+            problem=problem.id,
+            run=source.name,
+            generation=generation.id,
+            cache=cache or "",
+            stratum=one.stratum if one else None,
+            model=generation.model,
+            prompt_tokens=len(tokens.prompt),
+            completion_tokens=len(tokens.completion),
+        )
+
+    def _write_retention(self, split: Split, there: int) -> None:
+        """Copy as many of the thinker's rows as make their share of the deliberator's."""
+        own = self._writers.get(("sft_deliberator", split))
+        share = self._build.config.retention
+        wanted = min(there, round(share / (1 - share) * own.rows)) if own else 0
+        rng = generator(self._build.config.seed, "retention", split)
+        chosen = set(rng.sample(range(there), wanted))
+        for number, row in enumerate(rows_of(file_of(self._folder, "sft_thinker", split))):
+            if own and number in chosen:
+                own.copy(row)
+                self.plain += 1
+                self.counts["sft_deliberator"][split] += 1
+                tokens = row["prompt_tokens"] + row["completion_tokens"]
+                self.lengths["sft_deliberator"].append(tokens)
+
+    def _view(self, name: str, label: str, row: Any) -> None:
+        self.counts[name][label or "used"] += 1
+        self._writer(name, _VIEW_SPLIT, type(row)).write(row)
+
+    def _row(self, name: str, meant: ProblemNote, row: Any, tokens: int) -> None:
+        assert meant.split is not None  # problems that are left out have no rows
+        self.counts[name][meant.split] += 1
+        self.lengths[name].append(tokens)
+        self._writer(name, meant.split, type(row)).write(row)
+
+    def _writer(self, name: str, split: Split, kind: type) -> Writer:
+        if (name, split) not in self._writers:
+            self._writers[name, split] = Writer(file_of(self._folder, name, split), kind)
+        return self._writers[name, split]
+
+
+def _problem_row(problem: Problem, meant: ProblemNote) -> ProblemRow:
+    return ProblemRow(
+        **_fields(problem),
+        split=meant.split,
+        label=meant.label,
+        detail=meant.detail,
+        runs=meant.runs,
+    )
+
+
+def _cache_row(
+    source: Source, problem: Problem, one: SetNote, cache: Cache, recut: bool
+) -> CacheRow:
+    return CacheRow(
+        **_fields(cache),
+        problem=problem.id,
+        run=source.name,
+        drawn=one.cache is None,
+        recut=recut,
+        stratum=one.stratum,
+        right=one.of.right,
+        thinkers=list(one.thinkers),
+        success=one.success,
+        judged=one.judged,
+        sft_label=one.sft_label,
+        rl_label=one.rl_label,
+    )
+
+
+def _row_of(
+    source: Source,
+    problem: Problem,
+    note: DeliberationNote,
+    deliberation: Deliberation,
+    cache: Cache,
+) -> DeliberationRow:
+    return DeliberationRow(
+        **{**_fields(deliberation), "cache": cache.id},
+        problem=problem.id,
+        run=source.name,
+        label=note.label,
+        uses_attempts=note.uses_attempts,
+        copied=note.copied,
+        tokens=note.tokens,
+    )
+
+
+def _fields(value: Any) -> dict[str, Any]:
+    return {name: getattr(value, name) for name in type(value).__dataclass_fields__}

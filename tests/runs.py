@@ -1,0 +1,193 @@
+"""Folders of runs with invented traces, for tests of what is built from them.
+
+The problems are sums, the attempts are right or wrong as a seed decides, and deliberations name the
+attempts, so that every stratum and every filter has something to do.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import heavydistill
+from heavydistill.config import RunConfig, dump_config
+from heavydistill.engine.tokenizer import ReaderTokenizer
+from heavydistill.heavy import voting
+from heavydistill.heavy.cache import build_cache
+from heavydistill.heavy.prompts import load
+from heavydistill.schema import Deliberation, Problem, Trace, Trajectory, Verdict, content_id
+from heavydistill.storage import TRACES_FOLDER, write_traces
+
+STUDENT = Path(heavydistill.__file__).parent / "micro" / "student"
+_WORDS = [
+    "first",
+    "then",
+    "next",
+    "so",
+    "now",
+    "add",
+    "carry",
+    "check",
+    "again",
+    "because",
+    "total",
+    "value",
+    "step",
+    "digit",
+]
+
+
+def write_run(folder: Path, problems: int = 24, **options: Any) -> Path:
+    """A finished run of a model named ``teacher``; options as of ``traces``."""
+    write_traces(traces(problems, **options), folder / TRACES_FOLDER)
+    config = RunConfig(domain="brief")
+    (folder / "config.yaml").write_text(dump_config(config), encoding="utf-8")
+    summary = json.dumps({"problems": problems})
+    (folder / "summary.json").write_text(summary, encoding="utf-8")
+    return folder
+
+
+def traces(
+    problems: int,
+    *,
+    k: int = 8,
+    d: int = 2,
+    thinker: str = "teacher",
+    seed: int = 0,
+    words: int = 12,
+    deliberation_model: str = "teacher",
+) -> Iterator[Trace]:
+    """Traces of so many problems.
+
+    Args:
+        problems: How many.
+        k: Attempts each.
+        d: Deliberations on a cache of all of them; 0 makes no cache.
+        thinker: Who wrote the attempts.
+        seed: Of everything.
+        words: Of the thinking of an attempt.
+        deliberation_model: Who wrote the deliberations.
+    """
+    reader = ReaderTokenizer(str(STUDENT))
+    for number in range(problems):
+        rng = random.Random(f"{seed}/{number}")
+        yield _trace(number, rng, reader, k, d, thinker, words, deliberation_model)
+
+
+def _trace(
+    number: int,
+    rng: random.Random,
+    reader: ReaderTokenizer,
+    k: int,
+    d: int,
+    thinker: str,
+    words: int,
+    deliberation_model: str,
+) -> Trace:
+    one, other = 100 + number, rng.randint(100, 999)
+    answer = str(one + other)
+    thing = rng.choice(["apples", "stones", "books", "coins"])
+    text = f"Ann has {one} {thing} and gets {other} more. How many {thing} has she then?"
+    problem = Problem(id=f"sum:{number}", text=text, reference=answer, verifier="math")
+    share = number % 5 / 4  # every stratum, again and again
+    pool = []
+    for index in range(k):
+        given = answer if rng.random() < share else str(one + other + rng.choice([1, 10]))
+        said = " ".join(rng.choices(_WORDS, k=words))
+        pool.append(
+            _generation(
+                Trajectory,
+                f"t{number}",
+                index,
+                thinker,
+                f"{one}+{other}: {said}",
+                f"One has to {said}. It is \\boxed{{{given}}}.",
+                given,
+                answer,
+            )
+        )
+    trace = Trace(
+        problem=problem,
+        pool=pool,
+        stratum=voting.stratum(pool),
+        thinker_prompt_version=load("thinker", "brief", "en").version,
+    )
+    if not d:
+        return trace
+    cache = build_cache(
+        problem,
+        pool,
+        round=1,
+        seed=0,
+        selection="random",
+        width=None,
+        pruning="answer_only",
+        budget_tokens=1536,
+        prompt=load("deliberator", "brief", "en"),
+        reader=reader,
+    )
+    deliberations = []
+    for index in range(d):
+        given = answer if rng.random() < 0.8 else str(one + other + 1)
+        said = " ".join(rng.choices(_WORDS, k=words))
+        deliberations.append(
+            _generation(
+                Deliberation,
+                f"d{number}",
+                index,
+                deliberation_model,
+                f"Attempt 1 and attempt 2 differ. {said}",
+                f"The sum is \\boxed{{{given}}}.",
+                given,
+                answer,
+                cache=cache.id,
+                round=1,
+            )
+        )
+    return Trace(
+        problem=problem,
+        pool=pool,
+        caches=[cache],
+        deliberations=deliberations,
+        stratum=trace.stratum,
+        outcome=voting.outcome(pool, deliberations),
+        thinker_prompt_version=trace.thinker_prompt_version,
+    )
+
+
+def _generation(
+    kind: type,
+    name: str,
+    index: int,
+    model: str,
+    reasoning: str,
+    answer_text: str,
+    given: str,
+    answer: str,
+    **more: Any,
+) -> Any:
+    right = given == answer
+    return kind(
+        id=content_id(name[0], name, index, model, reasoning, answer_text),
+        index=index,
+        model=model,
+        seed=index,
+        reasoning=reasoning,
+        answer_text=answer_text,
+        finish_reason="stop",
+        error=None,
+        verdict=Verdict(
+            label="correct" if right else "incorrect",
+            reason="equal" if right else "different",
+            extracted=given,
+            verifier="math@2",
+        ),
+        prompt_tokens=30,
+        completion_tokens=40,
+        latency_s=0.1,
+        request_id="",
+        **more,
+    )
