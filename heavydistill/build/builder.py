@@ -41,7 +41,7 @@ class Build:
         screen: What problems were compared with.
         taker: What was found out over all traces.
         problems: By their ids in the sets.
-        notes: Of each trace, in the order of the runs.
+        notes: Of each trace of a run, in order, by the run's name.
         mixture: Of the sets that rows of the deliberator are made of.
         undeliberated: Sets that the mixture would take beside them.
     """
@@ -54,16 +54,18 @@ class Build:
     screen: Screen
     taker: NoteTaker
     problems: dict[str, ProblemNote]
-    notes: list[TraceNote]
+    notes: dict[str, list[TraceNote]]
     mixture: Mixture
     undeliberated: int = 0
 
-    def traces(self) -> Iterator[tuple[Source, Trace, TraceNote]]:
-        """Every trace with what was found out about it."""
-        notes = iter(self.notes)
-        for source in self.sources:
-            for trace in source.traces():
-                yield source, trace, next(notes)
+    @property
+    def all_notes(self) -> list[TraceNote]:
+        """Of all traces, in the order of the runs."""
+        return [note for source in self.sources for note in self.notes[source.name]]
+
+    def traces_of(self, source: Source) -> Iterator[tuple[Trace, TraceNote]]:
+        """The traces of a run with what was found out about them."""
+        return zip(source.traces(), self.notes[source.name], strict=True)
 
 
 def look(config: BuildConfig, on_progress: OnProgress) -> Build:
@@ -88,36 +90,38 @@ def look(config: BuildConfig, on_progress: OnProgress) -> Build:
         screen=Screen(config.against),
         taker=NoteTaker(config, preset, student),
         problems={},
-        notes=[],
+        notes={source.name: [] for source in sources},
         mixture=Mixture(kept=[]),
     )
-    total = sum(source.traces_there for source in sources)
+    total, done = sum(source.traces_there for source in sources), 0
     for source in sources:
         for trace in source.traces():
             note = build.taker.look(trace)
-            build.notes.append(note)
+            build.notes[source.name].append(note)
             _meet(build, source, trace, note.problem)
-            on_progress("Reading traces", len(build.notes), total)
+            done += 1
+            on_progress("Reading traces", done, total)
     choosing.split_problems(build.problems, config.validation, config.seed)
-    choosing.settle_sets(build.notes, build.problems, config.sets.per_problem)
-    for one in choosing.wanted(build.notes, build.problems, preset, config.seed):
+    notes = build.all_notes
+    choosing.settle_sets(notes, build.problems, config.sets.per_problem)
+    for one in choosing.wanted(notes, build.problems, preset, config.seed):
         one.wanted = True
     return build
 
 
 def choose(build: Build) -> None:
     """Decide what is used; changes the notes."""
-    choosing.settle_deliberations(build.notes, build.config.filters)
-    choosing.settle_trajectories(build.notes, build.problems, build.config)
-    seed = build.config.seed
+    notes, problems, seed = build.all_notes, build.problems, build.config.seed
+    choosing.settle_deliberations(notes, build.config.filters)
+    choosing.settle_trajectories(notes, problems, build.config)
     build.undeliberated = len({one.of for one in pending(build)})
-    build.mixture = choosing.choose_for_sft(build.notes, build.problems, build.preset, seed)
-    choosing.choose_for_rl(build.notes, build.problems, build.preset, seed)
+    build.mixture = choosing.choose_for_sft(notes, problems, build.preset, seed)
+    choosing.choose_for_rl(notes, problems, build.preset, seed)
 
 
 def pending(build: Build) -> list[SetNote]:
     """The sets of the mixture that have no deliberation to learn from."""
-    return [one for note in build.notes for one in note.sets if one.wanted and not one.usable]
+    return [one for note in build.all_notes for one in note.sets if one.wanted and not one.usable]
 
 
 def _preset(config: BuildConfig) -> Preset:

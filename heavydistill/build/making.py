@@ -16,7 +16,7 @@ from heavydistill.build.redeliberating import Redeliberation
 from heavydistill.build.summing import manifest_of
 from heavydistill.build.writing import SetWriter
 from heavydistill.errors import ConfigError
-from heavydistill.sets.folder import CHAT_TEMPLATE, TRAINED, new_folder
+from heavydistill.sets.folder import CHAT_TEMPLATE, new_folder
 from heavydistill.sets.manifest import Manifest, write_manifest
 
 _GUARDED_ROWS = 256
@@ -38,14 +38,20 @@ def make(config: BuildConfig, on_progress: OnProgress, dry_run: bool = False) ->
     """
     with _folder(Path(config.out), dry_run) as folder:
         build = look(config, on_progress)
-        redeliberation = None
-        if config.redeliberate and not dry_run:
-            redeliberation = Redeliberation(build)
-            redeliberation.ask(on_progress)
+        redeliberation = Redeliberation(build) if config.redeliberate and not dry_run else None
+        asked = redeliberation.ask(on_progress) if redeliberation else []
         choose(build)
-        manifest = _write(build, folder, redeliberation, on_progress)
+        with contextlib.ExitStack() as held:
+            answers = held.enter_context(redeliberation.again()) if redeliberation else None
+            writer = SetWriter(build, folder, answers)
+            _write_rows(build, writer, on_progress)
+        template = build.student.chat_template
+        if template is not None:
+            (folder / CHAT_TEMPLATE).write_text(template, encoding="utf-8")
+        manifest = manifest_of(build, writer, _guarded(build, folder), asked)
         if not any(sum(splits.values()) for splits in manifest.rows.values()):
             raise EmptyError(manifest)
+        write_manifest(manifest, folder)
         return manifest
 
 
@@ -75,21 +81,15 @@ def _folder(out: Path, dry_run: bool) -> Iterator[Path]:
             yield Path(place)
 
 
-def _write(
-    build: Build, folder: Path, redeliberation: Redeliberation | None, on_progress: OnProgress
-) -> Manifest:
-    with contextlib.ExitStack() as held:
-        answers = held.enter_context(redeliberation.again()) if redeliberation else None
-        writer = SetWriter(build, folder, answers)
-        for number, (source, trace, note) in enumerate(build.traces(), 1):
+def _write_rows(build: Build, writer: SetWriter, on_progress: OnProgress) -> None:
+    done, total = 0, len(build.all_notes)
+    for source in build.sources:
+        for trace, note in build.traces_of(source):
             writer.write(source, trace, note)
-            on_progress("Writing rows", number, len(build.notes))
-        writer.finish()
-    template = build.student.chat_template
-    if template is not None:
-        (folder / CHAT_TEMPLATE).write_text(template, encoding="utf-8")
-    guarded = {name: 0 for name in TRAINED if name != "rl"}
-    asked = redeliberation.asked if redeliberation else None
-    manifest = manifest_of(build, writer, guarded, asked)
-    write_manifest(manifest, folder)
-    return manifest
+            done += 1
+            on_progress("Writing rows", done, total)
+    writer.finish()
+
+
+def _guarded(build: Build, folder: Path) -> dict[str, int]:
+    return {}

@@ -1,20 +1,29 @@
-"""Deliberations that the build asks for, on sets of the mixture that have none to learn from.
+"""Deliberations that a build asks for, on sets of the mixture that have none to learn from.
 
 They are asked for in a pass of their own, before anything is chosen, and only what was found out
-about them is remembered. When rows are written their texts come from the journal.
+about them is remembered. When rows are written, their texts come from the journal.
 """
 
 from __future__ import annotations
 
-from heavydistill.build.asking import resolve
+import contextlib
+import itertools
+from collections.abc import Callable, Iterator
+
+from heavydistill.build.asking import Asking, Deliberator, Volume, resolve, volume_of
 from heavydistill.build.builder import Build, OnProgress, pending
 from heavydistill.build.notes import SetNote
-from heavydistill.schema import Generation, Problem
+from heavydistill.build.prompting import in_sets
+from heavydistill.build.sources import Source
+from heavydistill.schema import Cache, Deliberation, Generation, Problem
 from heavydistill.sets.manifest import Asked
+
+Answers = Callable[[str, Problem, Cache], list[Deliberation]]
+"""The deliberations that were asked for, of a run's name, a problem and a cache."""
 
 
 class Redeliberation:
-    """Asks for the deliberations of a build, and finds them again.
+    """What a build asks for.
 
     Args:
         build: After its first pass. The sets that are asked about are marked in its notes.
@@ -26,23 +35,81 @@ class Redeliberation:
     def __init__(self, build: Build) -> None:
         self._build = build
         self._askings = {s.name: resolve(build.config, s.config) for s in build.sources}
-        self._there = pending(build)
-        for one in self._there:
+        for one in pending(build):
             one.asked = True
-        self.asked: list[Asked] = []
 
-    def ask(self, on_progress: OnProgress) -> None:
-        """Ask, and note what is found out."""
-        total, done = len(self._there), 0
+    def volumes(self) -> Iterator[tuple[Asking, Volume]]:
+        """How much is to be asked about each run that has something to ask about.
+
+        Raises:
+            ConfigError: A model's context does not hold a prompt and a response.
+        """
         for source in self._build.sources:
-            waiting: list[tuple[SetNote, Problem, list[Generation]]] = []
-            with self._deliberator(source, replay=False) as deliberator:
-                pairs = self._pairs(source, waiting)
-                for (problem, _), answers in deliberator.ask(pairs):
-                    one, _, shown = waiting.pop(0)
+            volume = volume_of(
+                self._askings[source.name], (cache for _, _, cache, _ in self._sets(source))
+            )
+            if volume.caches:
+                yield self._askings[source.name], volume
+
+    def ask(self, on_progress: OnProgress) -> list[Asked]:
+        """Ask, and note what is found out about the answers.
+
+        Raises:
+            UserError, StoppedError: As of ``Deliberator.ask``; what was answered is kept.
+        """
+        total, done, asked = sum(volume.caches for _, volume in self.volumes()), 0, []
+        for source in self._build.sources:
+            ours, theirs = itertools.tee(self._sets(source))
+            pairs = ((problem, cache) for _, problem, cache, _ in theirs)
+            with self._deliberator(source) as deliberator:
+                for (one, problem, _, shown), (_, answers) in zip(
+                    ours, deliberator.ask(pairs), strict=True
+                ):
                     one.deliberations += [
                         self._build.taker.deliberation(problem, shown, answer) for answer in answers
                     ]
                     done += 1
                     on_progress("Asking for deliberations", done, total)
-                self.asked.append(deliberator.asked)
+                if deliberator.asked.sets:
+                    asked.append(deliberator.asked)
+        return asked
+
+    @contextlib.contextmanager
+    def again(self) -> Iterator[Answers]:
+        """Gives the same answers once more, from the journal; nobody is asked."""
+        with contextlib.ExitStack() as held:
+            replaying = {
+                source.name: held.enter_context(self._deliberator(source, replay=True))
+                for source in self._build.sources
+            }
+
+            def answers(run: str, problem: Problem, cache: Cache) -> list[Deliberation]:
+                ((_, found),) = replaying[run].ask([(problem, cache)])
+                return found
+
+            yield answers
+
+    def _deliberator(self, source: Source, replay: bool = False) -> Deliberator:
+        return Deliberator(self._askings[source.name], self._build.config.verify, replay=replay)
+
+    def _sets(self, source: Source) -> Iterator[tuple[SetNote, Problem, Cache, list[Generation]]]:
+        """(note, problem, cache, attempts that it shows) of each set of a run to ask about."""
+        for trace, note in self._build.traces_of(source):
+            if not any(one.asked for one in note.sets):
+                continue
+            problem = in_sets(trace.problem, note.problem)
+            by_id: dict[str, Generation] = {t.id: t for t in trace.pool}
+            by_id.update((d.id, d) for d in trace.deliberations)
+            caches = {cache.id: cache for cache in trace.caches}
+            for one in note.sets:
+                if not one.asked:
+                    continue
+                cache = (
+                    caches[one.cache]
+                    if one.cache
+                    else self._build.prompter.drawn(source, problem, one.of, trace.pool)
+                )
+                if cache is None:
+                    one.asked = False  # the student's context does not hold it
+                    continue
+                yield one, problem, cache, [by_id[member] for member in one.of.members]

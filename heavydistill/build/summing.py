@@ -27,11 +27,14 @@ _QUANTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "max": 1.0}
 
 
 def manifest_of(
-    build: Build, written: SetWriter, guarded: dict[str, int], asked: Asked | None
+    build: Build, written: SetWriter, guarded: dict[str, int], asked: list[Asked]
 ) -> Manifest:
     """The manifest of a build that was written."""
     used = [
-        one for note in build.notes for one in note.sets if not one.sft_label or not one.rl_label
+        one
+        for note in build.all_notes
+        for one in note.sets
+        if not one.sft_label or not one.rl_label
     ]
     own = sum(set(one.thinkers) <= build.student.aliases for one in used)
     rows = {name: {split: written.counts[name][split] for split in SPLITS} for name in TRAINED}
@@ -83,7 +86,7 @@ def manifest_of(
 def strata_of(build: Build) -> dict[str, Strata]:
     """The sets of each stratum, from all there are to those that are used."""
     left_out = {key for key, note in build.problems.items() if note.label}
-    notes = [one for note in build.notes for one in note.sets if one.of.problem not in left_out]
+    notes = [one for note in build.all_notes for one in note.sets if one.of.problem not in left_out]
     found: dict[str, Strata] = {}
     for stratum in get_args(Stratum):
         those = [one for one in notes if one.stratum == stratum]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from heavydistill.build.choosing import ProblemNote
 from heavydistill.build.diversity import most_different
 from heavydistill.build.notes import DeliberationNote, SetNote, TraceNote
 from heavydistill.build.prompting import in_sets
+from heavydistill.build.redeliberating import Answers
 from heavydistill.build.sources import Source
 from heavydistill.engine.tokenizer import TEMPLATE_TOKENS
 from heavydistill.schema import Cache, Deliberation, Generation, Problem, Trace, Trajectory
@@ -37,8 +38,6 @@ _KINDS: dict[str, type] = {
     "rl": RlRow,
 }
 
-Asked = Callable[[Problem, Cache], list[Deliberation]]
-
 
 class SetWriter:
     """Writes the files of all sets.
@@ -46,7 +45,7 @@ class SetWriter:
     Args:
         build: Of which everything is chosen.
         folder: Where they go.
-        asked: Gives the deliberations on a cache that the build asked for.
+        answers: Gives the deliberations that the build asked for; None if it did not.
 
     Attributes:
         counts: Rows of each set by split; of each view by label.
@@ -57,8 +56,8 @@ class SetWriter:
             of ``prompts`` and ``verifiers``.
     """
 
-    def __init__(self, build: Build, folder: Path, asked: Asked) -> None:
-        self._build, self._folder, self._asked = build, folder, asked
+    def __init__(self, build: Build, folder: Path, answers: Answers | None) -> None:
+        self._build, self._folder, self._answers = build, folder, answers
         self._writers: dict[tuple[str, Split], Writer] = {}
         self._taken: Counter[str] = Counter()
         self._problems_written: set[str] = set()
@@ -87,8 +86,8 @@ class SetWriter:
             if cache is None:
                 continue
             there = [d for d in trace.deliberations if d.cache == cache.id and one.cache]
-            if one.asked:
-                there += self._asked(problem, cache)
+            if one.asked and self._answers:
+                there += self._answers(source.name, problem, cache)
             self._write_set(source, problem, meant, one, cache, shown, there)
 
     def finish(self) -> None:

@@ -90,7 +90,7 @@ def _lines(manifest: Manifest) -> list[str]:
     hits = {one.name: sum(one.hits.values()) for one in manifest.benchmarks}
     compared = ", ".join(f"{name} ({count:,})" for name, count in hits.items())
     lines.append(f"Problems found in benchmarks: {compared or 'none was compared with'}.")
-    if asked := manifest.asked:
+    for asked in manifest.asked:
         cost = "unknown" if asked.cost_usd is None else f"${asked.cost_usd:,.2f}"
         lines.append(
             f"Asked {asked.model} for {asked.deliberations:,} deliberations on {asked.sets:,} "

@@ -137,7 +137,8 @@ class Manifest(Section):
     benchmarks: list[BenchmarkUsed]
     guarded: dict[str, int] = Field(default_factory=dict)
     """Rows of each set that the guard looked at and found whole."""
-    asked: Asked | None = None
+    asked: list[Asked] = Field(default_factory=list)
+    """Of each run."""
 
 
 def write_manifest(manifest: Manifest, folder: Path) -> None:
