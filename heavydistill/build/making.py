@@ -6,17 +6,27 @@ The folder appears under its name when all of it is there and the guard has foun
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from heavydistill.build.builder import Build, OnProgress, choose, look
 from heavydistill.build.config import BuildConfig
 from heavydistill.build.redeliberating import Redeliberation
 from heavydistill.build.summing import manifest_of
 from heavydistill.build.writing import SetWriter
+from heavydistill.chat.guard import guard
 from heavydistill.errors import ConfigError
-from heavydistill.sets.folder import CHAT_TEMPLATE, new_folder
+from heavydistill.sets.folder import (
+    CHAT_TEMPLATE,
+    count_rows,
+    file_of,
+    new_folder,
+    rows_of,
+    splits_of,
+)
 from heavydistill.sets.manifest import Manifest, write_manifest
 
 _GUARDED_ROWS = 256
@@ -92,4 +102,22 @@ def _write_rows(build: Build, writer: SetWriter, on_progress: OnProgress) -> Non
 
 
 def _guarded(build: Build, folder: Path) -> dict[str, int]:
-    return {}
+    """Let the guard look at rows from all over each set; how many it saw.
+
+    Raises:
+        ConfigError: A row would not be learnt as it stands.
+    """
+    seen = {}
+    for name in ("sft_deliberator", "sft_thinker"):
+        rows = [row for split in splits_of(folder, name) for row in _some(folder, name, split)]
+        report = guard(build.student.chat, rows, build.prompter.max_tokens)
+        report.demand_whole(name)
+        seen[name] = report.rows
+    return seen
+
+
+def _some(folder: Path, name: str, split: str) -> list[dict[str, Any]]:
+    """Up to ``_GUARDED_ROWS`` rows of a split, evenly spaced."""
+    file = file_of(folder, name, split)
+    step = -(-count_rows(file) // _GUARDED_ROWS)
+    return list(itertools.islice(rows_of(file), 0, None, step))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -117,12 +117,14 @@ class SetWriter:
                 attempt = note.trajectories[n]
                 if self._taken[problem.id] == self._build.config.thinker.per_problem:
                     attempt.label = "not_chosen"
-                elif row := self._sft(source, problem, prompt, pool[n], None, None):
-                    self._taken[problem.id] += 1
-                    self.behind["prompts"].add(version)
-                    self._row("sft_thinker", meant, row, row.prompt_tokens + row.completion_tokens)
-                else:
-                    attempt.label = "too_long_for_student"
+                    continue
+                row = self._sft(source, problem, prompt, pool[n], None, None)
+                if isinstance(row, str):
+                    attempt.label = row
+                    continue
+                self._taken[problem.id] += 1
+                self.behind["prompts"].add(version)
+                self._row("sft_thinker", meant, row, row.prompt_tokens + row.completion_tokens)
         for trajectory, attempt in zip(pool, note.trajectories, strict=True):
             row = TrajectoryRow(
                 **_fields(trajectory),
@@ -162,22 +164,30 @@ class SetWriter:
         elif readable is not cache:
             self.cut_again += 1
         read = readable or cache
-        rows = {}
-        for deliberation in there if readable and not one.sft_label else ():
+        notes = {note.id: note for note in one.deliberations}
+        kept = 0
+        for deliberation in there if not one.sft_label else ():
             if deliberation.id in chosen:
                 row = self._sft(source, problem, read.prompt, deliberation, read.id, one)
-                rows[deliberation.id] = row
-        if chosen and not one.sft_label and not any(rows.values()):
+                if isinstance(row, str):
+                    notes[deliberation.id].label = row
+                    continue
+                kept += 1
+                tokens = row.prompt_tokens + row.completion_tokens
+                self._row("sft_deliberator", meant, row, tokens)
+        if chosen and not kept and not one.sft_label:
             one.sft_label = "too_long_for_student"
-        for row in filter(None, rows.values()):
-            tokens = row.prompt_tokens + row.completion_tokens
-            self._row("sft_deliberator", meant, row, tokens)
         if not one.rl_label:
             self._write_rl(source, problem, meant, one, read)
         if not one.sft_label or not one.rl_label:
             self.behind["prompts"].add(read.prompt_version)
             self.behind["thinker"].update(one.thinkers)
-        self._write_deliberations(source, problem, one, read, there, rows)
+        for deliberation in there:
+            note = notes[deliberation.id]
+            if one.sft_label:
+                note.label = note.label or "set_not_used"
+            view = _deliberation_row(source, problem, note, deliberation, read)
+            self._view("deliberations", note.label, view)
         self._view(
             "caches", one.sft_label, _cache_row(source, problem, one, read, read is not cache)
         )
@@ -226,27 +236,6 @@ class SetWriter:
         )
         self._row("rl", meant, row, row.prompt_tokens)
 
-    def _write_deliberations(
-        self,
-        source: Source,
-        problem: Problem,
-        one: SetNote,
-        cache: Cache,
-        there: Sequence[Deliberation],
-        rows: Mapping[str, SftRow | None],
-    ) -> None:
-        notes = {note.id: note for note in one.deliberations}
-        for deliberation in there:
-            note = notes[deliberation.id]
-            if not note.label:
-                if one.sft_label:
-                    note.label = "set_not_used"
-                elif not rows.get(note.id):
-                    note.label = "too_long_for_student"
-            self._view(
-                "deliberations", note.label, _row_of(source, problem, note, deliberation, cache)
-            )
-
     def _sft(
         self,
         source: Source,
@@ -255,14 +244,16 @@ class SetWriter:
         generation: Generation,
         cache: str | None,
         one: SetNote | None,
-    ) -> SftRow | None:
-        """A row to learn from; None if it is longer than the student's rows may be."""
+    ) -> SftRow | str:
+        """A row to learn from, or the label of what keeps it from being one."""
         student = self._build.student
         asked = student.prompt(prompt)
         completion = student.completion(generation.reasoning, generation.answer_text)
         tokens = student.tokens(asked, completion)
+        if tokens.fault:
+            return "not_renderable"
         if len(tokens.prompt) + len(tokens.completion) > self._build.prompter.max_tokens:
-            return None
+            return "too_long_for_student"
         role = "deliberator" if one else "thinker"
         self.behind[role].add(generation.model)
         if generation.verdict:
@@ -343,7 +334,7 @@ def _cache_row(
     )
 
 
-def _row_of(
+def _deliberation_row(
     source: Source,
     problem: Problem,
     note: DeliberationNote,

@@ -132,6 +132,12 @@ def rows_of(file: Path) -> Iterator[dict[str, Any]]:
     return _rows(_open(file))
 
 
+def count_rows(file: Path) -> int:
+    """How many rows a file has."""
+    with _open(file) as opened:
+        return int(opened.metadata.num_rows)
+
+
 def _rows(file: pq.ParquetFile) -> Iterator[dict[str, Any]]:
     with contextlib.closing(file):
         for group in range(file.num_row_groups):
