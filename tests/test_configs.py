@@ -7,6 +7,7 @@ import pytest
 import typer
 import yaml
 
+from heavydistill.build.config import load_build_config
 from heavydistill.cli.app import app
 from heavydistill.config import load_config
 from heavydistill.teachers.complete import complete
@@ -14,11 +15,18 @@ from heavydistill.teachers.registry import shipped
 
 CONFIGS = Path(__file__).parents[1] / "configs"
 FILES = sorted((CONFIGS / "generate").glob("*.yaml"))
+BUILDS = sorted((CONFIGS / "build").glob("*.yaml"))
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
 def test_configuration_is_valid_and_listed(path: Path) -> None:
     assert complete(load_config(path)).thinker
+    assert f"({path.relative_to(CONFIGS)})" in (CONFIGS / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("path", BUILDS, ids=lambda path: path.name)
+def test_configuration_of_a_build_is_valid_and_listed(path: Path) -> None:
+    assert load_build_config(path, {"runs": ["runs/glm"], "out": "sets/glm"}).preset == path.stem
     assert f"({path.relative_to(CONFIGS)})" in (CONFIGS / "README.md").read_text(encoding="utf-8")
 
 
@@ -38,4 +46,4 @@ def test_the_command_of_the_kubernetes_job_has_flags_that_exist() -> None:
 
 
 def test_there_are_configurations() -> None:
-    assert FILES
+    assert FILES and BUILDS
