@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from heavydistill.build.asking import Asking, Volume
 from heavydistill.build.builder import Build, OnProgress, choose, look
 from heavydistill.build.config import BuildConfig
 from heavydistill.build.redeliberating import Redeliberation
@@ -31,13 +32,21 @@ from heavydistill.sets.manifest import Manifest, write_manifest
 
 _GUARDED_ROWS = 256
 
+OnVolume = Callable[[Asking, Volume], None]
 
-def make(config: BuildConfig, on_progress: OnProgress, dry_run: bool = False) -> Manifest:
+
+def make(
+    config: BuildConfig,
+    on_progress: OnProgress,
+    on_volume: OnVolume = lambda asking, volume: None,
+    dry_run: bool = False,
+) -> Manifest:
     """Build the sets.
 
     Args:
         config: Of the build.
         on_progress: As of ``builder.look``.
+        on_volume: Called before anybody is asked, with who is and how much.
         dry_run: Do all of it but for asking anybody, and keep nothing.
 
     Raises:
@@ -48,11 +57,18 @@ def make(config: BuildConfig, on_progress: OnProgress, dry_run: bool = False) ->
     """
     with _folder(Path(config.out), dry_run) as folder:
         build = look(config, on_progress)
-        redeliberation = Redeliberation(build) if config.redeliberate and not dry_run else None
-        asked = redeliberation.ask(on_progress) if redeliberation else []
-        choose(build)
         with contextlib.ExitStack() as held:
-            answers = held.enter_context(redeliberation.again()) if redeliberation else None
+            asked, answers = [], None
+            if config.redeliberate:
+                redeliberation = Redeliberation(build)
+                volumes = redeliberation.volumes()
+                for asking, volume in volumes:
+                    on_volume(asking, volume)
+                if not dry_run:
+                    total = sum(volume.caches for _, volume in volumes)
+                    asked = redeliberation.ask(total, on_progress)
+                    answers = held.enter_context(redeliberation.again())
+            choose(build)
             writer = SetWriter(build, folder, answers)
             _write_rows(build, writer, on_progress)
         template = build.student.chat_template

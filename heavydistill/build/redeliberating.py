@@ -38,26 +38,29 @@ class Redeliberation:
         for one in pending(build):
             one.asked = True
 
-    def volumes(self) -> Iterator[tuple[Asking, Volume]]:
-        """How much is to be asked about each run that has something to ask about.
+    def volumes(self) -> list[tuple[Asking, Volume]]:
+        """How much is to be asked about each run; asks nobody.
 
         Raises:
             ConfigError: A model's context does not hold a prompt and a response.
         """
+        found = []
         for source in self._build.sources:
-            volume = volume_of(
-                self._askings[source.name], (cache for _, _, cache, _ in self._sets(source))
-            )
-            if volume.caches:
-                yield self._askings[source.name], volume
+            asking, caches = self._askings[source.name], (c for _, _, c, _ in self._sets(source))
+            found.append((asking, volume_of(asking, caches)))
+        return found
 
-    def ask(self, on_progress: OnProgress) -> list[Asked]:
+    def ask(self, total: int, on_progress: OnProgress) -> list[Asked]:
         """Ask, and note what is found out about the answers.
+
+        Args:
+            total: Of the sets.
+            on_progress: As of ``builder.look``.
 
         Raises:
             UserError, StoppedError: As of ``Deliberator.ask``; what was answered is kept.
         """
-        total, done, asked = sum(volume.caches for _, volume in self.volumes()), 0, []
+        done, asked = 0, []
         for source in self._build.sources:
             ours, theirs = itertools.tee(self._sets(source))
             pairs = ((problem, cache) for _, problem, cache, _ in theirs)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from heavydistill.config import parse_assignment
+
+if TYPE_CHECKING:
+    from heavydistill.build.asking import Asking, Volume
 
 
 def build(
@@ -108,9 +111,22 @@ def build(
     asks = redeliberate or bool(teacher or endpoint or budget)
     resolved = load_build_config(config, chosen, asks)
     console = Console()
+
+    def say(asking: Asking, volume: Volume) -> None:
+        known = f", {volume.in_journal:,} of them in the journal" if volume.in_journal else ""
+        cost = "cost unknown" if volume.usd is None else f"at most ${volume.usd:,.2f}"
+        console.print(
+            f"{asking.label}: {volume.requests:,} deliberations on {volume.caches:,} sets{known}; "
+            f"{volume.prompt_tokens:,} tokens to read, at most {volume.completion_tokens:,} to "
+            f"write, {cost}",
+            markup=False,
+            highlight=False,
+            soft_wrap=True,
+        )
+
     try:
         with Bar(console) as bar:
-            manifest = make(resolved, bar.show, dry_run)
+            manifest = make(resolved, bar.show, say, dry_run)
     except EmptyError as empty:
         print_manifest(empty.manifest, console)
         raise
