@@ -11,32 +11,28 @@ from heavydistill.build.builder import Build
 from heavydistill.build.candidates import generator
 from heavydistill.build.choosing import ProblemNote
 from heavydistill.build.diversity import most_different
-from heavydistill.build.notes import DeliberationNote, SetNote, TraceNote
+from heavydistill.build.notes import SetNote, TraceNote
 from heavydistill.build.prompting import in_sets
 from heavydistill.build.redeliberating import Answers
+from heavydistill.build.rowmaking import (
+    cache_row,
+    deliberation_row,
+    problem_row,
+    rl_row,
+    sft_row,
+    trajectory_row,
+)
 from heavydistill.build.sources import Source
 from heavydistill.engine.tokenizer import TEMPLATE_TOKENS
 from heavydistill.schema import Cache, Deliberation, Generation, Problem, Trace, Trajectory
 from heavydistill.sets.folder import Writer, file_of, rows_of
 from heavydistill.sets.rows import (
     SPLITS,
-    CacheRow,
-    DeliberationRow,
-    ProblemRow,
-    RlRow,
     SftRow,
     Split,
-    TrajectoryRow,
 )
 
 _VIEW_SPLIT: Split = "train"
-_KINDS: dict[str, type] = {
-    "problems": ProblemRow,
-    "trajectories": TrajectoryRow,
-    "caches": CacheRow,
-    "deliberations": DeliberationRow,
-    "rl": RlRow,
-}
 
 
 class SetWriter:
@@ -73,7 +69,7 @@ class SetWriter:
         problem = in_sets(trace.problem, note.problem)
         if note.problem not in self._problems_written:
             self._problems_written.add(note.problem)
-            self._view("problems", meant.label, _problem_row(problem, meant))
+            self._view("problems", meant.label, problem_row(problem, meant))
         self._write_trajectories(source, problem, trace.pool, note, meant)
         by_id: dict[str, Generation] = {t.id: t for t in trace.pool}
         by_id.update((d.id, d) for d in trace.deliberations)
@@ -118,7 +114,7 @@ class SetWriter:
                 if self._taken[problem.id] == self._build.config.thinker.per_problem:
                     attempt.label = "not_chosen"
                     continue
-                row = self._sft(source, problem, prompt, pool[n], None, None)
+                row = self._sft(source, problem, prompt, pool[n])
                 if isinstance(row, str):
                     attempt.label = row
                     continue
@@ -126,14 +122,9 @@ class SetWriter:
                 self.behind["prompts"].add(version)
                 self._row("sft_thinker", meant, row, row.prompt_tokens + row.completion_tokens)
         for trajectory, attempt in zip(pool, note.trajectories, strict=True):
-            row = TrajectoryRow(
-                **_fields(trajectory),
-                problem=problem.id,
-                run=source.name,
-                label=attempt.label,
-                tokens=attempt.tokens,
+            self._view(
+                "trajectories", attempt.label, trajectory_row(source, problem, attempt, trajectory)
             )
-            self._view("trajectories", attempt.label, row)
 
     def _drawn(
         self, source: Source, problem: Problem, one: SetNote, pool: Sequence[Trajectory]
@@ -168,7 +159,7 @@ class SetWriter:
         kept = 0
         for deliberation in there if not one.sft_label else ():
             if deliberation.id in chosen:
-                row = self._sft(source, problem, read.prompt, deliberation, read.id, one)
+                row = self._sft(source, problem, read.prompt, deliberation, cache=read.id, of=one)
                 if isinstance(row, str):
                     notes[deliberation.id].label = row
                     continue
@@ -178,7 +169,8 @@ class SetWriter:
         if chosen and not kept and not one.sft_label:
             one.sft_label = "too_long_for_student"
         if not one.rl_label:
-            self._write_rl(source, problem, meant, one, read)
+            row = rl_row(self._build.student, source, problem, one, read)
+            self._row("rl", meant, row, row.prompt_tokens)
         if not one.sft_label or not one.rl_label:
             self.behind["prompts"].add(read.prompt_version)
             self.behind["thinker"].update(one.thinkers)
@@ -186,10 +178,10 @@ class SetWriter:
             note = notes[deliberation.id]
             if one.sft_label:
                 note.label = note.label or "set_not_used"
-            view = _deliberation_row(source, problem, note, deliberation, read)
+            view = deliberation_row(source, problem, note, deliberation, read)
             self._view("deliberations", note.label, view)
         self._view(
-            "caches", one.sft_label, _cache_row(source, problem, one, read, read is not cache)
+            "caches", one.sft_label, cache_row(source, problem, one, read, read is not cache)
         )
 
     def _readable(
@@ -212,67 +204,17 @@ class SetWriter:
             return None if limits else cache
         return prompter.readable(source, problem, cache, shown, min(limits))
 
-    def _write_rl(
-        self, source: Source, problem: Problem, meant: ProblemNote, one: SetNote, cache: Cache
-    ) -> None:
-        student, success = self._build.student, one.success
-        assert success is not None  # else it has a label
-        row = RlRow(
-            prompt=student.prompt(cache.prompt),
-            problem=problem.id,
-            text=problem.text,
-            reference=problem.reference,
-            verifier=problem.verifier,
-            verifier_args=problem.verifier_args,
-            cache=cache.id,
-            run=source.name,
-            stratum=one.stratum,
-            right=one.of.right,
-            width=one.of.width,
-            success=success,
-            judged=one.judged,
-            measured_on=", ".join(sorted({note.model for note in one.deliberations})),
-            prompt_tokens=student.prompt_tokens(cache.prompt),
-        )
-        self._row("rl", meant, row, row.prompt_tokens)
-
     def _sft(
-        self,
-        source: Source,
-        problem: Problem,
-        prompt: str,
-        generation: Generation,
-        cache: str | None,
-        one: SetNote | None,
+        self, source: Source, problem: Problem, prompt: str, generation: Generation, **of: Any
     ) -> SftRow | str:
         """A row to learn from, or the label of what keeps it from being one."""
-        student = self._build.student
-        asked = student.prompt(prompt)
-        completion = student.completion(generation.reasoning, generation.answer_text)
-        tokens = student.tokens(asked, completion)
-        if tokens.fault:
-            return "not_renderable"
-        if len(tokens.prompt) + len(tokens.completion) > self._build.prompter.max_tokens:
-            return "too_long_for_student"
-        role = "deliberator" if one else "thinker"
-        self.behind[role].add(generation.model)
-        if generation.verdict:
-            self.behind["verifiers"].add(generation.verdict.verifier)
-        return student.row(
-            prompt=asked,
-            completion=completion,
-            reasoning=generation.reasoning,
-            answer_text=generation.answer_text,
-            role=role,
-            problem=problem.id,
-            run=source.name,
-            generation=generation.id,
-            cache=cache or "",
-            stratum=one.stratum if one else None,
-            model=generation.model,
-            prompt_tokens=len(tokens.prompt),
-            completion_tokens=len(tokens.completion),
-        )
+        most = self._build.prompter.max_tokens
+        row = sft_row(self._build.student, most, source, problem, prompt, generation, **of)
+        if isinstance(row, SftRow):
+            self.behind[row.role].add(row.model)
+            if generation.verdict:
+                self.behind["verifiers"].add(generation.verdict.verifier)
+        return row
 
     def _write_retention(self, split: Split, there: int) -> None:
         """Copy as many of the thinker's rows as make their share of the deliberator's."""
@@ -303,54 +245,3 @@ class SetWriter:
         if (name, split) not in self._writers:
             self._writers[name, split] = Writer(file_of(self._folder, name, split), kind)
         return self._writers[name, split]
-
-
-def _problem_row(problem: Problem, meant: ProblemNote) -> ProblemRow:
-    return ProblemRow(
-        **_fields(problem),
-        split=meant.split,
-        label=meant.label,
-        detail=meant.detail,
-        runs=meant.runs,
-    )
-
-
-def _cache_row(
-    source: Source, problem: Problem, one: SetNote, cache: Cache, recut: bool
-) -> CacheRow:
-    return CacheRow(
-        **_fields(cache),
-        problem=problem.id,
-        run=source.name,
-        drawn=one.cache is None,
-        recut=recut,
-        stratum=one.stratum,
-        right=one.of.right,
-        thinkers=list(one.thinkers),
-        success=one.success,
-        judged=one.judged,
-        sft_label=one.sft_label,
-        rl_label=one.rl_label,
-    )
-
-
-def _deliberation_row(
-    source: Source,
-    problem: Problem,
-    note: DeliberationNote,
-    deliberation: Deliberation,
-    cache: Cache,
-) -> DeliberationRow:
-    return DeliberationRow(
-        **{**_fields(deliberation), "cache": cache.id},
-        problem=problem.id,
-        run=source.name,
-        label=note.label,
-        uses_attempts=note.uses_attempts,
-        copied=note.copied,
-        tokens=note.tokens,
-    )
-
-
-def _fields(value: Any) -> dict[str, Any]:
-    return {name: getattr(value, name) for name in type(value).__dataclass_fields__}
