@@ -10,15 +10,17 @@ import fcntl
 import json
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from heavydistill.config import Domain, Language, RunConfig, load_config
 from heavydistill.errors import ConfigError
-from heavydistill.schema import Problem, Trace, content_id
+from heavydistill.schema import Generation, Problem, Trace, content_id
 from heavydistill.storage import count_traces, read_traces
 
+_G = TypeVar("_G", bound=Generation)
 _PLACES = ("out", "journal", "pools")
 
 
@@ -39,8 +41,8 @@ class Source:
     summary: dict[str, Any]
 
     def traces(self) -> Iterator[Trace]:
-        """Its traces, one row group in memory at a time."""
-        return read_traces(self.folder)
+        """Its traces, one row group in memory at a time, with models by their names alone."""
+        return map(_without_places, read_traces(self.folder))
 
     def domain_of(self, problem: Problem, fallback: Domain) -> str:
         """Wording of the prompts for a problem of it."""
@@ -64,7 +66,9 @@ class Source:
         tree = self.config.model_dump(mode="json")
         for place in _PLACES:
             tree.pop(place, None)
-        del tree["endpoint"], tree["verify"]
+        # The name of the variable, so that whoever publishes can look for what is in it.
+        tree["endpoint"] = {"api_key_env": tree["endpoint"]["api_key_env"]}
+        del tree["verify"]
         tree["problems"]["source"] = _name_alone(tree["problems"]["source"])
         for role in ("teacher", "thinker", "deliberator"):
             tree[role] = tree[role] and _name_alone(tree[role])
@@ -127,6 +131,20 @@ def _is_being_written(folder: Path) -> bool:
     return False
 
 
+def _without_places(trace: Trace) -> Trace:
+    """A trace in which models that were given as folders are known by their last name."""
+    return replace(
+        trace,
+        pool=[_named(one) for one in trace.pool],
+        deliberations=[_named(one) for one in trace.deliberations],
+        caches=[replace(one, reader=_name_alone(one.reader)) for one in trace.caches],
+    )
+
+
+def _named(generation: _G) -> _G:
+    return replace(generation, model=_name_alone(generation.model))
+
+
 def _json(path: Path) -> dict[str, Any]:
     try:
         tree = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
@@ -135,6 +153,8 @@ def _json(path: Path) -> dict[str, Any]:
     return tree if isinstance(tree, dict) else {}
 
 
+@cache
 def _name_alone(source: str) -> str:
     """The name of a file or folder, and any other source as it is."""
-    return Path(source).name if Path(source).is_absolute() or Path(source).exists() else source
+    path = Path(source)
+    return path.resolve().name if path.is_absolute() or path.exists() else source
