@@ -69,6 +69,8 @@ def publish(
 
     It is one commit: if it fails, the dataset is as it was, and the same command can be given
     again. The token is taken from HF_TOKEN or from `hf auth login`, the address from HF_ENDPOINT.
+    The card is made anew each time; what you write under Notes, at the end of DIR/README.md, goes
+    with it.
     """
     from heavydistill.hub.parcel import Wish, copy, pack
     from heavydistill.hub.publish import publish as send

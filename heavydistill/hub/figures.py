@@ -70,8 +70,22 @@ def _metrics(manifest: Manifest) -> str:
                 else ""
             ),
             table(("Run", "Rescue: vote wrong or tied, now right", "Regress: now wrong"), changed),
+            *_judged(manifest),
         ]
     )
+
+
+def _judged(manifest: Manifest) -> Iterator[str]:
+    """What of the figures rests on a judge and not on rules."""
+    for run in manifest.runs:
+        judging = run.summary.get("judging") or {}
+        if judging.get("asked"):
+            names = ", ".join(map(code, judging["judges"]))
+            yield (
+                f"In {code(run.name)}, {names} judged what rules left undecided: of "
+                f"{count(judging['asked'])} verdicts, {count(judging['correct'])} correct and "
+                f"{count(judging['incorrect'])} incorrect."
+            )
 
 
 def _rate(rate: dict[str, Any] | None) -> str:

@@ -11,6 +11,7 @@ Whatever else lies in the folder stays there and is named.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ from heavydistill.sets.manifest import Manifest, read_manifest
 from heavydistill.storage import TRACES_FOLDER, writing
 
 _COPY = ".dry-run"
+_LICENCE = re.compile(r"[a-z0-9][a-z0-9.+-]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +79,16 @@ def pack(folder: Path, wish: Wish) -> Parcel:
     """Check everything that can be checked here, and make the card; changes and asks nothing.
 
     Raises:
-        PublishError: The repository's name is malformed, the folder holds no sets or others than
-            its manifest says, the terms do not allow it, or a key stands in it.
+        PublishError: The name of the repository or licence is malformed, the folder holds no sets
+            or others than its manifest says, the terms do not allow it, or a key stands in it.
         ConfigError: The manifest is of another version, or a profile is none.
     """
     _check_name(wish.repo_id)
+    if wish.licence is not None and not _LICENCE.fullmatch(wish.licence):
+        raise PublishError(
+            f"{wish.licence!r} is no licence as the Hub writes it",
+            "Give its id in small letters, e.g. --license cc-by-4.0, or other.",
+        )
     if (folder / TRACES_FOLDER).is_dir() and not (folder / MANIFEST).is_file():
         raise PublishError(
             f"{folder} is a run, and what is published are sets",

@@ -22,6 +22,7 @@ from urllib.parse import urlsplit
 
 from heavydistill.errors import PublishError, RunError
 from heavydistill.hub.parcel import Parcel, Wish, is_of_sets
+from heavydistill.sets.folder import MANIFEST
 
 _AGAIN = "Repeat the same command: what has arrived is not sent again."
 _UNREACHABLE = {errno.ECONNREFUSED, errno.ENETUNREACH, errno.EHOSTUNREACH, errno.ENETDOWN}
@@ -75,7 +76,7 @@ def publish(parcel: Parcel, wish: Wish) -> Published:
             api.create_branch(repo_id, branch=wish.revision, repo_type=kind, exist_ok=True)
         before = api.dataset_info(repo_id, revision=wish.revision)
         there = [file.rfilename for file in before.siblings or []]
-        old = sorted(name for name in there if is_of_sets(name) and name not in parcel.files)
+        old = _of_earlier_sets(there, parcel)
         done = api.create_commit(
             repo_id,
             [
@@ -95,6 +96,13 @@ def publish(parcel: Parcel, wish: Wish) -> Published:
         is_private=is_private,
         deleted=old,
     )
+
+
+def _of_earlier_sets(there: list[str], parcel: Parcel) -> list[str]:
+    """Files that sets left there which are not in the parcel; none if it holds something else."""
+    if MANIFEST not in there:
+        return []
+    return sorted(name for name in there if is_of_sets(name) and name not in parcel.files)
 
 
 def _token() -> str:

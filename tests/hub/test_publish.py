@@ -95,6 +95,14 @@ def test_only_what_changed_is_sent_and_files_of_earlier_sets_go(hub, publish, fo
     assert hub.commits(REPO) == 2
 
 
+def test_nothing_of_a_dataset_that_holds_something_else_is_deleted(hub, publish, folder):
+    theirs = {"rl/test-00000-of-00001.parquet": b"theirs"}
+    hub.add(REPO, theirs)
+    code, said = publish(folder, "--to", REPO)
+    assert code == 0 and "Deleted" not in said
+    assert hub.files(REPO).items() >= theirs.items()
+
+
 @pytest.mark.parametrize("fault", [500, DROP, 429])
 def test_a_commit_that_fails_leaves_the_dataset_as_it_was(hub, publish, folder, tmp_path, fault):
     publish(folder, "--to", REPO)
@@ -211,6 +219,18 @@ def test_a_licence_that_the_hub_does_not_know_is_told(hub, publish, folder):
     code, said = publish(folder, "--to", REPO, "--license", "beerware")
     assert code == 2 and '"license" must be one of the known ones' in said
     assert hub.commits(REPO) == 0
+
+
+@pytest.mark.parametrize("licence", ["MIT", "", "cc by"])
+def test_a_malformed_licence_is_refused_here(hub, publish, folder, licence):
+    code, said = publish(folder, "--to", REPO, "--license", licence)
+    assert code == 2 and f"{licence!r} is no licence" in said and "small letters" in said
+    assert hub.requests == []
+
+
+def test_the_licence_that_is_chosen_is_on_the_card(hub, publish, folder):
+    assert publish(folder, "--to", REPO, "--license", "cc-by-4.0")[0] == 0
+    assert "\nlicense: cc-by-4.0\n" in hub.files(REPO)["README.md"].decode()
 
 
 def test_a_branch_with_a_bad_name_is_told(hub, publish, folder):
