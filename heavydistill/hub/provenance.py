@@ -71,7 +71,7 @@ def _sampling(manifest: Manifest) -> str:
     if not rows:
         return "How the attempts were sampled is not known."
     head = ("Run", "Samples", "Temperature", "top_p", "top_k", "Most tokens", "Seed")
-    return table([cell.replace("_", "\\_") for cell in head], rows)
+    return table([text(cell) for cell in head], rows)
 
 
 def _student(manifest: Manifest, folder: Path) -> str:
