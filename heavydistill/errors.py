@@ -6,6 +6,7 @@
     |  |- ProblemsError          the problem file, its columns or its rows
     |  |- TeacherError           a model that cannot be found or loaded
     |  |- JournalError           a journal that cannot be used
+    |  |- PublishError           sets that cannot or may not be published, or not there
     |  `- BudgetError            a token budget too small for what must be in the prompt
     `- RunError                  the run broke: exit code 1, and what was finished is named
        `- StoppedError           it ended early on purpose: what was in flight is kept as well
@@ -53,6 +54,10 @@ class TeacherError(UserError):
 
 class JournalError(UserError):
     """A journal that cannot be opened, or was written by another version."""
+
+
+class PublishError(UserError):
+    """Sets that cannot or may not be published, or a place where they cannot."""
 
 
 class BudgetError(UserError):

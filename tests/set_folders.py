@@ -33,11 +33,12 @@ WRONG = Verdict(label="incorrect", reason="different", extracted="5", verifier="
 PROMPT = "Problem\nWhat is 2 * 3?\n==== Attempt 1\nIt is 6.\n==== Attempt 2\nIt is 5."
 
 
-def write_sets(folder: Path, **changes: Any) -> Path:
+def write_sets(folder: Path, without: tuple[str, str] | None = None, **changes: Any) -> Path:
     """Two problems with two attempts each; the second one is kept for validation.
 
     Args:
         folder: Made.
+        without: A set and a split of it that has no rows.
         changes: Fields of the manifest that are other than usual.
     """
     rows: dict[tuple[str, str], list[Any]] = {}
@@ -45,6 +46,7 @@ def write_sets(folder: Path, **changes: Any) -> Path:
         for name, row in _rows(number, split):
             is_view = name in folders.VIEWS
             rows.setdefault((name, "train" if is_view else split), []).append(row)
+    rows.pop(without or ("", ""), None)
     for (name, split), those in rows.items():
         writer = folders.Writer(folders.file_of(folder, name, split), type(those[0]))
         for row in those:

@@ -15,6 +15,7 @@ from heavydistill.cli.doctor import doctor
 from heavydistill.cli.generate import generate
 from heavydistill.cli.journal import journal
 from heavydistill.cli.plan import plan
+from heavydistill.cli.publish import publish
 from heavydistill.cli.replay import replay
 from heavydistill.cli.show import show
 from heavydistill.cli.teachers import teachers
@@ -35,6 +36,7 @@ app.command()(replay)
 app.command()(build)
 app.command()(show)
 app.command()(teachers)
+app.command()(publish)
 app.add_typer(journal)
 
 

@@ -11,6 +11,7 @@ the same bytes.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import shutil
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -18,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 
 from heavydistill.errors import ConfigError
 from heavydistill.schema import arrow_schema, to_row
-from heavydistill.sets.manifest import MANIFEST
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
@@ -27,6 +27,7 @@ VIEWS = ("problems", "trajectories", "caches", "deliberations")
 TRAINED = ("sft_deliberator", "sft_thinker", "rl")
 SETS = (*VIEWS, *TRAINED)
 CHAT_TEMPLATE = "chat_template.jinja"
+MANIFEST = "manifest.json"
 
 _GROUP_ROWS = 100
 _GROUP_CHARACTERS = 16 * 2**20
@@ -106,6 +107,26 @@ def file_of(folder: Path, name: str, split: str) -> Path:
 def splits_of(folder: Path, name: str) -> list[str]:
     """The splits of a set that are there, train first."""
     return [split for split in ("train", "validation") if file_of(folder, name, split).is_file()]
+
+
+def files_of(folder: Path) -> dict[str, Path]:
+    """The files of all sets, and the chat template if there is one, by their paths in the folder.
+
+    ``manifest.json`` and the card are not among them.
+    """
+    rows = [file_of(folder, name, split) for name in SETS for split in splits_of(folder, name)]
+    template = folder / CHAT_TEMPLATE
+    there = [*rows, template] if template.is_file() else rows
+    return {path.relative_to(folder).as_posix(): path for path in there}
+
+
+def hashes(folder: Path) -> dict[str, str]:
+    """The SHA-256 of each of these files."""
+    found = {}
+    for name, path in files_of(folder).items():
+        with path.open("rb") as file:
+            found[name] = hashlib.file_digest(file, "sha256").hexdigest()
+    return found
 
 
 def read_rows(folder: Path, name: str, split: str = "train") -> Iterator[dict[str, Any]]:

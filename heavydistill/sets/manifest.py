@@ -1,6 +1,7 @@
 """What a build did, in numbers: ``manifest.json`` of a folder of sets.
 
-The same runs, seed and versions give the same file, so there is no time and no place in it.
+The same runs, seed and versions give the same file, so there is no time and no place in it. It is
+written last, because it has the hashes of the other files.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ from pydantic import Field, ValidationError
 
 from heavydistill.errors import ConfigError
 from heavydistill.sections import Section
+from heavydistill.sets.folder import MANIFEST as MANIFEST
+from heavydistill.sets.folder import hashes
 
-MANIFEST = "manifest.json"
 FORMAT = "heavydistill-sets/1"
 
 
@@ -139,10 +141,14 @@ class Manifest(Section):
     """Rows of each set that the guard looked at and found whole."""
     asked: list[Asked] = Field(default_factory=list)
     """Of each run."""
+    files: dict[str, str] = Field(default_factory=dict)
+    """SHA-256 of each file of rows and of the chat template, by its path in the folder; filled in
+    by ``write_manifest``."""
 
 
 def write_manifest(manifest: Manifest, folder: Path) -> None:
-    """Write it into a folder."""
+    """Write it into a folder that has all its other files."""
+    manifest = manifest.model_copy(update={"files": hashes(folder)})
     text = json.dumps(manifest.model_dump(), indent=2, ensure_ascii=False, sort_keys=False)
     (folder / MANIFEST).write_text(text + "\n", encoding="utf-8")
 

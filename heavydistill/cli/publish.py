@@ -1,0 +1,110 @@
+"""``heavydistill publish``: a folder of sets as a dataset on the Hub."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from heavydistill.hub.parcel import Parcel
+    from heavydistill.hub.publish import Published
+
+_TERMS = "Terms"
+
+
+def publish(
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="Folder of sets, from `heavydistill build`.")
+    ],
+    to: Annotated[str, typer.Option(metavar="ORG/NAME", help="Dataset on the Hub.")],
+    private: Annotated[
+        bool, typer.Option("--private", help="Make the dataset a private one.")
+    ] = False,
+    dry_run: Annotated[
+        bool,
+        typer.Option("--dry-run", help="Write what would be sent beside DIR, and ask nobody."),
+    ] = False,
+    revision: Annotated[
+        str | None,
+        typer.Option(metavar="BRANCH", help="Branch, made if it is missing. [default: main]"),
+    ] = None,
+    licence: Annotated[
+        str | None,
+        typer.Option(
+            "--license",
+            metavar="ID",
+            help="Licence of the sets, e.g. cc-by-4.0. [default: the models', or other]",
+            rich_help_panel=_TERMS,
+        ),
+    ] = None,
+    profile: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="FILE",
+            help="Profile of your own, of a model that wrote some of it; may be repeated.",
+            rich_help_panel=_TERMS,
+        ),
+    ] = None,
+    allow_unknown_terms: Annotated[
+        bool,
+        typer.Option(
+            "--allow-unknown-terms",
+            help="Publish although it is not known whether a model's maker allows training on "
+            "what it writes.",
+            rich_help_panel=_TERMS,
+        ),
+    ] = False,
+    allow_restricted_terms: Annotated[
+        bool,
+        typer.Option(
+            "--allow-restricted-terms",
+            help="Publish although a model's maker restricts it.",
+            rich_help_panel=_TERMS,
+        ),
+    ] = False,
+) -> None:
+    """Put training sets on the Hub, with a card that tells how they were made.
+
+    It is one commit: if it fails, the dataset is as it was, and the same command can be given
+    again. The token is taken from HF_TOKEN or from `hf auth login`, the address from HF_ENDPOINT.
+    The card is made anew each time; what you write under Notes, at the end of DIR/README.md, goes
+    with it.
+    """
+    from heavydistill.hub.parcel import Wish, copy, pack
+    from heavydistill.hub.publish import publish as send
+
+    wish = Wish(
+        repo_id=to,
+        revision=revision,
+        private=private,
+        licence=licence,
+        profiles=profile or (),
+        allow_unknown=allow_unknown_terms,
+        allow_restricted=allow_restricted_terms,
+    )
+    parcel = pack(folder, wish)
+    _print_parcel(parcel, folder)
+    if dry_run:
+        typer.echo(f"Nothing was sent. What would be is in {copy(parcel, folder)}")
+        return
+    _print_end(send(parcel, wish))
+
+
+def _print_parcel(parcel: Parcel, folder: Path) -> None:
+    sizes = parcel.sizes
+    width = max(map(len, sizes))
+    for name, size in sizes.items():
+        typer.echo(f"{name:<{width}}  {size:>15,} bytes")
+    typer.echo(f"{len(sizes)} files, {sum(sizes.values()):,} bytes")
+    if parcel.kept_back:
+        typer.echo(f"Not sent, of what is in {folder}: {', '.join(parcel.kept_back)}")
+
+
+def _print_end(done: Published) -> None:
+    for name in done.deleted:
+        typer.echo(f"Deleted there, of earlier sets: {name}")
+    said = "Published" if done.is_new else "Everything was there already, nothing was sent"
+    typer.echo(f"{said}: {done.url} ({'private' if done.is_private else 'public'})")
+    typer.echo(f"Commit {done.commit}")

@@ -1,0 +1,199 @@
+"""The part of a card that is numbers: what the runs achieved, and what became of it all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from heavydistill.hub.markdown import (
+    UNKNOWN,
+    at,
+    code,
+    count,
+    interval,
+    share,
+    table,
+    text,
+    usd,
+)
+from heavydistill.sets.manifest import Manifest, Strata
+
+_USED = "used"
+_FEW_PROBLEMS = 30
+
+
+def sections(manifest: Manifest) -> Iterator[str]:
+    """Headings and what follows them."""
+    yield "## What the runs achieved"
+    yield _metrics(manifest)
+    yield "## Strata"
+    yield _strata(manifest)
+    yield "## Filters"
+    yield _filters(manifest)
+    yield "## Use of the attempts"
+    yield _attention(manifest)
+    yield "## Contamination"
+    yield _contamination(manifest)
+    yield "## Tokens and cost"
+    yield _tokens(manifest)
+    yield _cost(manifest)
+
+
+def _metrics(manifest: Manifest) -> str:
+    """Of each run; an imported pool has none."""
+    intervals = ("mean_at_k", "vote_at_k", "pass_at_k", "heavy_mean_at_d", "heavy_pass_at_d")
+    head = ("Run", "Problems", "K", "D", "M@K", "V@K", "P@K", "HM@D", "HP@D", "HM@D - V@K")
+    rows = [
+        (
+            code(run.name),
+            *(count(run.summary.get(key)) for key in ("problems", "k", "d")),
+            *(interval(run.summary.get(key)) for key in intervals),
+            interval(run.summary.get("heavy_minus_vote"), signed=True),
+        )
+        for run in manifest.runs
+    ]
+    changed = [
+        (code(run.name), *(_rate(run.summary.get(rate)) for rate in ("rescue", "regress")))
+        for run in manifest.runs
+    ]
+    few = any(0 < (run.summary.get("problems") or 0) < _FEW_PROBLEMS for run in manifest.runs)
+    return "\n\n".join(
+        [
+            table(head, rows),
+            "In brackets: 95% intervals, bootstrapped over problems. M@K is the share of attempts "
+            "that are right, V@K that of problems whose vote is right, P@K with any right attempt; "
+            "HM@D is the share of deliberations that are right, HP@D that of problems with any "
+            "right one. The difference is in points and paired by problem."
+            + (
+                f" Intervals over fewer than {_FEW_PROBLEMS} problems are too narrow to rely on."
+                if few
+                else ""
+            ),
+            table(("Run", "Rescue: vote wrong or tied, now right", "Regress: now wrong"), changed),
+            *_judged(manifest),
+        ]
+    )
+
+
+def _judged(manifest: Manifest) -> Iterator[str]:
+    """What of the figures rests on a judge and not on rules."""
+    for run in manifest.runs:
+        judging = run.summary.get("judging") or {}
+        if judging.get("asked"):
+            names = ", ".join(map(code, judging["judges"]))
+            yield (
+                f"In {code(run.name)}, {names} judged what rules left undecided: of "
+                f"{count(judging['asked'])} verdicts, {count(judging['correct'])} correct and "
+                f"{count(judging['incorrect'])} incorrect."
+            )
+
+
+def _rate(rate: dict[str, Any] | None) -> str:
+    return share(rate["count"], rate["of"]) if rate else UNKNOWN
+
+
+def _strata(manifest: Manifest) -> str:
+    columns = ("sets", "with_deliberation", "not_admitted", "over_bound", "sft", "rl")
+    head = ("Stratum", "All sets", "With deliberation", "Not admitted", "Over bound")
+
+    def cells(strata: list[Strata]) -> list[str]:
+        return [count(sum(getattr(one, column) for one in strata)) for column in columns]
+
+    rows = [(text(name), *cells([one])) for name, one in manifest.strata.items()]
+    rows += [("all", *cells(list(manifest.strata.values())))]
+    return (
+        f"Candidate sets by how many of their attempts are right and what the vote says, before "
+        f"and after the mixture {code(manifest.build.get('preset', UNKNOWN))}. The last two "
+        "columns are what is left.\n\n"
+        + table((*head, "In `sft_deliberator`", "In `rl`"), rows)
+        + "\n\nOf the sets that are used, the attempts are all the student's own in "
+        f"{share(manifest.student_written.part, manifest.student_written.whole)}. Plain problems, "
+        "so that thinking is not unlearned, are "
+        f"{share(manifest.retention.part, manifest.retention.whole)} of the rows of "
+        f"`sft_deliberator`. {count(manifest.recut)} prompts were cut again to fit the student."
+    )
+
+
+def _filters(manifest: Manifest) -> str:
+    rows = [
+        (view, code(label) if label != _USED else "used", count(number))
+        for view in ("problems", "trajectories", "deliberations")
+        for label, number in getattr(manifest, view).items()
+    ]
+    return (
+        "Nothing is left out of the views; what a filter took has its reason in `label`.\n\n"
+        + table(("View", "Label", "Rows"), rows)
+    )
+
+
+def _attention(manifest: Manifest) -> str:
+    seen = manifest.attention
+    return (
+        "A deliberation works with the attempts if it names at least two of them, or says that all "
+        "are wrong: "
+        f"{share(seen.using, seen.deliberations)} of the right and finished deliberations do. As a "
+        "control, the same signs were looked for in attempts, which saw nothing of each other: "
+        f"{share(seen.blind_using, seen.blind)} show them. A deliberation that uses the attempts "
+        "without a word about them is not recognized."
+    )
+
+
+def _contamination(manifest: Manifest) -> str:
+    if not manifest.benchmarks:
+        return "The problems were not compared with any benchmark."
+    rows = [
+        (
+            code(used.name),
+            count(sum(used.hits.values())),
+            ", ".join(f"{count(hits)} {code(how)}" for how, hits in used.hits.items()),
+            code(used.texts_sha256[:12]),
+        )
+        for used in manifest.benchmarks
+    ]
+    return (
+        table(("Benchmark", "Problems found", "How", "SHA-256"), rows)
+        + "\n\nA problem is found if a run of 13 words of it stands in a text of the benchmark, or "
+        "at least half of its runs of 8 words, or, for short texts, all of its words; digits count "
+        "as one digit. Problems that were found are in no training set. Paraphrases and "
+        "translations are not found, and other benchmarks were not looked at. SHA-256: the first "
+        "digits of that of the benchmark's hashes."
+    )
+
+
+def _tokens(manifest: Manifest) -> str:
+    quantiles = ("p50", "p90", "p95", "p99", "max")
+    rows = [
+        (code(name), *(count(known.get(quantile)) for quantile in quantiles))
+        for name, known in manifest.tokens.items()
+    ]
+    return (
+        f"Prompt and completion of a row together, in the tokens of {code(manifest.student.name)}; "
+        f"at most {count(manifest.student.max_tokens)}.\n\n"
+        + table(("Config", "Median", "90%", "95%", "99%", "Most"), rows)
+    )
+
+
+def _cost(manifest: Manifest) -> str:
+    costs: list[float | None] = []
+    rows = []
+    for run in manifest.runs:
+        for stage, used in (at(run.summary, "usage") or {}).items():
+            costs.append(used["cost_usd"])
+            numbers = [count(used[key]) for key in ("requests", "prompt", "completion")]
+            rows.append((f"{code(run.name)} {text(stage)}", *numbers, usd(used["cost_usd"])))
+    if asked := manifest.asked:
+        costs.append(asked.cost_usd)
+        numbers = [
+            count(number)
+            for number in (asked.deliberations, asked.prompt_tokens, asked.completion_tokens)
+        ]
+        rows.append(("deliberating again", *numbers, usd(asked.cost_usd)))
+    if not rows:
+        return "What the attempts and deliberations cost is not known."
+    known = sum(cost for cost in costs if cost is not None)
+    at_least = "At least " if None in costs else ""
+    return (
+        table(("What was asked", "Requests", "Prompt tokens", "Completion tokens", "USD"), rows)
+        + f"\n\n{at_least}{usd(known)} US dollars in all, by the prices of the profiles; models "
+        "that ran on hardware of one's own count nothing."
+    )

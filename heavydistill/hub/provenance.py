@@ -1,0 +1,121 @@
+"""The part of a card that is words: whose the texts are, how they came about, what to beware of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from heavydistill.hub.markdown import UNKNOWN, at, code, count, table, text
+from heavydistill.hub.terms import Author, Licence, problem_sources
+from heavydistill.sets.folder import CHAT_TEMPLATE
+from heavydistill.sets.manifest import Manifest
+
+_LIMITS = (
+    "A verdict says whether the final answer is right; the way to it may still be wrong.",
+    "What a verifier could not decide is never counted as right, and nowhere learnt from.",
+    "The figures above are those of the teachers on the problems of the runs, not those of a "
+    "model that was trained on these sets.",
+    "The texts were written by models: they can state falsehoods, and nobody has read them all.",
+    "Problems keep the licence of the place that they come from.",
+)
+
+
+def authorship(authors: Sequence[Author], licence: Licence) -> Iterator[str]:
+    """Who wrote it, and what may be done with it."""
+    yield "## Models, licence and terms"
+    rows = [
+        (
+            code(author.name),
+            " and ".join(author.roles),
+            text(author.licence or "unknown"),
+            author.terms.distillation,
+            text(author.terms.because or UNKNOWN),
+            text(author.terms.source or UNKNOWN),
+        )
+        for author in authors
+    ]
+    head = ("Model", "Role", "Licence of its weights", "Distillation", "Because", "Source")
+    yield table(head, rows)
+    yield (
+        "Distillation says whether models may be trained on what the model writes; a hosted API "
+        "may add terms of its own. The licence of these sets is "
+        f"{code(licence.name)}: {text(licence.because)}."
+    )
+
+
+def making(manifest: Manifest, folder: Path) -> Iterator[str]:
+    """How the sets came about, and what they are not."""
+    yield "## Sampling"
+    yield _sampling(manifest)
+    yield "## Prompts and verifiers"
+    yield _items("Wordings of the prompts, with their hashes", manifest.prompts)
+    yield _items("Verifiers, with their versions", manifest.verifiers)
+    yield "## Student"
+    yield _student(manifest, folder)
+    yield "## Provenance"
+    yield _provenance(manifest)
+    yield "## Limits"
+    yield "\n".join(f"- {limit}" for limit in _LIMITS)
+
+
+def _sampling(manifest: Manifest) -> str:
+    keys = ("temperature", "top_p", "top_k", "max_tokens")
+    rows = []
+    for run in manifest.runs:
+        for stage, samples in (("think", "k"), ("deliberate", "d")):
+            if asked := at(run.config, stage):
+                values = [asked.get(samples), *(at(asked, f"sampling.{key}") for key in keys)]
+                cells = [_value(value) for value in (*values, run.config.get("seed"))]
+                rows.append((f"{code(run.name)} {stage}", *cells))
+    if not rows:
+        return "How the attempts were sampled is not known."
+    head = ("Run", "Samples", "Temperature", "top_p", "top_k", "Most tokens", "Seed")
+    return table([text(cell) for cell in head], rows)
+
+
+def _student(manifest: Manifest, folder: Path) -> str:
+    student = manifest.student
+    where = (
+        "in a field of its own, `reasoning_content`"
+        if student.form == "field"
+        else "in the content, between think tags, before the answer"
+    )
+    template = (
+        f"of which `{CHAT_TEMPLATE}` is a copy"
+        if (folder / CHAT_TEMPLATE).is_file()
+        else "which is the one that comes with it"
+    )
+    return (
+        f"The rows are made for {code(student.name)} and its chat template, {template} (SHA-256 "
+        f"{code(student.template_sha256)}): the thinking of a completion stands {where}. A row has "
+        f"at most {count(student.max_tokens)} tokens."
+        + (
+            " Before the sets were called ready, rows were rendered with that template and found "
+            f"whole: {', '.join(f'{count(n)} of {code(name)}' for name, n in looked)}."
+            if (looked := manifest.guarded.items())
+            else ""
+        )
+    )
+
+
+def _provenance(manifest: Manifest) -> str:
+    build = manifest.build
+    lines = [
+        f"heavydistill {text(manifest.heavydistill)}, format {code(manifest.format)}",
+        f"mixture {code(build.get('preset', UNKNOWN))}, seed {_value(build.get('seed'))}",
+        f"problems from {', '.join(map(code, problem_sources(manifest)))}",
+    ]
+    return (
+        "\n".join(f"- {line}" for line in lines)
+        + "\n\n`manifest.json` has all of it: the configurations of the build and of each run, "
+        "every count, and the SHA-256 of each file. The same runs and seed give the same files."
+    )
+
+
+def _items(title: str, items: Sequence[str]) -> str:
+    return f"{title}:\n\n" + ("\n".join(f"- {code(item)}" for item in items) or "- none")
+
+
+def _value(value: Any) -> str:
+    return UNKNOWN if value is None else text(value)

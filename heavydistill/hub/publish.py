@@ -1,0 +1,199 @@
+"""The upload: a parcel becomes one commit of a dataset repository, or nothing of it is there.
+
+The commit is made on what the branch held when the upload began. If it fails, or is broken off at
+any time before, the branch is as it was, and the same command does what is left: content that the
+Hub has already is not sent again, and if all of it is there no commit is made. Files of sets that
+an earlier commit had and this one has not are deleted by it; others are left alone.
+
+``HF_TOKEN``, ``HF_ENDPOINT`` and ``HF_HUB_OFFLINE`` mean what they mean to huggingface_hub, which
+does the talking and asks again where it is worth it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import re
+import socket
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NoReturn
+from urllib.parse import urlsplit
+
+from heavydistill.errors import PublishError, RunError
+from heavydistill.hub.parcel import Parcel, Wish, is_of_sets
+from heavydistill.sets.folder import MANIFEST
+
+_AGAIN = "Repeat the same command: what has arrived is not sent again."
+_UNREACHABLE = {errno.ECONNREFUSED, errno.ENETUNREACH, errno.EHOSTUNREACH, errno.ENETDOWN}
+_OVERTAKEN = {409, 412}
+_BUSY = 429
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """What came of it.
+
+    Attributes:
+        url: Of the dataset.
+        commit: Its id.
+        is_new: Whether a commit was made; everything was there before if not.
+        is_private: Whether the dataset is.
+        deleted: Files of earlier sets that the commit deleted.
+    """
+
+    url: str
+    commit: str
+    is_new: bool
+    is_private: bool
+    deleted: list[str]
+
+
+def publish(parcel: Parcel, wish: Wish) -> Published:
+    """Send a parcel.
+
+    Raises:
+        PublishError: There is no token, it may not write there, the Hub cannot be reached or does
+            not take it, or the dataset is public and should be private. Nothing was changed but
+            that the repository or branch may now be there.
+        RunError: The Hub broke, or the connection did; likewise.
+    """
+    from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi
+
+    token = _token()
+    repo_id, kind = wish.repo_id, "dataset"
+    api = HfApi(token=token)
+    with _talking(repo_id, token):
+        api.create_repo(repo_id, repo_type=kind, private=wish.private or None, exist_ok=True)
+        is_private = bool(api.dataset_info(repo_id).private)
+        if wish.private and not is_private:
+            raise PublishError(
+                f"{repo_id} is there already and is public",
+                "Make it private in its settings on the Hub, give another --to, or leave out "
+                "--private.",
+            )
+        if wish.revision:
+            api.create_branch(repo_id, branch=wish.revision, repo_type=kind, exist_ok=True)
+        before = api.dataset_info(repo_id, revision=wish.revision)
+        there = [file.rfilename for file in before.siblings or []]
+        old = _of_earlier_sets(there, parcel)
+        done = api.create_commit(
+            repo_id,
+            [
+                *(CommitOperationAdd(name, source) for name, source in parcel.files.items()),
+                *(CommitOperationDelete(name) for name in old),
+            ],
+            commit_message=f"Sets of heavydistill {parcel.manifest.heavydistill}",
+            repo_type=kind,
+            revision=wish.revision,
+            parent_commit=before.sha,
+        )
+    return Published(
+        url=f"{api.endpoint}/datasets/{repo_id}"
+        + (f"/tree/{wish.revision}" if wish.revision else ""),
+        commit=done.oid,
+        is_new=done.oid != before.sha,
+        is_private=is_private,
+        deleted=old,
+    )
+
+
+def _of_earlier_sets(there: list[str], parcel: Parcel) -> list[str]:
+    """Files that sets left there which are not in the parcel; none if it holds something else."""
+    if MANIFEST not in there:
+        return []
+    return sorted(name for name in there if is_of_sets(name) and name not in parcel.files)
+
+
+def _token() -> str:
+    """The token, once it is clear that asking is of use."""
+    from huggingface_hub import constants, get_token
+
+    if constants.HF_HUB_OFFLINE:
+        raise PublishError(
+            "HF_HUB_OFFLINE is set, so the Hub cannot be asked",
+            "Unset HF_HUB_OFFLINE and TRANSFORMERS_OFFLINE, or look at what would be sent with "
+            "--dry-run.",
+        )
+    if not constants.ENDPOINT.startswith(("http://", "https://")):
+        raise PublishError(
+            "HF_ENDPOINT is no address", "Set it to e.g. https://huggingface.co, or unset it."
+        )
+    token = get_token()
+    if not token:
+        raise PublishError(
+            "There is no token for the Hub",
+            "Set HF_TOKEN to one with the right to write (from the settings of your account), or "
+            "log in with `hf auth login`.",
+        )
+    return token
+
+
+@contextlib.contextmanager
+def _talking(repo_id: str, token: str) -> Iterator[None]:
+    """Say what to do about whatever goes wrong with the Hub while this lasts."""
+    try:
+        yield
+    except PublishError:
+        raise
+    # httpx, hf_xet and huggingface_hub raise their own kinds, which have no common base.
+    except Exception as error:
+        _explain(error, repo_id, token)
+
+
+def _explain(error: Exception, repo_id: str, token: str) -> NoReturn:
+    from huggingface_hub import constants
+    from huggingface_hub.errors import HfHubHTTPError
+
+    hub = urlsplit(constants.ENDPOINT).hostname or "the Hub"
+    chain = list(_causes(error))
+    said = _said(error, token)
+    answered = next((one for one in chain if isinstance(one, HfHubHTTPError)), None)
+    if answered is None:
+        if any(_is_unreachable(one) for one in chain):
+            raise PublishError(
+                f"{hub} cannot be reached: {said}",
+                "Check the connection and HF_ENDPOINT, and repeat the same command.",
+            ) from error
+        raise RunError(f"The upload to {repo_id} was broken off: {said}", _AGAIN) from error
+    status = answered.response.status_code
+    if status == 401:
+        raise PublishError(
+            f"{hub} does not accept the token (401)",
+            "Set HF_TOKEN to a valid one, or log in with `hf auth login`.",
+        ) from error
+    if status == 403:
+        raise PublishError(
+            f"The token may not write to {repo_id} (403: {said})",
+            "Take a token with the right to write there, or another --to.",
+        ) from error
+    if status in _OVERTAKEN:
+        raise RunError(
+            f"{repo_id} was changed by somebody else during the upload ({status})", _AGAIN
+        ) from error
+    if status == _BUSY or status >= 500:
+        raise RunError(
+            f"{hub} broke off the upload to {repo_id} ({status}: {said})", _AGAIN
+        ) from error
+    raise PublishError(
+        f"{hub} does not take the upload to {repo_id} ({status}: {said})",
+        "Mend what it names, and repeat the same command.",
+    ) from error
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def _is_unreachable(error: BaseException) -> bool:
+    return isinstance(error, socket.gaierror) or (
+        isinstance(error, OSError) and error.errno in _UNREACHABLE
+    )
+
+
+def _said(error: Exception, token: str) -> str:
+    """What an error says, on one line, without the token and without signed addresses."""
+    plain = re.sub(r"\?\S+", "", " ".join(str(error).split())).replace(token, "[HF_TOKEN]")
+    return plain or type(error).__name__

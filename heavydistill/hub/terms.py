@@ -1,0 +1,169 @@
+"""Who wrote what is in the sets, and what may be done with it.
+
+A model is known by the name that it has in the rows: that of a profile, its Hub id, or the name
+that a provider serves it under. A model that no profile names has unknown terms.
+
+Not covered: the terms of a hosted API beyond what the profile says of its model, and the licence
+of problems that come from elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from heavydistill.errors import PublishError
+from heavydistill.sets.manifest import Manifest
+from heavydistill.teachers.files import ProfileFile, Terms, load_profile
+from heavydistill.teachers.registry import shipped
+
+_UNNAMED = "(not named)"
+_HUB_LICENCES = {"MIT": "mit", "Apache-2.0": "apache-2.0"}
+
+
+@dataclass(frozen=True, slots=True)
+class Author:
+    """A model that wrote something in the sets.
+
+    Attributes:
+        name: As the rows have it.
+        roles: ``thinker``, ``deliberator`` or both.
+        licence: Of its weights; empty if it is not known.
+        terms: Whether models may be trained on what it writes.
+    """
+
+    name: str
+    roles: tuple[str, ...]
+    licence: str
+    terms: Terms
+
+
+@dataclass(frozen=True, slots=True)
+class Licence:
+    """The licence of the sets.
+
+    Attributes:
+        name: As the Hub writes it; ``other`` if no one licence is sure to hold.
+        because: Why.
+    """
+
+    name: str
+    because: str
+
+
+def authors_of(manifest: Manifest, profiles: Sequence[Path] = ()) -> list[Author]:
+    """Who wrote what is in the sets, sorted by name.
+
+    Args:
+        manifest: Of the sets.
+        profiles: YAML files with profiles of one's own; they are asked before those shipped.
+
+    Raises:
+        ConfigError: One of the files is no profile.
+    """
+    files = [load_profile(path) for path in (*profiles, *shipped().values())]
+    known: dict[str, ProfileFile] = {}
+    for file in files:
+        for name in _names(file):
+            known.setdefault(name, file)
+    roles: dict[str, list[str]] = {}
+    for role, name in _written(manifest):
+        roles.setdefault(name, []).append(role)
+    authors = []
+    for name in sorted(roles):
+        found = known.get(name)
+        licence, terms = (found.licence, found.terms) if found else ("", Terms())
+        authors.append(Author(name, tuple(sorted(set(roles[name]))), licence, terms))
+    return authors
+
+
+def check_terms(
+    authors: Sequence[Author], *, allow_unknown: bool = False, allow_restricted: bool = False
+) -> None:
+    """Refuse to publish what the terms of its authors do not clearly allow.
+
+    Raises:
+        PublishError: It names every model concerned, its terms and their source.
+    """
+    for distillation, allowed, flag, mend in (
+        (
+            "restricted",
+            allow_restricted,
+            "--allow-restricted-terms",
+            "Leave out the runs of that model, or give {flag} if its maker permits it to you.",
+        ),
+        (
+            "unknown",
+            allow_unknown,
+            "--allow-unknown-terms",
+            "Read them, and give {flag} if they allow it; a profile of your own that states them "
+            "can be given with --profile FILE.",
+        ),
+    ):
+        those = [author for author in authors if author.terms.distillation == distillation]
+        if those and not allowed:
+            raise PublishError(
+                f"Whether models may be trained on what the sets hold is {distillation}: "
+                + "; ".join(map(_told, those)),
+                mend.format(flag=flag),
+            )
+
+
+def licence_of(manifest: Manifest, authors: Sequence[Author]) -> Licence:
+    """The licence of the sets, as far as it follows from what is known."""
+    unsure = [author.name for author in authors if author.terms.distillation != "allowed"]
+    licences = sorted({author.licence or "none that is known" for author in authors})
+    elsewhere = [source for source in problem_sources(manifest) if not _is_own(source)]
+    if unsure:
+        return Licence("other", f"the terms of {', '.join(unsure)} are not clearly open")
+    if len(licences) > 1 or licences[0] not in _HUB_LICENCES:
+        return Licence("other", f"the licences of the models are: {', '.join(licences)}")
+    if elsewhere:
+        return Licence(
+            "other", f"problems come from {', '.join(elsewhere)}, under a licence of their own"
+        )
+    return Licence(
+        _HUB_LICENCES[licences[0]],
+        "it is that of every model that wrote the sets, and their problems were generated",
+    )
+
+
+def problem_sources(manifest: Manifest) -> list[str]:
+    """Where the problems of the runs come from, sorted; a run that does not say is named."""
+    return sorted(
+        {
+            str(run.config.get("problems", {}).get("source") or f"the run {run.name}")
+            for run in manifest.runs
+        }
+    )
+
+
+def _written(manifest: Manifest) -> Iterator[tuple[str, str]]:
+    """(role, name) of all that wrote; of a role that wrote, at least one."""
+    asked = [manifest.asked.model] if manifest.asked else []
+    deliberators = [*manifest.models.get("deliberator", []), *asked]
+    for name in manifest.models.get("thinker") or [_UNNAMED]:
+        yield "thinker", name or _UNNAMED
+    for name in deliberators or [_UNNAMED] * any(manifest.deliberations.values()):
+        yield "deliberator", name or _UNNAMED
+
+
+def _names(file: ProfileFile) -> Iterator[str]:
+    yield file.name
+    yield file.served_name
+    yield from (offer.model for offer in file.providers.values())
+    setups = file.vllm.gpus.values() if file.vllm else ()
+    yield from (setup.model for setup in setups if setup and setup.model)
+
+
+def _is_own(source: str) -> bool:
+    return source == "micro" or source.startswith("gym:")
+
+
+def _told(author: Author) -> str:
+    terms = author.terms
+    if not terms.because and not terms.source:
+        return f"{author.name} (no profile tells its terms)"
+    said = terms.because or "no reason is given"
+    return f"{author.name}: {said} (source: {terms.source or 'none'})"

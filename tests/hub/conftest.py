@@ -1,0 +1,48 @@
+"""The stand-in of the Hub, and ``heavydistill publish`` in this process, pointed at it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+
+import hub_server
+import pytest
+from hub_server import HubServer
+from huggingface_hub import constants
+from huggingface_hub.utils import close_session
+
+from heavydistill.cli.app import main
+
+Publish = Callable[..., tuple[int, str]]
+
+
+@pytest.fixture
+def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[HubServer]:
+    with hub_server.serving() as hub:
+        monkeypatch.setattr(constants, "ENDPOINT", hub.url)
+        monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+        monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)
+        monkeypatch.setattr("huggingface_hub.utils._http.time.sleep", lambda seconds: None)
+        monkeypatch.setenv("HF_TOKEN", hub_server.TOKEN)
+        monkeypatch.delenv("HUGGING_FACE_HUB_TOKEN", raising=False)
+        yield hub
+        close_session()
+
+
+@pytest.fixture
+def publish(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], caplog) -> Publish:
+    """Runs the verb: (exit code, all that was printed or logged)."""
+
+    caplog.set_level("DEBUG")
+
+    def call(*arguments: object) -> tuple[int, str]:
+        monkeypatch.setattr(sys, "argv", ["heavydistill", "publish", *map(str, arguments)])
+        caplog.clear()
+        with pytest.raises(SystemExit) as ended:
+            main()
+        printed = capsys.readouterr()
+        said = printed.out + printed.err + caplog.text
+        assert hub_server.TOKEN not in said
+        return int(ended.value.code or 0), said
+
+    return call

@@ -1,0 +1,275 @@
+"""The card of a folder of sets: what the Hub reads of it, and what a person does."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import pytest
+from datasets import load_dataset
+from huggingface_hub import DatasetCard
+from set_folders import write_sets
+
+from heavydistill.hub.card import card, write_card
+from heavydistill.hub.markdown import table, text
+from heavydistill.sets import folder as folders
+from heavydistill.sets.manifest import (
+    Asked,
+    Attention,
+    BenchmarkUsed,
+    RunUsed,
+    Share,
+    Strata,
+    read_manifest,
+)
+
+SAMPLING = {"temperature": 0.6, "top_p": 0.95, "top_k": 20, "max_tokens": 32768}
+CONFIG: dict[str, Any] = {
+    "teacher": "glm-4.6",
+    "seed": 11,
+    "problems": {"source": "hub:org/problems"},
+    "think": {"k": 16, "sampling": SAMPLING},
+    "deliberate": {"d": 3, "sampling": SAMPLING | {"max_tokens": 8192}},
+}
+USED = {"requests": 320, "prompt": 5000, "completion": 123456, "cost_usd": 1.5}
+SUMMARY: dict[str, Any] = {
+    "problems": 20,
+    "k": 16,
+    "d": 3,
+    "mean_at_k": {"mean": 0.501, "low": 0.4, "high": 0.6},
+    "vote_at_k": {"mean": 0.612, "low": 0.5, "high": 0.7},
+    "pass_at_k": {"mean": 0.9, "low": 0.8, "high": 1.0},
+    "heavy_mean_at_d": {"mean": 0.723, "low": 0.6, "high": 0.8},
+    "heavy_pass_at_d": {"mean": 0.834, "low": 0.7, "high": 0.9},
+    "heavy_minus_vote": {"mean": 0.111, "low": -0.021, "high": 0.2},
+    "rescue": {"count": 3, "of": 8, "share": 0.375},
+    "regress": {"count": 1, "of": 12, "share": 1 / 12},
+    "usage": {"thinking": USED, "deliberating": USED | {"cost_usd": None}},
+}
+RUN = RunUsed(name="glm", traces=20, config=CONFIG, summary=SUMMARY)
+CHANGES: dict[str, Any] = {
+    "runs": [RUN],
+    "models": {"thinker": ["glm-4.6"], "deliberator": ["glm-4.6"]},
+    "build": {"preset": "agglm", "seed": 7},
+    "deliberations": {"used": 31, "no_attempts": 17},
+    "strata": {
+        "tie": Strata(sets=90, with_deliberation=80, not_admitted=7, over_bound=6, sft=67, rl=5),
+        "all-wrong": Strata(sets=4, with_deliberation=3, not_admitted=0, over_bound=1, sft=2, rl=0),
+    },
+    "attention": Attention(deliberations=200, using=150, blind=1000, blind_using=13),
+    "student_written": Share(part=9, whole=67),
+    "retention": Share(part=11, whole=78),
+    "benchmarks": [BenchmarkUsed(name="gsm8k", texts_sha256="ab" * 32, hits={"13_words": 4})],
+    "tokens": {"rl": {"p50": 1234, "p90": 2, "p95": 3, "p99": 4, "max": 9999}},
+    "asked": Asked(
+        model="glm-4.6",
+        sets=5,
+        deliberations=20,
+        failed=1,
+        prompt_tokens=777,
+        completion_tokens=888,
+        cost_usd=0.25,
+    ),
+}
+
+
+def made(folder: Path, repo_id: str | None = None, **changes: Any) -> str:
+    return card(read_manifest(write_sets(folder, **changes)), folder, repo_id)
+
+
+def rows_of(written: str, heading: str) -> list[list[str]]:
+    """The cells of the first table under a heading."""
+    after = written.split(f"\n## {heading}\n")[1].split("\n## ")[0].splitlines()
+    lines = list(itertools.dropwhile(lambda line: not line.startswith("|"), after))
+    lines = list(itertools.takewhile(lambda line: line.startswith("|"), lines))
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
+
+
+def test_the_hub_understands_its_metadata(tmp_path):
+    data = DatasetCard(made(tmp_path / "sets", **CHANGES)).data
+    assert data.license == "other" and data.license_name == "see-card"
+    assert data.language == ["en"]
+    assert data.task_categories == ["text-generation", "reinforcement-learning"]
+    assert "heavydistill" in data.tags
+    assert data.size_categories == "n<1K"
+    assert data.pretty_name == "Deliberations by glm-4.6 on attempts by glm-4.6"
+    assert data.source_datasets == ["org/problems"]
+    configs = {config["config_name"]: config for config in data.configs}
+    assert list(configs) == list(folders.SETS)
+    assert [name for name, config in configs.items() if config.get("default")] == [
+        "sft_deliberator"
+    ]
+    files = {file["path"] for config in data.configs for file in config["data_files"]}
+    assert files == {
+        path.relative_to(tmp_path / "sets").as_posix()
+        for path in (tmp_path / "sets").rglob("*.parquet")
+    }
+    assert configs["rl"]["data_files"][1] == {
+        "split": "validation",
+        "path": "rl/validation-00000-of-00001.parquet",
+    }
+
+
+def test_the_folder_loads_at_once(tmp_path):
+    folder = write_sets(tmp_path / "sets")
+    write_card(folder)
+    cache = str(tmp_path / "cache")
+    rl = load_dataset(str(folder), "rl", cache_dir=cache)
+    assert {split: rows.num_rows for split, rows in rl.items()} == {"train": 1, "validation": 1}
+    assert load_dataset(str(folder), "problems", split="train", cache_dir=cache).num_rows == 2
+    usual = load_dataset(str(folder), split="train", cache_dir=cache)
+    assert usual[0]["completion"][0]["role"] == "assistant"
+
+
+@pytest.mark.parametrize("without", ["sft_deliberator", "rl"])
+def test_a_set_without_rows_is_no_config(tmp_path, without):
+    folder = write_sets(tmp_path / "sets")
+    for split in ("train", "validation"):
+        folders.file_of(folder, without, split).unlink()
+    written = card(read_manifest(folder), folder)
+    data = DatasetCard(written).data
+    assert without not in [config["config_name"] for config in data.configs]
+    default = [config["config_name"] for config in data.configs if config.get("default")]
+    assert default == ["sft_thinker" if without == "sft_deliberator" else "sft_deliberator"]
+    assert ("reinforcement-learning" in data.task_categories) == (without != "rl")
+    assert f'"{without}"' not in written
+
+
+def test_the_same_sets_have_the_same_card_anywhere(tmp_path):
+    first, second = made(tmp_path / "a", **CHANGES), made(tmp_path / "b" / "c", **CHANGES)
+    assert first == second
+    assert str(tmp_path) not in first
+
+
+def test_it_says_how_to_load_each_config_from_where_it_is(tmp_path):
+    here, there = made(tmp_path / "a"), made(tmp_path / "b", "org/sets")
+    for name in folders.SETS:
+        assert f'{name} = load_dataset("path/to/this/folder", "{name}")' in here
+        assert f'{name} = load_dataset("org/sets", "{name}")' in there
+
+
+def test_the_figures_of_the_runs_have_their_intervals(tmp_path):
+    written = made(tmp_path / "sets", **CHANGES)
+    (row,) = rows_of(written, "What the runs achieved")
+    assert row == [
+        "`glm`",
+        "20",
+        "16",
+        "3",
+        "50.1% (40.0 to 60.0)",
+        "61.2% (50.0 to 70.0)",
+        "90.0% (80.0 to 100.0)",
+        "72.3% (60.0 to 80.0)",
+        "83.4% (70.0 to 90.0)",
+        "+11.1 (-2.1 to +20.0)",
+    ]
+    assert "| `glm` | 3 of 8 (37.5%) | 1 of 12 (8.3%) |" in written
+    assert "fewer than 30 problems" in written
+    many = RUN.model_copy(update={"summary": SUMMARY | {"problems": 300}})
+    assert "fewer than 30 problems" not in made(tmp_path / "many", runs=[many])
+
+
+def test_what_a_judge_decided_is_told(tmp_path):
+    judging = {"asked": 40, "correct": 21, "incorrect": 12, "judges": {"gpt-oss-120b": 40}}
+    judged = RUN.model_copy(update={"summary": SUMMARY | {"judging": judging}})
+    written = made(tmp_path / "a", runs=[judged])
+    assert (
+        "In `glm`, `gpt-oss-120b` judged what rules left undecided: of 40 verdicts, 21 correct "
+        "and 12 incorrect." in written
+    )
+    assert "left undecided: of" not in made(tmp_path / "b", **CHANGES)
+
+
+def test_the_strata_are_told_before_and_after(tmp_path):
+    written = made(tmp_path / "sets", **CHANGES)
+    assert rows_of(written, "Strata") == [
+        ["tie", "90", "80", "7", "6", "67", "5"],
+        ["all-wrong", "4", "3", "0", "1", "2", "0"],
+        ["all", "94", "83", "7", "7", "69", "5"],
+    ]
+    assert "the mixture `agglm`" in written
+    assert "9 of 67 (13.4%)" in written and "11 of 78 (14.1%)" in written
+
+
+def test_models_filters_attention_contamination_tokens_cost_and_sampling_are_told(tmp_path):
+    written = made(tmp_path / "sets", **CHANGES)
+    (model,) = rows_of(written, "Models, licence and terms")
+    assert model[:4] == ["`glm-4.6`", "deliberator and thinker", "MIT", "allowed"]
+    assert model[5] == "model card of zai-org/GLM-4.6 (license mit)"
+    assert ["deliberations", "`no_attempts`", "17"] in rows_of(written, "Filters")
+    assert "150 of 200 (75.0%)" in written and "13 of 1,000 (1.3%)" in written
+    assert rows_of(written, "Contamination") == [["`gsm8k`", "4", "4 `13_words`", "`abababababab`"]]
+    assert "Paraphrases and translations are not found" in written
+    assert rows_of(written, "Tokens and cost") == [["`rl`", "1,234", "2", "3", "4", "9,999"]]
+    for line in (
+        "| `glm` thinking | 320 | 5,000 | 123,456 | 1.50 |",
+        "| `glm` deliberating | 320 | 5,000 | 123,456 | - |",
+        "| deliberating again | 20 | 777 | 888 | 0.25 |",
+        "At least 1.75 US dollars in all",
+        "- `deliberator.brief.en@8f91f83e6952`",
+        "- `math@2`",
+        "- mixture `agglm`, seed 7",
+        "- problems from `hub:org/problems`",
+        "`micro-student`",
+        "0" * 64,
+    ):
+        assert line in written
+    assert rows_of(written, "Sampling") == [
+        ["`glm` think", "16", "0.6", "0.95", "20", "32768", "11"],
+        ["`glm` deliberate", "3", "0.6", "0.95", "20", "8192", "11"],
+    ]
+
+
+def test_an_imported_pool_is_told_to_be_unknown(tmp_path):
+    imported = RunUsed(name="pool", traces=3, config={}, summary={})
+    written = made(tmp_path / "sets", runs=[imported], benchmarks=[])
+    assert rows_of(written, "What the runs achieved") == [["`pool`", *["-"] * 9]]
+    assert "How the attempts were sampled is not known." in written
+    assert "What the attempts and deliberations cost is not known." in written
+    assert "not compared with any benchmark" in written
+    assert "- problems from `the run pool`" in written
+
+
+def test_a_template_in_the_folder_is_told(tmp_path):
+    assert "which is the one that comes with it" in made(tmp_path / "a")
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / folders.CHAT_TEMPLATE).write_text("{{ messages }}")
+    assert "of which `chat_template.jinja` is a copy" in made(tmp_path / "b")
+
+
+def test_languages_are_those_of_the_prompts(tmp_path):
+    prompts = ["thinker.stem.zh@1", "deliberator.brief.en@2", "mine@3"]
+    assert DatasetCard(made(tmp_path / "a", prompts=prompts)).data.language == ["en", "zh"]
+    assert DatasetCard(made(tmp_path / "b", prompts=[])).data.language is None
+
+
+def test_names_of_others_are_no_markup(tmp_path):
+    run = RUN.model_copy(update={"name": "a|b`c\n# Title"})
+    models = {"thinker": ["x|y <b>\n## More"], "deliberator": ["micro"]}
+    written = made(tmp_path / "sets", runs=[run], models=models)
+    assert len(rows_of(written, "What the runs achieved")[0]) == 10
+    assert not [line for line in written.splitlines() if line in ("# Title", "## More")]
+    assert "<b>" not in written.split("\n# ")[1].splitlines()[0]
+    DatasetCard(written)
+    assert text("a*b_c|d <i>\n") == "a\\*b\\_c\\|d &lt;i&gt;"
+
+
+def test_what_the_user_wrote_at_the_end_is_kept(tmp_path):
+    folder = write_sets(tmp_path / "sets")
+    write_card(folder)
+    path = folder / "README.md"
+    first = path.read_text(encoding="utf-8")
+    write_card(folder)
+    assert path.read_text(encoding="utf-8") == first
+    mine = "\n### Citation\n\nCite *me*. <!-- soon -->\n"
+    path.write_text(first.replace("# Deliberations", "# Mine") + mine, encoding="utf-8")
+    for _ in range(2):
+        write_card(folder)
+        assert path.read_text(encoding="utf-8") == first + mine
+
+
+def test_numbers_stand_right_and_words_left():
+    shown = table(("Name", "Count", "Said"), [("a", "1,234", "3 of them"), ("b", "-", "none")])
+    assert shown.splitlines()[1] == "| :-- | --: | :-- |"
+    assert table(("Name",), []) == "| Name |\n| :-- |"

@@ -1,0 +1,126 @@
+"""No key leaves: not in a card, not in a row, not in what is printed."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from hub_server import TOKEN
+from set_folders import manifest, write_sets
+
+from heavydistill.errors import PublishError
+from heavydistill.hub.secrets import known_secrets, refuse_secrets
+from heavydistill.schema import from_row
+from heavydistill.sets import folder as folders
+from heavydistill.sets.manifest import RunUsed, read_manifest, write_manifest
+from heavydistill.sets.rows import ThoughtfulMessage, ThoughtfulSftRow
+
+REPO = "org/sets"
+KEY = "sk-Aa1Bb2Cc3Dd4"
+NAMED = {"endpoint": {"api_key_env": "MY_ACCESS"}, "judge": {"endpoint": {"api_key_env": None}}}
+
+
+def rewritten(folder: Path, text: str, rows: int = 150) -> Path:
+    """The folder with many rows in ``sft_deliberator``, the last of which thinks that text."""
+    path = folders.file_of(folder, "sft_deliberator", "train")
+    (row,) = pq.read_table(path).to_pylist()
+    plain = from_row(ThoughtfulSftRow, row)
+    shutil.rmtree(path.parent)
+    writer = folders.Writer(path, ThoughtfulSftRow)
+    for number in range(rows):
+        turn = ThoughtfulMessage(
+            role="assistant",
+            content="6",
+            reasoning_content=text if number == rows - 1 else f"thought {number}",
+        )
+        writer.write(dataclasses.replace(plain, completion=[turn]))
+    writer.close()
+    write_manifest(read_manifest(folder), folder)
+    return folder
+
+
+def test_a_key_in_a_row_is_found_with_its_place(hub, publish, tmp_path, monkeypatch):
+    monkeypatch.setenv("ZHIPU_API_KEY", KEY)
+    folder = rewritten(write_sets(tmp_path / "sets"), f"I use the key {KEY}.")
+    code, said = publish(folder, "--to", REPO)
+    assert code == 2 and KEY not in said
+    assert (
+        "The value of ZHIPU_API_KEY stands in sft_deliberator/train-00000-of-00001.parquet, "
+        "row 150, column completion; nothing was sent" in said
+    )
+    assert hub.requests == []
+    monkeypatch.delenv("ZHIPU_API_KEY")
+    assert publish(folder, "--to", REPO)[0] == 0
+
+
+def test_the_token_itself_is_looked_for(hub, publish, tmp_path):
+    folder = rewritten(write_sets(tmp_path / "sets"), f"export HF_TOKEN={TOKEN}")
+    code, said = publish(folder, "--to", REPO, "--dry-run")
+    assert code == 2 and "The value of HF_TOKEN stands in" in said
+    assert not folder.with_name("sets.dry-run").exists()
+
+
+def test_a_key_in_the_manifest_is_found_with_its_line(hub, publish, tmp_path, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    run = RunUsed(name="run", traces=2, config={"note": KEY}, summary={})
+    code, said = publish(write_sets(tmp_path / "sets", runs=[run]), "--to", REPO)
+    assert code == 2 and KEY not in said
+    path = tmp_path / "sets" / "manifest.json"
+    lines = path.read_text(encoding="utf-8").splitlines()
+    (line,) = [number for number, text in enumerate(lines, 1) if KEY in text]
+    assert f"The value of OPENAI_API_KEY stands in manifest.json, line {line}" in said
+
+
+def test_a_key_in_what_the_user_wrote_into_the_card_is_found(hub, publish, tmp_path, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    folder = write_sets(tmp_path / "sets")
+    (folder / "README.md").write_text(f"\n## Notes\n\nAsk with {KEY}\n", encoding="utf-8")
+    code, said = publish(folder, "--to", REPO)
+    assert code == 2 and "stands in README.md, line" in said and KEY not in said
+
+
+def test_variables_that_sound_like_keys_or_are_named_in_a_run_are_looked_for(monkeypatch):
+    values = {
+        "SOME_API_KEY": "value-of-1",
+        "github_token": "value-of-2",
+        "AWS_SECRET_ACCESS_KEY": "value-of-3",
+        "DB_PASSWORD": " value-of-4\n",
+        "MY_ACCESS": "value-of-5",
+        "SHORT_API_KEY": "EMPTY",
+        "SHELL_NAME": "value-of-6",
+    }
+    for name, value in values.items():
+        monkeypatch.setenv(name, value)
+    run = RunUsed(name="run", traces=2, config=NAMED, summary={})
+    found = known_secrets(manifest(runs=[run]))
+    assert {name: found[name] for name in values.keys() & found.keys()} == {
+        "SOME_API_KEY": "value-of-1",
+        "github_token": "value-of-2",
+        "AWS_SECRET_ACCESS_KEY": "value-of-3",
+        "DB_PASSWORD": "value-of-4",
+        "MY_ACCESS": "value-of-5",
+    }
+
+
+def test_the_token_of_a_login_is_one_too(monkeypatch, tmp_path):
+    monkeypatch.delenv("HF_TOKEN", raising=False)
+    monkeypatch.setattr("huggingface_hub.get_token", lambda: "hf_FromTheLogin")
+    assert "hf_FromTheLogin" in known_secrets(manifest()).values()
+
+
+def test_half_a_key_in_each_of_two_rows_is_no_key(tmp_path):
+    """They lie side by side in memory, where the key is looked for first."""
+    folder = write_sets(tmp_path / "sets")
+    path = folders.file_of(folder, "problems", "train")
+    table = pq.read_table(path)
+    rows = table.to_pylist()
+    rows[0]["text"], rows[1]["text"] = KEY[:7], KEY[7:]
+    pq.write_table(table.from_pylist(rows, table.schema), path)
+    refuse_secrets({"rows.parquet": path}, {"A_KEY": KEY})
+    rows[1]["text"] = f"it is {KEY}"
+    pq.write_table(table.from_pylist(rows, table.schema), path)
+    with pytest.raises(PublishError, match="row 2, column text"):
+        refuse_secrets({"rows.parquet": path}, {"A_KEY": KEY})

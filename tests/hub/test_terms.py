@@ -1,0 +1,151 @@
+"""Whose the sets are, what may be done with them, and who is told no."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from set_folders import manifest, write_sets
+
+from heavydistill.errors import ConfigError
+from heavydistill.hub.terms import authors_of, licence_of
+from heavydistill.sets.manifest import Asked, Manifest, RunUsed
+
+REPO = "org/sets"
+OWN = """
+name: {name}
+hub: me/{name}
+tokenizer: null
+context: 4096
+licence: {licence}
+terms: {{distillation: {terms}, because: we wrote it, source: our wiki}}
+"""
+
+
+def by(*models: str, source: str | None = "micro", deliberators: tuple[str, ...] = ()) -> Manifest:
+    config = {"problems": {"source": source}} if source else {}
+    return manifest(
+        models={"thinker": list(models), "deliberator": list(deliberators or models)},
+        runs=[RunUsed(name="run", traces=2, config=config, summary={})],
+    )
+
+
+def own(tmp_path: Path, name: str, terms: str = "allowed", licence: str = "MIT") -> Path:
+    file = tmp_path / f"{name}.yaml"
+    file.write_text(OWN.format(name=name, terms=terms, licence=licence), encoding="utf-8")
+    return file
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["glm-4.6", "zai-org/GLM-4.6", "z-ai/glm-4.6", "zai-org/GLM-4.6-FP8"],
+)
+def test_a_model_is_known_by_all_its_names(name):
+    (author,) = authors_of(by(name))
+    assert (author.name, author.licence, author.terms.distillation) == (name, "MIT", "allowed")
+    assert author.roles == ("deliberator", "thinker")
+
+
+def test_a_model_without_a_profile_is_unknown():
+    micro, other = authors_of(by("micro", deliberators=("someone/else",)))
+    assert (micro.name, micro.roles) == ("micro", ("thinker",))
+    assert (other.licence, other.terms.distillation) == ("", "unknown")
+    assert other.roles == ("deliberator",)
+
+
+def test_a_model_that_is_not_named_is_unknown_too():
+    (author,) = authors_of(by())
+    assert author.terms.distillation == "unknown" and author.name == "(not named)"
+    (author,) = authors_of(by(""))
+    assert author.name == "(not named)"
+
+
+def test_sets_without_deliberations_need_no_deliberator():
+    alone = by("micro").model_copy(update={"models": {"thinker": ["micro"]}, "deliberations": {}})
+    (author,) = authors_of(alone)
+    assert author.roles == ("thinker",)
+
+
+def test_who_was_asked_again_is_an_author():
+    asked = Asked(
+        model="gpt-5",
+        sets=1,
+        deliberations=4,
+        failed=0,
+        prompt_tokens=1,
+        completion_tokens=1,
+        cost_usd=None,
+    )
+    authors = authors_of(by("micro").model_copy(update={"asked": asked}))
+    assert [(a.name, a.terms.distillation) for a in authors] == [
+        ("gpt-5", "restricted"),
+        ("micro", "allowed"),
+    ]
+
+
+def test_a_profile_of_ones_own_tells_its_terms(tmp_path):
+    for name in ("house", "me/house"):
+        (author,) = authors_of(by(name), [own(tmp_path, "house")])
+        assert (author.licence, author.terms.distillation) == ("MIT", "allowed")
+        assert author.terms.source == "our wiki"
+    with pytest.raises(ConfigError):
+        authors_of(by("house"), [tmp_path / "missing.yaml"])
+
+
+@pytest.mark.parametrize(
+    ("models", "source", "licence", "because"),
+    [
+        (("glm-4.6", "deepseek-v3.2"), "micro", "mit", "every model"),
+        (("qwen3-8b",), "gym:chain_sum", "apache-2.0", "every model"),
+        (("qwen3-8b", "glm-4.6"), "micro", "other", "Apache-2.0, MIT"),
+        (("kimi-k2-thinking",), "micro", "other", "Modified MIT"),
+        (("gpt-5",), "micro", "other", "the terms of gpt-5"),
+        (("someone/else",), "micro", "other", "the terms of someone/else"),
+        (("glm-4.6",), "hub:org/problems", "other", "problems come from hub:org/problems"),
+        (("glm-4.6",), "micro-olympiad.jsonl", "other", "problems come from micro-olympiad.jsonl"),
+        (("glm-4.6",), None, "other", "problems come from the run run"),
+    ],
+)
+def test_the_licence_is_one_only_where_everything_is_known(models, source, licence, because):
+    told = by(*models, source=source)
+    found = licence_of(told, authors_of(told))
+    assert found.name == licence and because in found.because
+
+
+def test_unknown_terms_need_a_flag(hub, publish, tmp_path):
+    models = {"thinker": ["micro"], "deliberator": ["someone/else"]}
+    folder = write_sets(tmp_path / "sets", models=models)
+    code, said = publish(folder, "--to", REPO)
+    assert code == 2 and "someone/else (no profile tells its terms)" in said
+    assert "--allow-unknown-terms" in said
+    assert publish(folder, "--to", REPO, "--allow-restricted-terms", "--dry-run")[0] == 2
+    assert hub.requests == []
+    assert publish(folder, "--to", REPO, "--allow-unknown-terms")[0] == 0
+    assert "someone/else" in hub.files(REPO)["README.md"].decode()
+
+
+def test_restricted_terms_need_another_flag_and_are_told_with_their_source(hub, publish, tmp_path):
+    models = {"thinker": ["micro"], "deliberator": ["openai/gpt-5"]}
+    folder = write_sets(tmp_path / "sets", models=models)
+    for flags in ((), ("--allow-unknown-terms",)):
+        code, said = publish(folder, "--to", REPO, *flags)
+        assert code == 2
+        for part in (
+            "openai/gpt-5: what the services write may not be used",
+            "source: OpenAI, Terms of use",
+            "--allow-restricted-terms",
+        ):
+            assert part in said
+    assert hub.requests == []
+    assert publish(folder, "--to", REPO, "--allow-restricted-terms")[0] == 0
+    card = hub.files(REPO)["README.md"].decode()
+    assert "license: other" in card and "| restricted | what the services write" in card
+
+
+def test_a_profile_given_to_the_verb_opens_the_gate_if_it_allows(hub, publish, tmp_path):
+    folder = write_sets(tmp_path / "sets", models={"thinker": ["house"], "deliberator": ["house"]})
+    assert publish(folder, "--to", REPO)[0] == 2
+    forbids = own(tmp_path, "house", terms="restricted")
+    assert publish(folder, "--to", REPO, "--profile", forbids)[0] == 2
+    assert publish(folder, "--to", REPO, "--profile", own(tmp_path, "house"))[0] == 0
+    assert "our wiki" in hub.files(REPO)["README.md"].decode()
