@@ -142,12 +142,14 @@ def guard(
     """
     faults: list[Fault] = []
     count = longest = 0
-    prepared = iter(seen) if seen is not None else None
-    for row in rows:
+    pairs: Iterable[tuple[SftRow | Mapping[str, Any], Seen | None]] = (
+        ((row, None) for row in rows) if seen is None else zip(rows, seen, strict=True)
+    )
+    for row, prepared in pairs:
         fields = _fields(row)
-        this = next(prepared) if prepared else seen_by_trl(chat, fields)
-        faults += inspect(chat, fields, max_tokens, this)
-        longest = max(longest, len(this.ids))
+        looked_at = prepared or seen_by_trl(chat, fields)
+        faults += inspect(chat, fields, max_tokens, looked_at)
+        longest = max(longest, len(looked_at.ids))
         count += 1
     return Report(count, longest, faults)
 
@@ -192,11 +194,12 @@ class _Look:
         self._answer = str(row["answer_text"]).strip()
 
     def faults(self) -> Iterable[tuple[str, str]]:
-        if not self._wanted.prompt and self._wanted.fault:
-            yield "unrendered", self._wanted.fault
+        try:
+            asked = self._chat.render(self._row["prompt"], opens=True)
+            whole = self._chat.render([*self._row["prompt"], *self._row["completion"]])
+        except ValueError as error:
+            yield "unrendered", str(error)
             return
-        asked = self._chat.render(self._row["prompt"], opens=True)
-        whole = self._chat.render([*self._row["prompt"], *self._row["completion"]])
         for message in self._row["prompt"]:
             if message["content"].strip() not in asked:
                 yield "prompt_lost", f"{_shown(message['content'])} is not in the prompt"
@@ -266,26 +269,21 @@ class _Look:
 
     def _tags(self, asked: str, whole: str) -> Iterable[tuple[str, str]]:
         """Whether the turn holds one pair of tags at most, and something parts its two parts."""
-        start = len(asked) - len(self._chat.opener)
-        turn = whole[start:]
+        turn = whole[len(asked) - len(self._chat.opener) :]
         opens, closes = map(turn.count, TAGS)
-        if max(opens, closes) > 1:
-            yield "tags_doubled", f"it has {opens} {TAGS[0]} and {closes} {TAGS[1]}"
-            return
-        if opens != closes:
-            yield "tags_lost", f"it has {opens} {TAGS[0]} and {closes} {TAGS[1]}"
-            return
-        at = turn.rfind(self._answer)
-        thought = turn.find(self._reasoning, 0, at)
-        if at < 0 or thought < 0:
-            return  # said already
-        between = turn[thought + len(self._reasoning) : at]
-        if not self._reasoning and opens:
-            between = turn[turn.find(TAGS[0]) + len(TAGS[0]) : at]
-            if between.replace(TAGS[1], "", 1).strip():
-                yield "tags_doubled", f"think tags enclose {_shown(between)} of an answer"
-        elif self._reasoning and (not between.strip() or (closes and TAGS[1] not in between)):
-            yield "tags_lost", f"nothing parts thinking and answer but {between!r}"
+        counted = f"it has {opens} {TAGS[0]} and {closes} {TAGS[1]}"
+        own = [tag for tag in TAGS if tag in self._reasoning or tag in self._answer]
+        if own:
+            yield "tags_doubled", f"{own[0]} stands in the text itself, so {counted}"
+        elif max(opens, closes) > 1:
+            yield "tags_doubled", counted
+        elif opens != closes:
+            yield "tags_lost", counted
+        elif self._reasoning:
+            at = turn.rfind(self._answer)
+            between = turn[:at].rpartition(self._reasoning)[2] if at >= 0 else TAGS[1]
+            if not between.strip() or (closes and TAGS[1] not in between):
+                yield "tags_lost", f"between thinking and answer is nothing but {between!r}"
 
     def _end(self, text: str) -> Iterable[tuple[str, str]]:
         learnt = self._seen.learnt

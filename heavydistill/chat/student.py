@@ -129,8 +129,9 @@ class Student:
     def _foreign(self, turn: dict[str, str]) -> str:
         """What of a completion's text is no text to the student, in words; empty if all is."""
         text = turn["content"] + turn.get("reasoning_content", "")
-        own = self.form == "inline" and text.startswith(TAGS[0])
-        if any(text.count(tag) > own for tag in TAGS):
+        counts = [text.count(tag) for tag in TAGS]
+        own = [1, 1] if self.form == "inline" and text.startswith(TAGS[0]) else [0, 0]
+        if counts != own:
             return "its text holds a think tag, and would part in another place"
         if control := self.chat.control_token(text):
             return f"its text holds {control}, which the student takes for a control token"

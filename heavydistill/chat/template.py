@@ -85,8 +85,11 @@ class Chat:
 
     @cached_property
     def opener(self) -> str:
-        """What the template puts between a prompt's text and the answer."""
-        asked = self.render([{"role": "user", "content": _PROBE}], opens=True)
+        """What the template puts between a prompt's text and the answer; empty if it loses it."""
+        try:
+            asked = self.render([{"role": "user", "content": _PROBE}], opens=True)
+        except ValueError:
+            return ""
         return asked.rpartition(_PROBE)[2] if _PROBE in asked else ""
 
     def render(self, messages: Messages, opens: bool = False) -> str:
