@@ -286,14 +286,15 @@ class _Look:
                 yield "tags_lost", f"between thinking and answer is nothing but {between!r}"
 
     def _end(self, text: str) -> Iterable[tuple[str, str]]:
-        learnt = self._seen.learnt
+        """Whether a token is learnt that ends the response, and not before the answer is over."""
+        start = len(self._wanted.prompt)
+        learnt = Seen(self._seen.ids[start:], self._seen.labels[start:]).learnt
         stop = next((at for at, token in enumerate(learnt) if token in self._chat.stops), None)
         if stop is None:
             names = ", ".join(sorted(self._chat.decode([token]) for token in self._chat.stops))
             yield "no_eos", f"it ends in {text[-20:]!r}, and generation stops at {names} alone"
         elif self._found(self._answer, self._chat.decode(learnt[:stop]), last=True)[0] < 0:
-            lost = self._chat.decode(learnt[stop:])
-            yield "stops_early", f"it stops before {_shown(lost)}"
+            yield "stops_early", f"it stops before {self._shown_ids(learnt[stop:])}"
 
 
 def _fields(row: SftRow | Mapping[str, Any]) -> Mapping[str, Any]:

@@ -114,7 +114,7 @@ def _print_tokens(
         if not console.is_terminal or console.no_color:
             parts = [Text("[["), *parts, Text("]]")]
         first, *others = _lines(Text().join(parts), console, full)
-        lines = [*lines[:-1], lines[-1] + first, *others]
+        lines = [*lines[:-1], Text().join((lines[-1], first)), *others]
     console.print(Text("\n").join(lines))
     faults = inspect(chat, row, max_tokens) if learnt else []
     for fault in faults:
