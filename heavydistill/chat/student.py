@@ -6,36 +6,53 @@ thinking of a completion goes differs between templates:
     field    into ``reasoning_content`` of the message
     inline   into its ``content``, between think tags, before the answer
 
-The form is found by rendering: one in which the template keeps thinking and answer, once each and
-in this order, after a prompt that is a prefix of the whole.
+The form is found by rendering: the first one with which the guard finds no fault in a row with
+thinking and in one without. A template that takes neither is mended (see ``mending``), and the
+mended text is kept with the sets, for it is what the student must be trained and asked with. One
+that cannot be mended is refused, and the message says what it loses.
 
 Not covered: tools, several turns, and what a template does to a system message.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from heavydistill.asking import Endpoint
+from heavydistill.chat import mending
+from heavydistill.chat.guard import Fault, inspect
+from heavydistill.chat.template import MENDED_BY_HAND, TAGS, Chat, Tokens, own_template
 from heavydistill.engine.tokenizer import ReaderTokenizer
 from heavydistill.errors import ConfigError
 from heavydistill.sets.rows import Message, SftRow, ThoughtfulMessage, ThoughtfulSftRow
 from heavydistill.teachers.registry import find
 
+Form = Literal["field", "inline"]
+FORMS: tuple[Form, ...] = ("field", "inline")
+
+_QUESTION = "How much is 6 times 7?\n\nGive the number alone."
+_REASONING = "Six times seven: 6*7.\n\n    6 + 6 = 12\n\nSo it is forty-two."
+_ANSWER = "The product is\n\n\\boxed{42}."
+
 
 @dataclass(frozen=True, slots=True)
-class Tokens:
-    """A row as the student's trainer will see it.
+class Fitted:
+    """A template in a form that keeps all that is to be learnt.
 
     Attributes:
-        prompt: Ids up to and with what opens the answer; not learnt.
-        completion: The other ids, which are learnt.
+        chat: It renders the rows.
+        form: Where their thinking stands.
+        mended: What was done to the template, a sentence each.
     """
 
-    prompt: list[int]
-    completion: list[int]
+    chat: Chat
+    form: Form
+    mended: tuple[str, ...]
 
 
 class Student:
@@ -46,12 +63,22 @@ class Student:
         aliases: The names under which its own attempts are known in traces.
         context: Most tokens of prompt and response together.
         response_tokens: Most tokens of one of its responses as a deliberator.
+        domain: Wording of the prompts that suits it.
         reader: Counts and cuts in its tokens.
+        chat: Its tokenizer and template, for the guard.
+        form: Where the thinking of a completion stands.
         row: The type of its rows.
+        template_sha256: Of the template in use.
+        chat_template: The template in use, if it is not the tokenizer's own; else None.
+        mended: What was done to the template, a sentence each.
     """
 
     def __init__(self, name: str, chat_template: Path | None = None) -> None:
         """Load the tokenizer and find the form.
+
+        Args:
+            name: As ``teachers.registry`` takes it.
+            chat_template: A Jinja file, in place of the tokenizer's own template.
 
         Raises:
             TeacherError: There is no such model.
@@ -64,43 +91,190 @@ class Student:
         self.aliases = frozenset({name, profile.name, profile.model})
         self.context = profile.context
         self.response_tokens = profile.deliberator.max_tokens
+        self.domain = profile.domain
         self.reader = ReaderTokenizer(profile.tokenizer)
-        self._tokenizer: Any = AutoTokenizer.from_pretrained(profile.tokenizer)
-        if chat_template:
-            self._tokenizer.chat_template = chat_template.read_text(encoding="utf-8")
-        if not self._tokenizer.chat_template:
-            raise ConfigError(
-                f"The student {name} has no chat template",
-                "Give one with --chat-template FILE, or take an instruction-tuned student.",
-            )
-        self.row: type[SftRow] = ThoughtfulSftRow
+        tokenizer = AutoTokenizer.from_pretrained(profile.tokenizer)
+        fitted = fit(tokenizer, _stops(profile.tokenizer), _read(chat_template))
+        self.chat, self.form, self.mended = fitted.chat, fitted.form, fitted.mended
+        self.row: type[SftRow] = ThoughtfulSftRow if self.form == "field" else SftRow
+        self.template_sha256 = self.chat.sha256
+        is_own = own_template(tokenizer) == self.chat.template
+        self.chat_template = None if is_own else self.chat.template
 
     def prompt(self, text: str) -> list[Message]:
         """The conversation that asks for a completion."""
         return [Message(role="user", content=text)]
 
     def completion(self, reasoning: str, answer_text: str) -> list[Message]:
-        """The turn that is learnt, in the form that the template takes."""
-        return [
-            ThoughtfulMessage(role="assistant", content=answer_text, reasoning_content=reasoning)
-        ]
+        """The turn that is learnt, in the form that the template takes.
+
+        Blanks around the texts are left out: templates differ in whether they keep them.
+        """
+        return [_turn(self.form, reasoning, answer_text)]
 
     def tokens(self, prompt: list[Message], completion: list[Message]) -> Tokens:
-        """A row in tokens, split where learning begins."""
+        """A row in tokens, split where learning begins; with a fault, it is not to be used."""
         from heavydistill.schema import to_row
 
-        asked = [to_row(message) for message in prompt]
-        opened = self._ids(asked, add_generation_prompt=True)
-        whole = self._ids([*asked, *map(to_row, completion)])
-        return Tokens(opened, whole[len(opened) :])
+        asked, answered = list(map(to_row, prompt)), list(map(to_row, completion))
+        tokens = self.chat.tokens_at_once(asked, answered)
+        if tokens.fault:
+            return tokens
+        return Tokens(tokens.prompt, tokens.completion, self._foreign(answered[0]))
 
     def prompt_tokens(self, text: str) -> int:
         """Tokens of a prompt with the template around it and what opens the answer."""
-        asked = [{"role": "user", "content": text}]
-        return len(self._ids(asked, add_generation_prompt=True))
+        return self.chat.prompt_tokens([{"role": "user", "content": text}])
 
-    def _ids(self, messages: list[dict[str, str]], **options: bool) -> list[int]:
-        rendered = self._tokenizer.apply_chat_template(
-            messages, tokenize=True, return_dict=True, **options
-        )
-        return list(rendered["input_ids"])
+    def _foreign(self, turn: dict[str, str]) -> str:
+        """What of a completion's text is no text to the student, in words; empty if all is."""
+        text = turn["content"] + turn.get("reasoning_content", "")
+        counts = [text.count(tag) for tag in TAGS]
+        own = [1, 1] if self.form == "inline" and text.startswith(TAGS[0]) else [0, 0]
+        if counts != own:
+            return "its text holds a think tag, and would part in another place"
+        if control := self.chat.control_token(text):
+            return f"its text holds {control}, which the student takes for a control token"
+        return ""
+
+
+def fit(tokenizer: Any, stops: frozenset[int] = frozenset(), template: str | None = None) -> Fitted:
+    """Find the form of a template, and mend it if it has none.
+
+    Args:
+        tokenizer: Of transformers.
+        stops: Ids at which generation stops, beside the tokenizer's end of sequence.
+        template: In place of the tokenizer's own.
+
+    Raises:
+        ConfigError: There is no template, it is not Jinja, or no form of it keeps everything.
+    """
+    given = template or own_template(tokenizer)
+    dated = mending.date(given)
+    chat = Chat(tokenizer, stops, dated)
+    note = (f"the date in its prompts is always {mending.DATE}",) if dated != given else ()
+    for found in _candidates(chat):
+        if not _faults(found):
+            return replace(found, mended=note + found.mended)
+    lost = "; ".join(f"{form}: {_faults(Fitted(chat, form, ()))[0].detail}" for form in FORMS)
+    raise ConfigError(
+        f"The chat template of {tokenizer.name_or_path} loses what is to be learnt, whether "
+        f"thinking is a field of the turn or stands in its text; a probe shows it: {lost}",
+        MENDED_BY_HAND,
+    )
+
+
+def _candidates(chat: Chat) -> Iterator[Fitted]:
+    """What may fit, the least mended first."""
+    own = Fitted(chat, "field", ())
+    named = [
+        _changed(own, mending.named(chat.template, name), f"thinking is handed to it as `{name}`")
+        for name in ("thinking", "reasoning")
+        if re.search(rf"[.'\"]{name}\b", chat.template)
+    ]
+    switched = [
+        _changed(own, mending.switched_on(chat.template), "thinking is switched on in it")
+        for _ in range("enable_thinking" in chat.template)
+    ]
+    for start in (own, *named, replace(own, form="inline"), *switched):
+        yield start
+        note = "the end of sequence follows an answer"
+        yield _changed(start, mending.ended(start.chat.template), note)
+        note = "answers without thinking are written behind its prompt, which opens the thinking"
+        yield from _continued(start, note, only_plain=True)
+    for start in (own, *switched):
+        note = "answers are written behind its prompt, because its own turns lose the thinking"
+        yield from _continued(start, note, only_plain=False)
+
+
+def _changed(start: Fitted, template: str, note: str) -> Fitted:
+    chat = Chat(start.chat.tokenizer, start.chat.stops, template)
+    return Fitted(chat, start.form, (*start.mended, note))
+
+
+def _continued(start: Fitted, note: str, only_plain: bool) -> Iterator[Fitted]:
+    """The template with answers that continue its prompt; none if it renders none itself."""
+    chat = start.chat
+    is_open = chat.opener.count(TAGS[0]) > chat.opener.count(TAGS[1])
+    try:
+        thought = _rendered(chat, start.form, _REASONING)
+        plain = _rendered(chat, start.form, "")
+    except ValueError:
+        return
+    ending = plain.rpartition(_ANSWER)[2]
+    if not chat.stops & set(chat.ids(ending)):
+        ending += chat.tokenizer.eos_token or ""
+    own = thought.rpartition(_REASONING)[2].partition(_ANSWER)[0]
+    closing = own if TAGS[1] in own else f"\n{TAGS[1]}\n\n"
+    template = mending.continued(
+        chat.template,
+        opening="" if is_open else f"{TAGS[0]}\n",
+        closing=closing,
+        empty=closing.lstrip() if is_open else "",
+        ending=ending,
+        only_plain=only_plain,
+    )
+    yield _changed(start, template, note)
+
+
+def _rendered(chat: Chat, form: Form, reasoning: str) -> str:
+    row = _probe(form, reasoning)
+    return chat.render([*row["prompt"], *row["completion"]])
+
+
+def _faults(fitted: Fitted) -> list[Fault]:
+    """What the form loses of a row with thinking and of one without."""
+    return [
+        fault
+        for reasoning in (_REASONING, "")
+        for fault in inspect(fitted.chat, _probe(fitted.form, reasoning))
+    ]
+
+
+def _probe(form: Form, reasoning: str) -> dict[str, Any]:
+    from heavydistill.schema import to_row
+
+    return {
+        "prompt": [{"role": "user", "content": _QUESTION}],
+        "completion": [to_row(_turn(form, reasoning, _ANSWER))],
+        "reasoning": reasoning,
+        "answer_text": _ANSWER,
+        "problem": "probe",
+        "generation": "with thinking" if reasoning else "without thinking",
+    }
+
+
+def _turn(form: Form, reasoning: str, answer_text: str) -> Message:
+    reasoning, answer_text = reasoning.strip(), answer_text.strip()
+    if form == "field":
+        return ThoughtfulMessage(role="assistant", content=answer_text, reasoning_content=reasoning)
+    thinking = f"{TAGS[0]}\n{reasoning}\n{TAGS[1]}\n\n" if reasoning else ""
+    return Message(role="assistant", content=thinking + answer_text)
+
+
+def _stops(name: str) -> frozenset[int]:
+    """Where generation stops by a model's own ``generation_config.json``; none without one."""
+    from transformers.utils import cached_file
+
+    file = cached_file(
+        name,
+        "generation_config.json",
+        _raise_exceptions_for_missing_entries=False,
+        _raise_exceptions_for_connection_errors=False,
+    )
+    if not file:
+        return frozenset()
+    found = json.loads(Path(file).read_text(encoding="utf-8")).get("eos_token_id")
+    return frozenset(found if isinstance(found, list) else [found]) - {None}
+
+
+def _read(chat_template: Path | None) -> str | None:
+    if chat_template is None:
+        return None
+    try:
+        return chat_template.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(
+            f"The chat template {chat_template} cannot be read: {error}",
+            "Give a Jinja file with --chat-template FILE.",
+        ) from error

@@ -1,4 +1,4 @@
-"""``heavydistill show``: one trace that a person can read."""
+"""``heavydistill show``: one trace, or one row of a set, that a person can read."""
 
 from __future__ import annotations
 
@@ -11,13 +11,43 @@ from heavydistill.errors import ConfigError
 
 
 def show(
-    run: Annotated[Path, typer.Argument(help="Folder of a run.")],
+    folder: Annotated[Path, typer.Argument(help="Folder of a run, or of sets that were built.")],
     problem: Annotated[
         str | None, typer.Option(help="Id of a problem; the first if left out.")
     ] = None,
-    full: Annotated[bool, typer.Option("--full", help="Print reasoning whole.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="Print long texts whole.")] = False,
+    tokens: Annotated[
+        bool, typer.Option("--tokens", help="Of sets: show which tokens of a row are learnt.")
+    ] = False,
+    set_name: Annotated[
+        str | None,
+        typer.Option("--set", help="Of sets: which one; the first to train on if left out."),
+    ] = None,
 ) -> None:
-    """Print one trace: problem, trajectories, caches, deliberations, verdicts."""
+    """Print one trace of a run, or one row of a set.
+
+    A trace is its problem, trajectories, caches, deliberations and verdicts. With --tokens, a row
+    is printed as the student reads it: what is learnt in colour, or in [[ ]] where there is none.
+    """
+    from rich.console import Console
+
+    from heavydistill.sets.manifest import MANIFEST
+
+    if (folder / MANIFEST).is_file():
+        from heavydistill.report.row import print_row, print_tokens
+
+        printer = print_tokens if tokens else print_row
+        printer(folder, set_name, problem, Console(), full)
+        return
+    if tokens or set_name:
+        raise ConfigError(
+            f"{folder} holds no sets: it has no {MANIFEST}",
+            "--tokens and --set need the folder that `heavydistill build RUN --out FOLDER` wrote.",
+        )
+    _show_trace(folder, problem, full)
+
+
+def _show_trace(run: Path, problem: str | None, full: bool) -> None:
     from rich.console import Console
 
     from heavydistill.report.trace import print_trace

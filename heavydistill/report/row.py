@@ -1,0 +1,187 @@
+"""One row of a folder of sets, printed so that a person can read it, or see what of it is learnt.
+
+What is learnt is coloured, and what is not is dim. Where there is no colour, the learnt part
+stands between ``[[`` and ``]]``.
+
+Not covered: tables over all rows, which the build prints and the manifest keeps.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from heavydistill.chat.guard import inspect, seen_by_trl
+from heavydistill.chat.student import Student
+from heavydistill.errors import ConfigError
+from heavydistill.report.text import plain
+from heavydistill.sets import folder as folders
+from heavydistill.sets.manifest import Manifest, read_manifest
+
+_LEARNT, _NOT_LEARNT, _STOP = "green", "dim", "bold reverse green"
+_LONG = 60  # characters of a field that gets lines of its own
+_KEPT_LINES = 12
+
+
+def print_row(
+    folder: Path, name: str | None, problem: str | None, console: Console, full: bool = False
+) -> None:
+    """Print one row of a set, field by field; the parts of a completion once.
+
+    Args:
+        folder: That of the sets.
+        name: Of the set; None for the first one with rows to train on.
+        problem: Id of its problem; None for the first row.
+        console: Where to.
+        full: Print long texts whole.
+
+    Raises:
+        ConfigError: There is no such folder, set or row.
+    """
+    manifest = read_manifest(folder)
+    name, split, row = _found(folder, name, problem, manifest)
+    _print_heading(name, split, row, console)
+    for field, value in row.items():
+        _print_field(field, value, console, full)
+
+
+def print_tokens(
+    folder: Path, name: str | None, problem: str | None, console: Console, full: bool = False
+) -> None:
+    """Print one row as the student reads it, and which of its tokens are learnt.
+
+    Args:
+        folder: As for ``print_row``.
+        name: As for ``print_row``; a set that is trained on.
+        problem: As for ``print_row``.
+        console: As for ``print_row``.
+        full: As for ``print_row``.
+
+    Raises:
+        ConfigError: As for ``print_row``; or nobody trains on the set, or the student's template
+            does not take the row.
+        TeacherError: The student is not there.
+    """
+    if name in folders.VIEWS:
+        raise ConfigError(
+            f"--tokens: nothing is trained on the set {name}",
+            f"Give --set with one of {', '.join(folders.TRAINED)}.",
+        )
+    manifest = read_manifest(folder)
+    name, split, row = _found(folder, name, problem, manifest)
+    template = folder / folders.CHAT_TEMPLATE
+    student = Student(manifest.student.name, template if template.is_file() else None)
+    _print_heading(name, split, row, console)
+    if student.template_sha256 != manifest.student.template_sha256:
+        console.print(
+            plain(
+                f"The chat template of {student.name} is not the one that the rows were made for; "
+                "this is how it renders them now.",
+                style="yellow",
+            )
+        )
+    _print_tokens(student, row, manifest.student.max_tokens, console, full)
+
+
+def _print_tokens(
+    student: Student, row: Mapping[str, Any], max_tokens: int, console: Console, full: bool
+) -> None:
+    chat = student.chat
+    if "completion" in row:
+        seen = seen_by_trl(chat, row)
+        unlearnt, learnt = list(seen.ids[: seen.start]), seen.learnt
+    else:  # for RL, whose answers are the student's own
+        unlearnt, learnt = chat.ids(chat.render(row["prompt"], opens=True)), []
+    count = len(unlearnt) + len(learnt)
+    console.print(
+        plain(
+            f"student: {student.name}   thinking: {student.form}\n"
+            f"tokens: {len(unlearnt):,} read + {len(learnt):,} learnt = {count:,} of at most "
+            f"{max_tokens:,}"
+        )
+    )
+    for note in student.mended:
+        console.print(plain(f"template mended: {note}", style="dim"))
+    console.print()
+    lines = _lines(plain(chat.decode(unlearnt), style=_NOT_LEARNT), console, full)
+    if learnt:
+        parts = list(_parts(student, learnt))
+        if not console.is_terminal or console.no_color:
+            parts = [Text("[["), *parts, Text("]]")]
+        first, *others = _lines(Text().join(parts), console, full)
+        lines = [*lines[:-1], Text().join((lines[-1], first)), *others]
+    console.print(Text("\n").join(lines))
+    faults = inspect(chat, row, max_tokens) if learnt else []
+    for fault in faults:
+        console.print(plain(f"guard: {fault.code}: {fault.detail}", style="red"))
+    if learnt and not faults:
+        console.print(Text("guard: all of it is learnt, and nothing else"))
+
+
+def _parts(student: Student, learnt: list[int]) -> Iterator[Text]:
+    """The learnt text, with what ends a response set off."""
+    start = 0
+    for at, token in enumerate(learnt):
+        if token in student.chat.stops:
+            yield plain(student.chat.decode(learnt[start:at]), style=_LEARNT)
+            yield plain(student.chat.decode([token]), style=_STOP)
+            start = at + 1
+    yield plain(student.chat.decode(learnt[start:]), style=_LEARNT)
+
+
+def _found(
+    folder: Path, name: str | None, problem: str | None, manifest: Manifest
+) -> tuple[str, str, dict[str, Any]]:
+    """The first row that is meant, with its set and split."""
+    if name is not None and name not in folders.SETS:
+        raise ConfigError(f"There is no set {name!r}", f"Give one of {', '.join(folders.SETS)}.")
+    ids: dict[str, None] = {}
+    for one in [name] if name else folders.TRAINED:
+        for split in folders.splits_of(folder, one):
+            for row in folders.read_rows(folder, one, split):
+                id = row["id"] if one == "problems" else row["problem"]
+                if problem in (None, id):
+                    return one, split, row
+                ids[id] = None
+    where = f"{folder}: {name or ', '.join(folders.TRAINED)}"
+    if not ids:
+        raise ConfigError(f"{where} has no rows", "Give another set with --set.")
+    raise ConfigError(
+        f"{where} has no row of problem {problem!r}",
+        f"It has rows of {len(ids):,} problems, for instance {', '.join(list(ids)[:3])}.",
+    )
+
+
+def _print_heading(name: str, split: str, row: Mapping[str, Any], console: Console) -> None:
+    what = [row.get("problem") or row.get("id"), row.get("generation") or row.get("cache")]
+    title = f"{name}, {split}: {', '.join(str(one) for one in what if one)}"
+    console.print(Text("== ", style="bold") + plain(title, style="bold"))
+
+
+def _print_field(field: str, value: Any, console: Console, full: bool) -> None:
+    if field == "completion":
+        return  # its two parts follow
+    if field == "prompt" and isinstance(value, list):
+        value = "\n\n".join(turn["content"] for turn in value)
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    label = Text(f"{field}: ", style="dim")
+    if "\n" in text or len(text) > _LONG:
+        console.print(label)
+        console.print(Text("\n").join(_lines(plain(text), console, full)))
+    else:
+        console.print(label + plain(text))
+
+
+def _lines(text: Text, console: Console, full: bool) -> list[Text]:
+    """A text as printed; of one with many lines only the first and the last, unless in full."""
+    lines = list(text.wrap(console, console.width))
+    hidden = len(lines) - 2 * _KEPT_LINES
+    if full or hidden <= 1:
+        return lines
+    cut = Text(f"... {hidden:,} more lines; --full prints them", style="dim italic")
+    return [*lines[:_KEPT_LINES], cut, *lines[-_KEPT_LINES:]]

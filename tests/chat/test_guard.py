@@ -1,0 +1,235 @@
+"""Faults that are put into rows, templates and trainers are found, and named for what is lost."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from set_folders import write_sets
+from students import ANSWER, MICRO, REASONING, row_of, tokenizer_with
+
+from heavydistill.chat.guard import NOT_LEARNT, Seen, guard, inspect, seen_by_trl
+from heavydistill.chat.student import Student
+from heavydistill.chat.template import Chat
+from heavydistill.errors import ConfigError
+from heavydistill.schema import from_row
+from heavydistill.sets.folder import read_rows, splits_of
+from heavydistill.sets.rows import ThoughtfulSftRow
+
+WHOLE = (MICRO / "chat_template.jinja").read_text(encoding="utf-8")
+THINKING = "<think>\n{{ message.reasoning_content }}\n</think>\n"
+
+
+@pytest.fixture(scope="module")
+def micro() -> Student:
+    return Student("micro-student")
+
+
+@pytest.fixture(scope="module")
+def row(micro: Student) -> dict[str, Any]:
+    return row_of(micro)
+
+
+def _codes(chat: Chat, row: Any, seen: Seen | None = None, most: int | None = None) -> list[str]:
+    return [fault.code for fault in inspect(chat, row, most, seen)]
+
+
+def _changed(old: str, new: str) -> Chat:
+    """The micro student's template with a fault in it."""
+    assert WHOLE.count(old) == 1
+    return Chat(tokenizer_with(WHOLE.replace(old, new)))
+
+
+def test_whole_rows_have_no_fault(micro: Student, row: dict[str, Any]) -> None:
+    report = guard(micro.chat, [row, row_of(micro, reasoning="")], 1000)
+    assert (report.rows, report.faults) == (2, [])
+    assert report.longest == len(seen_by_trl(micro.chat, row).ids)
+    report.demand_whole("here")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "code"),
+    [
+        (THINKING, "", "reasoning_lost"),
+        (THINKING, THINKING.replace("content", "content[:20]"), "reasoning_lost"),
+        ("{{ message.content }}<|im_end|>{%-", "<|im_end|>{%-", "answer_lost"),
+        (
+            "{{ message.content }}<|im_end|>{%-",
+            "{{ message.content[:9] }}<|im_end|>{%-",
+            "answer_lost",
+        ),
+        ("{{ message.content }}<|im_end|>{%-", "{{ message.content }}{%-", "no_eos"),
+        ("{{ message.content }}<|im_end|>{%-", "<|im_end|>{{ message.content }}{%-", "stops_early"),
+        (THINKING, f"{THINKING}{THINKING}", "doubled"),
+        (THINKING, f"<think>\n\n</think>\n\n{THINKING}", "tags_doubled"),
+        (THINKING, "{{ message.reasoning_content }}\n", "tags_lost"),
+        (THINKING, "{{ message.reasoning_content }}\n</think>\n", "tags_lost"),
+        (THINKING, "<think>\n{{ message.reasoning_content }}\n", "tags_lost"),
+        (THINKING, "<think></think>{{ message.reasoning_content }}\n", "tags_lost"),
+        (
+            "<|im_start|>{{ message.role }}\n{{ message.content }}",
+            "<|im_start|>{{ message.role }}\n",
+            "prompt_lost",
+        ),
+        (
+            "<|im_start|>{{ message.role }}\n{{ message.content }}",
+            "<|im_start|>{{ message.role }}\n{{ message.content[:30] }}",
+            "prompt_lost",
+        ),
+        (
+            "<|im_start|>{{ message.role }}\n",
+            "{{ 'Answer this: ' if add_generation_prompt }}<|im_start|>{{ message.role }}\n",
+            "prompt_not_prefix",
+        ),
+        (
+            "{%- if add_generation_prompt -%}\n<|im_start|>assistant\n",
+            "{%- if add_generation_prompt -%}\n<|im_start|>assistant\n<think>\n\n</think>\n\n",
+            "prompt_not_prefix",
+        ),
+        (
+            "{%- if message.role == 'assistant' -%}",
+            "{%- if message.role == 'assistant' -%}{{ raise_exception('Not today') }}",
+            "unrendered",
+        ),
+    ],
+)
+def test_a_fault_of_a_template_is_found(old: str, new: str, code: str, row: dict[str, Any]) -> None:
+    faults = inspect(_changed(old, new), row)
+    assert code in [fault.code for fault in faults]
+    named = str(next(fault for fault in faults if fault.code == code))
+    assert named.startswith(f"problem p_1, generation d_1: {code}: ") and len(named) < 400
+
+
+def test_an_answer_before_its_thinking_is_found(row: dict[str, Any]) -> None:
+    text = WHOLE.replace(THINKING, "").replace(
+        "{{ message.content }}<|im_end|>{%-",
+        "{{ message.content }}<think>{{ message.reasoning_content }}</think><|im_end|>{%-",
+    )
+    assert "reasoning_lost" in _codes(Chat(tokenizer_with(text)), row)
+
+
+def test_a_detail_says_what_is_lost(row: dict[str, Any]) -> None:
+    [fault] = [
+        fault for fault in inspect(_changed(THINKING, ""), row) if fault.code == "reasoning_lost"
+    ]
+    assert REASONING[:20] in fault.detail and "is not in the row" in fault.detail
+    assert (fault.problem, fault.generation) == ("p_1", "d_1")
+
+
+def test_a_row_for_another_students_form_is_found(micro: Student, row: dict[str, Any]) -> None:
+    inline = {"role": "assistant", "content": f"<think>\n{REASONING}\n</think>\n\n{ANSWER}"}
+    assert _codes(micro.chat, row | {"completion": [inline]}) == []
+    empty = inline | {"reasoning_content": "Hm."}
+    assert "tags_doubled" in _codes(micro.chat, row | {"completion": [empty]})
+    bare = {"role": "assistant", "content": ANSWER}
+    assert _codes(micro.chat, row | {"completion": [bare]}) == ["reasoning_lost"]
+
+
+def test_text_that_would_end_the_response_is_found(micro: Student) -> None:
+    codes = _codes(micro.chat, row_of(micro, answer="It is 6.<|im_end|>\nOr is it?"))
+    assert codes == ["stops_early", "control_token"]
+    assert _codes(micro.chat, row_of(micro, reasoning="so<|im_start|>")) == ["control_token"]
+    assert "tags_doubled" in _codes(micro.chat, row_of(micro, reasoning="a</think>b"))
+    assert "tags_doubled" in _codes(micro.chat, row_of(micro, "", "<think>Hm.</think>6"))
+
+
+def test_short_texts_are_not_taken_for_one_another(micro: Student) -> None:
+    assert _codes(micro.chat, row_of(micro, reasoning="6", answer="6")) == []
+    assert "answer_lost" not in _codes(_changed(THINKING, ""), row_of(micro, "6", "It is 6."))
+    assert _codes(_changed(THINKING, ""), row_of(micro, "6", "It is 6.")) == ["reasoning_lost"]
+
+
+def test_text_that_a_tokenizer_writes_in_another_way_is_not_lost(micro: Student) -> None:
+    from tokenizers import normalizers
+
+    tokenizer = tokenizer_with(WHOLE)
+    tokenizer.backend_tokenizer.normalizer = normalizers.NFC()
+    chat, decomposed = Chat(tokenizer), "Le the\u0301ore\u0300me de Fermat."
+    assert _codes(chat, row_of(micro, decomposed, decomposed + " Oui.")) == []
+
+
+def _cut(seen: Seen, count: int) -> Seen:
+    return Seen(seen.ids[:-count], seen.labels[:-count])
+
+
+@given(count=st.integers(1, 30))
+def test_a_cut_is_found(micro: Student, row: dict[str, Any], count: int) -> None:
+    seen = seen_by_trl(micro.chat, row)
+    codes = _codes(micro.chat, row, _cut(seen, count))
+    assert {"cut", "no_eos"} <= set(codes)
+    assert ("answer_lost" in codes) == (count > 1)
+
+
+@given(start=st.integers(0, 200))
+def test_learning_from_the_wrong_place_on_is_found(
+    micro: Student, row: dict[str, Any], start: int
+) -> None:
+    seen = seen_by_trl(micro.chat, row)
+    right = seen.start
+    labels = [NOT_LEARNT if at < start else token for at, token in enumerate(seen.ids)]
+    codes = _codes(micro.chat, row, Seen(seen.ids, labels))
+    assert ("starts_early" in codes) == (start < right)
+    assert ("starts_late" in codes) == (start > right)
+    thinking = micro.chat.tokenizer("<think>\n", add_special_tokens=False)["input_ids"]
+    assert ("reasoning_lost" in codes) == (start > right + len(thinking))
+
+
+def test_an_end_that_is_masked_like_padding_is_found(micro: Student, row: dict[str, Any]) -> None:
+    seen = seen_by_trl(micro.chat, row)
+    labels = [NOT_LEARNT if token in micro.chat.stops else token for token in seen.labels]
+    assert _codes(micro.chat, row, Seen(seen.ids, labels)) == ["no_eos"]
+
+
+def test_a_trainers_other_tokens_are_found(micro: Student, row: dict[str, Any]) -> None:
+    seen = seen_by_trl(micro.chat, row)
+    other = Seen([seen.ids[0], *seen.ids], [NOT_LEARNT, *seen.labels])
+    assert "other_tokens" in _codes(micro.chat, row, other)
+
+
+def test_a_row_that_does_not_fit_is_found(micro: Student, row: dict[str, Any]) -> None:
+    count = len(seen_by_trl(micro.chat, row).ids)
+    assert _codes(micro.chat, row, most=count) == []
+    assert _codes(micro.chat, row, most=count - 1) == ["too_long"]
+
+
+def test_a_report_counts_faults_and_names_the_first(micro: Student, row: dict[str, Any]) -> None:
+    chat, plain = _changed(THINKING, ""), row_of(micro, reasoning="")
+    report = guard(chat, [plain, row, row | {"generation": "d_3"}], 30)
+    assert report.rows == 3 and len(report.faults) == 5
+    with pytest.raises(ConfigError) as raised:
+        report.demand_whole("sets/first, sft_thinker")
+    assert "sft_thinker: 3 of 3 rows" in raised.value.what
+    assert "3 too_long, 2 reasoning_lost" in raised.value.what
+    assert "problem p_1, generation d_2: too_long" in raised.value.what
+    assert "--chat-template FILE" in raised.value.fix
+
+
+def test_prepared_rows_are_looked_at_in_their_order(micro: Student, row: dict[str, Any]) -> None:
+    rows = [row, row_of(micro, reasoning="")]
+    prepared = [seen_by_trl(micro.chat, one) for one in rows]
+    assert guard(micro.chat, rows, 1000, prepared).faults == []
+    [fault, *_] = guard(micro.chat, rows, 1000, [prepared[0], _cut(prepared[1], 1)]).faults
+    assert (fault.code, fault.generation) == ("cut", "d_2")
+    with pytest.raises(ValueError, match="shorter"):
+        guard(micro.chat, rows, 1000, prepared[:1])
+
+
+def test_rows_are_taken_as_read_from_a_folder_and_as_dataclasses(
+    micro: Student, tmp_path: Path
+) -> None:
+    folder = write_sets(tmp_path / "sets")
+    rows = [
+        row
+        for name in ("sft_deliberator", "sft_thinker")
+        for split in splits_of(folder, name)
+        for row in read_rows(folder, name, split)
+    ]
+    assert len(rows) == 4 and guard(micro.chat, rows, 2048).faults == []
+    typed = from_row(ThoughtfulSftRow, rows[0])
+    assert guard(micro.chat, [typed], 2048).faults == []
+    wrong = dataclasses.replace(typed, answer_text="It is another number.")
+    assert "answer_lost" in _codes(micro.chat, wrong)

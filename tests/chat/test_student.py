@@ -1,0 +1,247 @@
+"""What a student makes of prompts and completions, and which students it cannot be."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from students import MICRO, checkpoint, real_template, row_of, tokenizer_with
+
+from heavydistill.chat.guard import guard
+from heavydistill.chat.student import Student, fit
+from heavydistill.chat.template import Chat
+from heavydistill.errors import ConfigError
+from heavydistill.schema import to_row
+from heavydistill.sets.rows import Message, SftRow, ThoughtfulSftRow
+
+# ChatML as many small models have it: no word about thinking.
+PLAIN = """\
+{%- for message in messages %}
+    {{- '<|im_start|>' + message.role + '\\n' + message.content + '<|im_end|>' + '\\n' }}
+{%- endfor %}
+{%- if add_generation_prompt %}
+    {{- '<|im_start|>assistant\\n' }}
+{%- endif %}
+"""
+
+
+PLAIN_FIELD = (MICRO / "chat_template.jinja").read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def micro() -> Student:
+    return Student("micro-student")
+
+
+def test_the_micro_student_takes_thinking_as_a_field(micro: Student) -> None:
+    assert (micro.form, micro.row, micro.chat_template) == ("field", ThoughtfulSftRow, None)
+    assert micro.mended == () and len(micro.template_sha256) == 64
+    tokens = micro.tokens(micro.prompt("2*3?"), micro.completion("2*3=6", "It is 6."))
+    assert micro.chat.decode(tokens.prompt).endswith("2*3?<|im_end|>\n<|im_start|>assistant\n")
+    learnt = "<think>\n2*3=6\n</think>\nIt is 6.<|im_end|>"
+    assert micro.chat.decode(tokens.completion) == learnt
+    assert tokens.fault == "" and len(tokens.prompt) == micro.prompt_tokens("2*3?")
+
+
+def test_a_template_that_knows_no_thinking_takes_it_in_the_text(tmp_path: Path) -> None:
+    student = Student(checkpoint(tmp_path, PLAIN))
+    assert (student.form, student.row, student.chat_template) == ("inline", SftRow, None)
+    [turn] = student.completion(" 2*3=6\n", "\nIt is 6. ")
+    assert turn.content == "<think>\n2*3=6\n</think>\n\nIt is 6."
+    assert student.completion("", "It is 6.")[0].content == "It is 6."
+
+
+def test_a_student_without_a_chat_template_is_refused_until_one_is_given(tmp_path: Path) -> None:
+    name = checkpoint(tmp_path / "base", None)
+    with pytest.raises(ConfigError, match="no chat template") as refused:
+        Student(name)
+    assert "--chat-template FILE" in refused.value.fix
+    file = tmp_path / "own.jinja"
+    file.write_text(PLAIN, encoding="utf-8")
+    student = Student(name, file)
+    assert (student.form, student.chat_template) == ("inline", PLAIN)
+
+
+def test_the_default_one_of_several_templates_is_taken() -> None:
+    tokenizer = tokenizer_with(None)
+    tokenizer.chat_template = {"tool_use": "{{ 1 }}", "default": PLAIN}
+    assert fit(tokenizer).chat.template == PLAIN
+    tokenizer.chat_template = {"tool_use": "{{ 1 }}"}
+    with pytest.raises(ConfigError, match="no chat template"):
+        fit(tokenizer)
+
+
+def test_a_file_that_is_no_template_is_refused_with_its_place(tmp_path: Path) -> None:
+    file = tmp_path / "broken.jinja"
+    file.write_text("{{ messages[0].content }}\n{% for message in %}", encoding="utf-8")
+    with pytest.raises(ConfigError, match="no Jinja: line 2"):
+        Student("micro-student", file)
+    with pytest.raises(ConfigError, match=r"missing\.jinja cannot be read"):
+        Student("micro-student", tmp_path / "missing.jinja")
+    file.write_text("{{ raise_exception('Only on Sundays') }}", encoding="utf-8")
+    with pytest.raises(ConfigError, match="Only on Sundays"):
+        Student("micro-student", file)
+
+
+def test_a_prompt_that_closes_thinking_and_cannot_open_it_is_refused(tmp_path: Path) -> None:
+    closed = PLAIN.replace(
+        "'<|im_start|>assistant\\n' }}", "'<|im_start|>assistant\\n<think>\\n\\n</think>\\n\\n' }}"
+    )
+    with pytest.raises(ConfigError, match="loses what is to be learnt"):
+        Student(checkpoint(tmp_path, closed))
+
+
+def test_a_tokenizer_without_an_end_of_sequence_is_refused() -> None:
+    tokenizer = tokenizer_with(PLAIN)
+    tokenizer.eos_token = None
+    with pytest.raises(ConfigError, match="names no token that ends a response"):
+        fit(tokenizer)
+
+
+def test_a_base_model_learns_to_stop_where_its_generation_stops(tmp_path: Path) -> None:
+    """Its template ends a turn with one token, and its generation stops at another."""
+    name = checkpoint(tmp_path, PLAIN, eos="<|endoftext|>")
+    student = Student(name)
+    assert student.mended == ("the end of sequence follows an answer",)
+    tokens = student.tokens(student.prompt("2*3?"), student.completion("", "6"))
+    assert student.chat.decode(tokens.completion) == "6<|im_end|>\n<|endoftext|>"
+    im_end = student.chat.tokenizer.convert_tokens_to_ids("<|im_end|>")
+    config = tmp_path / "generation_config.json"
+    config.write_text(json.dumps({"eos_token_id": [1, im_end]}), encoding="utf-8")
+    assert Student(name).mended == ()
+
+
+def test_todays_date_does_not_change_a_build(monkeypatch: pytest.MonkeyPatch) -> None:
+    from transformers.utils import chat_template_utils
+
+    class Clock(datetime.datetime):
+        @classmethod
+        def now(cls, tz: Any = None) -> Clock:
+            return cls(2031, 5, 17)
+
+    tokenizer = tokenizer_with(real_template("llama3_2"), "<|eot_id|>")
+    asked = [{"role": "user", "content": "2*3?"}]
+    student, own = fit(tokenizer).chat, Chat(tokenizer)
+    today, fixed = own.render(asked), student.render(asked)
+    monkeypatch.setattr(chat_template_utils, "datetime", Clock)
+    assert own.render(asked) != today and "17 May 2031" in own.render(asked)
+    assert student.render(asked) == fixed and "01 Jan 2025" in fixed
+
+
+def test_a_date_that_cannot_be_fixed_is_refused() -> None:
+    with pytest.raises(ConfigError, match="today's date"):
+        fit(tokenizer_with("{% set how = '%Y' %}{{ strftime_now(how) }}" + PLAIN))
+
+
+def test_thinking_that_is_switched_on_can_still_be_switched_off() -> None:
+    tokenizer = tokenizer_with(real_template("qwen3_5_nothink"))
+    tokenizer.chat_template = fit(tokenizer).chat.template
+    asked = [{"role": "user", "content": "2*3?"}]
+    options: dict[str, Any] = {"tokenize": False, "add_generation_prompt": True}
+    assert tokenizer.apply_chat_template(asked, **options).endswith("<think>\n")
+    off = tokenizer.apply_chat_template(asked, enable_thinking=False, **options)
+    assert off.endswith("<think>\n\n</think>\n\n")
+
+
+def test_an_answer_without_thinking_fits_a_prompt_that_opens_it(tmp_path: Path) -> None:
+    """Two line breaks are one token, so the template's own empty thinking would not."""
+    student = Student(checkpoint(tmp_path, real_template("qwen3_5_think")))
+    tokens = student.tokens(student.prompt("2*3?"), student.completion("", "6"))
+    assert tokens.fault == ""
+    assert student.chat.decode(tokens.prompt).endswith("<|im_start|>assistant\n<think>\n")
+    assert student.chat.decode(tokens.completion) == "</think>\n\n6<|im_end|>\n"
+
+
+@pytest.mark.parametrize("form", ["field", "inline"])
+def test_text_that_is_no_text_to_the_student_is_a_fault(form: str, tmp_path: Path) -> None:
+    student = Student(checkpoint(tmp_path, PLAIN if form == "inline" else PLAIN_FIELD))
+    assert student.form == form
+
+    def fault(reasoning: str, answer: str) -> str:
+        return student.tokens(student.prompt("2*3?"), student.completion(reasoning, answer)).fault
+
+    assert fault("2*3=6", "6") == fault("", "6") == ""
+    assert "think tag" in fault("2*3 </think> is 6", "6")
+    assert "think tag" in fault("", "<think> 6")
+    assert "think tag" in fault("<think>2*3=6", "6")
+    assert "<|im_end|>" in fault("2*3=6", "6<|im_end|>")
+    assert "<|im_start|>" in fault("2*3<|im_start|>", "6")
+
+
+def test_a_row_that_the_template_does_not_take_is_a_fault(tmp_path: Path) -> None:
+    picky = "{% if 'zero' in messages[-1].content %}{{ raise_exception('No zeros') }}{% endif %}"
+    student = Student(checkpoint(tmp_path, picky + PLAIN))
+    tokens = student.tokens(student.prompt("2*3?"), student.completion("", "zero"))
+    assert "No zeros" in tokens.fault
+
+
+def test_a_row_whose_prompt_is_no_prefix_is_a_fault(tmp_path: Path) -> None:
+    """The probe goes well; two line breaks are one token, so this answer changes the prompt."""
+    student = Student(checkpoint(tmp_path, PLAIN))
+    asked = student.prompt("2*3?")
+    answered = [Message(role="assistant", content="\n6")]
+    tokens = student.tokens(asked, answered)
+    assert "another text than it is asked with" in tokens.fault
+    whole = student.chat.render([to_row(turn) for turn in (*asked, *answered)])
+    assert [*tokens.prompt, *tokens.completion] == student.chat.ids(whole)
+
+
+TEXTS = st.text(
+    alphabet=st.sampled_from("a6 \n\t<think>/|im_end\u00e9\u4e2d\U0001f600{}\\"), max_size=40
+)
+
+
+@pytest.fixture(scope="module")
+def chats() -> list[Chat]:
+    eos = {"llama3": "<|eot_id|>", "deepseekv3": "<｜end▁of▁sentence｜>", "phi3_5": "<|endoftext|>"}
+    names = ["qwen2_5", "qwen3", "qwen3_5_think", "llama3", "deepseekv3", "phi3_5", "cohere"]
+    ends = {"cohere": "<|END_OF_TURN_TOKEN|>"} | eos
+    students = [
+        fit(tokenizer_with(real_template(name), ends.get(name, "<|im_end|>"))).chat
+        for name in names
+    ]
+    bare = tokenizer_with(
+        "{% for m in messages %}{{ m.role + ': ' + m.content + eos_token }}"
+        "{% endfor %}{% if add_generation_prompt %}{{ 'assistant: ' }}{% endif %}"
+    )
+    return [*students, Chat(bare)]
+
+
+@settings(max_examples=60, deadline=None)
+@given(question=TEXTS, reasoning=TEXTS, answer=TEXTS)
+def test_the_quick_way_to_tokens_gives_those_of_the_exact_one(
+    chats: list[Chat], question: str, reasoning: str, answer: str
+) -> None:
+    asked = [{"role": "user", "content": question}]
+    turns = [
+        {"role": "assistant", "content": answer, "reasoning_content": reasoning},
+        {"role": "assistant", "content": f"<think>\n{reasoning}\n</think>\n\n{answer}"},
+    ]
+    for chat in chats:
+        for turn in turns:
+            assert chat.tokens_at_once(asked, [turn]) == chat.tokens(asked, [turn])
+
+
+def test_the_quick_way_is_taken(micro: Student, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the test above compares a function with itself."""
+    row = row_of(micro)
+    exact = micro.chat.tokens(row["prompt"], row["completion"])
+
+    def refuse(text: str) -> list[int]:
+        raise AssertionError("the prompt was tokenized a second time")
+
+    assert micro.chat.tokens_at_once(row["prompt"], row["completion"]) == exact
+    monkeypatch.setattr(micro.chat, "ids", refuse)
+    assert micro.chat.tokens_at_once(row["prompt"], row["completion"]) == exact
+
+
+def test_two_students_of_one_name_are_alike(tmp_path: Path) -> None:
+    name = checkpoint(tmp_path, real_template("deepseekv3"), "<｜end▁of▁sentence｜>")
+    one, other = Student(name), Student(name)
+    assert one.template_sha256 == other.template_sha256 and one.chat_template == other.chat_template
+    assert guard(one.chat, [row_of(other), row_of(other, "")], 10_000).faults == []

@@ -1,0 +1,170 @@
+"""``heavydistill show`` on a folder of sets, as a user runs it."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import set_folders
+from rich.console import Console
+from set_folders import write_sets
+from students import real_template
+
+from heavydistill.chat.student import Student
+from heavydistill.cli.app import main
+from heavydistill.report.row import print_tokens
+
+COMMAND = str(Path(sys.executable).parent / "heavydistill")
+LEARNT = """\
+<|im_start|>assistant
+[[<think>
+Attempt 1 is right, attempt 2 is wrong: 2*3=6.
+</think>
+The product is \\boxed{6}.<|im_end|>]]
+"""
+
+
+@pytest.fixture(scope="module")
+def sets(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_sets(tmp_path_factory.mktemp("built") / "sets")
+
+
+@pytest.fixture
+def show(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """Runs the verb and gives what it prints."""
+
+    def run(*arguments: object) -> str:
+        monkeypatch.setattr(sys, "argv", ["heavydistill", "show", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        shown = capsys.readouterr()
+        assert ended.value.code == 0, shown.err
+        return shown.out
+
+    return run
+
+
+@pytest.fixture
+def refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., str]:
+    """Runs the verb, which must refuse, and gives its message."""
+
+    def run(*arguments: object) -> str:
+        monkeypatch.setattr(sys, "argv", ["heavydistill", "show", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        shown = capsys.readouterr()
+        assert (ended.value.code, shown.out) == (2, "")
+        return shown.err
+
+    return run
+
+
+def test_tokens_marks_what_is_learnt(sets: Path, show: Callable[..., str]) -> None:
+    shown = show(sets, "--tokens")
+    assert LEARNT in shown and shown.count("[[") == shown.count("]]") == 1
+    assert "== sft_deliberator, train: p_0, d_0" in shown
+    read, learnt, both = map(
+        int, re.search(r"(\d+) read \+ (\d+) learnt = (\d+) of at most 2,048", shown).groups()
+    )
+    assert read + learnt == both and learnt > 20
+    assert "guard: all of it is learnt, and nothing else" in shown
+
+
+def test_the_installed_command_marks_what_is_learnt(sets: Path) -> None:
+    done = subprocess.run(
+        [COMMAND, "show", str(sets), "--tokens"], capture_output=True, text=True, timeout=240
+    )
+    assert done.returncode == 0, done.stderr
+    assert LEARNT in done.stdout
+
+
+def test_tokens_is_coloured_on_a_terminal_unless_colour_is_not_wanted(sets: Path) -> None:
+    def on_terminal(**environment: str) -> str:
+        console = Console(
+            file=io.StringIO(),
+            force_terminal=True,
+            width=100,
+            _environ={"TERM": "xterm-256color", **environment},
+        )
+        print_tokens(sets, None, None, console)
+        return str(console.file.getvalue())
+
+    coloured = on_terminal()
+    assert "[[" not in coloured
+    assert "\x1b[2m<|im_start|>user\x1b[0m" in coloured
+    assert "\x1b[32m<think>\x1b[0m" in coloured and "\x1b[1;7;32m<|im_end|>" in coloured
+    plain = on_terminal(NO_COLOR="1")
+    assert "[[" in plain and "\x1b[32m" not in plain
+
+
+def test_a_set_and_a_problem_can_be_chosen(sets: Path, show: Callable[..., str]) -> None:
+    shown = show(sets, "--tokens", "--set=sft_thinker", "--problem=p_1")
+    assert "== sft_thinker, validation: p_1, t_1r" in shown and "[[<think>\n2*3=6" in shown
+    prompt = show(sets, "--tokens", "--set=rl")
+    assert "0 learnt" in prompt and "[[" not in prompt and "guard" not in prompt
+
+
+def test_without_tokens_the_fields_of_a_row_are_printed(
+    sets: Path, show: Callable[..., str]
+) -> None:
+    shown = show(sets, "--problem=p_1")
+    assert "== sft_deliberator, validation: p_1, d_1" in shown
+    assert "==== Attempt 2\nIt is 5.\n" in shown and "stratum: tie" in shown
+    assert "reasoning: Attempt 1 is right, attempt 2 is wrong: 2*3=6." in shown
+    problem = show(sets, "--set=problems")
+    assert "text: What is 2 * 3? (0)" in problem and 'runs: ["run"]' in problem
+
+
+def test_long_texts_are_folded_unless_in_full(
+    tmp_path: Path, show: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prompt = "\n".join(f"line {number}" for number in range(100))
+    monkeypatch.setattr(set_folders, "PROMPT", prompt)
+    folder = write_sets(tmp_path / "sets")
+    for options in ([], ["--tokens"]):
+        folded, full = show(folder, *options), show(folder, *options, "--full")
+        assert "line 50\n" in full and "more lines" not in full
+        assert "line 50\n" not in folded and "more lines; --full prints them" in folded
+        assert "line 0\n" in folded and "line 99" in folded
+
+
+def test_the_template_that_is_kept_with_the_sets_is_used(
+    sets: Path, tmp_path: Path, show: Callable[..., str]
+) -> None:
+    folder = write_sets(tmp_path / "sets")
+    assert "is not the one that the rows were made for" in show(folder, "--tokens")
+    (folder / "chat_template.jinja").write_text(real_template("qwen3"), encoding="utf-8")
+    manifest = json.loads((folder / "manifest.json").read_text())
+    student = Student("micro-student", folder / "chat_template.jinja")
+    manifest["student"]["template_sha256"] = student.template_sha256
+    (folder / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
+    shown = show(folder, "--tokens")
+    assert "is not the one" not in shown and "</think>\n\nThe product" in shown
+
+
+def test_what_is_lost_is_said(tmp_path: Path, show: Callable[..., str]) -> None:
+    """The rows are in another form than the student of the manifest takes them in."""
+    folder = write_sets(tmp_path / "sets")
+    template = real_template("qwen2_5")
+    (folder / "chat_template.jinja").write_text(template, encoding="utf-8")
+    shown = " ".join(show(folder, "--tokens").split())
+    assert "guard: reasoning_lost: 'Attempt 1 is right, attempt 2" in shown
+    assert "all of it is learnt" not in shown
+
+
+def test_what_cannot_be_shown_is_refused_with_the_fix(
+    sets: Path, tmp_path: Path, refused: Callable[..., str]
+) -> None:
+    assert "`heavydistill build RUN --out FOLDER`" in refused(tmp_path, "--tokens")
+    assert "`heavydistill build RUN --out FOLDER`" in refused(tmp_path, "--set=rl")
+    assert "sft_deliberator, sft_thinker, rl" in refused(sets, "--tokens", "--set=problems")
+    assert "There is no set 'sft'" in refused(sets, "--set=sft")
+    assert "for instance p_0, p_1" in refused(sets, "--problem=p_9")
