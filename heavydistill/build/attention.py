@@ -1,69 +1,64 @@
 """Whether a deliberation worked with the attempts, or solved the problem as if it were alone.
 
-Two signs that it did, in its thinking and its answer together: it names two or more of the attempts
-by number ("attempt 3", "the second and fourth attempts", 尝试3), or it says that all of them are
-wrong. A blind solver shows neither; how often attempts, which saw nothing of each other, show them
+Signs that it did, in its thinking and its answer together (``mentions``, ``chinese_mentions``):
+
+- it names two or more of the attempts by number ("attempt 3", "the second and fourth thinkers",
+  "solution 2 forgets the sign", 尝试3), or one of them and the others
+- it says of several together what they hold, or that all of them are wrong ("most attempts
+  agree", "none of the attempts is right", 所有尝试都错了)
+
+A blind solver shows none of them; how often attempts, which saw nothing of each other, show them
 all the same is the control that a build reports beside the share of deliberations.
 
 The opposite fault is a copy: ``copied`` is the largest share of the runs of eight words of an
 answer that stand in a single attempt.
 
-Not covered: a deliberation that uses the attempts without a word about them.
+Not covered: a deliberation that uses the attempts without a word about them; languages other than
+English and Chinese; an answer copied from the thinking of an attempt.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable
+from functools import lru_cache
+
+from heavydistill.build.chinese_mentions import chinese_mentions
+from heavydistill.build.mentions import mentions
+from heavydistill.build.words import runs_of, words_of
+from heavydistill.schema import Generation, Trajectory
 
 RUN = 8
 FEWEST_NAMED = 2
 
-_NOUN = r"(?:attempt|thinker|solution|response|candidate|trajectory|solver)"
-_ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth")
-_NUMBERS = r"#?\d{1,2}(?:\s*(?:,|&|/|and|or|-|–|to|,\s*and)\s*#?\d{1,2})*"
-_NAMED = re.compile(rf"\b{_NOUN}s?\s*\(?\s*({_NUMBERS})\b", re.IGNORECASE)
-_ORDINAL = "|".join(_ORDINALS)
-_NAMED_IN_WORDS = re.compile(
-    rf"\b((?:{_ORDINAL})(?:\s*(?:,|and|or|,\s*and)\s*(?:the\s+)?(?:{_ORDINAL}))*)\s+{_NOUN}s?\b",
-    re.IGNORECASE,
-)
-_NAMED_IN_CHINESE = re.compile(
-    r"(?:尝试|解答|回答|思考者|方案)\s*(\d{1,2}(?:\s*[、,，和与及或到至-]\s*\d{1,2})*)"
-    r"|第\s*(\d{1,2})\s*(?:个|次|种|位)\s*(?:尝试|解答|回答|思考者|方案)"
-)
-_RANGE = re.compile(r"(\d{1,2})\s*(?:-|–|to|到|至)\s*#?(\d{1,2})")
-_WRONG = r"(?:wrong|incorrect|mistaken|flawed|in error|fail(?:s|ed)?|go(?:es)? astray)"
-_ALL_WRONG = re.compile(
-    rf"\b(?:all(?: of)?(?: the| these| of them)?(?: \w+)?(?: {_NOUN}s)?|every(?: single)? {_NOUN}|"
-    rf"each {_NOUN})\s+(?:is|are|were|must be|turn(?:s|ed)? out to be|seem(?:s|ed)?)?\s*"
-    rf"(?:all |also |both )?{_WRONG}\b"
-    rf"|\b(?:none|no one)(?: of (?:the|these|them))?(?: {_NOUN}s)?\s+"
-    r"(?:is|are|was|were|gets?|got)\s+(?:it |this )?(?:right|correct|valid)\b"
-    r"|(?:所有|全部|每个)(?:的)?(?:尝试|解答|回答|思考者|方案)(?:都|均|全)?(?:是)?(?:错|不正确|有误)"
-    r"|没有(?:一个|任何)(?:尝试|解答|回答|方案)(?:是)?(?:正确|对)",
-    re.IGNORECASE,
-)
+
+def spoken(generation: Generation) -> str:
+    """Thinking and answer of a response as one text."""
+    return f"{generation.reasoning}\n\n{generation.answer_text}"
 
 
-def named(text: str) -> frozenset[int]:
-    """The numbers of the attempts that a text names."""
-    numbers: set[int] = set()
-    for match in (*_NAMED.finditer(text), *_NAMED_IN_CHINESE.finditer(text)):
-        listed = next(group for group in match.groups() if group)
-        numbers.update(map(int, re.findall(r"\d+", listed)))
-        for low, high in _RANGE.findall(listed):
-            numbers.update(range(int(low), int(high) + 1))
-    for match in _NAMED_IN_WORDS.finditer(text):
-        words = re.findall(_ORDINAL, match[1].lower())
-        numbers.update(_ORDINALS.index(word) + 1 for word in words)
-    return frozenset(numbers)
+def named(text: str, problem: str = "") -> frozenset[int]:
+    """The numbers of the attempts that a text names; arguments as of ``uses_attempts``."""
+    return _signs(text, problem)[0]
 
 
-def uses_attempts(text: str, attempts: int) -> bool:
-    """Whether a text names at least two of so many attempts, or calls all of them wrong."""
-    there = [number for number in named(text) if 1 <= number <= attempts]
-    return len(there) >= FEWEST_NAMED or _ALL_WRONG.search(text) is not None
+def uses_attempts(text: str, attempts: int, problem: str = "") -> bool:
+    """Whether a text shows that it worked with so many attempts.
+
+    Args:
+        text: Thinking and answer of a deliberation, of any length.
+        attempts: How many it was shown, numbered from 1.
+        problem: What the problem says. Where that speaks of attempts, of other ones, a text needs
+            stronger signs.
+    """
+    numbers, speaks_of_several = _signs(text, problem)
+    there = sum(1 <= number <= attempts for number in numbers)
+    return there >= FEWEST_NAMED or speaks_of_several
+
+
+def blind(trajectory: Trajectory, attempts: int, problem: str = "") -> bool:
+    """The same signs on an attempt, which saw no other: the control."""
+    return uses_attempts(spoken(trajectory), attempts, problem)
 
 
 def copied(text: str, attempts: Iterable[str]) -> float:
@@ -71,16 +66,28 @@ def copied(text: str, attempts: Iterable[str]) -> float:
 
     0 for a text of fewer than sixteen words: short answers are alike by their nature.
     """
-    words = text.split()
+    words = words_of(text)
     if len(words) < 2 * RUN:
         return 0.0
-    runs = _runs(words)
-    shares = (
-        sum(run in theirs for run in runs) / len(runs)
-        for theirs in (set(_runs(attempt.split())) for attempt in attempts)
+    runs = Counter(runs_of(words, RUN))
+    held = (
+        sum(runs[run] for run in runs.keys() & runs_of(_words_of_attempt(attempt), RUN))
+        for attempt in attempts
     )
-    return max(shares, default=0.0)
+    return max(held, default=0) / runs.total()
 
 
-def _runs(words: Sequence[str]) -> list[tuple[str, ...]]:
-    return [tuple(words[at : at + RUN]) for at in range(len(words) - RUN + 1)]
+# All deliberations on the sets of a problem are compared with the same attempts.
+_words_of_attempt = lru_cache(maxsize=64)(words_of)
+
+
+def _signs(text: str, problem: str) -> tuple[frozenset[int], bool]:
+    """(The numbers that are named, whether several attempts are spoken of together)."""
+    found = [*mentions(text, problem), *chinese_mentions(text, problem)]
+    cited, own = (
+        {(one.noun, number) for one in found if one.kind == kind for number in one.numbers}
+        for kind in ("cited", "own")
+    )
+    # A text that speaks of an attempt of its own by a number does so again.
+    numbers = frozenset(number for _, number in cited - own)
+    return numbers, any(one.kind == "several" for one in found)

@@ -61,14 +61,26 @@ def program_in(text: str, names: Collection[str], prompt: str) -> str | None:
     return None
 
 
-def _chosen(blocks: list[_Block], names: Collection[str]) -> str | None:
+def programs_in(text: str) -> list[str]:
+    """The blocks of an answer of which the program is one, in their order; empty without any."""
+    return _codes(_blocks(text))
+
+
+def _codes(blocks: list[_Block]) -> list[str]:
     for languages in (_PYTHON, ("",)):
         codes = [block.code for block in blocks if block.language in languages]
         if codes:
-            fits = [_defined(code, names) if names else bool(_READS.search(code)) for code in codes]
-            last = max(range(len(codes)), key=lambda index: (fits[index], index))
-            return _with_parts(codes[: last + 1])
-    return None
+            return codes
+    return []
+
+
+def _chosen(blocks: list[_Block], names: Collection[str]) -> str | None:
+    codes = _codes(blocks)
+    if not codes:
+        return None
+    fits = [_defined(code, names) if names else bool(_READS.search(code)) for code in codes]
+    last = max(range(len(codes)), key=lambda index: (fits[index], index))
+    return _with_parts(codes[: last + 1])
 
 
 def _with_parts(codes: list[str]) -> str:

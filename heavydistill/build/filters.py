@@ -1,0 +1,125 @@
+"""What is wrong with a response as something to learn from, as one label: the first that applies.
+
+``LABELS`` is all of them in their order. Those up to ``other_language`` are found here, from the
+response and what it was shown; the others are a build's, which knows all responses. A response
+without a label is used; none is left out without one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from heavydistill.build.attention import copied, spoken, uses_attempts
+from heavydistill.build.config import Filters
+from heavydistill.build.finals import final_answers
+from heavydistill.build.language import other_language
+from heavydistill.build.leaks import leaks_reference
+from heavydistill.schema import Deliberation, Generation, Problem, Trajectory
+from heavydistill.sets.rows import USED
+
+LABELS: tuple[tuple[str, str], ...] = (
+    ("unfinished", "it failed, was cut off or holds no answer text"),
+    ("undecided", "it was not judged, or the verifier could not tell"),
+    ("not_correct", "the verifier calls it incorrect"),
+    ("no_final_answer", "it has no final answer in the form that its verifier reads"),
+    ("several_final_answers", "it gives different final answers"),
+    ("ignores_attempts", "it shows no sign that it worked with the attempts"),
+    ("verbatim_copy", "its answer is one of the attempts, word for word"),
+    ("leaks_reference", "it knows the reference answer, which nobody showed it"),
+    ("other_language", "its thinking or its answer is not in the language of the problem"),
+    ("too_long", "it is longer than most of those that pass everything above"),
+    ("duplicate", "another one on the problem says the same"),
+    ("not_chosen", "it passes, and enough others were taken"),
+    ("too_long_for_student", "prompt and response do not fit the student"),
+    ("long_handoff", "its answer text is longer than a hand-off may be"),
+)
+"""(Code, what it says of a response), in the order in which they are looked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """What was found of a deliberation.
+
+    Attributes:
+        label: A code of ``LABELS``, or ``rows.USED``.
+        uses_attempts: Whether it works with the attempts, whatever its label.
+        copied: The largest share of its answer that one attempt holds, 0 to 1, likewise.
+    """
+
+    label: str
+    uses_attempts: bool
+    copied: float
+
+
+def look_at_deliberation(
+    problem: Problem,
+    shown: Sequence[Generation],
+    deliberation: Deliberation,
+    filters: Filters,
+) -> Looked:
+    """The first thing that is wrong with a deliberation, and the signs behind it.
+
+    Args:
+        problem: Its problem.
+        shown: The attempts that it was shown, whole, in the order of its prompt.
+        deliberation: Judged or not.
+        filters: What is asked of it.
+    """
+    uses = uses_attempts(spoken(deliberation), len(shown), problem.text)
+    share = copied(deliberation.answer_text, [attempt.answer_text for attempt in shown])
+    label = _unsound(problem, deliberation)
+    if not label and filters.uses_attempts and not uses:
+        label = "ignores_attempts"
+    if not label and share >= filters.most_copied:
+        label = "verbatim_copy"
+    return Looked(label or _out_of_place(problem, shown, deliberation), uses, share)
+
+
+def look_at_trajectory(problem: Problem, trajectory: Trajectory) -> str:
+    """The label of an attempt, by the same rules but for those about other attempts."""
+    return _unsound(problem, trajectory) or _out_of_place(problem, (), trajectory)
+
+
+def fingerprint(generation: Generation) -> str:
+    """The same for responses that differ only in blanks, case and punctuation, thinking included.
+
+    Punctuation is what Unicode calls so, ``- * /`` with it; ``+ = < > ^`` are no punctuation.
+    """
+    plain = unicodedata.normalize("NFKC", spoken(generation)).casefold().translate(_WITHOUT)
+    return hashlib.sha256(plain.encode(errors="surrogatepass")).hexdigest()[:32]
+
+
+def _unsound(problem: Problem, generation: Generation) -> str:
+    """Why a response is no right and whole one."""
+    if generation.unusable_because:
+        return "unfinished"
+    label = generation.verdict.label if generation.verdict else "undecided"
+    if label != "correct":
+        return "undecided" if label == "undecided" else "not_correct"
+    finals = final_answers(problem, generation.answer_text)
+    if finals is None or finals == 1:
+        return USED
+    return "several_final_answers" if finals else "no_final_answer"
+
+
+def _out_of_place(problem: Problem, shown: Sequence[Generation], generation: Generation) -> str:
+    """Why a right response does not belong to its problem."""
+    texts = (generation.reasoning, generation.answer_text)
+    if leaks_reference(problem, texts, [spoken(attempt) for attempt in shown]):
+        return "leaks_reference"
+    return "other_language" if other_language(problem.text, *texts) else USED
+
+
+class _Without(dict[int, str | None]):
+    """What becomes of each character, filled as they come: nothing of blanks and punctuation."""
+
+    def __missing__(self, code: int) -> str | None:
+        character = chr(code)
+        is_text = unicodedata.category(character)[0] not in "PZC" and character != "`"
+        return self.setdefault(code, character if is_text else None)
+
+
+_WITHOUT = _Without()

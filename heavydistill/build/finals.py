@@ -1,0 +1,116 @@
+r"""How many different final answers a response gives, in the form that its verifier reads.
+
+    math        boxes outside code; those joined by a comma, "and" or "or" are one answer. Without
+                a box, what follows the problem's marker
+    exact       boxes; without one, what follows the marker
+    procedural  boxes
+    choice      the options that it claims, those that it takes back too
+    code        programs: blocks that are fenced as Python, or where there are none, without a
+                language; a text without blocks that the verifier takes for a program is one
+
+Equal ones count once: the same number, or the same text but for typography and blanks. Empty boxes
+do not count. Other verifiers (``instructions``, a user's own) have no form for a final answer.
+"""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from collections.abc import Callable, Iterable
+
+from heavydistill.schema import Problem
+from heavydistill.verifiers import registry
+from heavydistill.verifiers.base import Decision
+from heavydistill.verifiers.choice.claims import claims_in
+from heavydistill.verifiers.choice.reading import options_of
+from heavydistill.verifiers.code.answer import programs_in
+from heavydistill.verifiers.extraction import boxes
+from heavydistill.verifiers.mathematics.find import find, without_code
+from heavydistill.verifiers.normal import normal_form
+
+MOST_CHARACTERS = 1000
+"""Of an answer; longer ones are compared as they stand."""
+_THINKING_ENDS = "</think>"
+
+
+def final_answers(problem: Problem, answer_text: str) -> int | None:
+    """How many different ones a text gives, 2 for any number above 1.
+
+    None where the problem's verifier has no form for them.
+
+    Args:
+        problem: One that its verifier accepts.
+        answer_text: Of a response that it calls correct.
+    """
+    count = _COUNTS.get(problem.verifier)
+    return count(problem, answer_text.rpartition(_THINKING_ENDS)[2]) if count else None
+
+
+def _mathematical(problem: Problem, text: str) -> int:
+    marker = _marker(problem)
+    found = find(text, marker, problem.text)
+    if found is None or found.doubt in ("unclosed_box", "in_code"):
+        return 0
+    if found.doubt == "several_boxes":
+        return 2
+    spoken = without_code(text)
+    if marker and not boxes(spoken):
+        return _different(_marked(spoken, marker)) or 1
+    return _different([found.answer, *found.earlier]) if found.earlier else 1
+
+
+def _boxed_or_marked(problem: Problem, text: str) -> int:
+    marker = _marker(problem)
+    contents = _boxed(text)
+    return _different(_marked(text, marker) if marker and not contents else contents)
+
+
+def _marked(text: str, marker: str) -> list[str]:
+    return [rest.partition("\n")[0].strip("*_:： ") for rest in text.split(marker)[1:]]
+
+
+def _boxed(text: str) -> list[str]:
+    """What the complete boxes hold that are in no other."""
+    contents: list[str] = []
+    reached = 0
+    for box in boxes(text):
+        if box.closes is not None and box.start >= reached:
+            contents.append(text[box.inside : box.closes])
+            reached = box.closes
+    return contents
+
+
+def _claimed(problem: Problem, text: str) -> int:
+    claims = claims_in(text, options_of(problem.verifier_args), problem.text)
+    return min(2, len({letters for letters in claims.made if letters}))
+
+
+def _programs(problem: Problem, text: str) -> int:
+    programs = programs_in(text)
+    if programs:
+        return min(2, len({textwrap.dedent(program).strip() for program in programs} - {""}))
+    return int(not isinstance(registry.get(problem.verifier).extract(problem, text), Decision))
+
+
+def _different(answers: Iterable[str]) -> int:
+    different: set[str] = set()
+    for answer in dict.fromkeys(answers):
+        is_long = len(answer) > MOST_CHARACTERS
+        different.add(answer.strip() if is_long else normal_form(answer).text)
+        if len(different - {""}) > 1:
+            return 2
+    return len(different - {""})
+
+
+def _marker(problem: Problem) -> str | None:
+    marker: str | None = json.loads(problem.verifier_args).get("marker")
+    return marker
+
+
+_COUNTS: dict[str, Callable[[Problem, str], int]] = {
+    "choice": _claimed,
+    "code": _programs,
+    "exact": _boxed_or_marked,
+    "math": _mathematical,
+    "procedural": _boxed_or_marked,
+}

@@ -1,0 +1,75 @@
+"""Whether a response keeps to the language of its problem, told by the script of its letters.
+
+The script of a text is the one that most of its letters are of. Code, formulas, LaTeX commands,
+links and words of one or two Latin or Greek letters, which are names of variables, do not count;
+a Chinese, Japanese or Korean character weighs as many Latin letters as say the same. Thinking and
+answer text are looked at apart. A problem that asks for another language, and a translation, may
+be answered in any.
+
+Not covered: languages of one script (French for English); texts that are short, mixed or hardly
+more than formulas, which cannot be told and pass.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections import Counter
+
+from heavydistill.verifiers.mathematics.find import without_code
+
+FEWEST_LETTERS = 60
+DOMINANT = 2 / 3
+_JAPANESE_FROM = 0.1  # share of kana among the characters of a Japanese text, at least
+
+_WEIGHTS = {"CJK": 3, "HIRAGANA": 2, "KATAKANA": 2, "HANGUL": 2}
+_NO_PROSE = re.compile(
+    r"\$\$[^$]{0,5000}\$\$|\$[^$\n]{0,500}\$|\\\((?:(?!\\[()]).){0,500}\\\)"
+    r"|\\\[(?:(?!\\[\[\]]).){0,5000}\\\]"
+    r"|`[^`\n]{1,500}`|https?://\S{1,500}|\\(?:begin|end)\s?\{[^{}\n]{0,40}\}|\\[A-Za-z]{1,40}"
+    r"|(?<![A-Za-zΑ-ω])[A-Za-zΑ-ω]{1,2}(?![A-Za-zΑ-ω])",
+    re.DOTALL,
+)
+_LANGUAGE = (
+    r"(?:english|chinese|mandarin|cantonese|japanese|korean|russian|ukrainian|bulgarian|arabic"
+    r"|persian|farsi|urdu|hebrew|greek|hindi|bengali|marathi|gujarati|punjabi|tamil|telugu|kannada"
+    r"|malayalam|nepali|sanskrit|thai|french|german|spanish|italian|portuguese|polish|dutch"
+    r"|turkish|vietnamese|indonesian|latin|finnish|swedish|swahili)"
+)
+_ASKS_FOR_ANOTHER = re.compile(
+    rf"\b(?:in|into|to|using|only|entirely) (?:the )?(?:\w{{1,12}} )?{_LANGUAGE}\b"
+    rf"|\b{_LANGUAGE} (?:language|only|translation|response|answer)\b|\btranslat(?:e|es|ion|ing)\b"
+    r"|翻译|翻譯|译成|译为|(?:用|以|使用|成|写)(?:中|英|日|韩|法|德|俄|汉|西班牙|阿拉伯|希腊)[文语語]"
+    r"|翻訳|訳して|(?:日本|英|中国|韓国|ロシア)語で|번역|(?:영어|한국어|중국어|일본어)로"
+    r"|перевед|перевод|на (?:английском|русском|китайском)\b",
+    re.IGNORECASE,
+)
+
+
+def other_language(problem: str, *texts: str) -> bool:
+    """Whether one of the texts is in another script than the problem asks for."""
+    wanted = script(problem)
+    if wanted is None or _ASKS_FOR_ANOTHER.search(problem):
+        return False
+    return any(script(text) not in (wanted, None) for text in texts)
+
+
+def script(text: str) -> str | None:
+    """The dominant script, as Unicode names it (``LATIN``); None where that cannot be told.
+
+    ``CJK`` is Chinese; texts with kana are ``JAPANESE``.
+    """
+    letters = Counter(_NO_PROSE.sub(" ", without_code(text)))
+    counts: Counter[str] = Counter()
+    for letter, count in letters.items():
+        if letter.isalpha():
+            counts[unicodedata.name(letter, "").partition(" ")[0]] += count
+    kana = counts["HIRAGANA"] + counts["KATAKANA"]
+    weights = Counter({name: count * _WEIGHTS.get(name, 1) for name, count in counts.items()})
+    if kana > _JAPANESE_FROM * (kana + counts["CJK"]):
+        weights["JAPANESE"] = sum(weights.pop(name, 0) for name in ("CJK", "HIRAGANA", "KATAKANA"))
+    total = weights.total()
+    if total < FEWEST_LETTERS:
+        return None
+    name, weight = max(weights.items(), key=lambda item: item[1])
+    return name if weight >= DOMINANT * total else None

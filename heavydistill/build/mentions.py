@@ -1,0 +1,246 @@
+"""Where a text in English speaks of attempts that others made.
+
+Every place where a noun for an attempt stands is read with a bounded part of what stands around
+it, so the time is linear in the length of the text. Not all nouns are worth the same:
+
+    strong   attempt, thinker, solver, programmer: "attempt 3", "the second and fourth attempts",
+             "most attempts agree"
+    weak     solution, response, candidate, reference, trajectory: a blind solver writes of its own,
+             and of those of an equation, so only with what an author does ("solution 2 forgets the
+             sign") or as "in solution 2"
+
+Somebody's own attempts are no sign: "in my first attempt", "Attempt 1: Let's try", "in attempt 1
+I used", "Solution 1:" as a heading. Of nouns that the problem itself uses only the strong ones
+count, and only as names: "Attempt 2".
+
+Not covered: attempts named by letters, which are options or candidates more often than attempts;
+what stands behind ``MOST_READ`` nouns, where a text runs in circles. ``chinese_mentions`` reads
+Chinese.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import Literal
+
+Kind = Literal["cited", "own", "several"]
+Noun = Literal["strong", "weak"]
+
+MOST_READ = 5000
+_BEFORE, _AFTER, _NEAR = 120, 240, 400  # characters around a place that are read
+PLAIN = str.maketrans(
+    {"*": None, "`": None, "_": " ", "~": " ", "\u00a0": " ", "\u2013": "-", "\uff08": "("}
+    | {"\uff09": ")", "\uff03": "#"}
+    | {chr(0x2460 + number): str(number + 1) for number in range(20)}
+)
+"""Without emphasis, and with one form of blanks, dashes, brackets and numbers."""
+
+_STRONG = "attempt|thinker|solver|programmer"
+_NOUN = re.compile(
+    rf"(?<![^\W_])(?:(?P<strong>{_STRONG})|(?P<weak>solution|response|candidate|reference"
+    r"|trajector(?=y|ies))(?:y|ie)?)(?P<plural>s)?(?![^\W\d_])",
+    re.IGNORECASE,
+)
+
+# --- Numbers behind a noun: "3", "#1, #4 and #7", "(3)", "2-5".
+_ITEM = r"[#(\[]{0,2}\d{1,2}(?!\d|%|\.\d|,\d{3})[)\]]?"
+_AND = r"(?:,? (?:and|or|&|vs\.?|to|through) | ?[,;/&+] ?| ?- ?)"
+_LISTED = re.compile(
+    rf"[ }}\\-]{{0,3}}(?:number |no\. ?)?({_ITEM}(?:{_AND}{_ITEM}){{0,40}})", re.IGNORECASE
+)
+_RANGE = re.compile(r"(\d+)[)\]]?(?: ?- ?| to | through )[#(\[]{0,2}(\d+)")
+# "Attempt 1, 4 apples" and "Attempt 1 - 42" name one, "attempt 2-4" several.
+_ONE = re.compile(r"(\d+)[)\]]?(?:, ?| - )[#(\[]{0,2}\d+[)\]]?")
+
+# --- Ordinals before a noun: "the second", "first, third and 5th", "the first two".
+_IN_WORDS = "first|second|third|fourth|fifth|sixth|seventh|eighth|ninth|tenth|eleventh|twelfth"
+_COUNT = "one|two|three|four|five|six|seven|eight|nine|ten"
+_ORDINAL = rf"(?:{_IN_WORDS}|\d{{1,2}}(?:st|nd|rd|th))"
+_ORDERED = re.compile(
+    rf"\b({_ORDINAL}(?:,? (?:and |or |& )?(?:the )?{_ORDINAL}){{0,12}})"
+    rf"(?: (?P<count>\d|{_COUNT}))? \Z",
+    re.IGNORECASE,
+)
+_EACH_ORDINAL = re.compile(_ORDINAL, re.IGNORECASE)
+
+# --- What makes an attempt somebody's own.
+_OWNED = re.compile(
+    r"(?:\b(?:my|our|his|her|its|their|your|own|another|an?)(?: [\w-]{1,12})? ?"
+    r"|\b(?:on|at)(?: the)? )\Z",
+    re.IGNORECASE,
+)
+_HEADING = re.compile(r"(?:\A|\n)[ \t#>•.\d-]{0,12}\Z")
+_IN_BRACKETS = r"(?: ?\([^()\n]{0,60}\))?"
+_TITLE_ENDS = re.compile(rf"{_IN_BRACKETS} ?(?:[:\n—]|\. |- |\Z)")
+_TRIES = re.compile(
+    rf"{_IN_BRACKETS}[\s:.—-]{{0,6}}(?:"
+    r"let(?:['’]s| us| me) (?!check|verif|see|look|exam|read|compar|re-?check|test|trace|go|analy)"
+    r"|(?:i['’]ll|i will|i try|we try|maybe|perhaps|what if|suppose|try|trying|guess)\b)",
+    re.IGNORECASE,
+)
+_I_DID = re.compile(
+    r",? (?:i|we) (?:had |have )?"
+    r"(?:\w{1,12}ed|forgot|made|got|took|did|was|were|chose|set|found|went)\b",
+    re.IGNORECASE,
+)
+
+# --- What an author does.
+_ADVERB = r"(?: (?:also|all|both|then|correctly|incorrectly|wrongly|simply|instead|just|again))?"
+_FAULT = r"(?:\w{1,12} )?(?:mistake|error|slip)s?"
+_DOES = (
+    r"(?:forg[eo]ts?|assum(?:es?|ed)|claim(?:s|ed)?|argu(?:es?|ed)|conclud(?:es?|ed)"
+    r"|miss(?:es|ed)?|overlook(?:s|ed)?|ignor(?:es?|ed)|neglect(?:s|ed)?|says?|said|stat(?:es?|ed)"
+    r"|mis(?:read|count|calculat|interpret|appl|us|stat|tak|understand)\w{0,4}|gets?|got"
+    r"|us(?:es?|ed)|comput(?:es?|ed)|calculat(?:es?|ed)|deriv(?:es?|ed)|(?:dis)?agree[sd]?"
+    r"|differ(?:s|ed)?|arriv(?:es?|ed)|reach(?:es|ed)?|finds?|found|(?:double-?)?counts?|treats?"
+    rf"|appl(?:y|ies|ied)|propos(?:es?|ed)|ma(?:kes?|de) (?:an?|the same) {_FAULT}"
+    rf"|ha(?:ve|s|d) (?:an?|the same) {_FAULT})\b"
+)
+_JUDGED = (
+    r"(?:is|are|was|were|must be|seems?|turn(?:s|ed)? out)(?: to be)?(?: all| also| both)?"
+    r" (?:wrong|incorrect|mistaken|flawed|right|correct|invalid|in error)\b"
+)
+_FAILS = r"(?:fail(?:s|ed)?|go(?:es)? (?:astray|wrong))\b"
+# "Solution 1: use induction" is a heading of one's own.
+_AUTHOR = re.compile(
+    rf"{_IN_BRACKETS}(?::(?= (?:\w{{1,12}}ly )?\w{{1,12}}[sd]\b))?{_ADVERB} (?:{_DOES}|{_JUDGED})",
+    re.IGNORECASE,
+)
+_INSIDE = re.compile(r"\b(?:in|by|like|per|compar(?:e|es|ing)) \Z", re.IGNORECASE)
+
+# --- Several together.
+_SEVERAL = re.compile(
+    r"\b(?:all|both|most|many|several|some|other|majority|few|none|neither|half|rest|these|those"
+    rf"|the|\d{{1,2}}|{_COUNT})(?: of)?(?: the| these| those)?"
+    r"(?: (?!my|our)[\w-]{1,12})? \Z",
+    re.IGNORECASE,
+)
+_EACH = re.compile(r"\b(?:every|each)(?: single)? \Z", re.IGNORECASE)
+_HOLD = re.compile(
+    rf"{_ADVERB} (?:{_DOES}|{_JUDGED}|{_FAILS}|g[ai]ve\b|converged?\b|hold\b|match\b"
+    r"|(?:have|had|share) (?:the|an?|\\?boxed|[$\d])|(?:are|were) (?:unanimous|divided|split))",
+    re.IGNORECASE,
+)
+_THE_OTHERS = re.compile(rf"\bother (?:\w{{1,12}} )?(?:{_STRONG})s\b|\bthe (?:others|rest)\b", re.I)
+_ALL_OF_THEM = re.compile(
+    rf"\b(?:all of (?:them|these)|they all|each of them) ?(?:{_FAILS}|{_JUDGED})"
+    rf"|\b(?:they are|they['’]re|these are) all (?:wrong|incorrect|mistaken|flawed)\b"
+    r"|\b(?:none|not one)(?: of (?:them|these))? (?:is|are|was|were|gets?|got) (?:it |this )?"
+    r"(?:right|correct)\b",
+    re.IGNORECASE,
+)
+_ATTEMPTS = re.compile(rf"(?<!my )(?<!our )\b(?:{_STRONG})s\b", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Mention:
+    """One place that speaks of attempts.
+
+    Attributes:
+        kind: Attempts of others by number, somebody's own, or several of others together.
+        noun: How much the noun is worth.
+        numbers: Which attempts; empty for ``several``.
+    """
+
+    kind: Kind
+    noun: Noun
+    numbers: tuple[int, ...] = ()
+
+
+def mentions(text: str, problem: str) -> Iterator[Mention]:
+    """All mentions in a text of any length.
+
+    Args:
+        text: Thinking and answer of a response.
+        problem: What the problem says, or empty.
+    """
+    text = text.translate(PLAIN)
+    told = {_stem(match) for match in _NOUN.finditer(problem)}
+    for match in islice(_NOUN.finditer(text), MOST_READ):
+        is_told = _stem(match) in told
+        if not (is_told and match["weak"]):
+            yield from _mention(match, text, is_told)
+    if not told.intersection(_STRONG.split("|")):
+        for match in _ALL_OF_THEM.finditer(text):
+            if _ATTEMPTS.search(text, max(0, match.start() - _NEAR), match.start()):
+                yield Mention("several", "strong")
+
+
+def _stem(noun: re.Match[str]) -> str:
+    stem: str = noun["strong"] or noun["weak"]
+    return stem.lower()
+
+
+def _mention(match: re.Match[str], text: str, is_told: bool) -> Iterator[Mention]:
+    """What one noun speaks of; at most one mention, and one of the others beside it."""
+    before = text[max(0, match.start() - _BEFORE) : match.start()]
+    after = text[match.end() : match.end() + _AFTER]
+    noun: Noun = "strong" if match["strong"] else "weak"
+    listed = _LISTED.match(after)
+    if listed:
+        numbers = _listed(listed[1], is_plural=match["plural"] is not None)
+        if not is_told or match[0][0].isupper():
+            kind = _kind(noun, before, after[listed.end() :], is_numbered=True)
+            yield from _numbered(kind, noun, numbers, after)
+        return
+    ordered = _ORDERED.search(before)
+    if is_told:
+        return
+    if ordered:
+        kind = _kind(noun, before[: ordered.start()], after, is_numbered=False)
+        yield from _numbered(kind, noun, _ordered(ordered), after)
+    elif noun == "strong":
+        several = _SEVERAL if match["plural"] else _EACH
+        if several.search(before) and _HOLD.match(after):
+            yield Mention("several", noun)
+
+
+def _numbered(
+    kind: Kind | None, noun: Noun, numbers: tuple[int, ...], after: str
+) -> Iterator[Mention]:
+    if kind and numbers:
+        yield Mention(kind, noun, numbers)
+        if kind == "cited" and _THE_OTHERS.search(after):
+            yield Mention("several", noun)
+
+
+def _kind(noun: Noun, before: str, after: str, *, is_numbered: bool) -> Kind | None:
+    """Whose attempt a name is; None where it is no attempt at all."""
+    if _OWNED.search(before) or _I_DID.match(after):
+        return "own"
+    is_heading = bool(_HEADING.search(before) and _TITLE_ENDS.match(after))
+    if noun == "strong":
+        return "own" if is_heading and _TRIES.match(after) else "cited"
+    if _AUTHOR.match(after) or (is_numbered and _INSIDE.search(before)):
+        return "cited"
+    return "own" if is_heading else None
+
+
+def _listed(text: str, *, is_plural: bool) -> tuple[int, ...]:
+    """The numbers in a list; none for a single one behind a plural, which counts something."""
+    one = _ONE.match(text)
+    if not is_plural and one and one.end() == len(text):
+        return (int(one[1]),)
+    numbers = set(map(int, re.findall(r"\d+", text)))
+    for low, high in _RANGE.findall(text):
+        numbers.update(range(int(low), int(high) + 1))
+    return () if is_plural and len(numbers) < 2 else tuple(sorted(numbers))
+
+
+def _ordered(match: re.Match[str]) -> tuple[int, ...]:
+    """The numbers of ordinals; "the first two" are two."""
+    numbers = {_number(word) for word in _EACH_ORDINAL.findall(match[1])}
+    count = match["count"]
+    if count and numbers == {1}:
+        many = int(count) if count.isdigit() else _COUNT.split("|").index(count.lower()) + 1
+        numbers = set(range(1, many + 1))
+    return tuple(sorted(numbers))
+
+
+def _number(ordinal: str) -> int:
+    if ordinal[0].isdigit():
+        return int(ordinal[:-2])
+    return _IN_WORDS.split("|").index(ordinal.lower()) + 1
