@@ -33,7 +33,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
-from heavydistill.build.words import digest, masked, tokens_of
+from heavydistill.build.problem_words import digest, masked, tokens_of
 from heavydistill.errors import ProblemsError
 from heavydistill.problems.tables import Table, read_jsonl, read_parquet
 

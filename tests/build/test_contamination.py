@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heavydistill.build.contamination import Benchmark, read, shipped
-from heavydistill.build.words import masked, tokens_of
+from heavydistill.build.problem_words import masked, tokens_of
 from heavydistill.config import Problems
 from heavydistill.errors import ProblemsError
 from heavydistill.problems.procedural import gym_problems, micro_problems
