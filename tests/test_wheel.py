@@ -11,6 +11,8 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 BUILD = "import sys; from hatchling.build import build_wheel; print(build_wheel(sys.argv[1]))"
+BENCHMARKS = "from heavydistill.build.contamination import read, shipped; "
+BENCHMARKS += "print(*(read(file).name for file in shipped()))"
 LIST = "from heavydistill.teachers.registry import find, names; from heavydistill.config import *; "
 LIST += "print(*names()); print(find('micro', Endpoint()).model)"
 
@@ -29,17 +31,29 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "site"
 
 
-def test_the_profiles_are_found_in_an_installed_wheel(installed: Path, tmp_path: Path) -> None:
-    code = f"import sys; sys.path.insert(0, {str(installed)!r}); {LIST}"
+def printed(installed: Path, folder: Path, code: str) -> list[str]:
+    """The lines that a program prints which sees the wheel and not the checkout."""
     done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=tmp_path,
+        [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(installed)!r}); {code}"],
+        cwd=folder,
         env={"PATH": "", "PYTHONNOUSERSITE": "1"},
         capture_output=True,
         text=True,
     )
     assert done.returncode == 0, done.stderr
-    found, model = done.stdout.splitlines()
+    return done.stdout.splitlines()
+
+
+def test_the_profiles_are_found_in_an_installed_wheel(installed: Path, tmp_path: Path) -> None:
+    found, model = printed(installed, tmp_path, LIST)
     assert found.split() == sorted(file.stem for file in (ROOT / "configs/teachers").glob("*.yaml"))
     assert Path(model) == installed / "heavydistill" / "micro" / "teacher"
     assert (Path(model) / "model.safetensors").is_file()
+
+
+def test_the_hashes_of_benchmarks_are_found_in_an_installed_wheel(
+    installed: Path, tmp_path: Path
+) -> None:
+    (names,) = printed(installed, tmp_path, BENCHMARKS)
+    files = sorted((ROOT / "data/benchmarks").glob("*.parquet"))
+    assert files and names.split() == [file.stem for file in files]

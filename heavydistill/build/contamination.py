@@ -1,41 +1,54 @@
 """Whether a problem stands in a benchmark, told from hashes of the benchmark's texts.
 
-Texts are compared as words: compatibility forms, small letters, every run of digits a single
-``0``, punctuation gone, and each character of a script without blanks (Chinese, Japanese, Thai)
-a word of its own. A problem is contaminated, by reason, if
+Texts are compared by their words, with a ``0`` in the place of numbers. A problem is contaminated,
+by reason, if
 
-    same_text    its words are those of a text of the benchmark, for texts of fewer than 13 words
-    13_words     any 13 words in a row stand in a text of the benchmark
+    same_text    it has fewer than 8 words, and they are all there is of a text of the benchmark,
+                 with its numbers and signs: else every sum were the same as every other
+    13_words     any 13 words in a row stand in a text of the benchmark; those that stand in three
+                 or more of its texts are its manner of speaking and tell nothing
     8_words      at least half of its runs of 8 words stand in texts of the benchmark
 
-Masked digits find a problem whose numbers were changed. They also find every problem that shares
-its wording with a benchmark's, so procedural families are compared by their templates.
+The mask finds a problem whose numbers were changed. It also finds a problem of the same template,
+where the template is a benchmark's.
 
 A benchmark is a parquet file of hashes (``save``), which can be published where the texts cannot;
-``read`` takes such a file or a user's own .jsonl or .parquet file of texts.
+``read`` takes such a file or a user's own .jsonl or .parquet file of texts. Hashes keep a text out
+of a search and out of what models are trained on. They do not keep it secret: whoever suspects a
+text can look whether it is there, a text of very few words can be found by trying, and so can the
+word that follows eight that are known.
 
-Not covered: paraphrases and translations.
+Not covered: paraphrases and translations, and a problem that stands in the midst of a longer text
+while all its words in a row are a benchmark's manner of speaking.
 """
 
 from __future__ import annotations
 
 import hashlib
-import re
-import unicodedata
-from collections.abc import Iterable, Iterator
+import json
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
+from heavydistill.build.problem_words import digest, masked, tokens_of
 from heavydistill.errors import ProblemsError
+from heavydistill.problems.tables import Table, read_jsonl, read_parquet
 
 LONG, SHORT = 13, 8
 COVERAGE = 0.5
+MANNER = 3
+"""Texts of a benchmark in which a run of 13 words stands that tells nothing."""
+COLUMNS = ("text", "question", "problem", "prompt")
+"""Where texts are looked for, in this order."""
 Reason = Literal["same_text", "13_words", "8_words"]
 
 _KINDS = ("text", "long", "short")
-_SCRIPTS_WITHOUT_BLANKS = "\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
-_WORD = re.compile(rf"[{_SCRIPTS_WITHOUT_BLANKS}]|[^\W_{_SCRIPTS_WITHOUT_BLANKS}]+")
+_ABOUT = b"heavydistill.benchmark"
+# Of what is hashed and how: files of another one find nothing, so they are refused.
+_RULE = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,99 +73,186 @@ class Benchmark:
 
     Attributes:
         name: For reports.
-        texts: Of the words of each short text.
-        long: Of all runs of 13 words.
+        size: How many different texts it has.
+        texts: Of each text of fewer than 8 words.
+        long: Of the runs of 13 words that stand in fewer than ``MANNER`` texts.
         short: Of all runs of 8 words.
     """
 
     name: str
+    size: int
     texts: frozenset[int]
     long: frozenset[int]
     short: frozenset[int]
 
     @classmethod
     def of(cls, name: str, texts: Iterable[str]) -> Benchmark:
-        """The benchmark of these texts."""
-        whole: set[int] = set()
-        long: set[int] = set()
+        """The benchmark of these texts; one that is there twice counts once."""
+        seen: set[int] = set()
+        brief: set[int] = set()
+        long: Counter[int] = Counter()
         short: set[int] = set()
         for text in texts:
-            words = words_of(text)
-            if len(words) < LONG:
-                whole.add(_hash(words))
-            long.update(_runs(words, LONG))
-            short.update(_runs(words, SHORT))
-        return cls(name, frozenset(whole), frozenset(long), frozenset(short))
+            own = _hashes_of(text)
+            if own.whole in seen:
+                continue
+            seen.add(own.whole)
+            if own.is_brief:
+                brief.add(own.whole)
+            long.update(own.long)
+            short.update(own.short)
+        telling = frozenset(run for run, often in long.items() if often < MANNER)
+        return cls(name, len(seen), frozenset(brief), telling, frozenset(short))
 
     def hit(self, text: str) -> Hit | None:
         """How a text stands in the benchmark; None if it does not."""
-        words = words_of(text)
-        runs = list(_runs(words, SHORT))
-        covered = sum(run in self.short for run in runs) / len(runs) if runs else 0.0
-        if len(words) < LONG and words and _hash(words) in self.texts:
-            return Hit(self.name, "same_text", 1.0)
-        if any(run in self.long for run in _runs(words, LONG)):
+        own = _hashes_of(text)
+        if own.is_brief:
+            return Hit(self.name, "same_text", 1.0) if own.whole in self.texts else None
+        covered = sum(run in self.short for run in own.short) / max(1, len(own.short))
+        if not self.long.isdisjoint(own.long):
             return Hit(self.name, "13_words", covered)
         return Hit(self.name, "8_words", covered) if covered >= COVERAGE else None
 
+    @property
+    def sha256(self) -> str:
+        """Of all the hashes, in hex digits: the same whether they were read or made of texts."""
+        content = hashlib.sha256()
+        for kind, numbers in self._rows():
+            content.update(kind.encode() + b"".join(number.to_bytes(8) for number in numbers))
+        return content.hexdigest()
+
     def save(self, path: Path) -> None:
-        """Write the hashes; no text can be read from them."""
+        """Write the hashes; the same ones give the same bytes, with the same pyarrow."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        rows = [
-            (kind, number)
-            for kind, numbers in zip(_KINDS, (self.texts, self.long, self.short), strict=True)
-            for number in sorted(numbers)
-        ]
-        kinds, numbers = zip(*rows, strict=True) if rows else ((), ())
-        table = pa.table(
-            {"kind": pa.array(kinds, pa.string()), "hash": pa.array(numbers, pa.uint64())}
+        rows = self._rows()
+        kinds = [kind for kind, numbers in rows for _ in numbers]
+        hashes = [number for _, numbers in rows for number in numbers]
+        about = json.dumps({"name": self.name, "size": self.size, "rule": _RULE})
+        columns = {"kind": pa.array(kinds, pa.string()), "hash": pa.array(hashes, pa.uint64())}
+        table = pa.table(columns).replace_schema_metadata({_ABOUT: about})
+        pq.write_table(
+            table,
+            path,
+            use_dictionary=["kind"],
+            column_encoding={"hash": "DELTA_BINARY_PACKED"},  # they are sorted
+            compression="none",  # and otherwise random
         )
-        pq.write_table(table, path, compression="zstd")
+
+    def _rows(self) -> list[tuple[str, list[int]]]:
+        return [
+            (kind, sorted(numbers))
+            for kind, numbers in zip(_KINDS, (self.texts, self.long, self.short), strict=True)
+        ]
+
+
+def shipped() -> list[Path]:
+    """The files of hashes that come with heavydistill, by name; data/README.md says of what."""
+    package = Path(__file__).parents[1]
+    installed = package / "build" / "benchmarks"  # where the wheel has data/benchmarks
+    folder = installed if installed.is_dir() else package.parent / "data" / "benchmarks"
+    return sorted(folder.glob("*.parquet"))
 
 
 def read(path: Path, column: str | None = None) -> Benchmark:
-    """A benchmark from a file of hashes, or from a user's own file of texts.
+    """A benchmark from a file of hashes, or from a user's own file of texts, named after the file.
 
     Args:
         path: A file that ``Benchmark.save`` wrote, or .jsonl or .parquet with texts.
-        column: Where the texts stand; None takes the first there is of text, question, problem,
-            prompt.
+        column: Where the texts stand; None takes the first there is of ``COLUMNS``.
 
     Raises:
-        ProblemsError: It cannot be read, or holds no such column.
+        ProblemsError: It cannot be read, has no such column, a row has no text, or its hashes are
+            those of another version.
     """
-    from heavydistill.problems.tables import read_jsonl, read_parquet
+    if path.suffix == ".jsonl":
+        return Benchmark.of(path.stem, texts_of(read_jsonl(path), column))
+    if path.suffix != ".parquet":
+        raise ProblemsError(
+            f"{path} is neither a .parquet nor a .jsonl file",
+            "Give files of hashes, or files with texts under one of these names.",
+        )
+    return _read_hashes(path) or Benchmark.of(path.stem, texts_of(read_parquet(path), column))
 
-    table = read_jsonl(path) if path.suffix == ".jsonl" else read_parquet(path)
-    first = table.rows[0].values
-    if column is None and set(first) == {"kind", "hash"}:
-        kinds: dict[str, set[int]] = {kind: set() for kind in _KINDS}
-        for row in table.rows:
-            kinds[row.values["kind"]].add(row.values["hash"])
-        return Benchmark(path.stem, *(frozenset(kinds[kind]) for kind in _KINDS))
-    wanted = (column,) if column else ("text", "question", "problem", "prompt")
-    found = next((name for name in wanted if isinstance(first.get(name), str)), None)
+
+def texts_of(table: Table, column: str | None = None) -> list[str]:
+    """The texts in a column of a table; None takes the first there is of ``COLUMNS``.
+
+    Raises:
+        ProblemsError: There is no such column, or a row has no text in it.
+    """
+    there = table.rows[0].values
+    wanted = (column,) if column else COLUMNS
+    found = next((name for name in wanted if name in there), None)
     if found is None:
         raise ProblemsError(
-            f"{path} has no column of texts named {' or '.join(wanted)}",
-            f"Name the one that holds them. Columns there: {', '.join(first)}.",
+            f"{table.origin} has no column {' or '.join(wanted)}",
+            f"Name the one that holds the texts. Columns there: {', '.join(there)}.",
         )
-    return Benchmark.of(path.stem, (str(row.values.get(found) or "") for row in table.rows))
+    texts = []
+    for row in table.rows:
+        text: Any = row.values.get(found)
+        if not isinstance(text, str) or not tokens_of(text):
+            raise ProblemsError(
+                f"{row.where} has no text in the column {found}",
+                "Take the row out, or name another column.",
+            )
+        texts.append(text)
+    return texts
 
 
-def words_of(text: str) -> list[str]:
-    """The words of a text as they are compared."""
-    plain = unicodedata.normalize("NFKC", text).casefold()
-    return _WORD.findall(re.sub(r"\d+(?:[.,]\d+)*", "0", plain))
+def _read_hashes(path: Path) -> Benchmark | None:
+    """The benchmark in a file of hashes; None if it is another kind of file."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        table = pq.read_table(path)
+    except (OSError, pa.ArrowException):
+        return None  # read_parquet says why
+    about = json.loads((table.schema.metadata or {}).get(_ABOUT, b"null"))
+    if about is None:
+        return None
+    if about["rule"] != _RULE:
+        raise ProblemsError(
+            f"{path} holds hashes of version {about['rule']}, and this heavydistill compares "
+            f"those of version {_RULE}",
+            "Make it again from the texts with scripts/hash_benchmark.py.",
+        )
+    kinds: dict[str, set[int]] = {kind: set() for kind in _KINDS}
+    columns = (table.column(name).to_pylist() for name in ("kind", "hash"))
+    for kind, number in zip(*columns, strict=True):
+        kinds[kind].add(number)
+    return Benchmark(about["name"], about["size"], *(frozenset(kinds[kind]) for kind in _KINDS))
 
 
-def _runs(words: list[str], length: int) -> Iterator[int]:
-    for start in range(len(words) - length + 1):
-        yield _hash(words[start : start + length])
+@dataclass(frozen=True, slots=True)
+class _Hashes:
+    """What is compared of a text.
+
+    Attributes:
+        is_brief: Whether it has fewer than 8 words.
+        whole: Of its words, numbers and signs.
+        long: Of its runs of 13 words.
+        short: Of its runs of 8 words.
+    """
+
+    is_brief: bool
+    whole: int
+    long: frozenset[int]
+    short: Sequence[int]
 
 
-def _hash(words: list[str]) -> int:
-    digest = hashlib.blake2b(" ".join(words).encode(), digest_size=8).digest()
-    return int.from_bytes(digest)
+@lru_cache(maxsize=1)  # one text is compared with several benchmarks
+def _hashes_of(text: str) -> _Hashes:
+    tokens = tokens_of(text)
+    words = masked(tokens)
+    return _Hashes(
+        len(words) < SHORT, digest(tokens), frozenset(_runs(words, LONG)), _runs(words, SHORT)
+    )
+
+
+def _runs(words: list[str], length: int) -> list[int]:
+    return [digest(words[at : at + length]) for at in range(len(words) - length + 1)]

@@ -123,7 +123,7 @@ def _bytes_of(path: Path) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise ProblemsError(
-            f"{path}: {error.strerror}", "Give the path of a .jsonl or .parquet file in --problems."
+            f"{path}: {error.strerror}", "Give the path of a .jsonl or .parquet file."
         ) from error
 
 

@@ -1,0 +1,68 @@
+"""The script that makes a file of hashes of a benchmark."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from heavydistill.build.contamination import Benchmark, read
+
+SCRIPT = Path(__file__).parents[1] / "scripts" / "hash_benchmark.py"
+TEXTS = ["How many of the nine hens that live behind the barn lay eggs?", "What is 3 + 4?"]
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "tasks.jsonl"
+    rows = [{"nr": n, "task": text} for n, text in enumerate([*TEXTS, TEXTS[0]])]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def run(*arguments: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, str(SCRIPT), *map(str, arguments)],
+        env=os.environ | {"HF_HUB_OFFLINE": "1"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+
+def test_a_file_of_texts_becomes_a_file_of_hashes(file: Path, tmp_path: Path) -> None:
+    outs = [tmp_path / "new" / "tasks.parquet", tmp_path / "again.parquet"]
+    for out in outs:
+        done = run("--from", file, "--column", "task", "--name", "tasks-2-of-9", "--out", out)
+        assert done.returncode == 0, done.stderr
+        assert "2 different texts in 3 rows" in done.stdout
+    assert read(outs[0]) == Benchmark.of("tasks-2-of-9", TEXTS)
+    assert outs[0].read_bytes() == outs[1].read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("tasks.jsonl", "Columns there: nr, task"),
+        ("absent.jsonl", "absent.jsonl: No such file"),
+        ("hub:nobody/nothing", "Check --from, --subset, --split"),
+    ],
+)
+def test_what_cannot_be_read_is_an_error_that_says_the_fix(
+    file: Path, tmp_path: Path, source: str, message: str
+) -> None:
+    place = source if source.startswith("hub:") else file.parent / source
+    out = tmp_path / "out.parquet"
+    done = run("--from", place, "--name", "tasks", "--out", out)
+    assert done.returncode == 2
+    assert message in done.stderr and "Traceback" not in done.stderr
+    assert not out.exists()
+
+
+def test_a_file_that_no_build_would_find_is_refused(file: Path, tmp_path: Path) -> None:
+    done = run("--from", file, "--column", "task", "--name", "x", "--out", tmp_path / "x.bin")
+    assert done.returncode == 2 and "must end in .parquet" in done.stderr
