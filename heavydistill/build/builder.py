@@ -135,6 +135,6 @@ def _meet(build: Build, source: Source, trace: Trace, key: str) -> None:
     note = build.problems.get(key)
     if note is None:
         domain = source.domain_of(trace.problem, build.student.domain)
-        label, detail = build.screen.look(key, trace.problem.text)
+        label, detail = build.screen.look(key, trace.problem)
         note = build.problems[key] = ProblemNote(domain, label, detail)
     note.runs.append(f"{source.name}/{trace.problem.id}")

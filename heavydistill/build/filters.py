@@ -33,8 +33,12 @@ LABELS: tuple[tuple[str, str], ...] = (
     ("too_long", "it is longer than most of those that pass everything above"),
     ("duplicate", "another one on the problem says the same"),
     ("not_chosen", "it passes, and enough others were taken"),
-    ("too_long_for_student", "prompt and response do not fit the student"),
     ("long_handoff", "its answer text is longer than a hand-off may be"),
+    ("contaminated", "its problem stands in a benchmark"),
+    ("near_duplicate", "its problem is nearly another one"),
+    ("set_not_used", "the mixture does not take its candidate set"),
+    ("not_renderable", "it holds what the student takes for a control token or a think tag"),
+    ("too_long_for_student", "prompt and response do not fit the student"),
 )
 """(Code, what it says of a response), in the order in which they are looked for."""
 

@@ -218,10 +218,10 @@ class NoteTaker:
         return note
 
     def _attempt(self, problem: Problem, trajectory: Trajectory) -> GenerationNote:
-        label = look_at_trajectory(problem, trajectory, self._config.filters)
+        label = look_at_trajectory(problem, trajectory)
         if trajectory.is_correct and trajectory.unusable_because is None:
             self.attention.blind += 1
-            self.attention.blind_using += blind(trajectory, self._preset.widths[-1])
+            self.attention.blind_using += blind(trajectory, self._preset.widths[-1], problem.text)
         tokens, answer_tokens = self._tokens(trajectory, label)
         return GenerationNote(trajectory.id, label, tokens, answer_tokens, fingerprint(trajectory))
 

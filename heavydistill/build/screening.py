@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from heavydistill.build.contamination import Benchmark, read, shipped
+from heavydistill.build.contamination import read, shipped
 from heavydistill.build.duplicates import NearDuplicates
+from heavydistill.schema import Problem
 from heavydistill.sets.manifest import BenchmarkUsed
 
 
@@ -28,13 +28,13 @@ class Screen:
         self._hits: dict[str, Counter[str]] = {one.name: Counter() for one in self._benchmarks}
         self._seen = NearDuplicates()
 
-    def look(self, key: str, text: str) -> tuple[str, str]:
+    def look(self, key: str, problem: Problem) -> tuple[str, str]:
         """(label, detail) of a problem; both empty if it may be learnt from."""
         for benchmark in self._benchmarks:
-            if hit := benchmark.hit(text):
+            if hit := benchmark.hit(problem.text):
                 self._hits[hit.benchmark][hit.reason] += 1
                 return "contaminated", f"{hit.benchmark}: {hit.reason}"
-        if earlier := self._seen.add(key, text):
+        if earlier := self._seen.add(key, problem.text, problem.verifier == "procedural"):
             return "near_duplicate", earlier
         return "", ""
 
@@ -44,16 +44,8 @@ class Screen:
         return [
             BenchmarkUsed(
                 name=one.name,
-                texts_sha256=_sha256(one),
+                texts_sha256=one.sha256,
                 hits=dict(sorted(self._hits[one.name].items())),
             )
             for one in self._benchmarks
         ]
-
-
-def _sha256(benchmark: Benchmark) -> str:
-    digest = hashlib.sha256()
-    for numbers in (benchmark.texts, benchmark.long, benchmark.short):
-        for number in sorted(numbers):
-            digest.update(number.to_bytes(8))
-    return digest.hexdigest()

@@ -169,8 +169,8 @@ class SetWriter:
         if chosen and not kept and not one.sft_label:
             one.sft_label = "too_long_for_student"
         if not one.rl_label:
-            row = rl_row(self._build.student, source, problem, one, read)
-            self._row("rl", meant, row, row.prompt_tokens)
+            asked = rl_row(self._build.student, source, problem, one, read)
+            self._row("rl", meant, asked, asked.prompt_tokens)
         if not one.sft_label or not one.rl_label:
             self.behind["prompts"].add(read.prompt_version)
             self.behind["thinker"].update(one.thinkers)

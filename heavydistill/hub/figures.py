@@ -181,7 +181,7 @@ def _cost(manifest: Manifest) -> str:
             costs.append(used["cost_usd"])
             numbers = [count(used[key]) for key in ("requests", "prompt", "completion")]
             rows.append((f"{code(run.name)} {text(stage)}", *numbers, usd(used["cost_usd"])))
-    if asked := manifest.asked:
+    for asked in manifest.asked:
         costs.append(asked.cost_usd)
         numbers = [
             count(number)

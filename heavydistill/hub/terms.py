@@ -141,7 +141,7 @@ def problem_sources(manifest: Manifest) -> list[str]:
 
 def _written(manifest: Manifest) -> Iterator[tuple[str, str]]:
     """(role, name) of all that wrote; of a role that wrote, at least one."""
-    asked = [manifest.asked.model] if manifest.asked else []
+    asked = [each.model for each in manifest.asked]
     deliberators = [*manifest.models.get("deliberator", []), *asked]
     for name in manifest.models.get("thinker") or [_UNNAMED]:
         yield "thinker", name or _UNNAMED
