@@ -38,7 +38,8 @@ Language = Literal["en", "zh"]
 SamplingName = Literal["paper", "maker"]
 
 _TOKENS = {"tok": 1, "ktok": 10**3, "mtok": 10**6, "gtok": 10**9}
-_BUDGET = r"^(\d+(?:\.\d+)?)(usd|[kKmMgG]?tok)$"
+BUDGET = r"^(\d+(?:\.\d+)?)(usd|[kKmMgG]?tok)$"
+"""What a budget looks like: ``25usd``, ``40Mtok``."""
 
 
 class Problems(Section):
@@ -176,7 +177,7 @@ class RunConfig(Section):
     journal: str | None = None
     """Folder that keeps every response, so that none is paid for twice; null takes ``journal``
     beside ``out``, which runs in the same folder share."""
-    budget: str | None = Field(None, pattern=_BUDGET)
+    budget: str | None = Field(None, pattern=BUDGET)
     """Most that served models may cost in this run and its resumptions: ``25usd``, ``40Mtok``."""
     out: str | None = None
     """Folder of the run; null makes a new one under ``runs/``."""
@@ -215,14 +216,12 @@ class RunConfig(Section):
     @property
     def most_usd(self) -> float | None:
         """The budget in US dollars, if it is in money."""
-        amount, unit = _amount(self.budget)
-        return amount if unit == "usd" else None
+        return caps_of(self.budget)[0]
 
     @property
     def most_tokens(self) -> int | None:
         """The budget in tokens, prompts and responses together, if it is in tokens."""
-        amount, unit = _amount(self.budget)
-        return round(amount * _TOKENS[unit]) if unit in _TOKENS else None
+        return caps_of(self.budget)[1]
 
     @model_validator(mode="after")
     def _no_contradictions(self) -> RunConfig:
@@ -288,7 +287,10 @@ def assign(tree: dict[str, Any], dotted: str, value: Any) -> None:
     tree[last] = value
 
 
-def _amount(budget: str | None) -> tuple[float, str]:
-    """(number, unit in small letters) of a budget."""
-    found = re.match(_BUDGET, budget or "")
-    return (float(found[1]), found[2].lower()) if found else (0.0, "")
+def caps_of(budget: str | None) -> tuple[float | None, int | None]:
+    """(US dollars, tokens) of a budget; None for what it is not in."""
+    found = re.match(BUDGET, budget or "")
+    if not found:
+        return None, None
+    amount, unit = float(found[1]), found[2].lower()
+    return (amount, None) if unit == "usd" else (None, round(amount * _TOKENS[unit]))

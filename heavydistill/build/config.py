@@ -16,7 +16,7 @@ import yaml
 from pydantic import Field, model_validator
 
 from heavydistill.asking import Endpoint, SamplingChoice
-from heavydistill.config import Pruning, Verifying
+from heavydistill.config import BUDGET, Pruning, Verifying
 from heavydistill.sections import Section, parse, read_yaml
 
 PresetName = Literal["balanced", "agglm", "pacore", "genselect", "heavyskill"]
@@ -83,7 +83,7 @@ class Redeliberate(Section):
     """Seed of sampling."""
     journal: str | None = None
     """Folder that keeps every response; null takes ``journal`` beside ``out``."""
-    budget: str | None = Field(None, pattern=r"^(\d+(?:\.\d+)?)(usd|[kKmMgG]?tok)$")
+    budget: str | None = Field(None, pattern=BUDGET)
     """Most that a served teacher may cost, e.g. ``25usd`` or ``40Mtok``."""
 
 

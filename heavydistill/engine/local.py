@@ -79,6 +79,8 @@ class LocalEngine:
     @property
     def revision(self) -> str:
         """Tells these weights from others under the same name: the Hub's commit, or a digest."""
+        if Path(self._name).is_dir():  # also one of the Hub's cache, as for ``local_revision``
+            return local_revision(self._name)
         return self.model.config._commit_hash or local_revision(self._name)
 
     def drain(self) -> None:

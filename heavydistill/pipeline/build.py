@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from heavydistill.config import Endpoint, Judge, RunConfig, Sampling
 from heavydistill.engine.ledger import Ledger, account_of
@@ -24,39 +23,9 @@ from heavydistill.pipeline.steps import BuildCaches, LabelTraces, LoadProblems, 
 from heavydistill.pipeline.tasks import Deliberate, SampleTrajectories
 from heavydistill.schema import Trace, arrow_schema
 from heavydistill.teachers.complete import complete, sampling_of
-from heavydistill.teachers.profile import Profile
+from heavydistill.teachers.pace import LOCAL_BATCH as LOCAL_BATCH
+from heavydistill.teachers.pace import Pace as Pace
 from heavydistill.teachers.registry import find
-
-# A model in this process is fast in full batches, one after the other. Requests to an endpoint are
-# independent: a batch is one problem, and so many are in flight that a few slow ones idle nothing.
-LOCAL_BATCH = 16
-_ROWS_PER_SLOT = 8
-_MOST_IN_FLIGHT = 512
-
-
-@dataclass(frozen=True, slots=True)
-class Pace:
-    """How the rows of a stage that asks a model are batched.
-
-    Attributes:
-        batch: Rows a batch.
-        in_flight: Batches at once.
-    """
-
-    batch: int
-    in_flight: int
-
-    @classmethod
-    def of(cls, model: Profile, samples: int, endpoint: Endpoint) -> Pace:
-        """For so many samples a row."""
-        if model.kind == "local":
-            return cls(LOCAL_BATCH, 1)
-        slots = -(-endpoint.slots // samples)
-        return cls(1, max(slots, min(_MOST_IN_FLIGHT, _ROWS_PER_SLOT * slots)))
-
-    @property
-    def rows(self) -> int:
-        return self.batch * self.in_flight
 
 
 def pace_of(config: RunConfig, stage: str) -> Pace:

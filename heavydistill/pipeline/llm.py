@@ -16,6 +16,7 @@ from distilabel.models.llms.base import LLM
 from pydantic import PrivateAttr
 
 from heavydistill.config import Endpoint, Sampling
+from heavydistill.engine.generation import fields_of
 from heavydistill.engine.journal import Journal
 from heavydistill.engine.journaled import JournaledEngine
 from heavydistill.engine.ledger import Ledger
@@ -23,6 +24,18 @@ from heavydistill.engine.request import Engine, Request, Response, forget, sampl
 from heavydistill.errors import ConfigError
 from heavydistill.teachers.profile import Profile
 from heavydistill.teachers.registry import find, open_engine
+
+# Fields of a generation for which distilabel has no place.
+EXTRAS = (
+    "seed",
+    "reasoning",
+    "finish_reason",
+    "error",
+    "failure",
+    "latency_s",
+    "request_id",
+    "cached_tokens",
+)
 
 
 class HeavyLLM(LLM):
@@ -122,7 +135,11 @@ class HeavyLLM(LLM):
             raise RuntimeError("HeavyLLM.generate before load()")
         responses = self._engine.generate(requests, forget)
         return [
-            _output(requests[i : i + num_generations], responses[i : i + num_generations])
+            _output(
+                self.model_name,
+                requests[i : i + num_generations],
+                responses[i : i + num_generations],
+            )
             for i in range(0, len(requests), num_generations)
         ]
 
@@ -138,23 +155,14 @@ def _share_processor() -> None:
         torch.set_num_threads(max(1, torch.get_num_threads() // 2))
 
 
-def _output(requests: list[Request], responses: list[Response]) -> dict[str, Any]:
+def _output(model: str, requests: list[Request], responses: list[Response]) -> dict[str, Any]:
+    samples = [fields_of(model, *pair) for pair in zip(requests, responses, strict=True)]
     return {
-        "generations": [response.answer_text for response in responses],
+        "generations": [sample["answer_text"] for sample in samples],
         "statistics": {
-            "input_tokens": [response.prompt_tokens for response in responses],
-            "output_tokens": [response.completion_tokens for response in responses],
+            "input_tokens": [sample["prompt_tokens"] for sample in samples],
+            "output_tokens": [sample["completion_tokens"] for sample in samples],
         },
-        "seed": [
-            request.seed if response.is_seeded else -1
-            for request, response in zip(requests, responses, strict=True)
-        ],
-        "reasoning": [response.reasoning for response in responses],
-        "finish_reason": [response.finish_reason for response in responses],
-        "error": [response.error for response in responses],
-        "failure": [response.failure for response in responses],
-        "latency_s": [response.latency_s for response in responses],
-        "request_id": [response.request_id for response in responses],
-        "cached_tokens": [response.cached_tokens for response in responses],
+        **{name: [sample[name] for sample in samples] for name in EXTRAS},
         "from_journal": [response.from_journal for response in responses],
     }

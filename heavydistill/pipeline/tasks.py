@@ -14,20 +14,13 @@ from distilabel.steps.tasks import Task
 from pydantic import Field
 
 from heavydistill.config import Domain, Language
+from heavydistill.engine.generation import deliberation, trajectory
 from heavydistill.engine.request import user_turn
 from heavydistill.errors import HeavydistillError
 from heavydistill.heavy import prompts
-from heavydistill.pipeline.llm import HeavyLLM
+from heavydistill.pipeline.llm import EXTRAS, HeavyLLM
 from heavydistill.pipeline.steps import Row, advance
-from heavydistill.schema import (
-    OK,
-    Deliberation,
-    Problem,
-    Trajectory,
-    content_id,
-    from_row,
-    to_row,
-)
+from heavydistill.schema import OK, Problem, from_row, to_row
 
 # How many responses of the last stage were in the journal: for progress, no column of a trace.
 FROM_JOURNAL = "from_journal"
@@ -66,10 +59,7 @@ class HeavyTask(Task):
             row.pop(FROM_JOURNAL, None)
         for row, output in named:
             row[FROM_JOURNAL] = sum(output["from_journal"])
-        return {
-            id(row): [{"verdict": None, **fields} for fields in fields_of(output, self.llm)]
-            for row, output in named
-        }
+        return {id(row): fields_of(output, self.llm) for row, output in named}
 
     def generate(
         self, messages: list[list[dict[str, str]]], rows: list[Row], station: str
@@ -129,12 +119,9 @@ class SampleTrajectories(HeavyTask):
         samples = self._ask(inputs, station)
 
         def pool(row: Row) -> Row:
-            trajectories = [
-                Trajectory(id=content_id("t", row["problem"]["id"], *_content(fields)), **fields)
-                for fields in samples[id(row)]
-            ]
+            trajectories = [trajectory(row["problem"]["id"], fields) for fields in samples[id(row)]]
             return {
-                "pool": [to_row(trajectory) for trajectory in trajectories],
+                "pool": list(map(to_row, trajectories)),
                 "thinker_prompt_version": self._prompt(row).version,
             }
 
@@ -180,12 +167,7 @@ class Deliberate(HeavyTask):
         def deliberations(row: Row) -> Row:
             cache = self._cache(row)["id"]
             new = [
-                Deliberation(
-                    id=content_id("d", row["problem"]["id"], cache, *_content(fields)),
-                    cache=cache,
-                    round=self.round,
-                    **fields,
-                )
+                deliberation(row["problem"]["id"], cache, self.round, fields)
                 for fields in samples[id(row)]
             ]
             return {"deliberations": [*row["deliberations"], *map(to_row, new)]}
@@ -194,12 +176,6 @@ class Deliberate(HeavyTask):
 
     def _cache(self, row: Row) -> Row:
         return next(cache for cache in row["caches"] if cache["round"] == self.round)
-
-
-def _content(fields: dict[str, Any]) -> list[Any]:
-    """What a generation is, without what differs when it is asked for again."""
-    names = ("model", "index", "seed", "reasoning", "answer_text", "finish_reason")
-    return [fields[name] for name in names]
 
 
 def fields_of(output: dict[str, Any], llm: HeavyLLM) -> list[dict[str, Any]]:
@@ -212,19 +188,7 @@ def fields_of(output: dict[str, Any], llm: HeavyLLM) -> list[dict[str, Any]]:
             "answer_text": answer_text,
             "prompt_tokens": tokens["input_tokens"][index],
             "completion_tokens": tokens["output_tokens"][index],
-            **{
-                key: output[key][index]
-                for key in (
-                    "seed",
-                    "reasoning",
-                    "finish_reason",
-                    "error",
-                    "failure",
-                    "latency_s",
-                    "request_id",
-                    "cached_tokens",
-                )
-            },
+            **{name: output[name][index] for name in EXTRAS},
         }
         for index, answer_text in enumerate(output["generations"])
     ]

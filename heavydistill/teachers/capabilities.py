@@ -128,9 +128,15 @@ def obeyed(endpoint: Endpoint, profiles: Sequence[Profile]) -> Endpoint:
 
 
 def bounded(
-    stage: str, chosen: SamplingChoice, known: Sampling, seen: Capabilities | None
+    key: str, chosen: SamplingChoice, known: Sampling, seen: Capabilities | None
 ) -> Sampling:
     """What is chosen over what the profile knows, and no longer than the server takes.
+
+    Args:
+        key: Of what is chosen, e.g. ``think.sampling``.
+        chosen: By the user.
+        known: To the profile.
+        seen: What the server was seen to do.
 
     Raises:
         ConfigError: More was chosen.
@@ -140,7 +146,7 @@ def bounded(
         return sampling
     if chosen.max_tokens:
         raise ConfigError(
-            f"{stage}.sampling.max_tokens {chosen.max_tokens} is more than the {seen.max_output} "
+            f"{key}.max_tokens {chosen.max_tokens} is more than the {seen.max_output} "
             f"tokens of one response that the server takes ({_told(seen)})",
             f"Set it to {seen.max_output} or less.",
         )

@@ -28,7 +28,7 @@ from heavydistill.teachers.registry import file_of, find, names, nearest
 PAPER_BUDGET_TOKENS = 80_000  # arXiv 2605.02396 prunes caches to this
 # Votes must differ to be worth more than one, and the verdict is a word after some thinking.
 JUDGE_SAMPLING = Sampling(temperature=0.7, top_p=0.95, top_k=0, max_tokens=8192)
-_OF_ANOTHER_MODEL = ("tokenizer", "context", "capabilities", "price_in", "price_out")
+OF_ANOTHER_MODEL = ("tokenizer", "context", "capabilities", "price_in", "price_out")
 
 
 def complete(config: RunConfig) -> RunConfig:
@@ -56,8 +56,10 @@ def complete(config: RunConfig) -> RunConfig:
         )
     _check_budget(config, thinker, deliberator)
     seen = endpoint.capabilities
-    think = bounded("think", config.think.sampling, thinker.thinker, seen)
-    deliberate = bounded("deliberate", config.deliberate.sampling, deliberator.deliberator, seen)
+    think = bounded("think.sampling", config.think.sampling, thinker.thinker, seen)
+    deliberate = bounded(
+        "deliberate.sampling", config.deliberate.sampling, deliberator.deliberator, seen
+    )
     _room(thinker, "think", think)
     room = _room(deliberator, "deliberate", deliberate)
     budget = config.cache.budget_tokens or min(PAPER_BUDGET_TOKENS, room)
@@ -151,7 +153,7 @@ def _completed_judge(config: RunConfig, judge: Judge, roles: tuple[str, str]) ->
             "Name the server of the judge with --set judge.endpoint.base_url=URL.",
         )
     if run.base_url and not endpoint:
-        other = {} if judge.model in roles else dict.fromkeys(_OF_ANOTHER_MODEL)
+        other = {} if judge.model in roles else dict.fromkeys(OF_ANOTHER_MODEL)
         endpoint = run.model_copy(update=other)
     if endpoint:
         endpoint = located(endpoint).model_copy(update={"reasoning": "optional"})
@@ -168,7 +170,7 @@ def _completed_judge(config: RunConfig, judge: Judge, roles: tuple[str, str]) ->
     most = min(JUDGE_SAMPLING.max_tokens, profile.deliberator.max_tokens)
     known = JUDGE_SAMPLING.model_copy(update={"max_tokens": most})
     seen = endpoint.capabilities if endpoint else run.capabilities
-    sampling = bounded("judge", judge.sampling, known, seen)
+    sampling = bounded("judge.sampling", judge.sampling, known, seen)
     _room(profile, "judge", sampling)
     return judge.model_copy(update={"sampling": _chosen(sampling)})
 
