@@ -12,6 +12,7 @@ import typer
 
 from heavydistill.cli.doctor import doctor
 from heavydistill.cli.generate import generate
+from heavydistill.cli.import_ import import_
 from heavydistill.cli.journal import journal
 from heavydistill.cli.plan import plan
 from heavydistill.cli.replay import replay
@@ -31,6 +32,7 @@ app.command()(generate)
 app.command()(plan)
 app.command()(doctor)
 app.command()(replay)
+app.command("import")(import_)
 app.command()(show)
 app.command()(teachers)
 app.add_typer(journal)
