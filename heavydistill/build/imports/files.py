@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Iterator
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -109,7 +109,7 @@ class PoolFile:
     def _where(self, number: int) -> str:
         return f"{self.name}:{number}" if self._kind == "lines" else f"{self.name}: row {number}"
 
-    @property
+    @cached_property
     def _group_sizes(self) -> list[int]:
         metadata = self._parquet().metadata
         return [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
