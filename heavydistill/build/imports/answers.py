@@ -58,6 +58,12 @@ class Answers:
         self._patterns = [named] if named else guess(first)
         self._is_one = len(self._patterns) == 1 and "*" not in self._patterns[0]
         self.answers = ", ".join(self._patterns)
+        for field in ("labels", "finish_reasons"):
+            if field in wanted and self._patterns and not self._is_one:
+                raise ProblemsError(
+                    f"problems.columns.{field} has no effect on answers in columns of their own",
+                    "Take it out, and write objects that say it, or a list of answers.",
+                )
         self._text_key = wanted.get("answer_text")
         is_list = self._is_one and isinstance(first.get(self.answers), list)
         self._labels = wanted.get("labels") or self._beside(_LABELS, first, is_list)

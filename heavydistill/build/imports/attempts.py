@@ -126,7 +126,7 @@ def attempt_of(
         ProblemsError: It is none of these, or nothing tells which key holds the text.
     """
     if isinstance(value, Mapping):
-        text = value.get(text_key or text_key_of(value, where))
+        text = value[_text_key(value, where, text_key)]
         known: Mapping[str, Any] = value
     else:
         text, known = value, {}
@@ -190,18 +190,16 @@ def attempts_of(
     ]
 
 
-def text_key_of(value: Mapping[str, Any], where: str) -> str:
-    """The key of the text in an object.
-
-    Raises:
-        ProblemsError: There is none, or there are several.
-    """
-    there = [key for key in TEXT_KEYS if key in value]
+def _text_key(value: Mapping[str, Any], where: str, named: str | None) -> str:
+    """The key of the text in an object: the one that is named, else the only one that is known."""
+    there = [key for key in ([named] if named else TEXT_KEYS) if key in value]
     if len(there) == 1:
         return there[0]
     what = (
         f"the keys {' and '.join(there)} of an answer could each be its text"
         if there
+        else f"an answer has no key {named!r}"
+        if named
         else "no key of an answer is known to hold its text"
     )
     raise ProblemsError(

@@ -35,6 +35,7 @@ from heavydistill.metrics.summary import Summary, summarize
 from heavydistill.problems.options import orders_kept
 from heavydistill.schema import OK, TOO_FEW_USABLE, Label, Trace
 from heavydistill.storage import TRACES_FOLDER, read_traces, write_traces, writing
+from heavydistill.verifiers import registry
 from heavydistill.verifiers.pool import Judged, VerdictPool
 
 RECORD = "import.json"
@@ -42,7 +43,7 @@ LABELS: tuple[Label, ...] = typing.get_args(Label)
 FEWEST_USABLE = 2
 """A pool with fewer usable answers is no choice; ``think.min_k`` of a run."""
 # Problems that are judged at once.
-_AHEAD = 256
+_AHEAD = 64
 
 Show = Callable[[str, int, int], None]
 """Called with (what is done, how many are done, of how many)."""
@@ -108,6 +109,8 @@ def import_pools(config: ImportConfig, show: Show | None = None) -> Imported:
     folder = Path(config.out).expanduser()
     _refuse_taken(folder)
     pools = Pools(config, functools.partial(show, "checking references") if show else None)
+    if unable := registry.unavailable({each.verifier for each in pools.problems}, config.verify):
+        raise ConfigError(unable[0], "Else every verdict would be undecided.")
     unfinished = folder.absolute().with_name(f".{folder.absolute().name}.{os.getpid()}.unfinished")
     tally = _Tally(len(pools.problems), show)
     try:

@@ -3,11 +3,12 @@
 The files are read twice: once for the problems, which are joined, checked and kept, and once for
 the answers, of which no more are in memory than one problem has.
 
-Rows of one problem, those that agree in text, reference, options and verifier, are one pool, in the
-order of files and lines. A row that cannot be used is refused, or left out and counted by reason:
+Rows of one problem, those that agree in text, reference, options, verifier and its arguments, are
+one pool, in the order of files and lines. A row that cannot be used is refused, or left out and
+counted by reason:
 
     unreadable      the question or the answers are not what the format says
-    contradictory   an earlier row has the same question and another reference
+    contradictory   an earlier row has the same question and another reference or verifier
     too_few         the problem has fewer than two answers in all files
     unfit           it cannot be judged; see ``problems.fitness``
     over_limit      the first ``problems.limit`` problems are there
@@ -47,6 +48,7 @@ FORMATS: dict[FormatName, type[Format]] = {
 }
 FEWEST_ANSWERS = 2
 _FIRST = 5
+_SAME = tuple(name for name in FIELDS if name not in ("id", "domain"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,12 +194,12 @@ class Pools:
         questions: dict[str, tuple[str, str]] = {}
         for row in rows:
             question = _key(row.values, found, ("text", "options"))
-            key = _key(row.values, found, [name for name in FIELDS if name not in ("id", "domain")])
+            key = _key(row.values, found, _SAME, self._verifier.argument_columns)
             known, where = questions.setdefault(question, (key, row.first.where))
             if known != key:
                 fault = ProblemsError(
-                    f"{row.first.where}: the question is that of {where}, and the reference or "
-                    "the verifier is another",
+                    f"{row.first.where}: the question is that of {where}, and the reference, the "
+                    "verifier or its arguments are not",
                     "Keep the one that is right.",
                 )
                 self._leave_out("contradictory", fault)
@@ -337,8 +339,12 @@ def _table(groups: Sequence[_Group]) -> Table:
     return Table("", "", rows)
 
 
-def _key(values: Mapping[str, Any], columns: Mapping[str, str], fields: Sequence[str]) -> str:
-    """The same for rows that agree in these fields."""
-    return json.dumps(
-        [values.get(columns.get(name, "")) for name in fields], default=str, sort_keys=True
-    )
+def _key(
+    values: Mapping[str, Any],
+    columns: Mapping[str, str],
+    fields: Sequence[str],
+    more: Sequence[str] = (),
+) -> str:
+    """The same for rows that agree in these fields and columns."""
+    names = [*(columns.get(name, "") for name in fields), *more]
+    return json.dumps([values.get(name) for name in names], default=str, sort_keys=True)

@@ -96,6 +96,10 @@ def test_lists_beside_the_answers_are_taken_one_by_one() -> None:
     [
         (lambda: attempt_of({"text": "4", "answer": "5"}, "f:1"), "text and answer of an answer"),
         (lambda: attempt_of({"words": "4"}, "f:1"), r"no key .* answer_text=KEY.*words"),
+        (
+            lambda: attempt_of({"text": "4"}, "f:1", text_key="words"),
+            "an answer has no key 'words'",
+        ),
         (lambda: attempt_of({"text": 4}, "f:1"), "an answer holds int"),
         (lambda: attempt_of(4, "f:1"), "an answer holds int"),
         (lambda: attempts_of("4", "f:1"), "the answers are str, not a list"),

@@ -199,6 +199,13 @@ def test_columns_of_texts(
     assert {each.model for each in first.trajectories} == models
 
 
+def test_labels_beside_columns_of_their_own_are_refused(tmp_path: Path) -> None:
+    row = {"question": EGGS, "gold": "42", "answer_1": "a", "answer_2": "b", "right": [True, False]}
+    keys = {**GOLD, "problems.columns.labels": "right"}
+    with pytest.raises(ProblemsError, match=r"columns\.labels has no effect on answers in columns"):
+        Pools(config_of("answers", lines(tmp_path / "a.jsonl", row), **keys))
+
+
 def test_null_in_a_column_of_its_own_is_no_answer(tmp_path: Path) -> None:
     row = {"question": EGGS, "gold": 42, "answer_1": boxed(1), "answer_2": None, "answer_3": ""}
     (pool,) = Pools(config_of("answers", lines(tmp_path / "a.jsonl", row), **GOLD))

@@ -36,6 +36,16 @@ def test_rows_of_one_problem_are_one_pool(tmp_path: Path) -> None:
     assert [problem.id for problem in pools.problems] == ["a:1", "a:2"]
 
 
+def test_one_question_with_other_arguments_is_not_joined(tmp_path: Path) -> None:
+    asked = {"question": "Say yes.", "answers": ["Yes.", "yes"]}
+    kinds = (["change_case:english_lowercase"], ["punctuation:no_comma"])
+    rows = [{**asked, "instruction_id_list": kind, "kwargs": [{}]} for kind in kinds]
+    path = lines(tmp_path / "a.jsonl", *rows)
+    keys = {"problems.verifier": "instructions", **LEAVE_OUT}
+    pools = Pools(config_of("answers", path, **keys))
+    assert len(pools.problems) == 1 and pools.left_out["contradictory"].rows == 1
+
+
 def test_equal_answers_are_attempts_of_their_own(tmp_path: Path) -> None:
     (pool,) = pools_of(tmp_path, answers_row(EGGS, "42", boxed(42), boxed(42)))
     assert len({each.id for each in pool.trajectories}) == 2

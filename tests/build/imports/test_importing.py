@@ -22,6 +22,7 @@ from heavydistill.schema import Trace
 from heavydistill.storage import read_traces
 from heavydistill.teachers.registry import find
 from heavydistill.verifiers import registry
+from heavydistill.verifiers.exact import Exact
 
 GSM8K = Path(__file__).parents[3] / ".." / "shared" / "data" / "gsm8k_solutions_k4.jsonl"
 
@@ -167,6 +168,15 @@ def test_progress_tells_of_references_and_problems(tmp_path: Path) -> None:
     import_pools(config, lambda *told: seen.append(told))
     stages = ("checking references", "judging")
     assert seen == [(stage, done, 2) for stage in stages for done in (1, 2)]
+
+
+def test_a_verifier_that_cannot_judge_here_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Exact, "unavailable", lambda self, config: "install it")
+    with pytest.raises(ConfigError, match="exact cannot judge here: install it"):
+        import_pools(configured(tmp_path, EGGS_ROW))
+    assert not (tmp_path / "run").exists()
 
 
 def test_an_answer_that_breaks_its_verifier_costs_itself_alone(
