@@ -55,6 +55,7 @@ class Answers:
         row = next(files[0].rows(), None)
         first = row.values if row else {}
         named = wanted.get("answers")
+        self._is_guessed = not named
         self._patterns = [named] if named else guess(first)
         self._is_one = len(self._patterns) == 1 and "*" not in self._patterns[0]
         self.answers = ", ".join(self._patterns)
@@ -77,6 +78,13 @@ class Answers:
         return wanted + beside
 
     def problem(self, row: Row) -> dict[str, Any]:
+        more = set(guess(row.values)) - set(self._patterns) if self._is_guessed else ()
+        if more:
+            raise ProblemsError(
+                f"{row.where}: answers are also in {', '.join(sorted(more))}, and in the first row "
+                f"in {self.answers} alone",
+                "Name all of them: --columns answers=COLUMN or answers='PART*'.",
+            )
         not_its = {*self._names(row.values), self._labels, self._ends}
         return {name: value for name, value in row.values.items() if name not in not_its}
 
@@ -107,7 +115,9 @@ class Answers:
         """The columns of this row that hold its answers."""
         if self._is_one:
             return [self.answers] if self.answers in values else []
-        return [n for n in values if any(fnmatchcase(n, each) for each in self._patterns)]
+        if self._is_guessed:
+            return [name for name in values if name in self._patterns]
+        return [name for name in values if fnmatchcase(name, self._patterns[0])]
 
     def _beside(self, usual: Sequence[str], values: Mapping[str, Any], is_list: bool) -> str:
         """The column of a usual name beside the answers; empty if there is none."""

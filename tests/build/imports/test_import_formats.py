@@ -180,6 +180,19 @@ def test_columns_of_objects_are_found_and_named_after(tmp_path: Path) -> None:
     assert pools.format.answers == "small, large"
 
 
+def test_a_column_of_answers_that_the_first_row_has_not_is_never_passed_over(
+    tmp_path: Path,
+) -> None:
+    first = {"question": EGGS, "gold": "42", "a[1]": {"text": boxed(1)}, "b": {"text": boxed(2)}}
+    path = lines(tmp_path / "a.jsonl", {**first, "c": None})
+    (pool,) = Pools(config_of("answers", path, **GOLD))
+    assert texts(pool) == [boxed(1), boxed(2)]
+    second = {**first, "question": STAIRS, "c": {"text": boxed(3)}}
+    lines(path, first, second)
+    with pytest.raises(ProblemsError, match=r"a\.jsonl:2: answers are also in c, .*Name all"):
+        Pools(config_of("answers", path, **GOLD))
+
+
 @pytest.mark.parametrize(
     ("names", "pattern", "models"),
     [
