@@ -61,12 +61,10 @@ def make(
             asked, answers = [], None
             if config.redeliberate:
                 redeliberation = Redeliberation(build)
-                volumes = redeliberation.volumes()
-                for asking, volume in volumes:
+                for asking, volume in redeliberation.volumes.values():
                     on_volume(asking, volume)
                 if not dry_run:
-                    total = sum(volume.caches for _, volume in volumes)
-                    asked = redeliberation.ask(total, on_progress)
+                    asked = redeliberation.ask(on_progress)
                     answers = held.enter_context(redeliberation.again())
             choose(build)
             writer = SetWriter(build, folder, answers)

@@ -10,11 +10,12 @@ import contextlib
 import itertools
 from collections.abc import Callable, Iterator
 
-from heavydistill.build.asking import Asking, Deliberator, Volume, resolve, volume_of
+from heavydistill.build.asking import Asking, Volume, resolve, volume_of
 from heavydistill.build.builder import Build, OnProgress, pending
+from heavydistill.build.deliberator import Deliberator
 from heavydistill.build.notes import SetNote
 from heavydistill.build.prompting import in_sets
-from heavydistill.build.sources import Source
+from heavydistill.build.sources import Source, without_places
 from heavydistill.schema import Cache, Deliberation, Generation, Problem
 from heavydistill.sets.manifest import Asked
 
@@ -28,53 +29,53 @@ class Redeliberation:
     Args:
         build: After its first pass. The sets that are asked about are marked in its notes.
 
+    Attributes:
+        volumes: Who is asked, and how much, by the name of each run that has something to ask
+            about.
+
     Raises:
-        UserError: Somebody cannot be asked.
+        ConfigError: Nobody is named for a run, or a prompt and a response do not fit.
+        TeacherError: Somebody is not known, or cannot run here.
     """
 
     def __init__(self, build: Build) -> None:
         self._build = build
-        self._askings = {s.name: resolve(build.config, s.config) for s in build.sources}
         for one in pending(build):
             one.asked = True
+        self.volumes: dict[str, tuple[Asking, Volume]] = {}
+        for source in build.sources:
+            if next(self._sets(source), None):
+                asking = resolve(build.config, source.config)
+                volume = volume_of(asking, (cache for _, _, cache, _ in self._sets(source)))
+                self.volumes[source.name] = asking, volume
 
-    def volumes(self) -> list[tuple[Asking, Volume]]:
-        """How much is to be asked about each run; asks nobody.
-
-        Raises:
-            ConfigError: A model's context does not hold a prompt and a response.
-        """
-        found = []
-        for source in self._build.sources:
-            asking, caches = self._askings[source.name], (c for _, _, c, _ in self._sets(source))
-            found.append((asking, volume_of(asking, caches)))
-        return found
-
-    def ask(self, total: int, on_progress: OnProgress) -> list[Asked]:
+    def ask(self, on_progress: OnProgress) -> list[Asked]:
         """Ask, and note what is found out about the answers.
 
         Args:
-            total: Of the sets.
             on_progress: As of ``builder.look``.
 
         Raises:
-            UserError, StoppedError: As of ``Deliberator.ask``; what was answered is kept.
+            UserError, StoppedError: As of ``Deliberator``; what was answered is kept.
         """
-        done, asked = 0, []
+        done, total = 0, sum(volume.caches for _, volume in self.volumes.values())
+        asked = []
         for source in self._build.sources:
+            if source.name not in self.volumes:
+                continue
             ours, theirs = itertools.tee(self._sets(source))
             pairs = ((problem, cache) for _, problem, cache, _ in theirs)
-            with self._deliberator(source) as deliberator:
+            with self._deliberator(source.name) as deliberator:
                 for (one, problem, _, shown), (_, answers) in zip(
                     ours, deliberator.ask(pairs), strict=True
                 ):
                     one.deliberations += [
-                        self._build.taker.deliberation(problem, shown, answer) for answer in answers
+                        self._build.taker.deliberation(problem, shown, without_places(answer))
+                        for answer in answers
                     ]
                     done += 1
                     on_progress("Asking for deliberations", done, total)
-                if deliberator.asked.sets:
-                    asked.append(deliberator.asked)
+                asked.append(deliberator.asked)
         return asked
 
     @contextlib.contextmanager
@@ -82,18 +83,19 @@ class Redeliberation:
         """Gives the same answers once more, from the journal; nobody is asked."""
         with contextlib.ExitStack() as held:
             replaying = {
-                source.name: held.enter_context(self._deliberator(source, replay=True))
-                for source in self._build.sources
+                name: held.enter_context(self._deliberator(name, replay=True))
+                for name in self.volumes
             }
 
             def answers(run: str, problem: Problem, cache: Cache) -> list[Deliberation]:
                 ((_, found),) = replaying[run].ask([(problem, cache)])
-                return found
+                return list(map(without_places, found))
 
             yield answers
 
-    def _deliberator(self, source: Source, replay: bool = False) -> Deliberator:
-        return Deliberator(self._askings[source.name], self._build.config.verify, replay=replay)
+    def _deliberator(self, run: str, replay: bool = False) -> Deliberator:
+        asking, volume = self.volumes[run]
+        return Deliberator(asking, self._build.config.verify, replay, volume.longest)
 
     def _sets(self, source: Source) -> Iterator[tuple[SetNote, Problem, Cache, list[Generation]]]:
         """(note, problem, cache, attempts that it shows) of each set of a run to ask about."""

@@ -135,13 +135,14 @@ def _without_places(trace: Trace) -> Trace:
     """A trace in which models that were given as folders are known by their last name."""
     return replace(
         trace,
-        pool=[_named(one) for one in trace.pool],
-        deliberations=[_named(one) for one in trace.deliberations],
+        pool=[without_places(one) for one in trace.pool],
+        deliberations=[without_places(one) for one in trace.deliberations],
         caches=[replace(one, reader=_name_alone(one.reader)) for one in trace.caches],
     )
 
 
-def _named(generation: _G) -> _G:
+def without_places(generation: _G) -> _G:
+    """A generation whose model, if it was given as a folder, is known by its last name."""
     return replace(generation, model=_name_alone(generation.model))
 
 

@@ -13,6 +13,7 @@ import typer
 from heavydistill.cli.build import build
 from heavydistill.cli.doctor import doctor
 from heavydistill.cli.generate import generate
+from heavydistill.cli.import_ import import_
 from heavydistill.cli.journal import journal
 from heavydistill.cli.plan import plan
 from heavydistill.cli.publish import publish
@@ -34,6 +35,7 @@ app.command()(plan)
 app.command()(doctor)
 app.command()(replay)
 app.command()(build)
+app.command("import")(import_)
 app.command()(show)
 app.command()(teachers)
 app.command()(publish)

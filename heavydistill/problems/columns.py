@@ -48,7 +48,7 @@ def to_problems(table: Table, config: Problems) -> list[Problem | ProblemsError]
     Raises:
         ProblemsError: A column is not there, or two problems have one id.
     """
-    columns = _columns(table, config.columns)
+    columns = columns_of(table, config.columns)
     found: list[Problem | ProblemsError] = []
     first_use: dict[str, str] = {}
     for row in table.rows:
@@ -67,8 +67,16 @@ def to_problems(table: Table, config: Problems) -> list[Problem | ProblemsError]
     return found
 
 
-def _columns(table: Table, wanted: dict[str, str]) -> dict[str, str]:
-    """Our field to the source's column, for the fields that the source has."""
+def columns_of(table: Table, wanted: dict[str, str]) -> dict[str, str]:
+    """Our field to the source's column, for the fields that the source has.
+
+    Args:
+        table: The rows.
+        wanted: The fields that the user mapped.
+
+    Raises:
+        ProblemsError: A column is not there, or several could be the field.
+    """
     there = list(dict.fromkeys(column for row in table.rows for column in row.values))
     where = table.rows[0].where
     for field, column in wanted.items():

@@ -71,7 +71,7 @@ def fit_problems(
     faults = {row.number: fault for row, fault in rows if isinstance(fault, ProblemsError)}
     problems = [problem for problem in found if isinstance(problem, Problem)]
     if faults and (config.unfit == "refuse" or known_unfit is not None or not problems):
-        raise _refusal(list(faults.values()), len(rows))
+        raise refusal(list(faults.values()), len(rows))
     return Loaded(problems, {number: fault.what for number, fault in faults.items()})
 
 
@@ -104,7 +104,8 @@ def _checked(
     return checked
 
 
-def _refusal(faults: list[ProblemsError], rows: int) -> ProblemsError:
+def refusal(faults: list[ProblemsError], rows: int) -> ProblemsError:
+    """The error that refuses a source of so many rows because of these."""
     fixes = {fault.fix for fault in faults}
     fix = fixes.pop() if len(fixes) == 1 else "Mend them."
     if len(faults) < rows:

@@ -55,7 +55,7 @@ def read_jsonl(path: Path) -> Table:
         path.stem,
         str(path),
         [
-            Row(f"{path}:{number}", number, _object(line, f"{path}:{number}"))
+            Row(f"{path}:{number}", number, object_of(line, f"{path}:{number}"))
             for number, line in enumerate(lines, 1)
             if line.strip()
         ],
@@ -127,7 +127,16 @@ def _bytes_of(path: Path) -> bytes:
         ) from error
 
 
-def _object(line: bytes, where: str) -> dict[str, Any]:
+def object_of(line: bytes, where: str) -> dict[str, Any]:
+    """The JSON object in a line.
+
+    Args:
+        line: UTF-8.
+        where: Its place, for messages.
+
+    Raises:
+        ProblemsError: It holds none.
+    """
     fix = 'Write one object a line, e.g. {"id": "a1", "text": "...", "reference": "..."}.'
     try:
         value = json.loads(line.decode("utf-8"), parse_constant=_refuse_constant)

@@ -62,15 +62,17 @@ CHANGES: dict[str, Any] = {
     "retention": Share(part=11, whole=78),
     "benchmarks": [BenchmarkUsed(name="gsm8k", texts_sha256="ab" * 32, hits={"13_words": 4})],
     "tokens": {"rl": {"p50": 1234, "p90": 2, "p95": 3, "p99": 4, "max": 9999}},
-    "asked": Asked(
-        model="glm-4.6",
-        sets=5,
-        deliberations=20,
-        failed=1,
-        prompt_tokens=777,
-        completion_tokens=888,
-        cost_usd=0.25,
-    ),
+    "asked": [
+        Asked(
+            model="glm-4.6",
+            sets=5,
+            deliberations=20,
+            failed=1,
+            prompt_tokens=777,
+            completion_tokens=888,
+            cost_usd=0.25,
+        )
+    ],
 }
 
 

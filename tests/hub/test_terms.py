@@ -76,7 +76,7 @@ def test_who_was_asked_again_is_an_author():
         completion_tokens=1,
         cost_usd=None,
     )
-    authors = authors_of(by("micro").model_copy(update={"asked": asked}))
+    authors = authors_of(by("micro").model_copy(update={"asked": [asked]}))
     assert [(a.name, a.terms.distillation) for a in authors] == [
         ("gpt-5", "restricted"),
         ("micro", "allowed"),
