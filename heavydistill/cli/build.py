@@ -91,6 +91,7 @@ def build(
     from heavydistill.build.config import load_build_config
     from heavydistill.build.making import EmptyError, make
     from heavydistill.cli.bar import Bar
+    from heavydistill.hub.card import write_card
     from heavydistill.report.sets import print_manifest
 
     given: dict[str, Any] = {
@@ -134,6 +135,7 @@ def build(
     if dry_run:
         console.print("Nothing was written, and nobody was asked.")
         return
+    write_card(Path(resolved.out))
     for line in (
         f"Sets: {resolved.out}",
         f"A row as the student sees it: heavydistill show {resolved.out} --tokens",
