@@ -1,0 +1,179 @@
+"""``heavydistill build`` as a user runs it, from runs to a folder that datasets reads."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from runs import write_run
+
+from heavydistill.cli.app import main
+from heavydistill.sets.folder import read_rows
+from heavydistill.sets.manifest import read_manifest
+
+Command = Callable[..., tuple[int, str]]
+
+
+@pytest.fixture
+def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
+    def call(*arguments: object) -> tuple[int, str]:
+        monkeypatch.setattr(sys, "argv", ["heavydistill", *map(str, arguments)])
+        code = 0
+        try:
+            main()
+        except SystemExit as end:
+            code = int(end.code or 0)
+        printed = capsys.readouterr()
+        return code, " ".join((printed.out + printed.err).split())
+
+    return call
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_run(tmp_path_factory.mktemp("runs") / "sums", 30)
+
+
+def test_a_run_becomes_sets_with_a_table_and_a_card(
+    command: Command, run: Path, tmp_path: Path
+) -> None:
+    import datasets
+
+    out = tmp_path / "sets"
+    code, printed = command("build", run, "--out", out, "--seed", 3, "--set", "validation=0.2")
+    assert code == 0
+    assert "balanced mixture of sums (30 traces)" in printed
+    assert "Stratum sets deliberated not admitted over bound sft rl" in printed
+    assert f"heavydistill show {out} --tokens" in printed
+    manifest = read_manifest(out)
+    assert manifest.build["seed"] == 3
+    assert manifest.guarded["sft_deliberator"] == sum(manifest.rows["sft_deliberator"].values())
+    for name, splits in manifest.rows.items():
+        there = datasets.load_dataset(str(out), name, cache_dir=str(tmp_path / "cache"))
+        counted = {split: len(rows) for split, rows in there.items()}
+        assert counted == {split: count for split, count in splits.items() if count}
+
+
+def test_the_same_command_gives_the_same_folder_in_another_process(
+    run: Path, tmp_path: Path
+) -> None:
+    import os
+    import subprocess
+
+    digests = []
+    for seed in ("1", "2"):
+        out = tmp_path / seed / "sets"
+        installed = str(Path(sys.executable).parent / "heavydistill")
+        subprocess.run(
+            [installed, "build", str(run), "--out", str(out)],
+            check=True,
+            capture_output=True,
+            env={**os.environ, "PYTHONHASHSEED": seed},
+        )
+        files = sorted(path for path in out.rglob("*") if path.is_file())
+        content = [(str(path.relative_to(out)), path.read_bytes()) for path in files]
+        digests.append([(name, hashlib.sha256(data).hexdigest()) for name, data in content])
+    assert digests[0] == digests[1]
+
+
+def test_a_yaml_file_is_read_and_flags_win(command: Command, run: Path, tmp_path: Path) -> None:
+    file = tmp_path / "build.yaml"
+    file.write_text("preset: agglm\nretention: 0\nvalidation: 0\n", encoding="utf-8")
+    code, _ = command(
+        "build", run, "--config", file, "--preset", "heavyskill", "--out", tmp_path / "s"
+    )
+    assert code == 0
+    manifest = read_manifest(tmp_path / "s")
+    assert manifest.build["preset"] == "heavyskill"
+    assert manifest.retention.part == 0
+
+
+def test_a_dry_run_shows_the_tables_and_keeps_nothing(
+    command: Command, run: Path, tmp_path: Path
+) -> None:
+    code, printed = command("build", run, "--out", tmp_path / "sets", "--dry-run")
+    assert code == 0
+    assert "Nothing was written, and nobody was asked." in printed
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_empty_result_shows_what_took_what(command: Command, run: Path, tmp_path: Path) -> None:
+    code, printed = command("build", run, "--out", tmp_path / "sets", "--set", "max_tokens=64")
+    assert code == 2
+    assert "too_long_for_student" in printed
+    assert "Nothing is left to learn from" in printed
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--preset", "balansed"], "preset"),
+        (["--set", "retenton=0.1"], "retention"),
+        (["--student", "nobody"], "There is no model 'nobody'"),
+        (["--against", "missing.jsonl"], "missing.jsonl"),
+        (["--set", "max_tokens=4096"], "Set max_tokens to 2048 or less"),
+    ],
+)
+def test_what_a_user_can_mend_is_said_and_leaves_nothing(
+    command: Command, run: Path, tmp_path: Path, arguments: list[str], message: str
+) -> None:
+    code, printed = command("build", run, "--out", tmp_path / "sets", *arguments)
+    assert code == 2
+    assert message in printed
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_without_runs_or_out_it_says_what_is_missing(command: Command, run: Path) -> None:
+    assert "out" in command("build", run)[1]
+    code, printed = command("build", "--out", "sets")
+    assert code == 2
+    assert "runs" in printed
+
+
+def test_a_student_without_a_chat_template_is_refused(
+    command: Command, run: Path, tmp_path: Path
+) -> None:
+    import shutil
+
+    from runs import STUDENT
+
+    student = tmp_path / "student"
+    student.mkdir()
+    for name in ("config.json", "tokenizer.json", "tokenizer_config.json"):
+        shutil.copy(STUDENT / name, student)
+    code, printed = command("build", run, "--student", student, "--out", tmp_path / "sets")
+    assert code == 2
+    assert "no chat template" in printed and "--chat-template" in printed
+    assert not (tmp_path / "sets").exists()
+
+
+@pytest.mark.slow
+def test_sets_without_a_deliberation_are_asked_about_once(command: Command, tmp_path: Path) -> None:
+    run = write_run(tmp_path / "runs" / "pools", 6, d=0)
+    asks = ["build", run, "--teacher", "micro", "--set", "redeliberate.d=2"]
+    code, printed = command(*asks, "--out", tmp_path / "dry", "--dry-run")
+    assert code == 0
+    assert ("micro: " in printed and "cost" in printed) or "at most $0.00" in printed
+    code, printed = command(*asks, "--out", tmp_path / "sets")
+    assert code == 0
+    manifest = read_manifest(tmp_path / "sets")
+    (asked,) = manifest.asked
+    assert asked.model == "micro"
+    assert asked.deliberations == 2 * asked.sets > 0
+    there = list(read_rows(tmp_path / "sets", "deliberations"))
+    assert len(there) == asked.deliberations
+    known = {row["id"] for row in read_rows(tmp_path / "sets", "caches")}
+    assert {row["cache"] for row in there} <= known
+    code, printed = command(*asks, "--out", tmp_path / "again")
+    assert code == 0
+    assert f"{asked.deliberations:,} of them in the journal" in printed
+    first, second = (
+        json.loads((tmp_path / name / "manifest.json").read_text(encoding="utf-8"))["files"]
+        for name in ("sets", "again")
+    )
+    assert first == second
