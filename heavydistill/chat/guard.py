@@ -254,11 +254,12 @@ class _Look:
 
         A tokenizer may write a text in another way, such as with composed letters.
         """
-        for version in (part, self._chat.decode(self._chat.ids(part)).strip()):
-            at = text.rfind(version) if last else text.find(version)
-            if at >= 0:
-                return at, version
-        return -1, ""
+        find = text.rfind if last else text.find
+        at = find(part)
+        if at < 0:
+            part = self._chat.decode(self._chat.ids(part)).strip()
+            at = find(part)
+        return at, part
 
     def _where(self, part: str) -> str:
         all_of_it = self._chat.decode(self.seen.ids)

@@ -172,10 +172,10 @@ def _candidates(chat: Chat) -> Iterator[Fitted]:
         for name in ("thinking", "reasoning")
         if re.search(rf"[.'\"]{name}\b", chat.template)
     ]
-    switched = [
-        _changed(own, mending.switched_on(chat.template), "thinking is switched on in it")
-        for _ in range("enable_thinking" in chat.template)
-    ]
+    switched = []
+    if "enable_thinking" in chat.template:
+        note = "thinking is switched on in it"
+        switched = [_changed(own, mending.switched_on(chat.template), note)]
     for start in (own, *named, replace(own, form="inline"), *switched):
         yield start
         note = "the end of sequence follows an answer"
