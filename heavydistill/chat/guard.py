@@ -32,7 +32,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from heavydistill.chat.template import TAGS, Chat
+from heavydistill.chat.template import TAGS, Chat, Tokens
 from heavydistill.errors import ConfigError
 from heavydistill.sets.rows import SftRow
 
@@ -146,10 +146,9 @@ def guard(
         ((row, None) for row in rows) if seen is None else zip(rows, seen, strict=True)
     )
     for row, prepared in pairs:
-        fields = _fields(row)
-        looked_at = prepared or seen_by_trl(chat, fields)
-        faults += inspect(chat, fields, max_tokens, looked_at)
-        longest = max(longest, len(looked_at.ids))
+        look = _Look(chat, _fields(row), prepared, max_tokens)
+        faults += look.faults()
+        longest = max(longest, len(look.seen.ids))
         count += 1
     return Report(count, longest, faults)
 
@@ -157,9 +156,7 @@ def guard(
 def seen_by_trl(chat: Chat, row: SftRow | Mapping[str, Any]) -> Seen:
     """A row as TRL's trainer prepares it, before it cuts."""
     fields = _fields(row)
-    tokens = chat.tokens(fields["prompt"], fields["completion"])
-    ids = [*tokens.prompt, *tokens.completion]
-    return Seen(ids, [*[NOT_LEARNT] * len(tokens.prompt), *tokens.completion])
+    return _seen(chat.tokens(fields["prompt"], fields["completion"]))
 
 
 def inspect(
@@ -176,24 +173,26 @@ def inspect(
         max_tokens: Most tokens of it; None for any number.
         seen: As for ``guard``.
     """
-    fields = _fields(row)
-    looked = _Look(chat, fields, seen or seen_by_trl(chat, fields), max_tokens)
-    problem, generation = str(fields["problem"]), str(fields["generation"])
-    return [Fault(code, detail, problem, generation) for code, detail in looked.faults()]
+    return _Look(chat, _fields(row), seen, max_tokens).faults()
 
 
 class _Look:
     """At one row: what it says, what its template makes of it, and what is learnt."""
 
     def __init__(
-        self, chat: Chat, row: Mapping[str, Any], seen: Seen, max_tokens: int | None
+        self, chat: Chat, row: Mapping[str, Any], seen: Seen | None, max_tokens: int | None
     ) -> None:
-        self._chat, self._row, self._seen, self._max_tokens = chat, row, seen, max_tokens
+        self._chat, self._row, self._max_tokens = chat, row, max_tokens
         self._wanted = chat.tokens(row["prompt"], row["completion"])
+        self.seen = seen or _seen(self._wanted)
         self._reasoning = str(row["reasoning"]).strip()
         self._answer = str(row["answer_text"]).strip()
 
-    def faults(self) -> Iterable[tuple[str, str]]:
+    def faults(self) -> list[Fault]:
+        problem, generation = str(self._row["problem"]), str(self._row["generation"])
+        return [Fault(code, detail, problem, generation) for code, detail in self._found_wrong()]
+
+    def _found_wrong(self) -> Iterable[tuple[str, str]]:
         try:
             asked = self._chat.render(self._row["prompt"], opens=True)
             whole = self._chat.render([*self._row["prompt"], *self._row["completion"]])
@@ -206,7 +205,7 @@ class _Look:
         if self._wanted.fault:
             yield "prompt_not_prefix", self._wanted.fault
         yield from self._placed()
-        text = self._chat.decode(self._seen.learnt)
+        text = self._chat.decode(self.seen.learnt)
         yield from self._texts(text)
         yield from self._tags(asked, whole)
         yield from self._end(text)
@@ -215,7 +214,7 @@ class _Look:
 
     def _placed(self) -> Iterable[tuple[str, str]]:
         """Whether the tokens are the row's, and learning begins with the answer."""
-        seen, wanted = self._seen, [*self._wanted.prompt, *self._wanted.completion]
+        seen, wanted = self.seen, [*self._wanted.prompt, *self._wanted.completion]
         ids, start, right = list(seen.ids), seen.start, len(self._wanted.prompt)
         if start > right:
             lost = self._shown_ids(ids[right:start])
@@ -255,14 +254,15 @@ class _Look:
 
         A tokenizer may write a text in another way, such as with composed letters.
         """
-        for version in (part, self._chat.decode(self._chat.ids(part)).strip()):
-            at = text.rfind(version) if last else text.find(version)
-            if at >= 0:
-                return at, version
-        return -1, ""
+        find = text.rfind if last else text.find
+        at = find(part)
+        if at < 0:
+            part = self._chat.decode(self._chat.ids(part)).strip()
+            at = find(part)
+        return at, part
 
     def _where(self, part: str) -> str:
-        all_of_it = self._chat.decode(self._seen.ids)
+        all_of_it = self._chat.decode(self.seen.ids)
         there = self._found(part, all_of_it)[0] >= 0
         how = "is in the row and not learnt there" if there else "is not in the row"
         return f"{_shown(part)} {how}"
@@ -288,13 +288,18 @@ class _Look:
     def _end(self, text: str) -> Iterable[tuple[str, str]]:
         """Whether a token is learnt that ends the response, and not before the answer is over."""
         start = len(self._wanted.prompt)
-        learnt = Seen(self._seen.ids[start:], self._seen.labels[start:]).learnt
+        learnt = Seen(self.seen.ids[start:], self.seen.labels[start:]).learnt
         stop = next((at for at, token in enumerate(learnt) if token in self._chat.stops), None)
         if stop is None:
             names = ", ".join(sorted(self._chat.decode([token]) for token in self._chat.stops))
             yield "no_eos", f"it ends in {text[-20:]!r}, and generation stops at {names} alone"
         elif self._found(self._answer, self._chat.decode(learnt[:stop]), last=True)[0] < 0:
             yield "stops_early", f"it stops before {self._shown_ids(learnt[stop:])}"
+
+
+def _seen(tokens: Tokens) -> Seen:
+    ids = [*tokens.prompt, *tokens.completion]
+    return Seen(ids, [*[NOT_LEARNT] * len(tokens.prompt), *tokens.completion])
 
 
 def _fields(row: SftRow | Mapping[str, Any]) -> Mapping[str, Any]:

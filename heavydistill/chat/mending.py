@@ -36,7 +36,7 @@ _SWITCHED_ON = (
     "{%+ if enable_thinking is not defined +%}{%+ set enable_thinking = true +%}{%+ endif +%}"
 )
 _ENDED = (
-    "{%+ if messages[-1].role == 'assistant' and not add_generation_prompt +%}"
+    "{%+ if messages and messages[-1].role == 'assistant' and not add_generation_prompt +%}"
     "{{ eos_token }}{%+ endif +%}"
 )
 _CONTINUED_BEFORE = (

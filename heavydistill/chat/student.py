@@ -130,8 +130,8 @@ class Student:
         """What of a completion's text is no text to the student, in words; empty if all is."""
         text = turn["content"] + turn.get("reasoning_content", "")
         counts = [text.count(tag) for tag in TAGS]
-        own = [1, 1] if self.form == "inline" and text.startswith(TAGS[0]) else [0, 0]
-        if counts != own:
+        framed = text.startswith(f"{TAGS[0]}\n") and f"\n{TAGS[1]}\n\n" in text
+        if counts != ([1, 1] if self.form == "inline" and framed else [0, 0]):
             return "its text holds a think tag, and would part in another place"
         if control := self.chat.control_token(text):
             return f"its text holds {control}, which the student takes for a control token"
@@ -172,10 +172,10 @@ def _candidates(chat: Chat) -> Iterator[Fitted]:
         for name in ("thinking", "reasoning")
         if re.search(rf"[.'\"]{name}\b", chat.template)
     ]
-    switched = [
-        _changed(own, mending.switched_on(chat.template), "thinking is switched on in it")
-        for _ in range("enable_thinking" in chat.template)
-    ]
+    switched = []
+    if "enable_thinking" in chat.template:
+        note = "thinking is switched on in it"
+        switched = [_changed(own, mending.switched_on(chat.template), note)]
     for start in (own, *named, replace(own, form="inline"), *switched):
         yield start
         note = "the end of sequence follows an answer"
@@ -204,8 +204,9 @@ def _continued(start: Fitted, note: str, only_plain: bool) -> Iterator[Fitted]:
     ending = plain.rpartition(_ANSWER)[2]
     if not chat.stops & set(chat.ids(ending)):
         ending += chat.tokenizer.eos_token or ""
-    own = thought.rpartition(_REASONING)[2].partition(_ANSWER)[0]
-    closing = own if TAGS[1] in own else f"\n{TAGS[1]}\n\n"
+    _, kept, behind = thought.rpartition(_REASONING)
+    own = behind.partition(_ANSWER)[0]
+    closing = own if kept and TAGS[1] in own else f"\n{TAGS[1]}\n\n"
     template = mending.continued(
         chat.template,
         opening="" if is_open else f"{TAGS[0]}\n",

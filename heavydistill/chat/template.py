@@ -115,7 +115,8 @@ class Chat:
 
     def ids(self, text: str) -> list[int]:
         """The tokens of a rendered text."""
-        return list(self.tokenizer(text, add_special_tokens=False)["input_ids"])
+        # Not verbose: what is too long is for the guard to say.
+        return list(self.tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"])
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of tokens, the special ones too."""

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from students import MICRO, checkpoint, real_template, row_of, tokenizer_with
 
-from heavydistill.chat.guard import guard
+from heavydistill.chat.guard import guard, inspect
 from heavydistill.chat.student import Student, fit
 from heavydistill.chat.template import Chat
 from heavydistill.errors import ConfigError
@@ -169,6 +169,7 @@ def test_text_that_is_no_text_to_the_student_is_a_fault(form: str, tmp_path: Pat
     assert "think tag" in fault("2*3 </think> is 6", "6")
     assert "think tag" in fault("", "<think> 6")
     assert "think tag" in fault("<think>2*3=6", "6")
+    assert "think tag" in fault("", "<think>2*3=6</think>6")
     assert "<|im_end|>" in fault("2*3=6", "6<|im_end|>")
     assert "<|im_start|>" in fault("2*3<|im_start|>", "6")
 
@@ -191,28 +192,52 @@ def test_a_row_whose_prompt_is_no_prefix_is_a_fault(tmp_path: Path) -> None:
     assert [*tokens.prompt, *tokens.completion] == student.chat.ids(whole)
 
 
-TEXTS = st.text(
-    alphabet=st.sampled_from("a6 \n\t<think>/|im_end\u00e9\u4e2d\U0001f600{}\\"), max_size=40
-)
+PIECES = [
+    "a",
+    "6",
+    " ",
+    "  ",
+    "\n",
+    "\n\n",
+    "\t",
+    "\u00e9",
+    "e\u0301",
+    "\u4e2d",
+    "\U0001f600",
+    "{{ 6 }}",
+]
+PIECES += ["<think>", "</think>", "<|im_end|>", "<|eot_id|>", "<s>", "assistant", "\\boxed{6}", "."]
+TEXTS = st.lists(st.sampled_from(PIECES), max_size=12).map("".join)
 
 
 @pytest.fixture(scope="module")
-def chats() -> list[Chat]:
-    eos = {"llama3": "<|eot_id|>", "deepseekv3": "<｜end▁of▁sentence｜>", "phi3_5": "<|endoftext|>"}
-    names = ["qwen2_5", "qwen3", "qwen3_5_think", "llama3", "deepseekv3", "phi3_5", "cohere"]
-    ends = {"cohere": "<|END_OF_TURN_TOKEN|>"} | eos
-    students = [
-        fit(tokenizer_with(real_template(name), ends.get(name, "<|im_end|>"))).chat
-        for name in names
+def fitted(tmp_path_factory: pytest.TempPathFactory) -> list[Student]:
+    ends = {
+        "qwen2_5": "<|im_end|>",
+        "qwen3": "<|im_end|>",
+        "qwen3_5_think": "<|im_end|>",
+        "llama3": "<|eot_id|>",
+        "deepseekv3": "<｜end▁of▁sentence｜>",
+        "phi3_5": "<|endoftext|>",
+        "cohere": "<|END_OF_TURN_TOKEN|>",
+    }
+    return [
+        Student(checkpoint(tmp_path_factory.mktemp(name), real_template(name), eos))
+        for name, eos in ends.items()
     ]
-    bare = tokenizer_with(
-        "{% for m in messages %}{{ m.role + ': ' + m.content + eos_token }}"
-        "{% endfor %}{% if add_generation_prompt %}{{ 'assistant: ' }}{% endif %}"
+
+
+@pytest.fixture(scope="module")
+def chats(fitted: list[Student]) -> list[Chat]:
+    """Theirs, and one that opens an answer with no token of its own."""
+    bare = (
+        "{% for m in messages %}{{ m.role + ': ' + m.content + eos_token }}{% endfor %}"
+        "{% if add_generation_prompt %}{{ 'assistant: ' }}{% endif %}"
     )
-    return [*students, Chat(bare)]
+    return [*(student.chat for student in fitted), Chat(tokenizer_with(bare))]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(question=TEXTS, reasoning=TEXTS, answer=TEXTS)
 def test_the_quick_way_to_tokens_gives_those_of_the_exact_one(
     chats: list[Chat], question: str, reasoning: str, answer: str
@@ -225,6 +250,24 @@ def test_the_quick_way_to_tokens_gives_those_of_the_exact_one(
     for chat in chats:
         for turn in turns:
             assert chat.tokens_at_once(asked, [turn]) == chat.tokens(asked, [turn])
+
+
+@settings(max_examples=30, deadline=None)
+@given(reasoning=TEXTS, answer=TEXTS.filter(str.strip))
+def test_what_is_no_fault_to_the_student_is_none_to_the_guard(
+    fitted: list[Student], reasoning: str, answer: str
+) -> None:
+    """So a build leaves such rows out, and its guard does not stop it for one of them."""
+    for student in fitted:
+        row = row_of(student, reasoning, answer)
+        tokens = student.tokens(
+            student.prompt(row["prompt"][0]["content"]), student.completion(reasoning, answer)
+        )
+        faults = inspect(student.chat, row)
+        if tokens.fault:
+            assert faults
+        elif not answer.strip().startswith("<think>\n"):  # which is how thinking is written
+            assert faults == []
 
 
 def test_the_quick_way_is_taken(micro: Student, monkeypatch: pytest.MonkeyPatch) -> None:
