@@ -11,6 +11,7 @@ import sys
 import typer
 
 from heavydistill.cli.doctor import doctor
+from heavydistill.cli.export import export
 from heavydistill.cli.generate import generate
 from heavydistill.cli.journal import journal
 from heavydistill.cli.plan import plan
@@ -32,6 +33,7 @@ app.command()(plan)
 app.command()(doctor)
 app.command()(replay)
 app.command()(show)
+app.command()(export)
 app.command()(teachers)
 app.add_typer(journal)
 
