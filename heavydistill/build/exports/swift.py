@@ -92,6 +92,7 @@ def _grpo(export: Export) -> str:
             "external_plugins": [_PLUGIN],
             "reward_funcs": ["heavydistill"],
             "max_length": export.max_tokens,
+            "truncation_strategy": "delete",
             "max_completion_length": export.response_tokens,
             "num_generations": 8,
             "output_dir": f"out/{RL}",
@@ -117,8 +118,8 @@ def _sections(export: Export) -> list[str]:
             "```",
             "",
             "A response is one text with its thinking in front, between think marks: ms-swift "
-            "drops a field for it. It learns responses whole and no prompt (`loss_scale: default`), and "
-            "puts an empty pair of marks before a response without thinking where the student "
+            "drops a field for it. It learns responses whole and no prompt (`loss_scale: default`), "
+            "and puts an empty pair of marks before a response without thinking where the student "
             "thinks by choice. For a student with other marks than `<think>` and `</think>` "
             "(Gemma 4, gpt-oss, Seed-OSS) train with TRL, verl or axolotl, which render the "
             "student's own template. `max_length` holds the longest row. With `strict` a row that "
@@ -136,7 +137,9 @@ def _sections(export: Export) -> list[str]:
             f"Set `model` to what SFT wrote. `{_PLUGIN}` makes the reward of `{REWARD}` known, "
             "which needs heavydistill in the same environment. `max_completion_length` is what the "
             "longest prompt leaves of the student's tokens; the default of 512 cuts most "
-            "deliberations. Answers that the verifier cannot decide on get no reward.",
+            "deliberations. By default ms-swift cuts the beginning of a prompt that is too long; "
+            "`truncation_strategy: delete` takes another one. Answers that the verifier cannot "
+            "decide on get no reward.",
         ]
     if export.template is not None:
         lines += [
