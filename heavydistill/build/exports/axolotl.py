@@ -74,7 +74,7 @@ def _sft(name: str, export: Export) -> str:
         {
             "base_model": export.model,
             **(own_template(export, jinja) or {"chat_template": "tokenizer_default"}),
-            **_data(name, export, {"type": _STRATEGY}),
+            **_data(name, export, {"type": _STRATEGY, **_thinking(export)}),
             "sequence_len": export.max_tokens,
             "excess_length_strategy": "raise",
             "learning_rate": 1e-5,
@@ -95,6 +95,7 @@ def _grpo(export: Export) -> str:
                 "num_generations": 8,
                 "max_completion_length": export.response_tokens,
             },
+            "sequence_len": export.max_tokens,
             "micro_batch_size": 8,
             "learning_rate": 1e-6,
             "output_dir": f"out/{RL}",
@@ -102,8 +103,16 @@ def _grpo(export: Export) -> str:
     )
 
 
-def _data(name: str, export: Export, more: dict[str, str]) -> dict[str, Any]:
-    def described(split: str) -> list[dict[str, str]]:
+def _thinking(export: Export) -> dict[str, Any]:
+    """What makes axolotl read the field with the thinking: by itself it maps the other two."""
+    if export.manifest.student.form != "field":
+        return {}
+    fields = ("role", "content", "reasoning_content")
+    return {"message_property_mappings": {field: field for field in fields}}
+
+
+def _data(name: str, export: Export, more: dict[str, Any]) -> dict[str, Any]:
+    def described(split: str) -> list[dict[str, Any]]:
         return [{"path": f"{name}/{split}.jsonl", "ds_type": "json", "split": "train", **more}]
 
     validation = {"test_datasets": described("validation")} if export.is_validated(name) else {}
@@ -121,11 +130,12 @@ def _sections(export: Export) -> list[str]:
         lines += [
             "```",
             "",
-            "axolotl renders the messages with the student's chat template, thinking included "
-            "(`reasoning_content`). `type` names `heavydistill_axolotl/sft.py`, with which "
-            "everything after the prompt is learnt: thinking with its marks, answer, end of turn. "
-            "axolotl's own `chat_template` does not learn the mark that opens the thinking where "
-            "the template writes it even for an answer without any, as that of Qwen3. "
+            "axolotl renders the messages with the student's chat template, thinking included: "
+            "`message_property_mappings` names its field, if it stands in one. `type` names "
+            "`heavydistill_axolotl/sft.py`, with which everything after the prompt is learnt: "
+            "thinking with its marks, answer, end of turn. axolotl's own `chat_template` does not "
+            "learn the mark that opens the thinking where the template writes it even for an "
+            "answer without any, as that of Qwen3. "
             "`sequence_len` holds the longest row, and a longer one is an error.",
         ]
     if RL in export.rows:

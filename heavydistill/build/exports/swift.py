@@ -118,12 +118,12 @@ def _sections(export: Export) -> list[str]:
             "```",
             "",
             "A response is one text with its thinking in front, between think marks: ms-swift "
-            "drops a field for it. It learns responses whole and no prompt (`loss_scale: default`), "
-            "and puts an empty pair of marks before a response without thinking where the student "
-            "thinks by choice. For a student with other marks than `<think>` and `</think>` "
-            "(Gemma 4, gpt-oss, Seed-OSS) train with TRL, verl or axolotl, which render the "
-            "student's own template. `max_length` holds the longest row. With `strict` a row that "
-            "cannot be read is an error; by default ms-swift leaves it out.",
+            "drops a field for it. It learns responses whole and no prompt (`loss_scale: "
+            "default`), and puts an empty pair of marks before a response without thinking where "
+            "the student thinks by choice. For a student with other marks than `<think>` and "
+            "`</think>` (Gemma 4, gpt-oss, Seed-OSS) train with TRL, verl or axolotl, which render "
+            "the student's own template. `max_length` holds the longest row. With `strict` a row "
+            "that cannot be read is an error; by default ms-swift leaves it out.",
         ]
     if RL in export.rows:
         lines += [
