@@ -53,10 +53,6 @@ def _row(name: str, row: Mapping[str, Any], index: int) -> Any:
     return Sft(messages=[*messages(row["prompt"]), *messages(row["completion"])])
 
 
-def _kind(name: str, form: str) -> type:
-    return TRL.kind(name, form) if name == RL else Sft
-
-
 def _files(export: Export) -> dict[str, str]:
     files = {f"{name}.yaml": _sft(name, export) for name in export.sft}
     if export.sft:
@@ -68,12 +64,11 @@ def _files(export: Export) -> dict[str, str]:
 
 
 def _sft(name: str, export: Export) -> str:
-    jinja = {"chat_template": "jinja", "chat_template_jinja": CHAT_TEMPLATE}
     return as_yaml(
         _COMMAND.format(name=name),
         {
             "base_model": export.model,
-            **(own_template(export, jinja) or {"chat_template": "tokenizer_default"}),
+            **_template(export),
             **_data(name, export, {"type": _STRATEGY, **_thinking(export)}),
             "sequence_len": export.max_tokens,
             "excess_length_strategy": "raise",
@@ -88,6 +83,7 @@ def _grpo(export: Export) -> str:
         _COMMAND.format(name=RL),
         {
             "base_model": export.model,
+            **_template(export),
             "rl": "grpo",
             **_data(RL, export, {}),
             "trl": {
@@ -101,6 +97,11 @@ def _grpo(export: Export) -> str:
             "output_dir": f"out/{RL}",
         },
     )
+
+
+def _template(export: Export) -> dict[str, str]:
+    jinja = {"chat_template": "jinja", "chat_template_jinja": CHAT_TEMPLATE}
+    return own_template(export, jinja) or {"chat_template": "tokenizer_default"}
 
 
 def _thinking(export: Export) -> dict[str, Any]:
@@ -166,6 +167,4 @@ def load(tokenizer, cfg, ds_cfg=None, processor=None):
     return strategy
 '''
 
-TRAINER = Trainer(
-    title="axolotl", version="0.19", suffix="jsonl", row=_row, kind=_kind, files=_files
-)
+TRAINER = Trainer(title="axolotl", version="0.19", row=_row, files=_files)

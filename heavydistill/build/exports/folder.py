@@ -1,17 +1,19 @@
 """Writes the sets of a build in the form that a trainer reads.
 
     DIR/README.md             how to train with it
-    DIR/SET/SPLIT.SUFFIX      the rows, in their order; SUFFIX is parquet or jsonl
-    DIR/heavydistill_reward.py   the reward of ``rl``, see ``reward``
+    DIR/SET/SPLIT.parquet     the rows, in their order; SPLIT.jsonl for some trainers
+    DIR/SET.yaml              a configuration to train on them
+    DIR/...                   what else the trainer needs, see its module
+    DIR/heavydistill_reward.py  the reward of ``rl``, see ``reward``
     DIR/manifest.json         of the sets, as it is there
     DIR/chat_template.jinja   likewise, if the sets have one
-    DIR/...                   what else the trainer needs, see its module
 
 The folder appears under its name only when it is complete. The same sets give the same bytes.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 from pathlib import Path
@@ -87,7 +89,7 @@ def _refuse_full(out: Path) -> None:
 
 def _as_trainers_find_it(student: str) -> str:
     """The Hub id of a student with a profile; any other as it was given."""
-    file = file_of(student) if student in names() else None
+    file = file_of(student) if student in names() or Path(student).is_file() else None
     return (file and file.hub) or student
 
 
@@ -127,17 +129,18 @@ def _write_rows(
     """The rows of a set, by split."""
     counts = {}
     for split in sets_folder.splits_of(sets, name):
-        file = folder / name / f"{split}.{trainer.suffix}"
+        file = folder / name / split
+        kind = trainer.kind and trainer.kind(name, found.manifest.student.form)
         writer: _Writer = (
-            sets_folder.Writer(file, trainer.kind(name, found.manifest.student.form))
-            if trainer.suffix == "parquet"
-            else _Lines(file)
+            sets_folder.Writer(file.with_suffix(".parquet"), kind)
+            if kind
+            else _Lines(file.with_suffix(".jsonl"))
         )
-        for index, row in enumerate(sets_folder.read_rows(sets, name, split)):
-            writer.write(trainer.row(name, row, index))
-            if name == RL:
-                found.longest_prompt = max(found.longest_prompt, row["prompt_tokens"])
-        writer.close()
+        with contextlib.closing(writer):
+            for index, row in enumerate(sets_folder.read_rows(sets, name, split)):
+                writer.write(trainer.row(name, row, index))
+                if name == RL:
+                    found.longest_prompt = max(found.longest_prompt, row["prompt_tokens"])
         counts[split] = writer.rows
     return counts
 

@@ -37,10 +37,6 @@ def _row(name: str, row: Mapping[str, Any], index: int) -> Sft:
     return Sft(messages=spoken(row))
 
 
-def _kind(name: str, form: str) -> type:
-    return Sft
-
-
 def _files(export: Export) -> dict[str, str]:
     described = {
         _dataset(name, split): _description(name, split)
@@ -126,9 +122,7 @@ def _sections(export: Export) -> list[str]:
 TRAINER = Trainer(
     title="LLaMA-Factory",
     version="0.9.5",
-    suffix="jsonl",
     row=_row,
-    kind=_kind,
     files=_files,
     sets=SFT,
     why_not="LLaMA-Factory has no training with a verifier's reward",

@@ -57,10 +57,6 @@ def _row(name: str, row: Mapping[str, Any], index: int) -> Sft | Rl:
     return Sft(messages=spoken(row))
 
 
-def _kind(name: str, form: str) -> type:
-    return Rl if name == RL else Sft
-
-
 def _files(export: Export) -> dict[str, str]:
     files = {f"{name}.yaml": _sft(name, export) for name in export.sft}
     if RL in export.rows:
@@ -164,6 +160,4 @@ class HeavyDistill(ORM):
 orms["heavydistill"] = HeavyDistill
 '''
 
-TRAINER = Trainer(
-    title="ms-swift", version="4.6", suffix="jsonl", row=_row, kind=_kind, files=_files
-)
+TRAINER = Trainer(title="ms-swift", version="4.6", row=_row, files=_files)

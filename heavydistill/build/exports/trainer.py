@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 import yaml
 
@@ -18,6 +18,7 @@ from heavydistill.schema import Stratum
 from heavydistill.sets.folder import CHAT_TEMPLATE, TRAINED
 from heavydistill.sets.manifest import Manifest
 from heavydistill.sets.rows import Message, ThoughtfulMessage
+from heavydistill.teachers.registry import names
 
 SFT = ("sft_deliberator", "sft_thinker")
 RL = "rl"
@@ -94,20 +95,19 @@ class Trainer:
     Attributes:
         title: Its name, as it writes it.
         version: Whose code was read.
-        suffix: Of its files of rows.
         row: Set, row of the set and its number to the row that it reads, a dataclass.
-        kind: Set and form of the student's thinking to the dataclass of these rows.
         files: The files beside the rows, name to text, README.md among them.
+        kind: Set and form of the student's thinking to the dataclass of these rows, which are then
+            written as parquet; None writes JSON lines.
         sets: Those that it can train on.
         why_not: Why it trains on no others.
     """
 
     title: str
     version: str
-    suffix: Literal["jsonl", "parquet"]
     row: Callable[[str, Mapping[str, Any], int], Any]
-    kind: Callable[[str, str], type]
     files: Callable[[Export], dict[str, str]]
+    kind: Callable[[str, str], type] | None = None
     sets: tuple[str, ...] = TRAINED
     why_not: str = ""
 
@@ -141,7 +141,15 @@ def rewarded(row: Mapping[str, Any]) -> dict[str, Any]:
 
 def as_yaml(command: str, tree: dict[str, Any]) -> str:
     """A configuration file, with the command that takes it as its first line."""
-    return f"# {command}\n" + yaml.safe_dump(tree, sort_keys=False, allow_unicode=True, width=100)
+    text = yaml.dump(tree, Dumper=_Plain, sort_keys=False, allow_unicode=True, width=100)
+    return f"# {command}\n{text}"
+
+
+class _Plain(yaml.SafeDumper):
+    """Writes what stands in two places twice, and no reference to the first."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
 
 
 def own_template(export: Export, tree: dict[str, Any]) -> dict[str, Any]:
@@ -166,6 +174,12 @@ def readme(trainer: Trainer, export: Export, sections: list[str]) -> str:
     for name, rows in export.rows.items():
         lines += [f"| {name} | {rows['train']:,} | {rows.get('validation', 0):,} |"]
     lines += ["", *(f"`{name}` is not here: {why}." for name, why in export.absent.items())]
+    if export.model in names():
+        lines += [
+            "",
+            f"`{export.model}` is a part of heavydistill: put its folder in place of the name; "
+            f"`heavydistill teachers {export.model}` tells it.",
+        ]
     if export.template is not None:
         lines += [
             "",

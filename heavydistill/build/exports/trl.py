@@ -136,4 +136,4 @@ def _sections(export: Export) -> list[str]:
     return lines
 
 
-TRAINER = Trainer(title="TRL", version="1.16", suffix="parquet", row=_row, kind=_kind, files=_files)
+TRAINER = Trainer(title="TRL", version="1.16", row=_row, kind=_kind, files=_files)

@@ -228,7 +228,7 @@ def _sections(export: Export) -> list[str]:
             "conversation with the student's chat template and learns the difference, which is "
             "thinking, answer and end of turn. verl's own renders each turn alone, where templates "
             "such as that of Qwen3 drop the thinking. `enable_thinking_default` is null, because "
-            "verl's `none` switches thinking on in every template. `max_length` and "
+            "verl's `none` counts as true and asks every template to think. `max_length` and "
             "`max_token_len_per_gpu` hold the longest row; nothing is cut.",
         ]
     if RL in export.rows:
@@ -284,4 +284,4 @@ class PromptAndCompletion(MultiTurnSFTDataset):
         return rendered["input_ids"][0]
 '''
 
-TRAINER = Trainer(title="verl", version="0.9", suffix="parquet", row=_row, kind=_kind, files=_files)
+TRAINER = Trainer(title="verl", version="0.9", row=_row, kind=_kind, files=_files)
