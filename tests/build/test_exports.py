@@ -20,7 +20,7 @@ from transformers import AutoTokenizer
 from heavydistill.build.exports import reward as our_reward
 from heavydistill.build.exports.folder import TRAINERS, export
 from heavydistill.chat.student import Student
-from heavydistill.errors import ConfigError
+from heavydistill.errors import ConfigError, ProblemsError
 from heavydistill.sets import folder as folders
 from heavydistill.sets.rows import Message, SftRow
 
@@ -256,6 +256,11 @@ def test_the_reward_that_is_written_judges_with_the_verifier_of_the_row(sets, tm
 def test_the_reward_takes_the_messages_that_trl_hands_over():
     turns = [[{"role": "assistant", "content": text}] for text in RESPONSES]
     assert our_reward.reward(turns, **COLUMNS) == [1.0, 0.0, None]
+
+
+def test_a_verifier_that_is_not_known_where_the_trainer_runs_is_an_error():
+    with pytest.raises(ProblemsError, match="no verifier 'mine'"):
+        our_reward.reward(RESPONSES, **{**COLUMNS, "verifier": ["mine"] * 3})
 
 
 def test_verl_gets_a_number_for_each_answer_and_counts_undecided_ones(sets, tmp_path):

@@ -28,6 +28,7 @@ from heavydistill.build.exports.trainer import (
     Export,
     Trainer,
     as_yaml,
+    commands,
     messages,
     own_template,
     readme,
@@ -121,38 +122,31 @@ def _data(name: str, export: Export, more: dict[str, Any]) -> dict[str, Any]:
 
 
 def _sections(export: Export) -> list[str]:
-    lines = [
+    paragraphs = [
         "Run the commands in this folder. axolotl asks for a learning rate, so the files have one; "
         "it is yours to choose, as everything else that they leave out.",
     ]
     if export.sft:
-        lines += ["", "## SFT", "", "```"]
-        lines += [_COMMAND.format(name=name) for name in export.sft]
-        lines += [
-            "```",
-            "",
+        paragraphs += [
+            "## SFT",
+            commands([_COMMAND.format(name=name) for name in export.sft]),
             "axolotl renders the messages with the student's chat template, thinking included: "
             "`message_property_mappings` names its field, if it stands in one. `type` names "
             "`heavydistill_axolotl/sft.py`, with which everything after the prompt is learnt: "
             "thinking with its marks, answer, end of turn. axolotl's own `chat_template` does not "
             "learn the mark that opens the thinking where the template writes it even for an "
-            "answer without any, as that of Qwen3. "
-            "`sequence_len` holds the longest row, and a longer one is an error.",
+            "answer without any, as that of Qwen3. `sequence_len` holds the longest row, and a "
+            "longer one is an error.",
         ]
     if RL in export.rows:
-        lines += [
-            "",
+        paragraphs += [
             "## GRPO",
-            "",
-            "```",
-            _COMMAND.format(name=RL),
-            "```",
-            "",
+            commands([_COMMAND.format(name=RL)]),
             f"Set `base_model` to what SFT wrote. `{REWARD}` needs heavydistill in the same "
             "environment. `max_completion_length` is what the longest prompt leaves of the "
             "student's tokens. Answers that the verifier cannot decide on get no reward.",
         ]
-    return lines
+    return paragraphs
 
 
 _STRATEGY_TEXT = '''"""How axolotl learns an SFT set: everything after what opens the answer."""

@@ -20,7 +20,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from heavydistill.build.exports.trainer import SFT, Export, Trainer, as_yaml, readme, spoken
+from heavydistill.build.exports.trainer import (
+    SFT,
+    Export,
+    Trainer,
+    as_yaml,
+    commands,
+    readme,
+    spoken,
+)
 from heavydistill.sets.rows import Message
 
 _COMMAND = "llamafactory-cli train {name}.yaml template=TEMPLATE"
@@ -89,19 +97,13 @@ def _config(name: str, export: Export) -> str:
 
 
 def _sections(export: Export) -> list[str]:
-    lines = [
+    paragraphs = [
         "## SFT",
-        "",
         "In this folder, with LLaMA-Factory's name for the student's template in place of TEMPLATE "
         "(its README lists them, e.g. `qwen3`):",
-        "",
-        "```",
-        *(_COMMAND.format(name=name) for name in export.sft),
-        "```",
-        "",
+        commands([_COMMAND.format(name=name) for name in export.sft]),
         "`template` must be named: without it LLaMA-Factory guesses one from the student's, and "
         "where that opens the answer with `<think>`, the mark is learnt twice.",
-        "",
         "A response is one text with its thinking in front, between think marks. LLaMA-Factory "
         "learns it whole and puts an empty pair of marks before a response without thinking. Its "
         "reasoning templates write `<think>` and `</think>`; for a student with other marks (Gemma "
@@ -111,12 +113,11 @@ def _sections(export: Export) -> list[str]:
         "the thinking. `cutoff_len` holds the longest row; the default of 2048 cuts answers off.",
     ]
     if export.template is not None:
-        lines += [
-            "",
+        paragraphs += [
             "LLaMA-Factory does not read `chat_template.jinja`: name one of its templates that "
             "keeps the thinking, or train with TRL, verl or axolotl.",
         ]
-    return lines
+    return paragraphs
 
 
 TRAINER = Trainer(

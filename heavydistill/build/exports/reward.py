@@ -16,6 +16,7 @@ from typing import Any
 
 from heavydistill.config import Verifying
 from heavydistill.schema import Problem, Verdict
+from heavydistill.verifiers import registry
 from heavydistill.verifiers.pool import VerdictPool
 
 # Verifiers of your own: Verifying(own=["my_verifiers.py"]).
@@ -51,6 +52,7 @@ def compute_score(
 
 
 def _problem(text: str, reference: str, verifier: str, verifier_args: str) -> Problem:
+    registry.get(verifier)  # One that is not known here would leave every answer undecided.
     return Problem(
         id="", text=text, reference=reference, verifier=verifier, verifier_args=verifier_args
     )

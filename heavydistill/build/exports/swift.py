@@ -27,6 +27,7 @@ from heavydistill.build.exports.trainer import (
     Rewarded,
     Trainer,
     as_yaml,
+    commands,
     messages,
     readme,
     rewarded,
@@ -35,6 +36,8 @@ from heavydistill.build.exports.trainer import (
 from heavydistill.sets.rows import Message
 
 _PLUGIN = "heavydistill_swift.py"
+_SFT_COMMAND = "swift sft {name}.yaml"
+_RL_COMMAND = f"swift rlhf {RL}.yaml"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +70,7 @@ def _files(export: Export) -> dict[str, str]:
 
 def _sft(name: str, export: Export) -> str:
     return as_yaml(
-        f"swift sft {name}.yaml",
+        _SFT_COMMAND.format(name=name),
         {
             "model": export.model,
             **_data(name, export),
@@ -80,7 +83,7 @@ def _sft(name: str, export: Export) -> str:
 
 def _grpo(export: Export) -> str:
     return as_yaml(
-        f"swift rlhf {RL}.yaml",
+        _RL_COMMAND,
         {
             "rlhf_type": "grpo",
             "model": export.model,
@@ -106,13 +109,11 @@ def _data(name: str, export: Export) -> dict[str, Any]:
 
 
 def _sections(export: Export) -> list[str]:
-    lines = ["Run the commands in this folder."]
+    paragraphs = ["Run the commands in this folder."]
     if export.sft:
-        lines += ["", "## SFT", "", "```"]
-        lines += [f"swift sft {name}.yaml" for name in export.sft]
-        lines += [
-            "```",
-            "",
+        paragraphs += [
+            "## SFT",
+            commands([_SFT_COMMAND.format(name=name) for name in export.sft]),
             "A response is one text with its thinking in front, between think marks: ms-swift "
             "drops a field for it. It learns responses whole and no prompt (`loss_scale: "
             "default`), and puts an empty pair of marks before a response without thinking where "
@@ -122,14 +123,9 @@ def _sections(export: Export) -> list[str]:
             "that cannot be read is an error; by default ms-swift leaves it out.",
         ]
     if RL in export.rows:
-        lines += [
-            "",
+        paragraphs += [
             "## GRPO",
-            "",
-            "```",
-            f"swift rlhf {RL}.yaml",
-            "```",
-            "",
+            commands([_RL_COMMAND]),
             f"Set `model` to what SFT wrote. `{_PLUGIN}` makes the reward of `{REWARD}` known, "
             "which needs heavydistill in the same environment. `max_completion_length` is what the "
             "longest prompt leaves of the student's tokens; the default of 512 cuts most "
@@ -138,12 +134,11 @@ def _sections(export: Export) -> list[str]:
             "decide on get no reward.",
         ]
     if export.template is not None:
-        lines += [
-            "",
+        paragraphs += [
             "ms-swift does not train with `chat_template.jinja`: name one of its templates that "
             "keeps the thinking (`template`), or train with TRL, verl or axolotl.",
         ]
-    return lines
+    return paragraphs
 
 
 _PLUGIN_TEXT = '''"""Makes the reward of the set ``rl`` known to ms-swift as ``heavydistill``."""

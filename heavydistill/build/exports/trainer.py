@@ -158,35 +158,37 @@ def own_template(export: Export, tree: dict[str, Any]) -> dict[str, Any]:
 
 
 def readme(trainer: Trainer, export: Export, sections: list[str]) -> str:
-    """README.md: what is here, then the sections."""
+    """README.md: what is here, then the sections, which are paragraphs."""
     student = export.manifest.student
-    lines = [
-        f"# Training sets for {trainer.title}",
-        "",
-        f"Written by heavydistill {export.manifest.heavydistill} in the forms that "
-        f"{trainer.title} {trainer.version} reads. The rows are for the student "
-        f"`{student.name}`: none is longer than {student.max_tokens:,} tokens with its chat "
-        "template. `manifest.json` says what they were built from.",
-        "",
-        "| set | train | validation |",
-        "|---|---:|---:|",
-    ]
+    table = ["| set | train | validation |", "|---|---:|---:|"]
     for name, rows in export.rows.items():
-        lines += [f"| {name} | {rows['train']:,} | {rows.get('validation', 0):,} |"]
-    lines += ["", *(f"`{name}` is not here: {why}." for name, why in export.absent.items())]
-    if export.model in names():
-        lines += [
-            "",
-            f"`{export.model}` is a part of heavydistill: put its folder in place of the name; "
-            f"`heavydistill teachers {export.model}` tells it.",
-        ]
+        table += [f"| {name} | {rows['train']:,} | {rows.get('validation', 0):,} |"]
+    paragraphs = [
+        f"# Training sets for {trainer.title}",
+        f"Written by heavydistill {export.manifest.heavydistill} in the forms that "
+        f"{trainer.title} {trainer.version} reads. `manifest.json` says what they were built from.",
+        "\n".join(table),
+        *(f"`{name}` is not here: {why}." for name, why in export.absent.items()),
+        f"The rows are for the student `{student.name}`: none is longer than "
+        f"{student.max_tokens:,} tokens with its chat template. {_where(export.model)}",
+    ]
     if export.template is not None:
-        lines += [
-            "",
-            f"`{CHAT_TEMPLATE}` takes the place of the student's own chat template, which loses "
-            "what is to be learnt.",
+        paragraphs += [
+            f"The rows are made for `{CHAT_TEMPLATE}`, which takes the place of the student's own "
+            "chat template. Serve the trained model with it too."
         ]
-    text = "\n".join([*lines, "", *sections])
-    while "\n\n\n" in text:
-        text = text.replace("\n\n\n", "\n\n")
-    return text.rstrip() + "\n"
+    return "\n\n".join([*paragraphs, *sections]) + "\n"
+
+
+def _where(model: str) -> str:
+    if model in names():
+        return (
+            f"It is a part of heavydistill: put its folder, which `heavydistill teachers {model}` "
+            "tells, in place of its name in the configurations."
+        )
+    return "If it is a folder, the configurations need its path as it is seen from here."
+
+
+def commands(lines: list[str]) -> str:
+    """A paragraph of a README.md with commands."""
+    return "\n".join(["```", *lines, "```"])

@@ -22,6 +22,7 @@ from heavydistill.build.exports.trainer import (
     Rewarded,
     Trainer,
     as_yaml,
+    commands,
     messages,
     own_template,
     readme,
@@ -29,6 +30,9 @@ from heavydistill.build.exports.trainer import (
 )
 from heavydistill.sets.folder import CHAT_TEMPLATE
 from heavydistill.sets.rows import Message, ThoughtfulMessage
+
+_SFT_COMMAND = "trl sft --config {name}.yaml"
+_RL_COMMAND = "trl grpo --config rl.yaml"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +77,7 @@ def _files(export: Export) -> dict[str, str]:
 
 def _sft(name: str, export: Export) -> str:
     return as_yaml(
-        f"trl sft --config {name}.yaml",
+        _SFT_COMMAND.format(name=name),
         {
             "model_name_or_path": export.model,
             "dataset_name": f"./{name}",
@@ -88,7 +92,7 @@ def _sft(name: str, export: Export) -> str:
 
 def _grpo(export: Export) -> str:
     return as_yaml(
-        "trl grpo --config rl.yaml",
+        _RL_COMMAND,
         {
             "model_name_or_path": export.model,
             "dataset_name": f"./{RL}",
@@ -107,33 +111,26 @@ def _validation(name: str, export: Export) -> dict[str, str]:
 
 
 def _sections(export: Export) -> list[str]:
-    lines = ["Run the commands in this folder. Any setting of TRL may be added to the files."]
+    paragraphs = ["Run the commands in this folder. Any setting of TRL may be added to the files."]
     if export.sft:
-        lines += ["", "## SFT", "", "```"]
-        lines += [f"trl sft --config {name}.yaml" for name in export.sft]
-        lines += [
-            "```",
-            "",
+        paragraphs += [
+            "## SFT",
+            commands([_SFT_COMMAND.format(name=name) for name in export.sft]),
             "TRL renders the messages with the student's chat template and learns what follows the "
             "prompt: thinking, answer and end of turn. Two settings are other than its defaults: "
             "`max_length`, because it cuts longer rows, and the answer stands at the end; and "
             "`completion_only_loss`, said so that nothing else switches it off.",
         ]
     if RL in export.rows:
-        lines += [
-            "",
+        paragraphs += [
             "## GRPO",
-            "",
-            "```",
-            "trl grpo --config rl.yaml",
-            "```",
-            "",
+            commands([_RL_COMMAND]),
             f"Set `model_name_or_path` to what SFT wrote. `{REWARD}` needs heavydistill in the "
             "same environment. `max_completion_length` is what the longest prompt leaves of "
             "the student's tokens; TRL's default of 512 cuts most deliberations. Answers that the "
             "verifier cannot decide on get no reward and teach nothing.",
         ]
-    return lines
+    return paragraphs
 
 
 TRAINER = Trainer(title="TRL", version="1.16", row=_row, kind=_kind, files=_files)

@@ -26,6 +26,7 @@ from heavydistill.build.exports.trainer import (
     Rewarded,
     Trainer,
     as_yaml,
+    commands,
     messages,
     own_template,
     readme,
@@ -217,13 +218,11 @@ def _batch(rows: int, most: int) -> int:
 
 
 def _sections(export: Export) -> list[str]:
-    lines = ["Run the commands in this folder, whose files stand on top of verl's own."]
+    paragraphs = ["Run the commands in this folder, whose files stand on top of verl's own."]
     if export.sft:
-        lines += ["", "## SFT", "", "```"]
-        lines += [_SFT_COMMAND.format(name=name) for name in export.sft]
-        lines += [
-            "```",
-            "",
+        paragraphs += [
+            "## SFT",
+            commands([_SFT_COMMAND.format(name=name) for name in export.sft]),
             f"`{_DATASET}` is the dataset (`data.custom_cls`): it renders the prompt and the whole "
             "conversation with the student's chat template and learns the difference, which is "
             "thinking, answer and end of turn. verl's own renders each turn alone, where templates "
@@ -232,14 +231,9 @@ def _sections(export: Export) -> list[str]:
             "`max_token_len_per_gpu` hold the longest row; nothing is cut.",
         ]
     if RL in export.rows:
-        lines += [
-            "",
+        paragraphs += [
             "## GRPO",
-            "",
-            "```",
-            _RL_COMMAND,
-            "```",
-            "",
+            commands([_RL_COMMAND]),
             "Set `actor_rollout_ref.model.path` to what SFT wrote. "
             f"`{REWARD}` needs heavydistill in the same environment; it starts processes of its "
             "own, so one reward worker is enough. verl rewards an answer that the verifier cannot "
@@ -247,8 +241,8 @@ def _sections(export: Export) -> list[str]:
             "stratum, so that verl's metrics are split by it.",
         ]
         if not export.is_validated(RL):
-            lines += ["", "There are no rows for validation: `val_files` names those of training."]
-    return lines
+            paragraphs += ["There are no rows for validation: `val_files` names those of training."]
+    return paragraphs
 
 
 _DATASET_TEXT = '''"""The dataset of SFT for verl: all after what opens the answer is learnt."""
