@@ -12,6 +12,7 @@ import typer
 
 from heavydistill.cli.build import build
 from heavydistill.cli.doctor import doctor
+from heavydistill.cli.export import export
 from heavydistill.cli.generate import generate
 from heavydistill.cli.import_ import import_
 from heavydistill.cli.journal import journal
@@ -37,6 +38,7 @@ app.command()(replay)
 app.command()(build)
 app.command("import")(import_)
 app.command()(show)
+app.command()(export)
 app.command()(teachers)
 app.command()(publish)
 app.add_typer(journal)
