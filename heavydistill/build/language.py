@@ -18,7 +18,7 @@ from collections import Counter
 
 from heavydistill.verifiers.mathematics.find import without_code
 
-FEWEST_LETTERS = 60
+FEWEST_LETTERS = 40
 DOMINANT = 2 / 3
 PART = 10_000
 """Characters of each part of a long text that are read: its beginning, middle and end."""
@@ -67,7 +67,8 @@ def script(text: str) -> str | None:
     letters = Counter(_NO_PROSE.sub(" ", without_code(text)))
     counts: Counter[str] = Counter()
     for letter, count in letters.items():
-        if letter.isalpha():
+        # Marks as well: Indic vowels are such.
+        if unicodedata.category(letter)[0] in "LM":
             counts[unicodedata.name(letter, "").partition(" ")[0]] += count
     kana = counts["HIRAGANA"] + counts["KATAKANA"]
     weights = Counter({name: count * _WEIGHTS.get(name, 1) for name, count in counts.items()})

@@ -9,9 +9,8 @@ Two signs, in its thinking or its answer:
 - It repeats the worked solution of the reference: 13 words in a row (26 characters of a script
   without blanks), and the numbers between them, that stand in it before its final answer, and
   neither in the problem nor in an attempt that was shown. Numbers alone are no sign, for those who
-  solve a problem in the same steps write the same. Where the reference is an answer alone
-  (``choice``, ``procedural``), and for ``code``, where right programs are alike, there is nothing
-  to repeat.
+  solve a problem in the same steps write the same. Only ``math`` and ``exact`` have references with
+  more than an answer in them, and ``instructions``, whose reference is a response of somebody's.
 
 Not covered: an answer that is known by heart and written without a word about it; what a text says
 behind ``MOST_READ`` words for a reference.
@@ -155,10 +154,10 @@ def _passages(words: Sequence[str], length: int) -> Iterator[Run]:
 
 
 def _worked(problem: Problem) -> str:
-    """What the reference says before its final answer; empty where it is an answer and no more."""
-    if problem.verifier in ("choice", "code", "procedural"):
-        return ""
-    if problem.verifier not in ("exact", "math"):
+    """What the reference says before its final answer; empty if it may be an answer alone."""
+    if problem.verifier == "instructions":
         return problem.reference
+    if problem.verifier not in ("exact", "math"):
+        return ""
     answer = final_answer(problem.reference, json.loads(problem.verifier_args).get("marker"))
     return problem.reference.rpartition(answer)[0] if answer else ""

@@ -46,7 +46,11 @@ _NOUN = re.compile(
 # --- Numbers behind a noun: "3", "#1, #4 and #7", "(3)", "2-5".
 _ITEM = r"[#(\[]{0,2}\d{1,2}(?!\d|%|\.\d|,\d{3})[)\]]?"
 _AND = r"(?:,? (?:and|or|&|vs\.?|to|through) | ?[,;/&+] ?| ?- ?)"
-_LISTED = re.compile(rf"[ }}\\-]{{0,3}}(?:number |no\. ?)?({_ITEM}(?:{_AND}{_ITEM}){{0,40}})")
+_LISTED = re.compile(
+    rf"[ }}\\-]{{0,3}}(?:number |no\. ?)?({_ITEM}(?:{_AND}{_ITEM}){{0,40}})"
+    # "Attempt 2 different ways" is a verb and what it counts.
+    r"(?! (?:more|times|different|other|additional|such|new)\b)"
+)
 _RANGE = re.compile(r"(\d+)[)\]]?(?: ?- ?| to | through )[#(\[]{0,2}(\d+)")
 # "Attempt 1, 4 apples" and "Attempt 1 - 42" name one, "attempt 2-4" several.
 _ONE = re.compile(r"(\d+)[)\]]?(?:, ?| - )[#(\[]{0,2}\d+[)\]]?")
@@ -113,7 +117,9 @@ _HOLD = re.compile(
     rf"{_ADVERB} (?:{_DOES}|{_JUDGED}|{_FAILS}|g[ai]ve\b|converged?\b|hold\b|match\b"
     r"|(?:have|had|share) (?:the|an?|\\?boxed|[$\d])|(?:are|were) (?:unanimous|divided|split))",
 )
-_THE_OTHERS = re.compile(rf"\bother (?:\w{{1,12}} )?(?:{_STRONG})s\b|\bthe (?:others|rest)\b")
+_THE_OTHERS = re.compile(
+    rf"\bother (?:\w{{1,12}} )?(?:{_STRONG})s\b|\bthe others\b|\bthe rest\b(?! of)"
+)
 _ALL_OF_THEM = re.compile(
     rf"\b(?:all of (?:them|these)|they all|each of them) ?(?:{_FAILS}|{_JUDGED})"
     rf"|\b(?:they are|they're|these are) all (?:wrong|incorrect|mistaken|flawed)\b"
