@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator
 from itertools import islice
 
-from heavydistill.build.mentions import MOST_READ, PLAIN, Mention, Noun
+from heavydistill.build.mentions import MOST_READ, Mention, Noun, plain
 
 _BEFORE, _AFTER, _NEAR = 40, 80, 200  # characters around a place that are read
 _DIGITS = "一二三四五六七八九"
@@ -53,7 +53,7 @@ _ATTEMPTS = re.compile(_STRONG)
 
 def chinese_mentions(text: str, problem: str) -> Iterator[Mention]:
     """All mentions in a text of any length; arguments as of ``mentions.mentions``."""
-    text = text.translate(PLAIN)
+    text = plain(text)
     told = {match[0] for match in _NOUN.finditer(problem)}
     for match in islice(_NOUN.finditer(text), MOST_READ):
         if match[0] not in told:

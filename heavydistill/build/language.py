@@ -18,8 +18,10 @@ from collections import Counter
 
 from heavydistill.verifiers.mathematics.find import without_code
 
-FEWEST_LETTERS = 60
+FEWEST_LETTERS = 40
 DOMINANT = 2 / 3
+PART = 10_000
+"""Characters of each part of a long text that are read: its beginning, middle and end."""
 _JAPANESE_FROM = 0.1  # share of kana among the characters of a Japanese text, at least
 
 _WEIGHTS = {"CJK": 3, "HIRAGANA": 2, "KATAKANA": 2, "HANGUL": 2}
@@ -59,10 +61,14 @@ def script(text: str) -> str | None:
 
     ``CJK`` is Chinese; texts with kana are ``JAPANESE``.
     """
+    if len(text) > 3 * PART:
+        middle = (len(text) - PART) // 2
+        text = "\n".join((text[:PART], text[middle : middle + PART], text[-PART:]))
     letters = Counter(_NO_PROSE.sub(" ", without_code(text)))
     counts: Counter[str] = Counter()
     for letter, count in letters.items():
-        if letter.isalpha():
+        # Marks as well: Indic vowels are such.
+        if unicodedata.category(letter)[0] in "LM":
             counts[unicodedata.name(letter, "").partition(" ")[0]] += count
     kana = counts["HIRAGANA"] + counts["KATAKANA"]
     weights = Counter({name: count * _WEIGHTS.get(name, 1) for name, count in counts.items()})

@@ -9,9 +9,8 @@ Two signs, in its thinking or its answer:
 - It repeats the worked solution of the reference: 13 words in a row (26 characters of a script
   without blanks), and the numbers between them, that stand in it before its final answer, and
   neither in the problem nor in an attempt that was shown. Numbers alone are no sign, for those who
-  solve a problem in the same steps write the same. Where the reference is an answer alone
-  (``choice``, ``procedural``), and for ``code``, where right programs are alike, there is nothing
-  to repeat.
+  solve a problem in the same steps write the same. Only ``math`` and ``exact`` have references with
+  more than an answer in them, and ``instructions``, whose reference is a response of somebody's.
 
 Not covered: an answer that is known by heart and written without a word about it; what a text says
 behind ``MOST_READ`` words for a reference.
@@ -24,6 +23,7 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
+from heavydistill.build.mentions import plain
 from heavydistill.build.words import WITHOUT_BLANKS, Run, words_of
 from heavydistill.schema import Problem
 from heavydistill.verifiers.extraction import final_answer
@@ -33,16 +33,16 @@ MOST_READ = 5000
 
 _BEFORE, _AFTER = 100, 80  # characters around a word for a reference that are read
 _WITHOUT_BLANKS = re.compile(f"[{WITHOUT_BLANKS}]")
-_PLAIN = str.maketrans({"*": None, "`": None, "_": " ", "\u2019": "'", "\uff0c": ","})
 _PART_ENDS = re.compile(r"[.!?;:,\n。！？；：、]")
 
 _KEY = re.compile(
-    r"\b(?:(?:answer|solution)[ -]key|(?:official|reference|gold(?:en)?|target|model)[ -]"
+    r"\b(?:(?:(?:answer|solution)[ -]key|(?:official|reference|gold(?:en)?|target|model)[ -]"
     r"(?:answer|solution)|ground[ -]?truth(?: answer| solution)?|marking scheme"
     r"|(?P<expected>expected (?:final )?answer))\b"
     r"(?!'?s\b(?! )| ?[#\d(]| (?:format|form|type|range|length|style|would|might|could)\b)"
-    r"|(?P<chinese>(?:参考|标准|官方|预期)(?:答案|解答)|标答|真实答案|答案键)",
-    re.IGNORECASE,
+    r"|(?P<answer>answer)\b)"
+    r"|(?P<chinese>(?:参考|标准|官方|预期)(?:答案|解答)|标答|真实答案|答案键)"
+    r"|(?P<right>正确答案)"
 )
 # Who says one of these knows nothing.
 _OPEN = re.compile(
@@ -50,7 +50,6 @@ _OPEN = re.compile(
     r"|hypothetical|suppos\w*|assum\w*|might|may|could|would|should|probably|likely|perhaps|maybe"
     r"|presumably|guess\w*|wonder\w*|seems?|think|believe|suspect|possibly)\b|n't\b"
     r"|没|无|不知|不能|未|如果|假如|假设|若|可能|也许|大概|应该|估计|或许|是否|不一定|猜|不是",
-    re.IGNORECASE,
 )
 _KNOWS = (
     r"\b(?:according to|per|from|based on|given|using|match(?:es|ed|ing)?|agree(?:s|d|ing)? with"
@@ -59,18 +58,16 @@ _KNOWS = (
     r"|see|saw|told|have|recall|remember|contradicts?|differs? from|conflicts? with"
     r"|aligns? with|corresponds? to|confirm\w* by) (?:the |this |our |a )?(?:\w{1,12} )?\Z"
 )
-_KNOWS_BEFORE = re.compile(_KNOWS, re.IGNORECASE)
+_KNOWS_BEFORE = re.compile(_KNOWS)
 _SAYS_AFTER = re.compile(
     r" ?(?:(?:is|was|says?|said|states?|gives?|gave|shows?|reads?|indicates?|confirms?|lists?"
     r"|being|equals)\b|[:=])",
-    re.IGNORECASE,
 )
 _MATCHES_BEFORE = re.compile(
     r"\b(?:match(?:es|ed|ing)?|agree(?:s|d|ing)? with|consistent with|equals?|same as|according to"
     r"|given) the \Z",
-    re.IGNORECASE,
 )
-_IS_AFTER = re.compile(r"(?: is| was|:| =) ?[\\$\d(\[{A-Z-]")
+_IS_AFTER = re.compile(r"(?: is| was|:| =) ?(?:[\\$\d(\[{-]|[b-h]\b)")
 _KNOWS_IN_CHINESE = re.compile(
     r"(?:根据|按照?|依据|依照|对照|参照|与|和|跟|同|从|由|已知|看到|查看|给出的|提供的|给定的?|结合|符合|"
     r"知道|得知|匹配)(?:题目|上述|所给|给出|提供)?的?\Z"
@@ -78,16 +75,20 @@ _KNOWS_IN_CHINESE = re.compile(
 _SAYS_IN_CHINESE = re.compile(
     r" ?(?:也?[是为]|给出|显示|表明|说|中|指出|写|一致|相符|相同|吻合|告诉|[:：=])"
 )
-_TOLD = re.compile(
+# How somebody comes to know the answer, by what stands before and behind that word.
+_TOLD_BEFORE = re.compile(
     r"\b(?:i|we)(?: was| am| were| are| have been| had been|'m|'re|'ve been) "
-    r"(?:told|given|provided with|shown) (?:that )?the (?:correct |right |true |actual )?answer\b"
-    r"|\b(?:knowing|given) (?:that )?the (?:correct|right|true) answer (?:is|was|to be)\b"
-    r"|\bthe (?:(?:correct|right|true|final) )?answer (?:is|was) (?:already )?(?:known|given"
-    r"|provided|told) (?:to be|to us|to me|in the prompt)\b"
+    r"(?:told|given|provided with|shown) (?:that )?the (?:(?:correct|right|true|actual) )?\Z"
     r"|\bthe (?:prompt|hint|system (?:prompt|message)|user) (?:gives?|gave|says?|tells? (?:us|me)"
-    r"|told (?:us|me)|provide[sd]?|states?|reveals?) (?:that )?the (?:correct|right|true) answer\b"
-    r"|(?:已知|(?:题目|提示)(?:已经?)?(?:给出|告诉|说明)了?)(?:我们|的|了)?正确答案",
-    re.IGNORECASE,
+    r"|told (?:us|me)|provide[sd]?|states?|reveals?) (?:that )?the (?:correct|right|true) \Z"
+)
+_KNOWING_BEFORE = re.compile(r"\b(?:knowing|given) (?:that )?the (?:correct|right|true) \Z")
+_IS = re.compile(r" (?:is|was|to be)\b")
+_IS_TOLD = re.compile(
+    r" (?:is|was) (?:already )?(?:known|given|provided|told) (?:to be|to us|to me|in the prompt)\b"
+)
+_TOLD_IN_CHINESE = re.compile(
+    r"(?:已知|(?:题目|提示)(?:已经?)?(?:给出|告诉|说明)了?)(?:我们|的|了)?\Z"
 )
 
 
@@ -103,12 +104,10 @@ def leaks_reference(problem: Problem, texts: Sequence[str], shown: Sequence[str]
 
 
 def _says_so(text: str, problem: Problem) -> bool:
-    text = text.translate(_PLAIN)
-    if _TOLD.search(text) and not _TOLD.search(problem.text):
-        return True
-    told = {match[0].lower() for match in _KEY.finditer(problem.text)}
+    text = plain(text).lower()
+    told = {match[0] for match in _KEY.finditer(problem.text.lower())} - {"answer", "正确答案"}
     return any(
-        match[0].lower() not in told and _is_known(match, text, problem.verifier)
+        match[0] not in told and _is_known(match, text, problem.verifier)
         for match in islice(_KEY.finditer(text), MOST_READ)
     )
 
@@ -117,6 +116,11 @@ def _is_known(match: re.Match[str], text: str, verifier: str) -> bool:
     """Whether the part of the sentence around a word for a reference says what that holds."""
     before = _PART_ENDS.split(text[max(0, match.start() - _BEFORE) : match.start()])[-1]
     after = text[match.end() : match.end() + _AFTER]
+    if match["answer"]:
+        is_known = _KNOWING_BEFORE.search(before) and _IS.match(after)
+        return bool(is_known or _TOLD_BEFORE.search(before) or _IS_TOLD.match(after))
+    if match["right"]:
+        return bool(_TOLD_IN_CHINESE.search(before))
     if _OPEN.search(before) or _OPEN.search(_PART_ENDS.split(after.lstrip(" :：="))[0]):
         return False
     if match["chinese"]:
@@ -150,10 +154,10 @@ def _passages(words: Sequence[str], length: int) -> Iterator[Run]:
 
 
 def _worked(problem: Problem) -> str:
-    """What the reference says before its final answer; empty where it is an answer and no more."""
-    if problem.verifier in ("choice", "code", "procedural"):
-        return ""
-    if problem.verifier not in ("exact", "math"):
+    """What the reference says before its final answer; empty if it may be an answer alone."""
+    if problem.verifier == "instructions":
         return problem.reference
+    if problem.verifier not in ("exact", "math"):
+        return ""
     answer = final_answer(problem.reference, json.loads(problem.verifier_args).get("marker"))
     return problem.reference.rpartition(answer)[0] if answer else ""

@@ -31,25 +31,25 @@ Noun = Literal["strong", "weak"]
 
 MOST_READ = 5000
 _BEFORE, _AFTER, _NEAR = 120, 240, 400  # characters around a place that are read
-PLAIN = str.maketrans(
-    {"*": None, "`": None, "_": " ", "~": " ", "\u00a0": " ", "\u2013": "-", "\uff08": "("}
-    | {"\uff09": ")", "\uff03": "#"}
+_SPELLINGS = (
+    {"*": "", "`": "", "_": " ", "~": " ", "\u00a0": " ", "\u2013": "-", "\u2019": "'"}
+    | {"\uff08": "(", "\uff09": ")", "\uff03": "#", "\u0130": "I"}
     | {chr(0x2460 + number): str(number + 1) for number in range(20)}
 )
-"""Without emphasis, and with one form of blanks, dashes, brackets and numbers."""
 
 _STRONG = "attempt|thinker|solver|programmer"
 _NOUN = re.compile(
     rf"(?<![^\W_])(?:(?P<strong>{_STRONG})|(?P<weak>solution|response|candidate|reference"
     r"|trajector(?=y|ies))(?:y|ie)?)(?P<plural>s)?(?![^\W\d_])",
-    re.IGNORECASE,
 )
 
 # --- Numbers behind a noun: "3", "#1, #4 and #7", "(3)", "2-5".
 _ITEM = r"[#(\[]{0,2}\d{1,2}(?!\d|%|\.\d|,\d{3})[)\]]?"
 _AND = r"(?:,? (?:and|or|&|vs\.?|to|through) | ?[,;/&+] ?| ?- ?)"
 _LISTED = re.compile(
-    rf"[ }}\\-]{{0,3}}(?:number |no\. ?)?({_ITEM}(?:{_AND}{_ITEM}){{0,40}})", re.IGNORECASE
+    rf"[ }}\\-]{{0,3}}(?:number |no\. ?)?({_ITEM}(?:{_AND}{_ITEM}){{0,40}})"
+    # "Attempt 2 different ways" is a verb and what it counts.
+    r"(?! (?:more|times|different|other|additional|such|new)\b)"
 )
 _RANGE = re.compile(r"(\d+)[)\]]?(?: ?- ?| to | through )[#(\[]{0,2}(\d+)")
 # "Attempt 1, 4 apples" and "Attempt 1 - 42" name one, "attempt 2-4" several.
@@ -62,29 +62,25 @@ _ORDINAL = rf"(?:{_IN_WORDS}|\d{{1,2}}(?:st|nd|rd|th))"
 _ORDERED = re.compile(
     rf"\b({_ORDINAL}(?:,? (?:and |or |& )?(?:the )?{_ORDINAL}){{0,12}})"
     rf"(?: (?P<count>\d|{_COUNT}))? \Z",
-    re.IGNORECASE,
 )
-_EACH_ORDINAL = re.compile(_ORDINAL, re.IGNORECASE)
+_EACH_ORDINAL = re.compile(_ORDINAL)
 
 # --- What makes an attempt somebody's own.
 _OWNED = re.compile(
     r"(?:\b(?:my|our|his|her|its|their|your|own|another|an?)(?: [\w-]{1,12})? ?"
     r"|\b(?:on|at)(?: the)? )\Z",
-    re.IGNORECASE,
 )
 _HEADING = re.compile(r"(?:\A|\n)[ \t#>•.\d-]{0,12}\Z")
 _IN_BRACKETS = r"(?: ?\([^()\n]{0,60}\))?"
 _TITLE_ENDS = re.compile(rf"{_IN_BRACKETS} ?(?:[:\n—]|\. |- |\Z)")
 _TRIES = re.compile(
     rf"{_IN_BRACKETS}[\s:.—-]{{0,6}}(?:"
-    r"let(?:['’]s| us| me) (?!check|verif|see|look|exam|read|compar|re-?check|test|trace|go|analy)"
-    r"|(?:i['’]ll|i will|i try|we try|maybe|perhaps|what if|suppose|try|trying|guess)\b)",
-    re.IGNORECASE,
+    r"let(?:'s| us| me) (?!check|verif|see|look|exam|read|compar|re-?check|test|trace|go|analy)"
+    r"|(?:i'll|i will|i try|we try|maybe|perhaps|what if|suppose|try|trying|guess)\b)",
 )
 _I_DID = re.compile(
     r",? (?:i|we) (?:had |have )?"
     r"(?:\w{1,12}ed|forgot|made|got|took|did|was|were|chose|set|found|went)\b",
-    re.IGNORECASE,
 )
 
 # --- What an author does.
@@ -107,32 +103,30 @@ _FAILS = r"(?:fail(?:s|ed)?|go(?:es)? (?:astray|wrong))\b"
 # "Solution 1: use induction" is a heading of one's own.
 _AUTHOR = re.compile(
     rf"{_IN_BRACKETS}(?::(?= (?:\w{{1,12}}ly )?\w{{1,12}}[sd]\b))?{_ADVERB} (?:{_DOES}|{_JUDGED})",
-    re.IGNORECASE,
 )
-_INSIDE = re.compile(r"\b(?:in|by|like|per|compar(?:e|es|ing)) \Z", re.IGNORECASE)
+_INSIDE = re.compile(r"\b(?:in|by|like|per|compar(?:e|es|ing)) \Z")
 
 # --- Several together.
 _SEVERAL = re.compile(
     r"\b(?:all|both|most|many|several|some|other|majority|few|none|neither|half|rest|these|those"
     rf"|the|\d{{1,2}}|{_COUNT})(?: of)?(?: the| these| those)?"
     r"(?: (?!my|our)[\w-]{1,12})? \Z",
-    re.IGNORECASE,
 )
-_EACH = re.compile(r"\b(?:every|each)(?: single)? \Z", re.IGNORECASE)
+_EACH = re.compile(r"\b(?:every|each)(?: single)? \Z")
 _HOLD = re.compile(
     rf"{_ADVERB} (?:{_DOES}|{_JUDGED}|{_FAILS}|g[ai]ve\b|converged?\b|hold\b|match\b"
     r"|(?:have|had|share) (?:the|an?|\\?boxed|[$\d])|(?:are|were) (?:unanimous|divided|split))",
-    re.IGNORECASE,
 )
-_THE_OTHERS = re.compile(rf"\bother (?:\w{{1,12}} )?(?:{_STRONG})s\b|\bthe (?:others|rest)\b", re.I)
+_THE_OTHERS = re.compile(
+    rf"\bother (?:\w{{1,12}} )?(?:{_STRONG})s\b|\bthe others\b|\bthe rest\b(?! of)"
+)
 _ALL_OF_THEM = re.compile(
     rf"\b(?:all of (?:them|these)|they all|each of them) ?(?:{_FAILS}|{_JUDGED})"
-    rf"|\b(?:they are|they['’]re|these are) all (?:wrong|incorrect|mistaken|flawed)\b"
+    rf"|\b(?:they are|they're|these are) all (?:wrong|incorrect|mistaken|flawed)\b"
     r"|\b(?:none|not one)(?: of (?:them|these))? (?:is|are|was|were|gets?|got) (?:it |this )?"
     r"(?:right|correct)\b",
-    re.IGNORECASE,
 )
-_ATTEMPTS = re.compile(rf"(?<!my )(?<!our )\b(?:{_STRONG})s\b", re.IGNORECASE)
+_ATTEMPTS = re.compile(rf"(?<!my )(?<!our )\b(?:{_STRONG})s\b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,62 +151,87 @@ def mentions(text: str, problem: str) -> Iterator[Mention]:
         text: Thinking and answer of a response.
         problem: What the problem says, or empty.
     """
-    text = text.translate(PLAIN)
-    told = {_stem(match) for match in _NOUN.finditer(problem)}
+    written = plain(text)
+    text = written.lower()
+    told = {_stem(match) for match in _NOUN.finditer(problem.lower())}
     for match in islice(_NOUN.finditer(text), MOST_READ):
-        is_told = _stem(match) in told
-        if not (is_told and match["weak"]):
-            yield from _mention(match, text, is_told)
+        if _stem(match) not in told:
+            yield from _mention(match, text)
+        elif match["strong"] and written[match.start()].isupper():
+            yield from _by_number(match, text) or ()
     if not told.intersection(_STRONG.split("|")):
         for match in _ALL_OF_THEM.finditer(text):
             if _ATTEMPTS.search(text, max(0, match.start() - _NEAR), match.start()):
                 yield Mention("several", "strong")
 
 
+def plain(text: str) -> str:
+    """The text without emphasis, and with one form of blanks, dashes, brackets and numbers."""
+    for other, one in _SPELLINGS.items():
+        text = text.replace(other, one)
+    return text
+
+
 def _stem(noun: re.Match[str]) -> str:
     stem: str = noun["strong"] or noun["weak"]
-    return stem.lower()
+    return stem
 
 
-def _mention(match: re.Match[str], text: str, is_told: bool) -> Iterator[Mention]:
-    """What one noun speaks of; at most one mention, and one of the others beside it."""
-    before = text[max(0, match.start() - _BEFORE) : match.start()]
-    after = text[match.end() : match.end() + _AFTER]
-    noun: Noun = "strong" if match["strong"] else "weak"
-    listed = _LISTED.match(after)
-    if listed:
-        numbers = _listed(listed[1], is_plural=match["plural"] is not None)
-        if not is_told or match[0][0].isupper():
-            kind = _kind(noun, before, after[listed.end() :], is_numbered=True)
-            yield from _numbered(kind, noun, numbers, after)
-        return
+def _mention(match: re.Match[str], text: str) -> list[Mention]:
+    """What one noun speaks of."""
+    numbered = _by_number(match, text)
+    if numbered is not None:
+        return numbered
+    before, after = _around(match, text)
     ordered = _ORDERED.search(before)
-    if is_told:
-        return
     if ordered:
-        kind = _kind(noun, before[: ordered.start()], after, is_numbered=False)
-        yield from _numbered(kind, noun, _ordered(ordered), after)
-    elif noun == "strong":
-        several = _SEVERAL if match["plural"] else _EACH
-        if several.search(before) and _HOLD.match(after):
-            yield Mention("several", noun)
+        kind = _kind(match, before[: ordered.start()], after, is_numbered=False)
+        return _named(match, kind, _ordered(ordered), after)
+    several = _SEVERAL if match["plural"] else _EACH
+    if match["strong"] and several.search(before) and _HOLD.match(after):
+        return [Mention("several", "strong")]
+    return []
 
 
-def _numbered(
-    kind: Kind | None, noun: Noun, numbers: tuple[int, ...], after: str
-) -> Iterator[Mention]:
-    if kind and numbers:
-        yield Mention(kind, noun, numbers)
-        if kind == "cited" and _THE_OTHERS.search(after):
-            yield Mention("several", noun)
+def _by_number(match: re.Match[str], text: str) -> list[Mention] | None:
+    """What a noun with a number behind it speaks of; None if there is no number."""
+    before, after = _around(match, text)
+    listed = _LISTED.match(after)
+    if not listed:
+        return None
+    kind = _kind(match, before, after[listed.end() :], is_numbered=True)
+    return _named(match, kind, _listed(listed[1], is_plural=bool(match["plural"])), after)
 
 
-def _kind(noun: Noun, before: str, after: str, *, is_numbered: bool) -> Kind | None:
+def _around(match: re.Match[str], text: str) -> tuple[str, str]:
+    return (
+        text[max(0, match.start() - _BEFORE) : match.start()],
+        text[match.end() : match.end() + _AFTER],
+    )
+
+
+def _named(
+    match: re.Match[str], kind: Kind | None, numbers: tuple[int, ...], after: str
+) -> list[Mention]:
+    """The mention of attempts by number, and of the others where it is said beside them."""
+    if not (kind and numbers):
+        return []
+    found = [Mention(kind, _noun(match), numbers)]
+    if kind == "cited" and _THE_OTHERS.search(after):
+        found.append(Mention("several", _noun(match)))
+    return found
+
+
+def _noun(match: re.Match[str]) -> Noun:
+    return "strong" if match["strong"] else "weak"
+
+
+def _kind(match: re.Match[str], before: str, after: str, *, is_numbered: bool) -> Kind | None:
     """Whose attempt a name is; None where it is no attempt at all."""
     if _OWNED.search(before) or _I_DID.match(after):
         return "own"
     is_heading = bool(_HEADING.search(before) and _TITLE_ENDS.match(after))
-    if noun == "strong":
+    if match["strong"]:
         return "own" if is_heading and _TRIES.match(after) else "cited"
     if _AUTHOR.match(after) or (is_numbered and _INSIDE.search(before)):
         return "cited"
@@ -235,7 +254,7 @@ def _ordered(match: re.Match[str]) -> tuple[int, ...]:
     numbers = {_number(word) for word in _EACH_ORDINAL.findall(match[1])}
     count = match["count"]
     if count and numbers == {1}:
-        many = int(count) if count.isdigit() else _COUNT.split("|").index(count.lower()) + 1
+        many = int(count) if count.isdigit() else _COUNT.split("|").index(count) + 1
         numbers = set(range(1, many + 1))
     return tuple(sorted(numbers))
 
@@ -243,4 +262,4 @@ def _ordered(match: re.Match[str]) -> tuple[int, ...]:
 def _number(ordinal: str) -> int:
     if ordinal[0].isdigit():
         return int(ordinal[:-2])
-    return _IN_WORDS.split("|").index(ordinal.lower()) + 1
+    return _IN_WORDS.split("|").index(ordinal) + 1

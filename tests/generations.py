@@ -1,0 +1,46 @@
+"""Problems and judged responses, for tests of what looks at them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from heavydistill.schema import Deliberation, Label, Problem, Trajectory, Verdict
+
+
+def problem(text: str = "What is 2 + 3?", verifier: str = "math", **fields: Any) -> Problem:
+    """A problem; ``args`` is the object of its ``verifier_args``."""
+    args = json.dumps(fields.pop("args", {}))
+    usual = {"id": "p", "text": text, "reference": "5", "verifier": verifier}
+    return Problem(**{**usual, "verifier_args": args, **fields})
+
+
+def deliberation(answer_text: str, reasoning: str = "", **fields: Any) -> Deliberation:
+    """A right one, unless ``label`` or another field says otherwise."""
+    return Deliberation(**_fields("d", answer_text, reasoning, fields), cache="c", round=1)
+
+
+def trajectory(answer_text: str, reasoning: str = "", **fields: Any) -> Trajectory:
+    """Likewise."""
+    return Trajectory(**_fields("t", answer_text, reasoning, fields))
+
+
+def _fields(id: str, answer_text: str, reasoning: str, changes: dict[str, Any]) -> dict[str, Any]:
+    label: Label | None = changes.pop("label", "correct")
+    verdict = label and Verdict(label=label, reason="said", extracted="5", verifier="math@2")
+    return {
+        "id": id,
+        "index": 0,
+        "model": "m",
+        "seed": 1,
+        "reasoning": reasoning,
+        "answer_text": answer_text,
+        "finish_reason": "stop",
+        "error": None,
+        "verdict": verdict,
+        "prompt_tokens": 1,
+        "completion_tokens": 1,
+        "latency_s": 0.1,
+        "request_id": "",
+        **changes,
+    }
