@@ -35,12 +35,12 @@ def main() -> None:
         parser.error(f"--out {chosen.out} must end in .parquet")
     try:
         texts = texts_of(table(chosen.source, chosen.subset, chosen.split), chosen.column)
-    except UserError as error:
+        benchmark = Benchmark.of(chosen.name, texts)
+        chosen.out.parent.mkdir(parents=True, exist_ok=True)
+        benchmark.save(chosen.out)
+    except (UserError, OSError) as error:
         print(f"Error: {error}", file=sys.stderr)
         sys.exit(2)
-    benchmark = Benchmark.of(chosen.name, texts)
-    chosen.out.parent.mkdir(parents=True, exist_ok=True)
-    benchmark.save(chosen.out)
     print(f"{chosen.out}: {benchmark.size} different texts in {len(texts)} rows")
 
 

@@ -66,3 +66,9 @@ def test_what_cannot_be_read_is_an_error_that_says_the_fix(
 def test_a_file_that_no_build_would_find_is_refused(file: Path, tmp_path: Path) -> None:
     done = run("--from", file, "--column", "task", "--name", "x", "--out", tmp_path / "x.bin")
     assert done.returncode == 2 and "must end in .parquet" in done.stderr
+
+
+def test_a_place_that_cannot_be_written_is_an_error(file: Path) -> None:
+    done = run("--from", file, "--column", "task", "--name", "x", "--out", file / "x.parquet")
+    assert done.returncode == 2
+    assert done.stderr.startswith("Error: ") and "Traceback" not in done.stderr

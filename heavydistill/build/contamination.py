@@ -133,13 +133,18 @@ class Benchmark:
         about = json.dumps({"name": self.name, "size": self.size, "rule": _RULE})
         columns = {"kind": pa.array(kinds, pa.string()), "hash": pa.array(hashes, pa.uint64())}
         table = pa.table(columns).replace_schema_metadata({_ABOUT: about})
-        pq.write_table(
-            table,
-            path,
-            use_dictionary=["kind"],
-            column_encoding={"hash": "DELTA_BINARY_PACKED"},  # they are sorted
-            compression="none",  # and otherwise random
-        )
+        unfinished = path.with_name(f".{path.name}.unfinished")
+        try:
+            pq.write_table(
+                table,
+                unfinished,
+                use_dictionary=["kind"],
+                column_encoding={"hash": "DELTA_BINARY_PACKED"},  # they are sorted
+                compression="none",  # and otherwise random
+            )
+            unfinished.replace(path)
+        finally:
+            unfinished.unlink(missing_ok=True)
 
     def _rows(self) -> list[tuple[str, list[int]]]:
         return [
@@ -209,10 +214,9 @@ def _read_hashes(path: Path) -> Benchmark | None:
     import pyarrow.parquet as pq
 
     try:
-        table = pq.read_table(path)
+        about = json.loads((pq.read_schema(path).metadata or {}).get(_ABOUT, b"null"))
     except (OSError, pa.ArrowException):
         return None  # read_parquet says why
-    about = json.loads((table.schema.metadata or {}).get(_ABOUT, b"null"))
     if about is None:
         return None
     if about["rule"] != _RULE:
@@ -221,6 +225,7 @@ def _read_hashes(path: Path) -> Benchmark | None:
             f"those of version {_RULE}",
             "Make it again from the texts with scripts/hash_benchmark.py.",
         )
+    table = pq.read_table(path)
     kinds: dict[str, set[int]] = {kind: set() for kind in _KINDS}
     columns = (table.column(name).to_pylist() for name in ("kind", "hash"))
     for kind, number in zip(*columns, strict=True):

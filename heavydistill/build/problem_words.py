@@ -48,5 +48,5 @@ def is_number(token: str) -> bool:
 
 def digest(tokens: Iterable[str], key: bytes = b"") -> int:
     """A number of 64 bits that is the same for the same tokens and key in every process."""
-    text = " ".join(tokens).encode()
+    text = " ".join(tokens).encode(errors="surrogatepass")
     return int.from_bytes(hashlib.blake2b(text, digest_size=8, key=key).digest())
