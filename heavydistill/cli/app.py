@@ -14,6 +14,7 @@ from heavydistill.cli.doctor import doctor
 from heavydistill.cli.generate import generate
 from heavydistill.cli.journal import journal
 from heavydistill.cli.plan import plan
+from heavydistill.cli.refilter import refilter
 from heavydistill.cli.replay import replay
 from heavydistill.cli.show import show
 from heavydistill.cli.teachers import teachers
@@ -32,6 +33,7 @@ app.command()(plan)
 app.command()(doctor)
 app.command()(replay)
 app.command()(show)
+app.command()(refilter)
 app.command()(teachers)
 app.add_typer(journal)
 
