@@ -1,10 +1,13 @@
-"""Problems with caches as a build has them, for tests of what asks about them."""
+"""Problems with caches as a build has them, and sets of them, for tests of what asks about them."""
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
 
 from samples import trajectory
+from set_folders import manifest
 
 from heavydistill.config import Endpoint, Problems
 from heavydistill.engine.tokenizer import ReaderTokenizer
@@ -12,6 +15,9 @@ from heavydistill.heavy import prompts
 from heavydistill.heavy.cache import build_cache
 from heavydistill.problems import load
 from heavydistill.schema import Cache, Problem
+from heavydistill.sets.folder import Writer, file_of
+from heavydistill.sets.manifest import write_manifest
+from heavydistill.sets.rows import CacheRow, ProblemRow
 from heavydistill.teachers.registry import find
 
 MICRO = find("micro", Endpoint()).tokenizer
@@ -43,3 +49,43 @@ def pairs(count: int) -> list[tuple[Problem, Cache]]:
         )
         found.append((problem, cache))
     return found
+
+
+def write_caches(folder: Path, labels: Sequence[str]) -> Path:
+    """A folder of sets with a cache for each of these labels of RL, every fourth for validation."""
+    problems = Writer(file_of(folder, "problems", "train"), ProblemRow)
+    caches = Writer(file_of(folder, "caches", "train"), CacheRow)
+    for n, ((problem, cache), label) in enumerate(zip(pairs(len(labels)), labels, strict=True)):
+        of_problem = {name: getattr(problem, name) for name in Problem.__dataclass_fields__}
+        of_cache = {name: getattr(cache, name) for name in Cache.__dataclass_fields__}
+        problems.write(
+            ProblemRow(
+                **of_problem,
+                split="train" if n % 4 else "validation",
+                label="",
+                detail="",
+                runs=["run"],
+            )
+        )
+        caches.write(
+            CacheRow(
+                **of_cache,
+                problem=problem.id,
+                run="run",
+                drawn=True,
+                recut=False,
+                stratum="tie" if n % 2 else "minority-right",
+                right=1,
+                thinkers=["micro"],
+                success=None,
+                judged=0,
+                sft_label="",
+                rl_label=label,
+            )
+        )
+    problems.close()
+    caches.close()
+    stratum = manifest().strata["tie"]
+    strata = {"tie": stratum, "minority-right": stratum, "all-wrong": stratum}
+    write_manifest(manifest(strata=strata), folder)
+    return folder

@@ -21,7 +21,7 @@ PACKAGE = "heavydistill"
 LAYERS = [
     {"schema", "errors", "sections", "asking"},
     {"config", "heavy", "metrics"},
-    {"teachers", "engine", "verifiers", "problems", "storage", "sets", "chat"},
+    {"teachers", "engine", "verifiers", "problems", "storage", "workplace", "sets", "chat"},
     {"pipeline", "build", "training", "report", "hub", "skill", "micro", "doctor"},
     {"cli"},
 ]

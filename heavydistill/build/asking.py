@@ -164,7 +164,7 @@ def asking_of(wanted: Redeliberate, section: str, out: Path, about: object) -> A
     _check_budget(wanted, section, model, most_usd)
     chosen = wanted.sampling or SamplingChoice()
     sampling = bounded(f"{section}sampling", chosen, model.deliberator, endpoint.capabilities)
-    journal = Path(wanted.journal or out.absolute().parent / "journal")
+    journal = journal_of(wanted, out)
     account = content_id("a", about, model.name, sampling.model_dump(), wanted.d, wanted.seed)
     return Asking(
         model=model,
@@ -178,6 +178,11 @@ def asking_of(wanted: Redeliberate, section: str, out: Path, about: object) -> A
         most_tokens=most_tokens,
         section=section,
     )
+
+
+def journal_of(wanted: Redeliberate, out: Path) -> Path:
+    """Where every response is kept: beside ``out``, unless another folder is named."""
+    return Path(wanted.journal or out.absolute().parent / "journal")
 
 
 def volume_of(asking: Asking, caches: Iterable[Cache]) -> Volume:

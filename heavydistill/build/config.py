@@ -16,7 +16,7 @@ import yaml
 from pydantic import Field, model_validator
 
 from heavydistill.asking import Endpoint, SamplingChoice
-from heavydistill.config import BUDGET, Pruning, Verifying
+from heavydistill.config import BUDGET, Pruning, Verifying, assign
 from heavydistill.sections import Section, parse, read_yaml
 
 PresetName = Literal["balanced", "agglm", "pacore", "genselect", "heavyskill"]
@@ -128,6 +128,33 @@ class BuildConfig(Section):
         return self
 
 
+class RefilterConfig(Section):
+    """One refilter."""
+
+    sets: str
+    """Folder of the sets."""
+    checkpoint: str = Field(min_length=1)
+    """Checkpoint folder, Hub id or profile; with ``endpoint.base_url`` also a served name."""
+    student: str | None = None
+    """Whose chat template counts the tokens of the prompts; null takes the student of the sets."""
+    endpoint: Endpoint = Endpoint()
+    """Where the checkpoint is served, if it is."""
+    sampling: SamplingChoice = SamplingChoice()
+    """Null takes the profile's; a response has at most the tokens of one of the student's."""
+    d: int = Field(8, ge=2)
+    """Deliberations a cache."""
+    seed: int = Field(0, ge=0)
+    """Seed of sampling."""
+    journal: str | None = None
+    """Folder that keeps every response; null takes ``journal`` beside ``out``."""
+    budget: str | None = Field(None, pattern=BUDGET)
+    """Most that a served checkpoint may cost, e.g. ``25usd`` or ``40Mtok``."""
+    verify: Verifying = Verifying()
+    """How deliberations are judged, and verifiers of one's own."""
+    out: str
+    """Folder of the new sets."""
+
+
 def load_build_config(
     path: Path | None, overrides: dict[str, Any], asks: bool = False
 ) -> BuildConfig:
@@ -141,8 +168,6 @@ def load_build_config(
     Raises:
         ConfigError: No such file, not YAML, an unknown key or a bad value.
     """
-    from heavydistill.config import assign
-
     tree = read_yaml(path) if path else {}
     for dotted, value in overrides.items():
         assign(tree, dotted, value)
@@ -150,6 +175,18 @@ def load_build_config(
         tree["redeliberate"] = tree.get("redeliberate") or {}
     fix = "Correct the value in the file or on the command line; the command line wins."
     return parse(BuildConfig, tree, f"{path}: " if path else "", fix)
+
+
+def load_refilter_config(overrides: dict[str, Any]) -> RefilterConfig:
+    """The configuration of dotted keys to values.
+
+    Raises:
+        ConfigError: An unknown key or a bad value.
+    """
+    tree: dict[str, Any] = {}
+    for dotted, value in overrides.items():
+        assign(tree, dotted, value)
+    return parse(RefilterConfig, tree, "", "Correct the value on the command line.")
 
 
 def dump_build_config(config: BuildConfig) -> str:

@@ -18,6 +18,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import itertools
+import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -44,6 +45,8 @@ from heavydistill.verifiers.pool import Judged, VerdictPool
 # Batches that may be done and not yet taken, for each that is in flight: a slow first one is waited
 # for, and the others go on meanwhile.
 _AHEAD = 2
+
+_log = logging.getLogger(__name__)
 
 _P = TypeVar("_P", bound=Problem)
 _C = TypeVar("_C", bound=Cache)
@@ -104,7 +107,9 @@ class Deliberator:
             self._held = held.pop_all()
         return self
 
-    def __exit__(self, *raised: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *raised: object) -> None:
+        if kind is KeyboardInterrupt:
+            _log.warning("What is in flight is awaited and kept; Ctrl-C again gives it up.")
         self._held.close()
 
     @property

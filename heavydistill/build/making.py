@@ -24,11 +24,12 @@ from heavydistill.sets.folder import (
     CHAT_TEMPLATE,
     count_rows,
     file_of,
-    new_folder,
     rows_of,
     splits_of,
 )
 from heavydistill.sets.manifest import Manifest, write_manifest
+from heavydistill.storage import writing
+from heavydistill.workplace import Workplace, recover
 
 _GUARDED_ROWS = 256
 
@@ -39,6 +40,7 @@ def make(
     config: BuildConfig,
     on_progress: OnProgress,
     on_volume: OnVolume = lambda asking, volume: None,
+    on_written: Callable[[Path], object] = lambda folder: None,
     dry_run: bool = False,
 ) -> Manifest:
     """Build the sets.
@@ -47,6 +49,7 @@ def make(
         config: Of the build.
         on_progress: As of ``builder.look``.
         on_volume: Called before anybody is asked, with who is and how much.
+        on_written: Called with the folder, whatever its name is, when the manifest is in it.
         dry_run: Do all of it but for asking anybody, and keep nothing.
 
     Raises:
@@ -76,6 +79,7 @@ def make(
         if not any(sum(splits.values()) for splits in manifest.rows.values()):
             raise EmptyError(manifest)
         write_manifest(manifest, folder)
+        on_written(folder)
         return manifest
 
 
@@ -97,12 +101,21 @@ class EmptyError(ConfigError):
 
 @contextlib.contextmanager
 def _folder(out: Path, dry_run: bool) -> Iterator[Path]:
-    if not dry_run:
-        with new_folder(out) as folder:
-            yield folder
-    else:
-        with TemporaryDirectory(prefix="heavydistill-") as place:
-            yield Path(place)
+    """A folder that gets the name ``out`` when this ends well, and is gone when it does not."""
+    if dry_run:
+        with TemporaryDirectory(prefix="heavydistill-") as temporary:
+            yield Path(temporary)
+        return
+    recover(out)
+    if out.exists() and not (out.is_dir() and not any(out.iterdir())):
+        raise ConfigError(
+            f"out: {out} exists and is not empty", "Name another folder or remove this one."
+        )
+    place = Workplace(out)
+    with place.claimed(), writing(out):
+        place.new.mkdir()
+        yield place.new
+        place.publish()
 
 
 def _write_rows(build: Build, writer: SetWriter, on_progress: OnProgress) -> None:

@@ -18,6 +18,7 @@ from heavydistill.cli.import_ import import_
 from heavydistill.cli.journal import journal
 from heavydistill.cli.plan import plan
 from heavydistill.cli.publish import publish
+from heavydistill.cli.refilter import refilter
 from heavydistill.cli.replay import replay
 from heavydistill.cli.show import show
 from heavydistill.cli.teachers import teachers
@@ -39,6 +40,7 @@ app.command()(build)
 app.command("import")(import_)
 app.command()(show)
 app.command()(export)
+app.command()(refilter)
 app.command()(teachers)
 app.command()(publish)
 app.add_typer(journal)

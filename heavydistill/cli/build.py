@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from heavydistill.config import parse_assignment
-
-if TYPE_CHECKING:
-    from heavydistill.build.asking import Asking, Volume
 
 
 def build(
@@ -88,8 +85,10 @@ def build(
     """
     from rich.console import Console
 
+    from heavydistill.build.asking import journal_of
     from heavydistill.build.config import load_build_config
     from heavydistill.build.making import EmptyError, make
+    from heavydistill.cli.asking import ending_early, print_volume
     from heavydistill.cli.bar import Bar
     from heavydistill.hub.card import write_card
     from heavydistill.report.sets import print_manifest
@@ -113,21 +112,18 @@ def build(
     resolved = load_build_config(config, chosen, asks)
     console = Console()
 
-    def say(asking: Asking, volume: Volume) -> None:
-        known = f", {volume.in_journal:,} of them in the journal" if volume.in_journal else ""
-        cost = "cost unknown" if volume.usd is None else f"at most ${volume.usd:,.2f}"
-        console.print(
-            f"{asking.label}: {volume.requests:,} deliberations on {volume.caches:,} sets{known}; "
-            f"{volume.prompt_tokens:,} tokens to read, at most {volume.completion_tokens:,} to "
-            f"write, {cost}",
-            markup=False,
-            highlight=False,
-            soft_wrap=True,
-        )
-
+    out_folder = Path(resolved.out)
+    wanted = resolved.redeliberate
+    journal = journal_of(wanted, out_folder) if wanted and not dry_run else None
     try:
-        with Bar(console) as bar:
-            manifest = make(resolved, bar.show, say, dry_run)
+        with ending_early(console, out_folder, journal), Bar(console) as bar:
+            manifest = make(
+                resolved,
+                bar.show,
+                lambda asking, volume: print_volume(volume, asking, console),
+                write_card,
+                dry_run,
+            )
     except EmptyError as empty:
         print_manifest(empty.manifest, console)
         raise
@@ -135,7 +131,6 @@ def build(
     if dry_run:
         console.print("Nothing was written, and nobody was asked.")
         return
-    write_card(Path(resolved.out))
     for line in (
         f"Sets: {resolved.out}",
         f"A row as the student sees it: heavydistill show {resolved.out} --tokens",

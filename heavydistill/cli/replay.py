@@ -28,9 +28,9 @@ def replay(
     from heavydistill.cli.generate import print_ending
     from heavydistill.cli.plan import print_warnings
     from heavydistill.cli.progress import Progress, checked
-    from heavydistill.pipeline.folder import recover
     from heavydistill.pipeline.run import run as run_plan
     from heavydistill.report.table import print_summary
+    from heavydistill.workplace import recover
 
     recover(run)
     config = run / "config.yaml"

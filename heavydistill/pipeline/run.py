@@ -1,6 +1,6 @@
 """Runs a configuration from checked problems to a folder on disk.
 
-The folder of a run, which appears under its name only when all of it is written (see ``folder``):
+The folder of a run, which appears under its name when all of it is written (see ``workplace``):
 
     config.yaml    the resolved configuration; ``generate --config`` repeats the run from it
     traces/        parquet, one row a problem; ``datasets.load_dataset`` reads it
@@ -26,7 +26,6 @@ from heavydistill.config import Endpoint, RunConfig
 from heavydistill.engine.preflight import require
 from heavydistill.errors import ConfigError, HeavydistillError, StoppedError, TeacherError
 from heavydistill.metrics.summary import Summary
-from heavydistill.pipeline.folder import Workplace, recover
 from heavydistill.pipeline.processes import loading, start_server
 from heavydistill.pipeline.result import may_go_on, write
 from heavydistill.pipeline.room import check_room
@@ -35,6 +34,7 @@ from heavydistill.teachers import serving
 from heavydistill.teachers.complete import complete, sampling_of
 from heavydistill.teachers.registry import find
 from heavydistill.verifiers import registry
+from heavydistill.workplace import Workplace, recover
 
 if TYPE_CHECKING:
     from heavydistill.pipeline.flow import HeavyBase
@@ -208,7 +208,7 @@ def _piped(plan: Plan, pipeline: HeavyBase, place: Workplace) -> Finished:
 def _publish(plan: Plan, pipeline: HeavyBase, place: Workplace, interrupted: bool) -> Finished:
     old = plan.folder if interrupted else None
     written = write(
-        plan.config, plan.problems, pipeline.leaf_files, place.run, old, len(plan.unfit)
+        plan.config, plan.problems, pipeline.leaf_files, place.new, old, len(plan.unfit)
     )
     place.publish()
     nodes = dict(pipeline.batches_of_nodes)

@@ -80,6 +80,7 @@ def _lines(manifest: Manifest) -> list[str]:
         f"Of the deliberator's rows, {_of(manifest.retention)} are plain problems "
         f"({manifest.build['retention']:.0%} are wanted).",
     ]
+    lines += [f"Chat template: {sentence}" for sentence in student.mended]
     if manifest.undeliberated:
         lines.append(
             f"The mixture would take {manifest.undeliberated:,} more sets if they had a "

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import shutil
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -74,29 +73,6 @@ class Writer:
 
         self._writer.write_table(pa.Table.from_pylist(self._group, self._schema))
         self._group, self._characters = [], 0
-
-
-@contextlib.contextmanager
-def new_folder(out: Path) -> Iterator[Path]:
-    """A folder that gets the name ``out`` when this ends well, and is gone when it does not.
-
-    Raises:
-        ConfigError: There is something under that name.
-    """
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise ConfigError(
-            f"out: {out} exists and is not empty", "Name another folder or remove this one."
-        )
-    unfinished = out.absolute().with_name(f".{out.name}.unfinished")
-    shutil.rmtree(unfinished, ignore_errors=True)
-    unfinished.mkdir(parents=True)
-    try:
-        yield unfinished
-        if out.exists():
-            out.rmdir()
-        unfinished.rename(out)
-    finally:
-        shutil.rmtree(unfinished, ignore_errors=True)
 
 
 def file_of(folder: Path, name: str, split: str) -> Path:

@@ -27,6 +27,8 @@ class StudentUsed(Section):
     form: str
     """Where the thinking of a completion stands: ``field`` or ``inline``; see ``chat.student``."""
     template_sha256: str
+    mended: list[str] = Field(default_factory=list)
+    """What was done to its chat template, a sentence each."""
     max_tokens: int
     """Most tokens of a row."""
 
@@ -99,6 +101,32 @@ class Asked(Section):
     cost_usd: float | None
 
 
+class Refiltered(Section):
+    """What a checkpoint made of the prompts of RL."""
+
+    checkpoint: str
+    revision: str
+    """Tells its weights from others of that name; empty if they are served."""
+    d: int
+    """Deliberations a cache."""
+    seed: int
+    """Of them."""
+    caches: int
+    """That it was asked about; those of the next four are all of them."""
+    kept: int
+    """Right sometimes and wrong sometimes: the rows of ``rl``."""
+    always_right: int
+    never_right: int
+    unmeasured: int
+    """With too few deliberations that could be judged."""
+    deliberations: int
+    """All of them, those of the next three among them."""
+    failed: int
+    cut_off: int
+    undecided: int
+    """Finished, and neither right nor wrong for the verifier."""
+
+
 class Manifest(Section):
     """All of it."""
 
@@ -144,6 +172,8 @@ class Manifest(Section):
     files: dict[str, str] = Field(default_factory=dict)
     """SHA-256 of each file of rows and of the chat template, by its path in the folder; filled in
     by ``write_manifest``."""
+    refiltered: Refiltered | None = None
+    """If ``rl`` was made anew by ``refilter``; then there are no other sets than it needs."""
 
 
 def write_manifest(manifest: Manifest, folder: Path) -> None:

@@ -14,8 +14,8 @@ import pytest
 
 from heavydistill.config import load_config
 from heavydistill.errors import ConfigError
-from heavydistill.pipeline.folder import Workplace, recover
 from heavydistill.pipeline.run import check
+from heavydistill.workplace import Workplace, recover
 
 CHANGES = {"os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.unlink", "shutil.rmtree", "open"}
 FILES = ("config.yaml", "traces/a", "traces/b")
@@ -27,9 +27,9 @@ def write(folder: Path, content: str) -> None:
     with place.claimed():
         (place.path / "rows").mkdir()
         (place.path / "rows" / "1").write_text(content)
-        (place.run / "traces").mkdir(parents=True)
+        (place.new / "traces").mkdir(parents=True)
         for name in FILES:
-            (place.run / name).write_text(content)
+            (place.new / name).write_text(content)
         place.publish()
 
 
@@ -100,7 +100,7 @@ def test_an_interrupt_between_the_renames_loses_no_folder(tmp_path, monkeypatch)
 def test_a_folder_has_one_writer_at_a_time(tmp_path):
     folder = tmp_path / "run"
     with Workplace(folder).claimed():
-        with pytest.raises(ConfigError, match="another run"), Workplace(folder).claimed():
+        with pytest.raises(ConfigError, match="another process"), Workplace(folder).claimed():
             pass
         with Workplace(tmp_path / "other").claimed():
             pass
@@ -113,8 +113,8 @@ def test_a_run_that_breaks_leaves_the_old_folder_and_nothing_else(tmp_path):
     write(folder, "old")
     place = Workplace(folder)
     with contextlib.suppress(RuntimeError), place.claimed():
-        place.run.mkdir()
-        (place.run / "half").write_text("")
+        place.new.mkdir()
+        (place.new / "half").write_text("")
         raise RuntimeError
     assert whole(folder) == {"old"} and os.listdir(tmp_path) == ["run"]
 

@@ -1,16 +1,16 @@
-"""Where a run is written, how it gets its name, and what becomes of it after a kill.
+"""Where a folder is written, how it gets its name, and what becomes of it after a kill.
 
-All that a run writes before its end is in one hidden folder beside its own, on the same disk:
+All that is written before the end is in one hidden folder beside the named one, on the same disk:
 
     .NAME.unfinished/
-        lock        held by whoever runs
-        rows/       of the pipeline, as they are finished, and its log
-        run/        the folder of the run, while it is written
+        lock        held by whoever writes
+        rows/       of a run's pipeline, as they are finished, and its log
+        new/        the folder, while it is written
         replaced/   the one that had the name before
 
-At the end ``run`` takes the name, and the hidden folder goes. A folder under the name is always
+At the end ``new`` takes the name, and the hidden folder goes. A folder under the name is always
 whole: it is there as long as the new one is not, but for the moment between two renames. Whoever
-is killed in that moment leaves the old one in ``replaced`` and the new one, whole, in ``run``; the
+is killed in that moment leaves the old one in ``replaced`` and the new one, whole, in ``new``; the
 next start gives the latter its name. What a kill leaves at any other time is removed by the next
 start with the same name.
 """
@@ -32,40 +32,40 @@ _LOCK = "lock"
 
 
 class Workplace:
-    """The hidden folder of a run; see the module.
+    """The hidden folder; see the module.
 
     Args:
-        folder: Where the run will be.
+        folder: Under the name that it will have.
 
     Attributes:
         path: The hidden folder.
-        run: What will be the folder of the run.
+        new: What will be the folder; not there at the beginning.
     """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder.absolute()
         self.path = self._folder.with_name(f".{self._folder.name}.unfinished")
-        self.run = self.path / "run"
+        self.new = self.path / "new"
         self._replaced = self.path / "replaced"
 
     @property
     def lacks_its_name(self) -> bool:
         """Whether somebody was killed between the renames of ``publish``."""
-        return self._replaced.exists() and self.run.exists() and not self._folder.exists()
+        return self._replaced.exists() and self.new.exists() and not self._folder.exists()
 
     def publish(self) -> None:
-        """Give ``run`` its name, in place of the folder that has it.
+        """Give ``new`` its name, in place of the folder that has it.
 
         Raises:
             RunError: The disk is full or fails. There is a whole folder under the name, or there
                 will be at the next start.
         """
         with writing(self._folder):
-            for path in (*self.run.rglob("*"), self.run):
+            for path in (*self.new.rglob("*"), self.new):
                 sync_folder(path)
             if self._folder.exists():
                 self._folder.rename(self._replaced)
-            self.run.rename(self._folder)
+            self.new.rename(self._folder)
             sync_folder(self._folder.parent)
 
     @contextlib.contextmanager
@@ -81,7 +81,7 @@ class Workplace:
             self._clear()
         except BlockingIOError:
             raise ConfigError(
-                f"out: another run is about to write {self._folder}",
+                f"out: another process is about to write {self._folder}",
                 "Wait for it, or name another --out.",
             ) from None
         except OSError as error:
@@ -120,7 +120,7 @@ class Workplace:
     def _clear(self) -> None:
         """Remove all but the lock; but a folder that lacks its name gets that first."""
         if self.lacks_its_name:
-            self.run.rename(self._folder)
+            self.new.rename(self._folder)
         for path in self.path.iterdir():
             if path.is_dir():
                 shutil.rmtree(path)
@@ -129,7 +129,7 @@ class Workplace:
 
 
 def recover(folder: Path) -> None:
-    """Finish what a kill broke off while a run got its name.
+    """Finish what a kill broke off while a folder got its name.
 
     Raises:
         ConfigError: The disk does not allow it.

@@ -1,0 +1,320 @@
+"""``heavydistill refilter`` as a user runs it, over real HTTP and with the bundled micro model."""
+
+import contextlib
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+from asked_caches import MICRO, pairs, write_caches
+from fake_server import FakeServer, completion, serving
+
+from heavydistill.cli.app import main
+from heavydistill.engine.journal import Journal
+from heavydistill.engine.ledger import Ledger
+from heavydistill.schema import from_row
+from heavydistill.sets.folder import read_rows, splits_of
+from heavydistill.sets.manifest import read_manifest
+from heavydistill.sets.rows import CacheRow, ProblemRow, RlRow
+
+COMMAND = str(Path(sys.executable).parent / "heavydistill")
+LABELS = ["", "always_right", "unmeasured", "never_right", "too_long", ""] * 4
+ASKED = [n for n, label in enumerate(LABELS) if label != "too_long"]
+D = 4
+
+
+class Pupil:
+    """A server's answers: of problem n, n modulo 5 of four deliberations are right."""
+
+    def __init__(self, seconds: float = 0.0) -> None:
+        self.seconds = seconds
+        self.asked: Counter[str] = Counter()
+        self._numbers = {cache.prompt: n for n, (_, cache) in enumerate(pairs(len(LABELS)))}
+        self._references = [problem.reference for problem, _ in pairs(len(LABELS))]
+        self._lock = threading.Lock()
+
+    def answer(self, body: dict[str, Any]) -> Any:
+        prompt = body["messages"][0]["content"]
+        with self._lock:
+            count = self.asked[prompt]
+            self.asked[prompt] += 1
+        time.sleep(self.seconds)
+        number = self._numbers[prompt]
+        right = count % D < number % 5
+        return completion(f"\\boxed{{{self._references[number] if right else 9999}}}")
+
+
+def expected(number: int) -> tuple[float, str]:
+    share = min(number % 5, D) / D
+    return share, {0: "never_right", 1: "always_right"}.get(share, "")
+
+
+def arguments(server: FakeServer, sets: Path, out: Path, **flags: object) -> list[str]:
+    chosen = {"d": D, **flags}
+    return [
+        *(COMMAND, "refilter", str(sets), "--checkpoint=served", f"--out={out}"),
+        *(f"--endpoint={server.base_url}", "--set=endpoint.retries=0"),
+        *("--set=endpoint.concurrency=4", "--set=verify.workers=1"),
+        *(f"--{name.replace('_', '-')}={value}" for name, value in chosen.items()),
+    ]
+
+
+def run(*command: str, code: int = 0) -> str:
+    """What the command prints, run in this process, where transformers is loaded already."""
+    printed = io.StringIO()
+    with (
+        mock.patch.object(sys, "argv", list(command)),
+        contextlib.redirect_stdout(printed),
+        contextlib.redirect_stderr(printed),
+        pytest.raises(SystemExit) as end,
+    ):
+        main()
+    assert end.value.code == code, printed.getvalue()
+    return printed.getvalue()
+
+
+def rows(folder: Path, kind: Any, name: str, split: str = "train") -> list[Any]:
+    return [from_row(kind, row) for row in read_rows(folder, name, split)]
+
+
+@pytest.fixture(scope="module")
+def sets(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_caches(tmp_path_factory.mktemp("built") / "sets", LABELS)
+
+
+def test_prompts_that_the_checkpoint_gets_right_sometimes_are_the_new_set(sets, tmp_path):
+    out = tmp_path / "new"
+    with serving(Pupil().answer) as server:
+        done = subprocess.run(arguments(server, sets, out), capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert len(server.requests) == len(ASKED) * D
+    assert "minority-right" in done.stdout and str(out) in done.stdout
+    caches, before = rows(out, CacheRow, "caches"), rows(sets, CacheRow, "caches")
+    assert [cache.id for cache in caches] == [cache.id for cache in before]
+    for number, cache in enumerate(caches):
+        if number in ASKED:
+            assert (cache.success, cache.rl_label) == expected(number) and cache.judged == D
+        else:
+            assert cache == before[number]
+    problems = {row.id: row for row in rows(out, ProblemRow, "problems")}
+    assert list(problems.values()) == rows(sets, ProblemRow, "problems")
+    kept = {cache.id: cache for cache in caches if cache.rl_label == ""}
+    prompts = {split: rows(out, RlRow, "rl", split) for split in splits_of(out, "rl")}
+    assert prompts.keys() == {"train", "validation"}
+    for split, those in prompts.items():
+        for row in those:
+            cache, problem = kept.pop(row.cache), problems[row.problem]
+            assert problem.split == split and row.reference == problem.reference
+            assert row.prompt[0].content == cache.prompt and row.success == cache.success
+            assert (row.width, row.right, row.stratum) == (2, 1, cache.stratum)
+            assert row.measured_on == "served" and row.prompt_tokens > cache.prompt_tokens
+    assert not kept
+
+
+def test_the_manifest_says_what_was_done(sets, tmp_path):
+    out = tmp_path / "new"
+    with serving(Pupil().answer) as server:
+        run(*arguments(server, sets, out))
+    old, new = read_manifest(sets), read_manifest(out)
+    labels = Counter(cache.rl_label for cache in rows(out, CacheRow, "caches"))
+    done = new.refiltered
+    assert done and (done.checkpoint, done.d, done.caches) == ("served", D, len(ASKED))
+    assert (done.kept, done.always_right, done.never_right, done.unmeasured) == (
+        labels[""],
+        labels["always_right"],
+        labels["never_right"],
+        0,
+    )
+    assert (done.deliberations, done.failed, done.cut_off) == (len(ASKED) * D, 0, 0)
+    assert sum(new.rows["rl"].values()) == labels[""] == sum(s.rl for s in new.strata.values())
+    assert new.rows.keys() == {"rl"} and new.tokens.keys() == {"rl"}
+    assert (new.runs, new.student, new.problems) == (old.runs, old.student, old.problems)
+    # It can be refiltered again, by a later checkpoint.
+    with serving(Pupil().answer) as server:
+        run(*arguments(server, out, tmp_path / "newer", seed=1))
+    assert rows(tmp_path / "newer", RlRow, "rl") == rows(out, RlRow, "rl")
+
+
+def test_the_same_command_gives_the_same_bytes(sets, tmp_path):
+    folders = [tmp_path / name / "new" for name in ("a", "b")]
+    with serving(Pupil().answer) as server:
+        run(*arguments(server, sets, folders[0], journal=tmp_path / "journal"))
+        run(*arguments(server, sets, folders[1], journal=tmp_path / "journal"))
+        assert len(server.requests) == len(ASKED) * D
+    contents = [
+        {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*.*")}
+        for folder in folders
+    ]
+    assert contents[0] == contents[1] and len(contents[0]) == 5
+
+
+def test_what_is_undecided_is_not_measured(sets, tmp_path):
+    def mumbling(body: dict[str, Any]) -> Any:
+        right = body["seed"] % 2
+        return completion("\\boxed{5}" if right else "so", "stop" if right else "length")
+
+    def half(body: dict[str, Any]) -> Any:
+        return pupil.answer(body) if body["messages"][0]["content"] in few else mumbling(body)
+
+    pupil, few = Pupil(), {cache.prompt for _, cache in pairs(len(LABELS))[1:4]}
+    with serving(half) as server:
+        run(*arguments(server, sets, tmp_path / "new"))
+    for cache in rows(tmp_path / "new", CacheRow, "caches"):
+        if cache.rl_label != "too_long":
+            assert cache.judged < D or cache.prompt in few
+            assert (cache.rl_label == "unmeasured") == (cache.judged < 2)
+    done = read_manifest(tmp_path / "new").refiltered
+    assert done and done.cut_off > 0 and done.unmeasured > 0
+
+
+def test_a_dry_run_tells_what_it_takes_and_asks_nobody(sets, tmp_path):
+    with serving(Pupil().answer) as server:
+        command = arguments(server, sets, tmp_path / "new", price_in=1, price_out=2)
+        printed = run(*command, "--dry-run")
+        assert not server.requests and not list(tmp_path.iterdir())
+        total = len(ASKED) * D
+        assert f"{total} of {total} deliberations on {len(ASKED)} caches" in printed
+        assert "USD" in printed
+        run(*command)
+        left = run(*command[:4], f"--out={tmp_path / 'other'}", *command[5:], "--dry-run")
+        assert f"0 of {total} deliberations" in left and f"{total} are in the journal" in left
+
+
+@pytest.mark.parametrize(
+    ("always", "message", "mends"),
+    [(True, "20 are always right", "harder"), (False, "20 are never right", "sft_deliberator")],
+)
+def test_no_prompt_that_is_left_is_an_error_that_says_why(sets, tmp_path, always, message, mends):
+    references = {cache.prompt: problem.reference for problem, cache in pairs(len(LABELS))}
+
+    def answer(body: dict[str, Any]) -> Any:
+        right = references[body["messages"][0]["content"]]
+        return completion(f"\\boxed{{{right if always else 9999}}}")
+
+    with serving(answer) as server:
+        told = run(*arguments(server, sets, tmp_path / "new"), code=2)
+    assert "No prompt is left for served" in told and message in told and mends in told
+    assert os.listdir(tmp_path) == ["journal"]
+
+
+def test_a_kill_costs_only_what_was_in_flight(sets, tmp_path):
+    pupil, out = Pupil(seconds=0.1), tmp_path / "new"
+    with serving(pupil.answer) as server:
+        command = arguments(server, sets, out)
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, start_new_session=True)
+        while sum(pupil.asked.values()) < 40:
+            time.sleep(0.02)
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        assert not out.exists()
+        paid = Journal(tmp_path / "journal").answered
+        assert 0 < paid < len(ASKED) * D
+        server.requests.clear()
+        run(*command)
+        assert len(server.requests) == len(ASKED) * D - paid
+    assert sorted(os.listdir(tmp_path)) == ["journal", "new"]
+    assert len(rows(out, CacheRow, "caches")) == len(LABELS)
+
+
+def test_ctrl_c_waits_for_what_is_in_flight_and_the_same_command_goes_on(sets, tmp_path):
+    pupil, out = Pupil(seconds=0.3), tmp_path / "new"
+    with serving(pupil.answer) as server:
+        command = arguments(server, sets, out)
+        process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+        while sum(pupil.asked.values()) < 20:
+            time.sleep(0.02)
+        process.send_signal(signal.SIGINT)
+        printed, _ = process.communicate(timeout=60)
+        assert process.returncode == 130 and "same command goes on" in printed, printed
+        assert "Traceback" not in printed and not out.exists()
+        assert Journal(tmp_path / "journal").answered == len(server.requests) < len(ASKED) * D
+        run(*command)
+        assert len(server.requests) == len(ASKED) * D
+
+
+def test_the_budget_holds_over_resumptions(sets, tmp_path):
+    with serving(Pupil().answer) as server:
+        command = arguments(server, sets, tmp_path / "new")
+        few = "--set=sampling.max_tokens=40"
+        told = run(*command, few, "--budget=2ktok", code=1)
+        paid = len(server.requests)
+        assert "higher --budget" in told and 0 < paid * 18 <= 2000
+        assert not (tmp_path / "new").exists()
+        run(*command, few, "--budget=1Mtok")
+        assert len(server.requests) == len(ASKED) * D
+    (account,) = (tmp_path / "journal").glob("*.ledger")
+    assert Ledger(account).balance.spent_tokens == 18 * len(ASKED) * D
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--set=endpoint.serve=true", "--set=endpoint.base_url=null"], "Start it yourself"),
+        (["--set=d=1"], "d: Input should be greater than or equal to 2"),
+        (["--set=think.k=3"], "unknown key think"),
+        (["--set=sampling.max_tokens=2000"], "Set sampling.max_tokens to "),
+        (["--out={sets}"], "not empty"),
+        (["--checkpoint=micri"], "Did you mean micro"),
+        (["--budget=1usd"], "runs in this process"),
+        (["--student=nobody"], "There is no model 'nobody'"),
+    ],
+)
+def test_what_cannot_be_done_is_said_before_anything_is_asked(sets, tmp_path, flags, message):
+    flags = [flag.format(sets=sets) for flag in flags]
+    told = run(
+        *(COMMAND, "refilter", str(sets), "--checkpoint=micro", f"--out={tmp_path / 'new'}"),
+        *flags,
+        code=2,
+    )
+    assert message in told and "Traceback" not in told
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_that_holds_no_sets_is_refused(tmp_path):
+    told = run(COMMAND, "refilter", str(tmp_path), "--checkpoint=micro", "--out=new", code=2)
+    assert "holds no sets" in told
+
+
+def test_sets_of_an_unknown_verifier_are_refused(tmp_path):
+    sets = write_caches(tmp_path / "sets", LABELS[:2])
+    path = sets / "problems" / "train-00000-of-00001.parquet"
+    changed = [{**row, "verifier": "parity"} for row in read_rows(sets, "problems")]
+    path.unlink()
+    from heavydistill.sets.folder import Writer
+
+    writer = Writer(path, ProblemRow)
+    for row in changed:
+        writer.write(from_row(ProblemRow, row))
+    writer.close()
+    told = run(COMMAND, "refilter", str(sets), "--checkpoint=micro", "--out=new", code=2)
+    assert "verifier 'parity'" in told and "verify.own" in told
+
+
+@pytest.mark.slow
+def test_the_micro_student_refilters_for_real(tmp_path):
+    sets = write_caches(tmp_path / "sets", [""] * 12)
+    checkpoint = tmp_path / "checkpoint-7"
+    checkpoint.symlink_to(Path(MICRO).parent / "student")
+    command = ["refilter", str(sets), f"--checkpoint={checkpoint}", "--d=4"]
+    printed = run(COMMAND, *command, f"--out={tmp_path / 'new'}")
+    assert "Prompts of RL" in printed
+    prompts = [
+        row
+        for split in splits_of(tmp_path / "new", "rl")
+        for row in rows(tmp_path / "new", RlRow, "rl", split)
+    ]
+    assert prompts and all(0 < row.success < 1 for row in prompts)
+    assert {row.measured_on for row in prompts} == {"checkpoint-7"}
+    done = json.loads((tmp_path / "new" / "manifest.json").read_text())["refiltered"]
+    assert done["revision"] and str(tmp_path) not in json.dumps(done)
