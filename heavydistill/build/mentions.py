@@ -66,10 +66,10 @@ _ORDERED = re.compile(
 _EACH_ORDINAL = re.compile(_ORDINAL)
 
 # --- What makes an attempt somebody's own.
-_OWNED = re.compile(
-    r"(?:\b(?:my|our|his|her|its|their|your|own|another|an?)(?: [\w-]{1,12})? ?"
-    r"|\b(?:on|at)(?: the)? )\Z",
-)
+_OWN = re.compile(r"\b(?:my|our|own)(?: [\w-]{1,12})? \Z")
+_SOMEBODYS = re.compile(r"\b(?:my|our|own|his|her|its|their|your|another|an?) (?:very )?\Z")
+# Shots at a goal: "on the first attempt", but not "based on the first attempt".
+_ON_THE = re.compile(r"(?<!based )(?<!build )(?<!focus )(?<!agree )(?<!rely )\bon (?:the )?\Z")
 _HEADING = re.compile(r"(?:\A|\n)[ \t#>•.\d-]{0,12}\Z")
 _IN_BRACKETS = r"(?: ?\([^()\n]{0,60}\))?"
 _TITLE_ENDS = re.compile(rf"{_IN_BRACKETS} ?(?:[:\n—]|\. |- |\Z)")
@@ -79,8 +79,8 @@ _TRIES = re.compile(
     r"|(?:i'll|i will|i try|we try|maybe|perhaps|what if|suppose|try|trying|guess)\b)",
 )
 _I_DID = re.compile(
-    r",? (?:i|we) (?:had |have )?"
-    r"(?:\w{1,12}ed|forgot|made|got|took|did|was|were|chose|set|found|went)\b",
+    r",? (?:i|we) (?:had |have )?(?:used|tried|assumed|started|dropped|lost|mis\w{3,12}"
+    r"|forgot|made|got|took|did|chose|went)\b",
 )
 
 # --- What an author does.
@@ -89,7 +89,7 @@ _FAULT = r"(?:\w{1,12} )?(?:mistake|error|slip)s?"
 _DOES = (
     r"(?:forg[eo]ts?|assum(?:es?|ed)|claim(?:s|ed)?|argu(?:es?|ed)|conclud(?:es?|ed)"
     r"|miss(?:es|ed)?|overlook(?:s|ed)?|ignor(?:es?|ed)|neglect(?:s|ed)?|says?|said|stat(?:es?|ed)"
-    r"|mis(?:read|count|calculat|interpret|appl|us|stat|tak|understand)\w{0,4}|gets?|got"
+    r"|mis(?:read|count|calculat|interpret|appl|us|stat|tak|understand)\w{0,4}|g[eo]ts?(?! stuck)"
     r"|us(?:es?|ed)|comput(?:es?|ed)|calculat(?:es?|ed)|deriv(?:es?|ed)|(?:dis)?agree[sd]?"
     r"|differ(?:s|ed)?|arriv(?:es?|ed)|reach(?:es|ed)?|finds?|found|(?:double-?)?counts?|treats?"
     rf"|appl(?:y|ies|ied)|propos(?:es?|ed)|ma(?:kes?|de) (?:an?|the same) {_FAULT}"
@@ -99,7 +99,8 @@ _JUDGED = (
     r"(?:is|are|was|were|must be|seems?|turn(?:s|ed)? out)(?: to be)?(?: all| also| both)?"
     r" (?:wrong|incorrect|mistaken|flawed|right|correct|invalid|in error)\b"
 )
-_FAILS = r"(?:fail(?:s|ed)?|go(?:es)? (?:astray|wrong))\b"
+# In the past it may be one's own: "all attempts failed, so let me".
+_FAILS = r"(?:fails?|go(?:es)? (?:astray|wrong))\b"
 # "Solution 1: use induction" is a heading of one's own.
 _AUTHOR = re.compile(
     rf"{_IN_BRACKETS}(?::(?= (?:\w{{1,12}}ly )?\w{{1,12}}[sd]\b))?{_ADVERB} (?:{_DOES}|{_JUDGED})",
@@ -228,8 +229,11 @@ def _noun(match: re.Match[str]) -> Noun:
 
 def _kind(match: re.Match[str], before: str, after: str, *, is_numbered: bool) -> Kind | None:
     """Whose attempt a name is; None where it is no attempt at all."""
-    if _OWNED.search(before) or _I_DID.match(after):
+    owner = _OWN if is_numbered else _SOMEBODYS
+    if owner.search(before) or _I_DID.match(after):
         return "own"
+    if not is_numbered and _ON_THE.search(before):
+        return None
     is_heading = bool(_HEADING.search(before) and _TITLE_ENDS.match(after))
     if match["strong"]:
         return "own" if is_heading and _TRIES.match(after) else "cited"
