@@ -7,10 +7,12 @@ builds caches needs neither torch nor transformers. Not covered: models without 
 
 from __future__ import annotations
 
+from functools import lru_cache
 from pathlib import Path
 
 from heavydistill.errors import TeacherError
 
+_REMEMBERED = 512
 TEMPLATE_TOKENS = 64  # left free for what a chat template wraps around a prompt
 
 
@@ -39,6 +41,8 @@ class ReaderTokenizer:
                 f"The tokenizer {name!r} cannot be loaded: {error}",
                 "Give a folder that holds tokenizer.json, or a Hub id that this machine can reach.",
             ) from error
+        # The sets of one problem show the same attempts over and over.
+        self._counted = lru_cache(maxsize=_REMEMBERED)(self._count)
         self.control_tokens = tuple(
             token.content
             for token in self._tokenizer.get_added_tokens_decoder().values()
@@ -46,15 +50,20 @@ class ReaderTokenizer:
         )
 
     def count(self, text: str) -> int:
-        """Tokens of ``text``."""
+        """Tokens of ``text``; those of the last few hundred texts are remembered."""
+        return self._counted(text)
+
+    def _count(self, text: str) -> int:
         return len(self._tokenizer.encode(text, add_special_tokens=False).ids)
 
     def head(self, text: str, tokens: int) -> str:
         """A longest prefix of ``text`` of at most so many tokens."""
+        if tokens <= 0:
+            return ""
         offsets = self._tokenizer.encode(text, add_special_tokens=False).offsets
         if len(offsets) <= tokens:
             return text
-        cut = text[: offsets[tokens - 1][1]] if tokens > 0 else ""
+        cut = text[: offsets[tokens - 1][1]]
         # A prefix may split into more tokens than it had inside the whole text.
         while self.count(cut) > tokens:
             cut = cut[:-1]
@@ -62,10 +71,12 @@ class ReaderTokenizer:
 
     def tail(self, text: str, tokens: int) -> str:
         """A longest suffix of ``text`` of at most so many tokens."""
+        if tokens <= 0:
+            return ""
         offsets = self._tokenizer.encode(text, add_special_tokens=False).offsets
         if len(offsets) <= tokens:
             return text
-        cut = text[offsets[-tokens][0] :] if tokens > 0 else ""
+        cut = text[offsets[-tokens][0] :]
         while self.count(cut) > tokens:
             cut = cut[1:]
         return cut
