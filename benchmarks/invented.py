@@ -83,8 +83,8 @@ def trace(number: int, k: int, d: int, reader: ReaderTokenizer) -> Trace:
     ]
     rng.shuffle(slips)
     pool = [
-        Trajectory(**_written(problem, "t", index, answer, answer + slip, "", rng))
-        for index, slip in enumerate(slips)
+        Trajectory(**_written(problem, "t", index, answer, answer + off, "", rng))
+        for index, off in enumerate(slips)
     ]
     cache = build_cache(
         problem,
