@@ -142,13 +142,13 @@ def _print_table(outcome: Outcome, console: Console) -> None:
     from heavydistill.report.text import print_table, table
     from heavydistill.schema import Stratum
 
-    columns = ("caches", "before", *(label or "after" for label in ASKED_ABOUT))
+    columns = ("before", *(label or "after" for label in ASKED_ABOUT))
     rows = table(console, "RL prompts", *(name.replace("_", " ") for name in columns))
     there = {stratum for stratum, _ in outcome.after}
     for stratum in (*(name for name in get_args(Stratum) if name in there), None):
         after = [outcome.labelled(label, stratum) for label in ASKED_ABOUT]
         before = outcome.before[stratum] if stratum else outcome.before.total()
-        rows.add_row(stratum or "all", *(f"{count:,}" for count in (sum(after), before, *after)))
+        rows.add_row(stratum or "all", *(f"{count:,}" for count in (before, *after)))
     print_table(rows, console)
 
 
