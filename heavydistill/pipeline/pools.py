@@ -1,0 +1,143 @@
+"""The pools of an earlier run, or of an import, in the place of a thinker.
+
+Problems and trajectories are taken as they stand in its traces, also those that it did not
+deliberate: ``think.min_k`` of this run says which go on. A verdict stands if it is of the problem's
+verifier as it is now, with the votes of a judge behind it if there are any; trajectories without
+one that stands are judged. Caches and deliberations are made anew.
+
+Not covered: rows that a step of that run failed on, which are counted; whether references fit their
+verifiers, which was found out when they were loaded there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from heavydistill.config import RunConfig
+from heavydistill.errors import ConfigError, ProblemsError
+from heavydistill.heavy.ballot import rule_of
+from heavydistill.pipeline.result import REJECTS_FOLDER, rows_in
+from heavydistill.schema import Problem, from_row
+from heavydistill.sections import parse
+from heavydistill.storage import read_columns, trace_files
+from heavydistill.verifiers import registry
+
+_READ = ("problem", "pool.id", "pool.model", "pool.verdict.verifier")
+
+
+@dataclass(slots=True)
+class Pools:
+    """What is taken over.
+
+    Attributes:
+        problems: By id, in their order.
+        k: Trajectories of the largest pool.
+        models: Who wrote the trajectories.
+        unjudged: Trajectories without a verdict.
+        outdated: Trajectories whose verdict does not stand, by what gave it.
+        voted: Ids of the trajectories that a judge was asked about, and whose verdict stands.
+        rejects: Rows without a pool that can be taken, because a step failed on them there.
+    """
+
+    problems: dict[str, Problem] = field(default_factory=dict)
+    k: int = 0
+    models: set[str] = field(default_factory=set)
+    unjudged: int = 0
+    outdated: Counter[str] = field(default_factory=Counter)
+    voted: set[str] = field(default_factory=set)
+    rejects: int = 0
+
+    def add(self, problem: Problem, pool: list[dict[str, Any]]) -> None:
+        """Take note of a trace; of its trajectories ``_READ`` is enough."""
+        self.problems[problem.id] = problem
+        self.k = max(self.k, len(pool))
+        now = verifier_now(problem)
+        for trajectory in pool:
+            self.models.add(trajectory["model"])
+            by = (trajectory["verdict"] or {}).get("verifier")
+            if by is None:
+                self.unjudged += 1
+            elif rule_of(by) != now:
+                self.outdated[by] += 1
+            elif by != now:
+                self.voted.add(trajectory["id"])
+
+
+def read_pools(config: RunConfig) -> Pools:
+    """The pools of ``config.pools``, up to ``problems.limit``.
+
+    Verifiers of one's own must be loaded.
+
+    Raises:
+        ConfigError: The folder holds no traces, or none that can be read here (see ``storage``), or
+            two of one problem.
+        ProblemsError: A verifier is not known.
+    """
+    run, pools = Path(config.pools or ""), Pools()
+    pools.rejects = rows_in(run / REJECTS_FOLDER)
+    for row in itertools.islice(read_columns(run, _READ), config.problems.limit):
+        problem = from_row(Problem, row["problem"])
+        if problem.id in pools.problems:
+            raise ConfigError(
+                f"pools: {run} has two traces of problem {problem.id}",
+                "Give the folder of one run.",
+            )
+        try:
+            pools.add(problem, row["pool"])
+        except ProblemsError as error:
+            raise ProblemsError(
+                f"pools: {run}, problem {problem.id}: {error.what}",
+                f"{error.fix} One of your own is loaded with verify.own.",
+            ) from error
+    if not pools.problems:
+        raise ConfigError(f"pools: {run} holds no traces", "Give the folder of another run.")
+    return pools
+
+
+def with_pools(config: RunConfig, pools: Pools) -> RunConfig:
+    """The configuration with what the pools decide: K, and what tells them from others.
+
+    Raises:
+        ConfigError: It speaks of another K or of other pools, or contradicts them in another way.
+    """
+    known = _sha256(Path(config.pools or ""))
+    if config.pools_sha256 not in (None, known):
+        raise ConfigError(
+            f"pools: {config.pools} holds other traces than it did when pools_sha256 was written",
+            "Give the folder that was meant, or set pools_sha256 to null for a run on these.",
+        )
+    if "k" in config.think.model_fields_set and config.think.k != pools.k:
+        raise ConfigError(
+            f"think.k is {config.think.k}, but the pools of {config.pools} have {pools.k} "
+            "trajectories",
+            "Take think.k (--k) out; cache.width says how many of them a cache holds.",
+        )
+    tree = config.model_dump()
+    tree["think"]["k"], tree["pools_sha256"] = pools.k, known
+    return parse(
+        RunConfig, tree, f"pools: {config.pools}: ", "think.k is what the pools have; see --pools."
+    )
+
+
+def verifier_now(problem: Problem) -> str:
+    """``name@version`` of the verifier of a problem.
+
+    Raises:
+        ProblemsError: It is not known.
+    """
+    verifier = registry.get(problem.verifier)
+    return f"{verifier.name}@{verifier.version}"
+
+
+def _sha256(run: Path) -> str:
+    """Of the files with its traces, one after the other."""
+    whole = hashlib.sha256()
+    for path in trace_files(run):
+        with path.open("rb") as file:
+            whole.update(hashlib.file_digest(file, "sha256").digest())
+    return whole.hexdigest()
