@@ -115,7 +115,8 @@ def _pool_notes(pools: Pools) -> Iterator[str]:
     for by, count in pools.outdated.most_common():
         yield f"Judged again: {count:,} trajectories, whose verdicts are of another version, {by}"
     if pools.unjudged:
-        yield f"Judged now: {pools.unjudged:,} trajectories, which have no verdict"
+        without = "without a verdict, or whose judge failed"
+        yield f"Judged now: {pools.unjudged:,} trajectories {without}"
 
 
 def print_line(estimate: Estimate, plan: Plan, console: Console) -> None:

@@ -2,8 +2,8 @@
 
 Problems and trajectories are taken as they stand in its traces, also those that it did not
 deliberate: ``think.min_k`` of this run says which go on. A verdict stands if it is of the problem's
-verifier as it is now, with the votes of a judge behind it if there are any; trajectories without
-one that stands are judged. Caches and deliberations are made anew.
+verifier as it is now, with the votes of a judge behind it if there are any and they did not fail;
+trajectories without one that stands are judged. Caches and deliberations are made anew.
 
 Not covered: rows that a step of that run failed on, which are counted; whether references fit their
 verifiers, which was found out when they were loaded there.
@@ -20,14 +20,14 @@ from typing import Any
 
 from heavydistill.config import RunConfig
 from heavydistill.errors import ConfigError, ProblemsError
-from heavydistill.heavy.ballot import rule_of
+from heavydistill.heavy.ballot import FAILED, rule_of
 from heavydistill.pipeline.result import REJECTS_FOLDER, rows_in
 from heavydistill.schema import Problem, from_row
 from heavydistill.sections import parse
 from heavydistill.storage import read_columns, trace_files
 from heavydistill.verifiers import registry
 
-_READ = ("problem", "pool.id", "pool.model", "pool.verdict.verifier")
+_READ = ("problem", "pool.id", "pool.model", "pool.verdict.verifier", "pool.verdict.reason")
 
 
 @dataclass(slots=True)
@@ -38,8 +38,8 @@ class Pools:
         problems: By id, in their order.
         k: Trajectories of the largest pool.
         models: Who wrote the trajectories.
-        unjudged: Trajectories without a verdict.
-        outdated: Trajectories whose verdict does not stand, by what gave it.
+        unjudged: Trajectories without a verdict, or with one of a judge that failed.
+        outdated: Trajectories whose verdict is of another version, by what gave it.
         voted: Ids of the trajectories that a judge was asked about, and whose verdict stands.
         rejects: Rows without a pool that can be taken, because a step failed on them there.
     """
@@ -59,13 +59,13 @@ class Pools:
         now = verifier_now(problem)
         for trajectory in pool:
             self.models.add(trajectory["model"])
-            by = (trajectory["verdict"] or {}).get("verifier")
-            if by is None:
+            verdict = trajectory["verdict"]
+            if stands(verdict, now):
+                self.voted |= {trajectory["id"]} if verdict["verifier"] != now else set()
+            elif verdict and rule_of(verdict["verifier"]) != now:
+                self.outdated[verdict["verifier"]] += 1
+            else:
                 self.unjudged += 1
-            elif rule_of(by) != now:
-                self.outdated[by] += 1
-            elif by != now:
-                self.voted.add(trajectory["id"])
 
 
 def read_pools(config: RunConfig) -> Pools:
@@ -122,6 +122,13 @@ def with_pools(config: RunConfig, pools: Pools) -> RunConfig:
     return parse(
         RunConfig, tree, f"pools: {config.pools}: ", "think.k is what the pools have; see --pools."
     )
+
+
+def stands(verdict: dict[str, Any] | None, now: str) -> bool:
+    """Whether the row of a verdict need not be given again by ``now``, a ``verifier_now``."""
+    if verdict is None or verdict["reason"] == FAILED:
+        return False
+    return rule_of(verdict["verifier"]) == now
 
 
 def verifier_now(problem: Problem) -> str:

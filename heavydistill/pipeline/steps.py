@@ -21,10 +21,9 @@ from pydantic import Field, PrivateAttr
 from heavydistill.config import CacheChoice, Domain, Language, Problems, Verifying
 from heavydistill.engine.tokenizer import ReaderTokenizer
 from heavydistill.heavy import prompts, voting
-from heavydistill.heavy.ballot import rule_of
 from heavydistill.heavy.cache import build_cache
 from heavydistill.heavy.iteration import carried
-from heavydistill.pipeline.pools import verifier_now
+from heavydistill.pipeline.pools import stands, verifier_now
 from heavydistill.problems import load_fit
 from heavydistill.schema import (
     FAILED,
@@ -133,7 +132,7 @@ class LoadPools(GeneratorStep):
         now = verifier_now(trace.problem)
         pool = [to_row(trajectory) for trajectory in trace.pool]
         for item in pool:
-            if item["verdict"] and rule_of(item["verdict"]["verifier"]) != now:
+            if not stands(item["verdict"], now):
                 item["verdict"] = None
         return {
             "problem": to_row(trace.problem),
