@@ -160,7 +160,7 @@ class RunConfig(Section):
     nothing: the paper's, the same for every model, or the one that the model's maker recommends."""
     endpoint: Endpoint = Endpoint()
     problems: Problems = Problems()
-    pools: str | None = None
+    pools: str | None = Field(None, min_length=1)
     """Folder of a run, or of an import, whose problems and trajectories are taken; null asks a
     thinker. Of ``problems`` only ``limit`` counts then, and ``think.k`` is what the pools have."""
     pools_sha256: str | None = None

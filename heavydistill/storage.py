@@ -108,6 +108,19 @@ def read_columns(run: Path, columns: Sequence[str]) -> Iterator[dict[str, Any]]:
     return itertools.chain.from_iterable(_rows(path, columns) for path in trace_files(run))
 
 
+def count_rows(folder: Path) -> int:
+    """Rows of the parquet files in a folder; 0 if it is not there.
+
+    Raises:
+        ConfigError: A file cannot be read.
+    """
+    count = 0
+    for path in folder.glob("*.parquet"):
+        with _open(path) as file:
+            count += file.metadata.num_rows
+    return count
+
+
 def trace_files(run: Path) -> list[Path]:
     """The files with the traces of a run, in their order.
 

@@ -156,6 +156,7 @@ def test_a_value_given_keys_is_refused(yaml_file):
         ("problems.limit", 0),
         ("endpoint.concurrency", 0),
         ("endpoint.timeout_s", 0),
+        ("pools", ""),
         ("think.sampling.temperature", 2.5),
         ("think.sampling.top_p", 0.0),
         ("deliberate.sampling.min_p", 1.0),

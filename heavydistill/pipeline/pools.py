@@ -21,10 +21,10 @@ from typing import Any
 from heavydistill.config import RunConfig
 from heavydistill.errors import ConfigError, ProblemsError
 from heavydistill.heavy.ballot import FAILED, rule_of
-from heavydistill.pipeline.result import REJECTS_FOLDER, rows_in
+from heavydistill.pipeline.result import REJECTS_FOLDER
 from heavydistill.schema import Problem, from_row
 from heavydistill.sections import parse
-from heavydistill.storage import read_columns, trace_files
+from heavydistill.storage import count_rows, read_columns, trace_files
 from heavydistill.verifiers import registry
 
 _READ = ("problem", "pool.id", "pool.model", "pool.verdict.verifier", "pool.verdict.reason")
@@ -41,7 +41,7 @@ class Pools:
         unjudged: Trajectories without a verdict, or with one of a judge that failed.
         outdated: Trajectories whose verdict is of another version, by what gave it.
         voted: Ids of the trajectories that a judge was asked about, and whose verdict stands.
-        rejects: Rows without a pool that can be taken, because a step failed on them there.
+        rejects: Rows of that run that are left out, because one of its steps failed on them.
     """
 
     problems: dict[str, Problem] = field(default_factory=dict)
@@ -79,7 +79,7 @@ def read_pools(config: RunConfig) -> Pools:
         ProblemsError: A verifier is not known.
     """
     run, pools = Path(config.pools or ""), Pools()
-    pools.rejects = rows_in(run / REJECTS_FOLDER)
+    pools.rejects = count_rows(run / REJECTS_FOLDER)
     for row in itertools.islice(read_columns(run, _READ), config.problems.limit):
         problem = from_row(Problem, row["problem"])
         if problem.id in pools.problems:
@@ -119,9 +119,8 @@ def with_pools(config: RunConfig, pools: Pools) -> RunConfig:
         )
     tree = config.model_dump()
     tree["think"]["k"], tree["pools_sha256"] = pools.k, known
-    return parse(
-        RunConfig, tree, f"pools: {config.pools}: ", "think.k is what the pools have; see --pools."
-    )
+    fix = f"The pools have up to {pools.k} trajectories; correct the key, or give other pools."
+    return parse(RunConfig, tree, f"pools: {config.pools}: ", fix)
 
 
 def stands(verdict: dict[str, Any] | None, now: str) -> bool:
@@ -142,7 +141,7 @@ def verifier_now(problem: Problem) -> str:
 
 
 def _sha256(run: Path) -> str:
-    """Of the files with its traces, one after the other."""
+    """Of those of the files with its traces, in their order."""
     whole = hashlib.sha256()
     for path in trace_files(run):
         with path.open("rb") as file:

@@ -124,13 +124,6 @@ def may_go_on(config: RunConfig, folder: Path) -> bool:
     return same and bool(lacks)
 
 
-def rows_in(folder: Path) -> int:
-    """Rows of the parquet files in a folder; 0 if it is not there."""
-    import pyarrow.parquet as pq
-
-    return sum(pq.read_metadata(path).num_rows for path in folder.glob("*.parquet"))
-
-
 def _carried(old: Path, wanted: dict[str, Problem], have: set[str]) -> list[_Place]:
     """The rows of an earlier folder for the problems that have none."""
     files = [*sorted(old.glob(f"{TRACES_FOLDER}/*.parquet"))]

@@ -52,9 +52,9 @@ class Plan:
         problems: All of them, in order.
         folder: Where the run will be.
         journal: Where its responses are kept.
-        pools: What is taken over from another run in place of thinking, if anything.
         unfit: Of each row of the source that is left out, its number and why.
         server: The command that serves its teacher, if one is to be started.
+        pools: What is taken over from another run in place of thinking, if anything is.
     """
 
     config: RunConfig

@@ -121,8 +121,8 @@ def test_pools_of_an_import_are_deliberated_and_nobody_is_asked_to_think(
         assert len(server.requests) == 10
     assert (out / TRACES).read_bytes() == (again / TRACES).read_bytes()
     assert (out / "summary.json").read_text() == (again / "summary.json").read_text()
-    assert "Judged again: 3 trajectories" in done.stdout + replayed.stdout
-    assert "Judged now: 3 trajectories" in replayed.stdout
+    for told in (done.stdout, replayed.stdout):
+        assert "Judged again: 3 trajectories" in told and "Judged now: 3 trajectories" in told
     theirs, ours = list(read_traces(pools)), list(read_traces(out))
     assert [trace.problem for trace in ours] == [trace.problem for trace in theirs]
     assert [t.answer_text for trace in ours for t in trace.pool] == [

@@ -174,6 +174,8 @@ def test_rows_that_failed_in_a_step_are_counted_and_said(
     (failed / "traces").rename(pools / "rejects")
     print_heading(checked(pools), Console(width=200))
     assert "Left out: 2 row(s) that failed in a step of that run" in capsys.readouterr().out
+    (pools / "rejects" / "broken.parquet").write_bytes(b"no parquet")
+    assert "broken.parquet cannot be read" in refused(ConfigError, pools)
 
 
 def test_rows_keep_the_verdicts_that_stand_alone(mixed: Path) -> None:
