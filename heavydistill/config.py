@@ -161,6 +161,11 @@ class RunConfig(Section):
     nothing: the paper's, the same for every model, or the one that the model's maker recommends."""
     endpoint: Endpoint = Endpoint()
     problems: Problems = Problems()
+    pools: str | None = Field(None, min_length=1)
+    """Folder of a run, or of an import, whose problems and trajectories are taken; null asks a
+    thinker. Of ``problems`` only ``limit`` counts then, and ``think.k`` is what the pools have."""
+    pools_sha256: str | None = None
+    """What the traces in that folder must be; null takes those that are there."""
     verify: Verifying = Verifying()
     domain: Domain | None = None
     """Wording of the prompts for problems that name none and whose verifier asks for none; null
@@ -186,10 +191,12 @@ class RunConfig(Section):
     def identity(self) -> str:
         """Tells runs apart: the same wherever it is kept and whoever serves its models.
 
-        How many processes judge changes no verdict; what each of them may take does.
+        How many processes judge changes no verdict; what each of them may take does. Pools are
+        told apart by what is in them.
         """
         transport = set(Endpoint.model_fields) - {"tokenizer"}
-        content = self.model_dump(exclude={"out": True, "journal": True, "budget": True})
+        place = {"out", "journal", "budget", "pools"}
+        content = self.model_dump(exclude=place if self.pools else place | {"pools_sha256"})
         content["verify"]["own"] = [Path(file).name for file in self.verify.own]
         del content["verify"]["workers"], content["verify"]["sandbox"]["url"]
         content["endpoint"] = {k: v for k, v in content["endpoint"].items() if k not in transport}
@@ -197,6 +204,12 @@ class RunConfig(Section):
             del content["judge"]["endpoint"]
         canonical = json.dumps(content, sort_keys=True, ensure_ascii=False)
         return hashlib.sha256(canonical.encode()).hexdigest()[:16]
+
+    @property
+    def roles(self) -> tuple[str, str]:
+        """Who thinks and who deliberates; where nobody thinks, the latter stands for both."""
+        deliberator = self.deliberator or self.teacher
+        return deliberator if self.pools else self.thinker or self.teacher, deliberator
 
     @property
     def judge_endpoint(self) -> Endpoint:
@@ -225,6 +238,12 @@ class RunConfig(Section):
 
     @model_validator(mode="after")
     def _no_contradictions(self) -> RunConfig:
+        if self.pools:
+            self._refuse_thinking()
+        elif self.pools_sha256:
+            raise ValueError("pools_sha256 belongs to pools")
+        if self.pools and not self.pools_sha256:
+            return self  # K is not known yet
         width = self.cache.width
         if width is not None and width > self.think.k:
             raise ValueError(f"cache.width {width} is larger than think.k {self.think.k}")
@@ -233,6 +252,20 @@ class RunConfig(Section):
                 f"think.min_k {self.think.min_k} is larger than think.k {self.think.k}"
             )
         return self
+
+    def _refuse_thinking(self) -> None:
+        """With pools, nobody is asked for them and no other problems are read."""
+        of_source = self.problems.model_copy(update={"limit": None})
+        is_set = {
+            "thinker": self.thinker is not None,
+            "think.sampling": self.think.sampling != SamplingChoice(),
+            "problems (but for its limit)": of_source != Problems(),
+        }
+        if wrong := [key for key in is_set if is_set[key]]:
+            raise ValueError(
+                f"{wrong[0]} has no effect with pools: problems and trajectories are those of "
+                f"{self.pools}"
+            )
 
 
 def load_config(path: Path | None = None, overrides: dict[str, Any] | None = None) -> RunConfig:

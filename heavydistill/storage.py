@@ -13,7 +13,7 @@ import contextlib
 import dataclasses
 import itertools
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 TRACES_FOLDER = "traces"
 _FILE = "train-00000-of-00001.parquet"
+# Between a list and its items; which names, depends on who wrote the file.
+_LIST_PARTS = {"list", "element", "item"}
 _COLUMNS = [field.name for field in dataclasses.fields(Trace)]
 
 
@@ -90,6 +92,41 @@ def read_traces(run: Path) -> Iterator[Trace]:
         ConfigError: The folder is no run, a file cannot be read, or it was written with another
             ``SCHEMA_VERSION``; raised by this call, before the first trace.
     """
+    return (from_row(Trace, row) for row in read_columns(run, _COLUMNS))
+
+
+def read_columns(run: Path, columns: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """As ``read_traces``: these columns of the traces, as rows, and of the files no others.
+
+    Args:
+        run: Likewise.
+        columns: Dotted, lists not named: ``problem``, ``pool.verdict.verifier``.
+
+    Raises:
+        ConfigError: Likewise.
+    """
+    return itertools.chain.from_iterable(_rows(path, columns) for path in trace_files(run))
+
+
+def count_rows(folder: Path) -> int:
+    """Rows of the parquet files in a folder; 0 if it is not there.
+
+    Raises:
+        ConfigError: A file cannot be read.
+    """
+    count = 0
+    for path in folder.glob("*.parquet"):
+        with _open(path) as file:
+            count += file.metadata.num_rows
+    return count
+
+
+def trace_files(run: Path) -> list[Path]:
+    """The files with the traces of a run, in their order.
+
+    Raises:
+        ConfigError: As ``read_traces``.
+    """
     files = sorted((run / TRACES_FOLDER).glob("*.parquet"))
     if not files:
         raise ConfigError(
@@ -98,7 +135,7 @@ def read_traces(run: Path) -> Iterator[Trace]:
         )
     for path in files:
         _refuse_other_schema(path)
-    return itertools.chain.from_iterable(map(_rows, files))
+    return files
 
 
 def count_traces(run: Path) -> int:
@@ -147,11 +184,17 @@ def _inner_names(kind: pa.DataType) -> dict[str, Any]:
     return _names(kind) if arrow_types.is_struct(kind) else {}
 
 
-def _rows(path: Path) -> Iterator[Trace]:
+def _rows(path: Path, columns: Sequence[str]) -> Iterator[dict[str, Any]]:
     with _open(path) as file:
+        leaves = [file.schema.column(number).path for number in range(len(file.schema))]
+        wanted = [leaf for leaf in leaves if _is_in(leaf, columns)]
         for group in range(file.num_row_groups):
-            for row in file.read_row_group(group, columns=_COLUMNS).to_pylist():
-                yield from_row(Trace, row)
+            yield from file.read_row_group(group, columns=wanted).to_pylist()
+
+
+def _is_in(leaf: str, columns: Sequence[str]) -> bool:
+    named = "".join(f"{part}." for part in leaf.split(".") if part not in _LIST_PARTS)
+    return any(named.startswith(f"{column}.") for column in columns)
 
 
 def _open(path: Path) -> pq.ParquetFile:

@@ -156,6 +156,7 @@ def test_a_value_given_keys_is_refused(yaml_file):
         ("problems.limit", 0),
         ("endpoint.concurrency", 0),
         ("endpoint.timeout_s", 0),
+        ("pools", ""),
         ("think.sampling.temperature", 2.5),
         ("think.sampling.top_p", 0.0),
         ("deliberate.sampling.min_p", 1.0),
@@ -179,6 +180,11 @@ def test_a_bad_value_inside_a_mapping_names_the_inner_key():
         ({"cache.width": 9}, ["cache.width 9", "think.k 8"]),
         ({"cache.width": 3, "think.k": 2}, ["cache.width 3", "think.k 2"]),
         ({"think.min_k": 9}, ["think.min_k 9", "think.k 8"]),
+        ({"pools": "runs/a", "thinker": "micro"}, ["thinker", "pools", "runs/a"]),
+        ({"pools": "runs/a", "think.sampling.top_k": 5}, ["think.sampling", "pools"]),
+        ({"pools": "runs/a", "problems.source": "p.jsonl"}, ["problems", "pools"]),
+        ({"pools": "runs/a", "problems.size": 7}, ["problems", "pools"]),
+        ({"pools_sha256": "abc"}, ["pools_sha256", "pools"]),
     ],
 )
 def test_contradictions_name_both_keys(overrides, named):
@@ -289,3 +295,18 @@ def test_who_judges_where_makes_no_other_run_but_what_a_verdict_may_take_does() 
     assert identity() == identity(workers=7)
     assert identity(own=["a/mine.py"]) == identity(own=["b/mine.py"]) != identity()
     assert len({identity(), identity(timeout_s=9), identity(memory_mb=999)}) == 3
+
+
+def test_pools_are_told_apart_by_what_is_in_them_and_not_by_where_they_are() -> None:
+    def identity(**keys: object) -> str:
+        return load_config(None, dict(keys)).identity
+
+    here = identity(pools="runs/a", pools_sha256="abc")
+    assert here == identity(pools="elsewhere/a", pools_sha256="abc")
+    assert len({here, identity(pools="runs/a", pools_sha256="def"), identity()}) == 3
+
+
+def test_the_limit_of_problems_holds_for_pools_too() -> None:
+    config = load_config(None, {"pools": "runs/a", "problems.limit": 3, "teacher": "glm-4.6"})
+    assert config.problems.limit == 3
+    assert config.roles == ("glm-4.6", "glm-4.6"), "who deliberates stands for both"

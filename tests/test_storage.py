@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from heavydistill.errors import ConfigError, RunError
 from heavydistill.schema import Problem, Trace, arrow_schema, to_row
-from heavydistill.storage import TRACES_FOLDER, read_traces, write_traces
+from heavydistill.storage import TRACES_FOLDER, read_columns, read_traces, write_traces
 
 _SCALARS: dict[Any, st.SearchStrategy[Any]] = {
     str: st.text(max_size=20),
@@ -157,3 +157,24 @@ def test_a_broken_file_is_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot be read as parquet") as caught:
         read_traces(tmp_path)
     assert str(path) in caught.value.what
+
+
+@given(traces=st.lists(_values(Trace), min_size=1, max_size=3))
+@settings(max_examples=20, deadline=None)
+def test_columns_are_what_stands_under_their_names_and_nothing_else(traces: list[Trace]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        write_traces(traces, Path(folder) / TRACES_FOLDER)
+        found = list(
+            read_columns(Path(folder), ["problem", "status", "pool.id", "pool.verdict.label"])
+        )
+    assert found == [
+        {
+            "problem": to_row(trace.problem),
+            "status": trace.status,
+            "pool": [
+                {"id": each.id, "verdict": each.verdict and {"label": each.verdict.label}}
+                for each in trace.pool
+            ],
+        }
+        for trace in traces
+    ]

@@ -67,7 +67,7 @@ def _sections(config: RunConfig, console: Console) -> Iterator[tuple[str, list[F
     from heavydistill.teachers.registry import file_of, find
 
     endpoint = config.endpoint
-    roles = config.thinker or config.teacher, config.deliberator or config.teacher
+    roles = config.roles
     models = {name: find(name, endpoint, config.sampling) for name in roles}
     out = Path(config.out or "runs/next")
     folders = [out.parent, Path(config.journal or out.parent / "journal")]

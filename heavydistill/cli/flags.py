@@ -84,6 +84,12 @@ _FLAGS = (
         str,
         "micro, a .jsonl or .parquet file, hub:ORG/NAME, or gym:FAMILY,... [default: micro]",
     ),
+    _Flag(
+        "pools",
+        "pools",
+        str,
+        "Folder of a run or import whose problems and trajectories are taken; nobody thinks then.",
+    ),
     _Flag("limit", "problems.limit", int, "Take the first so many problems."),
     _Flag("k", "think.k", int, "Trajectories a problem. [default: 8]"),
     _Flag("d", "deliberate.d", int, "Deliberations a cache. [default: 4]"),

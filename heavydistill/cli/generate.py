@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from heavydistill.cli.flags import with_run_flags
-from heavydistill.config import RunConfig
+from heavydistill.config import RunConfig, dump_config
 from heavydistill.errors import StoppedError
 from heavydistill.schema import TOO_FEW_USABLE
 
@@ -54,7 +54,10 @@ def generate(
     print_heading(plan, console)
     if dry_run:
         print_estimate(estimate(plan), plan, console)
-        _print_first_prompt(plan, console)
+        console.rule("resolved configuration")
+        console.print(dump_config(plan.config), markup=False, highlight=False)
+        if not plan.pools:
+            _print_first_prompt(plan, console)
         return
     print_line(estimate(plan), plan, console)
     try:
@@ -82,13 +85,10 @@ def generate(
 
 
 def _print_first_prompt(plan: Plan, console: Console) -> None:
-    from heavydistill.config import dump_config
     from heavydistill.heavy import prompts
 
     problem, config = plan.problems[0], plan.config
     prompt = prompts.load("thinker", problem.domain or config.domain or "general", config.language)
-    console.rule("resolved configuration")
-    console.print(dump_config(config), markup=False, highlight=False)
     console.rule(f"first prompt ({prompt.version})")
     console.print(prompts.thinker_prompt(problem.text, prompt), markup=False, highlight=False)
 

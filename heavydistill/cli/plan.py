@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from heavydistill.pipeline.estimate import Amounts, Estimate, StageEstimate
+    from heavydistill.pipeline.pools import Pools
     from heavydistill.pipeline.ranges import Range
     from heavydistill.pipeline.run import Plan
 
@@ -52,8 +53,11 @@ def print_heading(plan: Plan, console: Console) -> None:
     from heavydistill.problems.options import orders_kept
 
     config = plan.config
+    thinker = config.thinker
+    if plan.pools:
+        thinker = f"{', '.join(sorted(plan.pools.models))}, of {config.pools}"
     console.print(
-        f"{len(plan.problems):,} problems, K={config.think.k} trajectories by {config.thinker}, "
+        f"{len(plan.problems):,} problems, K={config.think.k} trajectories by {thinker}, "
         f"D={config.deliberate.d} deliberations by {config.deliberator}, "
         f"{config.deliberate.rounds} round(s){_judge_note(config)}",
         markup=False,
@@ -86,12 +90,12 @@ def _judge_note(config: RunConfig) -> str:
 
 
 def print_warnings(plan: Plan, console: Console) -> None:
-    """What the user should know before anything is paid for: rows that are not in the run, and
-    responses that this machine cannot judge."""
+    """What the user should know before anything is paid for: rows that are not in the run, verdicts
+    of pools that do not stand, and responses that this machine cannot judge."""
     from heavydistill.problems.fitness import MOST_LISTED
     from heavydistill.verifiers.registry import unavailable
 
-    lines = []
+    lines = list(_pool_notes(plan.pools)) if plan.pools else []
     if plan.unfit:
         lines += [f"Left out: {len(plan.unfit):,} row(s) that cannot be judged"]
         lines += [f"  {fault}" for fault in list(plan.unfit.values())[:MOST_LISTED]]
@@ -103,6 +107,16 @@ def print_warnings(plan: Plan, console: Console) -> None:
         lines += ["Its verdicts would be undecided; `heavydistill replay` judges a run again."]
     for line in lines:
         console.print(line, style="yellow", markup=False, highlight=False, soft_wrap=True)
+
+
+def _pool_notes(pools: Pools) -> Iterator[str]:
+    if pools.rejects:
+        yield f"Left out: {pools.rejects:,} row(s) that failed in a step of that run"
+    for by, count in pools.outdated.most_common():
+        yield f"Judged again: {count:,} trajectories, whose verdicts are of another version, {by}"
+    if pools.unjudged:
+        without = "without a verdict, or whose judge failed"
+        yield f"Judged now: {pools.unjudged:,} trajectories {without}"
 
 
 def print_line(estimate: Estimate, plan: Plan, console: Console) -> None:
@@ -180,20 +194,25 @@ def _notes(estimate: Estimate, plan: Plan) -> Iterator[tuple[str, str]]:
 
 
 def _calls_note(estimate: Estimate, plan: Plan) -> str:
-    thinking, *later = estimate.stages
-    rounds = [stage for stage in later if stage.stage != JUDGE]
-    all_thinking = thinking.in_journal.low + thinking.expected.calls.low
-    if not thinking.in_journal.low:
+    rounds = [stage for stage in estimate.stages if stage.stage not in (THINK, JUDGE)]
+    thinking = estimate.thinking
+    if not thinking:
+        known = f"nobody thinks, the trajectories are those of {plan.config.pools}"
+    elif not thinking.in_journal.low:
         known = f"no trajectory is in the journal {plan.journal}"
     else:
+        all_thinking = thinking.in_journal.low + thinking.expected.calls.low
         known = (
             f"the journal {plan.journal} has {thinking.in_journal.low:,} of {all_thinking:,} "
             "trajectories, which are not paid for again"
         )
     may_be = sum(stage.in_journal.high for stage in rounds)
     if may_be:
-        known += f"; it may have up to {may_be:,} of the deliberations, as their caches will tell"
-    if len(rounds) < len(later):
+        known += (
+            f"; the journal may have up to {may_be:,} of the deliberations, as their caches will "
+            "tell"
+        )
+    if plan.config.judge:
         known += (
             "; a judge is asked as often as rules leave answers undecided, at the most every vote "
             "on every answer, equal ones once"
@@ -209,21 +228,23 @@ def _prompts_note(estimate: Estimate, config: RunConfig) -> str:
     caches += f"{config.cache.budget_tokens:,}"
     seen = [
         s.measured.responses
-        for s in estimate.stages[1:]
-        if s.stage != JUDGE and s.measured and s.measured.prompt_tokens
+        for s in estimate.stages
+        if s.stage not in (THINK, JUDGE) and s.measured and s.measured.prompt_tokens
     ]
     if seen:
         caches = f"those of deliberators as for {sum(seen):,} responses in the journal"
-    thinker = estimate.stages[0].model
+    if config.judge:
+        caches += (
+            f"; those of the judge hold problem, reference and up to {MOST_BYTES:,} bytes of answer"
+        )
+    if not estimate.thinking:
+        return caches
+    thinker = estimate.thinking.model
     counter = f"the tokenizer {estimate.thinker_tokenizer}"
     if thinker.kind == "local":
         counter = "their own tokenizer"
     elif not thinker.tokenizer:
         counter += ", that of the deliberator, as theirs is not known"
-    if config.judge:
-        caches += (
-            f"; those of the judge hold problem, reference and up to {MOST_BYTES:,} bytes of answer"
-        )
     return (
         f"those of thinkers counted with {counter}, and up to {TEMPLATE_TOKENS} tokens of chat "
         f"template each; {caches}"

@@ -62,7 +62,7 @@ class Progress:
         self._console = console
         rounds = plan.config.deliberate.rounds
         total = len(plan.problems)
-        stages = {_THINK: "thinking"}
+        stages = {} if plan.pools else {_THINK: "thinking"}
         if plan.config.judge:
             stages[_JUDGE_POOL] = "judging trajectories"
         for n in range(1, rounds + 1):

@@ -29,7 +29,7 @@ Said = Literal["correct", "incorrect", "cannot_tell", "invalid", "truncated", "f
 
 JUDGED = "judged"
 FAILED = "judge_failed"
-_MARK = "judge:"
+_MARK, _AFTER = "judge:", " after "
 # A run of these is followed by none of them, so the time is linear.
 _REPLY = re.compile(
     r"[*_`\"']*(correct|incorrect|cannot tell)[*_`\"'.\s]*", re.IGNORECASE | re.ASCII
@@ -137,9 +137,14 @@ def verdict_of(rule: Verdict, ballot: Ballot) -> Verdict:
         rule,
         label=label,
         reason=reason,
-        verifier=f"{_MARK}{ballot.name} after {ballot.by}",
+        verifier=f"{_MARK}{ballot.name}{_AFTER}{ballot.by}",
         evidence=json.dumps(dataclasses.asdict(ballot), ensure_ascii=False),
     )
+
+
+def rule_of(verifier: str) -> str:
+    """``name@version`` of the rules behind ``Verdict.verifier``, which may name a judge as well."""
+    return verifier.rpartition(_AFTER)[2] if verifier.startswith(_MARK) else verifier
 
 
 def ballot_of(verdict: Verdict) -> Ballot | None:

@@ -6,7 +6,7 @@ A vote is counted once: answers of a problem that were the same to the judge sha
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
 from heavydistill.heavy.ballot import FAILED, ballot_of
@@ -51,7 +51,8 @@ class JudgingTally:
         self._failed = 0
         self._usage = UsageTally()
 
-    def add(self, generations: Iterable[Generation]) -> None:
+    def add(self, generations: Iterable[Generation], paid: Collection[str] = ()) -> None:
+        """``paid``: Ids of those whose votes another run asked for, which are in no usage."""
         for generation in generations:
             verdict = generation.verdict
             ballot = ballot_of(verdict) if verdict else None
@@ -64,7 +65,8 @@ class JudgingTally:
                 continue
             for vote in ballot.votes:
                 self._said[vote.said] += 1
-                self._usage.add(vote)
+                if generation.id not in paid:
+                    self._usage.add(vote)
 
     @property
     def counts(self) -> Judging:
@@ -82,5 +84,6 @@ class JudgingTally:
 
     @property
     def usage(self) -> dict[str, Usage]:
-        """By the name of the stage; empty if no judge was asked."""
-        return {"judging": self._usage.usage} if self._labels else {}
+        """By the name of the stage; empty if this run asked no judge."""
+        usage = self._usage.usage
+        return {"judging": usage} if usage.requests else {}

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import typing
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from heavydistill.errors import RunError
@@ -107,8 +107,8 @@ class Summary:
         trajectories: What became of the thinker's samples.
         deliberations: What became of the deliberator's samples, all rounds.
         judging: What a judge made of undecided verdicts.
-        usage: What each stage took, ``thinking``, ``deliberating`` (all rounds) and, if a judge was
-            asked, ``judging``.
+        usage: What each stage of the run took, ``thinking``, ``deliberating`` (all rounds) and, if
+            a judge was asked, ``judging``; ``thinking`` is 0 where it took its pools from another.
         statuses: Traces of each status, most common first.
     """
 
@@ -138,8 +138,13 @@ class Summary:
     statuses: dict[str, int]
 
 
-def summarize(traces: Iterable[Trace]) -> Summary:
+def summarize(traces: Iterable[Trace], voted: Collection[str] | None = None) -> Summary:
     """The summary of all traces of a run, which are read once and not kept.
+
+    Args:
+        traces: In any order.
+        voted: Where the run took its pools from another one: ids of the trajectories that a judge
+            was asked about there. None if it asked for its pools itself.
 
     Raises:
         RunError: There are no traces.
@@ -152,7 +157,7 @@ def summarize(traces: Iterable[Trace]) -> Summary:
         rows.append(_Row.of(trace))
         trajectories.add(trace.pool)
         deliberations.add(trace.deliberations)
-        judging.add([*trace.pool, *trace.deliberations])
+        judging.add([*trace.pool, *trace.deliberations], voted or ())
         # Every stratum by every outcome, zeros included, so that all runs have the same keys.
         table[trace.stratum or NO_LABEL][trace.outcome or NO_LABEL] += 1
         statuses[trace.status] += 1
@@ -191,7 +196,7 @@ def summarize(traces: Iterable[Trace]) -> Summary:
         deliberations=deliberations.counts,
         judging=judging.counts,
         usage={
-            "thinking": trajectories.usage,
+            "thinking": trajectories.usage if voted is None else UsageTally().usage,
             "deliberating": deliberations.usage,
             **judging.usage,
         },

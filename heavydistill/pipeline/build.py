@@ -1,5 +1,7 @@
 """Wires the steps of a run: load, sample, verify, then N rounds of cache, deliberate, verify.
 
+With pools, loading is all of the first two.
+
 Where a judge is declared, it follows each verifying. ``pace_of``, ``window_of``, ``llm_of``,
 ``judge_of`` and ``paying`` are what a recipe of one's own needs beside the steps (see
 ``pipelines/heavy.py``).
@@ -19,7 +21,7 @@ from heavydistill.pipeline.compat import HeavyPipeline
 from heavydistill.pipeline.flow import HeavyBase, OnBatch
 from heavydistill.pipeline.judging import JudgeUndecided
 from heavydistill.pipeline.llm import HeavyLLM
-from heavydistill.pipeline.steps import BuildCaches, LabelTraces, LoadProblems, Verify
+from heavydistill.pipeline.steps import BuildCaches, LabelTraces, LoadPools, LoadProblems, Verify
 from heavydistill.pipeline.tasks import Deliberate, SampleTrajectories
 from heavydistill.schema import Trace, arrow_schema
 from heavydistill.teachers.complete import complete, sampling_of
@@ -37,7 +39,9 @@ def pace_of(config: RunConfig, stage: str) -> Pace:
 def window_of(config: RunConfig) -> int:
     """Rows in the pipeline: each stage has those it works on, and as many that wait for it."""
     rounds = config.deliberate.rounds
-    rows = pace_of(config, THINK).rows + rounds * pace_of(config, deliberate_stage(1)).rows
+    rows = rounds * pace_of(config, deliberate_stage(1)).rows
+    if not config.pools:
+        rows += pace_of(config, THINK).rows
     if config.judge:
         rows += (1 + rounds) * pace_of(config, JUDGE).rows
     return 2 * rows
@@ -141,26 +145,35 @@ def build_heavy_pipeline(
         UserError: A model is not known, its context is too small, or Ray is not installed.
     """
     config = complete(config)
-    think, deliberate = pace_of(config, THINK), pace_of(config, deliberate_stage(1))
-    reader = find(config.deliberator or config.teacher, config.endpoint).tokenizer
+    deliberate = pace_of(config, deliberate_stage(1))
+    think = deliberate if config.pools else pace_of(config, THINK)
+    reader = find(config.roles[1], config.endpoint).tokenizer
     pipeline = _empty_pipeline(on_batch, window_of(config), ray)
     with pipeline:
-        last = LoadProblems(
-            name="load_problems",
-            source=config.problems,
-            verify=config.verify,
-            known_unfit=known_unfit,
-            batch_size=LOCAL_BATCH,
-        )
-        last = last >> SampleTrajectories(
-            name="sample_trajectories",
-            llm=llm_of(config, THINK, replay),
-            num_generations=config.think.k,
-            domain=config.domain,
-            language=config.language,
-            input_batch_size=think.batch,
-            batches_in_flight=think.in_flight,
-        )
+        if config.pools:
+            last = LoadPools(
+                name="load_pools",
+                source=config.pools,
+                limit=config.problems.limit,
+                own=config.verify.own,
+                batch_size=LOCAL_BATCH,
+            )
+        else:
+            last = LoadProblems(
+                name="load_problems",
+                source=config.problems,
+                verify=config.verify,
+                known_unfit=known_unfit,
+                batch_size=LOCAL_BATCH,
+            ) >> SampleTrajectories(
+                name="sample_trajectories",
+                llm=llm_of(config, THINK, replay),
+                num_generations=config.think.k,
+                domain=config.domain,
+                language=config.language,
+                input_batch_size=think.batch,
+                batches_in_flight=think.in_flight,
+            )
         last = last >> Verify(
             name="verify_pool",
             column="pool",
@@ -206,11 +219,15 @@ def _asked(config: RunConfig, stage: str) -> tuple[str, Sampling, int, Endpoint]
     if stage == JUDGE:
         judge = _judge(config)
         return judge.model, sampling_of(judge), judge.votes, config.judge_endpoint
-    if stage == THINK:
-        name, chosen, samples = config.thinker, config.think, config.think.k
-        return name or config.teacher, sampling_of(chosen), samples, config.endpoint
-    name = config.deliberator or config.teacher
-    return name, sampling_of(config.deliberate), config.deliberate.d, config.endpoint
+    thinker, deliberator = config.roles
+    if stage != THINK:
+        return deliberator, sampling_of(config.deliberate), config.deliberate.d, config.endpoint
+    if config.pools:
+        raise ConfigError(
+            "pools: nobody thinks in a run whose trajectories are those of another",
+            "Begin a recipe of your own with LoadPools, or use `heavydistill generate`.",
+        )
+    return thinker, sampling_of(config.think), config.think.k, config.endpoint
 
 
 def _judge(config: RunConfig) -> Judge:
@@ -224,7 +241,7 @@ def _asked_of(config: RunConfig, endpoint: Endpoint) -> int:
     rounds = config.deliberate.rounds
     asked = 0
     if _limits(config.endpoint) == _limits(endpoint):
-        asked += config.think.k + rounds * config.deliberate.d
+        asked += (0 if config.pools else config.think.k) + rounds * config.deliberate.d
     if config.judge and _limits(config.judge_endpoint) == _limits(endpoint):
         asked += config.judge.votes * (1 + rounds)
     return asked

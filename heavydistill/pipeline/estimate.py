@@ -15,6 +15,8 @@ longest answer that is put to a judge.
 A response that the journal has is not asked for again. Of the thinkers' that is known exactly, of
 the deliberators' only when their caches are built: at most as many as the journal has.
 
+In a run from pools nobody thinks, so there is no such stage.
+
 Not covered: requests that fail and are asked again, which come on top; problems with too few
 usable attempts, which are not deliberated, so that less is asked; loading and start-up; what a
 provider takes off for prompts in its prefix cache; tokenizers that stand in for another model's.
@@ -111,6 +113,11 @@ class Estimate:
     thinker_tokenizer: str
 
     @property
+    def thinking(self) -> StageEstimate | None:
+        """The first stage; None if nobody thinks."""
+        return next((stage for stage in self.stages if stage.stage == THINK), None)
+
+    @property
     def bounds(self) -> Amounts:
         return _total([stage.bounds for stage in self.stages])
 
@@ -142,30 +149,32 @@ class _Thinking:
 def estimate(plan: Plan) -> Estimate:
     """What a checked run will take. Asks nobody and writes nothing."""
     config = plan.config
-    thinker = find(config.thinker or config.teacher, config.endpoint)
-    deliberator = find(config.deliberator or config.teacher, config.endpoint)
+    thinker, deliberator = (find(name, config.endpoint) for name in config.roles)
     reader = ReaderTokenizer(deliberator.tokenizer)
     counter = ReaderTokenizer(thinker.tokenizer) if thinker.tokenizer else reader
     journal = Journal(plan.journal) if plan.journal.is_dir() else None
-    sampled = {THINK: (thinker.model, sampling_of(config.think))}
+    sampled = {} if config.pools else {THINK: (thinker.model, sampling_of(config.think))}
     for round in range(1, config.deliberate.rounds + 1):
         sampled[deliberate_stage(round)] = deliberator.model, sampling_of(config.deliberate)
     if config.judge:
         judge = find(config.judge.model, config.judge_endpoint)
         sampled[JUDGE] = judge.model, sampling_of(config.judge)
     records = records_of(journal, sampled, config.endpoint.is_served) if journal else {}
-    thinking = _thinking(plan, thinker, counter, journal)
-    answered = thinking.total - sum(map(len, thinking.missing))
-    local = thinker.kind == "local"
-    measured = measure(records.get(THINK, []), len(thinking.missing), local)
-    stages = [_think_stage(config, thinker, thinking, measured)]
+    stages: list[StageEstimate] = []
+    whole, others = len(plan.problems), journal.answered if journal else 0
+    if not config.pools:
+        thinking = _thinking(plan, thinker, counter, journal)
+        local = thinker.kind == "local"
+        measured = measure(records.get(THINK, []), len(thinking.missing), local)
+        stages += [_think_stage(config, thinker, thinking, measured)]
+        whole = thinking.whole
+        others -= thinking.total - sum(map(len, thinking.missing))
     frames = [_frame(problem, config, reader) for problem in plan.problems]
-    others = journal.answered - answered if journal else 0
     for round in range(1, config.deliberate.rounds + 1):
         known = records.get(deliberate_stage(round), [])
         measured = measure(known, len(frames), deliberator.kind == "local")
-        whole = thinking.whole * config.deliberate.d
-        stages += [_deliberate_stage(config, deliberator, round, frames, (whole, others), measured)]
+        answered = whole * config.deliberate.d, others
+        stages += [_deliberate_stage(config, deliberator, round, frames, answered, measured)]
     if config.judge:
         measured = measure(records.get(JUDGE, []), len(frames), judge.kind == "local")
         counter = ReaderTokenizer(judge.tokenizer) if judge.tokenizer else reader

@@ -93,7 +93,8 @@ class JudgeUndecided(HeavyTask):
         for row in inputs:
             row.pop(FROM_JOURNAL, None)
         rows = [row for row in advance(inputs, station, read) if row["status"] == OK]
-        new = list(dict.fromkeys(text for row in rows for text in _open(row, questions[id(row)])))
+        asked = (text for row in rows for text in self._open(row, questions[id(row)]))
+        new = list(dict.fromkeys(asked))
         outputs = self.generate([user_turn(text) for text in new], rows, station) if new else []
         if outputs is not None:
             replies = dict(zip(new, outputs, strict=True))
@@ -119,7 +120,7 @@ class JudgeUndecided(HeavyTask):
 
     def _judged(self, row: Row, questions: _Questions, replies: dict[str, dict[str, Any]]) -> Row:
         """The row with its verdicts, from the outputs of ``HeavyLLM.generate`` by question."""
-        cast = _cast(row) if questions else {}
+        cast = self._cast(row) if questions else {}
         items, from_journal = list(row[self.column]), 0
         for position, text in questions.items():
             item, asked = items[position], _id(text)
@@ -144,21 +145,19 @@ class JudgeUndecided(HeavyTask):
             items[position] = {**item, "verdict": to_row(verdict_of(rule, ballot))}
         return {self.column: items, FROM_JOURNAL: from_journal}
 
+    def _cast(self, row: Row) -> dict[str, tuple[str, list[Vote]]]:
+        """What this judge was asked about the row: for which generation, and the votes."""
+        found = {}
+        for item in [*row["pool"], *row.get("deliberations", [])]:
+            ballot = item["verdict"] and ballot_of(from_row(Verdict, item["verdict"]))
+            if ballot and ballot.model == self.llm.model_name and not ballot.same_as:
+                found[ballot.asked] = item["id"], ballot.votes
+        return found
 
-def _cast(row: Row) -> dict[str, tuple[str, list[Vote]]]:
-    """What was asked about the row: the generation that it was asked for, and the votes."""
-    found = {}
-    for item in [*row["pool"], *row.get("deliberations", [])]:
-        ballot = item["verdict"] and ballot_of(from_row(Verdict, item["verdict"]))
-        if ballot and not ballot.same_as:
-            found[ballot.asked] = item["id"], ballot.votes
-    return found
-
-
-def _open(row: Row, questions: _Questions) -> list[str]:
-    """The questions that were not asked about the row yet."""
-    cast = _cast(row) if questions else {}
-    return [text for text in questions.values() if _id(text) not in cast]
+    def _open(self, row: Row, questions: _Questions) -> list[str]:
+        """The questions that this judge was not asked about the row yet."""
+        cast = self._cast(row) if questions else {}
+        return [text for text in questions.values() if _id(text) not in cast]
 
 
 def _id(text: str) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -62,6 +62,7 @@ def write(
     folder: Path,
     old: Path | None,
     left_out: int = 0,
+    voted: Collection[str] | None = None,
 ) -> Written:
     """Write the folder of a run, and check that rows out are rows in.
 
@@ -73,6 +74,7 @@ def write(
         old: Of a run that was interrupted: the folder that it goes on from, if that is there. None
             if every problem must have a row.
         left_out: Rows of the source that are no problems of the run.
+        voted: As of ``summarize``.
 
     Raises:
         RunError: Rows are missing, or the disk is full.
@@ -86,7 +88,7 @@ def write(
     places.sort(key=lambda place: order[place.problem])  # rows came as they were finished
     kept = [place for place in places if not place.status.startswith(FAILED)]
     rejected = [place for place in places if place.status.startswith(FAILED)]
-    summary = _priced(summarize(_traces(places)), config)
+    summary = _priced(summarize(_traces(places), voted), config)
     written = Written(summary, len(rejected), len(wanted) - len(places))
     write_traces(_traces(kept), folder / TRACES_FOLDER)
     if rejected:
@@ -111,7 +113,9 @@ def may_go_on(config: RunConfig, folder: Path) -> bool:
     try:
         same = load_config(folder / "config.yaml").identity == config.identity
         summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
-        failed = sum(summary[stage]["failed"] for stage in ("trajectories", "deliberations"))
+        # Those of pools are not asked again.
+        asked = ("deliberations",) if config.pools else ("trajectories", "deliberations")
+        failed = sum(summary[stage]["failed"] for stage in asked)
         lacks = summary["missing"] + summary["rejects"] + failed + summary["judging"]["failed"]
         read_traces(folder)
     # It is no run, or one of another version.
@@ -153,10 +157,8 @@ def _check_rows(wanted: dict[str, Problem], out: list[str], interrupted: bool) -
 
 def _priced(summary: Summary, config: RunConfig) -> Summary:
     """With the cost of each stage, where its price and any of its tokens are known."""
-    models = {
-        "thinking": find(config.thinker or config.teacher, config.endpoint),
-        "deliberating": find(config.deliberator or config.teacher, config.endpoint),
-    }
+    thinker, deliberator = (find(name, config.endpoint) for name in config.roles)
+    models = {"thinking": thinker, "deliberating": deliberator}
     if config.judge:
         models["judging"] = find(config.judge.model, config.judge_endpoint)
     usage = {}

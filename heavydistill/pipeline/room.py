@@ -31,7 +31,7 @@ def check_room(config: RunConfig, problems: Sequence[Problem]) -> None:
             for how many it has.
         ConfigError: There is no wording for a problem's domain.
     """
-    reader = ReaderTokenizer(find(config.deliberator or config.teacher, config.endpoint).tokenizer)
+    reader = ReaderTokenizer(find(config.roles[1], config.endpoint).tokenizer)
     if config.judge and (judge := find(config.judge.model, config.judge_endpoint)).tokenizer:
         ReaderTokenizer(judge.tokenizer)  # its control tokens are needed; see ``judging``
     # From the second round on, deliberations stand beside the selected trajectories.

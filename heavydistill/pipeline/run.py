@@ -26,6 +26,7 @@ from heavydistill.config import Endpoint, RunConfig
 from heavydistill.engine.preflight import require
 from heavydistill.errors import ConfigError, HeavydistillError, StoppedError, TeacherError
 from heavydistill.metrics.summary import Summary
+from heavydistill.pipeline.pools import Pools, read_pools, with_pools
 from heavydistill.pipeline.processes import loading, start_server
 from heavydistill.pipeline.result import may_go_on, write
 from heavydistill.pipeline.room import check_room
@@ -53,6 +54,7 @@ class Plan:
         journal: Where its responses are kept.
         unfit: Of each row of the source that is left out, its number and why.
         server: The command that serves its teacher, if one is to be started.
+        pools: What is taken over from another run in place of thinking, if anything is.
     """
 
     config: RunConfig
@@ -61,6 +63,7 @@ class Plan:
     journal: Path
     unfit: dict[int, str] = field(default_factory=dict)
     server: list[str] | None = None
+    pools: Pools | None = None
 
     @property
     def server_log(self) -> Path:
@@ -106,9 +109,12 @@ def check(
         UserError: Whatever a user can mend; nothing was written.
     """
     config = complete(config)
-    folder = Path(
-        config.out or f"runs/{Path(config.teacher).name}-{time.strftime('%Y%m%d-%H%M%S')}"
-    )
+    registry.load_own(config.verify.own)
+    pools = read_pools(config) if config.pools else None
+    if pools:
+        config = with_pools(config, pools)
+    name = Path(config.roles[1] if pools else config.teacher).name
+    folder = Path(config.out or f"runs/{name}-{time.strftime('%Y%m%d-%H%M%S')}")
     journal = Path(config.journal or folder.parent / "journal")
     config = config.model_copy(update={"out": str(folder), "journal": str(journal)})
     if folder.is_mount():
@@ -124,10 +130,12 @@ def check(
             "Name another folder or remove this one.",
         )
     server = serving.command(config) if config.endpoint.serve and asks else None
-    registry.load_own(config.verify.own)
-    loaded = problem_sources.load_fit(config.problems, config.verify, on_checked=on_checked)
+    if pools:
+        loaded = problem_sources.Loaded(list(pools.problems.values()))
+    else:
+        loaded = problem_sources.load_fit(config.problems, config.verify, on_checked=on_checked)
     check_room(config, loaded.problems)
-    return Plan(config, loaded.problems, folder, journal, loaded.unfit, server)
+    return Plan(config, loaded.problems, folder, journal, loaded.unfit, server, pools)
 
 
 def run(
@@ -207,20 +215,20 @@ def _piped(plan: Plan, pipeline: HeavyBase, place: Workplace) -> Finished:
 
 def _publish(plan: Plan, pipeline: HeavyBase, place: Workplace, interrupted: bool) -> Finished:
     old = plan.folder if interrupted else None
-    written = write(
-        plan.config, plan.problems, pipeline.leaf_files, place.new, old, len(plan.unfit)
-    )
+    rows, voted = pipeline.leaf_files, plan.pools.voted if plan.pools else None
+    written = write(plan.config, plan.problems, rows, place.new, old, len(plan.unfit), voted)
     place.publish()
     nodes = dict(pipeline.batches_of_nodes)
     return Finished(plan.folder, written.summary, written.rejects, written.missing, nodes)
 
 
 def _require_endpoints(config: RunConfig) -> None:
-    think, deliberate = sampling_of(config.think), sampling_of(config.deliberate)
-    thinker, deliberator = config.thinker or config.teacher, config.deliberator or config.teacher
-    most = {deliberator: (config.cache.budget_tokens or 0) + deliberate.max_tokens}
+    thinker, deliberator = config.roles
     # A problem is as long as it is; a cache has its budget.
-    most[thinker] = max(think.max_tokens, most.get(thinker, 0))
+    deliberation = sampling_of(config.deliberate).max_tokens
+    most = {deliberator: (config.cache.budget_tokens or 0) + deliberation}
+    if not config.pools:
+        most[thinker] = max(sampling_of(config.think).max_tokens, most.get(thinker, 0))
     for name, most_tokens in most.items():
         _require(name, config.endpoint, most_tokens)
     if config.judge:

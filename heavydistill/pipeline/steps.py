@@ -11,6 +11,8 @@ distilabel inspects the annotations of ``process`` as objects, so they are not p
 import logging
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from itertools import islice
+from pathlib import Path
 from typing import Any
 
 from distilabel.steps import GeneratorStep, Step, StepInput
@@ -21,6 +23,7 @@ from heavydistill.engine.tokenizer import ReaderTokenizer
 from heavydistill.heavy import prompts, voting
 from heavydistill.heavy.cache import build_cache
 from heavydistill.heavy.iteration import carried
+from heavydistill.pipeline.pools import stands, verifier_now
 from heavydistill.problems import load_fit
 from heavydistill.schema import (
     FAILED,
@@ -35,6 +38,8 @@ from heavydistill.schema import (
     from_row,
     to_row,
 )
+from heavydistill.storage import read_traces
+from heavydistill.verifiers import registry
 from heavydistill.verifiers.pool import Judged, VerdictPool
 
 Row = dict[str, Any]
@@ -87,6 +92,53 @@ class LoadProblems(GeneratorStep):
         for start in range(offset, len(self._problems), size):
             batch = self._problems[start : start + size]
             yield [{"problem": to_row(p)} for p in batch], start + size >= len(self._problems)
+
+
+class LoadPools(GeneratorStep):
+    """Yields one row a trace of an earlier run, with its pool; see ``pools``.
+
+    Output columns:
+        - problem (``dict``): A ``schema.Problem``.
+        - pool (``list[dict]``): ``schema.Trajectory``, with the verdicts that stand.
+        - thinker_prompt_version (``str``).
+    """
+
+    source: str
+    """Folder of the run."""
+    limit: int | None = None
+    """Take the first so many."""
+    own: list[str] = Field(default_factory=list)
+    """Python files with verifiers of one's own."""
+
+    @property
+    def outputs(self) -> list[str]:
+        return ["problem", "pool", "thinker_prompt_version"]
+
+    def load(self) -> None:
+        super().load()
+        registry.load_own(self.own)
+
+    def process(self, offset: int = 0) -> Iterator[tuple[list[Row], bool]]:
+        """Batches of rows, of which two are in memory, and whether it is the last."""
+        rows = map(self._row, islice(read_traces(Path(self.source)), offset, self.limit))
+        size = int(self.batch_size)
+        batch = list(islice(rows, size))
+        while batch:
+            following = list(islice(rows, size))
+            yield batch, not following
+            batch = following
+
+    def _row(self, trace: Trace) -> Row:
+        now = verifier_now(trace.problem)
+        pool = [to_row(trajectory) for trajectory in trace.pool]
+        for item in pool:
+            if not stands(item["verdict"], now):
+                item["verdict"] = None
+        return {
+            "problem": to_row(trace.problem),
+            "pool": pool,
+            "thinker_prompt_version": trace.thinker_prompt_version,
+        }
 
 
 class Verify(Step):

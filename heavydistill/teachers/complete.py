@@ -7,6 +7,8 @@ is read from a profile when a model is asked, such as its served name and its sw
 
 from __future__ import annotations
 
+from typing import Any
+
 from heavydistill.config import (
     Deliberate,
     Endpoint,
@@ -40,7 +42,7 @@ def complete(config: RunConfig) -> RunConfig:
             cannot be counted, there is a budget in money and no price, or it cannot be served
             here although ``endpoint.serve`` wants it.
     """
-    roles = config.thinker or config.teacher, config.deliberator or config.teacher
+    roles = config.roles
     endpoint = located(config.endpoint)
     if endpoint.serve and endpoint.context is None:
         _, setup = largest_setup(to_serve(config))
@@ -56,11 +58,9 @@ def complete(config: RunConfig) -> RunConfig:
         )
     _check_budget(config, thinker, deliberator)
     seen = endpoint.capabilities
-    think = bounded("think.sampling", config.think.sampling, thinker.thinker, seen)
     deliberate = bounded(
         "deliberate.sampling", config.deliberate.sampling, deliberator.deliberator, seen
     )
-    _room(thinker, "think", think)
     room = _room(deliberator, "deliberate", deliberate)
     budget = config.cache.budget_tokens or min(PAPER_BUDGET_TOKENS, room)
     if budget > room:
@@ -69,17 +69,19 @@ def complete(config: RunConfig) -> RunConfig:
             f"fit the {deliberator.context} tokens of {deliberator.name}",
             f"Set cache.budget_tokens to {room} or less.",
         )
-    return config.model_copy(
-        update={
-            "judge": config.judge and _completed_judge(config, config.judge, roles),
-            "thinker": roles[0],
-            "deliberator": roles[1],
-            "domain": config.domain or thinker.domain,
-            "think": config.think.model_copy(update={"sampling": _chosen(think)}),
-            "cache": config.cache.model_copy(update={"budget_tokens": budget}),
-            "deliberate": config.deliberate.model_copy(update={"sampling": _chosen(deliberate)}),
-        }
-    )
+    completed: dict[str, Any] = {
+        "judge": config.judge and _completed_judge(config, config.judge, roles),
+        "deliberator": roles[1],
+        "domain": config.domain or thinker.domain,
+        "cache": config.cache.model_copy(update={"budget_tokens": budget}),
+        "deliberate": config.deliberate.model_copy(update={"sampling": _chosen(deliberate)}),
+    }
+    if not config.pools:
+        think = bounded("think.sampling", config.think.sampling, thinker.thinker, seen)
+        _room(thinker, "think", think)
+        completed["thinker"] = roles[0]
+        completed["think"] = config.think.model_copy(update={"sampling": _chosen(think)})
+    return config.model_copy(update=completed)
 
 
 def located(endpoint: Endpoint) -> Endpoint:
@@ -114,7 +116,7 @@ def to_serve(config: RunConfig) -> ProfileFile:
     Raises:
         ConfigError: There are two, or it has no profile.
     """
-    roles = config.thinker or config.teacher, config.deliberator or config.teacher
+    roles = config.roles
     themselves = "`heavydistill teachers NAME` prints the command"
     if roles[0] != roles[1]:
         raise ConfigError(
@@ -135,7 +137,7 @@ def to_serve(config: RunConfig) -> ProfileFile:
 
 def room_of(config: RunConfig) -> int:
     """Most tokens that the cache of a completed configuration can have beside the response."""
-    deliberator = find(config.deliberator or config.teacher, config.endpoint)
+    deliberator = find(config.roles[1], config.endpoint)
     return _room(deliberator, "deliberate", sampling_of(config.deliberate))
 
 

@@ -71,6 +71,17 @@ def test_what_a_judge_called_correct_counts_as_right(judged: Trace) -> None:
     assert summarize([judged]).mean_at_k.mean == pytest.approx(3 / 4)
 
 
+def test_what_another_run_asked_for_is_in_no_usage(judged: Trace) -> None:
+    own, voted = summarize([judged]), summarize([judged], {t.id for t in judged.pool})
+    assert voted.usage["thinking"] == Usage(0, 0, 0, 0, 0, 0, 0)
+    assert voted.usage["judging"] == Usage(3, 30, 0, 9, 0, 3, 0), "that of the deliberation"
+    assert voted.usage["deliberating"] == own.usage["deliberating"]
+    # What the figures rest on is told all the same.
+    assert (voted.judging, voted.trajectories) == (own.judging, own.trajectories)
+    asked_nobody = dataclasses.replace(judged, deliberations=[])
+    assert "judging" not in summarize([asked_nobody], {t.id for t in judged.pool}).usage
+
+
 def test_without_a_judge_nothing_is_counted(make_trace: MakeTrace) -> None:
     summary = summarize([make_trace(["7", "?"], ["7"])])
     assert summary.judging == Judging() and set(summary.usage) == {"thinking", "deliberating"}

@@ -157,6 +157,19 @@ def test_later_rounds_share_the_votes_of_the_row_and_judge_nothing_again():
     assert [ballot.same_as for ballot in ballots] == ["t_0", "", "d_1_1", ""]
 
 
+def test_votes_of_another_judge_are_not_shared():
+    other, _ = step(by_unit)
+    other.llm.teacher = "another"
+    (judged,) = run(other, row(box("500\\text{ cm}")))
+    before = verdicts(judged)
+    later, engine = step(by_unit, "deliberations")
+    (judged,) = run(later, deliberated(judged, 1, box("500\\text{ cm}")))
+    assert len(engine.requests) == 3
+    assert verdicts(judged) == before
+    (ballot,) = (ballot_of(v) for v in verdicts(judged, "deliberations"))
+    assert (ballot.model, ballot.same_as) == ("judge", "")
+
+
 def test_what_failed_in_the_pool_is_not_another_verdict_in_a_later_round():
     failing, _ = step(lambda r: said("", "error", failure="timeout", error="x"))
     (judged,) = run(failing, row(box("500\\text{ cm}"), "5"))
