@@ -2,7 +2,7 @@
 
     python benchmarks/building.py                     # 5,000 and 20,000 traces
 
-The runs are invented (see ``invented.py``): K attempts of about 1,900 characters, a cache of all
+The runs are invented (see ``invented.py``): K attempts of about 850 characters, a cache of all
 of them, D deliberations. A second build of the smaller run must give the same files, byte for
 byte. Prints, for each size, wall time and CPU of the build and the most resident memory of its
 largest process, and the time of a trace at both sizes.

@@ -24,7 +24,7 @@ from heavydistill.storage import TRACES_FOLDER, write_traces
 
 MICRO_STUDENT = Path(__file__).parents[1] / "heavydistill" / "micro" / "student"
 CONTEXT = 32_768
-REASONING, ANSWER = 1500, 400  # characters
+REASONING, ANSWER = 600, 250  # characters
 NAMES = ("Amara", "Bao", "Chidi", "Dana", "Elif", "Farid", "Greta", "Hugo", "Ines", "Jonas")
 SHOPS = ("bakery", "garden", "workshop", "bookshop", "mill", "kitchen", "studio")
 GOODS = ("loaves", "lamps", "chairs", "maps", "baskets", "candles", "kites", "jars", "clocks")
