@@ -41,18 +41,17 @@ def sft_row(
         cache: Id of the cache that is asked about; empty for a thinker's row.
         of: The candidate set, likewise.
     """
-    asked = student.prompt(prompt)
-    completion = student.completion(generation.reasoning, generation.answer_text)
-    tokens = student.tokens(asked, completion)
+    reasoning, answer_text = generation.reasoning.strip(), generation.answer_text.strip()
+    tokens = student.tokens(prompt, reasoning, answer_text)
     if tokens.fault:
         return "not_renderable"
     if len(tokens.prompt) + len(tokens.completion) > max_tokens:
         return "too_long_for_student"
     return student.row(
-        prompt=asked,
-        completion=completion,
-        reasoning=generation.reasoning,
-        answer_text=generation.answer_text,
+        prompt=student.prompt(prompt),
+        completion=student.completion(reasoning, answer_text),
+        reasoning=reasoning,
+        answer_text=answer_text,
         role="deliberator" if of else "thinker",
         problem=problem.id,
         run=source.name,

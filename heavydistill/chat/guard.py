@@ -281,7 +281,8 @@ class _Look:
             yield "tags_lost", counted
         elif self._reasoning:
             at = turn.rfind(self._answer)
-            between = turn[:at].rpartition(self._reasoning)[2] if at >= 0 else TAGS[1]
+            # The first one, for a short thinking such as ">" stands in the marks behind it too.
+            between = turn[:at].split(self._reasoning, 1)[-1] if at >= 0 else TAGS[1]
             if not between.strip() or (closes and TAGS[1] not in between):
                 yield "tags_lost", f"between thinking and answer is nothing but {between!r}"
 

@@ -112,26 +112,23 @@ class Student:
         """
         return [_turn(self.form, reasoning, answer_text)]
 
-    def tokens(self, prompt: list[Message], completion: list[Message]) -> Tokens:
+    def tokens(self, prompt: str, reasoning: str, answer_text: str) -> Tokens:
         """A row in tokens, split where learning begins; with a fault, it is not to be used."""
         from heavydistill.schema import to_row
 
-        asked, answered = list(map(to_row, prompt)), list(map(to_row, completion))
+        asked = list(map(to_row, self.prompt(prompt)))
+        answered = list(map(to_row, self.completion(reasoning, answer_text)))
         tokens = self.chat.tokens_at_once(asked, answered)
-        if tokens.fault:
-            return tokens
-        return Tokens(tokens.prompt, tokens.completion, self._foreign(answered[0]))
+        fault = tokens.fault or self._foreign(f"{reasoning}\n{answer_text}")
+        return replace(tokens, fault=fault)
 
     def prompt_tokens(self, text: str) -> int:
         """Tokens of a prompt with the template around it and what opens the answer."""
         return self.chat.prompt_tokens([{"role": "user", "content": text}])
 
-    def _foreign(self, turn: dict[str, str]) -> str:
+    def _foreign(self, text: str) -> str:
         """What of a completion's text is no text to the student, in words; empty if all is."""
-        text = turn["content"] + turn.get("reasoning_content", "")
-        counts = [text.count(tag) for tag in TAGS]
-        framed = text.startswith(f"{TAGS[0]}\n") and f"\n{TAGS[1]}\n\n" in text
-        if counts != ([1, 1] if self.form == "inline" and framed else [0, 0]):
+        if any(tag in text for tag in TAGS):
             return "its text holds a think tag, and would part in another place"
         if control := self.chat.control_token(text):
             return f"its text holds {control}, which the student takes for a control token"
@@ -272,10 +269,14 @@ def _stops(name: str) -> frozenset[int]:
 def _read(chat_template: Path | None) -> str | None:
     if chat_template is None:
         return None
+    fix = "Give a Jinja file with --chat-template FILE."
     try:
-        return chat_template.read_text(encoding="utf-8")
+        # Its bytes, for text mode changes line breaks, and with them the hash of the template.
+        template = chat_template.read_bytes().decode("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(
-            f"The chat template {chat_template} cannot be read: {error}",
-            "Give a Jinja file with --chat-template FILE.",
+            f"The chat template {chat_template} cannot be read: {error}", fix
         ) from error
+    if not template.strip():
+        raise ConfigError(f"The chat template {chat_template} is empty", fix)
+    return template

@@ -214,9 +214,9 @@ class Chat:
 
     @cached_property
     def _control(self) -> re.Pattern[str] | None:
-        added = self.tokenizer.added_tokens_decoder.values()
-        names = sorted(token.content for token in added if token.special)
-        names = [name for name in names if name not in TAGS]
+        added = self.tokenizer.added_tokens_decoder.items()
+        control = {token.content for id, token in added if token.special or id in self.stops}
+        names = sorted(control - {*TAGS})
         return re.compile("|".join(map(re.escape, names))) if names else None
 
     def _compile(self) -> None:

@@ -21,7 +21,7 @@ from heavydistill.chat.student import Student
 from heavydistill.errors import ConfigError
 from heavydistill.report.text import plain
 from heavydistill.sets import folder as folders
-from heavydistill.sets.manifest import Manifest, read_manifest
+from heavydistill.sets.manifest import Manifest, StudentUsed, read_manifest
 
 _LEARNT, _NOT_LEARNT, _STOP = "green", "dim", "bold reverse green"
 _LONG = 60  # characters of a field that gets lines of its own
@@ -85,11 +85,11 @@ def print_tokens(
                 style="yellow",
             )
         )
-    _print_tokens(student, row, manifest.student.max_tokens, console, full)
+    _print_tokens(student, row, manifest.student, console, full)
 
 
 def _print_tokens(
-    student: Student, row: Mapping[str, Any], max_tokens: int, console: Console, full: bool
+    student: Student, row: Mapping[str, Any], made_for: StudentUsed, console: Console, full: bool
 ) -> None:
     chat = student.chat
     if "completion" in row:
@@ -102,21 +102,21 @@ def _print_tokens(
         plain(
             f"student: {student.name}   thinking: {student.form}\n"
             f"tokens: {len(unlearnt):,} read + {len(learnt):,} learnt = {count:,} of at most "
-            f"{max_tokens:,}"
+            f"{made_for.max_tokens:,}"
         )
     )
-    for note in student.mended:
+    for note in made_for.mended:  # the kept template needs no more, and says nothing of it
         console.print(plain(f"template mended: {note}", style="dim"))
     console.print()
     lines = _lines(plain(chat.decode(unlearnt), style=_NOT_LEARNT), console, full)
     if learnt:
         parts = list(_parts(student, learnt))
-        if not console.is_terminal or console.no_color:
+        if console.color_system is None or console.no_color:
             parts = [Text("[["), *parts, Text("]]")]
         first, *others = _lines(Text().join(parts), console, full)
         lines = [*lines[:-1], Text().join((lines[-1], first)), *others]
     console.print(Text("\n").join(lines))
-    faults = inspect(chat, row, max_tokens) if learnt else []
+    faults = inspect(chat, row, made_for.max_tokens) if learnt else []
     for fault in faults:
         console.print(plain(f"guard: {fault.code}: {fault.detail}", style="red"))
     if learnt and not faults:

@@ -133,8 +133,8 @@ class SftRow:
     Attributes:
         prompt: One user turn.
         completion: One assistant turn, for the student's template.
-        reasoning: The thinking alone; may be empty.
-        answer_text: What follows it.
+        reasoning: The thinking alone, without blanks around it; may be empty.
+        answer_text: What follows it, likewise.
         role: Whose answer it is: ``thinker`` also for plain problems among the deliberator's rows.
         problem: Id of the problem.
         run: Name of the run.

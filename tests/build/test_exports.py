@@ -329,10 +329,7 @@ def test_verl_learns_what_the_student_is_guarded_for(sets, tmp_path, verl, templ
     file.write_text(template or "")
     student = Student("micro-student", file if template else None)
     row = next(folders.read_rows(sets, "sft_deliberator"))
-    expected = student.tokens(
-        [Message(**turn) for turn in row["prompt"]],
-        student.completion(row["reasoning"], row["answer_text"]),
-    )
+    expected = student.tokens(row["prompt"][0]["content"], row["reasoning"], row["answer_text"])
     tokenizer = AutoTokenizer.from_pretrained(MICRO)
     tokenizer.chat_template = template or tokenizer.chat_template
     dataset = load(tmp_path / "out" / "heavydistill_sft.py").PromptAndCompletion(tokenizer)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from students import MICRO, checkpoint, real_template, row_of, tokenizer_with
 
@@ -16,8 +16,7 @@ from heavydistill.chat.guard import guard, inspect
 from heavydistill.chat.student import Student, fit
 from heavydistill.chat.template import Chat
 from heavydistill.errors import ConfigError
-from heavydistill.schema import to_row
-from heavydistill.sets.rows import Message, SftRow, ThoughtfulSftRow
+from heavydistill.sets.rows import SftRow, ThoughtfulSftRow
 
 # ChatML as many small models have it: no word about thinking.
 PLAIN = """\
@@ -41,7 +40,7 @@ def micro() -> Student:
 def test_the_micro_student_takes_thinking_as_a_field(micro: Student) -> None:
     assert (micro.form, micro.row, micro.chat_template) == ("field", ThoughtfulSftRow, None)
     assert micro.mended == () and len(micro.template_sha256) == 64
-    tokens = micro.tokens(micro.prompt("2*3?"), micro.completion("2*3=6", "It is 6."))
+    tokens = micro.tokens("2*3?", "2*3=6", "It is 6.")
     assert micro.chat.decode(tokens.prompt).endswith("2*3?<|im_end|>\n<|im_start|>assistant\n")
     learnt = "<think>\n2*3=6\n</think>\nIt is 6.<|im_end|>"
     assert micro.chat.decode(tokens.completion) == learnt
@@ -81,6 +80,9 @@ def test_a_file_that_is_no_template_is_refused_with_its_place(tmp_path: Path) ->
     file.write_text("{{ messages[0].content }}\n{% for message in %}", encoding="utf-8")
     with pytest.raises(ConfigError, match="no Jinja: line 2"):
         Student("micro-student", file)
+    file.write_text("\n", encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"broken\.jinja is empty"):
+        Student("micro-student", file)
     with pytest.raises(ConfigError, match=r"missing\.jinja cannot be read"):
         Student("micro-student", tmp_path / "missing.jinja")
     file.write_text("{{ raise_exception('Only on Sundays') }}", encoding="utf-8")
@@ -108,7 +110,7 @@ def test_a_base_model_learns_to_stop_where_its_generation_stops(tmp_path: Path) 
     name = checkpoint(tmp_path, PLAIN, eos="<|endoftext|>")
     student = Student(name)
     assert student.mended == ("the end of sequence follows an answer",)
-    tokens = student.tokens(student.prompt("2*3?"), student.completion("", "6"))
+    tokens = student.tokens("2*3?", "", "6")
     assert student.chat.decode(tokens.completion) == "6<|im_end|>\n<|endoftext|>"
     im_end = student.chat.tokenizer.convert_tokens_to_ids("<|im_end|>")
     config = tmp_path / "generation_config.json"
@@ -151,7 +153,7 @@ def test_thinking_that_is_switched_on_can_still_be_switched_off() -> None:
 def test_an_answer_without_thinking_fits_a_prompt_that_opens_it(tmp_path: Path) -> None:
     """Two line breaks are one token, so the template's own empty thinking would not."""
     student = Student(checkpoint(tmp_path, real_template("qwen3_5_think")))
-    tokens = student.tokens(student.prompt("2*3?"), student.completion("", "6"))
+    tokens = student.tokens("2*3?", "", "6")
     assert tokens.fault == ""
     assert student.chat.decode(tokens.prompt).endswith("<|im_start|>assistant\n<think>\n")
     assert student.chat.decode(tokens.completion) == "</think>\n\n6<|im_end|>\n"
@@ -163,7 +165,7 @@ def test_text_that_is_no_text_to_the_student_is_a_fault(form: str, tmp_path: Pat
     assert student.form == form
 
     def fault(reasoning: str, answer: str) -> str:
-        return student.tokens(student.prompt("2*3?"), student.completion(reasoning, answer)).fault
+        return student.tokens("2*3?", reasoning, answer).fault
 
     assert fault("2*3=6", "6") == fault("", "6") == ""
     assert "think tag" in fault("2*3 </think> is 6", "6")
@@ -172,23 +174,55 @@ def test_text_that_is_no_text_to_the_student_is_a_fault(form: str, tmp_path: Pat
     assert "think tag" in fault("", "<think>2*3=6</think>6")
     assert "<|im_end|>" in fault("2*3=6", "6<|im_end|>")
     assert "<|im_start|>" in fault("2*3<|im_start|>", "6")
+    assert "think tag" in fault("", "<think>\nHm.\n</think>\n\n6")
+
+
+def test_a_token_that_ends_a_response_is_no_text_even_if_it_is_not_called_special() -> None:
+    tokenizer = tokenizer_with(PLAIN)
+    tokenizer.add_tokens(["<end>"])
+    end = tokenizer.convert_tokens_to_ids("<end>")
+    assert Chat(tokenizer).control_token("6<end>") is None
+    assert Chat(tokenizer, [end]).control_token("6<end>") == "<end>"
+
+
+def test_a_template_is_the_same_one_when_it_is_read_from_a_file(tmp_path: Path) -> None:
+    """Line breaks of Windows are part of it; the mark that its editors put first is not."""
+    text = PLAIN.replace("\n", "\r\n")
+    file = tmp_path / "windows.jinja"
+    file.write_bytes(b"\xef\xbb\xbf" + text.encode())
+    assert Student("micro-student", file).chat_template == text
+
+
+def test_a_tokenizer_that_is_written_in_python_is_taken() -> None:
+    """It has none of the fast ones' offsets, and its tokens are bytes."""
+    from transformers import ByT5Tokenizer
+
+    tokenizer = ByT5Tokenizer()
+    tokenizer.chat_template = PLAIN.replace("<|im_end|>", "</s>")
+    fitted = fit(tokenizer)
+    assert (fitted.form, fitted.mended) == ("inline", ())
+    asked = [{"role": "user", "content": "2*3?"}]
+    answered = [{"role": "assistant", "content": "6"}]
+    tokens = fitted.chat.tokens_at_once(asked, answered)
+    assert tokens == fitted.chat.tokens(asked, answered)
+    assert fitted.chat.decode(tokens.completion) == "6</s>"
 
 
 def test_a_row_that_the_template_does_not_take_is_a_fault(tmp_path: Path) -> None:
     picky = "{% if 'zero' in messages[-1].content %}{{ raise_exception('No zeros') }}{% endif %}"
     student = Student(checkpoint(tmp_path, picky + PLAIN))
-    tokens = student.tokens(student.prompt("2*3?"), student.completion("", "zero"))
+    tokens = student.tokens("2*3?", "", "zero")
     assert "No zeros" in tokens.fault
 
 
 def test_a_row_whose_prompt_is_no_prefix_is_a_fault(tmp_path: Path) -> None:
     """The probe goes well; two line breaks are one token, so this answer changes the prompt."""
     student = Student(checkpoint(tmp_path, PLAIN))
-    asked = student.prompt("2*3?")
-    answered = [Message(role="assistant", content="\n6")]
-    tokens = student.tokens(asked, answered)
+    asked = [{"role": "user", "content": "2*3?"}]
+    answered = [{"role": "assistant", "content": "\n6"}]
+    tokens = student.chat.tokens_at_once(asked, answered)
     assert "another text than it is asked with" in tokens.fault
-    whole = student.chat.render([to_row(turn) for turn in (*asked, *answered)])
+    whole = student.chat.render([*asked, *answered])
     assert [*tokens.prompt, *tokens.completion] == student.chat.ids(whole)
 
 
@@ -206,8 +240,11 @@ PIECES = [
     "\U0001f600",
     "{{ 6 }}",
 ]
+# What stands in the marks of many templates too.
+PIECES += ["<", ">", "/", "k", "think", "<think>\n", "\n</think>\n\n"]
 PIECES += ["<think>", "</think>", "<|im_end|>", "<|eot_id|>", "<s>", "assistant", "\\boxed{6}", "."]
 TEXTS = st.lists(st.sampled_from(PIECES), max_size=12).map("".join)
+FEW = st.lists(st.sampled_from(PIECES), max_size=2).map("".join)
 
 
 @pytest.fixture(scope="module")
@@ -253,21 +290,17 @@ def test_the_quick_way_to_tokens_gives_those_of_the_exact_one(
 
 
 @settings(max_examples=30, deadline=None)
-@given(reasoning=TEXTS, answer=TEXTS.filter(str.strip))
+@given(reasoning=TEXTS | FEW, answer=TEXTS | FEW)
+@example(reasoning=">", answer="6")
+@example(reasoning="", answer="<think>\nHm.\n</think>\n\n6")
 def test_what_is_no_fault_to_the_student_is_none_to_the_guard(
     fitted: list[Student], reasoning: str, answer: str
 ) -> None:
     """So a build leaves such rows out, and its guard does not stop it for one of them."""
     for student in fitted:
         row = row_of(student, reasoning, answer)
-        tokens = student.tokens(
-            student.prompt(row["prompt"][0]["content"]), student.completion(reasoning, answer)
-        )
-        faults = inspect(student.chat, row)
-        if tokens.fault:
-            assert faults
-        elif not answer.strip().startswith("<think>\n"):  # which is how thinking is written
-            assert faults == []
+        tokens = student.tokens(row["prompt"][0]["content"], reasoning, answer)
+        assert bool(inspect(student.chat, row)) == bool(tokens.fault)
 
 
 def test_the_quick_way_is_taken(micro: Student, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -60,8 +60,7 @@ def test_trl_learns_what_the_guard_takes_for_learnt(name: str, tmp_path: Path) -
     assert by_trl == [seen_by_trl(student.chat, row) for row in rows]
     assert guard(student.chat, rows, 1000, by_trl).faults == []
     for row, seen in zip(rows, by_trl, strict=True):
-        completion = student.completion(row["reasoning"], row["answer_text"])
-        tokens = student.tokens(student.prompt(row["prompt"][0]["content"]), completion)
+        tokens = student.tokens(row["prompt"][0]["content"], row["reasoning"], row["answer_text"])
         assert [*tokens.prompt, *tokens.completion] == seen.ids and tokens.completion == seen.learnt
 
 

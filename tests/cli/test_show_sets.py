@@ -103,6 +103,7 @@ def test_tokens_is_coloured_on_a_terminal_unless_colour_is_not_wanted(sets: Path
     assert "\x1b[32m<think>\x1b[0m" in coloured and "\x1b[1;7;32m<|im_end|>" in coloured
     plain = on_terminal(NO_COLOR="1")
     assert "[[" in plain and "\x1b[32m" not in plain
+    assert "[[" in on_terminal(TERM="dumb")
 
 
 def test_a_set_and_a_problem_can_be_chosen(sets: Path, show: Callable[..., str]) -> None:
@@ -145,9 +146,11 @@ def test_the_template_that_is_kept_with_the_sets_is_used(
     manifest = json.loads((folder / "manifest.json").read_text())
     student = Student("micro-student", folder / "chat_template.jinja")
     manifest["student"]["template_sha256"] = student.template_sha256
+    manifest["student"]["mended"] = ["its date is fixed"]
     (folder / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
     shown = show(folder, "--tokens")
     assert "is not the one" not in shown and "</think>\n\nThe product" in shown
+    assert "template mended: its date is fixed" in shown
 
 
 def test_what_is_lost_is_said(tmp_path: Path, show: Callable[..., str]) -> None:
