@@ -1,8 +1,8 @@
 """Where a text in Chinese speaks of attempts that others made; as ``mentions`` reads English.
 
-    strong   尝试, 思考者, 求解者, 程序员
-    weak     解答, 回答, 方案, 解法, 候选: not as a heading (解答一：), and the last three only with
-             what an author does (方案2忽略了边界)
+    strong   尝试, 思考者, 求解者, 解题者, 程序员
+    weak     解答, 回答, 方案, 解法, 轨迹, 候选: not as a heading (解答一：), and the last
+             four only with what an author does (方案2忽略了边界)
 
 尝试 is a verb as well: "尝试一下", "依次尝试1、2、3" and "第一次尝试" speak of one's own.
 """

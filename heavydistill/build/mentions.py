@@ -4,10 +4,10 @@ Every place where a noun for an attempt stands is read with a bounded part of wh
 it, so the time is linear in the length of the text. Not all nouns are worth the same:
 
     strong   attempt, thinker, solver, programmer: "attempt 3", "the second and fourth attempts",
-             "most attempts agree"
+             "most attempts agree", "comparing the attempts"
     weak     solution, response, candidate, reference, trajectory: a blind solver writes of its own,
              and of those of an equation, so only with what an author does ("solution 2 forgets the
-             sign") or as "in solution 2"
+             sign"), what several claim ("most responses conclude"), or as "in solution 2"
 
 Somebody's own attempts are no sign: "in my first attempt", "Attempt 1: Let's try", "in attempt 1
 I used", "Solution 1:" as a heading. Of nouns that the problem itself uses only the strong ones
