@@ -4,8 +4,9 @@ Signs that it did, in its thinking and its answer together (``mentions``, ``chin
 
 - it names two or more of the attempts by number ("attempt 3", "the second and fourth thinkers",
   "solution 2 forgets the sign", 尝试3), or one of them and the others
-- it says of several together what they hold, or that all of them are wrong ("most attempts
-  agree", "none of the attempts is right", 所有尝试都错了)
+- it says of several together what they hold, that all of them are wrong, or that it examines
+  them ("most attempts agree", "none of the attempts is right", "comparing the attempts",
+  所有尝试都错了)
 
 A blind solver shows none of them; how often attempts, which saw nothing of each other, show them
 all the same is the control that a build reports beside the share of deliberations.

@@ -33,7 +33,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
-from heavydistill.build.problem_words import digest, masked, tokens_of
+from heavydistill.build.words import digest, masked, tokens_of
 from heavydistill.errors import ProblemsError
 from heavydistill.problems.tables import Table, read_jsonl, read_parquet
 
@@ -161,25 +161,25 @@ def shipped() -> list[Path]:
     return sorted(folder.glob("*.parquet"))
 
 
-def read(path: Path, column: str | None = None) -> Benchmark:
+def read(path: Path) -> Benchmark:
     """A benchmark from a file of hashes, or from a user's own file of texts, named after the file.
 
     Args:
-        path: A file that ``Benchmark.save`` wrote, or .jsonl or .parquet with texts.
-        column: Where the texts stand; None takes the first there is of ``COLUMNS``.
+        path: A file that ``Benchmark.save`` wrote, or .jsonl or .parquet with texts in the first
+            column there is of ``COLUMNS``.
 
     Raises:
         ProblemsError: It cannot be read, has no such column, a row has no text, or its hashes are
-            those of another version.
+            damaged or those of another version.
     """
     if path.suffix == ".jsonl":
-        return Benchmark.of(path.stem, texts_of(read_jsonl(path), column))
+        return Benchmark.of(path.stem, texts_of(read_jsonl(path)))
     if path.suffix != ".parquet":
         raise ProblemsError(
             f"{path} is neither a .parquet nor a .jsonl file",
             "Give files of hashes, or files with texts under one of these names.",
         )
-    return _read_hashes(path) or Benchmark.of(path.stem, texts_of(read_parquet(path), column))
+    return _read_hashes(path) or Benchmark.of(path.stem, texts_of(read_parquet(path)))
 
 
 def texts_of(table: Table, column: str | None = None) -> list[str]:
@@ -194,7 +194,8 @@ def texts_of(table: Table, column: str | None = None) -> list[str]:
     if found is None:
         raise ProblemsError(
             f"{table.origin} has no column {' or '.join(wanted)}",
-            f"Name the one that holds the texts. Columns there: {', '.join(there)}.",
+            "Rename the one that holds the texts, or make hashes of it with "
+            f"scripts/hash_benchmark.py --column. Columns there: {', '.join(there)}.",
         )
     texts = []
     for row in table.rows:
@@ -202,7 +203,8 @@ def texts_of(table: Table, column: str | None = None) -> list[str]:
         if not isinstance(text, str) or not tokens_of(text):
             raise ProblemsError(
                 f"{row.where} has no text in the column {found}",
-                "Take the row out, or name another column.",
+                "Take the row out, or rename the column that holds the texts to "
+                f"{COLUMNS[0]}; scripts/hash_benchmark.py --column takes any.",
             )
         texts.append(text)
     return texts
@@ -219,17 +221,23 @@ def _read_hashes(path: Path) -> Benchmark | None:
         return None  # read_parquet says why
     if about is None:
         return None
-    if about["rule"] != _RULE:
+    if about.get("rule") != _RULE:
         raise ProblemsError(
-            f"{path} holds hashes of version {about['rule']}, and this heavydistill compares "
+            f"{path} holds hashes of version {about.get('rule')}, and this heavydistill compares "
             f"those of version {_RULE}",
             "Make it again from the texts with scripts/hash_benchmark.py.",
         )
-    table = pq.read_table(path)
     kinds: dict[str, set[int]] = {kind: set() for kind in _KINDS}
-    columns = (table.column(name).to_pylist() for name in ("kind", "hash"))
-    for kind, number in zip(*columns, strict=True):
-        kinds[kind].add(number)
+    try:
+        table = pq.read_table(path)
+        columns = (table.column(name).to_pylist() for name in ("kind", "hash"))
+        for kind, number in zip(*columns, strict=True):
+            kinds[kind].add(number)
+    except (OSError, pa.ArrowException, KeyError) as error:
+        raise ProblemsError(
+            f"{path} holds damaged hashes: {error}",
+            "Copy it again, or make it again with scripts/hash_benchmark.py.",
+        ) from error
     return Benchmark(about["name"], about["size"], *(frozenset(kinds[kind]) for kind in _KINDS))
 
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 import unicodedata
 from array import array
 
-from heavydistill.build.problem_words import digest, is_number, tokens_of
+from heavydistill.build.words import digest, is_number, tokens_of
 
 THRESHOLD = 0.8
 _RUN = 3

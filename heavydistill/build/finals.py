@@ -6,15 +6,18 @@ r"""How many different final answers a response gives, in the form that its veri
     procedural  boxes
     choice      the options that it claims, those that it takes back too
     code        programs: blocks that are fenced as Python, or where there are none, without a
-                language; a text without blocks that the verifier takes for a program is one
+                language, and define what the tests call (read input, where they call nothing);
+                a text without blocks that the verifier takes for a program is one
 
-Equal ones count once: the same number, or the same text but for typography and blanks. Empty boxes
-do not count. Other verifiers (``instructions``, a user's own) have no form for a final answer.
+Equal ones count once: the same number, or the same text but for typography and blanks; of ``math``
+also but for a name in front (``x = 5``) and a unit behind. Empty boxes do not count.
+Other verifiers (``instructions``, a user's own) have no form for a final answer.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import textwrap
 from collections.abc import Callable, Iterable
 
@@ -24,6 +27,7 @@ from heavydistill.verifiers.base import Decision
 from heavydistill.verifiers.choice.claims import claims_in
 from heavydistill.verifiers.choice.reading import options_of
 from heavydistill.verifiers.code.answer import programs_in
+from heavydistill.verifiers.code.formats import task_of
 from heavydistill.verifiers.extraction import boxes
 from heavydistill.verifiers.mathematics.find import find, without_code
 from heavydistill.verifiers.normal import normal_form
@@ -31,6 +35,11 @@ from heavydistill.verifiers.normal import normal_form
 MOST_CHARACTERS = 1000
 """Of an answer; longer ones are compared as they stand."""
 _THINKING_ENDS = "</think>"
+_NAME = re.compile(r"\s*[A-Za-z](?:_\{?\w{1,3}\}?)?\s*=(?![^=]*=)")
+_UNIT = re.compile(
+    r"(?<=[\d}])(?:\\[,;:! ]|[\s~]){0,4}(?:\\?%|\^?\{?\\circ\}?"
+    r"|\\(?:text|textrm|mathrm|mbox|operatorname)\s*\{[^{}]*\}(?:\^\{?[23]\}?)?)\s*\Z"
+)
 
 
 def final_answers(problem: Problem, answer_text: str) -> int | None:
@@ -56,7 +65,14 @@ def _mathematical(problem: Problem, text: str) -> int:
     spoken = without_code(text)
     if marker and not boxes(spoken):
         return _different(_marked(spoken, marker)) or 1
-    return _different([found.answer, *found.earlier]) if found.earlier else 1
+    return _different(map(_bare, [found.answer, *found.earlier])) if found.earlier else 1
+
+
+def _bare(answer: str) -> str:
+    """An answer without the name in front of it and the unit behind it."""
+    return (
+        _UNIT.sub("", _NAME.sub("", answer, count=1)) if len(answer) < MOST_CHARACTERS else answer
+    )
 
 
 def _boxed_or_marked(problem: Problem, text: str) -> int:
@@ -86,7 +102,7 @@ def _claimed(problem: Problem, text: str) -> int:
 
 
 def _programs(problem: Problem, text: str) -> int:
-    programs = programs_in(text)
+    programs = programs_in(text, task_of(problem).names)
     if programs:
         return min(2, len({textwrap.dedent(program).strip() for program in programs} - {""}))
     return int(not isinstance(registry.get(problem.verifier).extract(problem, text), Decision))

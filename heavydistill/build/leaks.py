@@ -36,20 +36,20 @@ _WITHOUT_BLANKS = re.compile(f"[{WITHOUT_BLANKS}]")
 _PART_ENDS = re.compile(r"[.!?;:,\n。！？；：、]")
 
 _KEY = re.compile(
-    r"\b(?:(?:(?:answer|solution)[ -]key|(?:official|reference|gold(?:en)?|target|model)[ -]"
+    r"\b(?:(?:(?:answer|solution)[ -]key|(?:official|reference|gold(?:en)?|model)[ -]"
     r"(?:answer|solution)|ground[ -]?truth(?: answer| solution)?|marking scheme"
     r"|(?P<expected>expected (?:final )?answer))\b"
     r"(?!'?s\b(?! )| ?[#\d(]| (?:format|form|type|range|length|style|would|might|could)\b)"
     r"|(?P<answer>answer)\b)"
-    r"|(?P<chinese>(?:参考|标准|官方|预期)(?:答案|解答)|标答|真实答案|答案键)"
-    r"|(?P<right>正确答案)"
+    r"|(?P<chinese>(?:参考|标准|官方)(?:答案|解答)|标答|真实答案|答案键)(?!的?(?:格式|形式|类型|范围|要求))"
+    r"|(?P<right>正确答案)(?!的?(?:格式|形式|只|必|应|可能))"
 )
 # Who says one of these knows nothing.
 _OPEN = re.compile(
     r"\b(?:no|not|never|cannot|without|if|unless|whether|lack\w*|absen\w*|unknown|unavailable"
     r"|hypothetical|suppos\w*|assum\w*|might|may|could|would|should|probably|likely|perhaps|maybe"
-    r"|presumably|guess\w*|wonder\w*|seems?|think|believe|suspect|possibly)\b|n't\b"
-    r"|没|无|不知|不能|未|如果|假如|假设|若|可能|也许|大概|应该|估计|或许|是否|不一定|猜|不是",
+    r"|presumably|guess\w*|wonder\w*|seems?|think|believe|suspect|possibly|claim\w*)\b|n't\b"
+    r"|没|无|不知|不能|未|如果|假如|假设|若|可能|也许|大概|应该|估计|或许|是否|不一定|猜|不是|声称",
 )
 _KNOWS_BEFORE = re.compile(
     r"\b(?:according to|per|from|based on|given|using|match(?:es|ed|ing)?|agree(?:s|d|ing)? with"
@@ -66,7 +66,8 @@ _MATCHES_BEFORE = re.compile(
     r"\b(?:match(?:es|ed|ing)?|agree(?:s|d|ing)? with|consistent with|equals?|same as|according to"
     r"|given) the \Z",
 )
-_IS_AFTER = re.compile(r"(?: is| was|:| =) ?(?:[\\$\d(\[{-]|[b-h]\b)")
+_IS_AFTER = re.compile(r"(?: is| was| to be|:|,| =) ?(?:[\\$\d(\[{-]|[b-h]\b)")
+_CONCLUDES = re.compile(r"\b(?:so|thus|hence|therefore|then)\b|\bto match\b")
 _KNOWS_IN_CHINESE = re.compile(
     r"(?:根据|按照?|依据|依照|对照|参照|与|和|跟|同|从|由|已知|看到|查看|给出的|提供的|给定的?|结合|符合|"
     r"知道|得知|匹配)(?:题目|上述|所给|给出|提供)?的?\Z"
@@ -82,12 +83,13 @@ _TOLD_BEFORE = re.compile(
     r"|told (?:us|me)|provide[sd]?|states?|reveals?) (?:that )?the (?:correct|right|true) \Z"
 )
 _KNOWING_BEFORE = re.compile(r"\b(?:knowing|given) (?:that )?the (?:correct|right|true) \Z")
-_IS = re.compile(r" (?:is|was|to be)\b")
+# "Given the answer choices" and "given that the answer is an integer" tell no answer.
+_ENDS = re.compile(r"(?:[.;!,\n]|\Z| (?:and|already|beforehand|in advance)\b)")
 _IS_TOLD = re.compile(
     r" (?:is|was) (?:already )?(?:known|given|provided|told) (?:to be|to us|to me|in the prompt)\b"
 )
 _TOLD_IN_CHINESE = re.compile(
-    r"(?:已知|(?:题目|提示)(?:已经?)?(?:给出|告诉|说明)了?)(?:我们|的|了)?\Z"
+    r"(?:已知|给定|(?:题目|提示)(?:已经?|中)?(?:给出|告诉|说明)了?)(?:我们|的|了)?\Z"
 )
 
 
@@ -116,8 +118,10 @@ def _is_known(match: re.Match[str], text: str, verifier: str) -> bool:
     before = _PART_ENDS.split(text[max(0, match.start() - _BEFORE) : match.start()])[-1]
     after = text[match.end() : match.end() + _AFTER]
     if match["answer"]:
-        is_known = _KNOWING_BEFORE.search(before) and _IS.match(after)
-        return bool(is_known or _TOLD_BEFORE.search(before) or _IS_TOLD.match(after))
+        is_said = _IS_AFTER.match(after)
+        is_told = _TOLD_BEFORE.search(before) and (is_said or _ENDS.match(after))
+        is_known = _KNOWING_BEFORE.search(before) and is_said
+        return bool(is_told or is_known or _IS_TOLD.match(after))
     if match["right"]:
         return bool(_TOLD_IN_CHINESE.search(before))
     if _OPEN.search(before) or _OPEN.search(_PART_ENDS.split(after.lstrip(" :：="))[0]):
@@ -127,7 +131,7 @@ def _is_known(match: re.Match[str], text: str, verifier: str) -> bool:
     if match["expected"]:
         # Of a program, a test's.
         is_said = _MATCHES_BEFORE.search(before) or _IS_AFTER.match(after)
-        return verifier != "code" and bool(is_said)
+        return verifier != "code" and bool(is_said) and not _CONCLUDES.search(before)
     return bool(_KNOWS_BEFORE.search(before) or _SAYS_AFTER.match(after))
 
 

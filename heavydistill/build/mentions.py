@@ -4,10 +4,10 @@ Every place where a noun for an attempt stands is read with a bounded part of wh
 it, so the time is linear in the length of the text. Not all nouns are worth the same:
 
     strong   attempt, thinker, solver, programmer: "attempt 3", "the second and fourth attempts",
-             "most attempts agree"
+             "most attempts agree", "comparing the attempts"
     weak     solution, response, candidate, reference, trajectory: a blind solver writes of its own,
              and of those of an equation, so only with what an author does ("solution 2 forgets the
-             sign") or as "in solution 2"
+             sign"), what several claim ("most responses conclude"), or as "in solution 2"
 
 Somebody's own attempts are no sign: "in my first attempt", "Attempt 1: Let's try", "in attempt 1
 I used", "Solution 1:" as a heading. Of nouns that the problem itself uses only the strong ones
@@ -38,14 +38,24 @@ _SPELLINGS = (
 )
 
 _STRONG = "attempt|thinker|solver|programmer"
+_WEAK = "solution|response|candidate|reference|trajector(?=y|ies)"
+# Chinese may stand right beside it.
 _NOUN = re.compile(
-    rf"(?<![^\W_])(?:(?P<strong>{_STRONG})|(?P<weak>solution|response|candidate|reference"
-    r"|trajector(?=y|ies))(?:y|ie)?)(?P<plural>s)?(?![^\W\d_])",
+    rf"(?<![^\W_\u3400-\u9fff])(?:(?P<strong>{_STRONG})|(?P<weak>{_WEAK})(?:y|ie)?)"
+    r"(?P<plural>s)?(?![^\W\d_\u3400-\u9fff])",
+)
+# "We attempt 2 and 3": what is done rather than named.
+_VERB = re.compile(
+    r"\b(?:i|we|you|they|let's|let me|let us|i'll|we'll|will|can|could|should|must|would"
+    r"|(?:want|need|try|going|have) to) \Z"
 )
 
 # --- Numbers behind a noun: "3", "#1, #4 and #7", "(3)", "2-5".
 _ITEM = r"[#(\[]{0,2}\d{1,2}(?!\d|%|\.\d|,\d{3})[)\]]?"
-_AND = r"(?:,? (?:and|or|&|vs\.?|to|through) | ?[,;/&+] ?| ?- ?)"
+_AND = (
+    r"(?:,? (?:and|or|&|vs\.?|to|through) | ?[,;/&+] ?| ?- ?)"
+    rf"(?:(?:{_STRONG}|{_WEAK}y?) )?"  # "solution 1 and solution 2"
+)
 _LISTED = re.compile(
     rf"[ }}\\-]{{0,3}}(?:number |no\. ?)?({_ITEM}(?:{_AND}{_ITEM}){{0,40}})"
     # "Attempt 2 different ways" is a verb and what it counts.
@@ -76,7 +86,7 @@ _TITLE_ENDS = re.compile(rf"{_IN_BRACKETS} ?(?:[:\n—]|\. |- |\Z)")
 _TRIES = re.compile(
     rf"{_IN_BRACKETS}[\s:.—-]{{0,6}}(?:"
     r"let(?:'s| us| me) (?!check|verif|see|look|exam|read|compar|re-?check|test|trace|go|analy)"
-    r"|(?:i'll|i will|i try|we try|maybe|perhaps|what if|suppose|try|trying|guess)\b)",
+    r"|(?:i'll|i will|i try|we try|maybe|perhaps|what if|suppose|assume|try|trying|guess)\b)",
 )
 _I_DID = re.compile(
     r",? (?:i|we) (?:had |have )?(?:used|tried|assumed|started|dropped|lost|mis\w{3,12}"
@@ -84,7 +94,10 @@ _I_DID = re.compile(
 )
 
 # --- What an author does.
-_ADVERB = r"(?: (?:also|all|both|then|correctly|incorrectly|wrongly|simply|instead|just|again))?"
+_ADVERB = (
+    r"(?: (?:also|all|both|then|correctly|incorrectly|wrongly|simply|instead|just|again|each|mostly"
+    r"|consistently|clearly|independently|overwhelmingly|seem(?:s|ed)? to|appear(?:s|ed)? to))?"
+)
 _FAULT = r"(?:\w{1,12} )?(?:mistake|error|slip)s?"
 _DOES = (
     r"(?:forg[eo]ts?|assum(?:es?|ed)|claim(?:s|ed)?|argu(?:es?|ed)|conclud(?:es?|ed)"
@@ -103,7 +116,8 @@ _JUDGED = (
 _FAILS = r"(?:fails?|go(?:es)? (?:astray|wrong))\b"
 # "Solution 1: use induction" is a heading of one's own.
 _AUTHOR = re.compile(
-    rf"{_IN_BRACKETS}(?::(?= (?:\w{{1,12}}ly )?\w{{1,12}}[sd]\b))?{_ADVERB} (?:{_DOES}|{_JUDGED})",
+    rf"{_IN_BRACKETS}(?:: (?:(?:in)?correct|wrong)\b"
+    rf"|(?::(?= (?:\w{{1,12}}ly )?\w{{1,12}}[sd]\b))?{_ADVERB} (?:{_DOES}|{_JUDGED}))",
 )
 _INSIDE = re.compile(r"\b(?:in|by|like|per|compar(?:e|es|ing)) \Z")
 
@@ -113,13 +127,27 @@ _SEVERAL = re.compile(
     rf"|the|\d{{1,2}}|{_COUNT})(?: of)?(?: the| these| those)?"
     r"(?: (?!my|our)[\w-]{1,12})? \Z",
 )
-_EACH = re.compile(r"\b(?:every|each)(?: single)? \Z")
+_EACH = re.compile(r"\b(?:every|each|(?:only|just) one)(?: single)? \Z")
 _HOLD = re.compile(
-    rf"{_ADVERB} (?:{_DOES}|{_JUDGED}|{_FAILS}|g[ai]ve\b|converged?\b|hold\b|match\b"
-    r"|(?:have|had|share) (?:the|an?|\\?boxed|[$\d])|(?:are|were) (?:unanimous|divided|split))",
+    rf"{_ADVERB} (?:{_DOES}|{_JUDGED}|{_FAILS}|g[ai]ve\b|converged?\b|hold\b|match\b|yield(?:ed)?\b"
+    r"|(?:diverge|provide)d?\b|(?:consider|present|contain|show|point)(?:ed)?\b|vary\b|split\b"
+    r"|(?:have|had|share) (?:the|an?|different|conflicting|\\?boxed|[$\d])"
+    r"|(?:are|were) (?:unanimous|divided|split|consistent|inconsistent|in agreement))",
 )
+# A blind solver speaks of solutions that are right, and of none that claim something.
+_CLAIM = re.compile(
+    rf"{_ADVERB} (?:claim|conclude|argue|overlook|forget|assume|miscount|say|disagree|agree on"
+    r"|agree that|arrive at)(?:e?d)?\b",
+)
+_EXAMINED = re.compile(
+    r"\b(?:(?:compar|review|examin|analy[sz]|evaluat|synthesi[sz]|inspect|assess|scrutini[sz]"
+    r"|cross-?check)\w*|look(?:ing)? (?:at|across|over|through)|go(?:ing)? (?:over|through)|among"
+    r"|across|(?:insights|answers|reasoning) (?:from|of|in)) \Z"
+)
+_GOES_ON = re.compile(r" (?:to|at|so far|i|we)\b")
 _THE_OTHERS = re.compile(
-    rf"\bother (?:\w{{1,12}} )?(?:{_STRONG})s\b|\bthe others\b|\bthe rest\b(?! of)"
+    rf"\bother (?:\w{{1,12}} )?(?:{_STRONG})s\b|\b(?:the|all) others\b|\bthe rest\b(?! of)"
+    rf"|\bthe other (?:\d|{_COUNT}) (?:all|are|were|say|get|got|g[ai]ve|claim|agree|miss)\b"
 )
 _ALL_OF_THEM = re.compile(
     rf"\b(?:all of (?:them|these)|they all|each of them) ?(?:{_FAILS}|{_JUDGED})"
@@ -188,8 +216,11 @@ def _mention(match: re.Match[str], text: str) -> list[Mention]:
     if ordered:
         kind = _kind(match, before[: ordered.start()], after, is_numbered=False)
         return _named(match, kind, _ordered(ordered), after)
-    several = _SEVERAL if match["plural"] else _EACH
-    if match["strong"] and several.search(before) and _HOLD.match(after):
+    several = (_SEVERAL if match["plural"] else _EACH).search(before)
+    if several and (_HOLD if match["strong"] else _CLAIM).match(after):
+        return [Mention("several", _noun(match))]
+    is_examined = several and _EXAMINED.search(before[: several.start()])
+    if match["strong"] and is_examined and not _GOES_ON.match(after):
         return [Mention("several", "strong")]
     return []
 
@@ -200,6 +231,8 @@ def _by_number(match: re.Match[str], text: str) -> list[Mention] | None:
     listed = _LISTED.match(after)
     if not listed:
         return None
+    if not match["plural"] and _VERB.search(before):
+        return []
     kind = _kind(match, before, after[listed.end() :], is_numbered=True)
     return _named(match, kind, _listed(listed[1], is_plural=bool(match["plural"])), after)
 

@@ -25,14 +25,14 @@ class Screen:
     def __init__(self, against: Sequence[str] | None) -> None:
         files = shipped() if against is None else [Path(file) for file in against]
         self._benchmarks = [read(file) for file in files]
-        self._hits: dict[str, Counter[str]] = {one.name: Counter() for one in self._benchmarks}
+        self._hits: list[Counter[str]] = [Counter() for _ in self._benchmarks]
         self._seen = NearDuplicates()
 
     def look(self, key: str, problem: Problem) -> tuple[str, str]:
         """(label, detail) of a problem; both empty if it may be learnt from."""
-        for benchmark in self._benchmarks:
+        for benchmark, hits in zip(self._benchmarks, self._hits, strict=True):
             if hit := benchmark.hit(problem.text):
-                self._hits[hit.benchmark][hit.reason] += 1
+                hits[hit.reason] += 1
                 return "contaminated", f"{hit.benchmark}: {hit.reason}"
         if earlier := self._seen.add(key, problem.text, problem.verifier == "procedural"):
             return "near_duplicate", earlier
@@ -42,10 +42,6 @@ class Screen:
     def used(self) -> list[BenchmarkUsed]:
         """What problems were compared with, and how many were found."""
         return [
-            BenchmarkUsed(
-                name=one.name,
-                texts_sha256=one.sha256,
-                hits=dict(sorted(self._hits[one.name].items())),
-            )
-            for one in self._benchmarks
+            BenchmarkUsed(name=one.name, texts_sha256=one.sha256, hits=dict(sorted(hits.items())))
+            for one, hits in zip(self._benchmarks, self._hits, strict=True)
         ]

@@ -1,29 +1,72 @@
-"""The words of a text and the runs of them, as responses are compared with each other.
+"""The words of a text, as responses (``words_of``) and problems (``tokens_of``) are compared.
 
-Compatibility forms are one form, capitals small, punctuation and operators gone. Each character
-of a script without blanks (Chinese, Japanese, Thai) is a word of its own. Numbers stay as they
-are; ``contamination``, which masks them, has words of its own.
+Compatibility forms are one form, capitals small, punctuation gone. Each character of a script
+without blanks (Chinese, Japanese, Thai) is a word of its own. Of problems each number is one too,
+and so is a sign between numbers; of responses letters and digits that touch are one word.
+
+Not covered: numbers that are written as words.
 """
 
 from __future__ import annotations
 
+import hashlib
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
 WITHOUT_BLANKS = "\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
 """The scripts without blanks, for a class of a regular expression."""
 _WORD = re.compile(rf"[{WITHOUT_BLANKS}]|[^\W_{WITHOUT_BLANKS}]+")
+_SIGNS = "-−+×÷*/^=<>≤≥"
+_TOKEN = re.compile(
+    r"\d{1,3}(?:,\d{3})+(?:\.\d+)?(?!\d)|\d+(?:\.\d+)?"
+    rf"|[{WITHOUT_BLANKS}]|[^\W\d_{WITHOUT_BLANKS}]+|[{_SIGNS}]"
+)
 
 Run = tuple[str, ...]
 
 
 def words_of(text: str) -> list[str]:
     """The words of any text, in their order."""
-    return _WORD.findall(unicodedata.normalize("NFKC", text).casefold())
+    return _WORD.findall(_plain(text))
 
 
 def runs_of(words: Sequence[str], length: int) -> Iterator[Run]:
     """All runs of so many words; none of fewer words."""
     return zip(*(islice(words, start, None) for start in range(length)), strict=False)
+
+
+def tokens_of(text: str) -> list[str]:
+    """Words, numbers (without commas) and signs of a problem, in their order."""
+    return [
+        token.replace(",", "") if is_number(token) else token
+        for token in _TOKEN.findall(_plain(text))
+    ]
+
+
+def masked(tokens: Iterable[str]) -> list[str]:
+    """The words alone, with a single ``0`` wherever one number or several stood."""
+    words: list[str] = []
+    for token in tokens:
+        if is_number(token):
+            if words[-1:] != ["0"]:
+                words.append("0")
+        elif token not in _SIGNS:
+            words.append(token)
+    return words
+
+
+def is_number(token: str) -> bool:
+    """Whether a token is one."""
+    return token[0].isdecimal()
+
+
+def digest(tokens: Iterable[str], key: bytes = b"") -> int:
+    """A number of 64 bits that is the same for the same tokens and key in every process."""
+    text = " ".join(tokens).encode(errors="surrogatepass")
+    return int.from_bytes(hashlib.blake2b(text, digest_size=8, key=key).digest())
+
+
+def _plain(text: str) -> str:
+    return unicodedata.normalize("NFKC", text).casefold()

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heavydistill.build.contamination import Benchmark, read, shipped
-from heavydistill.build.problem_words import masked, tokens_of
+from heavydistill.build.words import masked, tokens_of
 from heavydistill.config import Problems
 from heavydistill.errors import ProblemsError
 from heavydistill.problems.procedural import gym_problems, micro_problems
@@ -121,8 +121,9 @@ def test_texts_of_a_users_own_file_are_a_benchmark(tmp_path):
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / "farm.parquet")
     assert read(path) == read(tmp_path / "farm.parquet") == BENCHMARK
-    with pytest.raises(ProblemsError, match="Columns there: nr, question"):
-        read(path, "text")
+    path.write_text('{"nr": 1, "task": "What is it?"}\n')
+    with pytest.raises(ProblemsError, match=r"Rename .* --column\. Columns there: nr, task"):
+        read(path)
 
 
 @pytest.mark.parametrize("missing", [{}, {"question": None}, {"question": " ?"}, {"question": 3}])
@@ -144,6 +145,21 @@ def test_files_that_hold_no_benchmark_are_refused(tmp_path):
     ]:
         with pytest.raises(ProblemsError, match=message):
             read(tmp_path / name)
+
+
+def test_hashes_that_are_damaged_are_refused(tmp_path):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    path = tmp_path / "odd.parquet"
+    for about, message in [
+        ("{}", "version None"),
+        ('{"rule": 1, "name": "x", "size": 1}', "damaged"),
+    ]:
+        table = pa.table({"kind": ["odd"], "hash": [1]})
+        pq.write_table(table.replace_schema_metadata({"heavydistill.benchmark": about}), path)
+        with pytest.raises(ProblemsError, match=message):
+            read(path)
 
 
 def test_hashes_that_were_made_in_another_way_are_refused(tmp_path, monkeypatch):

@@ -61,9 +61,15 @@ def program_in(text: str, names: Collection[str], prompt: str) -> str | None:
     return None
 
 
-def programs_in(text: str) -> list[str]:
-    """The blocks of an answer of which the program is one, in their order; empty without any."""
-    return _codes(_blocks(text))
+def programs_in(text: str, names: Collection[str]) -> list[str]:
+    """The blocks of an answer that could each be its program, in their order; empty without any.
+
+    ``program_in`` takes the last. Examples of calls and parts of the program are not among them.
+    """
+    codes = _codes(_blocks(text))
+    fits = _fits(codes, names)
+    best = max(fits, default=0)
+    return [code for code, fit in zip(codes, fits, strict=True) if fit == best]
 
 
 def _codes(blocks: list[_Block]) -> list[str]:
@@ -78,9 +84,14 @@ def _chosen(blocks: list[_Block], names: Collection[str]) -> str | None:
     codes = _codes(blocks)
     if not codes:
         return None
-    fits = [_defined(code, names) if names else bool(_READS.search(code)) for code in codes]
+    fits = _fits(codes, names)
     last = max(range(len(codes)), key=lambda index: (fits[index], index))
     return _with_parts(codes[: last + 1])
+
+
+def _fits(codes: list[str], names: Collection[str]) -> list[int]:
+    """How many of the functions that the tests call each block has, or whether it reads input."""
+    return [_defined(code, names) if names else bool(_READS.search(code)) for code in codes]
 
 
 def _with_parts(codes: list[str]) -> str:

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heavydistill.build.problem_words import digest, masked, tokens_of
+from heavydistill.build.words import digest, masked, tokens_of
 
 
 def test_words_numbers_and_signs_are_told_apart():
