@@ -13,12 +13,16 @@ from pathlib import Path
 from typing import Any
 
 import heavydistill
+from heavydistill.build.config import load_build_config
+from heavydistill.build.making import make
 from heavydistill.config import RunConfig, dump_config
 from heavydistill.engine.tokenizer import ReaderTokenizer
 from heavydistill.heavy import voting
 from heavydistill.heavy.cache import build_cache
 from heavydistill.heavy.prompts import load
 from heavydistill.schema import Deliberation, Problem, Trace, Trajectory, Verdict, content_id
+from heavydistill.sets.folder import read_rows, splits_of
+from heavydistill.sets.manifest import Manifest
 from heavydistill.storage import TRACES_FOLDER, write_traces
 
 STUDENT = Path(heavydistill.__file__).parent / "micro" / "student"
@@ -48,6 +52,19 @@ def write_run(folder: Path, problems: int = 24, **options: Any) -> Path:
     summary = json.dumps({"problems": problems})
     (folder / "summary.json").write_text(summary, encoding="utf-8")
     return folder
+
+
+def build(out: Path, *runs: Path, **keys: Any) -> Manifest:
+    """Build for the micro student; keys with two underscores are dotted."""
+    overrides = {key.replace("__", "."): value for key, value in keys.items()}
+    named = {"runs": [str(run) for run in runs], "out": str(out), "against": []}
+    return make(load_build_config(None, {**named, **overrides}), lambda *progress: None)
+
+
+def rows(folder: Path, name: str, *splits: str) -> list[dict[str, Any]]:
+    """The rows of a set, of all splits or of these."""
+    wanted = splits or splits_of(folder, name)
+    return [row for split in wanted for row in read_rows(folder, name, split)]
 
 
 def traces(

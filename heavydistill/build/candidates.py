@@ -17,9 +17,8 @@ from __future__ import annotations
 
 import hashlib
 import random
-from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from heavydistill.heavy import voting
 from heavydistill.schema import Generation, Stratum, Trajectory
@@ -27,24 +26,24 @@ from heavydistill.schema import Generation, Stratum, Trajectory
 # Draws for each set that is wanted. Narrow pools repeat themselves, so more draws find no more.
 _DRAWS = 8
 
-Texts = tuple[tuple[str, int], ...]
-
 
 @dataclass(frozen=True, slots=True)
 class CandidateSet:
-    """Some of the attempts at one problem.
+    """Some of the attempts at one problem; equal to another one that shows the same.
 
     Attributes:
         problem: Id of the problem.
-        members: Ids of the trajectories, in the order of the pool.
+        members: Ids of the attempts, in the order of the pool, or of the cache of a run.
         right: How many of them are correct.
         stratum: Of the set; see ``heavy.voting.stratum``.
+        texts: What a cache of it shows; see ``same_texts``.
     """
 
     problem: str
-    members: tuple[str, ...]
+    members: tuple[str, ...] = field(compare=False)
     right: int
     stratum: Stratum
+    texts: str
 
     @property
     def width(self) -> int:
@@ -63,7 +62,7 @@ def draw_sets(
     widths: Sequence[int],
     most: int,
     seed: int,
-    taken: Collection[Texts] = (),
+    taken: Collection[str] = (),
 ) -> list[CandidateSet]:
     """Different candidate sets of one pool.
 
@@ -84,20 +83,31 @@ def draw_sets(
     if not feasible or most < 1:
         return []
     rng = generator(seed, problem, "sets")
-    found: dict[Texts, CandidateSet] = {}
+    found: dict[str, CandidateSet] = {}
     for _ in range(_DRAWS * most):
         drawn = _draw(members, rng.choice(feasible), rng)
         if (texts := same_texts(drawn)) not in taken:
-            found.setdefault(texts, _as_set(problem, drawn))
+            found.setdefault(texts, set_of(problem, drawn))
         if len(found) == most:
             break
     return list(found.values())
 
 
-def same_texts(shown: Iterable[Generation]) -> Texts:
-    """What a cache of these shows, whatever the order: each text with how often it is there."""
-    hashes = (hashlib.sha256(one.answer_text.encode()).hexdigest()[:16] for one in shown)
-    return tuple(sorted(Counter(hashes).items()))
+def set_of(problem: str, shown: Sequence[Generation]) -> CandidateSet:
+    """These attempts at the problem of an id, as a set."""
+    return CandidateSet(
+        problem=problem,
+        members=tuple(one.id for one in shown),
+        right=sum(one.is_correct for one in shown),
+        stratum=voting.stratum(shown),
+        texts=same_texts(shown),
+    )
+
+
+def same_texts(shown: Iterable[Generation]) -> str:
+    """The same for attempts that say the same, each text as often, whatever the order."""
+    hashes = sorted(hashlib.sha256(one.answer_text.encode()).hexdigest() for one in shown)
+    return hashlib.sha256("".join(hashes).encode()).hexdigest()[:32]
 
 
 def generator(*parts: object) -> random.Random:
@@ -113,12 +123,3 @@ def _draw(members: list[Trajectory], width: int, rng: random.Random) -> list[Tra
     count = rng.randint(fewest, most)
     ids = {t.id for t in (*rng.sample(right, count), *rng.sample(others, width - count))}
     return [member for member in members if member.id in ids]
-
-
-def _as_set(problem: str, drawn: list[Trajectory]) -> CandidateSet:
-    return CandidateSet(
-        problem=problem,
-        members=tuple(member.id for member in drawn),
-        right=sum(member.is_correct for member in drawn),
-        stratum=voting.stratum(drawn),
-    )

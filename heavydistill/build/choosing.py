@@ -37,7 +37,9 @@ class ProblemNote:
 
 
 def split_problems(problems: Mapping[str, ProblemNote], share: float, seed: int) -> None:
-    """Put each problem without a label into a split, by nothing but its id and the seed."""
+    """Put each problem without a label into a split: those for validation are the first by a rank
+    that their ids and the seed draw.
+    """
     used = [key for key, note in problems.items() if not note.label]
     ranked = sorted(used, key=lambda key: generator(seed, "split", key).random())
     kept = set(ranked[: round(share * len(ranked))])
@@ -69,11 +71,17 @@ def settle_sets(notes: Iterable[TraceNote], problems: Mapping[str, ProblemNote],
 
 
 def settle_deliberations(notes: Sequence[TraceNote], filters: Filters) -> None:
-    """Label what is too long, says the same as another, or is more than a set may give."""
-    sets = [one for note in notes for one in note.sets]
+    """Label what is too long, says the same as another, or is more than a set may give.
+
+    Those on sets that are left out count for nothing, and take nobody's place.
+    """
+    sets = [one for note in notes for one in note.sets if not one.sft_label]
     _label_long([d for one in sets for d in one.deliberations], filters.length_quantile)
-    for those in _by_problem(notes).values():
-        _label_duplicates([d for one in those for d in one.deliberations])
+    of_problem: dict[str, list[DeliberationNote]] = defaultdict(list)
+    for one in sets:
+        of_problem[one.of.problem] += one.deliberations
+    for those in of_problem.values():
+        _label_duplicates(those)
     for one in sets:
         for more in one.usable[filters.per_set :]:
             more.label = "not_chosen"
@@ -125,22 +133,21 @@ def choose_for_sft(
 def choose_for_rl(
     notes: Sequence[TraceNote], problems: Mapping[str, ProblemNote], preset: Preset, seed: int
 ) -> None:
-    """The mixture of sets on which deliberations fail and succeed; all others get a label."""
+    """The mixture of sets on which deliberations fail and succeed; all others get a label.
+
+    Of a set that several runs made, the one that was judged most often stands for all.
+    """
     offered = [one for note in notes for one in note.sets if not one.rl_label]
-    for one in offered:
-        one.rl_label = _tells_nothing(one)
+    best: dict[CandidateSet, SetNote] = {}
+    for one in sorted(offered, key=lambda one: -one.success.judged):
+        one.rl_label = one.success.label
+        if not one.rl_label and best.setdefault(one.of, one) is not one:
+            one.rl_label = "duplicate"
     offered = [one for one in offered if not one.rl_label]
     kept, _ = _mixed(offered, problems, preset, seed)
     for one in _rest(offered, kept):
         taken = preset.takes(one.of, problems[one.of.problem].domain)
         one.rl_label = "over_bound" if taken else "not_admitted"
-
-
-def _tells_nothing(one: SetNote) -> str:
-    """Why a set has no gradient: label of RL, or empty."""
-    if one.success is None:
-        return "unmeasured"
-    return {0.0: "never_right", 1.0: "always_right"}.get(one.success, "")
 
 
 def _mixed(
@@ -155,13 +162,6 @@ def _mixed(
 def _rest(offered: Iterable[SetNote], kept: Iterable[SetNote]) -> list[SetNote]:
     ids = set(map(id, kept))
     return [one for one in offered if id(one) not in ids]
-
-
-def _by_problem(notes: Iterable[TraceNote]) -> dict[str, list[SetNote]]:
-    found: dict[str, list[SetNote]] = defaultdict(list)
-    for note in notes:
-        found[note.problem] += note.sets
-    return found
 
 
 def _label_long(those: Sequence[GenerationNote | DeliberationNote], quantile: float) -> None:

@@ -28,7 +28,7 @@ class Sets(Section):
     per_problem: int = Field(8, ge=1, le=8)
     """Most sets of one problem, those of the run counted."""
     widths: list[int] | None = Field(None, min_length=1)
-    """Attempts in a drawn set; null takes the preset's."""
+    """Attempts in a set, in place of the widths that the preset takes and draws."""
     written_by: Literal["any", "student", "teacher"] = "any"
     """Whose attempts may stand in a set (``--cache-from``): the student's own make the caches of
     training like those that it will read; ``teacher`` is anybody else's."""

@@ -41,6 +41,7 @@ LABELS: tuple[tuple[str, str], ...] = (
     ("too_long_for_student", "prompt and response do not fit the student"),
 )
 """(Code, what it says of a response), in the order in which they are looked for."""
+CODES = frozenset(code for code, _ in LABELS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,13 +10,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from heavydistill.build.attention import blind
-from heavydistill.build.candidates import CandidateSet, draw_sets, same_texts
+from heavydistill.build.candidates import CandidateSet, draw_sets, set_of
 from heavydistill.build.config import BuildConfig
 from heavydistill.build.filters import fingerprint, look_at_deliberation, look_at_trajectory
 from heavydistill.build.presets import Preset
-from heavydistill.build.sources import key_of
+from heavydistill.build.sources import key_of, name_alone
+from heavydistill.build.success import Success, is_right, success_of
 from heavydistill.chat.student import Student
-from heavydistill.heavy import voting
 from heavydistill.schema import (
     Cache,
     Deliberation,
@@ -54,7 +54,7 @@ class DeliberationNote(GenerationNote):
     """A deliberation.
 
     Attributes:
-        right: Its verdict; None if it has none or is undecided.
+        right: As of ``success.is_right``.
         model: Who wrote it.
         uses_attempts: Whether it works with the attempts.
         copied: The share that is one attempt's.
@@ -79,7 +79,6 @@ class SetNote:
         asked: Whether the build itself asks for deliberations on it.
         sft_label: Why it gives no row of the deliberator, or empty.
         rl_label: Why it gives no prompt of RL, or empty.
-        recut: Whether its prompt was cut again.
     """
 
     of: CandidateSet
@@ -90,7 +89,6 @@ class SetNote:
     asked: bool = False
     sft_label: str = ""
     rl_label: str = ""
-    recut: bool = False
 
     @property
     def stratum(self) -> Stratum:
@@ -102,13 +100,9 @@ class SetNote:
         return [note for note in self.deliberations if not note.label]
 
     @property
-    def judged(self) -> int:
-        return sum(note.right is not None for note in self.deliberations)
-
-    @property
-    def success(self) -> float | None:
-        """The share of right ones among the judged deliberations."""
-        return sum(bool(n.right) for n in self.deliberations) / self.judged if self.judged else None
+    def success(self) -> Success:
+        """Of its deliberations."""
+        return success_of(note.right for note in self.deliberations)
 
 
 @dataclass(slots=True)
@@ -146,11 +140,11 @@ class NoteTaker:
 
     Attributes:
         attention: Over all traces so far.
-        models: Who wrote the attempts and the deliberations that were looked at.
     """
 
     def __init__(self, config: BuildConfig, preset: Preset, student: Student) -> None:
         self._config, self._preset, self._student = config, preset, student
+        self._own_names = own_names(student)
         self.attention = AttentionCount()
 
     def look(self, trace: Trace) -> TraceNote:
@@ -162,10 +156,13 @@ class NoteTaker:
         taken = set()
         for cache in trace.caches:
             shown = [by_id[item.generation] for item in cache.items]
-            taken.add(same_texts(shown))
             note.sets.append(self._own_set(key, trace, cache, shown))
-        pool = [t for t in trace.pool if self._may_stand(t.model)]
-        if len(pool) >= self._preset.fewest_attempts:
+            taken.add(note.sets[-1].of.texts)
+        pool = [t for t in trace.pool if t.unusable_because is None and self._may_stand(t.model)]
+        if len(pool) < self._preset.fewest_attempts:
+            for own in note.sets:
+                own.sft_label = own.rl_label = own.sft_label or "few_attempts"
+        else:
             drawn = draw_sets(
                 key,
                 pool,
@@ -184,8 +181,8 @@ class NoteTaker:
     ) -> DeliberationNote:
         """What is to be known of a deliberation on a set."""
         looked = look_at_deliberation(problem, shown, deliberation, self._config.filters)
-        label = deliberation.verdict.label if deliberation.verdict else "undecided"
-        if label == "correct" and deliberation.unusable_because is None:
+        right = is_right(deliberation)
+        if right and deliberation.unusable_because is None:
             self.attention.deliberations += 1
             self.attention.using += looked.uses_attempts
         tokens, answer_tokens = self._tokens(deliberation, looked.label)
@@ -195,7 +192,7 @@ class NoteTaker:
             tokens=tokens,
             answer_tokens=answer_tokens,
             fingerprint=fingerprint(deliberation),
-            right=None if label == "undecided" else label == "correct",
+            right=right,
             model=deliberation.model,
             uses_attempts=looked.uses_attempts,
             copied=looked.copied,
@@ -204,10 +201,7 @@ class NoteTaker:
     def _own_set(
         self, key: str, trace: Trace, cache: Cache, shown: Sequence[Generation]
     ) -> SetNote:
-        right = sum(generation.is_correct for generation in shown)
-        members = tuple(generation.id for generation in shown)
-        of = CandidateSet(key, members, right, voting.stratum(shown))
-        note = SetNote(of, cache.id, _writers(shown))
+        note = SetNote(set_of(key, shown), cache.id, _writers(shown))
         note.deliberations = [
             self.deliberation(trace.problem, shown, deliberation)
             for deliberation in trace.deliberations
@@ -235,7 +229,12 @@ class NoteTaker:
     def _may_stand(self, model: str) -> bool:
         """Whether the attempts of a model may stand in a set."""
         wanted = self._config.sets.written_by
-        return wanted == "any" or (wanted == "student") == (model in self._student.aliases)
+        return wanted == "any" or (wanted == "student") == (model in self._own_names)
+
+
+def own_names(student: Student) -> frozenset[str]:
+    """The names under which a student's own attempts are known in the traces of a source."""
+    return frozenset(map(name_alone, student.aliases))
 
 
 def _writers(shown: Iterable[Generation | None]) -> tuple[str, ...]:

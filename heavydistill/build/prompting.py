@@ -54,6 +54,7 @@ class Prompter:
         room = self.max_tokens - response - TEMPLATE_TOKENS
         limits = [room, config.cache.budget_tokens or _PAPER_BUDGET_TOKENS]
         self.budget_tokens = min([*limits, preset.most_tokens or room])
+        self._most_tokens = preset.most_tokens or self.max_tokens
         self._config, self._student = config, student
 
     def drawn(
@@ -92,12 +93,14 @@ class Prompter:
             problem: The problem.
             cache: As it is.
             shown: The attempts that it shows.
-            most_tokens: Most tokens of the prompt with the template around it.
+            most_tokens: Most tokens of the prompt with the template around it; the mixture may
+                take fewer.
 
         Returns:
             ``cache`` itself if nothing has to be changed; else another one; None if not even the
             final answers fit.
         """
+        most_tokens = min(most_tokens, self._most_tokens)
         _, control_tokens = defuse(cache.prompt, self._student.reader.control_tokens)
         tokens = self._student.prompt_tokens(cache.prompt)
         if tokens <= most_tokens and not control_tokens:

@@ -25,7 +25,7 @@ from typing import Any
 from heavydistill.build.asking import Asking, Volume, asking_of, volume_of
 from heavydistill.build.config import Redeliberate, RefilterConfig
 from heavydistill.build.deliberator import Deliberator
-from heavydistill.build.success import ALWAYS_RIGHT, NEVER_RIGHT, UNMEASURED, success_of
+from heavydistill.build.success import ALWAYS_RIGHT, NEVER_RIGHT, UNMEASURED, is_right, success_of
 from heavydistill.chat.student import Student
 from heavydistill.errors import ConfigError
 from heavydistill.schema import Deliberation, from_row
@@ -267,7 +267,7 @@ def _write(
     outcome: Outcome,
 ) -> None:
     """A cache with its new success, and its row of ``rl`` if it has one now."""
-    success = success_of(deliberations)
+    success = success_of(map(is_right, deliberations))
     outcome.before[cache.stratum] += cache.rl_label == USED
     outcome.after[cache.stratum, success.label] += 1
     outcome.undecided += sum(map(_is_undecided, deliberations))

@@ -66,7 +66,8 @@ def sft_row(
 
 def rl_row(student: Student, source: Source, problem: Problem, one: SetNote, cache: Cache) -> RlRow:
     """A prompt of RL, of a set whose success is known."""
-    assert one.success is not None
+    success = one.success
+    assert success.share is not None
     return RlRow(
         prompt=student.prompt(cache.prompt),
         problem=problem.id,
@@ -79,8 +80,8 @@ def rl_row(student: Student, source: Source, problem: Problem, one: SetNote, cac
         stratum=one.stratum,
         right=one.of.right,
         width=one.of.width,
-        success=one.success,
-        judged=one.judged,
+        success=success.share,
+        judged=success.judged,
         measured_on=", ".join(sorted({note.model for note in one.deliberations})),
         prompt_tokens=student.prompt_tokens(cache.prompt),
     )
@@ -123,8 +124,8 @@ def cache_row(
         stratum=one.stratum,
         right=one.of.right,
         thinkers=list(one.thinkers),
-        success=one.success,
-        judged=one.judged,
+        success=one.success.share,
+        judged=one.success.judged,
         sft_label=one.sft_label,
         rl_label=one.rl_label,
     )

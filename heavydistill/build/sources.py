@@ -69,9 +69,11 @@ class Source:
         # The name of the variable, so that whoever publishes can look for what is in it.
         tree["endpoint"] = {"api_key_env": tree["endpoint"]["api_key_env"]}
         del tree["verify"]
-        tree["problems"]["source"] = _name_alone(tree["problems"]["source"])
+        source = Path(tree["problems"]["source"])
+        if source.suffix in (".jsonl", ".parquet"):
+            tree["problems"]["source"] = source.name
         for role in ("teacher", "thinker", "deliberator"):
-            tree[role] = tree[role] and _name_alone(tree[role])
+            tree[role] = tree[role] and name_alone(tree[role])
         if tree["judge"]:
             del tree["judge"]["endpoint"]
         return tree
@@ -137,13 +139,13 @@ def _without_places(trace: Trace) -> Trace:
         trace,
         pool=[without_places(one) for one in trace.pool],
         deliberations=[without_places(one) for one in trace.deliberations],
-        caches=[replace(one, reader=_name_alone(one.reader)) for one in trace.caches],
+        caches=[replace(one, reader=name_alone(one.reader)) for one in trace.caches],
     )
 
 
 def without_places(generation: _G) -> _G:
     """A generation whose model, if it was given as a folder, is known by its last name."""
-    return replace(generation, model=_name_alone(generation.model))
+    return replace(generation, model=name_alone(generation.model))
 
 
 def _json(path: Path) -> dict[str, Any]:
@@ -155,7 +157,7 @@ def _json(path: Path) -> dict[str, Any]:
 
 
 @cache
-def _name_alone(source: str) -> str:
+def name_alone(source: str) -> str:
     """The name of a file or folder, and any other source as it is."""
     path = Path(source)
     return path.resolve().name if path.is_absolute() or path.exists() else source

@@ -31,13 +31,22 @@ class Success:
     label: str
 
 
-def success_of(deliberations: Iterable[Deliberation]) -> Success:
-    """The success of one cache; failed, cut off and undecided deliberations tell nothing."""
-    verdicts = [one.verdict for one in deliberations if one.verdict]
-    judged = [verdict for verdict in verdicts if verdict.label != "undecided"]
-    right = sum(verdict.is_correct for verdict in judged)
+def success_of(deliberations: Iterable[bool | None]) -> Success:
+    """The success of one cache.
+
+    Args:
+        deliberations: Of each whether it is right, as of ``is_right``.
+    """
+    judged = [one for one in deliberations if one is not None]
+    right = sum(judged)
     share = right / len(judged) if judged else None
     if len(judged) < FEWEST_JUDGED:
         return Success(share, len(judged), UNMEASURED)
     label = USED if 0 < right < len(judged) else ALWAYS_RIGHT if right else NEVER_RIGHT
     return Success(share, len(judged), label)
+
+
+def is_right(deliberation: Deliberation) -> bool | None:
+    """By its verdict; None if it failed, was cut off or is undecided, which tells nothing."""
+    verdict = deliberation.verdict
+    return None if verdict is None or verdict.label == "undecided" else verdict.is_correct

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any, get_args
 
 from heavydistill.build.builder import Build
+from heavydistill.build.notes import own_names
+from heavydistill.build.sources import name_alone
 from heavydistill.build.writing import SetWriter
 from heavydistill.schema import Stratum
 from heavydistill.sets.folder import TRAINED, VIEWS
@@ -36,7 +38,8 @@ def manifest_of(
         for one in note.sets
         if not one.sft_label or not one.rl_label
     ]
-    own = sum(set(one.thinkers) <= build.student.aliases for one in used)
+    names = own_names(build.student)
+    own = sum(names.issuperset(one.thinkers) for one in used)
     rows = {name: {split: written.counts[name][split] for split in SPLITS} for name in TRAINED}
     by_label = {name: _by_label(written.counts[name]) for name in VIEWS}
     attention = build.taker.attention
@@ -44,7 +47,7 @@ def manifest_of(
         heavydistill=version("heavydistill"),
         build=_content(build),
         student=StudentUsed(
-            name=_name(build.config.student),
+            name=name_alone(build.config.student),
             form=build.student.form,
             template_sha256=build.student.template_sha256,
             mended=list(build.student.mended),
@@ -105,19 +108,13 @@ def strata_of(build: Build) -> dict[str, Strata]:
 def _content(build: Build) -> dict[str, Any]:
     """The configuration of a build, without folders and addresses."""
     tree = build.config.model_dump(mode="json", exclude={"out", "runs", "verify"})
-    tree["student"] = _name(build.config.student)
-    for key in ("chat_template",):
-        tree[key] = tree[key] and Path(tree[key]).name
+    tree["student"] = name_alone(build.config.student)
+    tree["chat_template"] = tree["chat_template"] and Path(tree["chat_template"]).name
     tree["against"] = tree["against"] and [Path(file).name for file in tree["against"]]
     if tree["redeliberate"]:
         for key in ("endpoint", "journal"):
             del tree["redeliberate"][key]
     return tree
-
-
-def _name(model: str) -> str:
-    """A model's name; of a folder its last part."""
-    return Path(model).name if Path(model).is_dir() else model
 
 
 def _by_label(counts: Counter[str]) -> dict[str, int]:

@@ -11,6 +11,7 @@ from heavydistill.build.builder import Build
 from heavydistill.build.candidates import generator
 from heavydistill.build.choosing import ProblemNote
 from heavydistill.build.diversity import most_different
+from heavydistill.build.filters import CODES
 from heavydistill.build.notes import SetNote, TraceNote
 from heavydistill.build.prompting import in_sets
 from heavydistill.build.redeliberating import Answers
@@ -156,18 +157,18 @@ class SetWriter:
             self.cut_again += 1
         read = readable or cache
         notes = {note.id: note for note in one.deliberations}
-        kept = 0
+        kept, failed = 0, ""
         for deliberation in there if not one.sft_label else ():
             if deliberation.id in chosen:
                 row = self._sft(source, problem, read.prompt, deliberation, cache=read.id, of=one)
                 if isinstance(row, str):
-                    notes[deliberation.id].label = row
+                    notes[deliberation.id].label = failed = row
                     continue
                 kept += 1
                 tokens = row.prompt_tokens + row.completion_tokens
                 self._row("sft_deliberator", meant, row, tokens)
-        if chosen and not kept and not one.sft_label:
-            one.sft_label = "too_long_for_student"
+        if not kept:
+            one.sft_label = one.sft_label or failed
         if not one.rl_label:
             asked = rl_row(self._build.student, source, problem, one, read)
             self._row("rl", meant, asked, asked.prompt_tokens)
@@ -177,7 +178,8 @@ class SetWriter:
         for deliberation in there:
             note = notes[deliberation.id]
             if one.sft_label:
-                note.label = note.label or "set_not_used"
+                same = one.sft_label if one.sft_label in CODES else "set_not_used"
+                note.label = note.label or same
             view = deliberation_row(source, problem, note, deliberation, read)
             self._view("deliberations", note.label, view)
         self._view(
@@ -192,17 +194,23 @@ class SetWriter:
         cache: Cache,
         shown: Sequence[Generation],
     ) -> Cache | None:
-        """The cache cut for what it is used for; as it is if that is nothing."""
+        """The cache cut for what it is used for; as it is if that is nothing.
+
+        It is cut for the longest of its deliberations that it can be cut for; what needs a
+        shorter prompt than there is of these attempts does without it.
+        """
         prompter = self._build.prompter
         limits = []
         if not one.sft_label:
-            longest = max(note.tokens for note in one.usable)
-            limits.append(prompter.max_tokens - longest - TEMPLATE_TOKENS)
+            limits += [prompter.max_tokens - d.tokens - TEMPLATE_TOKENS for d in one.usable]
         if not one.rl_label:
             limits.append(prompter.budget_tokens + TEMPLATE_TOKENS)
-        if not limits or min(limits) <= 0:
-            return None if limits else cache
-        return prompter.readable(source, problem, cache, shown, min(limits))
+        for limit in sorted({limit for limit in limits if limit > 0}):
+            if readable := prompter.readable(source, problem, cache, shown, limit):
+                if limit > prompter.budget_tokens + TEMPLATE_TOKENS:
+                    one.rl_label = one.rl_label or "too_long_for_student"
+                return readable
+        return None if limits else cache
 
     def _sft(
         self, source: Source, problem: Problem, prompt: str, generation: Generation, **of: Any

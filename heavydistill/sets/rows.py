@@ -39,7 +39,7 @@ class ProblemRow(Problem):
         split: Where its rows are; null if it has none because of ``label``.
         label: ``contaminated``, ``near_duplicate``, or empty.
         detail: The benchmark and how it was found there, or the id of the other problem.
-        runs: Names of the runs that it is in.
+        runs: Where it is, as ``RUN/ID``: the name of a run and its id there.
     """
 
     split: Split | None
@@ -53,7 +53,8 @@ class TrajectoryRow(Trajectory):
     """An attempt; ``label`` says why it is no row of the thinker.
 
     Attributes:
-        tokens: Of the reasoning and the answer text, in the student's tokenizer.
+        tokens: Of the reasoning and the answer text, in the student's tokenizer; -1 where they
+            were not counted, because another filter came first.
     """
 
     problem: str
@@ -77,7 +78,8 @@ class CacheRow(Cache):
         success: Share of its judged deliberations that are right; null if it has none.
         judged: Deliberations behind that share.
         sft_label: Why it has no row in ``sft_deliberator``, or empty.
-        rl_label: Why it has no row in ``rl``, or empty.
+        rl_label: Why it has no row in ``rl``, or empty; ``duplicate`` if one of another run that
+            shows the same attempts has it.
     """
 
     problem: str
@@ -100,7 +102,7 @@ class DeliberationRow(Deliberation):
     Attributes:
         uses_attempts: Whether it works with the attempts; see ``attention``.
         copied: The share of its answer that is one attempt's; see ``attention``.
-        tokens: Of the reasoning and the answer text, in the student's tokenizer.
+        tokens: As of a ``TrajectoryRow``.
     """
 
     problem: str

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from samples import trajectory
 
-from heavydistill.build.candidates import CandidateSet, draw_sets
+from heavydistill.build.candidates import draw_sets, set_of
 from heavydistill.heavy import voting
 from heavydistill.schema import Label, Trajectory, Verdict
 
@@ -70,5 +70,7 @@ def test_sets_of_two_problems_are_drawn_independently():
 
 
 def test_the_same_attempts_are_one_set_whatever_was_drawn():
-    sets = draw_sets("p", pool_of(["7", "8"]), widths=[2], most=8, seed=0)
-    assert sets == [CandidateSet("p", ("t_0", "t_1"), 1, "tie")]
+    pool = pool_of(["7", "8"])
+    (one,) = draw_sets("p", pool, widths=[2], most=8, seed=0)
+    assert (one.members, one.right, one.stratum) == (("t_0", "t_1"), 1, "tie")
+    assert one == set_of("p", pool[::-1]) != set_of("p", pool_of(["7", "8", "8"]))

@@ -7,26 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from runs import traces, write_run
+from runs import build, rows, traces, write_run
 
 from heavydistill.build.config import load_build_config
 from heavydistill.build.making import EmptyError, make
 from heavydistill.errors import ConfigError
-from heavydistill.sets.folder import SETS, TRAINED, read_rows, splits_of
-from heavydistill.sets.manifest import Manifest, read_manifest
+from heavydistill.sets.folder import SETS, TRAINED
+from heavydistill.sets.manifest import read_manifest
 from heavydistill.storage import TRACES_FOLDER, write_traces
-
-
-def build(out: Path, *runs: Path, **keys: Any) -> Manifest:
-    """Build for the micro student; keys with two underscores are dotted."""
-    overrides = {key.replace("__", "."): value for key, value in keys.items()}
-    named = {"runs": [str(run) for run in runs], "out": str(out), "against": []}
-    return make(load_build_config(None, {**named, **overrides}), lambda *progress: None)
-
-
-def rows(folder: Path, name: str, *splits: str) -> list[dict[str, Any]]:
-    wanted = splits or splits_of(folder, name)
-    return [row for split in wanted for row in read_rows(folder, name, split)]
 
 
 @pytest.fixture(scope="module")

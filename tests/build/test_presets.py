@@ -21,7 +21,7 @@ def sets_of(counts: dict[Stratum, int], a_problem: int = 2) -> list[CandidateSet
         for number in range(counts.get(stratum, 0)):
             problem = f"{stratum}-{number // a_problem}"
             members = tuple(f"{problem}-{number}-{m}" for m in range(8))
-            sets.append(CandidateSet(problem, members, right[stratum], stratum))
+            sets.append(CandidateSet(problem, members, right[stratum], stratum, str(number)))
     return sets
 
 
@@ -58,7 +58,7 @@ def test_agglm_keeps_every_wrong_vote_and_half_as_many_right_ones(there):
 
 def sets_by_right(width: int) -> list[CandidateSet]:
     return [
-        CandidateSet(f"p{right}", tuple(str(m) for m in range(width)), right, "tie")
+        CandidateSet(f"p{right}", tuple(str(m) for m in range(width)), right, "tie", "")
         for right in range(width + 1)
     ]
 

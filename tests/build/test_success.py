@@ -3,7 +3,7 @@
 import pytest
 from samples import trajectory
 
-from heavydistill.build.success import Success, success_of
+from heavydistill.build.success import Success, is_right, success_of
 from heavydistill.schema import Verdict
 
 
@@ -35,4 +35,4 @@ def deliberations(verdicts: str) -> list:
     ],
 )
 def test_a_prompt_is_right_sometimes_and_undecided_tells_nothing(verdicts, expected):
-    assert success_of(deliberations(verdicts)) == expected
+    assert success_of(map(is_right, deliberations(verdicts))) == expected
