@@ -210,9 +210,11 @@ def test_a_folder_that_is_not_empty_is_left_as_it_is(sets, tmp_path):
 
 
 def test_another_process_that_writes_the_folder_is_not_disturbed(sets, tmp_path):
-    with Workplace(tmp_path / "out").claimed():
-        with pytest.raises(ConfigError, match="another process"):
-            export(sets, "trl", tmp_path / "out")
+    with (
+        Workplace(tmp_path / "out").claimed(),
+        pytest.raises(ConfigError, match="another process"),
+    ):
+        export(sets, "trl", tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 

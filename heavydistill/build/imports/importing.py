@@ -144,7 +144,7 @@ class _Tally:
         self.agreement = Agreement()
         self.models: Counter[str] = Counter()
         self.verifiers: set[str] = set()
-        self.assumed = 0
+        self.assumed = self.unclear = 0
         self._done, self._of, self._show = 0, problems, show
 
     def trace(self, judged: tuple[Pool, list[Judged]]) -> Trace:
@@ -159,6 +159,7 @@ class _Tally:
             self.models[trajectory.model] += 1
             self.verifiers.add(one.verdict.verifier)
         self.assumed += pool.assumed
+        self.unclear += pool.unclear
         self._done += 1
         if self._show:
             self._show("judging", self._done, self._of)
@@ -208,6 +209,7 @@ def _record(config: ImportConfig, pools: Pools, tally: _Tally) -> dict[str, Any]
         "problems": len(pools.problems),
         "answers": tally.models.total(),
         "finish_reasons_assumed": tally.assumed,
+        "labels_unclear": tally.unclear,
         **pools.format.notes,
         "models": dict(sorted(tally.models.items())),
         "verifiers": sorted(tally.verifiers),

@@ -33,7 +33,7 @@ EGGS_ROW = answers_row(
     {"text": boxed(42), "is_correct": False},
     {"text": boxed(13), "is_correct": False},
     {"text": boxed("42 eggs"), "is_correct": True},
-    {"text": boxed(7)},
+    {"text": boxed(7), "is_correct": "no"},
 )
 STAIRS_ROW = answers_row(STAIRS, "36", boxed(36), "")
 
@@ -65,6 +65,7 @@ def test_labels_of_the_file_are_counted_against_our_verdicts(tmp_path: Path) -> 
     assert done.agreement.wrong == {"correct": 1, "incorrect": 1}
     assert done.agreement.unlabelled == {"incorrect": 1}
     assert (done.agreement.agreeing, done.agreement.labelled) == (2, 4)
+    assert done.record["labels_unclear"] == 1
     assert done.record["labels"]["right"] == {"correct": 1, "incorrect": 0, "undecided": 1}
 
 
