@@ -128,6 +128,38 @@ class Workplace:
                 path.unlink()
 
 
+@contextlib.contextmanager
+def new_folder(folder: Path) -> Iterator[Path]:
+    """A folder that gets its name when this ends well, and is gone when it does not.
+
+    Args:
+        folder: Under the name that it will have; as of ``refuse_taken``.
+
+    Raises:
+        ConfigError: The name is taken, or another process is about to take it.
+        RunError: The disk is full or fails.
+    """
+    refuse_taken(folder)
+    place = Workplace(folder)
+    with place.claimed(), writing(folder):
+        place.new.mkdir()
+        yield place.new
+        place.publish()
+
+
+def refuse_taken(folder: Path) -> None:
+    """Refuse a name under which there is anything but an empty folder.
+
+    Raises:
+        ConfigError: It is taken, or the disk does not allow to recover it.
+    """
+    recover(folder)
+    if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
+        raise ConfigError(
+            f"out: {folder} exists and is not empty", "Name another --out, or remove this one."
+        )
+
+
 def recover(folder: Path) -> None:
     """Finish what a kill broke off while a folder got its name.
 

@@ -28,8 +28,7 @@ from heavydistill.sets.folder import (
     splits_of,
 )
 from heavydistill.sets.manifest import Manifest, write_manifest
-from heavydistill.storage import writing
-from heavydistill.workplace import Workplace, recover
+from heavydistill.workplace import new_folder
 
 _GUARDED_ROWS = 256
 
@@ -106,16 +105,8 @@ def _folder(out: Path, dry_run: bool) -> Iterator[Path]:
         with TemporaryDirectory(prefix="heavydistill-") as temporary:
             yield Path(temporary)
         return
-    recover(out)
-    if out.exists() and not (out.is_dir() and not any(out.iterdir())):
-        raise ConfigError(
-            f"out: {out} exists and is not empty", "Name another folder or remove this one."
-        )
-    place = Workplace(out)
-    with place.claimed(), writing(out):
-        place.new.mkdir()
-        yield place.new
-        place.publish()
+    with new_folder(out) as folder:
+        yield folder
 
 
 def _write_rows(build: Build, writer: SetWriter, on_progress: OnProgress) -> None:

@@ -32,11 +32,10 @@ from heavydistill.schema import Deliberation, from_row
 from heavydistill.sets.folder import CHAT_TEMPLATE, Writer, file_of, read_rows
 from heavydistill.sets.manifest import Manifest, Refiltered, read_manifest, write_manifest
 from heavydistill.sets.rows import USED, CacheRow, ProblemRow, RlRow
-from heavydistill.storage import writing
 from heavydistill.teachers.registry import file_of as profile_file_of
 from heavydistill.teachers.registry import revision_of
 from heavydistill.verifiers import registry
-from heavydistill.workplace import Workplace, recover
+from heavydistill.workplace import new_folder, refuse_taken
 
 ASKED_ABOUT = (USED, ALWAYS_RIGHT, NEVER_RIGHT, UNMEASURED)
 """Labels of the caches that it is asked about; all others cannot be prompts of RL."""
@@ -109,9 +108,7 @@ def check(config: RefilterConfig) -> Plan:
     """
     sets, out = Path(config.sets), Path(config.out)
     manifest = read_manifest(sets)
-    recover(out)
-    if out.exists() and not (out.is_dir() and not any(out.iterdir())):
-        raise ConfigError(f"out: {out} exists and is not empty", "Name another folder.")
+    refuse_taken(out)
     student = _student(config, manifest)
     asking = _asking(config, manifest, student)
     problems = {row["id"]: from_row(ProblemRow, row) for row in read_rows(sets, "problems")}
@@ -141,11 +138,11 @@ def refilter(plan: Plan, model: Deliberator, on_done: Callable[[], None] | None 
 
         Then nothing is written, and the responses are in the journal.
     """
-    outcome, place = Outcome(), Workplace(plan.out)
-    with place.claimed(), writing(plan.out):
-        _copy(plan.sets, place.new)
+    outcome = Outcome()
+    with new_folder(plan.out) as new:
+        _copy(plan.sets, new)
         with contextlib.ExitStack() as held:
-            files = _Files(place.new, held)
+            files = _Files(new, held)
             for cache, deliberations in _deliberated(plan, model, on_done):
                 if deliberations is None:
                     files.write("caches", "train", cache)
@@ -153,8 +150,7 @@ def refilter(plan: Plan, model: Deliberator, on_done: Callable[[], None] | None 
                     _write(plan, cache, deliberations, files, outcome)
         if not outcome.rows:
             raise _nothing_left(plan, outcome)
-        write_manifest(_manifest(plan, model, outcome), place.new)
-        place.publish()
+        write_manifest(_manifest(plan, model, outcome), new)
     return outcome
 
 

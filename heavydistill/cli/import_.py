@@ -166,6 +166,8 @@ def _notes(imported: Imported) -> list[str]:
         lines += [f"{summaries:,} summaries are left out: what they had read is not in the file."]
     if assumed := record["finish_reasons_assumed"]:
         lines += [f"No finish reason for {assumed:,} answers: those with a text count as finished."]
+    if unclear := record["labels_unclear"]:
+        lines += [f"{unclear:,} labels are neither true nor false, 1 nor 0: they count as none."]
     if few := imported.summary.statuses.get(TOO_FEW_USABLE):
         lines += [f"{few:,} problem(s) have fewer than two usable answers."]
     return [

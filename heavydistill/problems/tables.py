@@ -139,7 +139,7 @@ def object_of(line: bytes, where: str) -> dict[str, Any]:
     """
     fix = 'Write one object a line, e.g. {"id": "a1", "text": "...", "reference": "..."}.'
     try:
-        value = json.loads(line.decode("utf-8"), parse_constant=_refuse_constant)
+        value = json.loads(line.decode("utf-8"), parse_constant=refuse_constant)
     except UnicodeDecodeError as error:
         raise ProblemsError(f"{where} is not UTF-8", "Save the file as UTF-8.") from error
     except (ValueError, RecursionError) as error:
@@ -149,5 +149,6 @@ def object_of(line: bytes, where: str) -> dict[str, Any]:
     return value
 
 
-def _refuse_constant(name: str) -> float:
+def refuse_constant(name: str) -> float:
+    """For ``parse_constant`` of ``json.loads``: NaN and the infinities are none of its numbers."""
     raise ValueError(f"{name} is not JSON")

@@ -23,6 +23,7 @@ from heavydistill.chat.student import Student
 from heavydistill.errors import ConfigError, ProblemsError
 from heavydistill.sets import folder as folders
 from heavydistill.sets.rows import Message, SftRow
+from heavydistill.workplace import Workplace
 
 GOLDEN = Path(__file__).parent / "golden"
 MICRO = Path(__file__).parents[2] / "heavydistill" / "micro" / "student"
@@ -203,9 +204,18 @@ def test_a_folder_that_is_not_empty_is_left_as_it_is(sets, tmp_path):
     out = tmp_path / "out"
     out.mkdir()
     (out / "mine").write_text("kept")
-    with pytest.raises(ConfigError, match="no empty folder"):
+    with pytest.raises(ConfigError, match="exists and is not empty"):
         export(sets, "trl", out)
     assert [path.name for path in out.iterdir()] == ["mine"]
+
+
+def test_another_process_that_writes_the_folder_is_not_disturbed(sets, tmp_path):
+    with (
+        Workplace(tmp_path / "out").claimed(),
+        pytest.raises(ConfigError, match="another process"),
+    ):
+        export(sets, "trl", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
 
 
 def test_an_empty_folder_is_filled(sets, tmp_path):

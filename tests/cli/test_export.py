@@ -45,7 +45,7 @@ def test_another_process_writes_the_same_bytes(sets, tmp_path):
 
 @pytest.mark.parametrize(
     "to, out, said",
-    [("nemo", "out", "Name one of: trl"), ("trl", "sets", "Give another folder with --out")],
+    [("nemo", "out", "Name one of: trl"), ("trl", "sets", "Name another --out")],
 )
 def test_what_the_user_can_mend_is_said_with_the_fix(sets, tmp_path, to, out, said):
     before = sorted(tmp_path.rglob("*"))

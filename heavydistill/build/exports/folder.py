@@ -27,6 +27,7 @@ from heavydistill.sets import folder as sets_folder
 from heavydistill.sets.folder import CHAT_TEMPLATE, TRAINED
 from heavydistill.sets.manifest import MANIFEST, read_manifest
 from heavydistill.teachers.registry import file_of, names
+from heavydistill.workplace import new_folder
 
 TRAINERS = {
     "trl": trl.TRAINER,
@@ -49,14 +50,14 @@ def export(sets: Path, to: str, out: Path) -> Export:
         What was written.
 
     Raises:
-        ConfigError: No such trainer, no sets, none that the trainer can train on, a folder that
-            is not empty or cannot be written.
+        ConfigError: No such trainer, no sets, none that the trainer can train on, or a folder
+            that is not empty.
+        RunError: The disk is full or fails.
     """
     if to not in TRAINERS:
         raise ConfigError(
             f"There is no trainer {to!r} to export to", f"Name one of: {', '.join(TRAINERS)}."
         )
-    _refuse_full(out)
     manifest = read_manifest(sets)
     template = sets / CHAT_TEMPLATE
     found = Export(
@@ -64,27 +65,9 @@ def export(sets: Path, to: str, out: Path) -> Export:
         model=_as_trainers_find_it(manifest.student.name),
         template=template.read_text(encoding="utf-8") if template.is_file() else None,
     )
-    unfinished = out.absolute().with_name(f".{out.absolute().name}.unfinished")
-    try:
-        shutil.rmtree(unfinished, ignore_errors=True)
-        unfinished.mkdir(parents=True)
-        _write(sets, TRAINERS[to], found, unfinished)
-        unfinished.rename(out)
-    except OSError as fault:
-        raise ConfigError(
-            f"{out} cannot be written: {fault.strerror or fault}",
-            "Make room, or give another folder with --out.",
-        ) from fault
-    finally:
-        shutil.rmtree(unfinished, ignore_errors=True)
+    with new_folder(out) as new:
+        _write(sets, TRAINERS[to], found, new)
     return found
-
-
-def _refuse_full(out: Path) -> None:
-    if out.exists() and not (out.is_dir() and not any(out.iterdir())):
-        raise ConfigError(
-            f"{out} is there and is no empty folder", "Give another folder with --out, or move it."
-        )
 
 
 def _as_trainers_find_it(student: str) -> str:

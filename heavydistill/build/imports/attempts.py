@@ -56,7 +56,8 @@ class Attempt:
         error: Likewise.
         failure: Likewise.
         is_assumed: The file gives no finish reason.
-        label: Whether the file calls it right; None if it does not say.
+        label: Whether the file calls it right; None if it does not say, or not so that it is clear.
+        is_label_unclear: The file gives a label that is neither true nor false, 1 nor 0.
         model: Who wrote it; empty if the file does not say.
         prompt_tokens: -1 if unknown, like the next two.
         completion_tokens: Thinking included.
@@ -70,6 +71,7 @@ class Attempt:
     failure: Failure | None
     is_assumed: bool
     label: bool | None
+    is_label_unclear: bool
     model: str
     prompt_tokens: int
     completion_tokens: int
@@ -145,6 +147,7 @@ def attempt_of(
     if _HALF_CHARACTER.search(reasoning + answer):
         reasoning = answer = ""
         finish, error, failure = "error", "The text holds half a character.", "malformed"
+    given = _first(known, _LABEL_KEYS, label)
     named = known.get("model")
     if isinstance(named, str) and not _HALF_CHARACTER.search(named):
         model = named or model
@@ -155,7 +158,8 @@ def attempt_of(
         error=error,
         failure=failure,
         is_assumed=not ended,
-        label=_label(_first(known, _LABEL_KEYS, label)),
+        label=_label(given),
+        is_label_unclear=given is not None and _label(given) is None,
         model=model,
         prompt_tokens=int(_number(_first(known, _PROMPT_KEYS))),
         completion_tokens=int(_number(_first(known, _COMPLETION_KEYS))),

@@ -2,26 +2,35 @@
 
 What a file holds is seen from its content and not from its name: parquet; one JSON object a line;
 or a JSON document, which is an array of objects or a single one. Of a file of lines only the
-places of the lines are kept, of parquet one group of rows, so that a file may be larger than the
-memory; a JSON document is read whole.
+places of the lines are kept, and parquet, of which no row can be read alone, is unpacked into a
+nameless file on the disk of ``TMPDIR``: both may be larger than the memory, and the rows of a
+problem may be anywhere. A JSON document is read whole.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
+import pickle
+import tempfile
+import weakref
 from collections.abc import Iterator
-from functools import cached_property, lru_cache
+from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import IO, Any, Literal
 
 from heavydistill.errors import ProblemsError
-from heavydistill.problems.tables import Row, object_of
+from heavydistill.problems.tables import Row, object_of, refuse_constant
+from heavydistill.storage import writing
 
 _BOM = b"\xef\xbb\xbf"
+# How gzip, Zstandard, xz, bzip2 and zip begin.
+_PACKED = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"\xfd7zXZ", b"BZh", b"PK\x03\x04")
 _FIX = "Give a file of JSON lines, a JSON array of objects, or parquet."
 # Of a file of lines, what is read to find the first that is not blank.
 _MOST_OPENING = 2**20
+# Rows of parquet that are in memory at once.
+_AT_ONCE = 64
 
 
 class PoolFile:
@@ -47,6 +56,8 @@ class PoolFile:
                 opening = file.read(_MOST_OPENING).removeprefix(_BOM).lstrip()
         except OSError as error:
             raise ProblemsError(f"{path}: {error.strerror}", "Give the path of a file.") from error
+        if opening.startswith(_PACKED):
+            raise ProblemsError(f"{path} is compressed", "Unpack it first.")
         self._kind: Literal["parquet", "document", "lines"] = "lines"
         if opening.startswith(b"PAR1"):
             self._kind = "parquet"
@@ -57,8 +68,6 @@ class PoolFile:
             # and is complained of by its number.
             with contextlib.suppress(ProblemsError):
                 self._kind, self._document = "document", _document(path)
-        # Each file keeps its own last group.
-        self._group = lru_cache(maxsize=1)(self._read_group)
 
     def rows(self) -> Iterator[Row]:
         """All rows in their order.
@@ -73,11 +82,8 @@ class PoolFile:
             for number, values in enumerate(self._document, 1):
                 yield Row(self._where(number), number, values)
             return
-        number = 0
-        for group in range(len(self._group_sizes)):
-            for values in self._group(group):
-                number += 1
-                yield Row(self._where(number), number, values)
+        _ = self._unpacked
+        yield from map(self.row, self._offsets)
 
     def row(self, number: int) -> Row:
         """A row that ``rows`` has given."""
@@ -86,14 +92,10 @@ class PoolFile:
             with self.path.open("rb") as file:
                 file.seek(self._offsets[number])
                 return Row(where, number, object_of(file.readline().removeprefix(_BOM), where))
-        position = number - 1
         if self._kind == "document":
-            return Row(where, number, self._document[position])
-        for group, size in enumerate(self._group_sizes):
-            if position < size:
-                return Row(where, number, self._group(group)[position])
-            position -= size
-        raise IndexError(number)
+            return Row(where, number, self._document[number - 1])
+        self._unpacked.seek(self._offsets[number])
+        return Row(where, number, pickle.load(self._unpacked))
 
     def _lines(self) -> Iterator[Row]:
         offset = 0
@@ -110,19 +112,24 @@ class PoolFile:
         return f"{self.name}:{number}" if self._kind == "lines" else f"{self.name}: row {number}"
 
     @cached_property
-    def _group_sizes(self) -> list[int]:
-        metadata = self._parquet().metadata
-        return [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
+    def _unpacked(self) -> IO[bytes]:
+        """The rows of parquet, each where ``_offsets`` says."""
+        with writing(Path(tempfile.gettempdir())):
+            file = tempfile.TemporaryFile()  # noqa: SIM115
+            weakref.finalize(self, file.close)
+            for number, values in enumerate(self._rows_of_parquet(), 1):
+                self._offsets[number] = file.tell()
+                pickle.dump(values, file)
+            file.flush()
+        return file
 
-    def _read_group(self, group: int) -> list[dict[str, Any]]:
-        return list(self._parquet().read_row_group(group).to_pylist())
-
-    def _parquet(self) -> Any:
+    def _rows_of_parquet(self) -> Iterator[dict[str, Any]]:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
         try:
-            return pq.ParquetFile(self.path)
+            for batch in pq.ParquetFile(self.path).iter_batches(_AT_ONCE):
+                yield from batch.to_pylist()
         except (OSError, pa.ArrowException) as error:
             raise ProblemsError(f"{self.path} is broken parquet: {error}", _FIX) from error
 
@@ -139,11 +146,13 @@ def _first_is_json(opening: bytes) -> bool:
 
 def _document(path: Path) -> list[dict[str, Any]]:
     try:
-        value = json.loads(path.read_bytes().removeprefix(_BOM))
+        value = json.loads(path.read_bytes().removeprefix(_BOM), parse_constant=refuse_constant)
     except UnicodeDecodeError as error:
         raise ProblemsError(f"{path} is not UTF-8", "Save the file as UTF-8.") from error
     except json.JSONDecodeError as error:
         raise ProblemsError(f"{path}:{error.lineno} is not JSON: {error.msg}", _FIX) from error
+    except ValueError as error:
+        raise ProblemsError(f"{path} is not JSON: {error}", _FIX) from error
     except RecursionError as error:
         raise ProblemsError(f"{path} is nested too deeply", _FIX) from error
     rows = value if isinstance(value, list) else [value]

@@ -7,8 +7,7 @@
 
 The folder appears under its name when it is whole. The same files and options give the same bytes.
 
-Not covered: a judge for what rules leave undecided; what an import was killed in the middle of
-stays beside the folder, as ``.NAME.PROCESS.unfinished``, and may be removed.
+Not covered: a judge for what rules leave undecided.
 """
 
 from __future__ import annotations
@@ -16,8 +15,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
-import os
-import shutil
 import typing
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
@@ -34,9 +31,10 @@ from heavydistill.heavy import voting
 from heavydistill.metrics.summary import Summary, summarize
 from heavydistill.problems.options import orders_kept
 from heavydistill.schema import OK, TOO_FEW_USABLE, Label, Trace
-from heavydistill.storage import TRACES_FOLDER, read_traces, write_traces, writing
+from heavydistill.storage import TRACES_FOLDER, read_traces, write_traces
 from heavydistill.verifiers import registry
 from heavydistill.verifiers.pool import Judged, VerdictPool
+from heavydistill.workplace import new_folder, refuse_taken
 
 RECORD = "import.json"
 LABELS: tuple[Label, ...] = typing.get_args(Label)
@@ -107,32 +105,19 @@ def import_pools(config: ImportConfig, show: Show | None = None) -> Imported:
         RunError: The disk is full or fails; likewise.
     """
     folder = Path(config.out).expanduser()
-    _refuse_taken(folder)
+    refuse_taken(folder)
     pools = Pools(config, functools.partial(show, "checking references") if show else None)
     if unable := registry.unavailable({each.verifier for each in pools.problems}, config.verify):
         raise ConfigError(unable[0], "Else every verdict would be undecided.")
-    unfinished = folder.absolute().with_name(f".{folder.absolute().name}.{os.getpid()}.unfinished")
     tally = _Tally(len(pools.problems), show)
-    try:
+    with new_folder(folder) as new:
         with VerdictPool(config.verify) as judges:
-            write_traces(map(tally.trace, _judged(pools, judges)), unfinished / TRACES_FOLDER)
-        summary = summarize(read_traces(unfinished))
+            write_traces(map(tally.trace, _judged(pools, judges)), new / TRACES_FOLDER)
+        summary = summarize(read_traces(new))
         record = _record(config, pools, tally)
-        _write(unfinished / "summary.json", _summary(summary, pools))
-        _write(unfinished / RECORD, record)
-        with writing(folder):
-            _refuse_taken(folder)
-            unfinished.rename(folder)
-    finally:
-        shutil.rmtree(unfinished, ignore_errors=True)
+        _write(new / "summary.json", _summary(summary, pools))
+        _write(new / RECORD, record)
     return Imported(folder, summary, tally.agreement, record)
-
-
-def _refuse_taken(folder: Path) -> None:
-    if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
-        raise ConfigError(
-            f"out: {folder} exists and is not empty", "Name another folder or remove this one."
-        )
 
 
 def _judged(pools: Iterable[Pool], judges: VerdictPool) -> Iterator[tuple[Pool, list[Judged]]]:
@@ -159,7 +144,7 @@ class _Tally:
         self.agreement = Agreement()
         self.models: Counter[str] = Counter()
         self.verifiers: set[str] = set()
-        self.assumed = 0
+        self.assumed = self.unclear = 0
         self._done, self._of, self._show = 0, problems, show
 
     def trace(self, judged: tuple[Pool, list[Judged]]) -> Trace:
@@ -174,6 +159,7 @@ class _Tally:
             self.models[trajectory.model] += 1
             self.verifiers.add(one.verdict.verifier)
         self.assumed += pool.assumed
+        self.unclear += pool.unclear
         self._done += 1
         if self._show:
             self._show("judging", self._done, self._of)
@@ -223,6 +209,7 @@ def _record(config: ImportConfig, pools: Pools, tally: _Tally) -> dict[str, Any]
         "problems": len(pools.problems),
         "answers": tally.models.total(),
         "finish_reasons_assumed": tally.assumed,
+        "labels_unclear": tally.unclear,
         **pools.format.notes,
         "models": dict(sorted(tally.models.items())),
         "verifiers": sorted(tally.verifiers),
@@ -244,5 +231,4 @@ def _by_verdict(counts: Counter[Label]) -> dict[str, int]:
 
 
 def _write(path: Path, content: dict[str, Any]) -> None:
-    with writing(path):
-        path.write_text(json.dumps(content, indent=2, ensure_ascii=False), encoding="utf-8")
+    path.write_text(json.dumps(content, indent=2, ensure_ascii=False), encoding="utf-8")

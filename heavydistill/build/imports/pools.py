@@ -60,12 +60,14 @@ class Pool:
         trajectories: By index, without verdicts.
         labels: Of each, whether its file calls it right; None where it does not say.
         assumed: How many finish reasons the files do not give.
+        unclear: How many labels are neither true nor false.
     """
 
     problem: Problem
     trajectories: list[Trajectory]
     labels: list[bool | None]
     assumed: int
+    unclear: int
 
 
 @dataclass(slots=True)
@@ -150,6 +152,7 @@ class Pools:
                 [each.trajectory(problem.id, i, model) for i, each in enumerate(attempts)],
                 [each.label for each in attempts],
                 sum(each.is_assumed for each in attempts),
+                sum(each.is_label_unclear for each in attempts),
             )
 
     @property

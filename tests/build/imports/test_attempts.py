@@ -78,7 +78,9 @@ def test_a_finish_reason_that_the_file_gives_is_kept(
     ("label", "read"), [(True, True), (0, False), (1.0, True), ("yes", None), (0.5, None)]
 )
 def test_a_label_is_right_or_wrong_or_none(label: Any, read: bool | None) -> None:
-    assert attempt_of("4", "here", label=label).label is read
+    attempt = attempt_of("4", "here", label=label)
+    assert attempt.label is read and attempt.is_label_unclear == (read is None)
+    assert not attempt_of("4", "here").is_label_unclear
 
 
 def test_half_a_character_makes_an_answer_a_failure() -> None:

@@ -14,7 +14,7 @@ from heavydistill.build.imports.config import ImportConfig
 from heavydistill.build.imports.importing import Imported, import_pools
 from heavydistill.config import Endpoint
 from heavydistill.engine.tokenizer import ReaderTokenizer
-from heavydistill.errors import ConfigError, RunError
+from heavydistill.errors import ConfigError
 from heavydistill.heavy import prompts
 from heavydistill.heavy.cache import build_cache
 from heavydistill.metrics.summary import summarize
@@ -33,7 +33,7 @@ EGGS_ROW = answers_row(
     {"text": boxed(42), "is_correct": False},
     {"text": boxed(13), "is_correct": False},
     {"text": boxed("42 eggs"), "is_correct": True},
-    {"text": boxed(7)},
+    {"text": boxed(7), "is_correct": "no"},
 )
 STAIRS_ROW = answers_row(STAIRS, "36", boxed(36), "")
 
@@ -65,6 +65,7 @@ def test_labels_of_the_file_are_counted_against_our_verdicts(tmp_path: Path) -> 
     assert done.agreement.wrong == {"correct": 1, "incorrect": 1}
     assert done.agreement.unlabelled == {"incorrect": 1}
     assert (done.agreement.agreeing, done.agreement.labelled) == (2, 4)
+    assert done.record["labels_unclear"] == 1
     assert done.record["labels"]["right"] == {"correct": 1, "incorrect": 0, "undecided": 1}
 
 
@@ -155,10 +156,20 @@ def test_nothing_is_left_where_an_import_fails_or_is_interrupted(tmp_path: Path)
     assert [path.name for path in tmp_path.iterdir()] == ["a.jsonl"]
 
 
+def test_what_a_killed_import_left_is_gone_after_the_next(tmp_path: Path) -> None:
+    config = configured(tmp_path, EGGS_ROW)
+    left = tmp_path / ".run.unfinished" / "new"
+    left.mkdir(parents=True)
+    (left / "half").write_text("", encoding="utf-8")
+    import_pools(config)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.jsonl", "run"]
+    assert not (tmp_path / "run" / "half").exists()
+
+
 def test_a_place_that_cannot_be_written_is_an_error_of_ours(tmp_path: Path) -> None:
     config = configured(tmp_path, EGGS_ROW)
     (tmp_path / "file").write_text("", encoding="utf-8")
-    with pytest.raises(RunError, match="cannot be written"):
+    with pytest.raises(ConfigError, match="cannot be written"):
         import_pools(config.model_copy(update={"out": str(tmp_path / "file" / "run")}))
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from import_files import document, lines, parquet
 
@@ -56,12 +58,26 @@ def test_one_object_over_several_lines_is_one_row(text: str, tmp_path: Path) -> 
     assert [row.values for row in PoolFile(path).rows()] == [{"n": 1, "text": "é"}]
 
 
-def test_of_parquet_one_group_is_read_at_a_time(tmp_path: Path) -> None:
+def test_parquet_is_unpacked_once_whatever_is_read_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[Path] = []
+    real = pq.ParquetFile
+    monkeypatch.setattr(pq, "ParquetFile", lambda path: opened.append(path) or real(path))
     file = PoolFile(parquet(tmp_path / "rows.parquet", ROWS))
+    assert next(file.rows()).values == ROWS[0]
     assert len(list(file.rows())) == 5
-    assert [file.row(5).values, file.row(5).values] == [ROWS[4], ROWS[4]]
-    info = file._group.cache_info()
-    assert (info.misses, info.currsize) == (3, 1)
+    assert [file.row(number).values for number in (5, 1, 4)] == [ROWS[4], ROWS[0], ROWS[3]]
+    assert len(opened) == 1
+
+
+def test_parquet_that_is_broken_in_the_middle_is_named(tmp_path: Path) -> None:
+    path = parquet(tmp_path / "rows.parquet", [{"text": str(n) * 999} for n in range(9)])
+    content = bytearray(path.read_bytes())
+    content[20:400] = b"\xff" * 380
+    path.write_bytes(content)
+    with pytest.raises(ProblemsError, match=r"rows\.parquet is broken parquet"):
+        list(PoolFile(path).rows())
 
 
 @pytest.mark.parametrize(
@@ -74,6 +90,8 @@ def test_of_parquet_one_group_is_read_at_a_time(tmp_path: Path) -> None:
         (b'[{"n": 1},\n{"n": 2},\n', r"rows\.jsonl:3 is not JSON"),
         (b'[{"n": 1}, 7]', r"rows\.jsonl: row 2 holds int, not an object"),
         (b'{\n "n": 1\n "m": 2}', r"rows\.jsonl:3 is not JSON"),
+        (b'[{"n": NaN}]', r"rows\.jsonl is not JSON: NaN"),
+        (gzip.compress(b'{"n": 1}'), r"rows\.jsonl is compressed.*Unpack"),
         (b"PAR1 and then nothing", r"rows\.jsonl is broken parquet"),
         (b"question,answer\n1,2\n", r"rows\.jsonl:1 is not JSON"),
     ],
