@@ -67,7 +67,8 @@ def manifest_of(
         trajectories=by_label["trajectories"],
         deliberations=by_label["deliberations"],
         strata=strata_of(build),
-        undeliberated=build.undeliberated,
+        undeliberated=build.undeliberated - written.unfit,
+        unfit=written.unfit,
         attention=Attention(
             deliberations=attention.deliberations,
             using=attention.using,

@@ -47,6 +47,7 @@ class SetWriter:
     Attributes:
         counts: Rows of each set by split; of each view by label.
         lengths: Tokens of the rows of each set.
+        unfit: Drawn sets that the student's context does not hold.
         cut_again: Prompts that were.
         plain: Plain problems among the rows of the deliberator.
         behind: What stands behind the rows: names of each ``thinker`` and ``deliberator``, versions
@@ -60,6 +61,7 @@ class SetWriter:
         self._problems_written: set[str] = set()
         self.counts: dict[str, Counter[str]] = defaultdict(Counter)
         self.lengths: dict[str, list[int]] = defaultdict(list)
+        self.unfit = 0
         self.cut_again = 0
         self.plain = 0
         self.behind: dict[str, set[str]] = defaultdict(set)
@@ -135,6 +137,7 @@ class SetWriter:
             return None
         cache = self._build.prompter.drawn(source, problem, one.of, pool)
         if cache is None:
+            self.unfit += 1
             one.sft_label = one.rl_label = "too_long_for_student"
         return cache
 

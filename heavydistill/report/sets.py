@@ -86,6 +86,8 @@ def _lines(manifest: Manifest) -> list[str]:
             f"The mixture would take {manifest.undeliberated:,} more sets if they had a "
             "deliberation to learn from: --redeliberate asks for them."
         )
+    if manifest.unfit:
+        lines.append(f"{manifest.unfit:,} more sets would not fit the student, and are left out.")
     if manifest.recut:
         lines.append(f"{manifest.recut:,} prompts were cut again to fit the student.")
     hits = {one.name: sum(one.hits.values()) for one in manifest.benchmarks}

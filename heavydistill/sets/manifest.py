@@ -148,6 +148,8 @@ class Manifest(Section):
     strata: dict[str, Strata]
     undeliberated: int
     """Sets that the mixture would take, and that have no deliberation to learn from."""
+    unfit: int = 0
+    """Drawn sets that the mixture would take, and that the student's context does not hold."""
     attention: Attention
     student_written: Share
     """Sets of attempts that are all the student's own, of those that are used."""

@@ -2,7 +2,8 @@
 
     problems         every problem, and in which split it is, or why in none
     trajectories     every attempt, and why it is not a row of the thinker
-    caches           every candidate set, and why it is in neither of the deliberator's sets
+    caches           every candidate set of the runs, and those drawn ones that the mixture would
+                     take; and why it is in neither of the deliberator's sets
     deliberations    every deliberation, and why it is no row of the deliberator
     sft_deliberator  prompt: a cache; completion: a deliberation that passed every filter; and
                      plain problems, so that thinking is not unlearned

@@ -60,7 +60,7 @@ def test_a_file_of_problems_is_named_alike_from_everywhere(
     (run / "config.yaml").write_text(dump_config(config), encoding="utf-8")
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "sums.jsonl").touch()
-    for place in (tmp_path, tmp_path / "mine"):
+    for place in (tmp_path / "mine", tmp_path):
         monkeypatch.chdir(place)
         manifest = build(tmp_path / f"sets-{place.name}", run)
         assert manifest.runs[0].config["problems"]["source"] == "sums.jsonl"
@@ -122,6 +122,15 @@ def test_deliberations_on_a_problem_that_is_left_out_say_so(run: Path, tmp_path:
     found = rows(tmp_path / "sets", "deliberations")
     labels = {row["label"] for row in found if row["problem"] in left_out}
     assert "contaminated" in labels and "set_not_used" not in labels
+
+
+def test_drawn_sets_that_do_not_fit_are_counted(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", 8, k=16, d=0)
+    wide = build(tmp_path / "wide", run)
+    small = build(tmp_path / "small", run, max_tokens=700)
+    assert wide.unfit == 0 < small.unfit
+    assert small.undeliberated == wide.undeliberated - small.unfit
+    assert small.undeliberated == len(rows(tmp_path / "small", "caches"))
 
 
 def _rewritten(trace: Trace, reasoning: dict[int, str]) -> Trace:
