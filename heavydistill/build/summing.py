@@ -50,6 +50,7 @@ def manifest_of(
             name=name_alone(build.config.student),
             form=build.student.form,
             template_sha256=build.student.template_sha256,
+            opens_thinking=build.student.chat.opens_thinking,
             mended=list(build.student.mended),
             max_tokens=build.prompter.max_tokens,
         ),

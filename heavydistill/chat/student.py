@@ -192,7 +192,6 @@ def _changed(start: Fitted, template: str, note: str) -> Fitted:
 def _continued(start: Fitted, note: str, only_plain: bool) -> Iterator[Fitted]:
     """The template with answers that continue its prompt; none if it renders none itself."""
     chat = start.chat
-    is_open = chat.opener.count(TAGS[0]) > chat.opener.count(TAGS[1])
     try:
         thought = _rendered(chat, start.form, _REASONING)
         plain = _rendered(chat, start.form, "")
@@ -206,9 +205,9 @@ def _continued(start: Fitted, note: str, only_plain: bool) -> Iterator[Fitted]:
     closing = own if kept and TAGS[1] in own else f"\n{TAGS[1]}\n\n"
     template = mending.continued(
         chat.template,
-        opening="" if is_open else f"{TAGS[0]}\n",
+        opening="" if chat.opens_thinking else f"{TAGS[0]}\n",
         closing=closing,
-        empty=closing.lstrip() if is_open else "",
+        empty=closing.lstrip() if chat.opens_thinking else "",
         ending=ending,
         only_plain=only_plain,
     )

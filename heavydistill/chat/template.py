@@ -92,6 +92,11 @@ class Chat:
             return ""
         return asked.rpartition(_PROBE)[2] if _PROBE in asked else ""
 
+    @property
+    def opens_thinking(self) -> bool:
+        """Whether a think tag stands open in it, so that a response lacks the first of the pair."""
+        return self.opener.count(TAGS[0]) > self.opener.count(TAGS[1])
+
     def render(self, messages: Messages, opens: bool = False) -> str:
         """A conversation as text.
 

@@ -27,6 +27,8 @@ class StudentUsed(Section):
     form: str
     """Where the thinking of a completion stands: ``field`` or ``inline``; see ``chat.student``."""
     template_sha256: str
+    opens_thinking: bool = False
+    """Whether a prompt ends with an open think tag, so that a response lacks the first."""
     mended: list[str] = Field(default_factory=list)
     """What was done to its chat template, a sentence each."""
     max_tokens: int

@@ -263,6 +263,19 @@ def test_the_reward_that_is_written_judges_with_the_verifier_of_the_row(sets, tm
         assert written.reward(RESPONSES, **COLUMNS, prompts=["?"] * 3) == [1.0, 0.0, None]
 
 
+@pytest.mark.parametrize("to", WITH_RL)
+def test_thinking_that_the_prompt_opened_and_nothing_closed_is_undecided(sets, tmp_path, to):
+    student = manifest().student.model_copy(update={"opens_thinking": True})
+    shutil.rmtree(sets)
+    export(write_sets(sets, student=student), to, tmp_path / "out")
+    written = load(tmp_path / "out" / "heavydistill_reward.py")
+    responses = ["2*3</think>\\boxed{6}", "It may be \\boxed{6}", "</think>\\boxed{6}"]
+    with written.POOL:
+        assert written.reward(responses, **COLUMNS) == [1.0, None, 1.0]
+        known = {"text": "2 * 3?", "verifier": "math", "verifier_args": "{}"}
+        assert written.compute_score("", responses[1], "6", known)["undecided"] == 1.0
+
+
 def test_the_reward_takes_the_messages_that_trl_hands_over():
     turns = [[{"role": "assistant", "content": text}] for text in RESPONSES]
     assert our_reward.reward(turns, **COLUMNS) == [1.0, 0.0, None]
@@ -338,6 +351,7 @@ def test_verl_learns_what_the_student_is_guarded_for(sets, tmp_path, verl, templ
     file = tmp_path / "student.jinja"
     file.write_text(template or "")
     student = Student("micro-student", file if template else None)
+    assert student.chat.opens_thinking == bool(template)
     row = next(folders.read_rows(sets, "sft_deliberator"))
     expected = student.tokens(row["prompt"][0]["content"], row["reasoning"], row["answer_text"])
     tokenizer = AutoTokenizer.from_pretrained(MICRO)

@@ -97,13 +97,18 @@ def _write(sets: Path, trainer: Trainer, found: Export, folder: Path) -> None:
         )
     files = trainer.files(found)
     if RL in found.rows:
-        files[REWARD] = Path(reward.__file__).read_text(encoding="utf-8")
+        files[REWARD] = _reward(found)
     if found.template is not None:
         files[CHAT_TEMPLATE] = found.template
     for name, text in files.items():
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(text, encoding="utf-8")
     shutil.copyfile(sets / MANIFEST, folder / MANIFEST)
+
+
+def _reward(found: Export) -> str:
+    text, switch = Path(reward.__file__).read_text(encoding="utf-8"), "PROMPT_OPENS_THINKING = "
+    return text.replace(f"{switch}False", f"{switch}{found.manifest.student.opens_thinking}")
 
 
 def _write_rows(

@@ -4,9 +4,10 @@ Needs the package heavydistill where the trainer runs. TRL, axolotl and ms-swift
 verl calls ``compute_score``. Both take what they judge by from the columns of the row: the
 problem's text, its reference, the name of its verifier and the verifier's arguments.
 
-An answer that the verifier cannot decide on is neither right nor wrong. ``reward`` gives None for
-it, from which TRL learns nothing; verl takes numbers alone, so that ``compute_score`` gives 0 and
-counts it in the metric ``undecided``.
+Where the student's prompt opens the thinking, a response without the closing mark is thinking that
+was cut off. Such an answer, as any that the verifier cannot decide on, is neither right nor wrong.
+``reward`` gives None for it, from which TRL learns nothing; verl takes numbers alone, so that
+``compute_score`` gives 0 and counts it in the metric ``undecided``.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from heavydistill.schema import Problem, Verdict
 from heavydistill.verifiers import registry
 from heavydistill.verifiers.pool import VerdictPool
 
+# An export writes True where the prompt ends with <think>.
+PROMPT_OPENS_THINKING = False
 # Verifiers of your own: Verifying(own=["my_verifiers.py"]).
 POOL = VerdictPool(Verifying())
 
@@ -47,7 +50,7 @@ def compute_score(
 ) -> dict[str, float]:
     """The score of one response, and whether it is undecided."""
     known = extra_info["text"], ground_truth, extra_info["verifier"], extra_info["verifier_args"]
-    score = _score(POOL.judge(_problem(*known), solution_str).verdict)
+    score = _score(POOL.judge(_problem(*known), _text(solution_str)).verdict)
     return {"score": score or 0.0, "acc": score or 0.0, "undecided": float(score is None)}
 
 
@@ -59,7 +62,9 @@ def _problem(text: str, reference: str, verifier: str, verifier_args: str) -> Pr
 
 
 def _text(completion: Any) -> str:
-    return completion if isinstance(completion, str) else completion[-1]["content"] or ""
+    """The response, with the mark that opens its thinking."""
+    text = completion if isinstance(completion, str) else completion[-1]["content"] or ""
+    return f"<think>{text}" if PROMPT_OPENS_THINKING else text
 
 
 def _score(verdict: Verdict) -> float | None:
