@@ -125,6 +125,7 @@ class SetWriter:
                 self.behind["prompts"].add(version)
                 self._row("sft_thinker", meant, row, row.prompt_tokens + row.completion_tokens)
         for trajectory, attempt in zip(pool, note.trajectories, strict=True):
+            self._is_behind("thinker", trajectory)
             self._view(
                 "trajectories", attempt.label, trajectory_row(source, problem, attempt, trajectory)
             )
@@ -175,10 +176,9 @@ class SetWriter:
         if not one.rl_label:
             asked = rl_row(self._build.student, source, problem, one, read)
             self._row("rl", meant, asked, asked.prompt_tokens)
-        if not one.sft_label or not one.rl_label:
-            self.behind["prompts"].add(read.prompt_version)
-            self.behind["thinker"].update(one.thinkers)
+        self.behind["prompts"].add(read.prompt_version)
         for deliberation in there:
+            self._is_behind("deliberator", deliberation)
             note = notes[deliberation.id]
             if one.sft_label:
                 same = one.sft_label if one.sft_label in CODES else "set_not_used"
@@ -220,12 +220,13 @@ class SetWriter:
     ) -> SftRow | str:
         """A row to learn from, or the label of what keeps it from being one."""
         most = self._build.prompter.max_tokens
-        row = sft_row(self._build.student, most, source, problem, prompt, generation, **of)
-        if isinstance(row, SftRow):
-            self.behind[row.role].add(row.model)
-            if generation.verdict:
-                self.behind["verifiers"].add(generation.verdict.verifier)
-        return row
+        return sft_row(self._build.student, most, source, problem, prompt, generation, **of)
+
+    def _is_behind(self, role: str, generation: Generation) -> None:
+        """Note who wrote a row of a view and what judged it, used or not: all of it is kept."""
+        self.behind[role].add(generation.model)
+        if generation.verdict:
+            self.behind["verifiers"].add(generation.verdict.verifier)
 
     def _write_retention(self, split: Split, there: int) -> None:
         """Copy as many of the thinker's rows as make their share of the deliberator's."""

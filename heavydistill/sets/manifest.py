@@ -160,7 +160,7 @@ class Manifest(Section):
     recut: int
     """Prompts that were cut again to fit the student."""
     models: dict[str, list[str]]
-    """Who wrote what is used: ``thinker`` and ``deliberator`` to names."""
+    """Who wrote the rows of the views, used or not: ``thinker`` and ``deliberator`` to names."""
     prompts: list[str]
     """Versions of the wordings."""
     verifiers: list[str]

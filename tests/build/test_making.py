@@ -3,6 +3,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -267,3 +268,31 @@ def _bytes(folder: Path) -> dict[str, str]:
         for path in sorted(folder.rglob("*"))
         if path.is_file()
     }
+
+
+def test_who_wrote_what_is_not_used_is_in_the_manifest_too(run: Path, tmp_path: Path) -> None:
+    """Its texts are in the views, so its terms count where they are published."""
+
+    def wrong(one: Any) -> Any:
+        verdict = replace(one.verdict, label="incorrect", verifier="strict@1")
+        return replace(one, verdict=verdict)
+
+    lost = (
+        replace(
+            trace,
+            pool=list(map(wrong, trace.pool)),
+            deliberations=list(map(wrong, trace.deliberations)),
+        )
+        for trace in traces(5, thinker="loser", deliberation_model="late loser")
+    )
+    write_traces(lost, tmp_path / "lost" / TRACES_FOLDER)
+    manifest = build(tmp_path / "sets", run, tmp_path / "lost")
+    assert manifest.models == {
+        "thinker": ["loser", "teacher"],
+        "deliberator": ["late loser", "teacher"],
+    }
+    assert manifest.verifiers == ["math@2", "strict@1"]
+    for view, role in (("trajectories", "thinker"), ("deliberations", "deliberator")):
+        written = rows(tmp_path / "sets", view)
+        assert {row["model"] for row in written} == set(manifest.models[role])
+    assert {row["model"] for row in rows(tmp_path / "sets", "sft_thinker")} == {"teacher"}
