@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 from heavydistill.build.asking import Asking, Volume, resolve, volume_of
 from heavydistill.build.builder import Build, OnProgress, pending
@@ -16,7 +17,7 @@ from heavydistill.build.deliberator import Deliberator
 from heavydistill.build.notes import SetNote
 from heavydistill.build.prompting import in_sets
 from heavydistill.build.sources import Source, without_places
-from heavydistill.schema import Cache, Deliberation, Generation, Problem
+from heavydistill.schema import Cache, Deliberation, Generation, Problem, Verdict
 from heavydistill.sets.manifest import Asked
 
 Answers = Callable[[str, Problem, Cache], list[Deliberation]]
@@ -40,8 +41,12 @@ class Redeliberation:
 
     def __init__(self, build: Build) -> None:
         self._build = build
+        self._verdicts: dict[str, Verdict | None] = {}
+        asked_about = set()
         for one in pending(build):
-            one.asked = True
+            # Two runs that share a pool have the same sets.
+            one.asked = one.of not in asked_about
+            asked_about.add(one.of)
         self.volumes: dict[str, tuple[Asking, Volume]] = {}
         for source in build.sources:
             if next(self._sets(source), None):
@@ -69,10 +74,10 @@ class Redeliberation:
                 for (one, problem, _, shown), (_, answers) in zip(
                     ours, deliberator.ask(pairs), strict=True
                 ):
-                    one.deliberations += [
-                        self._build.taker.deliberation(problem, shown, without_places(answer))
-                        for answer in answers
-                    ]
+                    for answer in map(without_places, answers):
+                        self._verdicts[answer.id] = answer.verdict
+                        note = self._build.taker.deliberation(problem, shown, answer)
+                        one.deliberations.append(note)
                     done += 1
                     on_progress("Asking for deliberations", done, total)
                 asked.append(deliberator.asked)
@@ -89,7 +94,10 @@ class Redeliberation:
 
             def answers(run: str, problem: Problem, cache: Cache) -> list[Deliberation]:
                 ((_, found),) = replaying[run].ask([(problem, cache)])
-                return list(map(without_places, found))
+                # A verifier that ran into a limit once may not do so again.
+                return [
+                    replace(without_places(one), verdict=self._verdicts[one.id]) for one in found
+                ]
 
             yield answers
 
