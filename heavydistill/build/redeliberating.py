@@ -15,7 +15,7 @@ from heavydistill.build.builder import Build, OnProgress, pending
 from heavydistill.build.deliberator import Deliberator
 from heavydistill.build.notes import SetNote
 from heavydistill.build.prompting import in_sets
-from heavydistill.build.sources import Source, without_places
+from heavydistill.build.sources import Source
 from heavydistill.schema import Cache, Deliberation, Generation, Problem
 from heavydistill.sets.manifest import Asked
 
@@ -70,8 +70,7 @@ class Redeliberation:
                     ours, deliberator.ask(pairs), strict=True
                 ):
                     one.deliberations += [
-                        self._build.taker.deliberation(problem, shown, without_places(answer))
-                        for answer in answers
+                        self._build.taker.deliberation(problem, shown, answer) for answer in answers
                     ]
                     done += 1
                     on_progress("Asking for deliberations", done, total)
@@ -89,7 +88,7 @@ class Redeliberation:
 
             def answers(run: str, problem: Problem, cache: Cache) -> list[Deliberation]:
                 ((_, found),) = replaying[run].ask([(problem, cache)])
-                return list(map(without_places, found))
+                return found
 
             yield answers
 

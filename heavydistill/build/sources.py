@@ -13,14 +13,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from heavydistill.config import Domain, Language, RunConfig, load_config
 from heavydistill.errors import ConfigError
-from heavydistill.schema import Generation, Problem, Trace, content_id
+from heavydistill.schema import Problem, Trace, content_id
 from heavydistill.storage import count_traces, read_traces
 
-_G = TypeVar("_G", bound=Generation)
 _PLACES = ("out", "journal", "pools")
 
 
@@ -69,9 +68,9 @@ class Source:
         # The name of the variable, so that whoever publishes can look for what is in it.
         tree["endpoint"] = {"api_key_env": tree["endpoint"]["api_key_env"]}
         del tree["verify"]
-        tree["problems"]["source"] = _name_alone(tree["problems"]["source"])
+        tree["problems"]["source"] = name_alone(tree["problems"]["source"])
         for role in ("teacher", "thinker", "deliberator"):
-            tree[role] = tree[role] and _name_alone(tree[role])
+            tree[role] = tree[role] and name_alone(tree[role])
         if tree["judge"]:
             del tree["judge"]["endpoint"]
         return tree
@@ -135,15 +134,10 @@ def _without_places(trace: Trace) -> Trace:
     """A trace in which models that were given as folders are known by their last name."""
     return replace(
         trace,
-        pool=[without_places(one) for one in trace.pool],
-        deliberations=[without_places(one) for one in trace.deliberations],
-        caches=[replace(one, reader=_name_alone(one.reader)) for one in trace.caches],
+        pool=[replace(one, model=name_alone(one.model)) for one in trace.pool],
+        deliberations=[replace(one, model=name_alone(one.model)) for one in trace.deliberations],
+        caches=[replace(one, reader=name_alone(one.reader)) for one in trace.caches],
     )
-
-
-def without_places(generation: _G) -> _G:
-    """A generation whose model, if it was given as a folder, is known by its last name."""
-    return replace(generation, model=_name_alone(generation.model))
 
 
 def _json(path: Path) -> dict[str, Any]:
@@ -155,7 +149,7 @@ def _json(path: Path) -> dict[str, Any]:
 
 
 @cache
-def _name_alone(source: str) -> str:
+def name_alone(source: str) -> str:
     """The name of a file or folder, and any other source as it is."""
     path = Path(source)
     return path.resolve().name if path.is_absolute() or path.exists() else source
