@@ -12,11 +12,12 @@ Not covered: starting a server.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from heavydistill.asking import Endpoint, Sampling, SamplingChoice
 from heavydistill.build.config import BuildConfig, Redeliberate
+from heavydistill.build.sources import name_alone
 from heavydistill.config import RunConfig, caps_of
 from heavydistill.engine.journal import Journal, key
 from heavydistill.engine.request import (
@@ -40,7 +41,7 @@ class Asking:
     """Who is asked for deliberations, complete.
 
     Attributes:
-        model: Who.
+        model: Who; a folder by its last name, so that the samples are the same wherever it is.
         endpoint: Where, if it is served.
         sampling: How.
         d: Deliberations a cache.
@@ -62,12 +63,6 @@ class Asking:
     most_usd: float | None
     most_tokens: int | None
     section: str
-
-    @property
-    def label(self) -> str:
-        """What a manifest calls the model: a folder by its last name alone."""
-        path = Path(self.model.name)
-        return path.resolve().name if path.is_dir() else self.model.name
 
     def requests(self, cache: Cache) -> list[Request]:
         """Those for the deliberations on a cache."""
@@ -127,8 +122,10 @@ def resolve(config: BuildConfig, run: RunConfig | None) -> Asking:
             )
     else:
         wanted = _as_in_run(wanted, run)
-    # What else is built from is another budget; how and where it is done is not.
-    about = config.model_dump(exclude={"out": True, "verify": True, "redeliberate": True})
+    # What else is built from is another budget; how and where it is done is not. All runs that it
+    # is built from share one, whoever deliberates on each.
+    place = {"endpoint": True, "journal": True, "budget": True}
+    about = config.model_dump(exclude={"out": True, "verify": True, "redeliberate": place})
     return asking_of(wanted, "redeliberate.", Path(config.out), about)
 
 
@@ -139,7 +136,7 @@ def asking_of(wanted: Redeliberate, section: str, out: Path, about: object) -> A
         wanted: With a teacher.
         section: As of ``Asking``.
         out: Beside which the journal is, unless it is named.
-        about: What is deliberated on, as JSON: another account for each.
+        about: What is asked for, as JSON: another account for each.
 
     Raises:
         ConfigError, TeacherError: As of ``resolve``.
@@ -165,15 +162,14 @@ def asking_of(wanted: Redeliberate, section: str, out: Path, about: object) -> A
     chosen = wanted.sampling or SamplingChoice()
     sampling = bounded(f"{section}sampling", chosen, model.deliberator, endpoint.capabilities)
     journal = journal_of(wanted, out)
-    account = content_id("a", about, model.name, sampling.model_dump(), wanted.d, wanted.seed)
     return Asking(
-        model=model,
+        model=_placeless(model),
         endpoint=endpoint,
         sampling=sampling,
         d=wanted.d,
         seed=sample_seed(wanted.seed, "redeliberate"),
         journal=journal,
-        account=journal / f"{account}.ledger",
+        account=journal / f"{content_id('a', about)}.ledger",
         most_usd=most_usd,
         most_tokens=most_tokens,
         section=section,
@@ -234,6 +230,14 @@ def _as_in_run(wanted: Redeliberate, run: RunConfig) -> Redeliberate:
             "sampling": chosen,
         }
     )
+
+
+def _placeless(model: Profile) -> Profile:
+    """A model that was given as a folder, or is served under a path, by the last name of that."""
+    folder = Path(model.model)
+    if model.kind == "local" and folder.is_dir():
+        model = replace(model, model=str(folder.resolve()))
+    return replace(model, name=name_alone(model.name))
 
 
 def _check_budget(

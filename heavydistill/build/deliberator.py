@@ -119,7 +119,7 @@ class Deliberator:
         known = used.unknown_completion < used.requests or not used.requests
         usd = self.asking.model.usd(used.prompt, used.completion) if known else None
         return Asked(
-            model=self.asking.label,
+            model=self.asking.model.name,
             sets=self.tally.caches,
             deliberations=used.requests,
             failed=self.tally.failed,

@@ -16,7 +16,7 @@ from heavydistill.build.builder import Build, OnProgress, pending
 from heavydistill.build.deliberator import Deliberator
 from heavydistill.build.notes import SetNote
 from heavydistill.build.prompting import in_sets
-from heavydistill.build.sources import Source, without_places
+from heavydistill.build.sources import Source
 from heavydistill.schema import Cache, Deliberation, Generation, Problem, Verdict
 from heavydistill.sets.manifest import Asked
 
@@ -74,7 +74,7 @@ class Redeliberation:
                 for (one, problem, _, shown), (_, answers) in zip(
                     ours, deliberator.ask(pairs), strict=True
                 ):
-                    for answer in map(without_places, answers):
+                    for answer in answers:
                         self._verdicts[answer.id] = answer.verdict
                         note = self._build.taker.deliberation(problem, shown, answer)
                         one.deliberations.append(note)
@@ -95,9 +95,7 @@ class Redeliberation:
             def answers(run: str, problem: Problem, cache: Cache) -> list[Deliberation]:
                 ((_, found),) = replaying[run].ask([(problem, cache)])
                 # A verifier that ran into a limit once may not do so again.
-                return [
-                    replace(without_places(one), verdict=self._verdicts[one.id]) for one in found
-                ]
+                return [replace(one, verdict=self._verdicts[one.id]) for one in found]
 
             yield answers
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import math
 import shutil
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -26,7 +25,9 @@ from heavydistill.build.asking import Asking, Volume, asking_of, volume_of
 from heavydistill.build.config import Redeliberate, RefilterConfig
 from heavydistill.build.deliberator import Deliberator
 from heavydistill.build.success import ALWAYS_RIGHT, NEVER_RIGHT, UNMEASURED, is_right, success_of
+from heavydistill.build.summing import quantiles
 from heavydistill.chat.student import Student
+from heavydistill.chat.template import Chat, own_template
 from heavydistill.errors import ConfigError
 from heavydistill.schema import Deliberation, from_row
 from heavydistill.sets.folder import CHAT_TEMPLATE, Writer, file_of, read_rows
@@ -39,7 +40,6 @@ from heavydistill.workplace import new_folder, refuse_taken
 
 ASKED_ABOUT = (USED, ALWAYS_RIGHT, NEVER_RIGHT, UNMEASURED)
 """Labels of the caches that it is asked about; all others cannot be prompts of RL."""
-_QUANTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "max": 1.0}
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +118,11 @@ def check(config: RefilterConfig) -> Plan:
             f"{sets} has no cache that can be a prompt of RL",
             "Build sets from more problems, or with another preset.",
         )
-    warnings = _warnings(config, problems.values())
+    warnings = [
+        f"{lacking}\nIts verdicts would be undecided; give the command again then."
+        for lacking in _unavailable(config, problems.values())
+    ]
+    warnings += _other_template(sets, asking, student)
     return Plan(config, manifest, student, problems, asking, volume, warnings)
 
 
@@ -195,10 +199,33 @@ def _asking(config: RefilterConfig, manifest: Manifest, student: Student) -> Ask
         journal=config.journal,
         budget=config.budget,
     )
-    return asking_of(wanted, "", Path(config.out), manifest.model_dump())
+    chosen = config.model_dump(include={"checkpoint", "sampling", "d", "seed"})
+    return asking_of(wanted, "", Path(config.out), [manifest.model_dump(), chosen])
 
 
-def _warnings(config: RefilterConfig, problems: Iterable[ProblemRow]) -> list[str]:
+def _other_template(sets: Path, asking: Asking, student: Student) -> list[str]:
+    """What is to be said if the checkpoint is not asked as the sets say, or may not be."""
+    mended, name = sets / CHAT_TEMPLATE, asking.model.name
+    if asking.model.kind == "endpoint":
+        if not mended.is_file():
+            return []
+        return [f"The server must ask {name} in the chat template of the sets, {mended}."]
+    from transformers import AutoTokenizer
+
+    template = own_template(AutoTokenizer.from_pretrained(asking.model.model))
+    probe = [{"role": "user", "content": "?"}]
+    theirs = Chat(student.chat.tokenizer, student.chat.stops, template)
+    if theirs.render(probe, opens=True) == student.chat.render(probe, opens=True):
+        return []
+    fix = f"Copy {mended} into its folder" if mended.is_file() else "Take one of that student"
+    return [
+        f"{name} puts its prompts in another chat template than the one that the sets are made "
+        f"for, that of {student.name}, so it is not asked what it was trained on.\n{fix}."
+    ]
+
+
+def _unavailable(config: RefilterConfig, problems: Iterable[ProblemRow]) -> list[str]:
+    """What the verifiers of the problems lack here."""
     registry.load_own(config.verify.own)
     kinds = {problem.verifier for problem in problems}
     if unknown := sorted(kinds - set(registry.names())):
@@ -288,7 +315,7 @@ def _write(
         width=len(cache.items),
         success=success.share,
         judged=success.judged,
-        measured_on=plan.asking.label,
+        measured_on=plan.asking.model.name,
         prompt_tokens=plan.student.prompt_tokens(cache.prompt),
     )
     files.write("rl", problem.split, row)
@@ -312,10 +339,10 @@ def _manifest(plan: Plan, model: Deliberator, outcome: Outcome) -> Manifest:
                 name: stratum.model_copy(update={"rl": outcome.after[name, USED]})
                 for name, stratum in old.strata.items()
             },
-            "tokens": {"rl": _quantiles(outcome.tokens)},
+            "tokens": {"rl": quantiles(outcome.tokens)},
             "guarded": {},
             "refiltered": Refiltered(
-                checkpoint=asking.label,
+                checkpoint=asking.model.name,
                 revision=revision_of(asking.model, asking.endpoint) if local else "",
                 d=asking.d,
                 seed=plan.config.seed,
@@ -333,17 +360,9 @@ def _manifest(plan: Plan, model: Deliberator, outcome: Outcome) -> Manifest:
     )
 
 
-def _quantiles(tokens: list[int]) -> dict[str, int]:
-    """By the nearest rank."""
-    ordered = sorted(tokens)
-    return {
-        name: ordered[math.ceil(share * len(ordered)) - 1] for name, share in _QUANTILES.items()
-    }
-
-
 def _nothing_left(plan: Plan, outcome: Outcome) -> ConfigError:
     never, always, unmeasured = map(outcome.labelled, (NEVER_RIGHT, ALWAYS_RIGHT, UNMEASURED))
-    label = plan.asking.label
+    label = plan.asking.model.name
     if unmeasured >= max(never, always):
         fix = "See why with `heavydistill journal stats`, and raise --set sampling.max_tokens if "
         fix += "they are cut off."

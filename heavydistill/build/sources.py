@@ -13,14 +13,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from heavydistill.config import Domain, Language, RunConfig, load_config
 from heavydistill.errors import ConfigError
-from heavydistill.schema import Generation, Problem, Trace, content_id
+from heavydistill.schema import Problem, Trace, content_id
 from heavydistill.storage import count_traces, read_traces
 
-_G = TypeVar("_G", bound=Generation)
 _PLACES = ("out", "journal", "pools")
 
 
@@ -137,15 +136,10 @@ def _without_places(trace: Trace) -> Trace:
     """A trace in which models that were given as folders are known by their last name."""
     return replace(
         trace,
-        pool=[without_places(one) for one in trace.pool],
-        deliberations=[without_places(one) for one in trace.deliberations],
+        pool=[replace(one, model=name_alone(one.model)) for one in trace.pool],
+        deliberations=[replace(one, model=name_alone(one.model)) for one in trace.deliberations],
         caches=[replace(one, reader=name_alone(one.reader)) for one in trace.caches],
     )
-
-
-def without_places(generation: _G) -> _G:
-    """A generation whose model, if it was given as a folder, is known by its last name."""
-    return replace(generation, model=name_alone(generation.model))
 
 
 def _json(path: Path) -> dict[str, Any]:

@@ -82,7 +82,7 @@ def manifest_of(
         models={role: sorted(written.behind[role]) for role in ("thinker", "deliberator")},
         prompts=sorted(written.behind["prompts"]),
         verifiers=sorted(written.behind["verifiers"]),
-        tokens={name: _quantiles(written.lengths[name]) for name in TRAINED},
+        tokens={name: quantiles(written.lengths[name]) for name in TRAINED},
         benchmarks=build.screen.used,
         guarded=guarded,
         asked=asked,
@@ -125,7 +125,7 @@ def _by_label(counts: Counter[str]) -> dict[str, int]:
     return dict(ordered)
 
 
-def _quantiles(lengths: list[int]) -> dict[str, int]:
+def quantiles(lengths: list[int]) -> dict[str, int]:
     """By nearest rank; empty for no rows."""
     ordered = sorted(lengths)
     return (

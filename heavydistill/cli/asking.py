@@ -38,7 +38,7 @@ def print_volume(volume: Volume, asking: Asking, console: Console) -> None:
     else:
         usd = volume.usd
         parts += ["price unknown" if usd is None else f"at most {usd:,.2f} USD"]
-    _say(f"To ask of {asking.label}: {', '.join(parts)}", console)
+    _say(f"To ask of {asking.model.name}: {', '.join(parts)}", console)
 
 
 class AskingProgress:

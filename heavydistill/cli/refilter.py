@@ -122,7 +122,7 @@ def _refilter(keys: dict[str, Any], dry_run: bool) -> None:
     console = Console()
     plan = refilter.check(load_refilter_config(keys))
     for warning in plan.warnings:
-        told = f"Warning: {warning}\nIts verdicts would be undecided; give the command again then."
+        told = f"Warning: {warning}"
         console.print(told, style="yellow", markup=False, highlight=False, soft_wrap=True)
     print_volume(plan.volume, plan.asking, console)
     if dry_run:

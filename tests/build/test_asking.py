@@ -72,6 +72,15 @@ def test_the_account_is_that_of_the_build_wherever_it_is_written(tmp_path):
     assert resolve(more, None).account.name != mine
 
 
+def test_a_budget_is_for_all_runs_of_a_build_whoever_deliberates_on_each(tmp_path):
+    wanted = build(tmp_path, budget="1Mtok")
+    accounts = {
+        resolve(wanted, complete(run(teacher=name, **SERVED))).account
+        for name in ("wise", "qwen3-8b")
+    }
+    assert len(accounts) == 1
+
+
 @pytest.mark.parametrize(
     ("redeliberate", "before", "message"),
     [

@@ -246,9 +246,18 @@ def test_a_server_that_does_not_have_the_model_is_refused_before_it_is_asked(tmp
         everything(asking_of(FaultServer(base_url="http://127.0.0.1:9/v1"), tmp_path), 1)
 
 
-def test_a_folder_has_its_last_name_in_manifests(tmp_path):
-    folder = tmp_path / "checkpoint-20"
-    folder.mkdir()
-    (folder / "config.json").write_text(json.dumps({"max_position_embeddings": 2048}))
-    assert micro(tmp_path, **{"redeliberate.teacher": str(folder)}).label == "checkpoint-20"
-    assert micro(tmp_path).label == "micro"
+def test_a_folder_is_known_by_its_last_name_and_asked_the_same_wherever_it_is(
+    tmp_path, monkeypatch
+):
+    for place in ("here", "there"):
+        folder = tmp_path / place / "checkpoint-20"
+        folder.mkdir(parents=True)
+        (folder / "config.json").write_text(json.dumps({"max_position_embeddings": 2048}))
+    monkeypatch.chdir(tmp_path / "here")
+    names = ["checkpoint-20", "./checkpoint-20", str(folder), f"{tmp_path}/here/checkpoint-20"]
+    asked = [micro(tmp_path, **{"redeliberate.teacher": name}) for name in names]
+    assert {one.model.name for one in asked} == {"checkpoint-20"}
+    cache = pairs(1)[0][1]
+    assert all(one.requests(cache) == asked[0].requests(cache) for one in asked)
+    assert asked[0].model.model == asked[1].model.model == asked[3].model.model
+    assert micro(tmp_path).model.name == "micro"

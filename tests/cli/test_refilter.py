@@ -22,7 +22,7 @@ from heavydistill.cli.app import main
 from heavydistill.engine.journal import Journal
 from heavydistill.engine.ledger import Ledger
 from heavydistill.schema import from_row
-from heavydistill.sets.folder import read_rows, splits_of
+from heavydistill.sets.folder import CHAT_TEMPLATE, read_rows, splits_of
 from heavydistill.sets.manifest import read_manifest
 from heavydistill.sets.rows import CacheRow, ProblemRow, RlRow
 
@@ -299,6 +299,25 @@ def test_sets_of_an_unknown_verifier_are_refused(tmp_path):
     writer.close()
     told = run(COMMAND, "refilter", str(sets), "--checkpoint=micro", "--out=new", code=2)
     assert "verifier 'parity'" in told and "verify.own" in told
+
+
+def test_a_checkpoint_that_would_be_asked_in_another_template_is_told(sets, tmp_path):
+    changed = "<s>" + (Path(MICRO) / CHAT_TEMPLATE).read_text()
+    mended = shutil.copytree(sets, tmp_path / "mended")
+    (mended / CHAT_TEMPLATE).write_text(changed)
+    shutil.copytree(MICRO, tmp_path / "checkpoint-7")
+    local = [COMMAND, "refilter", str(mended), f"--checkpoint={tmp_path}/checkpoint-7", "--dry-run"]
+    told = run(*local, f"--out={tmp_path}/new")
+    assert "another chat template" in told
+    assert f"Copy {mended / CHAT_TEMPLATE} into its folder" in told
+    (tmp_path / "checkpoint-7" / CHAT_TEMPLATE).write_text(changed)
+    assert "template" not in run(*local, f"--out={tmp_path}/new")
+    local[2] = str(sets)
+    assert "Take one of that student" in run(*local, f"--out={tmp_path}/new")
+    with serving(Pupil().answer) as server:
+        told = run(*arguments(server, mended, tmp_path / "new"), "--dry-run")
+        assert f"chat template of the sets, {mended / CHAT_TEMPLATE}" in told
+        assert "template" not in run(*arguments(server, sets, tmp_path / "new"), "--dry-run")
 
 
 @pytest.mark.slow
