@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from heavydistill.build.builder import Build
+from heavydistill.build.sources import key_name_of
 from heavydistill.build.writing import SetWriter
 from heavydistill.schema import Stratum
 from heavydistill.sets.folder import TRAINED, VIEWS
@@ -109,9 +110,9 @@ def _content(build: Build) -> dict[str, Any]:
     for key in ("chat_template",):
         tree[key] = tree[key] and Path(tree[key]).name
     tree["against"] = tree["against"] and [Path(file).name for file in tree["against"]]
-    if tree["redeliberate"]:
-        for key in ("endpoint", "journal"):
-            del tree["redeliberate"][key]
+    if asked := tree["redeliberate"]:
+        del asked["journal"]
+        asked["endpoint"] = key_name_of(asked["endpoint"])
     return tree
 
 

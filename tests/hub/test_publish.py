@@ -254,6 +254,20 @@ def test_an_address_where_nobody_listens_is_told(publish, folder, hub, monkeypat
     assert code == 2 and "HF_ENDPOINT is no address" in said
 
 
+def test_a_password_in_the_address_is_refused_and_not_printed(publish, folder, hub, monkeypatch):
+    with_password = hub.url.replace("://", "://me:PassOfTheHub@")
+    monkeypatch.setattr(constants, "ENDPOINT", with_password)
+    code, said = publish(folder, "--to", REPO)
+    assert code == 2 and "HF_ENDPOINT has a user or a password in it" in said
+    assert "PassOfTheHub" not in said and hub.requests == []
+
+
+def test_an_empty_name_of_a_branch_is_not_taken_for_the_main_one(publish, folder, hub):
+    code, said = publish(folder, "--to", REPO, "--revision", "")
+    assert code == 2 and "The name of the branch is empty" in said
+    assert hub.requests == []
+
+
 def test_offline_is_said_with_what_works_offline(hub, publish, folder, monkeypatch):
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     code, said = publish(folder, "--to", REPO)
