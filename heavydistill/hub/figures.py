@@ -220,7 +220,7 @@ def _cost(manifest: Manifest) -> str:
             count(number)
             for number in (asked.deliberations, asked.prompt_tokens, asked.completion_tokens)
         ]
-        rows.append(("deliberating again", *numbers, usd(asked.cost_usd)))
+        rows.append((f"{code(asked.model)} again", *numbers, usd(asked.cost_usd)))
     if manifest.refiltered:
         costs.append(None)
         rows.append(("refilter", count(manifest.refiltered.deliberations), *[UNKNOWN] * 3))

@@ -71,9 +71,10 @@ def _sampling(manifest: Manifest) -> str:
                     _value(value) for value in (*values, run.config.get("seed") if is_own else None)
                 ]
                 rows.append((f"{code(run.name)} {stage}", *cells))
-    if again := manifest.build.get("redeliberate"):
-        values = [again.get("d"), *(at(again, f"sampling.{key}") for key in keys)]
-        rows.append(("deliberating again", *map(_value, (*values, again.get("seed")))))
+    again = manifest.build.get("redeliberate") or {}
+    for answered in manifest.asked:
+        values = [again.get("d"), *map(answered.sampling.get, keys), again.get("seed")]
+        rows.append((f"{code(answered.model)} again", *map(_value, values)))
     if not rows:
         return "How the attempts were sampled is not known."
     head = ("Run", "Samples", "Temperature", "top_p", "top_k", "Most tokens", "Seed")

@@ -63,8 +63,8 @@ def refuse_secrets(files: Mapping[str, Path | bytes], secrets: Mapping[str, str]
             variable, place = hit
             raise PublishError(
                 f"The value of {variable} stands in {name}, {place}; nothing was sent",
-                "Revoke that key if others may have seen it, leave the problem or run out that has "
-                "it, and build the sets again.",
+                "Revoke that key if others may have seen it. Take it out of the Notes in the card, "
+                "or leave out the problem or run that has it and build the sets again.",
             )
 
 

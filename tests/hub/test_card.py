@@ -55,7 +55,7 @@ RUN = RunUsed(name="glm", traces=20, config=CONFIG, summary=SUMMARY)
 CHANGES: dict[str, Any] = {
     "runs": [RUN],
     "models": {"thinker": ["glm-4.6"], "deliberator": ["glm-4.6"]},
-    "build": {"preset": "agglm", "seed": 7},
+    "build": {"preset": "agglm", "seed": 7, "redeliberate": {"d": 6, "seed": 5}},
     "deliberations": {"used": 31, "ignores_attempts": 17},
     "strata": {
         "tie": Strata(sets=90, with_deliberation=80, not_admitted=7, over_bound=6, sft=67, rl=5),
@@ -75,6 +75,7 @@ CHANGES: dict[str, Any] = {
             prompt_tokens=777,
             completion_tokens=888,
             cost_usd=0.25,
+            sampling=SAMPLING | {"temperature": 0.8},
         )
     ],
 }
@@ -212,7 +213,7 @@ def test_models_filters_attention_contamination_tokens_cost_and_sampling_are_tol
     for line in (
         "| `glm` thinking | 320 | 5,000 | 123,456 | 1.50 |",
         "| `glm` deliberating | 320 | 5,000 | 123,456 | - |",
-        "| deliberating again | 20 | 777 | 888 | 0.25 |",
+        "| `glm-4.6` again | 20 | 777 | 888 | 0.25 |",
         "At least 1.75 US dollars in all",
         "- `deliberator.brief.en@8f91f83e6952`",
         "- `math@2`",
@@ -225,6 +226,7 @@ def test_models_filters_attention_contamination_tokens_cost_and_sampling_are_tol
     assert rows_of(written, "Sampling") == [
         ["`glm` think", "16", "0.6", "0.95", "20", "32768", "11"],
         ["`glm` deliberate", "3", "0.6", "0.95", "20", "8192", "11"],
+        ["`glm-4.6` again", "6", "0.8", "0.95", "20", "32768", "5"],
     ]
 
 
@@ -303,13 +305,6 @@ def test_tokens_that_nobody_reported_are_not_told_to_be_none(tmp_path):
     written = made(tmp_path / "sets", runs=[run])
     assert "| `glm` thinking | 320 | - | at least 123,456 | - |" in written
     assert "`glm` deliberating" not in written
-
-
-def test_how_deliberations_were_asked_for_again_is_told(tmp_path):
-    again = {"d": 6, "seed": 5, "sampling": SAMPLING}
-    written = made(tmp_path / "sets", build={"preset": "agglm", "seed": 7, "redeliberate": again})
-    told = ["deliberating again", "6", "0.6", "0.95", "20", "32768", "5"]
-    assert told in rows_of(written, "Sampling")
 
 
 def test_what_was_mended_in_the_chat_template_is_told(tmp_path):

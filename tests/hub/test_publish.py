@@ -171,6 +171,12 @@ def test_a_branch_is_made_and_the_main_one_left_alone(hub, publish, folder):
     assert f'rl = load_dataset("{REPO}", "rl", revision="v2")' in card
 
 
+def test_the_name_of_a_branch_may_have_a_slash(hub, publish, folder):
+    for _ in range(2):
+        assert publish(folder, "--to", REPO, "--revision", "try/v2")[0] == 0
+    assert hub.commits(REPO, "try/v2") == 1 and hub.files(REPO) == {}
+
+
 def test_a_change_by_somebody_else_meanwhile_is_not_overwritten(hub, publish, folder):
     hub.add(REPO)
 
