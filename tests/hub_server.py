@@ -122,7 +122,8 @@ def _handler(hub: HubServer) -> type[Handler]:
             self.end_headers()
 
         def _answer(self) -> None:
-            path = unquote(urlsplit(self.path).path)
+            raw = urlsplit(self.path).path
+            path = unquote(raw)
             content = self._content()
             with hub.lock:
                 hub.requests.append((self.command, path))
@@ -134,7 +135,7 @@ def _handler(hub: HubServer) -> type[Handler]:
                 try:
                     if fault:
                         raise Refused(fault, f"planned {fault}")
-                    self._route(path, content)
+                    self._route(raw, content)
                 except Refused as refused:
                     headers = {"X-Error-Message": refused.message}
                     if refused.code:
@@ -154,7 +155,9 @@ def _handler(hub: HubServer) -> type[Handler]:
         def _route(self, path: str, content: bytes) -> None:
             for method, pattern, act in ROUTES:
                 if self.command in method and (match := re.fullmatch(pattern, path)):
-                    act(self, content, **match.groupdict())
+                    named = match.groupdict()
+                    plain = {name: value and unquote(value) for name, value in named.items()}
+                    act(self, content, **plain)
                     return
             raise Refused(404, f"no such address: {self.command} {path}")
 

@@ -126,6 +126,7 @@ class Deliberator:
             prompt_tokens=used.prompt,
             completion_tokens=used.completion,
             cost_usd=None if usd is None else round(usd, 6),
+            sampling=self.asking.sampling.model_dump(),
         )
 
     def ask(

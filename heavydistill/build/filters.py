@@ -1,7 +1,7 @@
 """What is wrong with a response as something to learn from, as one label: the first that applies.
 
-``LABELS`` is all of them in their order. Those up to ``other_language`` are found here, from the
-response and what it was shown; the others are a build's, which knows all responses. A response
+``rows.LABELS`` is all of them in their order. Those up to ``other_language`` are found here, from
+the response and what it was shown; the others are a build's, which knows all responses. A response
 without a label is used; none is left out without one.
 """
 
@@ -20,36 +20,13 @@ from heavydistill.build.leaks import leaks_reference
 from heavydistill.schema import Deliberation, Generation, Problem, Trajectory
 from heavydistill.sets.rows import USED
 
-LABELS: tuple[tuple[str, str], ...] = (
-    ("unfinished", "it failed, was cut off or holds no answer text"),
-    ("undecided", "it was not judged, or the verifier could not tell"),
-    ("not_correct", "the verifier calls it incorrect"),
-    ("no_final_answer", "it has no final answer in the form that its verifier reads"),
-    ("several_final_answers", "it gives different final answers"),
-    ("ignores_attempts", "it shows no sign that it worked with the attempts"),
-    ("verbatim_copy", "its answer is one of the attempts, word for word"),
-    ("leaks_reference", "it knows the reference answer, which nobody showed it"),
-    ("other_language", "its thinking or its answer is not in the language of the problem"),
-    ("too_long", "it is longer than most of those that pass everything above"),
-    ("duplicate", "another one on the problem says the same"),
-    ("not_chosen", "it passes, and enough others were taken"),
-    ("long_handoff", "its answer text is longer than a hand-off may be"),
-    ("contaminated", "its problem stands in a benchmark"),
-    ("near_duplicate", "its problem is nearly another one"),
-    ("set_not_used", "the mixture does not take its candidate set"),
-    ("not_renderable", "it holds what the student takes for a control token or a think tag"),
-    ("too_long_for_student", "prompt and response do not fit the student"),
-)
-"""(Code, what it says of a response), in the order in which they are looked for."""
-CODES = frozenset(code for code, _ in LABELS)
-
 
 @dataclass(frozen=True, slots=True)
 class Looked:
     """What was found of a deliberation.
 
     Attributes:
-        label: A code of ``LABELS``, or ``rows.USED``.
+        label: A code of ``rows.LABELS``, or ``rows.USED``.
         uses_attempts: Whether it works with the attempts, whatever its label.
         copied: The largest share of its answer that one attempt holds, 0 to 1, likewise.
     """

@@ -4,7 +4,7 @@ What a student learns from changes as it learns. A checkpoint is asked D times a
 that can be a prompt of RL, and the caches on which some of its deliberations are right and some
 are not become the new set (as in the second stage of PaCoRe, arXiv 2601.05593). The new folder
 holds ``problems`` as they were, ``caches`` with the new success, ``rl``, and a manifest that says
-what was done; it appears when all of it is written.
+what was done, and a card; it appears when all of it is written.
 
 Not covered: sets with rows to imitate, which stay in the folder of the build; the deliberations,
 which stay in the journal.
@@ -126,13 +126,19 @@ def check(config: RefilterConfig) -> Plan:
     return Plan(config, manifest, student, problems, asking, volume, warnings)
 
 
-def refilter(plan: Plan, model: Deliberator, on_done: Callable[[], None] | None = None) -> Outcome:
+def refilter(
+    plan: Plan,
+    model: Deliberator,
+    on_done: Callable[[], None] | None = None,
+    write_card: Callable[[Path], None] = lambda folder: None,
+) -> Outcome:
     """Ask the checkpoint and write the folder.
 
     Args:
         plan: From ``check``.
         model: The one of the plan, entered.
         on_done: Called after each cache, as of ``Deliberator.ask``.
+        write_card: Writes the card of a folder of sets into it.
 
     Raises:
         ConfigError: No prompt is left, which says why; or the folder is being written by another
@@ -155,6 +161,7 @@ def refilter(plan: Plan, model: Deliberator, on_done: Callable[[], None] | None 
         if not outcome.rows:
             raise _nothing_left(plan, outcome)
         write_manifest(_manifest(plan, model, outcome), new)
+        write_card(new)
     return outcome
 
 

@@ -59,14 +59,13 @@ class Source:
 
     @property
     def content(self) -> dict[str, Any]:
-        """Its configuration without folders, addresses and names of secrets."""
+        """Its configuration without folders and addresses."""
         if not self.config:
             return {}
         tree = self.config.model_dump(mode="json")
         for place in _PLACES:
             tree.pop(place, None)
-        # The name of the variable, so that whoever publishes can look for what is in it.
-        tree["endpoint"] = {"api_key_env": tree["endpoint"]["api_key_env"]}
+        tree["endpoint"] = key_name_of(tree["endpoint"])
         del tree["verify"]
         source = Path(tree["problems"]["source"])
         if source.suffix in (".jsonl", ".parquet"):
@@ -74,8 +73,13 @@ class Source:
         for role in ("teacher", "thinker", "deliberator"):
             tree[role] = tree[role] and name_alone(tree[role])
         if tree["judge"]:
-            del tree["judge"]["endpoint"]
+            tree["judge"]["endpoint"] = key_name_of(tree["judge"]["endpoint"])
         return tree
+
+
+def key_name_of(endpoint: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Of an endpoint the variable of its key alone: whoever publishes looks for what is in it."""
+    return endpoint and {"api_key_env": endpoint["api_key_env"]}
 
 
 def open_sources(folders: Sequence[str]) -> list[Source]:

@@ -10,7 +10,7 @@ from typing import Any, get_args
 
 from heavydistill.build.builder import Build
 from heavydistill.build.notes import own_names
-from heavydistill.build.sources import name_alone
+from heavydistill.build.sources import key_name_of, name_alone
 from heavydistill.build.writing import SetWriter
 from heavydistill.schema import Stratum
 from heavydistill.sets.folder import TRAINED, VIEWS
@@ -113,9 +113,9 @@ def _content(build: Build) -> dict[str, Any]:
     tree["student"] = name_alone(build.config.student)
     tree["chat_template"] = tree["chat_template"] and Path(tree["chat_template"]).name
     tree["against"] = tree["against"] and [Path(file).name for file in tree["against"]]
-    if tree["redeliberate"]:
-        for key in ("endpoint", "journal"):
-            del tree["redeliberate"][key]
+    if asked := tree["redeliberate"]:
+        del asked["journal"]
+        asked["endpoint"] = key_name_of(asked["endpoint"])
     return tree
 
 

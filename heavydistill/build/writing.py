@@ -11,7 +11,6 @@ from heavydistill.build.builder import Build
 from heavydistill.build.candidates import generator
 from heavydistill.build.choosing import ProblemNote
 from heavydistill.build.diversity import most_different
-from heavydistill.build.filters import CODES
 from heavydistill.build.notes import SetNote, TraceNote
 from heavydistill.build.prompting import in_sets
 from heavydistill.build.redeliberating import Answers
@@ -28,6 +27,7 @@ from heavydistill.engine.tokenizer import TEMPLATE_TOKENS
 from heavydistill.schema import Cache, Deliberation, Generation, Problem, Trace, Trajectory
 from heavydistill.sets.folder import Writer, file_of, rows_of
 from heavydistill.sets.rows import (
+    CODES,
     SPLITS,
     SftRow,
     Split,

@@ -11,7 +11,9 @@ from heavydistill.config import parse_assignment
 
 
 def build(
-    runs: Annotated[list[str] | None, typer.Argument(help="Folders of runs.")] = None,
+    runs: Annotated[
+        list[str] | None, typer.Argument(help="Folders of runs, unless --config names them.")
+    ] = None,
     preset: Annotated[
         str | None,
         typer.Option(
@@ -30,32 +32,41 @@ def build(
     ] = None,
     cache_from: Annotated[
         str | None,
-        typer.Option(help="Whose attempts may stand in a set: any, student or teacher."),
+        typer.Option(
+            help="Whose attempts may stand in a set: any, student or teacher. [default: any]"
+        ),
     ] = None,
     redeliberate: Annotated[
         bool,
         typer.Option(
             "--redeliberate",
-            help="Ask the teacher about sets that have no deliberation to learn from.",
+            help="Ask about sets that have no deliberation to learn from; --teacher, --endpoint "
+            "and --budget imply it.",
             rich_help_panel="Asking",
         ),
     ] = False,
     teacher: Annotated[
         str | None,
         typer.Option(
-            help="Who is asked, if not the run's own deliberator.", rich_help_panel="Asking"
+            help="Who is asked: profile, checkpoint folder or Hub id; with --endpoint also a "
+            "served name. [default: the run's deliberator]",
+            rich_help_panel="Asking",
         ),
     ] = None,
     endpoint: Annotated[
         str | None,
         typer.Option(
-            help="Where it is served, if not where the run's was.", rich_help_panel="Asking"
+            help="Where it is served: an address or a provider's name. [default: where the run's "
+            "was]",
+            rich_help_panel="Asking",
         ),
     ] = None,
     budget: Annotated[
         str | None,
         typer.Option(
-            help="Most that this may cost, e.g. 25usd or 40Mtok.", rich_help_panel="Asking"
+            help="Most that this and its resumptions may cost, e.g. 25usd or 40Mtok. "
+            "[default: no limit]",
+            rich_help_panel="Asking",
         ),
     ] = None,
     against: Annotated[
@@ -66,7 +77,12 @@ def build(
         ),
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of all draws. [default: 0]")] = None,
-    out: Annotated[str | None, typer.Option(help="Folder of the sets.")] = None,
+    out: Annotated[
+        str | None,
+        typer.Option(
+            help="Folder of the sets; must not be there or be empty. Needed, here or in --config."
+        ),
+    ] = None,
     config: Annotated[
         Path | None, typer.Option(help="YAML file of the build; flags win over it.")
     ] = None,

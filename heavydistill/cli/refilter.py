@@ -118,6 +118,7 @@ def _refilter(keys: dict[str, Any], dry_run: bool) -> None:
     from heavydistill.build.config import load_refilter_config
     from heavydistill.build.deliberator import Deliberator
     from heavydistill.cli.asking import AskingProgress, ending_early, print_volume
+    from heavydistill.hub.card import write_card
 
     console = Console()
     plan = refilter.check(load_refilter_config(keys))
@@ -132,7 +133,7 @@ def _refilter(keys: dict[str, Any], dry_run: bool) -> None:
         AskingProgress(console, plan.volume.caches) as progress,
         Deliberator(plan.asking, plan.config.verify, longest=plan.volume.longest) as model,
     ):
-        outcome = refilter.refilter(plan, model, lambda: progress.show(model))
+        outcome = refilter.refilter(plan, model, lambda: progress.show(model), write_card)
     _print_table(outcome, console)
     _print_ending(plan, outcome, model, console)
 

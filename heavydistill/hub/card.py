@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import re
 import typing
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from heavydistill.config import Language
+from heavydistill.errors import ConfigError
 from heavydistill.hub import figures, provenance
 from heavydistill.hub.markdown import code, count, table, text
 from heavydistill.hub.terms import Author, Licence, authors_of, licence_of, problem_sources
@@ -71,7 +72,7 @@ def card(
         profiles: As of ``authors_of``.
 
     Raises:
-        ConfigError: One of ``profiles`` is no profile.
+        ConfigError: One of ``profiles`` is no profile, or the card in the folder is no text.
     """
     authors = authors_of(manifest, profiles)
     chosen = (
@@ -81,8 +82,9 @@ def card(
     )
     sections = [
         f"---\n{_metadata(manifest, folder, authors, chosen)}\n---",
-        f"# {text(_title(authors))}",
+        f"# {text(_title(manifest, authors))}",
         _what_it_is(manifest),
+        *_refiltered(manifest),
         "## Sets",
         _sets(folder, manifest),
         _loading(folder, repo_id, revision),
@@ -118,7 +120,7 @@ def _metadata(manifest: Manifest, folder: Path, authors: Sequence[Author], licen
         ],
         tags=_TAGS,
         size_categories=next((name for most, name in _SIZES if rows < most), "n>100M"),
-        pretty_name=_title(authors),
+        pretty_name=_title(manifest, authors),
         source_datasets=_source_datasets(manifest) or None,
         **named,
         configs=_configs(folder),
@@ -151,10 +153,12 @@ def _source_datasets(manifest: Manifest) -> list[str]:
     return [source.removeprefix("hub:") for source in sources if source.startswith("hub:")]
 
 
-def _title(authors: Sequence[Author]) -> str:
+def _title(manifest: Manifest, authors: Sequence[Author]) -> str:
     def of(role: str) -> str:
         return ", ".join(author.name for author in authors if role in author.roles)
 
+    if manifest.refiltered:
+        return f"Prompts for RL of attempts by {of('thinker')}"
     if not of("deliberator"):
         return f"Attempts by {of('thinker')}"
     return f"Deliberations by {of('deliberator')} on attempts by {of('thinker')}"
@@ -173,6 +177,20 @@ def _what_it_is(manifest: Manifest) -> str:
     )
 
 
+def _refiltered(manifest: Manifest) -> Iterator[str]:
+    """What a checkpoint chose, and that the rest is of the build before."""
+    if done := manifest.refiltered:
+        revision = f" ({code(done.revision)})" if done.revision else ""
+        yield (
+            f"The prompts were chosen anew for {code(done.checkpoint)}{revision}, which "
+            f"deliberated {count(done.d)} times on each of {count(done.caches)} candidate sets: "
+            f"{count(done.kept)} that it got right sometimes, and not always, are kept; "
+            f"{count(done.always_right)} were always right, {count(done.never_right)} never, and "
+            f"{count(done.unmeasured)} could not be measured. All else that is told here is of the "
+            "build before, whose other sets are not here."
+        )
+
+
 def _sets(folder: Path, manifest: Manifest) -> str:
     counts = _counts(manifest, folder)
     rows = [
@@ -182,10 +200,12 @@ def _sets(folder: Path, manifest: Manifest) -> str:
     ]
     return (
         table(("Config", "train", "validation", "A row"), rows)
-        + "\n\nThe first four are views: every row that there was is in them, and an empty `label` "
-        "says that it is used. The others are split into train and validation by problem. "
-        "`prompt` and `completion` are conversations, and only the completion is to be learnt. "
-        "Columns `reasoning` and `answer_text` hold both parts of a completion apart."
+        + f"\n\n{', '.join(code(name) for name in VIEWS if name in counts)} are views: what is not "
+        "used is in them too, with its reason in `label` (of `caches` in `sft_label` and "
+        "`rl_label`), which is empty for what is used. Candidate sets that were drawn and that "
+        "nothing uses are only counted, under Strata. The other configs are split into train and "
+        "validation by problem. `prompt` and `completion` are conversations, and only the "
+        "completion is to be learnt; `reasoning` and `answer_text` hold both parts of it apart."
     )
 
 
@@ -224,5 +244,11 @@ def _kept_notes(folder: Path) -> str:
     file = folder / CARD
     if not file.is_file():
         return ""
-    notes = file.read_text(encoding="utf-8").partition(_NOTES)[2]
+    try:
+        notes = file.read_text(encoding="utf-8").partition(_NOTES)[2]
+    except ValueError as error:
+        raise ConfigError(
+            f"{file} is no text in UTF-8, and what stands under Notes in it goes with the card",
+            "Save it as UTF-8, or remove it.",
+        ) from error
     return re.sub(r"\A\s*<!--.*?-->\n?", "", notes, flags=re.DOTALL)

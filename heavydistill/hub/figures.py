@@ -16,10 +16,19 @@ from heavydistill.hub.markdown import (
     text,
     usd,
 )
+from heavydistill.hub.terms import has_others_pools
 from heavydistill.sets.manifest import Manifest, Strata
+from heavydistill.sets.rows import LABELS
 
 _USED = "used"
 _FEW_PROBLEMS = 30
+_RATES = {
+    "rescue": "Rescue: vote wrong or tied, deliberation right",
+    "regress": "Regress: vote right, deliberation wrong",
+    "emergent": "Emergent: no attempt right, deliberation right",
+}
+_KINDS = ("prompt", "completion")
+_MEANINGS = {_USED: "passes everything", **dict(LABELS)}
 
 
 def sections(manifest: Manifest) -> Iterator[str]:
@@ -30,8 +39,9 @@ def sections(manifest: Manifest) -> Iterator[str]:
     yield _strata(manifest)
     yield "## Filters"
     yield _filters(manifest)
-    yield "## Use of the attempts"
-    yield _attention(manifest)
+    if not manifest.refiltered:
+        yield "## Use of the attempts"
+        yield _attention(manifest)
     yield "## Contamination"
     yield _contamination(manifest)
     yield "## Tokens and cost"
@@ -53,7 +63,7 @@ def _metrics(manifest: Manifest) -> str:
         for run in manifest.runs
     ]
     changed = [
-        (code(run.name), *(_rate(run.summary.get(rate)) for rate in ("rescue", "regress")))
+        (code(run.name), *(_rate(run.summary.get(rate)) for rate in _RATES))
         for run in manifest.runs
     ]
     few = any(0 < (run.summary.get("problems") or 0) < _FEW_PROBLEMS for run in manifest.runs)
@@ -69,7 +79,7 @@ def _metrics(manifest: Manifest) -> str:
                 if few
                 else ""
             ),
-            table(("Run", "Rescue: vote wrong or tied, now right", "Regress: now wrong"), changed),
+            table(("Run", *_RATES.values()), changed),
             *_judged(manifest),
         ]
     )
@@ -93,36 +103,54 @@ def _rate(rate: dict[str, Any] | None) -> str:
 
 
 def _strata(manifest: Manifest) -> str:
-    columns = ("sets", "with_deliberation", "not_admitted", "over_bound", "sft", "rl")
-    head = ("Stratum", "All sets", "With deliberation", "Not admitted", "Over bound")
+    columns = {
+        "sets": "All sets",
+        "with_deliberation": "With deliberation",
+        "not_admitted": "Not admitted",
+        "over_bound": "Over bound",
+        **({} if manifest.refiltered else {"sft": "In `sft_deliberator`"}),
+        "rl": "In `rl`",
+    }
 
     def cells(strata: list[Strata]) -> list[str]:
         return [count(sum(getattr(one, column) for one in strata)) for column in columns]
 
     rows = [(text(name), *cells([one])) for name, one in manifest.strata.items()]
     rows += [("all", *cells(list(manifest.strata.values())))]
+    own, plain = manifest.student_written, manifest.retention
     return (
-        f"Candidate sets by how many of their attempts are right and what the vote says, before "
-        f"and after the mixture {code(manifest.build.get('preset', UNKNOWN))}. The last two "
-        "columns are what is left.\n\n"
-        + table((*head, "In `sft_deliberator`", "In `rl`"), rows)
+        "Candidate sets by how many of their attempts are right and what the vote says. Of those "
+        "with a deliberation that passed every filter, the mixture "
+        f"{code(manifest.build.get('preset', UNKNOWN))} does not admit some and takes others only "
+        "up to a bound.\n\n"
+        + table(("Stratum", *columns.values()), rows)
         + "\n\nOf the sets that are used, the attempts are all the student's own in "
-        f"{share(manifest.student_written.part, manifest.student_written.whole)}. Plain problems, "
-        "so that thinking is not unlearned, are "
-        f"{share(manifest.retention.part, manifest.retention.whole)} of the rows of "
-        f"`sft_deliberator`. {count(manifest.recut)} prompts were cut again to fit the student."
+        f"{share(own.part, own.whole)}. {count(manifest.recut)} prompts were cut again to fit the "
+        "student."
+        + (
+            ""
+            if manifest.refiltered
+            else " Plain problems, so that thinking is not unlearned, are "
+            f"{share(plain.part, plain.whole)} of the rows of `sft_deliberator`."
+        )
     )
 
 
 def _filters(manifest: Manifest) -> str:
+    views = ["problems"] if manifest.refiltered else ["problems", "trajectories", "deliberations"]
     rows = [
-        (view, code(label) if label != _USED else "used", count(number))
-        for view in ("problems", "trajectories", "deliberations")
+        (
+            view,
+            code(label) if label != _USED else "used",
+            count(number),
+            text(_MEANINGS.get(label, UNKNOWN)),
+        )
+        for view in views
         for label, number in getattr(manifest, view).items()
     ]
     return (
-        "Nothing is left out of the views; what a filter took has its reason in `label`.\n\n"
-        + table(("View", "Label", "Rows"), rows)
+        "What a filter took stays in the view, with the first reason as its `label`.\n\n"
+        + table(("View", "Label", "Rows", "Meaning"), rows)
     )
 
 
@@ -165,10 +193,11 @@ def _tokens(manifest: Manifest) -> str:
     rows = [
         (code(name), *(count(known.get(quantile)) for quantile in quantiles))
         for name, known in manifest.tokens.items()
+        if known
     ]
     return (
-        f"Prompt and completion of a row together, in the tokens of {code(manifest.student.name)}; "
-        f"at most {count(manifest.student.max_tokens)}.\n\n"
+        f"Prompt and completion of a row together, of `rl` the prompt, in the tokens of "
+        f"{code(manifest.student.name)}; at most {count(manifest.student.max_tokens)}.\n\n"
         + table(("Config", "Median", "90%", "95%", "99%", "Most"), rows)
     )
 
@@ -178,16 +207,23 @@ def _cost(manifest: Manifest) -> str:
     rows = []
     for run in manifest.runs:
         for stage, used in (at(run.summary, "usage") or {}).items():
-            costs.append(used["cost_usd"])
-            numbers = [count(used[key]) for key in ("requests", "prompt", "completion")]
-            rows.append((f"{code(run.name)} {text(stage)}", *numbers, usd(used["cost_usd"])))
+            if stage == "thinking" and has_others_pools(run):
+                used = {}  # another run paid for it
+            elif not used["requests"]:
+                continue
+            costs.append(used.get("cost_usd"))
+            numbers = [count(used.get("requests")), *(_reported(used, kind) for kind in _KINDS)]
+            rows.append((f"{code(run.name)} {text(stage)}", *numbers, usd(costs[-1])))
     for asked in manifest.asked:
         costs.append(asked.cost_usd)
         numbers = [
             count(number)
             for number in (asked.deliberations, asked.prompt_tokens, asked.completion_tokens)
         ]
-        rows.append(("deliberating again", *numbers, usd(asked.cost_usd)))
+        rows.append((f"{code(asked.model)} again", *numbers, usd(asked.cost_usd)))
+    if manifest.refiltered:
+        costs.append(None)
+        rows.append(("refilter", count(manifest.refiltered.deliberations), *[UNKNOWN] * 3))
     if not rows:
         return "What the attempts and deliberations cost is not known."
     known = sum(cost for cost in costs if cost is not None)
@@ -197,3 +233,11 @@ def _cost(manifest: Manifest) -> str:
         + f"\n\n{at_least}{usd(known)} US dollars in all, by the prices of the profiles; models "
         "that ran on hardware of one's own count nothing."
     )
+
+
+def _reported(used: dict[str, Any], kind: str) -> str:
+    """Tokens, as far as the requests reported them."""
+    missing = used.get(f"unknown_{kind}", 0)
+    if not used or missing == used["requests"]:
+        return UNKNOWN
+    return f"{'at least ' * bool(missing)}{count(used[kind])}"

@@ -89,6 +89,10 @@ def pack(folder: Path, wish: Wish) -> Parcel:
             f"{wish.licence!r} is no licence as the Hub writes it",
             "Give its id in small letters, e.g. --license cc-by-4.0, or other.",
         )
+    if wish.revision is not None and not wish.revision.strip():
+        raise PublishError(
+            "The name of the branch is empty", "Give --revision BRANCH, or leave it out for main."
+        )
     if (folder / TRACES_FOLDER).is_dir() and not (folder / MANIFEST).is_file():
         raise PublishError(
             f"{folder} is a run, and what is published are sets",

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from heavydistill.hub.markdown import UNKNOWN, at, code, count, table, text
-from heavydistill.hub.terms import Author, Licence, problem_sources
+from heavydistill.hub.terms import Author, Licence, has_others_pools, problem_sources
 from heavydistill.sets.folder import CHAT_TEMPLATE
 from heavydistill.sets.manifest import Manifest
 
@@ -66,8 +66,15 @@ def _sampling(manifest: Manifest) -> str:
         for stage, samples in (("think", "k"), ("deliberate", "d")):
             if asked := at(run.config, stage):
                 values = [asked.get(samples), *(at(asked, f"sampling.{key}") for key in keys)]
-                cells = [_value(value) for value in (*values, run.config.get("seed"))]
+                is_own = stage == "deliberate" or not has_others_pools(run)
+                cells = [
+                    _value(value) for value in (*values, run.config.get("seed") if is_own else None)
+                ]
                 rows.append((f"{code(run.name)} {stage}", *cells))
+    again = manifest.build.get("redeliberate") or {}
+    for answered in manifest.asked:
+        values = [again.get("d"), *map(answered.sampling.get, keys), again.get("seed")]
+        rows.append((f"{code(answered.model)} again", *map(_value, values)))
     if not rows:
         return "How the attempts were sampled is not known."
     head = ("Run", "Samples", "Temperature", "top_p", "top_k", "Most tokens", "Seed")
@@ -86,10 +93,11 @@ def _student(manifest: Manifest, folder: Path) -> str:
         if (folder / CHAT_TEMPLATE).is_file()
         else "which is the one that comes with it"
     )
+    mended = f" What was mended in it: {text('; '.join(student.mended))}." if student.mended else ""
     return (
         f"The rows are made for {code(student.name)} and its chat template, {template} (SHA-256 "
-        f"{code(student.template_sha256)}): the thinking of a completion stands {where}. A row has "
-        f"at most {count(student.max_tokens)} tokens."
+        f"{code(student.template_sha256)}): the thinking of a completion stands {where}.{mended} "
+        f"A row has at most {count(student.max_tokens)} tokens."
         + (
             " Before the sets were called ready, rows were rendered with that template and found "
             f"whole: {', '.join(f'{count(n)} of {code(name)}' for name, n in looked)}."

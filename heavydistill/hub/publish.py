@@ -119,6 +119,11 @@ def _token() -> str:
         raise PublishError(
             "HF_ENDPOINT is no address", "Set it to e.g. https://huggingface.co, or unset it."
         )
+    if urlsplit(constants.ENDPOINT).username is not None:
+        raise PublishError(
+            "HF_ENDPOINT has a user or a password in it, and addresses are printed",
+            "Leave out what stands before the @; the token is sent in a header.",
+        )
     token = get_token()
     if not token:
         raise PublishError(

@@ -1,8 +1,8 @@
 """No secret is sent: the values of keys are looked for in everything before it leaves.
 
 A key is what an environment variable holds whose name says so (``..._API_KEY``, ``..._TOKEN``,
-``..._SECRET``, ``..._PASSWORD``), one that a provider or a configuration names, and the token for
-the Hub, wherever it is kept.
+``..._SECRET``, ``..._PASSWORD``, with or without a number), one that a provider or a configuration
+names, and the token for the Hub, wherever it is kept.
 
 Not covered: values of fewer than eight characters, which are stand-ins for servers that want no
 key, and keys that this process cannot see.
@@ -20,7 +20,9 @@ from heavydistill.errors import PublishError
 from heavydistill.sets.manifest import Manifest
 from heavydistill.teachers.providers import PROVIDERS
 
-_TELLING = re.compile(r"(?:KEY|TOKEN|SECRET|PASSWORD)S?$", re.IGNORECASE)
+_TELLING = re.compile(
+    r"(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE)S?(?:_?\d+)?$", re.IGNORECASE
+)
 _FEWEST_CHARACTERS = 8
 _NAMES = "api_key_env"
 
@@ -61,8 +63,8 @@ def refuse_secrets(files: Mapping[str, Path | bytes], secrets: Mapping[str, str]
             variable, place = hit
             raise PublishError(
                 f"The value of {variable} stands in {name}, {place}; nothing was sent",
-                "Revoke that key if others may have seen it, leave the problem or run out that has "
-                "it, and build the sets again.",
+                "Revoke that key if others may have seen it. Take it out of the Notes in the card, "
+                "or leave out the problem or run that has it and build the sets again.",
             )
 
 

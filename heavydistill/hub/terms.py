@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from heavydistill.errors import PublishError
-from heavydistill.sets.manifest import Manifest
+from heavydistill.sets.manifest import Manifest, RunUsed
 from heavydistill.teachers.files import ProfileFile, Terms, load_profile
 from heavydistill.teachers.registry import shipped
 
@@ -28,7 +28,7 @@ class Author:
 
     Attributes:
         name: As the rows have it.
-        roles: ``thinker``, ``deliberator`` or both.
+        roles: Of ``thinker``, ``deliberator`` and ``judge``, sorted.
         licence: Of its weights; empty if it is not known.
         terms: Whether models may be trained on what it writes.
     """
@@ -131,12 +131,18 @@ def licence_of(manifest: Manifest, authors: Sequence[Author]) -> Licence:
 
 def problem_sources(manifest: Manifest) -> list[str]:
     """Where the problems of the runs come from, sorted; a run that does not say is named."""
-    return sorted(
-        {
-            str(run.config.get("problems", {}).get("source") or f"the run {run.name}")
-            for run in manifest.runs
-        }
-    )
+    return sorted(set(map(_source, manifest.runs)))
+
+
+def has_others_pools(run: RunUsed) -> bool:
+    """Whether problems and attempts of a run are those of another one or of an import."""
+    return bool(run.config.get("pools_sha256"))
+
+
+def _source(run: RunUsed) -> str:
+    source = run.config.get("problems", {}).get("source")
+    # A run on the pools of another has its problems from there, and never looked at that key.
+    return str(source) if source and not has_others_pools(run) else f"the run {run.name}"
 
 
 def _written(manifest: Manifest) -> Iterator[tuple[str, str]]:
@@ -147,6 +153,9 @@ def _written(manifest: Manifest) -> Iterator[tuple[str, str]]:
         yield "thinker", name or _UNNAMED
     for name in deliberators or [_UNNAMED] * any(manifest.deliberations.values()):
         yield "deliberator", name or _UNNAMED
+    for run in manifest.runs:
+        for name in (run.summary.get("judging") or {}).get("judges", ()):
+            yield "judge", name.rpartition("@")[0] or name
 
 
 def _names(file: ProfileFile) -> Iterator[str]:

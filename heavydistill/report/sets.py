@@ -84,7 +84,12 @@ def _lines(manifest: Manifest) -> list[str]:
     if manifest.undeliberated:
         lines.append(
             f"The mixture would take {manifest.undeliberated:,} more sets if they had a "
-            "deliberation to learn from: --redeliberate asks for them."
+            "deliberation to learn from: "
+            + (
+                "--set redeliberate.seed=1 asks again."
+                if manifest.asked
+                else "--redeliberate asks for them."
+            )
         )
     if manifest.unfit:
         lines.append(f"{manifest.unfit:,} more sets would not fit the student, and are left out.")
@@ -107,4 +112,4 @@ def _of(share: Share) -> str:
 
 
 def _share(part: int, whole: int) -> str:
-    return f"{part:,} of {whole:,} ({part / whole:.1%})" if whole else "none of none"
+    return f"{part:,} of {whole:,} ({part / whole:.1%})" if whole else "0 of 0"

@@ -101,6 +101,8 @@ class Asked(Section):
     prompt_tokens: int
     completion_tokens: int
     cost_usd: float | None
+    sampling: dict[str, Any] = Field(default_factory=dict)
+    """How it was asked."""
 
 
 class Refiltered(Section):

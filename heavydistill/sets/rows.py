@@ -29,6 +29,28 @@ Split = Literal["train", "validation"]
 SPLITS: tuple[Split, ...] = ("train", "validation")
 USED = ""
 """The label of what is used."""
+LABELS: tuple[tuple[str, str], ...] = (
+    ("unfinished", "it failed, was cut off or holds no answer text"),
+    ("undecided", "it was not judged, or the verifier could not tell"),
+    ("not_correct", "the verifier calls it incorrect"),
+    ("no_final_answer", "it has no final answer in the form that its verifier reads"),
+    ("several_final_answers", "it gives different final answers"),
+    ("ignores_attempts", "it shows no sign that it worked with the attempts"),
+    ("verbatim_copy", "its answer is one of the attempts, word for word"),
+    ("leaks_reference", "it knows the reference answer, which nobody showed it"),
+    ("other_language", "its thinking or its answer is not in the language of the problem"),
+    ("too_long", "it is longer than most of those that pass everything above"),
+    ("duplicate", "another one on the problem says the same"),
+    ("not_chosen", "it passes, and enough others were taken"),
+    ("long_handoff", "its answer text is longer than a hand-off may be"),
+    ("contaminated", "its problem stands in a benchmark"),
+    ("near_duplicate", "its problem is nearly another one"),
+    ("set_not_used", "the mixture does not take its candidate set"),
+    ("not_renderable", "it holds what the student takes for a control token or a think tag"),
+    ("too_long_for_student", "prompt and response do not fit the student"),
+)
+"""(Code, what it says of a response), in the order in which they are looked for."""
+CODES = frozenset(code for code, _ in LABELS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from heavydistill.build.config import Filters
 from heavydistill.build.filters import (
-    LABELS,
     Looked,
     fingerprint,
     look_at_deliberation,
     look_at_trajectory,
 )
+from heavydistill.sets.rows import LABELS
 
 USES = "Attempt 1 adds wrongly, attempt 2 is right: 2 + 3 = 5."
 ANSWER = r"The sum of two and three is \boxed{5}."

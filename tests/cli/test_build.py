@@ -164,7 +164,9 @@ def test_sets_without_a_deliberation_are_asked_about_once(command: Command, tmp_
     assert code == 0
     manifest = read_manifest(tmp_path / "sets")
     (asked,) = manifest.asked
-    assert asked.model == "micro"
+    assert asked.model == "micro" and asked.sampling["temperature"] == 1.0
+    readme = (tmp_path / "sets" / "README.md").read_text(encoding="utf-8")
+    assert "| `micro` again | 2 | 1.0 | 0.95 | 10 |" in readme
     assert asked.deliberations == 2 * asked.sets > 0
     there = list(read_rows(tmp_path / "sets", "deliberations"))
     assert len(there) == asked.deliberations

@@ -125,6 +125,7 @@ def test_the_manifest_says_what_was_done(sets, tmp_path):
     with serving(Pupil().answer) as server:
         run(*arguments(server, sets, out))
     old, new = read_manifest(sets), read_manifest(out)
+    assert "chosen anew for `served`" in (out / "README.md").read_text(encoding="utf-8")
     labels = Counter(cache.rl_label for cache in rows(out, CacheRow, "caches"))
     done = new.refiltered
     assert done and (done.checkpoint, done.d, done.caches) == ("served", D, len(ASKED))
@@ -154,7 +155,7 @@ def test_the_same_command_gives_the_same_bytes(sets, tmp_path):
         {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*.*")}
         for folder in folders
     ]
-    assert contents[0] == contents[1] and len(contents[0]) == 5
+    assert contents[0] == contents[1] and len(contents[0]) == 6
 
 
 def test_what_is_undecided_is_not_measured(sets, tmp_path):

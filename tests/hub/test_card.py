@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from datasets import load_dataset
 from huggingface_hub import DatasetCard
 from set_folders import write_sets
 
+from heavydistill.errors import ConfigError
 from heavydistill.hub.card import card, write_card
 from heavydistill.hub.markdown import table, text
 from heavydistill.sets import folder as folders
@@ -18,9 +20,11 @@ from heavydistill.sets.manifest import (
     Asked,
     Attention,
     BenchmarkUsed,
+    Refiltered,
     RunUsed,
     Share,
     Strata,
+    StudentUsed,
     read_manifest,
 )
 
@@ -51,8 +55,8 @@ RUN = RunUsed(name="glm", traces=20, config=CONFIG, summary=SUMMARY)
 CHANGES: dict[str, Any] = {
     "runs": [RUN],
     "models": {"thinker": ["glm-4.6"], "deliberator": ["glm-4.6"]},
-    "build": {"preset": "agglm", "seed": 7},
-    "deliberations": {"used": 31, "no_attempts": 17},
+    "build": {"preset": "agglm", "seed": 7, "redeliberate": {"d": 6, "seed": 5}},
+    "deliberations": {"used": 31, "ignores_attempts": 17},
     "strata": {
         "tie": Strata(sets=90, with_deliberation=80, not_admitted=7, over_bound=6, sft=67, rl=5),
         "all-wrong": Strata(sets=4, with_deliberation=3, not_admitted=0, over_bound=1, sft=2, rl=0),
@@ -71,6 +75,7 @@ CHANGES: dict[str, Any] = {
             prompt_tokens=777,
             completion_tokens=888,
             cost_usd=0.25,
+            sampling=SAMPLING | {"temperature": 0.8},
         )
     ],
 }
@@ -199,7 +204,8 @@ def test_models_filters_attention_contamination_tokens_cost_and_sampling_are_tol
     (model,) = rows_of(written, "Models, licence and terms")
     assert model[:4] == ["`glm-4.6`", "deliberator and thinker", "MIT", "allowed"]
     assert model[5] == "model card of zai-org/GLM-4.6 (license mit)"
-    assert ["deliberations", "`no_attempts`", "17"] in rows_of(written, "Filters")
+    meaning = "it shows no sign that it worked with the attempts"
+    assert ["deliberations", "`ignores_attempts`", "17", meaning] in rows_of(written, "Filters")
     assert "150 of 200 (75.0%)" in written and "13 of 1,000 (1.3%)" in written
     assert rows_of(written, "Contamination") == [["`gsm8k`", "4", "4 `13_words`", "`abababababab`"]]
     assert "Paraphrases and translations are not found" in written
@@ -207,7 +213,7 @@ def test_models_filters_attention_contamination_tokens_cost_and_sampling_are_tol
     for line in (
         "| `glm` thinking | 320 | 5,000 | 123,456 | 1.50 |",
         "| `glm` deliberating | 320 | 5,000 | 123,456 | - |",
-        "| deliberating again | 20 | 777 | 888 | 0.25 |",
+        "| `glm-4.6` again | 20 | 777 | 888 | 0.25 |",
         "At least 1.75 US dollars in all",
         "- `deliberator.brief.en@8f91f83e6952`",
         "- `math@2`",
@@ -220,6 +226,7 @@ def test_models_filters_attention_contamination_tokens_cost_and_sampling_are_tol
     assert rows_of(written, "Sampling") == [
         ["`glm` think", "16", "0.6", "0.95", "20", "32768", "11"],
         ["`glm` deliberate", "3", "0.6", "0.95", "20", "8192", "11"],
+        ["`glm-4.6` again", "6", "0.8", "0.95", "20", "32768", "5"],
     ]
 
 
@@ -275,3 +282,73 @@ def test_numbers_stand_right_and_words_left():
     shown = table(("Name", "Count", "Said"), [("a", "1,234", "3 of them"), ("b", "-", "none")])
     assert shown.splitlines()[1] == "| :-- | --: | :-- |"
     assert table(("Name",), []) == "| Name |\n| :-- |"
+
+
+def test_attempts_of_another_run_are_not_said_to_be_sampled_and_paid_for_by_this_one(tmp_path):
+    nothing = {"requests": 0, "prompt": 0, "completion": 0, "cost_usd": 0.0}
+    usage = {"thinking": nothing, "deliberating": USED}
+    config = CONFIG | {"pools_sha256": "0" * 64, "problems": {"source": "micro"}}
+    run = RunUsed(name="borrowed", traces=2, config=config, summary={"usage": usage})
+    written = made(tmp_path / "sets", runs=[run])
+    assert "| `borrowed` thinking | - | - | - | - |" in written
+    assert "At least 1.50 US dollars in all" in written
+    assert rows_of(written, "Sampling")[0][-1] == "-"
+    assert "- problems from `the run borrowed`" in written
+
+
+def test_tokens_that_nobody_reported_are_not_told_to_be_none(tmp_path):
+    usage = {
+        "thinking": USED | {"unknown_prompt": 320, "unknown_completion": 20, "cost_usd": None},
+        "deliberating": {"requests": 0, "prompt": 0, "completion": 0, "cost_usd": None},
+    }
+    run = RunUsed(name="glm", traces=2, config=CONFIG, summary={"usage": usage})
+    written = made(tmp_path / "sets", runs=[run])
+    assert "| `glm` thinking | 320 | - | at least 123,456 | - |" in written
+    assert "`glm` deliberating" not in written
+
+
+def test_what_was_mended_in_the_chat_template_is_told(tmp_path):
+    mended = ["thinking is switched on in it", "the end of sequence follows an answer"]
+    student = StudentUsed(
+        name="s", form="inline", template_sha256="0" * 64, max_tokens=9, mended=mended
+    )
+    assert f"What was mended in it: {'; '.join(mended)}." in made(tmp_path / "a", student=student)
+    assert "mended" not in made(tmp_path / "b")
+
+
+def test_prompts_that_a_checkpoint_chose_tell_it_and_nothing_of_sets_that_are_elsewhere(tmp_path):
+    done = Refiltered(
+        checkpoint="step-100",
+        revision="b2eeb71b",
+        d=8,
+        seed=0,
+        caches=180,
+        kept=68,
+        always_right=52,
+        never_right=59,
+        unmeasured=1,
+        deliberations=1440,
+        failed=0,
+        cut_off=0,
+        undecided=0,
+    )
+    folder = write_sets(tmp_path / "sets", refiltered=done)
+    for name in ("trajectories", "deliberations", "sft_deliberator", "sft_thinker"):
+        shutil.rmtree(folder / name)
+    written = card(read_manifest(folder), folder)
+    assert DatasetCard(written).data.pretty_name == "Prompts for RL of attempts by micro"
+    assert "chosen anew for `step-100` (`b2eeb71b`), which deliberated 8 times on each of 180" in (
+        written
+    )
+    for part in ("68 that it got", "52 were always", "59 never", "1 could not be measured"):
+        assert part in written
+    assert "| refilter | 1,440 | - | - | - |" in written
+    assert "Use of the attempts" not in written and "sft_deliberator" not in written
+    assert {row[0] for row in rows_of(written, "Filters")} == {"problems"}
+
+
+def test_a_card_that_is_no_text_is_refused(tmp_path):
+    folder = write_sets(tmp_path / "sets")
+    (folder / "README.md").write_bytes(b"\xff\n## Notes\nmine")
+    with pytest.raises(ConfigError, match=r"README\.md is no text in UTF-8"):
+        card(read_manifest(folder), folder)

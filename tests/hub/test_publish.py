@@ -171,6 +171,12 @@ def test_a_branch_is_made_and_the_main_one_left_alone(hub, publish, folder):
     assert f'rl = load_dataset("{REPO}", "rl", revision="v2")' in card
 
 
+def test_the_name_of_a_branch_may_have_a_slash(hub, publish, folder):
+    for _ in range(2):
+        assert publish(folder, "--to", REPO, "--revision", "try/v2")[0] == 0
+    assert hub.commits(REPO, "try/v2") == 1 and hub.files(REPO) == {}
+
+
 def test_a_change_by_somebody_else_meanwhile_is_not_overwritten(hub, publish, folder):
     hub.add(REPO)
 
@@ -252,6 +258,20 @@ def test_an_address_where_nobody_listens_is_told(publish, folder, hub, monkeypat
     monkeypatch.setattr(constants, "ENDPOINT", "huggingface.co")
     code, said = publish(folder, "--to", REPO)
     assert code == 2 and "HF_ENDPOINT is no address" in said
+
+
+def test_a_password_in_the_address_is_refused_and_not_printed(publish, folder, hub, monkeypatch):
+    with_password = hub.url.replace("://", "://me:PassOfTheHub@")
+    monkeypatch.setattr(constants, "ENDPOINT", with_password)
+    code, said = publish(folder, "--to", REPO)
+    assert code == 2 and "HF_ENDPOINT has a user or a password in it" in said
+    assert "PassOfTheHub" not in said and hub.requests == []
+
+
+def test_an_empty_name_of_a_branch_is_not_taken_for_the_main_one(publish, folder, hub):
+    code, said = publish(folder, "--to", REPO, "--revision", "")
+    assert code == 2 and "The name of the branch is empty" in said
+    assert hub.requests == []
 
 
 def test_offline_is_said_with_what_works_offline(hub, publish, folder, monkeypatch):

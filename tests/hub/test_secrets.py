@@ -91,6 +91,7 @@ def test_variables_that_sound_like_keys_or_are_named_in_a_run_are_looked_for(mon
         "MY_ACCESS": "value-of-5",
         "SHORT_API_KEY": "EMPTY",
         "SHELL_NAME": "value-of-6",
+        "OPENAI_API_KEY_2": "value-of-7",
     }
     for name, value in values.items():
         monkeypatch.setenv(name, value)
@@ -102,6 +103,7 @@ def test_variables_that_sound_like_keys_or_are_named_in_a_run_are_looked_for(mon
         "AWS_SECRET_ACCESS_KEY": "value-of-3",
         "DB_PASSWORD": "value-of-4",
         "MY_ACCESS": "value-of-5",
+        "OPENAI_API_KEY_2": "value-of-7",
     }
 
 

@@ -149,3 +149,23 @@ def test_a_profile_given_to_the_verb_opens_the_gate_if_it_allows(hub, publish, t
     assert publish(folder, "--to", REPO, "--profile", forbids)[0] == 2
     assert publish(folder, "--to", REPO, "--profile", own(tmp_path, "house"))[0] == 0
     assert "our wiki" in hub.files(REPO)["README.md"].decode()
+
+
+def test_a_judge_is_an_author_of_the_verdicts(hub, publish, tmp_path):
+    judging = {"asked": 4, "correct": 2, "incorrect": 2, "judges": {"openai/gpt-5@0a1b2c": 4}}
+    run = RunUsed(name="run", traces=2, config={}, summary={"judging": judging})
+    folder = write_sets(tmp_path / "sets", runs=[run])
+    code, said = publish(folder, "--to", REPO)
+    assert code == 2 and "openai/gpt-5: what the services write" in said
+    assert publish(folder, "--to", REPO, "--allow-restricted-terms")[0] == 0
+    assert "| `openai/gpt-5` | judge |" in hub.files(REPO)["README.md"].decode()
+
+
+def test_problems_that_came_with_the_pools_of_another_run_are_not_said_to_be_generated():
+    told = by("micro")
+    run = told.runs[0]
+    own = run.model_copy(update={"config": run.config | {"pools_sha256": None}})
+    borrowed = run.model_copy(update={"config": run.config | {"pools_sha256": "0" * 64}})
+    for one, licence in ((own, "apache-2.0"), (borrowed, "other")):
+        told = told.model_copy(update={"runs": [one]})
+        assert licence_of(told, authors_of(told)).name == licence
