@@ -82,9 +82,12 @@ def _lines(manifest: Manifest) -> list[str]:
     ]
     lines += [f"Chat template: {sentence}" for sentence in student.mended]
     if manifest.undeliberated:
+        how = "--redeliberate asks for them"
+        if manifest.asked:
+            how = "a higher --set redeliberate.d or another --teacher may bring some"
         lines.append(
             f"The mixture would take {manifest.undeliberated:,} more sets if they had a "
-            "deliberation to learn from: --redeliberate asks for them."
+            f"deliberation to learn from: {how}."
         )
     if manifest.recut:
         lines.append(f"{manifest.recut:,} prompts were cut again to fit the student.")
