@@ -8,6 +8,7 @@ from set_folders import manifest
 
 from heavydistill.build.config import load_build_config
 from heavydistill.report.sets import print_manifest
+from heavydistill.sets.folder import TRAINED
 from heavydistill.sets.manifest import Asked
 
 
@@ -25,7 +26,9 @@ def test_sets_without_a_deliberation_are_told_with_what_is_left_to_try(is_asked)
     printed = io.StringIO()
     console = Console(file=printed, width=200)
     build = load_build_config(None, {"runs": ["run"], "out": "sets"}).model_dump()
-    print_manifest(manifest(build=build, undeliberated=3, asked=[asked] * is_asked), console)
+    tokens = {name: {} for name in TRAINED}
+    told = manifest(build=build, tokens=tokens, undeliberated=3, asked=[asked] * is_asked)
+    print_manifest(told, console)
     assert "3 more sets" in printed.getvalue()
     assert ("--redeliberate asks for them" in printed.getvalue()) != is_asked
     assert ("redeliberate.d or another --teacher" in printed.getvalue()) == is_asked
