@@ -82,14 +82,12 @@ def _lines(manifest: Manifest) -> list[str]:
     ]
     lines += [f"Chat template: {sentence}" for sentence in student.mended]
     if manifest.undeliberated:
+        how = "--redeliberate asks for them"
+        if manifest.asked:
+            how = "another redeliberate.seed, a higher redeliberate.d or another --teacher may help"
         lines.append(
             f"The mixture would take {manifest.undeliberated:,} more sets if they had a "
-            "deliberation to learn from: "
-            + (
-                "--set redeliberate.seed=1 asks again."
-                if manifest.asked
-                else "--redeliberate asks for them."
-            )
+            f"deliberation to learn from: {how}."
         )
     if manifest.unfit:
         lines.append(f"{manifest.unfit:,} more sets would not fit the student, and are left out.")

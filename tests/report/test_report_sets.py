@@ -1,0 +1,34 @@
+"""The tables of a build."""
+
+import io
+
+import pytest
+from rich.console import Console
+from set_folders import manifest
+
+from heavydistill.build.config import load_build_config
+from heavydistill.report.sets import print_manifest
+from heavydistill.sets.folder import TRAINED
+from heavydistill.sets.manifest import Asked
+
+
+@pytest.mark.parametrize("is_asked", [False, True])
+def test_sets_without_a_deliberation_are_told_with_what_is_left_to_try(is_asked):
+    asked = Asked(
+        model="m",
+        sets=3,
+        deliberations=6,
+        failed=0,
+        prompt_tokens=1,
+        completion_tokens=1,
+        cost_usd=None,
+    )
+    printed = io.StringIO()
+    console = Console(file=printed, width=200)
+    build = load_build_config(None, {"runs": ["run"], "out": "sets"}).model_dump()
+    tokens = {name: {} for name in TRAINED}
+    told = manifest(build=build, tokens=tokens, undeliberated=3, asked=[asked] * is_asked)
+    print_manifest(told, console)
+    assert "3 more sets" in printed.getvalue()
+    assert ("--redeliberate asks for them" in printed.getvalue()) != is_asked
+    assert ("redeliberate.d or another --teacher" in printed.getvalue()) == is_asked
