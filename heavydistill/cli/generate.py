@@ -55,7 +55,7 @@ def generate(
     if dry_run:
         print_estimate(estimate(plan), plan, console)
         console.rule("resolved configuration")
-        console.print(dump_config(plan.config), markup=False, highlight=False)
+        console.print(dump_config(plan.config), markup=False, highlight=False, soft_wrap=True)
         if not plan.pools:
             _print_first_prompt(plan, console)
         return

@@ -35,7 +35,7 @@ def test_the_runs_are_as_long_as_real_ones_mixed_and_always_the_same(tmp_path: P
     written = [one for trace in traces for one in (*trace.pool, *trace.deliberations)]
     assert len(written) == len({one.id for one in written}) == 60 * (8 + 4)
     characters = [len(one.reasoning) + len(one.answer_text) for one in written]
-    assert 1700 < sum(characters) / len(characters) < 2100
+    assert 750 < sum(characters) / len(characters) < 1100
     right = [one.is_correct for trace in traces for one in trace.deliberations]
     assert 0.2 < sum(right) / len(right) < 0.8
 
