@@ -28,7 +28,7 @@ from heavydistill.sets.folder import (
     splits_of,
 )
 from heavydistill.sets.manifest import Manifest, write_manifest
-from heavydistill.workplace import new_folder
+from heavydistill.workplace import new_folder, refuse_taken
 
 _GUARDED_ROWS = 256
 
@@ -102,6 +102,7 @@ class EmptyError(ConfigError):
 def _folder(out: Path, dry_run: bool) -> Iterator[Path]:
     """A folder that gets the name ``out`` when this ends well, and is gone when it does not."""
     if dry_run:
+        refuse_taken(out)
         with TemporaryDirectory(prefix="heavydistill-") as temporary:
             yield Path(temporary)
         return

@@ -19,12 +19,12 @@ axolotl-ai-cloud/axolotl.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from heavydistill.build.exports.trainer import (
     REWARD,
     RL,
+    Conversation,
     Export,
     Trainer,
     as_yaml,
@@ -35,23 +35,15 @@ from heavydistill.build.exports.trainer import (
 )
 from heavydistill.build.exports.trl import TRAINER as TRL
 from heavydistill.sets.folder import CHAT_TEMPLATE
-from heavydistill.sets.rows import Message
 
 _STRATEGY = "heavydistill_axolotl.sft"
 _COMMAND = "PYTHONPATH=. axolotl train {name}.yaml"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sft:
-    """A conversation whose last turn is learnt; its thinking may stand in a field."""
-
-    messages: list[Message]
-
-
 def _row(name: str, row: Mapping[str, Any], index: int) -> Any:
     if name == RL:
         return TRL.row(name, row, index)
-    return Sft(messages=[*messages(row["prompt"]), *messages(row["completion"])])
+    return Conversation(messages=[*messages(row["prompt"]), *messages(row["completion"])])
 
 
 def _files(export: Export) -> dict[str, str]:

@@ -17,11 +17,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from heavydistill.build.exports.trainer import (
     SFT,
+    Conversation,
     Export,
     Trainer,
     as_yaml,
@@ -29,20 +29,12 @@ from heavydistill.build.exports.trainer import (
     readme,
     spoken,
 )
-from heavydistill.sets.rows import Message
 
 _COMMAND = "llamafactory-cli train {name}.yaml template=TEMPLATE"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sft:
-    """A conversation whose last turn is learnt."""
-
-    messages: list[Message]
-
-
-def _row(name: str, row: Mapping[str, Any], index: int) -> Sft:
-    return Sft(messages=spoken(row))
+def _row(name: str, row: Mapping[str, Any], index: int) -> Conversation:
+    return Conversation(messages=spoken(row))
 
 
 def _files(export: Export) -> dict[str, str]:

@@ -23,6 +23,7 @@ from typing import Any
 from heavydistill.build.exports.trainer import (
     REWARD,
     RL,
+    Conversation,
     Export,
     Rewarded,
     Trainer,
@@ -41,23 +42,16 @@ _RL_COMMAND = f"swift rlhf {RL}.yaml"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sft:
-    """A conversation whose last turn is learnt."""
-
-    messages: list[Message]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Rl(Rewarded):
     """A prompt and what rewards its answers."""
 
     messages: list[Message]
 
 
-def _row(name: str, row: Mapping[str, Any], index: int) -> Sft | Rl:
+def _row(name: str, row: Mapping[str, Any], index: int) -> Conversation | Rl:
     if name == RL:
         return Rl(messages=messages(row["prompt"]), **rewarded(row))
-    return Sft(messages=spoken(row))
+    return Conversation(messages=spoken(row))
 
 
 def _files(export: Export) -> dict[str, str]:

@@ -48,6 +48,13 @@ class Rewarded:
     success: float
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conversation:
+    """A row whose last turn is learnt."""
+
+    messages: list[Message]
+
+
 @dataclass(slots=True)
 class Export:
     """What is exported, and what the files beside the rows depend on.
