@@ -205,6 +205,13 @@ def test_a_folder_that_is_not_empty_is_not_touched(run: Path, tmp_path: Path) ->
     assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
 
 
+def test_a_dry_run_says_that_the_folder_is_taken(run: Path, tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("mine", encoding="utf-8")
+    config = load_build_config(None, {"runs": [str(run)], "out": str(tmp_path)})
+    with pytest.raises(ConfigError, match="exists and is not empty"):
+        make(config, lambda *progress: None, dry_run=True)
+
+
 def test_a_dry_run_keeps_nothing(run: Path, tmp_path: Path) -> None:
     config = load_build_config(None, {"runs": [str(run)], "out": str(tmp_path / "sets")})
     manifest = make(config, lambda *progress: None, dry_run=True)

@@ -22,6 +22,7 @@ from typing import Any
 from heavydistill.build.exports.trainer import (
     REWARD,
     RL,
+    Conversation,
     Export,
     Rewarded,
     Trainer,
@@ -51,14 +52,7 @@ class Turn(Message):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sft:
-    """A conversation whose last turn is learnt."""
-
-    messages: list[Message]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ThoughtfulSft(Sft):
+class ThoughtfulConversation(Conversation):
     """Likewise, with thinking in a field of its own."""
 
     messages: list[Turn]  # type: ignore[assignment]
@@ -105,10 +99,10 @@ class Rl:
     extra_info: ExtraInfo
 
 
-def _row(name: str, row: Mapping[str, Any], index: int) -> Sft | Rl:
+def _row(name: str, row: Mapping[str, Any], index: int) -> Conversation | Rl:
     prompt = messages(row["prompt"])
     if name != RL:
-        return Sft(messages=[*prompt, *messages(row["completion"])])
+        return Conversation(messages=[*prompt, *messages(row["completion"])])
     return Rl(
         data_source=f"heavydistill/{row['stratum']}",
         prompt=prompt,
@@ -119,7 +113,7 @@ def _row(name: str, row: Mapping[str, Any], index: int) -> Sft | Rl:
 
 
 def _kind(name: str, form: str) -> type:
-    return Rl if name == RL else ThoughtfulSft if form == "field" else Sft
+    return Rl if name == RL else ThoughtfulConversation if form == "field" else Conversation
 
 
 def _files(export: Export) -> dict[str, str]:
