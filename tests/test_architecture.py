@@ -21,7 +21,17 @@ PACKAGE = "heavydistill"
 LAYERS = [
     {"schema", "errors", "sections", "asking"},
     {"config", "heavy", "metrics"},
-    {"teachers", "engine", "verifiers", "problems", "storage", "workplace", "sets", "chat"},
+    {
+        "teachers",
+        "engine",
+        "verifiers",
+        "problems",
+        "storage",
+        "workplace",
+        "sets",
+        "chat",
+        "record",
+    },
     {"pipeline", "build", "training", "report", "hub", "skill", "micro", "doctor"},
     {"cli"},
 ]

@@ -1,0 +1,138 @@
+"""The record of a training, ``training.json`` in the folder of the model: how it came about.
+
+It is written when a training begins, without a ``result``, and again when it has ended. A card is
+made from it, and a training that goes on from a checkpoint is compared with it.
+
+Nothing in it is a path, an address or a token: models and sets stand under the name of their
+folder, or their id on the Hub.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, ValidationError
+
+from heavydistill.errors import ConfigError
+from heavydistill.sections import Section
+from heavydistill.sets.manifest import Manifest
+
+FORMAT = "heavydistill-training/1"
+RECORD = "training.json"
+EVALUATION = "evaluation"
+"""Folder of an evaluation before and after, beside it; ``evaluation.json`` is in it."""
+
+
+class BaseModelUsed(Section):
+    """What was trained."""
+
+    name: str
+    revision: str
+    """Its commit on the Hub, or a digest of its files."""
+    template_sha256: str
+    """Of the chat template that it was trained with."""
+
+
+class SetsUsed(Section):
+    """What was learnt: rows of one set of one folder."""
+
+    name: str
+    revision: str = ""
+    """Its commit on the Hub; empty for a folder."""
+    role: Literal["thinker", "deliberator"]
+    fraction: float | None = None
+    """Its share of the mixture; None takes all its rows."""
+    rows: dict[str, int]
+    """Learnt, by split (``train``; ``validation`` is only looked at)."""
+    left_out: dict[str, int]
+    """Of each split, because they are longer than ``max_length``."""
+    manifest: Manifest
+    """Of the folder."""
+
+
+class Launch(Section):
+    """Where it ran."""
+
+    processes: int
+    engine: str
+    """``single``, ``ddp``, ``zero1``, ``zero2``, ``zero3`` or ``fsdp2``."""
+    device: str
+    """``cpu``, or the name of the GPU."""
+    attention: str
+    """Implementation of attention."""
+
+
+class Result(Section):
+    """What came out."""
+
+    steps: int
+    epochs: float
+    train_loss: float
+    eval_loss: dict[str, float] = Field(default_factory=dict)
+    """The last one on the validation rows of each role; empty without evaluation."""
+    tokens: int
+    """Trained on, of all processes and epochs, prompts among them."""
+    learnt_tokens: int
+    """Of these, those with a label."""
+    seconds: float
+    """From the first step of the last start to the end."""
+    peak_memory_gib: float | None
+    """Most memory of one GPU; None on a CPU."""
+
+
+class TrainingRecord(Section):
+    """All of it."""
+
+    format: str = FORMAT
+    heavydistill: str
+    """Version that trained it."""
+    versions: dict[str, str]
+    """Of trl, transformers, peft, accelerate, torch, and of what else was used."""
+    stage: Literal["sft"] = "sft"
+    role: Literal["thinker", "deliberator", "both"]
+    method: Literal["full", "lora", "rslora", "dora", "qlora"]
+    base: BaseModelUsed
+    sets: list[SetsUsed]
+    max_length: int
+    """Tokens of a pack, or of a row where nothing is packed."""
+    arguments: dict[str, Any]
+    """What was set other than TRL's defaults, without folders, addresses and tokens."""
+    launch: Launch
+    result: Result | None = None
+    """None as long as it has not ended."""
+
+
+def write_record(record: TrainingRecord, folder: Path) -> None:
+    """Write it into a folder, in one piece."""
+    text = json.dumps(record.model_dump(), indent=2, ensure_ascii=False)
+    new = folder / f".{RECORD}.new"
+    new.write_text(text + "\n", encoding="utf-8")
+    new.replace(folder / RECORD)
+
+
+def read_record(folder: Path) -> TrainingRecord:
+    """The record of a folder.
+
+    Raises:
+        ConfigError: There is none, or it is of another version.
+    """
+    path = folder / RECORD
+    fix = "Give the output folder of scripts/sft.py."
+    try:
+        tree = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{folder} holds no training: {path.name} cannot be read", fix) from error
+    found = tree.get("format") if isinstance(tree, dict) else None
+    if found != FORMAT:
+        raise ConfigError(
+            f"{path} has the format {found!r}, and this heavydistill reads {FORMAT!r}",
+            "Train again.",
+        )
+    try:
+        return TrainingRecord.model_validate(tree)
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(map(str, first["loc"]))
+        raise ConfigError(f"{path}: {key}: {first['msg']}", "Train again.") from error
