@@ -1,27 +1,45 @@
 """What a training takes, beside what TRL takes: the sets, the role, and what happens around it.
 
-The command line is TRL's: one YAML with ``--config``, over which flags win. Here every key is
-strict. A key that no field has, in the file or as a flag, is an error that names the nearest one,
-and flags are not abbreviated.
+The command line is TRL's (https://huggingface.co/docs/trl/script_utils): one YAML with
+``--config``, over which flags win. Here it is strict. A key that no field has, in the file or as a
+flag, is an error that names the nearest one; flags are not abbreviated; and a parameter of TRL
+that would have no effect, or would cut rows, is refused with the reason.
 """
 
 from __future__ import annotations
 
+import argparse
+import dataclasses
 import difflib
-import os
+import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from heavydistill.errors import ConfigError
 from heavydistill.sections import read_yaml
 
 if TYPE_CHECKING:
-    from trl import ModelConfig, SFTConfig
+    from trl import ModelConfig, SFTConfig, TrlParser
 
 ROLES = ("thinker", "deliberator")
-_FIX = "`python scripts/sft.py --help` lists all keys."
+_KEYS = "`python scripts/sft.py --help` lists all keys."
+_COMPLETION = "what is learnt are the completions of the sets, and nothing else"
+_WHOLE = "rows are never cut; too_long says what becomes of those that do not fit"
+# Parameters of TRL that would be ignored or would cut rows: those values that do neither, and why.
+_REFUSED: dict[str, tuple[tuple[Any, ...], str]] = {
+    "completion_only_loss": ((None, True), _COMPLETION),
+    "assistant_only_loss": ((False,), _COMPLETION),
+    "dataset_text_field": (("text",), _COMPLETION),
+    "dataset_kwargs": ((None,), "the rows are prepared by the guard"),
+    "truncation_mode": (("keep_start",), _WHOLE),
+    "packing_strategy": (("bfd",), _WHOLE),
+    "eos_token": ((None,), "a response ends as the chat template ends it"),
+    "pad_token": ((None,), "the tokenizer's own is taken, or else its end of sequence"),
+    "shuffle_dataset": ((False,), "packs are shuffled in every epoch"),
+    "hub_strategy": (("every_save", "end"), "the model is pushed once, at the end, with its card"),
+}
 
 
 @dataclass(frozen=True)
@@ -84,3 +102,185 @@ class SetArguments:
         default=False,
         metadata={"help": "Read and check everything but the weights, say what would be trained."},
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A training as it is asked for.
+
+    Attributes:
+        sets: What is learnt.
+        sft: TRL's arguments. ``max_length`` is None where the data decides it.
+        model: The model and its adapter.
+        sources: Where the rows are.
+    """
+
+    sets: SetArguments
+    sft: SFTConfig
+    model: ModelConfig
+    sources: tuple[Source, ...]
+
+    @property
+    def role(self) -> str:
+        """Whose rows are learnt: a role or ``both``."""
+        roles = {source.role for source in self.sources}
+        return roles.pop() if len(roles) == 1 else "both"
+
+
+def parse(arguments: Sequence[str] | None = None) -> Asked:
+    """Read the command line, and the file that it names.
+
+    Args:
+        arguments: In place of those of the process.
+
+    Raises:
+        ConfigError: A key or value that is none; see the module.
+    """
+    from trl import ModelConfig, SFTConfig
+
+    parser = _parser()
+    path, rest = _file_of(sys.argv[1:] if arguments is None else list(arguments))
+    _, unknown = parser.parse_known_args(rest)
+    if unknown:
+        flag = unknown[0].partition("=")[0]
+        known = [option for action in parser._actions for option in action.option_strings]
+        raise ConfigError(f"There is no flag {flag}", _nearest(flag, known))
+    if path:
+        _check_file(parser, path)
+        rest = ["--config", str(path), *rest]
+    try:
+        sets, sft, model = parser.parse_args_and_config(rest)
+    # From the types of the flags, and from the checks that the dataclasses make of themselves.
+    except (ValueError, TypeError, ImportError, OSError, RuntimeError) as error:
+        raise ConfigError(str(error), _mended(str(error))) from error
+    assert isinstance(sft, SFTConfig)
+    assert isinstance(model, ModelConfig)
+    for name, (allowed, why) in _REFUSED.items():
+        if getattr(sft, name) not in allowed:
+            raise ConfigError(
+                f"{name}: {getattr(sft, name)!r} cannot be had: {why}",
+                f"Leave {name} out.",
+            )
+    if model.model_name_or_path is None:
+        raise ConfigError(
+            "There is no model to train",
+            "Give --model_name_or_path: a folder, an id on the Hub, or a profile's name.",
+        )
+    return Asked(sets, sft, model, _sources(sets))
+
+
+def _parser() -> TrlParser:
+    from trl import ModelConfig, SFTConfig, TrlParser
+
+    class Parser(TrlParser):
+        """Raises what argparse would print below the usage of two hundred flags."""
+
+        def error(self, message: str) -> NoReturn:
+            raise ConfigError(message, _KEYS)
+
+    parser = Parser((SetArguments, SFTConfig, ModelConfig), allow_abbrev=False)
+    # TRL's 1,024 would cut the answers off long rows.
+    parser.set_defaults(max_length=None)
+    return parser
+
+
+def _file_of(arguments: list[str]) -> tuple[Path | None, list[str]]:
+    """The file of ``--config``, and all other arguments."""
+    finder = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    finder.add_argument("--config", nargs="?", type=Path, const=Path())
+    found, rest = finder.parse_known_args(arguments)
+    if found.config == Path():
+        raise ConfigError("--config has no file", "Give the path of a YAML file.")
+    return found.config, rest
+
+
+def _check_file(parser: TrlParser, path: Path) -> None:
+    """What TRL's parser does not look at: keys, choices, and numbers that are something else."""
+    actions = {action.dest: action for action in parser._actions if action.dest != "help"}
+    for key, value in read_yaml(path).items():
+        if key == "env":
+            continue
+        if key not in actions:
+            raise ConfigError(f"{path}: there is no key {key!r}", _nearest(key, list(actions)))
+        action = actions[key]
+        if action.choices is not None and value is not None and value not in action.choices:
+            listed = ", ".join(map(str, action.choices))
+            raise ConfigError(f"{path}: {key}: {value!r} is none of {listed}", "Take one of them.")
+        if (action.type in (int, float) and isinstance(value, list | dict | bool)) or (
+            action.nargs == "+" and not isinstance(value, list)
+        ):
+            kind = "list" if action.nargs == "+" else "number"
+            raise ConfigError(f"{path}: {key}: {value!r} is no {kind}", f"Give a {kind}.")
+
+
+def _mended(said: str) -> str:
+    """The fix of what a library says."""
+    if "bf16" in said:
+        return "On a machine without a GPU set bf16: false (--bf16 false)."
+    return _KEYS
+
+
+def _nearest(name: str, known: list[str]) -> str:
+    near = difflib.get_close_matches(name, known, n=1)
+    return f"Did you mean {near[0]}? {_KEYS}" if near else _KEYS
+
+
+def _sources(sets: SetArguments) -> tuple[Source, ...]:
+    if sets.datasets and sets.dataset_name:
+        raise ConfigError("Both datasets and dataset_name are given", "Leave out one of the two.")
+    if sets.datasets:
+        if sets.role:
+            raise ConfigError(
+                "role is given beside datasets, whose entries have a role each", "Leave it out."
+            )
+        return _mixture(sets.datasets)
+    if not sets.dataset_name:
+        raise ConfigError(
+            "There are no sets to learn from",
+            "Give --dataset_name: a folder that `heavydistill build` wrote, or its id on the Hub.",
+        )
+    if not sets.role:
+        raise ConfigError("Whose rows are learnt is not said", "Give --role: a role, or both.")
+    roles = ROLES if sets.role == "both" else (sets.role,)
+    return tuple(Source(sets.dataset_name, role) for role in roles)
+
+
+def _mixture(entries: list[Any]) -> tuple[Source, ...]:
+    sources = tuple(_source(number, entry) for number, entry in enumerate(entries, start=1))
+    fractions = [source.fraction for source in sources]
+    if any(fraction is None for fraction in fractions) != all(
+        fraction is None for fraction in fractions
+    ):
+        raise ConfigError(
+            "datasets: some entries have a fraction and some have none",
+            "Give every entry one, or none.",
+        )
+    if len({(source.path, source.role, source.revision) for source in sources}) < len(sources):
+        raise ConfigError("datasets: two entries are the same rows", "Leave out one of them.")
+    return sources
+
+
+def _source(number: int, entry: Any) -> Source:
+    where = f"datasets, entry {number}"
+    keys = [one.name for one in dataclasses.fields(Source)]
+    fix = f"An entry has {', '.join(keys)}; the last two may be left out."
+    if not isinstance(entry, dict):
+        raise ConfigError(f"{where} is no mapping: {entry!r}", fix)
+    for key in entry:
+        if key not in keys:
+            raise ConfigError(f"{where}: there is no key {key!r}", _nearest(key, keys))
+    for key in ("path", "role"):
+        if not isinstance(entry.get(key), str):
+            raise ConfigError(f"{where}: {key} is missing or no text", fix)
+    if entry["role"] not in ROLES:
+        raise ConfigError(
+            f"{where}: role: {entry['role']!r} is none", f"Give {' or '.join(ROLES)}."
+        )
+    fraction = entry.get("fraction")
+    if fraction is not None and not (
+        isinstance(fraction, int | float) and 0 < fraction <= 1 and fraction is not True
+    ):
+        raise ConfigError(
+            f"{where}: fraction: {fraction!r} is no share", "Give more than 0, up to 1."
+        )
+    return Source(**entry)
