@@ -121,8 +121,8 @@ def test_half_a_key_in_each_of_two_rows_is_no_key(tmp_path):
     rows = table.to_pylist()
     rows[0]["text"], rows[1]["text"] = KEY[:7], KEY[7:]
     pq.write_table(table.from_pylist(rows, table.schema), path)
-    refuse_secrets({"rows.parquet": path}, {"A_KEY": KEY})
+    refuse_secrets({"rows.parquet": path}, {"A_KEY": KEY}, "build again")
     rows[1]["text"] = f"it is {KEY}"
     pq.write_table(table.from_pylist(rows, table.schema), path)
     with pytest.raises(PublishError, match="row 2, column text"):
-        refuse_secrets({"rows.parquet": path}, {"A_KEY": KEY})
+        refuse_secrets({"rows.parquet": path}, {"A_KEY": KEY}, "build again")
