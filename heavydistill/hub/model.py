@@ -18,7 +18,7 @@ import json
 from pathlib import Path
 
 from heavydistill.errors import HeavydistillError, PublishError
-from heavydistill.hub.measured import FIGURES
+from heavydistill.hub.measured import FIGURES, comparison_in
 from heavydistill.hub.model_card import model_card
 from heavydistill.hub.notes import CARD
 from heavydistill.hub.origin import Base, check_origin, origin_of
@@ -76,7 +76,9 @@ def pack_model(folder: Path, wish: Wish) -> Parcel:
     if is_adapter(folder):
         base = origin_of(record, wish.profiles).base
         files[ADAPTER_CONFIG] = _portable(folder / ADAPTER_CONFIG, base)
-    refuse_secrets(files, known_secrets(record), "train again without it")
+    comparison = comparison_in(folder)
+    secrets = known_secrets(record.model_dump(), comparison.config if comparison else {})
+    refuse_secrets(files, secrets, "train again without it")
     return Parcel(
         kind="model",
         files=files,

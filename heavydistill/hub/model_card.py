@@ -39,12 +39,12 @@ _ADAPTERS = {
     "lora": "LoRA adapter",
     "rslora": "rank-stabilized LoRA adapter",
     "dora": "DoRA adapter",
-    "qlora": "LoRA adapter, trained on a base model of 4 bits (QLoRA),",
+    "qlora": "LoRA adapter (QLoRA: the base model had 4 bits)",
 }
 _LIMITS = (
     "Its answers are written by a model: they can be wrong, also where they sound sure.",
-    "It learnt problems whose answer can be verified, by the verifiers and in the languages named "
-    "above; whether it is better elsewhere was not measured.",
+    "It learnt from problems whose answers verifiers can judge; whether it is better elsewhere was "
+    "not measured.",
     "What it learnt was chosen by whether the final answer is right; the way to it may be wrong.",
 )
 
@@ -156,7 +156,7 @@ def _what_it_is(record: TrainingRecord, folder: Path, origin: Origin) -> str:
     elif is_adapter(folder):
         how = f"This is a {_ADAPTERS[record.method]} for {where}{at}, trained"
     else:
-        how = f"This is {where}{at} with a {_ADAPTERS[record.method]} merged into it, trained"
+        how = f"This is {where}{at}, with a {_ADAPTERS[record.method]} merged into it, trained"
     return (
         f"{_WHAT_THEY_DO[record.role]}\n\n{how} by heavydistill {text(record.heavydistill)} with "
         f"supervised fine-tuning (TRL {text(record.versions.get('trl', '-'))}) on traces that "

@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 from heavydistill.errors import PublishError
-from heavydistill.sections import Section
 from heavydistill.teachers.providers import PROVIDERS
 
 _TELLING = re.compile(
@@ -29,17 +28,17 @@ _FEWEST_CHARACTERS = 8
 _NAMES = "api_key_env"
 
 
-def known_secrets(told: Section) -> dict[str, str]:
+def known_secrets(*trees: dict[str, Any]) -> dict[str, str]:
     """The keys that this process can see: where each is kept, to its value.
 
     Args:
-        told: What goes along, a manifest or the record of a training; it may name variables.
+        trees: Manifests, records and configurations that go along; they may name variables.
     """
     from huggingface_hub import get_token
 
     names = {name for name in os.environ if _TELLING.search(name)}
     names |= {provider.key_env for provider in PROVIDERS.values()}
-    names |= set(_named(told.model_dump()))
+    names |= {name for tree in trees for name in _named(tree)}
     found = {name: os.environ.get(name, "") for name in sorted(names)}
     found["the token for the Hub"] = get_token() or ""
     return {

@@ -53,7 +53,7 @@ def pack_sets(folder: Path, wish: Wish) -> Parcel:
     }
     refuse_secrets(
         files,
-        known_secrets(manifest),
+        known_secrets(manifest.model_dump()),
         "leave out the problem or run that has it and build the sets again",
     )
     return Parcel(

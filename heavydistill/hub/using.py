@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +18,7 @@ _HERE = "path/to/this/folder"
 _SERVER = "http://localhost:8000/v1"
 # The bounds that vLLM has compiled kernels for.
 _RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
+_PLAIN = re.compile(r"[\w.-]+")
 _USUAL = {"domain": "general", "language": "en"}
 
 
@@ -29,7 +31,7 @@ def sections(
         ConfigError: The configuration of the adapter cannot be read.
     """
     adapter = _adapter(folder)
-    parent = base.hub or f"path/to/{base.name}"
+    parent = base.hub or f"path/to/{base.name if _PLAIN.fullmatch(base.name) else 'base'}"
     thinker = base.profile or parent
     place = repo_id or _HERE
     yield "## Use"
