@@ -23,10 +23,10 @@ from heavydistill.hub.model_card import model_card
 from heavydistill.hub.notes import CARD
 from heavydistill.hub.origin import Base, check_origin, origin_of
 from heavydistill.hub.parcel import Parcel, Wish, check_wish, kept_back
-from heavydistill.hub.publish import Published, publish
+from heavydistill.hub.publish import Published, check_access, publish
 from heavydistill.hub.secrets import known_secrets, refuse_secrets
 from heavydistill.hub.weights import ADAPTER_CONFIG, is_adapter, is_weights, weights_of
-from heavydistill.record import RECORD, read_record
+from heavydistill.record import RECORD, TrainingRecord, read_record
 from heavydistill.sets.folder import CHAT_TEMPLATE
 
 _FULL_CONFIGS = ("config.json", "generation_config.json")
@@ -87,6 +87,28 @@ def pack_model(folder: Path, wish: Wish) -> Parcel:
         mark=RECORD,
         is_of_kind=_is_of_model,
     )
+
+
+def check_before(record: TrainingRecord, folder: Path, wish: Wish) -> None:
+    """Before a training, find out whether its model can be published; makes the repository.
+
+    Args:
+        record: Of the training, without a result.
+        folder: Where the model will be.
+        wish: How it will be published.
+
+    Raises:
+        PublishError: Names, licence or terms do not allow it, or as of ``check_access``.
+        RunError: As of ``check_access``.
+    """
+    check_wish(wish)
+    try:
+        check_origin(record, wish)
+    except PublishError as error:
+        later = f"`heavydistill publish {folder} --to {wish.repo_id}`"
+        fix = f"Train without push_to_hub, and publish afterwards: {later} has flags for that."
+        raise PublishError(error.what, fix) from error
+    check_access(wish)
 
 
 def publish_trained(folder: Path, wish: Wish) -> Published:

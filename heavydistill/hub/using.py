@@ -133,7 +133,7 @@ def _served(record: TrainingRecord, base: Base, place: str) -> Iterator[str]:
         "both": ["--teacher", place, *_ways(record)],
     }
     if asked := roles[record.role]:
-        commands += [["heavydistill", "generate", *asked, *_endpoint(place)]]
+        commands += [["heavydistill", "generate", *asked, *_endpoint(record, place)]]
     yield _bash(*commands)
 
 
@@ -148,16 +148,18 @@ def _served_adapter(
     serve += ["--tokenizer", place, "--enable-lora", "--max-lora-rank", str(rank)]
     serve += ["--lora-modules", f"{name}={place}", *_parser(base)]
     models = _models(record, parent, name)
-    generate = ["heavydistill", "generate", *models, *_ways(record), *_endpoint(place)]
-    yield _bash(serve, generate)
+    ask = ["heavydistill", "generate", *models, *_ways(record), *_endpoint(record, place)]
+    yield _bash(serve, ask)
 
 
 def _parser(base: Base) -> list[str]:
     return ["--reasoning-parser", base.parser] if base.parser else []
 
 
-def _endpoint(tokenizer: str) -> list[str]:
-    return ["--endpoint", _SERVER, "--tokenizer", tokenizer]
+def _endpoint(record: TrainingRecord, tokenizer: str) -> list[str]:
+    """A served model is asked within the context that it learnt."""
+    context = f"endpoint.context={record.max_length}"
+    return ["--endpoint", _SERVER, "--tokenizer", tokenizer, "--set", context]
 
 
 def _adapter(folder: Path) -> dict[str, Any] | None:
