@@ -6,8 +6,8 @@
 
 Every flag of TRL's SFTConfig and ModelConfig works, in the file as on the command line, which wins:
 --learning_rate 1e-4, --use_peft false, --report_to trackio, --push_to_hub. Beside them there are
---dataset_name, --role, --datasets, --too_long, --evaluate and --dry_run. --help lists all;
-configs/sft/README.md says which file to begin with.
+--dataset_name, --role, --datasets, --too_long, --evaluate, --license and --dry_run. --help lists
+all; configs/sft/README.md says which file to begin with.
 
 The output folder has the model, its card, its record (training.json), the checkpoints, and with
 --evaluate the figures before and after. After a crash the same command with
@@ -36,7 +36,12 @@ def main() -> None:
     asked = parse(description=__doc__)
     folder, sft = Path(asked.sft.output_dir), asked.sft
     wish = (
-        Wish(sft.hub_model_id, revision=sft.hub_revision, private=bool(sft.hub_private_repo))
+        Wish(
+            sft.hub_model_id,
+            revision=sft.hub_revision,
+            private=bool(sft.hub_private_repo),
+            licence=asked.sets.license,
+        )
         if sft.push_to_hub
         else None
     )

@@ -99,6 +99,13 @@ class SetArguments:
             "model is measured before and after."
         },
     )
+    license: str | None = field(
+        default=None,
+        metadata={
+            "help": "With push_to_hub: licence of the model, e.g. apache-2.0, where no profile "
+            "tells that of its base."
+        },
+    )
     dry_run: bool = field(
         default=False,
         metadata={"help": "Read and check everything but the weights, say what would be trained."},
