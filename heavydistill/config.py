@@ -340,6 +340,7 @@ def without_places(config: RunConfig) -> dict[str, Any]:
     for role in ("teacher", "thinker", "deliberator"):
         tree[role] = tree[role] and name_alone(tree[role])
     if tree["judge"]:
+        tree["judge"]["model"] = name_alone(tree["judge"]["model"])
         tree["judge"]["endpoint"] = key_name_of(tree["judge"]["endpoint"])
     return tree
 

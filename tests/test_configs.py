@@ -1,5 +1,6 @@
 """Every configuration that is shipped is valid and has its line in the README."""
 
+import json
 import shlex
 from pathlib import Path
 
@@ -9,7 +10,8 @@ import yaml
 
 from heavydistill.build.config import load_build_config
 from heavydistill.cli.app import app
-from heavydistill.config import load_config
+from heavydistill.config import RunConfig, load_config
+from heavydistill.problems.procedural import micro_problems
 from heavydistill.teachers.complete import complete
 from heavydistill.teachers.registry import shipped
 

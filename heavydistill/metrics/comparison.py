@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +25,7 @@ from heavydistill.errors import ConfigError
 from heavydistill.metrics import estimators
 from heavydistill.metrics.intervals import Interval, bootstrap_difference, bootstrap_mean
 from heavydistill.metrics.summary import GenerationCounts, Summary
-from heavydistill.schema import Trace
+from heavydistill.schema import FAILED, Trace
 
 FORMAT = "heavydistill-evaluation/1"
 COMPARISON = "evaluation.json"
@@ -74,7 +75,7 @@ class Measured:
         verifiers: Names and versions behind the verdicts.
         trajectories: What became of the thinker's samples.
         deliberations: What became of the deliberator's samples.
-        statuses: Traces of each status.
+        statuses: Traces of each status; ``failed`` are those that a step failed on.
     """
 
     thinker: Model | None
@@ -281,8 +282,16 @@ def _measured(side: Side, values: _Values) -> Measured:
         verifiers=sorted(values.verifiers),
         trajectories=side.summary.trajectories,
         deliberations=side.summary.deliberations,
-        statuses=side.summary.statuses,
+        statuses=dict(_statuses(side.summary)),
     )
+
+
+def _statuses(summary: Summary) -> Counter[str]:
+    """Without the messages of faults, in which there may be paths."""
+    counts: Counter[str] = Counter()
+    for status, count in summary.statuses.items():
+        counts["failed" if status.startswith(FAILED) else status] += count
+    return counts
 
 
 def _refuse_other_ways(before: dict[str, Any], after: dict[str, Any]) -> None:
