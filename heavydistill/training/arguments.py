@@ -83,6 +83,14 @@ class SetArguments:
             "wanted, `fraction` and `revision`."
         },
     )
+    muon: bool = field(
+        default=False,
+        metadata={
+            "help": "Muon for the matrices of the layers and AdamW for all else, instead of "
+            "`optim`. For full training of small models, with one process or plain data "
+            "parallelism."
+        },
+    )
     too_long: str = field(
         default="refuse",
         metadata={
@@ -173,6 +181,10 @@ def parse(arguments: Sequence[str] | None = None, description: str | None = None
     if sft.push_to_hub and not sft.hub_model_id:
         raise ConfigError(
             "push_to_hub is set, and where to is not said", "Give --hub_model_id ORG/NAME."
+        )
+    if sets.muon and model.use_peft:
+        raise ConfigError(
+            "muon is set, and what is trained is an adapter", "Leave out muon, or use_peft."
         )
     if model.model_name_or_path is None:
         raise ConfigError(

@@ -56,7 +56,9 @@ def evaluate(config: Path, before: str, folder: Path) -> None:
         RunError: It did not end well; its message is on the terminal.
     """
     models = ["--thinker", str(folder), "--deliberator", str(folder), "--before", before]
-    flags = ["--config", str(config), *models, "--out", str(folder / EVALUATION)]
+    # One journal for all trainings in a place: the base is asked once.
+    journal = ["--journal", str(folder.resolve().parent / "journal")]
+    flags = ["--config", str(config), *models, "--out", str(folder / EVALUATION), *journal]
     environment = {
         name: text for name, text in os.environ.items() if not _OF_LAUNCH.fullmatch(name)
     }

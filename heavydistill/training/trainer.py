@@ -1,6 +1,6 @@
-"""TRL's ``SFTTrainer`` but for its cards.
+"""TRL's ``SFTTrainer`` but for its cards, and with Muon where it is asked for.
 
-At every checkpoint it would write a card of its own over that of the output folder, which is made
+At every checkpoint TRL would write a card of its own over that of the output folder, which is made
 of the record of the training (see ``record``), and in which users keep notes.
 """
 
@@ -8,11 +8,43 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from trl import SFTTrainer
 
+from heavydistill.training.muon import MuonAdamW
 
-class CardlessTrainer(SFTTrainer):
-    """Writes no card."""
+
+class RolesTrainer(SFTTrainer):
+    """Writes no card.
+
+    Args:
+        muon: Whether Muon takes the place of the optimizer of the arguments.
+        options: As of ``SFTTrainer``.
+    """
+
+    def __init__(self, *, muon: bool, **options: Any) -> None:
+        self._muon = muon
+        self.optimizer: torch.optim.Optimizer | None
+        super().__init__(**options)
 
     def create_model_card(self, *_: Any, **__: Any) -> None:
         """Do nothing."""
+
+    def create_optimizer(self, *arguments: Any) -> torch.optim.Optimizer:
+        """Make the optimizer of the arguments, or Muon."""
+        if self._muon and self.optimizer is None:
+            trained = [
+                (name, parameter)
+                for name, parameter in self.model.named_parameters()
+                if parameter.requires_grad
+            ]
+            self.optimizer = MuonAdamW(
+                trained,
+                lr=self.args.learning_rate,
+                weight_decay=self.args.weight_decay,
+                betas=(self.args.adam_beta1, self.args.adam_beta2),
+                eps=self.args.adam_epsilon,
+            )
+            return self.optimizer
+        made: torch.optim.Optimizer = super().create_optimizer(*arguments)
+        return made
