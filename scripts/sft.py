@@ -25,12 +25,15 @@ from heavydistill.training.running import evaluate, exit_code, is_main
 
 
 def main() -> None:
-    from heavydistill.config import load_config
     from heavydistill.training.arguments import parse
+
+    # First, for the file may set variables that the libraries read when they are imported.
+    asked = parse(description=__doc__)
+
+    from heavydistill.config import load_config
     from heavydistill.training.outline import outline
     from heavydistill.training.sft import prepare, train
 
-    asked = parse(description=__doc__)
     if asked.sets.evaluate:
         load_config(Path(asked.sets.evaluate))
     prepared = prepare(asked)
