@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -88,6 +89,7 @@ def _found(source: Source) -> Found:
     template = folder / CHAT_TEMPLATE
     text = template.read_bytes().decode() if template.is_file() else ""
     found = Found(source, folder, name, revision, manifest, text)
+    _check_files(found, template)
     file = found.file("train")
     if file is None or not count_rows(file):
         there = [role for role in ROLES if file_of(folder, f"sft_{role}", "train").is_file()]
@@ -98,6 +100,20 @@ def _found(source: Source) -> Found:
             "table what each filter took.",
         )
     return found
+
+
+def _check_files(found: Found, template: Path) -> None:
+    """What is read is what was built: the record has its manifest, and a cache is kept by it."""
+    for path in (found.file("train"), found.file("validation"), template):
+        if path is None or not path.is_file():
+            continue
+        with path.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        if digest != found.manifest.files.get(path.relative_to(found.folder).as_posix()):
+            raise ConfigError(
+                f"{path} is not what {MANIFEST} says: it was changed or added after the build",
+                "Build the sets again.",
+            )
 
 
 def _downloaded(source: Source) -> Path:
