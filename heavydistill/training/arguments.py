@@ -180,6 +180,11 @@ def parse(arguments: Sequence[str] | None = None, description: str | None = None
                 f"{name}: {getattr(sft, name)!r} cannot be had: {why}",
                 f"Leave {name} out.",
             )
+    if sft.eval_packing and not sft.packing:
+        raise ConfigError(
+            "eval_packing without packing: rows in one sequence would attend to each other",
+            "Give packing as well, or leave eval_packing out.",
+        )
     _check_loading(sft.model_init_kwargs)
     _check_trackers(sft.report_to)
     if model.model_name_or_path is None:
@@ -235,6 +240,7 @@ def _check_file(parser: TrlParser, path: Path, tree: dict[str, Any]) -> None:
     hints = {
         name: hint for kind in parser.dataclass_types for name, hint in get_type_hints(kind).items()
     }
+    hints["resume_from_checkpoint"] |= bool  # which is a word there
     for key, value in tree.items():
         if key == "env":
             continue
