@@ -70,6 +70,7 @@ class Result(Section):
     steps: int
     epochs: float
     train_loss: float
+    """Mean of the steps since the last start."""
     eval_loss: dict[str, float] = Field(default_factory=dict)
     """The last one on the validation rows of each role; empty without evaluation."""
     tokens: int

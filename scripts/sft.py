@@ -25,15 +25,18 @@ from heavydistill.training.running import evaluate, exit_code, is_main
 
 
 def main() -> None:
+    from heavydistill.training.arguments import parse
+
+    # First, for the file may set variables that the libraries read when they are imported.
+    asked = parse(description=__doc__)
+
     from heavydistill.config import load_config
     from heavydistill.hub.model import check_before, publish_trained
     from heavydistill.hub.model_card import write_model_card
     from heavydistill.hub.parcel import Wish
-    from heavydistill.training.arguments import parse
     from heavydistill.training.outline import outline
     from heavydistill.training.sft import prepare, train
 
-    asked = parse(description=__doc__)
     folder, sft = Path(asked.sft.output_dir), asked.sft
     wish = (
         Wish(

@@ -11,11 +11,15 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import difflib
+import os
+import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, get_type_hints
+
+from pydantic import TypeAdapter, ValidationError
 
 from heavydistill.errors import ConfigError
 from heavydistill.sections import read_yaml
@@ -40,6 +44,17 @@ _REFUSED: dict[str, tuple[tuple[Any, ...], str]] = {
     "shuffle_dataset": ((False,), "packs are shuffled in every epoch"),
     "hub_token": ((None,), "the token is taken from HF_TOKEN, or from `hf auth login`"),
     "hub_strategy": (("every_save", "end"), "the model is pushed once, at the end, with its card"),
+    "save_only_model": ((False,), "a checkpoint is there to go on from"),
+    "auto_find_batch_size": ((False,), "the batch is the one that is asked for"),
+}
+# What ``model_init_kwargs`` could say past the flag that says it.
+_FLAG_OF = {
+    "revision": "model_revision",
+    "attn_implementation": "attn_implementation",
+    "dtype": "dtype",
+    "torch_dtype": "dtype",
+    "trust_remote_code": "trust_remote_code",
+    "quantization_config": "load_in_4bit",
 }
 
 
@@ -153,17 +168,20 @@ def parse(arguments: Sequence[str] | None = None, description: str | None = None
     Raises:
         ConfigError: A key or value that is none; see the module.
     """
+    path, rest = _file_of(sys.argv[1:] if arguments is None else list(arguments))
+    tree = read_yaml(path) if path else {}
+    _set_environment(path, tree)
+
     from trl import ModelConfig, SFTConfig
 
     parser = _parser(description)
-    path, rest = _file_of(sys.argv[1:] if arguments is None else list(arguments))
     _, unknown = parser.parse_known_args(rest)
     if unknown:
         flag = unknown[0].partition("=")[0]
         known = [option for action in parser._actions for option in action.option_strings]
         raise ConfigError(f"There is no flag {flag}", _nearest(flag, known))
     if path:
-        _check_file(parser, path)
+        _check_file(parser, path, tree)
         rest = ["--config", str(path), *rest]
     try:
         sets, sft, model = parser.parse_args_and_config(rest)
@@ -186,6 +204,13 @@ def parse(arguments: Sequence[str] | None = None, description: str | None = None
         raise ConfigError(
             "muon is set, and what is trained is an adapter", "Leave out muon, or use_peft."
         )
+    if sft.eval_packing and not sft.packing:
+        raise ConfigError(
+            "eval_packing without packing: rows in one sequence would attend to each other",
+            "Give packing as well, or leave eval_packing out.",
+        )
+    _check_loading(sft.model_init_kwargs)
+    _check_trackers(sft.report_to)
     if model.model_name_or_path is None:
         raise ConfigError(
             "There is no model to train",
@@ -205,6 +230,7 @@ def _parser(description: str | None) -> TrlParser:
 
     parser = Parser(
         (SetArguments, SFTConfig, ModelConfig),
+        usage="%(prog)s --config FILE [--KEY VALUE ...]",
         allow_abbrev=False,
         description=description,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -224,23 +250,61 @@ def _file_of(arguments: list[str]) -> tuple[Path | None, list[str]]:
     return found.config, rest
 
 
-def _check_file(parser: TrlParser, path: Path) -> None:
-    """What TRL's parser does not look at: keys, choices, and numbers that are something else."""
+def _set_environment(path: Path | None, tree: dict[str, Any]) -> None:
+    """Set the variables under ``env`` before the libraries are imported that read them."""
+    variables = tree.get("env", {})
+    if not isinstance(variables, dict):
+        raise ConfigError(f"{path}: env: {variables!r} is no mapping", "Give names and values.")
+    os.environ.update({str(name): str(value) for name, value in variables.items()})
+
+
+def _check_file(parser: TrlParser, path: Path, tree: dict[str, Any]) -> None:
+    """What TRL's parser does not look at: keys, choices, and values of another type."""
     actions = {action.dest: action for action in parser._actions if action.dest != "help"}
-    for key, value in read_yaml(path).items():
+    hints = {
+        name: hint for kind in parser.dataclass_types for name, hint in get_type_hints(kind).items()
+    }
+    hints["resume_from_checkpoint"] |= bool  # which is a word there
+    for key, value in tree.items():
         if key == "env":
             continue
         if key not in actions:
-            raise ConfigError(f"{path}: there is no key {key!r}", _nearest(key, list(actions)))
-        action = actions[key]
-        if action.choices is not None and value is not None and value not in action.choices:
-            listed = ", ".join(map(str, action.choices))
-            raise ConfigError(f"{path}: {key}: {value!r} is none of {listed}", "Take one of them.")
-        if (action.type in (int, float) and isinstance(value, list | dict | bool)) or (
-            action.nargs == "+" and not isinstance(value, list)
-        ):
-            kind = "list" if action.nargs == "+" else "number"
-            raise ConfigError(f"{path}: {key}: {value!r} is no {kind}", f"Give a {kind}.")
+            raise ConfigError(f"{path}: there is no key {key!r}", _nearest(str(key), list(actions)))
+        choices = actions[key].choices
+        if choices is not None and value is not None and value not in choices:
+            listed = ", ".join(map(str, choices))
+            fix = 'Write "no", between quotes.' if value is False else "Take one of them."
+            raise ConfigError(f"{path}: {key}: {value!r} is none of {listed}", fix)
+        try:
+            # Text is what a flag is too, such as 1e-4, which is no number in YAML.
+            TypeAdapter(hints[key]).validate_python(value, strict=not isinstance(value, str))
+        except ValidationError as error:
+            kind = re.sub(r"[a-z_]+\.", "", getattr(hints[key], "__name__", str(hints[key])))
+            raise ConfigError(
+                f"{path}: {key}: {value!r} is no {kind}", "Give one, or leave the key out."
+            ) from error
+
+
+def _check_loading(kwargs: Any) -> None:
+    if isinstance(kwargs, str):
+        raise ConfigError(f"model_init_kwargs: {kwargs!r} is no mapping", "Give one, as JSON.")
+    for key in kwargs or {}:
+        if key in _FLAG_OF:
+            raise ConfigError(
+                f"model_init_kwargs: {key} has a flag of its own", f"Give --{_FLAG_OF[key]}."
+            )
+
+
+def _check_trackers(names: list[str]) -> None:
+    from transformers.integrations import get_available_reporting_integrations
+
+    there = get_available_reporting_integrations()
+    for name in names:
+        if name not in there:
+            raise ConfigError(
+                f"report_to: {name} is not installed here, or is no tracker",
+                f"Install it (pip install {name}), or leave it out of report_to.",
+            )
 
 
 def _mended(said: str) -> str:
@@ -305,6 +369,10 @@ def _source(number: int, entry: Any) -> Source:
     if entry["role"] not in ROLES:
         raise ConfigError(
             f"{where}: role: {entry['role']!r} is none", f"Give {' or '.join(ROLES)}."
+        )
+    if not isinstance(entry.get("revision", ""), str):
+        raise ConfigError(
+            f"{where}: revision: {entry['revision']!r} is no text", "Put it between quotes."
         )
     fraction = entry.get("fraction")
     if fraction is not None and not (

@@ -132,9 +132,12 @@ def _read(path: Path) -> str:
     if path.is_dir() or path.suffix not in (".jinja", ".j2"):
         raise ConfigError(f"chat_template_path: {path} is no Jinja file", fix)
     try:
-        return path.read_bytes().decode("utf-8-sig")
+        template = path.read_bytes().decode("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"chat_template_path: {path}: {error}", fix) from error
+    if not template.strip():
+        raise ConfigError(f"chat_template_path: {path} is empty", fix)
+    return template
 
 
 def _check_opening(chat: Chat, name: str) -> None:

@@ -12,6 +12,7 @@ the same model, rows, batches and schedule.
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 from pathlib import Path
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from transformers import TrainerCallback
 
 from heavydistill.errors import ConfigError
-from heavydistill.record import RECORD, TrainingRecord, read_record
+from heavydistill.record import TrainingRecord, read_record
 
 if TYPE_CHECKING:
     from transformers import Trainer
@@ -28,25 +29,43 @@ if TYPE_CHECKING:
 WHOLE = "whole.json"
 CARD = "README.md"
 _ENTRIES = ("config.json", "adapter_config.json")
-_CHECKPOINT = re.compile(r"checkpoint-(\d+)")
+_CHECKPOINT = re.compile(r"checkpoint-\d+")
 _NEW = ".new"
-# What may differ when a training goes on: what is said, looked at and kept.
+# What may differ when a training goes on: what is said, looked at and kept, and how much memory
+# it takes.
 _FREE = re.compile(
     r"log.*|report_to|run_name|eval_.*|do_eval|save_.*|push_to_hub|hub_.*|disable_tqdm|project|"
     r"trackio_.*|dataset_num_proc|dataloader_.*|per_device_eval_batch_size|"
-    r"resume_from_checkpoint|seconds.*"
+    r"resume_from_checkpoint|gradient_checkpointing.*|activation_offloading"
 )
 
 
-class MarkWhole(TrainerCallback):
-    """Says of each checkpoint that all of it is there, once every process has written its part."""
+class KeepWhole(TrainerCallback):
+    """Says of each checkpoint that all of it is there, once every process has written its part.
+
+    Only then are older ones removed: the Trainer would do it before, and a training that was
+    killed meanwhile would have none to go on from.
+
+    Args:
+        limit: ``save_total_limit``: most checkpoints that are kept, the best one among them.
+    """
+
+    def __init__(self, limit: int | None) -> None:
+        self._limit = limit
 
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         from accelerate import PartialState
 
         PartialState().wait_for_everyone()
-        if state.is_world_process_zero:
-            mark_whole(Path(args.output_dir) / f"checkpoint-{state.global_step}")
+        if not state.is_world_process_zero:
+            return
+        folder = Path(args.output_dir)
+        mark_whole(folder / f"checkpoint-{state.global_step}")
+        checkpoints = _checkpoints(folder)
+        kept = {checkpoints[-1].name, Path(state.best_model_checkpoint or "").name}
+        old = [path for path in checkpoints if path.name not in kept]
+        for path in old[: max(0, len(checkpoints) - self._limit)] if self._limit else []:
+            shutil.rmtree(path)
 
 
 def mark_whole(checkpoint: Path) -> None:
@@ -76,12 +95,18 @@ def start_of(folder: Path, resume: str | bool | None) -> Path | None:
 
     Raises:
         ConfigError: The checkpoint is not whole, or there is none; or the training is to begin
-            anew in a folder that has one already.
+            anew in a folder that has one already, or that cannot be made.
     """
+    there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    if not there.is_dir() or not os.access(there, os.W_OK):
+        raise ConfigError(
+            f"output_dir: {folder} cannot be written: {there} is no folder, or not yours",
+            "Name another --output_dir.",
+        )
     checkpoints = _checkpoints(folder)
     if resume is None or str(resume).lower() in ("false", "no"):
-        taken = checkpoints or any((folder / name).exists() for name in (*_ENTRIES, RECORD))
-        if taken:
+        # A record alone is of a training that broke before there was anything to go on from.
+        if checkpoints or any((folder / name).exists() for name in _ENTRIES):
             raise ConfigError(
                 f"output_dir: there is a training in {folder}",
                 "Go on with it with --resume_from_checkpoint true, name another --output_dir, or "
@@ -95,24 +120,39 @@ def start_of(folder: Path, resume: str | bool | None) -> Path | None:
             raise ConfigError(
                 f"resume_from_checkpoint: {folder} has no checkpoint to go on from"
                 f"{broken if checkpoints else ''}",
-                f"Remove {folder} and begin anew.",
+                f"Remove {folder} and begin anew." if checkpoints else "Leave it out.",
             )
         return whole[-1]
-    checkpoint = Path(str(resume))
-    if not is_whole(checkpoint):
+    checkpoint = {path.resolve(): path for path in checkpoints}.get(Path(str(resume)).resolve())
+    if checkpoint is None or not is_whole(checkpoint):
         raise ConfigError(
-            f"resume_from_checkpoint: {checkpoint} is no whole checkpoint of this program",
-            "Give another one, or true for the last one that is whole.",
+            f"resume_from_checkpoint: {resume} is no whole checkpoint in {folder}",
+            "Give another one of this output_dir, or true for the last one that is whole.",
         )
     return checkpoint
 
 
-def remove_broken(folder: Path) -> list[str]:
-    """Remove the checkpoints of a folder that are not whole; returns their names."""
-    broken = [path for path in _checkpoints(folder) if not is_whole(path)]
-    for path in broken:
+def remove_others(folder: Path, start: Path | None) -> list[str]:
+    """Remove the checkpoints of a folder that are not whole or come after the start.
+
+    A later one would be written over file by file, and look whole meanwhile.
+
+    Returns:
+        What was removed, and why, a sentence each.
+    """
+    checkpoints = _checkpoints(folder)
+    names = [path.name for path in checkpoints]
+    later = checkpoints[names.index(start.name) + 1 :] if start else []
+    said = []
+    for path in checkpoints:
+        if not is_whole(path):
+            said.append(f"Removed {path.name}, which was not whole.")
+        elif path in later:
+            said.append(f"Removed {path.name}, which will be written again.")
+        else:
+            continue
         shutil.rmtree(path)
-    return [path.name for path in broken]
+    return said
 
 
 def check_same(folder: Path, record: TrainingRecord) -> None:
@@ -147,21 +187,23 @@ def save_model(trainer: Trainer, folder: Path) -> None:
     trainer.accelerator.wait_for_everyone()
     if trainer.args.should_save:
         (new / CARD).unlink(missing_ok=True)  # that of PEFT; ours is made of the record
+        (new / "training_args.bin").unlink(missing_ok=True)  # it has the token of the Hub
         for path in sorted(new.iterdir(), key=lambda path: (path.name in _ENTRIES, path.name)):
             path.replace(folder / path.name)
         new.rmdir()
+
+
+def step_of(checkpoint: Path) -> int:
+    """After which step it was written."""
+    return int(checkpoint.name.rpartition("-")[2])
 
 
 def _checkpoints(folder: Path) -> list[Path]:
     """The checkpoints of a folder, whole or not, the first one first."""
     if not folder.is_dir():
         return []
-    found = [
-        (int(match[1]), path)
-        for path in folder.iterdir()
-        if (match := _CHECKPOINT.fullmatch(path.name)) and path.is_dir()
-    ]
-    return [path for _, path in sorted(found)]
+    found = (path for path in folder.iterdir() if _CHECKPOINT.fullmatch(path.name))
+    return sorted((path for path in found if path.is_dir()), key=step_of)
 
 
 def _sizes(folder: Path) -> dict[str, int]:

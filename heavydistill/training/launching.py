@@ -21,10 +21,11 @@ if TYPE_CHECKING:
 
 AUTO = "auto"
 _FALLBACK = "sdpa"
-# Compute capability, and the kernels of the Hub that run from it on, the newest first.
+# Compute capabilities from and below which a kernel of the Hub is taken; FlashAttention 3 does not
+# run on what came after Hopper.
 _KERNELS = (
-    ((9, 0), "kernels-community/vllm-flash-attn3"),
-    ((8, 0), "kernels-community/flash-attn2"),
+    ((9, 0), (10, 0), "kernels-community/vllm-flash-attn3"),
+    ((8, 0), (99, 0), "kernels-community/flash-attn2"),
 )
 
 
@@ -39,7 +40,12 @@ def planned(asked: Asked) -> Launch:
     state = asked.sft.distributed_state
     on_gpu = state.device.type == "cuda"
     engine = "ddp" if state.num_processes > 1 else "single"
-    if _is_set("ACCELERATE_USE_DEEPSPEED"):
+    # Flags of the script leave the rest to a file, which is read when the trainer is made.
+    if asked.sft.deepspeed:
+        engine = "zero"
+    elif asked.sft.fsdp:
+        engine = "fsdp"
+    elif _is_set("ACCELERATE_USE_DEEPSPEED"):
         engine = f"zero{os.environ.get('ACCELERATE_DEEPSPEED_ZERO_STAGE', '')}"
     elif _is_set("ACCELERATE_USE_FSDP"):
         engine = f"fsdp{os.environ.get('FSDP_VERSION', '1')}"
@@ -105,8 +111,8 @@ def _fitting() -> str:
     if importlib.util.find_spec("kernels") is None:
         return _FALLBACK
     capability = torch.cuda.get_device_capability()
-    for least, name in _KERNELS:
-        if capability >= least and _loads(name):
+    for least, end, name in _KERNELS:
+        if least <= capability < end and _loads(name):
             return name
     return _FALLBACK
 

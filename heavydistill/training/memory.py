@@ -1,7 +1,7 @@
 """What goes wrong on the machine while a model trains, and what mends it.
 
-Out of memory names three settings to change, in this order, with their values: the first two cost
-time alone and a few long rows, the last one is another method.
+Out of memory names three settings to change, in this order, with their values: first what costs
+time alone, then a few long rows, then another method.
 """
 
 from __future__ import annotations
@@ -15,7 +15,10 @@ if TYPE_CHECKING:
     from heavydistill.record import TrainingRecord
     from heavydistill.training.arguments import Asked
 
-_ON_CPU = ("can't allocate memory", "not enough memory", "DefaultCPUAllocator")
+_MEMORY = ("can't allocate memory", "not enough memory", "DefaultCPUAllocator", "out of memory")
+_DISK = ("No space left", "Not enough disk space", "Disk quota exceeded", "File too large")
+# What torch says of a disk that took less than it was given.
+_SHORT = ("PytorchStreamWriter failed", "unexpected pos")
 
 
 def explained(error: Exception, asked: Asked, record: TrainingRecord) -> HeavydistillError | None:
@@ -23,17 +26,19 @@ def explained(error: Exception, asked: Asked, record: TrainingRecord) -> Heavydi
     import torch
 
     said = str(error)
-    if isinstance(error, torch.OutOfMemoryError | MemoryError) or (
-        isinstance(error, RuntimeError) and any(words in said for words in _ON_CPU)
+    if (
+        isinstance(error, torch.OutOfMemoryError | MemoryError)
+        or (isinstance(error, OSError) and error.errno == errno.ENOMEM)
+        or any(words in said for words in _MEMORY)
     ):
         first, second, third = settings(asked, record)
         return ConfigError(
             f"The memory does not suffice ({record.launch.device}; {_first_line(said)})",
             f"Change these, in this order: 1. {first} 2. {second} 3. {third}",
         )
-    if "No space left" in said or (isinstance(error, OSError) and error.errno == errno.ENOSPC):
+    if any(words in said for words in (*_DISK, *_SHORT)):
         return RunError(
-            f"The disk of {asked.sft.output_dir} is full",
+            f"The disk of {asked.sft.output_dir} is full, or fails ({_first_line(said)})",
             "Make room, and go on with --resume_from_checkpoint true; what is not whole is not "
             "taken. --save_total_limit keeps fewer checkpoints.",
         )
@@ -42,9 +47,12 @@ def explained(error: Exception, asked: Asked, record: TrainingRecord) -> Heavydi
 
 def settings(asked: Asked, record: TrainingRecord) -> tuple[str, str, str]:
     """Three settings that lower the memory, in the order in which to change them."""
-    sft, model = asked.sft, asked.model
+    sft, model, launch = asked.sft, asked.model, record.launch
     batch, steps = sft.per_device_train_batch_size, sft.gradient_accumulation_steps
+    quantized = model.load_in_4bit or model.load_in_8bit
     wanted = []
+    if sft.do_eval and sft.per_device_eval_batch_size > batch:
+        wanted.append(f"--per_device_eval_batch_size {batch} (slower evaluation).")
     if batch > 1:
         wanted.append(
             "--per_device_train_batch_size 1 --gradient_accumulation_steps "
@@ -58,10 +66,11 @@ def settings(asked: Asked, record: TrainingRecord) -> tuple[str, str, str]:
     )
     if not model.use_peft:
         wanted.append("--use_peft true (an adapter has small optimizer states).")
-    elif not model.load_in_4bit:
+    elif not quantized:
         wanted.append("--load_in_4bit true (the model in a quarter of the memory).")
-    wanted.append("configs/accelerate/zero3_offload.yaml (weights and states on the host).")
-    wanted.append("A smaller model.")
+    if launch.device != "cpu" and not quantized:
+        wanted.append("configs/accelerate/zero3_offload.yaml (weights and states on the host).")
+    wanted += ["A smaller model.", "A machine with more memory."]
     first, second, third = wanted[:3]
     return first, second, third
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from pathlib import Path
 from heavydistill.errors import ConfigError
 from heavydistill.sets.folder import CHAT_TEMPLATE, MANIFEST, count_rows, file_of
 from heavydistill.sets.manifest import Manifest, read_manifest
+from heavydistill.sets.rows import SPLITS
 from heavydistill.training.arguments import ROLES, Source
 
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
@@ -88,6 +90,7 @@ def _found(source: Source) -> Found:
     template = folder / CHAT_TEMPLATE
     text = template.read_bytes().decode() if template.is_file() else ""
     found = Found(source, folder, name, revision, manifest, text)
+    _check_files(found)
     file = found.file("train")
     if file is None or not count_rows(file):
         there = [role for role in ROLES if file_of(folder, f"sft_{role}", "train").is_file()]
@@ -98,6 +101,24 @@ def _found(source: Source) -> Found:
             "table what each filter took.",
         )
     return found
+
+
+def _check_files(found: Found) -> None:
+    """What is read is what was built: the record has its manifest, and a cache is kept by it."""
+    files = [file_of(found.folder, f"sft_{found.source.role}", split) for split in SPLITS]
+    for path in (*files, found.folder / CHAT_TEMPLATE):
+        wanted = found.manifest.files.get(path.relative_to(found.folder).as_posix())
+        if wanted != (_digest(path) if path.is_file() else None):
+            raise ConfigError(
+                f"{path} is not what {MANIFEST} says: it was changed, added or removed after the "
+                "build, or not downloaded",
+                "Build the sets again; those of the Hub are downloaded when it can be reached.",
+            )
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _downloaded(source: Source) -> Path:

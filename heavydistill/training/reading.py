@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -71,22 +71,20 @@ def read(asked: Asked, base: Base, found: list[Found]) -> Read:
         ConfigError: A row would not be learnt as it stands, with its problem and generation; rows
             do not fit ``max_length``, or that does not fit the model; a split has no rows.
     """
-    splits = ["train"] + ["validation"] * (asked.sft.eval_strategy != "no")
+    splits = ["train"] + ["validation"] * (asked.sft.do_eval or asked.sft.eval_on_start)
     whole = [{split: _split(asked, base, one, split) for split in splits} for one in found]
-    counts = [len(parts["train"]) for parts in whole]
-    taken = shares(counts, [one.source.fraction for one in found])
-    for parts, count in zip(whole, taken, strict=True):
-        if count < len(parts["train"]):
-            parts["train"] = parts["train"].shuffle(seed=asked.sft.seed).select(range(count))
     if len(splits) > 1 and not any(len(parts["validation"]) for parts in whole):
         raise ConfigError(
-            f"eval_strategy is {asked.sft.eval_strategy}, and the sets have no validation rows",
+            "Validation is asked for, and the sets have no validation rows",
             "Build them with --set validation=0.05, or train with --eval_strategy no.",
         )
     lengths = [tokens for parts in whole for part in parts.values() for tokens in part["tokens"]]
     max_length = _max_length(asked, base, lengths)
+    fitting = [_fitting(one, parts, max_length) for one, parts in zip(found, whole, strict=True)]
+    # Of those that fit, for the mixture is of what is learnt.
+    taken = shares([len(rows.train) for rows in fitting], [one.source.fraction for one in found])
     return Read(
-        [_fitting(one, parts, max_length) for one, parts in zip(found, whole, strict=True)],
+        [_drawn(rows, count, asked.sft.seed) for rows, count in zip(fitting, taken, strict=True)],
         max_length,
     )
 
@@ -205,3 +203,9 @@ def _fitting(found: Found, parts: dict[str, Dataset], max_length: int) -> Rows:
     left_out = {split: len(part) - len(fits[split]) for split, part in parts.items()}
     kept = {split: part.select(fits[split]) for split, part in parts.items()}
     return Rows(found, kept["train"], kept.get("validation"), left_out)
+
+
+def _drawn(rows: Rows, count: int, seed: int) -> Rows:
+    if count == len(rows.train):
+        return rows
+    return replace(rows, train=rows.train.shuffle(seed=seed).select(range(count)))

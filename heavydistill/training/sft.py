@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 _PACKAGES = ("trl", "transformers", "peft", "accelerate", "torch", "datasets")
 _GIB = 2**30
+# What a trainer raises that is made with arguments, a model or a machine that do not fit.
+_OF_ARGUMENTS = (ValueError, ImportError, OSError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +74,9 @@ def prepare(asked: Asked) -> Prepared:
     held_out = [part.validation for part in rows.rows if part.validation is not None]
     with asked.sft.main_process_first(desc="packing"):
         sequences = pack(train, rows.max_length) if asked.sft.packing else _unpacked(train)
-        validation = _validation(held_out, rows.max_length, asked.sft.packing)
+        packs = asked.sft.packing if asked.sft.eval_packing is None else asked.sft.eval_packing
+        validation = _validation(held_out, rows.max_length, packs)
+    _check_metric(asked.sft.metric_for_best_model, validation)
     tokens, learnt = sum_of(sequences)
     record = TrainingRecord(
         heavydistill=heavydistill.__version__,
@@ -101,30 +105,33 @@ def train(prepared: Prepared) -> TrainingRecord:
     Every process of the launch calls this.
 
     Raises:
-        ConfigError: The memory does not suffice, or a tracker is not installed.
+        ConfigError: The memory does not suffice, or TRL, PEFT or transformers do not take what
+            is asked for.
         RunError: The disk is full. Checkpoints that are whole stay.
     """
     folder = Path(prepared.asked.sft.output_dir)
     arguments = prepared.asked.sft
     record = prepared.record
-    with _explaining(prepared):
+    with _explaining(prepared, _OF_ARGUMENTS):
         trainer = new_trainer(prepared)
+    with _explaining(prepared):
         launch = launching.real(trainer.accelerator, record.launch)
         record = record.model_copy(update={"launch": launch})
         if arguments.should_save:
             folder.mkdir(parents=True, exist_ok=True)
             write_record(record, folder)
-            for name in keeping.remove_broken(folder):
-                print(f"Removed {name}, which was not whole.", flush=True)
+            for said in keeping.remove_others(folder, prepared.start):
+                print(said, flush=True)
         started = time.perf_counter()
         output = trainer.train(resume_from_checkpoint=prepared.start and str(prepared.start))
         seconds = time.perf_counter() - started
         losses = trainer.evaluate() if prepared.validation else {}
         keeping.save_model(trainer, folder)
-    result = _result(trainer, output.training_loss, losses, seconds)
-    record = record.model_copy(update={"result": result})
-    if arguments.should_save:
-        write_record(record, folder)
+        first = keeping.step_of(prepared.start) if prepared.start else 0
+        result = _result(trainer, first, output.training_loss, losses, seconds)
+        record = record.model_copy(update={"result": result})
+        if arguments.should_save:
+            write_record(record, folder)
     # transformers has ``end`` from 5.18 on.
     getattr(trainer, "end", trainer.accelerator.end_training)()
     return record
@@ -147,8 +154,11 @@ def new_trainer(prepared: Prepared) -> SFTTrainer:
     # What was read by the guard is what is learnt: TRL renders, cuts and packs nothing again.
     arguments.dataset_kwargs = {"skip_prepare_dataset": True}
     arguments.chat_template_path = None  # the tokenizer has it
-    arguments.max_length = prepared.record.max_length
+    # It cuts nothing now, and TRL refuses it with padding_free alone.
+    arguments.max_length = prepared.record.max_length if arguments.packing else None
     arguments.push_to_hub = False  # once, at the end, with the card
+    callback = keeping.KeepWhole(arguments.save_total_limit)
+    arguments.save_total_limit = None  # the callback sees to it
     return RolesTrainer(
         muon=asked.sets.muon,
         model=base.path,
@@ -158,7 +168,7 @@ def new_trainer(prepared: Prepared) -> SFTTrainer:
         processing_class=base.tokenizer,
         quantization_config=get_quantization_config(asked.model),
         peft_config=get_peft_config(asked.model),
-        callbacks=[keeping.MarkWhole()],
+        callbacks=[callback],
     )
 
 
@@ -176,6 +186,15 @@ def _validation(parts: list[Dataset], max_length: int, packing: bool) -> dict[st
         for role, rows in of_roles.items()
         if len(rows)
     }
+
+
+def _check_metric(name: str | None, validation: Mapping[str, Any]) -> None:
+    losses = [f"{role}_loss" for role in validation]
+    if name is not None and name.removeprefix("eval_") not in losses:
+        raise ConfigError(
+            f"metric_for_best_model: {name!r} is not measured",
+            f"Give {' or '.join(losses)}." if losses else "Give --eval_strategy as well.",
+        )
 
 
 def _method(asked: Asked) -> str:
@@ -221,15 +240,24 @@ def _versions(engine: str, method: str) -> dict[str, str]:
     return found
 
 
-def _result(trainer: SFTTrainer, loss: float, losses: dict[str, Any], seconds: float) -> Result:
+def _result(
+    trainer: SFTTrainer, first: int, loss: float, losses: dict[str, Any], seconds: float
+) -> Result:
+    """What came out of the steps behind the first ones, which an earlier start did."""
     import torch
 
-    counted = [entry["num_tokens"] for entry in trainer.state.log_history if "num_tokens" in entry]
+    state = trainer.state
+    counted = [
+        entry["num_tokens"]
+        for entry in state.log_history
+        if "num_tokens" in entry and entry["step"] > first
+    ]
     on_gpu = torch.cuda.is_available() and trainer.accelerator.device.type == "cuda"
     return Result(
-        steps=trainer.state.global_step,
-        epochs=float(trainer.state.epoch or 0),
-        train_loss=loss,
+        steps=state.global_step,
+        epochs=float(state.epoch or 0),
+        # The Trainer divides the losses of these steps by the number of all.
+        train_loss=loss * state.global_step / max(1, state.global_step - first),
         eval_loss={
             role: losses[f"eval_{role}_loss"] for role in ROLES if f"eval_{role}_loss" in losses
         },
@@ -240,11 +268,21 @@ def _result(trainer: SFTTrainer, loss: float, losses: dict[str, Any], seconds: f
 
 
 @contextlib.contextmanager
-def _explaining(prepared: Prepared) -> Iterator[None]:
-    """Say what to do about what a user can mend while the libraries work."""
+def _explaining(
+    prepared: Prepared, of_arguments: tuple[type[Exception], ...] = ()
+) -> Iterator[None]:
+    """Say what to do about what a user can mend while the libraries work.
+
+    Args:
+        prepared: The training.
+        of_arguments: Errors that come from the arguments.
+    """
     try:
         yield
     except Exception as error:
-        if reason := explained(error, prepared.asked, prepared.record):
+        reason = explained(error, prepared.asked, prepared.record)
+        if reason is None and isinstance(error, of_arguments):
+            reason = ConfigError(f"The training cannot be set up: {error}", "Change what it names.")
+        if reason:
             raise reason from error
         raise

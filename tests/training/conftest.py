@@ -1,0 +1,33 @@
+"""Sets for the micro student, built once, and a cache of ``datasets`` that is not the user's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from runs import build, write_run
+
+pytest.importorskip("trl", reason="TRL is not installed")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Where datasets keeps what it reads, in this process and in those that it starts."""
+    import datasets
+
+    folder = tmp_path_factory.mktemp("datasets")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HF_DATASETS_CACHE", str(folder))
+        patch.setattr(datasets.config, "HF_DATASETS_CACHE", folder)
+        patch.setattr(datasets.config, "HF_CACHE_HOME", str(folder))
+        yield folder
+
+
+@pytest.fixture(scope="session")
+def sets(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Rows of both roles, some of them for validation."""
+    folder = tmp_path_factory.mktemp("built")
+    run = write_run(folder / "runs" / "sums", 30, k=4, words=6)
+    build(folder / "sets", run, validation=0.2)
+    return folder / "sets"

@@ -1,0 +1,63 @@
+"""Trainings of the micro student on small sets, for tests: their flags, in this process or not."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from heavydistill.training.arguments import Asked
+
+ROOT = Path(__file__).parents[1]
+SCRIPT = ROOT / "scripts" / "sft.py"
+_USUAL = {
+    "model_name_or_path": "micro-student",
+    "role": "both",
+    "use_cpu": True,
+    "bf16": False,
+    "gradient_checkpointing": False,
+    "per_device_train_batch_size": 2,
+    "per_device_eval_batch_size": 1,
+    "learning_rate": 1e-3,
+    "logging_steps": 1,
+    "save_strategy": "no",
+}
+
+
+def flags(sets: Path | str | None, out: Path | str, **keys: Any) -> list[str]:
+    """Those of a short training; a key that is None is not given."""
+    given = {**_USUAL, "dataset_name": sets, "output_dir": out, **keys}
+    return [
+        part
+        for key, value in given.items()
+        if value is not None
+        for part in (f"--{key}", str(value))
+    ]
+
+
+def asked(sets: Path | str | None, out: Path | str, **keys: Any) -> Asked:
+    """The same, as the script reads them."""
+    from heavydistill.training.arguments import parse
+
+    return parse(flags(sets, out, **keys))
+
+
+def start(given: list[str], **environment: str) -> subprocess.Popen[str]:
+    """The script in a process of its own."""
+    return subprocess.Popen(
+        [sys.executable, str(SCRIPT), *given],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
+    )
+
+
+def run(given: list[str], **environment: str) -> tuple[int, str]:
+    """(exit code, what it said, with single blanks) of the script."""
+    with start(given, **environment) as process:
+        said, _ = process.communicate(timeout=280)
+    return process.returncode, " ".join(said.split())
