@@ -94,7 +94,7 @@ class Student:
         self.domain = profile.domain
         self.reader = ReaderTokenizer(profile.tokenizer)
         tokenizer = AutoTokenizer.from_pretrained(profile.tokenizer)
-        fitted = fit(tokenizer, _stops(profile.tokenizer), _read(chat_template))
+        fitted = fit(tokenizer, stops_of(profile.tokenizer), _read(chat_template))
         self.chat, self.form, self.mended = fitted.chat, fitted.form, fitted.mended
         self.row: type[SftRow] = ThoughtfulSftRow if self.form == "field" else SftRow
         self.template_sha256 = self.chat.sha256
@@ -133,6 +133,22 @@ class Student:
         if control := self.chat.control_token(text):
             return f"its text holds {control}, which the student takes for a control token"
         return ""
+
+
+def stops_of(name: str) -> frozenset[int]:
+    """Where generation stops by a model's own ``generation_config.json``; none without one."""
+    from transformers.utils import cached_file
+
+    file = cached_file(
+        name,
+        "generation_config.json",
+        _raise_exceptions_for_missing_entries=False,
+        _raise_exceptions_for_connection_errors=False,
+    )
+    if not file:
+        return frozenset()
+    found = json.loads(Path(file).read_text(encoding="utf-8")).get("eos_token_id")
+    return frozenset(found if isinstance(found, list) else [found]) - {None}
 
 
 def fit(tokenizer: Any, stops: frozenset[int] = frozenset(), template: str | None = None) -> Fitted:
@@ -247,22 +263,6 @@ def _turn(form: Form, reasoning: str, answer_text: str) -> Message:
         return ThoughtfulMessage(role="assistant", content=answer_text, reasoning_content=reasoning)
     thinking = f"{TAGS[0]}\n{reasoning}\n{TAGS[1]}\n\n" if reasoning else ""
     return Message(role="assistant", content=thinking + answer_text)
-
-
-def _stops(name: str) -> frozenset[int]:
-    """Where generation stops by a model's own ``generation_config.json``; none without one."""
-    from transformers.utils import cached_file
-
-    file = cached_file(
-        name,
-        "generation_config.json",
-        _raise_exceptions_for_missing_entries=False,
-        _raise_exceptions_for_connection_errors=False,
-    )
-    if not file:
-        return frozenset()
-    found = json.loads(Path(file).read_text(encoding="utf-8")).get("eos_token_id")
-    return frozenset(found if isinstance(found, list) else [found]) - {None}
 
 
 def _read(chat_template: Path | None) -> str | None:

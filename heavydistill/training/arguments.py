@@ -127,18 +127,19 @@ class Asked:
         return roles.pop() if len(roles) == 1 else "both"
 
 
-def parse(arguments: Sequence[str] | None = None) -> Asked:
+def parse(arguments: Sequence[str] | None = None, description: str | None = None) -> Asked:
     """Read the command line, and the file that it names.
 
     Args:
         arguments: In place of those of the process.
+        description: What ``--help`` begins with.
 
     Raises:
         ConfigError: A key or value that is none; see the module.
     """
     from trl import ModelConfig, SFTConfig
 
-    parser = _parser()
+    parser = _parser(description)
     path, rest = _file_of(sys.argv[1:] if arguments is None else list(arguments))
     _, unknown = parser.parse_known_args(rest)
     if unknown:
@@ -169,7 +170,7 @@ def parse(arguments: Sequence[str] | None = None) -> Asked:
     return Asked(sets, sft, model, _sources(sets))
 
 
-def _parser() -> TrlParser:
+def _parser(description: str | None) -> TrlParser:
     from trl import ModelConfig, SFTConfig, TrlParser
 
     class Parser(TrlParser):
@@ -178,7 +179,12 @@ def _parser() -> TrlParser:
         def error(self, message: str) -> NoReturn:
             raise ConfigError(message, _KEYS)
 
-    parser = Parser((SetArguments, SFTConfig, ModelConfig), allow_abbrev=False)
+    parser = Parser(
+        (SetArguments, SFTConfig, ModelConfig),
+        allow_abbrev=False,
+        description=description,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     # TRL's 1,024 would cut the answers off long rows.
     parser.set_defaults(max_length=None)
     return parser

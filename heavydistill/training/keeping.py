@@ -1,0 +1,190 @@
+"""What lies in the output folder is whole, or is not taken for it.
+
+    training.json     the record; without a result as long as the training has not ended
+    checkpoint-N/     for going on; whole if ``whole.json`` is in it, which is written last
+    model files       the trained model; ``config.json`` or ``adapter_config.json``, without which
+                      nobody can load them, gets its name last
+
+A training goes on from the last checkpoint that is whole, and only if it is the same training:
+the same model, rows, batches and schedule.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from transformers import TrainerCallback
+
+from heavydistill.errors import ConfigError
+from heavydistill.record import RECORD, TrainingRecord, read_record
+
+if TYPE_CHECKING:
+    from transformers import Trainer
+
+WHOLE = "whole.json"
+_ENTRIES = ("config.json", "adapter_config.json")
+_CHECKPOINT = re.compile(r"checkpoint-(\d+)")
+_NEW = ".new"
+# What may differ when a training goes on: what is said, looked at and kept.
+_FREE = re.compile(
+    r"log.*|report_to|run_name|eval_.*|do_eval|save_.*|push_to_hub|hub_.*|disable_tqdm|project|"
+    r"trackio_.*|dataset_num_proc|dataloader_.*|per_device_eval_batch_size|"
+    r"resume_from_checkpoint|seconds.*"
+)
+
+
+class MarkWhole(TrainerCallback):
+    """Says of each checkpoint that all of it is there, once every process has written its part."""
+
+    def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        from accelerate import PartialState
+
+        PartialState().wait_for_everyone()
+        if state.is_world_process_zero:
+            mark_whole(Path(args.output_dir) / f"checkpoint-{state.global_step}")
+
+
+def mark_whole(checkpoint: Path) -> None:
+    """Note the sizes of all files of a checkpoint in it."""
+    text = json.dumps(_sizes(checkpoint), indent=1)
+    new = checkpoint / f".{WHOLE}{_NEW}"
+    new.write_text(text, encoding="utf-8")
+    new.replace(checkpoint / WHOLE)
+
+
+def is_whole(checkpoint: Path) -> bool:
+    """Whether nothing is missing of a checkpoint that was noted when it was written."""
+    try:
+        noted = json.loads((checkpoint / WHOLE).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    there = _sizes(checkpoint)
+    return all(there.get(name) == size for name, size in noted.items())
+
+
+def start_of(folder: Path, resume: str | bool | None) -> Path | None:
+    """The checkpoint that a training begins with; None if it begins anew.
+
+    Args:
+        folder: The output folder.
+        resume: ``resume_from_checkpoint``: a checkpoint, or whether to take the last one.
+
+    Raises:
+        ConfigError: The checkpoint is not whole, or there is none; or the training is to begin
+            anew in a folder that has one already.
+    """
+    checkpoints = _checkpoints(folder)
+    if resume is None or str(resume).lower() in ("false", "no"):
+        taken = checkpoints or any((folder / name).exists() for name in (*_ENTRIES, RECORD))
+        if taken:
+            raise ConfigError(
+                f"output_dir: there is a training in {folder}",
+                "Go on with it with --resume_from_checkpoint true, name another --output_dir, or "
+                "remove this one.",
+            )
+        return None
+    if str(resume).lower() in ("true", "yes", "last"):
+        whole = [path for path in checkpoints if is_whole(path)]
+        if not whole:
+            broken = f"; {', '.join(path.name for path in checkpoints)} is not whole"
+            raise ConfigError(
+                f"resume_from_checkpoint: {folder} has no checkpoint to go on from"
+                f"{broken if checkpoints else ''}",
+                f"Remove {folder} and begin anew.",
+            )
+        return whole[-1]
+    checkpoint = Path(str(resume))
+    if not is_whole(checkpoint):
+        raise ConfigError(
+            f"resume_from_checkpoint: {checkpoint} is no whole checkpoint of this program",
+            "Give another one, or true for the last one that is whole.",
+        )
+    return checkpoint
+
+
+def remove_broken(folder: Path) -> list[str]:
+    """Remove the checkpoints of a folder that are not whole; returns their names."""
+    broken = [path for path in _checkpoints(folder) if not is_whole(path)]
+    for path in broken:
+        shutil.rmtree(path)
+    return [path.name for path in broken]
+
+
+def check_same(folder: Path, record: TrainingRecord) -> None:
+    """See to it that the training that goes on in a folder is the one that began there.
+
+    Raises:
+        ConfigError: It is another one; the message says what differs.
+    """
+    before = read_record(folder)
+    old, new = _schedule(before), _schedule(record)
+    for key in {**old, **new}:
+        if old.get(key) != new.get(key):
+            raise ConfigError(
+                f"The training in {folder} began with {key} {old.get(key)!r}, and now it is "
+                f"{new.get(key)!r}",
+                "Go on with what it began with, or begin anew with another --output_dir.",
+            )
+
+
+def save_model(trainer: Trainer, folder: Path) -> None:
+    """Write the trained model into a folder, so that it can be loaded only when it is whole.
+
+    Called by all processes, for the weights may be spread over them.
+    """
+    new = folder / _NEW
+    if trainer.args.should_save:
+        shutil.rmtree(new, ignore_errors=True)
+        for entry in _ENTRIES:
+            (folder / entry).unlink(missing_ok=True)
+    trainer.accelerator.wait_for_everyone()
+    trainer.save_model(str(new))
+    trainer.accelerator.wait_for_everyone()
+    if trainer.args.should_save:
+        for path in sorted(new.iterdir(), key=lambda path: (path.name in _ENTRIES, path.name)):
+            path.replace(folder / path.name)
+        new.rmdir()
+
+
+def _checkpoints(folder: Path) -> list[Path]:
+    """The checkpoints of a folder, whole or not, the first one first."""
+    if not folder.is_dir():
+        return []
+    found = [
+        (int(match[1]), path)
+        for path in folder.iterdir()
+        if (match := _CHECKPOINT.fullmatch(path.name)) and path.is_dir()
+    ]
+    return [path for _, path in sorted(found)]
+
+
+def _sizes(folder: Path) -> dict[str, int]:
+    files = (path for path in sorted(folder.rglob("*")) if path.is_file())
+    return {
+        path.relative_to(folder).as_posix(): path.stat().st_size
+        for path in files
+        if path.name not in (WHOLE, f".{WHOLE}{_NEW}")
+    }
+
+
+def _schedule(record: TrainingRecord) -> dict[str, Any]:
+    """All that must be the same, a key each."""
+    sets = {
+        f"{number}. rows": (one.role, one.rows, one.manifest.files)
+        for number, one in enumerate(record.sets, start=1)
+    }
+    arguments = {
+        name: value for name, value in record.arguments.items() if not _FREE.fullmatch(name)
+    }
+    return {
+        "base": (record.base.name, record.base.revision, record.base.template_sha256),
+        "method": record.method,
+        "max_length": record.max_length,
+        "processes": record.launch.processes,
+        **arguments,
+        **sets,
+    }

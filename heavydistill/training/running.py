@@ -1,0 +1,75 @@
+"""What the training scripts share around the training itself: exit codes, processes, evaluation."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from heavydistill.errors import HeavydistillError, RunError, UserError
+from heavydistill.record import EVALUATION
+
+_CLI = "from heavydistill.cli.app import main; main()"
+# What a launcher tells its processes: a program that is started by one of them is not of them.
+_OF_LAUNCH = re.compile(
+    r"(LOCAL_|GROUP_|ROLE_)?(RANK|WORLD_SIZE)|LOCAL_WORLD_SIZE|ROLE_NAME|MASTER_(ADDR|PORT)|"
+    r"(ACCELERATE|TORCHELASTIC|FSDP|TORCH_NCCL)_.*"
+)
+
+
+def exit_code(script: Callable[[], None]) -> int:
+    """Run a script and turn what it raises into a message and an exit code.
+
+    With several processes each says which one it is: what broke one of them may be on its
+    machine alone.
+    """
+    try:
+        script()
+    except UserError as error:
+        return _say(f"Error: {error}", 2)
+    except HeavydistillError as error:
+        return _say(f"The training broke: {error}", 1)
+    except KeyboardInterrupt:
+        return _say(
+            "Interrupted. --resume_from_checkpoint true goes on from the last checkpoint.", 130
+        )
+    return 0
+
+
+def is_main() -> bool:
+    """Whether this is the first process of all machines."""
+    return os.environ.get("RANK", "0") == "0"
+
+
+def evaluate(config: Path, before: str, folder: Path) -> None:
+    """Measure a trained model and what it was, by ``heavydistill evaluate``, in its own process.
+
+    Args:
+        config: Of the run.
+        before: The base model.
+        folder: Of the trained model; the evaluation becomes a folder in it.
+
+    Raises:
+        RunError: It did not end well; its message is on the terminal.
+    """
+    models = ["--thinker", str(folder), "--deliberator", str(folder), "--before", before]
+    flags = ["--config", str(config), *models, "--out", str(folder / EVALUATION)]
+    environment = {
+        name: text for name, text in os.environ.items() if not _OF_LAUNCH.fullmatch(name)
+    }
+    done = subprocess.run([sys.executable, "-c", _CLI, "evaluate", *flags], env=environment)
+    if done.returncode:
+        raise RunError(
+            f"The model is in {folder}; its evaluation ended with exit code {done.returncode}",
+            f"Repeat it: heavydistill evaluate {' '.join(flags)}",
+        )
+
+
+def _say(message: str, code: int) -> int:
+    several = os.environ.get("WORLD_SIZE", "1") != "1"
+    process = f"[process {os.environ['RANK']}] " if several else ""
+    print(f"{process}{message}", file=sys.stderr, flush=True)
+    return code

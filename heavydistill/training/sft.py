@@ -1,0 +1,246 @@
+"""SFT: sets in, a trained model and its record out.
+
+``prepare`` reads and checks everything but the weights, ``train`` runs TRL's own ``SFTTrainer`` on
+it. The rows reach the trainer as tokens that the guard has seen, and it changes nothing of them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import heavydistill
+from heavydistill.errors import ConfigError
+from heavydistill.record import BaseModelUsed, Result, SetsUsed, TrainingRecord, write_record
+from heavydistill.training import keeping, launching
+from heavydistill.training.arguments import ROLES, Asked
+from heavydistill.training.base import Base, load_base
+from heavydistill.training.memory import explained
+from heavydistill.training.mixture import find
+from heavydistill.training.packing import of_role, pack, pack_one, sum_of
+from heavydistill.training.reading import Read, read
+from heavydistill.training.told import told
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+    from trl import SFTTrainer
+
+_PACKAGES = ("trl", "transformers", "peft", "accelerate", "torch", "datasets")
+_GIB = 2**30
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A training, checked, without its weights.
+
+    Attributes:
+        asked: The arguments.
+        base: The model.
+        train: Sequences of tokens.
+        validation: Likewise, by role; empty if none are looked at.
+        record: Of the training, without what is known when the launch is there.
+        start: The checkpoint that it goes on from.
+    """
+
+    asked: Asked
+    base: Base
+    train: Dataset
+    validation: dict[str, Dataset]
+    record: TrainingRecord
+    start: Path | None
+
+
+def prepare(asked: Asked) -> Prepared:
+    """Read and check everything but the weights.
+
+    Raises:
+        ConfigError: Whatever a user can mend; see the modules that are called.
+    """
+    method = _method(asked)
+    folder = Path(asked.sft.output_dir)
+    start = keeping.start_of(folder, asked.sft.resume_from_checkpoint)
+    launch = launching.planned(asked)
+    found = find(asked.sources)
+    base = load_base(asked, found)
+    rows = read(asked, base, found)
+    train = [part.train for part in rows.rows]
+    held_out = [part.validation for part in rows.rows if part.validation is not None]
+    with asked.sft.main_process_first(desc="packing"):
+        sequences = pack(train, rows.max_length) if asked.sft.packing else _unpacked(train)
+        validation = _validation(held_out, rows.max_length, asked.sft.packing)
+    tokens, learnt = sum_of(sequences)
+    record = TrainingRecord(
+        heavydistill=heavydistill.__version__,
+        versions=_versions(launch.engine, method),
+        role=asked.role,
+        method=method,
+        base=BaseModelUsed(
+            name=base.name, revision=base.revision, template_sha256=base.chat.sha256
+        ),
+        sets=_sets(rows),
+        max_length=rows.max_length,
+        sequences=len(sequences),
+        tokens=tokens,
+        learnt_tokens=learnt,
+        arguments=told(asked),
+        launch=launch,
+    )
+    if start:
+        keeping.check_same(folder, record)
+    return Prepared(asked, base, sequences, validation, record, start)
+
+
+def train(prepared: Prepared) -> TrainingRecord:
+    """Train, and write the model and its record into the output folder.
+
+    Every process of the launch calls this.
+
+    Raises:
+        ConfigError: The memory does not suffice, or a tracker is not installed.
+        RunError: The disk is full. Checkpoints that are whole stay.
+    """
+    folder = Path(prepared.asked.sft.output_dir)
+    arguments = prepared.asked.sft
+    record = prepared.record
+    with _explaining(prepared):
+        trainer = _trainer(prepared)
+        launch = launching.real(trainer.accelerator, record.launch)
+        record = record.model_copy(update={"launch": launch})
+        if arguments.should_save:
+            folder.mkdir(parents=True, exist_ok=True)
+            write_record(record, folder)
+            for name in keeping.remove_broken(folder):
+                print(f"Removed {name}, which was not whole.", flush=True)
+        started = time.perf_counter()
+        output = trainer.train(resume_from_checkpoint=prepared.start and str(prepared.start))
+        seconds = time.perf_counter() - started
+        losses = trainer.evaluate() if prepared.validation else {}
+        keeping.save_model(trainer, folder)
+    result = _result(trainer, output.training_loss, losses, seconds)
+    record = record.model_copy(update={"result": result})
+    if arguments.should_save:
+        write_record(record, folder)
+    # transformers has ``end`` from 5.18 on.
+    getattr(trainer, "end", trainer.accelerator.end_training)()
+    return record
+
+
+def _trainer(prepared: Prepared) -> SFTTrainer:
+    from trl import SFTTrainer, get_peft_config, get_quantization_config
+
+    asked, base = prepared.asked, prepared.base
+    arguments = asked.sft
+    arguments.model_init_kwargs = {
+        "revision": asked.model.model_revision,
+        "attn_implementation": prepared.record.launch.attention,
+        "dtype": asked.model.dtype,
+        **(arguments.model_init_kwargs or {}),
+    }
+    # What was read by the guard is what is learnt: TRL renders, cuts and packs nothing again.
+    arguments.dataset_kwargs = {"skip_prepare_dataset": True}
+    arguments.chat_template_path = None  # the tokenizer has it
+    arguments.max_length = prepared.record.max_length
+    arguments.push_to_hub = False  # once, at the end, with the card
+    return SFTTrainer(
+        model=base.path,
+        args=arguments,
+        train_dataset=prepared.train,
+        eval_dataset=prepared.validation or None,
+        processing_class=base.tokenizer,
+        quantization_config=get_quantization_config(asked.model),
+        peft_config=get_peft_config(asked.model),
+        callbacks=[keeping.MarkWhole()],
+    )
+
+
+def _unpacked(parts: list[Dataset]) -> Dataset:
+    from datasets import concatenate_datasets
+
+    return concatenate_datasets([of_role(parts, role) for role in ROLES])
+
+
+def _validation(parts: list[Dataset], max_length: int, packing: bool) -> dict[str, Dataset]:
+    """The validation rows of each role, so that damage to one of them is seen."""
+    of_roles = {role: of_role(parts, role) for role in ROLES} if parts else {}
+    return {
+        role: pack_one(rows, max_length) if packing else rows
+        for role, rows in of_roles.items()
+        if len(rows)
+    }
+
+
+def _method(asked: Asked) -> str:
+    model = asked.model
+    quantized = model.load_in_4bit or model.load_in_8bit
+    if not model.use_peft:
+        for name in ("load_in_4bit", "load_in_8bit", "use_dora", "use_rslora"):
+            if getattr(model, name):
+                raise ConfigError(
+                    f"{name} is set, and use_peft is not: there is no adapter to train",
+                    f"Set use_peft: true, or leave {name} out.",
+                )
+        return "full"
+    if quantized:
+        return "qlora"
+    return "dora" if model.use_dora else "rslora" if model.use_rslora else "lora"
+
+
+def _sets(rows: Read) -> list[SetsUsed]:
+    return [
+        SetsUsed(
+            name=part.found.name,
+            revision=part.found.revision,
+            role=part.found.source.role,
+            fraction=part.found.source.fraction,
+            rows={
+                "train": len(part.train),
+                "validation": len(part.validation) if part.validation is not None else 0,
+            },
+            left_out=part.left_out,
+            manifest=part.found.manifest,
+        )
+        for part in rows.rows
+    ]
+
+
+def _versions(engine: str, method: str) -> dict[str, str]:
+    more = ["deepspeed"] * engine.startswith("zero") + ["bitsandbytes"] * (method == "qlora")
+    found = {}
+    for name in (*_PACKAGES, *more):
+        with contextlib.suppress(PackageNotFoundError):
+            found[name] = version(name)
+    return found
+
+
+def _result(trainer: SFTTrainer, loss: float, losses: dict[str, Any], seconds: float) -> Result:
+    import torch
+
+    counted = [entry["num_tokens"] for entry in trainer.state.log_history if "num_tokens" in entry]
+    on_gpu = torch.cuda.is_available() and trainer.accelerator.device.type == "cuda"
+    return Result(
+        steps=trainer.state.global_step,
+        epochs=float(trainer.state.epoch or 0),
+        train_loss=loss,
+        eval_loss={
+            role: losses[f"eval_{role}_loss"] for role in ROLES if f"eval_{role}_loss" in losses
+        },
+        tokens=int(max(counted, default=0)),
+        seconds=seconds,
+        peak_memory_gib=torch.cuda.max_memory_reserved() / _GIB if on_gpu else None,
+    )
+
+
+@contextlib.contextmanager
+def _explaining(prepared: Prepared) -> Iterator[None]:
+    """Say what to do about what a user can mend while the libraries work."""
+    try:
+        yield
+    except Exception as error:
+        if reason := explained(error, prepared.asked, prepared.record):
+            raise reason from error
+        raise

@@ -1,0 +1,46 @@
+"""The arguments of a training as its record tells them: what differs from TRL's defaults."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from heavydistill.training.arguments import Asked
+
+# Places, keys, and what stands elsewhere in the record.
+_UNTOLD = re.compile(
+    r".*_dir|.*token|.*_path|hub_.*|run_name|trackio_.*|model_init_kwargs|dataset_kwargs|"
+    r"max_length|deepspeed|fsdp.*|accelerator_config|parallelism_config|local_rank|_.*|"
+    r"resume_from_checkpoint|debug|project|model_revision|attn_implementation"
+)
+
+
+def told(asked: Asked) -> dict[str, Any]:
+    """The arguments by their names, sorted; simple values only."""
+    differing = {
+        field.name: _simple(getattr(part, field.name))
+        for part in (asked.sft, asked.model)
+        for field in dataclasses.fields(part)
+        if not _UNTOLD.fullmatch(field.name)
+        and _simple(getattr(part, field.name)) != _simple(_default(field))
+    }
+    return dict(sorted(differing.items()))
+
+
+def _default(field: dataclasses.Field[Any]) -> Any:
+    if field.default_factory is not dataclasses.MISSING:
+        return field.default_factory()
+    return field.default
+
+
+def _simple(value: Any) -> Any:
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, list | tuple):
+        return [_simple(one) for one in value]
+    if isinstance(value, dict):
+        return {str(key): _simple(one) for key, one in value.items()}
+    return value if isinstance(value, str | int | float | bool | None) else str(value)

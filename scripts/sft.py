@@ -1,0 +1,54 @@
+"""Train a thinker, a deliberator, or one model for both, on what `heavydistill build` wrote.
+
+    heavydistill build runs/glm --student Qwen/Qwen3-4B --out sets/glm
+    accelerate launch --config_file configs/accelerate/single.yaml scripts/sft.py \\
+        --config configs/sft/4b-lora/deliberator.yaml --dataset_name sets/glm
+
+Every flag of TRL's SFTConfig and ModelConfig works, in the file as on the command line, which wins:
+--learning_rate 1e-4, --use_peft false, --report_to trackio, --push_to_hub. Beside them there are
+--dataset_name, --role, --datasets, --too_long, --evaluate and --dry_run. --help lists all;
+configs/sft/README.md says which file to begin with.
+
+The output folder has the model, its card, its record (training.json), the checkpoints, and with
+--evaluate the figures before and after. After a crash the same command with
+--resume_from_checkpoint true goes on from the last checkpoint that is whole.
+
+Exit codes: 0 done; 1 it broke; 2 you can mend it; 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from heavydistill.training.running import evaluate, exit_code, is_main
+
+
+def main() -> None:
+    from heavydistill.config import load_config
+    from heavydistill.training.arguments import parse
+    from heavydistill.training.outline import outline
+    from heavydistill.training.sft import prepare, train
+
+    asked = parse(description=__doc__)
+    if asked.sets.evaluate:
+        load_config(Path(asked.sets.evaluate))
+    prepared = prepare(asked)
+    if is_main():
+        lines = outline(prepared)
+        width = max(len(what) for what, _ in lines)
+        for what, how_much in lines:
+            print(f"{what:<{width}}  {how_much}", flush=True)
+    if asked.sets.dry_run:
+        return
+    train(prepared)
+    if not is_main():
+        return
+    folder = Path(asked.sft.output_dir)
+    if asked.sets.evaluate:
+        evaluate(Path(asked.sets.evaluate), str(asked.model.model_name_or_path), folder)
+    print(f"The model is in {folder}", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(exit_code(main))
