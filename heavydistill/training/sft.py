@@ -108,7 +108,7 @@ def train(prepared: Prepared) -> TrainingRecord:
     arguments = prepared.asked.sft
     record = prepared.record
     with _explaining(prepared):
-        trainer = _trainer(prepared)
+        trainer = new_trainer(prepared)
         launch = launching.real(trainer.accelerator, record.launch)
         record = record.model_copy(update={"launch": launch})
         if arguments.should_save:
@@ -130,7 +130,8 @@ def train(prepared: Prepared) -> TrainingRecord:
     return record
 
 
-def _trainer(prepared: Prepared) -> SFTTrainer:
+def new_trainer(prepared: Prepared) -> SFTTrainer:
+    """TRL's trainer over the sequences, as ``train`` runs it."""
     from trl import SFTTrainer, get_peft_config, get_quantization_config
 
     asked, base = prepared.asked, prepared.base
