@@ -6,7 +6,7 @@
     |  |- ProblemsError          the problem file, its columns or its rows
     |  |- TeacherError           a model that cannot be found or loaded
     |  |- JournalError           a journal that cannot be used
-    |  |- PublishError           sets that cannot or may not be published, or not there
+    |  |- PublishError           sets or a model that cannot or may not be published, or not there
     |  `- BudgetError            a token budget too small for what must be in the prompt
     `- RunError                  the run broke: exit code 1, and what was finished is named
        `- StoppedError           it ended early on purpose: what was in flight is kept as well
@@ -57,7 +57,7 @@ class JournalError(UserError):
 
 
 class PublishError(UserError):
-    """Sets that cannot or may not be published, or a place where they cannot."""
+    """Sets or a model that cannot or may not be published, or a place where they cannot."""
 
 
 class BudgetError(UserError):

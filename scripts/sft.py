@@ -6,8 +6,8 @@
 
 Every flag of TRL's SFTConfig and ModelConfig works, in the file as on the command line, which wins:
 --learning_rate 1e-4, --use_peft false, --report_to trackio, --push_to_hub. Beside them there are
---dataset_name, --role, --datasets, --too_long, --evaluate and --dry_run. --help lists all;
-configs/sft/README.md says which file to begin with.
+--dataset_name, --role, --datasets, --too_long, --evaluate, --license and --dry_run. --help lists
+all; configs/sft/README.md says which file to begin with.
 
 The output folder has the model, its card, its record (training.json), the checkpoints, and with
 --evaluate the figures before and after. After a crash the same command with
@@ -26,11 +26,25 @@ from heavydistill.training.running import evaluate, exit_code, is_main
 
 def main() -> None:
     from heavydistill.config import load_config
+    from heavydistill.hub.model import check_before, publish_trained
+    from heavydistill.hub.model_card import write_model_card
+    from heavydistill.hub.parcel import Wish
     from heavydistill.training.arguments import parse
     from heavydistill.training.outline import outline
     from heavydistill.training.sft import prepare, train
 
     asked = parse(description=__doc__)
+    folder, sft = Path(asked.sft.output_dir), asked.sft
+    wish = (
+        Wish(
+            sft.hub_model_id,
+            revision=sft.hub_revision,
+            private=bool(sft.hub_private_repo),
+            licence=asked.sets.license,
+        )
+        if sft.push_to_hub
+        else None
+    )
     if asked.sets.evaluate:
         load_config(Path(asked.sets.evaluate))
     prepared = prepare(asked)
@@ -41,13 +55,18 @@ def main() -> None:
             print(f"{what:<{width}}  {how_much}", flush=True)
     if asked.sets.dry_run:
         return
+    if wish and is_main():
+        check_before(prepared.record, folder, wish)
     train(prepared)
     if not is_main():
         return
-    folder = Path(asked.sft.output_dir)
+    write_model_card(folder)
     if asked.sets.evaluate:
         evaluate(Path(asked.sets.evaluate), str(asked.model.model_name_or_path), folder)
+        write_model_card(folder)
     print(f"The model is in {folder}", flush=True)
+    if wish:
+        print(f"Published: {publish_trained(folder, wish).url}", flush=True)
 
 
 if __name__ == "__main__":

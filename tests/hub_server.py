@@ -1,8 +1,8 @@
-"""A stand-in of the Hub's API: real HTTP on the loopback, for uploads and downloads of datasets.
+"""A stand-in of the Hub's API: real HTTP on the loopback, for uploads and downloads.
 
-It keeps repositories in memory: branches of commits, each with all of its files. Parquet files go
-through the protocol of large files, others into the commit, as on the Hub. A commit is there as a
-whole or not at all.
+It keeps repositories of datasets and models in memory: branches of commits, each with all of its
+files. Parquet files and weights go through the protocol of large files, others into the commit, as
+on the Hub. A commit is there as a whole or not at all.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ TOKEN = "hf_TokenOfTheStandIn1234"
 ORG = "org"
 DROP = -1
 """A fault that is no answer: the connection is closed."""
+LARGE = (".parquet", ".safetensors")
 LICENCES = {"mit", "apache-2.0", "cc-by-4.0", "other"}
 
 
@@ -45,10 +46,11 @@ class Commit:
 
 @dataclass
 class Repo:
-    """A dataset: its branches, newest commit last."""
+    """A dataset or model: its branches, newest commit last."""
 
     private: bool
     branches: dict[str, list[Commit]]
+    kind: str = "dataset"
 
 
 @dataclass
@@ -79,11 +81,15 @@ class HubServer:
         return {path: content for path, content in files.items() if path != ".gitattributes"}
 
     def add(
-        self, repo_id: str, files: dict[str, bytes] | None = None, private: bool = False
+        self,
+        repo_id: str,
+        files: dict[str, bytes] | None = None,
+        private: bool = False,
+        kind: str = "dataset",
     ) -> None:
         """A repository that is there before the test."""
         first = Commit(self.new_sha(), {".gitattributes": b"", **(files or {})})
-        self.repos[repo_id] = Repo(private, {"main": [first]})
+        self.repos[repo_id] = Repo(private, {"main": [first]}, kind)
 
     def commits(self, repo_id: str, branch: str = "main") -> int:
         return len(self.repos[repo_id].branches[branch]) - 1
@@ -157,9 +163,17 @@ def _handler(hub: HubServer) -> type[Handler]:
                 if self.command in method and (match := re.fullmatch(pattern, path)):
                     named = match.groupdict()
                     plain = {name: value and unquote(value) for name, value in named.items()}
+                    self._check_kind(plain)
                     act(self, content, **plain)
                     return
             raise Refused(404, f"no such address: {self.command} {path}")
+
+        def _check_kind(self, named: dict[str, str | None]) -> None:
+            if "kind" in named:
+                kind = (named.pop("kind") or "models").removesuffix("/").removesuffix("s")
+                known = hub.repos.get(named["repo"] or "")
+                if known and known.kind != kind:
+                    raise Refused(404, f"There is no such {kind}", "RepoNotFound")
 
         # What a client needs to write.
 
@@ -168,12 +182,17 @@ def _handler(hub: HubServer) -> type[Handler]:
             self._must_know()
             repo_id = f"{asked['organization']}/{asked['name']}"
             if asked["organization"] != ORG:
-                raise Refused(403, f"You don't have the rights to create a dataset under {repo_id}")
+                raise Refused(403, f"You don't have the rights to create anything under {repo_id}")
             known = repo_id in hub.repos
+            kind = asked.get("type", "model")
             if not known:
-                hub.add(repo_id, private=asked.get("visibility") == "private")
-            url = f"{hub.url}/datasets/{repo_id}"
+                hub.add(repo_id, private=asked.get("visibility") == "private", kind=kind)
+            url = f"{hub.url}/{'datasets/' * (kind == 'dataset')}{repo_id}"
             self.send_json(409 if known else 200, {"url": url, "error": "exists"})
+
+        def access(self, content: bytes, repo: str) -> None:
+            self._repo(repo, writing=True)
+            self.send_json(200, {})
 
         def branch(self, content: bytes, repo: str, name: str) -> None:
             branches = self._repo(repo, writing=True).branches
@@ -199,7 +218,7 @@ def _handler(hub: HubServer) -> type[Handler]:
             answers = []
             for file in json.loads(content)["files"]:
                 path = file["path"]
-                mode = "lfs" if path.endswith(".parquet") else "regular"
+                mode = "lfs" if path.endswith(LARGE) else "regular"
                 oid = _oid(mode, there[path]) if path in there else None
                 answers.append(
                     {"path": path, "uploadMode": mode, "shouldIgnore": False, "oid": oid}
@@ -244,7 +263,8 @@ def _handler(hub: HubServer) -> type[Handler]:
             made = Commit(hub.new_sha(), files, head.sha)
             hub.repos[repo].branches[rev].append(made)
             hub.received += names
-            url = f"{hub.url}/datasets/{repo}/commit/{made.sha}"
+            prefix = "datasets/" * (hub.repos[repo].kind == "dataset")
+            url = f"{hub.url}/{prefix}{repo}/commit/{made.sha}"
             self.send_json(200, {"commitUrl": url, "commitOid": made.sha, "success": True})
 
         # What a client needs to read.
@@ -334,13 +354,15 @@ def _handler(hub: HubServer) -> type[Handler]:
             raise Refused(404, f"Invalid rev id: {rev}", "RevisionNotFound")
 
     repo, rev = r"(?P<repo>[^/]+/[^/]+)", r"(?P<rev>[^/]+)"
-    api = f"/api/datasets/{repo}"
+    kind = r"(?P<kind>datasets|models)"
+    api, plain = f"/api/{kind}/{repo}", rf"/(?P<kind>datasets/)?{repo}"
     ROUTES: list[tuple[str, str, Callable[..., None]]] = [
         ("POST", "/api/repos/create", HubHandler.create),
         ("POST", "/api/validate-yaml", HubHandler.validate),
         ("POST", f"{api}/branch/(?P<name>.+)", HubHandler.branch),
         ("POST", f"{api}/preupload/{rev}", HubHandler.preupload),
-        ("POST", f"/datasets/{repo}.git/info/lfs/objects/batch", HubHandler.batch),
+        ("GET", f"{api}/auth-check/write", HubHandler.access),
+        ("POST", rf"{plain}\.git/info/lfs/objects/batch", HubHandler.batch),
         ("PUT", "/put/(?P<oid>[0-9a-f]+)", HubHandler.put),
         ("POST", f"{api}/commit/{rev}", HubHandler.commit),
         ("GET", f"{api}/revision/{rev}", HubHandler.info),
@@ -348,7 +370,7 @@ def _handler(hub: HubServer) -> type[Handler]:
         ("GET", f"{api}/tree/{rev}/(?P<path>.+)", HubHandler.tree),
         ("POST", f"{api}/paths-info/{rev}", HubHandler.paths),
         ("GET", api, HubHandler.info),
-        ("GET HEAD", f"/datasets/{repo}/resolve/{rev}/(?P<path>.+)", HubHandler.resolve),
+        ("GET HEAD", f"{plain}/resolve/{rev}/(?P<path>.+)", HubHandler.resolve),
     ]
     return HubHandler
 

@@ -1,5 +1,6 @@
 """Every configuration that is shipped is valid and has its line in the README."""
 
+import json
 import shlex
 from pathlib import Path
 
@@ -9,12 +10,15 @@ import yaml
 
 from heavydistill.build.config import load_build_config
 from heavydistill.cli.app import app
-from heavydistill.config import load_config
+from heavydistill.config import RunConfig, load_config
+from heavydistill.problems.procedural import micro_problems
 from heavydistill.teachers.complete import complete
 from heavydistill.teachers.registry import shipped
 
 CONFIGS = Path(__file__).parents[1] / "configs"
-FILES = sorted((CONFIGS / "generate").glob("*.yaml"))
+FILES = [
+    path for verb in ("generate", "evaluate") for path in sorted((CONFIGS / verb).glob("*.yaml"))
+]
 BUILDS = sorted((CONFIGS / "build").glob("*.yaml"))
 
 
@@ -22,6 +26,22 @@ BUILDS = sorted((CONFIGS / "build").glob("*.yaml"))
 def test_configuration_is_valid_and_listed(path: Path) -> None:
     assert complete(load_config(path)).thinker
     assert f"({path.relative_to(CONFIGS)})" in (CONFIGS / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_micro_models_are_evaluated_on_seeds_of_their_own() -> None:
+    config = load_config(CONFIGS / "evaluate" / "micro.yaml")
+    asked = complete(load_config(CONFIGS / "evaluate" / "micro.yaml", {"teacher": "micro-student"}))
+    problems = micro_problems(config.problems)
+    seeds = {json.loads(problem.verifier_args)["seed"] for problem in problems}
+    assert len(problems) == 1000 and max(seeds) + len(problems) < 10**9
+    # What is said there for checkpoints is what the profile says.
+    of_profile = complete(RunConfig(teacher="micro-student"))
+    assert (asked.domain, asked.think, asked.deliberate, asked.cache) == (
+        of_profile.domain,
+        of_profile.think,
+        of_profile.deliberate,
+        of_profile.cache,
+    )
 
 
 @pytest.mark.parametrize("path", BUILDS, ids=lambda path: path.name)

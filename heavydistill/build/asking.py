@@ -17,8 +17,7 @@ from pathlib import Path
 
 from heavydistill.asking import Endpoint, Sampling, SamplingChoice
 from heavydistill.build.config import BuildConfig, Redeliberate
-from heavydistill.build.sources import name_alone
-from heavydistill.config import RunConfig, caps_of
+from heavydistill.config import RunConfig, caps_of, name_alone
 from heavydistill.engine.journal import Journal, key
 from heavydistill.engine.request import (
     Request,

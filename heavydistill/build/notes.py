@@ -14,9 +14,10 @@ from heavydistill.build.candidates import CandidateSet, draw_sets, set_of
 from heavydistill.build.config import BuildConfig
 from heavydistill.build.filters import fingerprint, look_at_deliberation, look_at_trajectory
 from heavydistill.build.presets import Preset
-from heavydistill.build.sources import key_of, name_alone
+from heavydistill.build.sources import key_of
 from heavydistill.build.success import Success, is_right, success_of
 from heavydistill.chat.student import Student
+from heavydistill.config import name_alone
 from heavydistill.schema import (
     Cache,
     Deliberation,

@@ -11,16 +11,13 @@ import json
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from pathlib import Path
 from typing import Any
 
-from heavydistill.config import Domain, Language, RunConfig, load_config
+from heavydistill.config import Domain, Language, RunConfig, load_config, name_alone, without_places
 from heavydistill.errors import ConfigError
 from heavydistill.schema import Problem, Trace, content_id
 from heavydistill.storage import count_traces, read_traces
-
-_PLACES = ("out", "journal", "pools")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,26 +57,7 @@ class Source:
     @property
     def content(self) -> dict[str, Any]:
         """Its configuration without folders and addresses."""
-        if not self.config:
-            return {}
-        tree = self.config.model_dump(mode="json")
-        for place in _PLACES:
-            tree.pop(place, None)
-        tree["endpoint"] = key_name_of(tree["endpoint"])
-        del tree["verify"]
-        source = Path(tree["problems"]["source"])
-        if source.suffix in (".jsonl", ".parquet"):
-            tree["problems"]["source"] = source.name
-        for role in ("teacher", "thinker", "deliberator"):
-            tree[role] = tree[role] and name_alone(tree[role])
-        if tree["judge"]:
-            tree["judge"]["endpoint"] = key_name_of(tree["judge"]["endpoint"])
-        return tree
-
-
-def key_name_of(endpoint: dict[str, Any] | None) -> dict[str, Any] | None:
-    """Of an endpoint the variable of its key alone: whoever publishes looks for what is in it."""
-    return endpoint and {"api_key_env": endpoint["api_key_env"]}
+        return without_places(self.config) if self.config else {}
 
 
 def open_sources(folders: Sequence[str]) -> list[Source]:
@@ -152,10 +130,3 @@ def _json(path: Path) -> dict[str, Any]:
     except ValueError as error:
         raise ConfigError(f"{path} is not JSON: {error}", "Generate the run again.") from error
     return tree if isinstance(tree, dict) else {}
-
-
-@cache
-def name_alone(source: str) -> str:
-    """The name of a file or folder, and any other source as it is."""
-    path = Path(source)
-    return path.resolve().name if path.is_absolute() or path.exists() else source

@@ -10,8 +10,8 @@ from typing import Any, get_args
 
 from heavydistill.build.builder import Build
 from heavydistill.build.notes import own_names
-from heavydistill.build.sources import key_name_of, name_alone
 from heavydistill.build.writing import SetWriter
+from heavydistill.config import key_name_of, name_alone
 from heavydistill.schema import Stratum
 from heavydistill.sets.folder import TRAINED, VIEWS
 from heavydistill.sets.manifest import (

@@ -12,6 +12,7 @@ import typer
 
 from heavydistill.cli.build import build
 from heavydistill.cli.doctor import doctor
+from heavydistill.cli.evaluate import evaluate
 from heavydistill.cli.export import export
 from heavydistill.cli.generate import generate
 from heavydistill.cli.import_ import import_
@@ -35,6 +36,7 @@ app = typer.Typer(
 app.command()(generate)
 app.command()(plan)
 app.command()(doctor)
+app.command()(evaluate)
 app.command()(replay)
 app.command()(build)
 app.command("import")(import_)

@@ -78,7 +78,7 @@ def generate(
         console.print(message, markup=False, highlight=False, soft_wrap=True)
         raise typer.Exit(1 if stopped else 130) from None
     print_summary(finished.summary, console)
-    _print_reused(progress, console)
+    print_reused(progress, console)
     print_ending(finished, plan, console)
     if not finished.is_complete:
         raise typer.Exit(1)
@@ -93,7 +93,7 @@ def _print_first_prompt(plan: Plan, console: Console) -> None:
     console.print(prompts.thinker_prompt(problem.text, prompt), markup=False, highlight=False)
 
 
-def _print_reused(progress: Progress, console: Console) -> None:
+def print_reused(progress: Progress, console: Console) -> None:
     reused = [f"{count:,} of {total:,} in {stage}" for stage, count, total in progress.reused()]
     if reused:
         console.print(

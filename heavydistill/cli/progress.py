@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
+from collections.abc import Iterator
 from typing import Any
 
 from rich import progress as rich_progress
@@ -12,6 +14,7 @@ from rich.markup import escape
 from heavydistill.config import RunConfig
 from heavydistill.heavy.ballot import ballot_of
 from heavydistill.pipeline.run import Plan, check
+from heavydistill.problems import OnChecked
 from heavydistill.schema import Verdict, from_row
 
 _PLAIN_LINE_EVERY_S = 10.0
@@ -23,6 +26,13 @@ _JUDGE_POOL, _JUDGE_DELIBERATIONS = f"{_JUDGE}pool", f"{_JUDGE}deliberations_"
 
 def checked(config: RunConfig, console: Console, asks: bool = True) -> Plan:
     """``pipeline.run.check``, which shows how far it is with the references."""
+    with checking(console) as show:
+        return check(config, asks, show)
+
+
+@contextlib.contextmanager
+def checking(console: Console) -> Iterator[OnChecked]:
+    """What shows how far a check is with the references, while this lasts."""
     bar = rich_progress.Progress(
         rich_progress.TextColumn("checking references"),
         rich_progress.BarColumn(),
@@ -43,7 +53,7 @@ def checked(config: RunConfig, console: Console, asks: bool = True) -> Plan:
             console.print(f"checked {done:,} of {total:,} references", highlight=False)
 
     with bar:
-        return check(config, asks, show)
+        yield show
 
 
 class Progress:

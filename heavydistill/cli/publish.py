@@ -1,4 +1,4 @@
-"""``heavydistill publish``: a folder of sets as a dataset on the Hub."""
+"""``heavydistill publish``: sets as a dataset on the Hub, or a trained model as a model there."""
 
 from __future__ import annotations
 
@@ -16,12 +16,14 @@ _TERMS = "Terms"
 
 def publish(
     folder: Annotated[
-        Path, typer.Argument(metavar="DIR", help="Folder of sets, from `heavydistill build`.")
+        Path,
+        typer.Argument(
+            metavar="DIR",
+            help="Folder of sets, from `heavydistill build`, or of a model, from scripts/sft.py.",
+        ),
     ],
-    to: Annotated[str, typer.Option(metavar="ORG/NAME", help="Dataset on the Hub.")],
-    private: Annotated[
-        bool, typer.Option("--private", help="Make the dataset a private one.")
-    ] = False,
+    to: Annotated[str, typer.Option(metavar="ORG/NAME", help="Dataset or model on the Hub.")],
+    private: Annotated[bool, typer.Option("--private", help="Make it a private one.")] = False,
     dry_run: Annotated[
         bool,
         typer.Option("--dry-run", help="Write what would be sent beside DIR, and ask nobody."),
@@ -35,7 +37,7 @@ def publish(
         typer.Option(
             "--license",
             metavar="ID",
-            help="Licence of the sets, e.g. cc-by-4.0. [default: the models', or other]",
+            help="Licence of what is published, e.g. cc-by-4.0. [default: the models', or other]",
             rich_help_panel=_TERMS,
         ),
     ] = None,
@@ -43,7 +45,8 @@ def publish(
         list[Path] | None,
         typer.Option(
             metavar="FILE",
-            help="Profile of your own, of a model that wrote some of it; may be repeated.",
+            help="Profile of your own, of the base model or one that wrote some of it; may be "
+            "repeated.",
             rich_help_panel=_TERMS,
         ),
     ] = None,
@@ -65,14 +68,15 @@ def publish(
         ),
     ] = False,
 ) -> None:
-    """Put training sets on the Hub, with a card that tells how they were made.
+    """Put training sets or a trained model on the Hub, with a card that tells how they were made.
 
-    It is one commit: if it fails, the dataset is as it was, and the same command can be given
+    It is one commit: if it fails, the repository is as it was, and the same command can be given
     again. The token is taken from HF_TOKEN or from `hf auth login`, the address from HF_ENDPOINT.
     The card is made anew each time; what you write under Notes, at the end of DIR/README.md, goes
     with it.
     """
-    from heavydistill.hub.parcel import Wish, copy, pack
+    from heavydistill.hub.packing import pack
+    from heavydistill.hub.parcel import Wish, copy
     from heavydistill.hub.publish import publish as send
 
     wish = Wish(
@@ -104,7 +108,7 @@ def _print_parcel(parcel: Parcel, folder: Path) -> None:
 
 def _print_end(done: Published) -> None:
     for name in done.deleted:
-        typer.echo(f"Deleted there, of earlier sets: {name}")
+        typer.echo(f"Deleted there, of what was published before: {name}")
     said = "Published" if done.is_new else "Everything was there already, nothing was sent"
     typer.echo(f"{said}: {done.url} ({'private' if done.is_private else 'public'})")
     typer.echo(f"Commit {done.commit}")

@@ -1,1 +1,1 @@
-"""What goes to the Hub: the card of a dataset, who may publish what, and the upload itself."""
+"""What goes to the Hub: cards of datasets and models, who may publish what, and the upload."""

@@ -9,27 +9,17 @@ What a user writes below the last heading is kept when the card of a folder is w
 
 from __future__ import annotations
 
-import re
-import typing
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from heavydistill.config import Language
-from heavydistill.errors import ConfigError
 from heavydistill.hub import figures, provenance
 from heavydistill.hub.markdown import code, count, table, text
+from heavydistill.hub.notes import CARD, joined
 from heavydistill.hub.terms import Author, Licence, authors_of, licence_of, problem_sources
 from heavydistill.sets.folder import SETS, TRAINED, VIEWS, file_of, splits_of
 from heavydistill.sets.manifest import Manifest, read_manifest
 
-CARD = "README.md"
-
-_NOTES = "\n## Notes\n"
-_ABOUT_NOTES = (
-    "\n<!-- What stands below this line is yours: it is kept when the card is written again. "
-    "All above it is not. -->\n"
-)
 _TAGS = ["heavydistill", "synthetic", "reasoning", "deliberation", "distillation"]
 _DEFAULT = "sft_deliberator"
 # The Hub's size categories: fewer rows than, and its word.
@@ -88,11 +78,11 @@ def card(
         "## Sets",
         _sets(folder, manifest),
         _loading(folder, repo_id, revision),
-        *provenance.authorship(authors, chosen),
+        *provenance.authorship(authors, chosen, "these sets"),
         *figures.sections(manifest),
         *provenance.making(manifest, folder),
     ]
-    return "\n\n".join(sections) + "\n" + _NOTES + _ABOUT_NOTES + _kept_notes(folder)
+    return joined(sections, folder)
 
 
 def write_card(folder: Path) -> None:
@@ -108,12 +98,10 @@ def _metadata(manifest: Manifest, folder: Path, authors: Sequence[Author], licen
     from huggingface_hub import DatasetCardData
 
     rows = sum(sum(splits.values()) for splits in _counts(manifest, folder).values())
-    languages = {version.partition("@")[0].rpartition(".")[2] for version in manifest.prompts}
-    languages &= set(typing.get_args(Language))
     named: dict[str, Any] = {"license_name": "see-card"} if licence.name == "other" else {}
     data = DatasetCardData(
         license=licence.name,
-        language=sorted(languages) or None,
+        language=provenance.languages(manifest) or None,
         task_categories=[
             "text-generation",
             *["reinforcement-learning"] * bool(splits_of(folder, "rl")),
@@ -237,18 +225,3 @@ def _loading(folder: Path, repo_id: str | None, revision: str | None) -> str:
         if splits_of(folder, name)
     ]
     return "\n".join(("```python", *lines, "```"))
-
-
-def _kept_notes(folder: Path) -> str:
-    """What the user wrote at the end of the card that is in the folder."""
-    file = folder / CARD
-    if not file.is_file():
-        return ""
-    try:
-        notes = file.read_text(encoding="utf-8").partition(_NOTES)[2]
-    except ValueError as error:
-        raise ConfigError(
-            f"{file} is no text in UTF-8, and what stands under Notes in it goes with the card",
-            "Save it as UTF-8, or remove it.",
-        ) from error
-    return re.sub(r"\A\s*<!--.*?-->\n?", "", notes, flags=re.DOTALL)

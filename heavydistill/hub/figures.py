@@ -21,7 +21,7 @@ from heavydistill.sets.manifest import Manifest, Strata
 from heavydistill.sets.rows import LABELS
 
 _USED = "used"
-_FEW_PROBLEMS = 30
+FEW_PROBLEMS = 30
 _RATES = {
     "rescue": "Rescue: vote wrong or tied, deliberation right",
     "regress": "Regress: vote right, deliberation wrong",
@@ -36,7 +36,7 @@ def sections(manifest: Manifest) -> Iterator[str]:
     yield "## What the runs achieved"
     yield _metrics(manifest)
     yield "## Strata"
-    yield _strata(manifest)
+    yield strata(manifest)
     yield "## Filters"
     yield _filters(manifest)
     if not manifest.refiltered:
@@ -66,7 +66,7 @@ def _metrics(manifest: Manifest) -> str:
         (code(run.name), *(_rate(run.summary.get(rate)) for rate in _RATES))
         for run in manifest.runs
     ]
-    few = any(0 < (run.summary.get("problems") or 0) < _FEW_PROBLEMS for run in manifest.runs)
+    few = any(0 < (run.summary.get("problems") or 0) < FEW_PROBLEMS for run in manifest.runs)
     return "\n\n".join(
         [
             table(head, rows),
@@ -75,7 +75,7 @@ def _metrics(manifest: Manifest) -> str:
             "HM@D is the share of deliberations that are right, HP@D that of problems with any "
             "right one. The difference is in points and paired by problem."
             + (
-                f" Intervals over fewer than {_FEW_PROBLEMS} problems are too narrow to rely on."
+                f" Intervals over fewer than {FEW_PROBLEMS} problems are too narrow to rely on."
                 if few
                 else ""
             ),
@@ -102,7 +102,8 @@ def _rate(rate: dict[str, Any] | None) -> str:
     return share(rate["count"], rate["of"]) if rate else UNKNOWN
 
 
-def _strata(manifest: Manifest) -> str:
+def strata(manifest: Manifest) -> str:
+    """What became of the candidate sets of each stratum."""
     columns = {
         "sets": "All sets",
         "with_deliberation": "With deliberation",
@@ -112,8 +113,8 @@ def _strata(manifest: Manifest) -> str:
         "rl": "In `rl`",
     }
 
-    def cells(strata: list[Strata]) -> list[str]:
-        return [count(sum(getattr(one, column) for one in strata)) for column in columns]
+    def cells(those: list[Strata]) -> list[str]:
+        return [count(sum(getattr(one, column) for one in those)) for column in columns]
 
     rows = [(text(name), *cells([one])) for name, one in manifest.strata.items()]
     rows += [("all", *cells(list(manifest.strata.values())))]

@@ -1,29 +1,17 @@
-"""What is sent to the Hub: the files of a folder of sets, checked, and their card.
-
-    README.md                 the card, made for the place where it goes
-    manifest.json
-    chat_template.jinja       if there is one
-    NAME/SPLIT-....parquet    of every set that has rows
-
-Whatever else lies in the folder stays there and is named.
-"""
+"""What is sent to the Hub as one repository: files that were checked, and their card."""
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from heavydistill.errors import PublishError
-from heavydistill.hub.card import CARD, card
-from heavydistill.hub.secrets import known_secrets, refuse_secrets
-from heavydistill.hub.terms import authors_of, check_terms
-from heavydistill.sets.folder import CHAT_TEMPLATE, MANIFEST, SETS, files_of, hashes
-from heavydistill.sets.manifest import Manifest, read_manifest
-from heavydistill.storage import TRACES_FOLDER, writing
+from heavydistill.hub.notes import CARD
+from heavydistill.storage import writing
 
 _COPY = ".dry-run"
 _LICENCE = re.compile(r"[a-z0-9][a-z0-9.+-]*")
@@ -37,7 +25,7 @@ class Wish:
         repo_id: ``ORG/NAME``.
         revision: Branch; None for the main one.
         private: Whether nobody else may see it.
-        licence: Of the sets, as the Hub writes it; None derives it.
+        licence: Of what is published, as the Hub writes it; None derives it.
         profiles: YAML files with profiles of models that heavydistill does not know.
         allow_unknown: Publish although the terms of a model are unknown.
         allow_restricted: Publish although the terms of a model are restricted.
@@ -57,14 +45,20 @@ class Parcel:
     """What is sent.
 
     Attributes:
-        files: Path in the repository, to a file here or, of the card, its content.
+        kind: Of the repository.
+        files: Path in the repository, to a file here or its content.
         kept_back: Names in the folder that are not sent.
-        manifest: Of the folder.
+        message: Of the commit.
+        mark: The file by which a repository is known to hold such a parcel.
+        is_of_kind: Whether a path is one that such a parcel can have, beside card and mark.
     """
 
+    kind: Literal["dataset", "model"]
     files: dict[str, Path | bytes]
     kept_back: list[str]
-    manifest: Manifest
+    message: str
+    mark: str
+    is_of_kind: Callable[[str], bool]
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -75,13 +69,11 @@ class Parcel:
         }
 
 
-def pack(folder: Path, wish: Wish) -> Parcel:
-    """Check everything that can be checked here, and make the card; changes and asks nothing.
+def check_wish(wish: Wish) -> None:
+    """Refuse names that the Hub cannot have.
 
     Raises:
-        PublishError: The name of the repository or licence is malformed, the folder holds no sets
-            or others than its manifest says, the terms do not allow it, or a key stands in it.
-        ConfigError: The manifest is of another version, or a profile is none.
+        PublishError: The name of the repository, branch or licence is malformed.
     """
     _check_name(wish.repo_id)
     if wish.licence is not None and not _LICENCE.fullmatch(wish.licence):
@@ -93,44 +85,20 @@ def pack(folder: Path, wish: Wish) -> Parcel:
         raise PublishError(
             "The name of the branch is empty", "Give --revision BRANCH, or leave it out for main."
         )
-    if (folder / TRACES_FOLDER).is_dir() and not (folder / MANIFEST).is_file():
-        raise PublishError(
-            f"{folder} is a run, and what is published are sets",
-            f"Build them with `heavydistill build {folder} --out FOLDER`: every problem, attempt, "
-            "candidate set and deliberation of the run is in them too.",
-        )
-    manifest = read_manifest(folder)
-    _check_files(folder, manifest)
-    check_terms(
-        authors_of(manifest, wish.profiles),
-        allow_unknown=wish.allow_unknown,
-        allow_restricted=wish.allow_restricted,
-    )
-    text = card(
-        manifest,
-        folder,
-        wish.repo_id,
-        revision=wish.revision,
-        licence=wish.licence,
-        profiles=wish.profiles,
-    )
-    files: dict[str, Path | bytes] = {
-        CARD: text.encode(),
-        MANIFEST: folder / MANIFEST,
-        **files_of(folder),
-    }
-    refuse_secrets(files, known_secrets(manifest))
-    return Parcel(files, _kept_back(folder, files), manifest)
 
 
-def is_of_sets(path: str) -> bool:
-    """Whether a file of a repository is one that sets can have; the card and others are not."""
-    name, _, file = path.rpartition("/")
-    return path == CHAT_TEMPLATE or (name in SETS and file.endswith(".parquet"))
+def kept_back(folder: Path, files: Mapping[str, Path | bytes]) -> list[str]:
+    """What of a folder is not among these files; a folder of which nothing is goes by its name."""
+    tops = {name.partition("/")[0] for name in files}
+    left = [path for path in folder.iterdir() if path.name not in tops]
+    opened = {name.partition("/")[0] for name in files if "/" in name}
+    left += [path for name in opened for path in (folder / name).iterdir()]
+    names = (path.relative_to(folder).as_posix() for path in left)
+    return sorted(name for name in names if name not in files)
 
 
 def copy(parcel: Parcel, folder: Path) -> Path:
-    """Write what would be sent into a folder beside that of the sets; an earlier copy is replaced.
+    """Write what would be sent into a folder beside its own; an earlier copy is replaced.
 
     Returns:
         The folder.
@@ -141,8 +109,7 @@ def copy(parcel: Parcel, folder: Path) -> Path:
     """
     folder = folder.resolve()
     target = folder.with_name(folder.name + _COPY)
-    ours = {*SETS, CARD, MANIFEST, CHAT_TEMPLATE}
-    if target.exists() and not (target.is_dir() and ours.issuperset(os.listdir(target))):
+    if target.exists() and not _is_copy(target, parcel):
         raise PublishError(
             f"{target} is in the way of the copy that shows what would be sent",
             "Give it another name, or remove it.",
@@ -160,6 +127,15 @@ def copy(parcel: Parcel, folder: Path) -> Path:
     return target
 
 
+def _is_copy(target: Path, parcel: Parcel) -> bool:
+    """Whether all that is in it is what an earlier call can have written."""
+    files = (path for path in target.rglob("*") if not path.is_dir())
+    names = (path.relative_to(target).as_posix() for path in files)
+    return target.is_dir() and all(
+        name in (CARD, parcel.mark) or parcel.is_of_kind(name) for name in names
+    )
+
+
 def _check_name(repo_id: str) -> None:
     from huggingface_hub.errors import HFValidationError
     from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
@@ -168,30 +144,6 @@ def _check_name(repo_id: str) -> None:
     try:
         validate_repo_id(repo_id)
     except HFValidationError as error:
-        raise PublishError(f"{repo_id!r} is no name of a dataset: {error}", fix) from error
+        raise PublishError(f"{repo_id!r} is no name on the Hub: {error}", fix) from error
     if "/" not in repo_id:
-        raise PublishError(f"{repo_id!r} does not say whose dataset it is", fix)
-
-
-def _check_files(folder: Path, manifest: Manifest) -> None:
-    there = hashes(folder)
-    if not any(name.endswith(".parquet") for name in there):
-        raise PublishError(f"{folder} holds no rows of any set", "Build the sets again.")
-    if there != manifest.files:
-        names = sorted({*there, *manifest.files})
-        other = next(name for name in names if there.get(name) != manifest.files.get(name))
-        raise PublishError(
-            f"{folder / other} is not what {MANIFEST} says: it was changed, added or removed "
-            "after the build",
-            "Build the sets again.",
-        )
-
-
-def _kept_back(folder: Path, files: dict[str, Path | bytes]) -> list[str]:
-    """Names at the top of the folder, and files in the folders of sets, that are not sent."""
-    sent = {*files, *(name.partition("/")[0] for name in files)}
-    left = [path.name for path in folder.iterdir() if path.name not in sent]
-    for name in SETS:
-        inside = (path.relative_to(folder).as_posix() for path in (folder / name).glob("*"))
-        left += [path for path in inside if path not in files and name not in left]
-    return sorted(left)
+        raise PublishError(f"{repo_id!r} does not say whose it is", fix)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import typing
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from heavydistill.config import Language
 from heavydistill.hub.markdown import UNKNOWN, at, code, count, table, text
 from heavydistill.hub.terms import Author, Licence, has_others_pools, problem_sources
 from heavydistill.sets.folder import CHAT_TEMPLATE
@@ -21,8 +23,15 @@ _LIMITS = (
 )
 
 
-def authorship(authors: Sequence[Author], licence: Licence) -> Iterator[str]:
-    """Who wrote it, and what may be done with it."""
+def languages(*manifests: Manifest) -> list[str]:
+    """Codes of the languages of the prompts, sorted."""
+    versions = {version for manifest in manifests for version in manifest.prompts}
+    found = {version.partition("@")[0].rpartition(".")[2] for version in versions}
+    return sorted(found & set(typing.get_args(Language)))
+
+
+def authorship(authors: Sequence[Author], licence: Licence, of: str) -> Iterator[str]:
+    """Who wrote it, and what may be done with it; ``of`` names it."""
     yield "## Models, licence and terms"
     rows = [
         (
@@ -39,7 +48,7 @@ def authorship(authors: Sequence[Author], licence: Licence) -> Iterator[str]:
     yield table(head, rows)
     yield (
         "Distillation says whether models may be trained on what the model writes; a hosted API "
-        "may add terms of its own. The licence of these sets is "
+        f"may add terms of its own. The licence of {of} is "
         f"{code(licence.name)}: {text(licence.because)}."
     )
 
@@ -49,14 +58,21 @@ def making(manifest: Manifest, folder: Path) -> Iterator[str]:
     yield "## Sampling"
     yield _sampling(manifest)
     yield "## Prompts and verifiers"
-    yield _items("Wordings of the prompts, with their hashes", manifest.prompts)
-    yield _items("Verifiers, with their versions", manifest.verifiers)
+    yield from wordings(manifest)
     yield "## Student"
     yield _student(manifest, folder)
     yield "## Provenance"
     yield _provenance(manifest)
     yield "## Limits"
     yield "\n".join(f"- {limit}" for limit in _LIMITS)
+
+
+def wordings(*manifests: Manifest) -> Iterator[str]:
+    """The versions of prompts and verifiers."""
+    prompts = {version for manifest in manifests for version in manifest.prompts}
+    verifiers = {version for manifest in manifests for version in manifest.verifiers}
+    yield _items("Wordings of the prompts, with their hashes", sorted(prompts))
+    yield _items("Verifiers, with their versions", sorted(verifiers))
 
 
 def _sampling(manifest: Manifest) -> str:

@@ -1,9 +1,9 @@
-"""The upload: a parcel becomes one commit of a dataset repository, or nothing of it is there.
+"""The upload: a parcel becomes one commit of a repository on the Hub, or nothing of it is there.
 
 The commit is made on what the branch held when the upload began. If it fails, or is broken off at
 any time before, the branch is as it was, and the same command does what is left: content that the
-Hub has already is not sent again, and if all of it is there no commit is made. Files of sets that
-an earlier commit had and this one has not are deleted by it; others are left alone.
+Hub has already is not sent again, and if all of it is there no commit is made. Files of an earlier
+parcel of its kind that this one has not are deleted by it; others are left alone.
 
 ``HF_TOKEN``, ``HF_ENDPOINT`` and ``HF_HUB_OFFLINE`` mean what they mean to huggingface_hub, which
 does the talking and asks again where it is worth it.
@@ -17,12 +17,14 @@ import re
 import socket
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 from urllib.parse import urlsplit
 
 from heavydistill.errors import PublishError, RunError
-from heavydistill.hub.parcel import Parcel, Wish, is_of_sets
-from heavydistill.sets.folder import MANIFEST
+from heavydistill.hub.parcel import Parcel, Wish, check_wish
+
+if TYPE_CHECKING:
+    from huggingface_hub import HfApi
 
 _AGAIN = "Repeat the same command: what has arrived is not sent again."
 _UNREACHABLE = {errno.ECONNREFUSED, errno.ENETUNREACH, errno.EHOSTUNREACH, errno.ENETDOWN}
@@ -35,11 +37,11 @@ class Published:
     """What came of it.
 
     Attributes:
-        url: Of the dataset.
+        url: Of the repository, or of the branch.
         commit: Its id.
         is_new: Whether a commit was made; everything was there before if not.
-        is_private: Whether the dataset is.
-        deleted: Files of earlier sets that the commit deleted.
+        is_private: Whether the repository is.
+        deleted: Files of an earlier parcel that the commit deleted.
     """
 
     url: str
@@ -54,42 +56,34 @@ def publish(parcel: Parcel, wish: Wish) -> Published:
 
     Raises:
         PublishError: There is no token, it may not write there, the Hub cannot be reached or does
-            not take it, or the dataset is public and should be private. Nothing was changed but
+            not take it, or the repository is public and should be private. Nothing was changed but
             that the repository or branch may now be there.
         RunError: The Hub broke, or the connection did; likewise.
     """
     from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi
 
     token = _token()
-    repo_id, kind = wish.repo_id, "dataset"
+    repo_id, kind = wish.repo_id, parcel.kind
     api = HfApi(token=token)
     with _talking(repo_id, token):
-        api.create_repo(repo_id, repo_type=kind, private=wish.private or None, exist_ok=True)
-        is_private = bool(api.dataset_info(repo_id).private)
-        if wish.private and not is_private:
-            raise PublishError(
-                f"{repo_id} is there already and is public",
-                "Make it private in its settings on the Hub, give another --to, or leave out "
-                "--private.",
-            )
-        if wish.revision:
-            api.create_branch(repo_id, branch=wish.revision, repo_type=kind, exist_ok=True)
-        before = api.dataset_info(repo_id, revision=wish.revision)
+        is_private = _open(api, wish, kind)
+        ask = api.dataset_info if kind == "dataset" else api.model_info
+        before = ask(repo_id, revision=wish.revision)
         there = [file.rfilename for file in before.siblings or []]
-        old = _of_earlier_sets(there, parcel)
+        old = _of_earlier(there, parcel)
         done = api.create_commit(
             repo_id,
             [
                 *(CommitOperationAdd(name, source) for name, source in parcel.files.items()),
                 *(CommitOperationDelete(name) for name in old),
             ],
-            commit_message=f"Sets of heavydistill {parcel.manifest.heavydistill}",
+            commit_message=parcel.message,
             repo_type=kind,
             revision=wish.revision,
             parent_commit=before.sha,
         )
     return Published(
-        url=f"{api.endpoint}/datasets/{repo_id}"
+        url=f"{api.endpoint}/{'datasets/' * (kind == 'dataset')}{repo_id}"
         + (f"/tree/{wish.revision}" if wish.revision else ""),
         commit=done.oid,
         is_new=done.oid != before.sha,
@@ -98,11 +92,47 @@ def publish(parcel: Parcel, wish: Wish) -> Published:
     )
 
 
-def _of_earlier_sets(there: list[str], parcel: Parcel) -> list[str]:
-    """Files that sets left there which are not in the parcel; none if it holds something else."""
-    if MANIFEST not in there:
+def check_access(wish: Wish) -> None:
+    """Make the repository of a model, and be sure that ``publish`` may write to it.
+
+    For before a training: its end is no time to find out.
+
+    Raises:
+        PublishError: As of ``publish`` and ``check_wish``.
+        RunError: As of ``publish``.
+    """
+    from huggingface_hub import HfApi
+
+    check_wish(wish)
+    token = _token()
+    api = HfApi(token=token)
+    with _talking(wish.repo_id, token):
+        _open(api, wish, "model")
+        # What is there already is "made" by whoever may read it.
+        api.auth_check(wish.repo_id, repo_type="model", write=True)
+
+
+def _open(api: HfApi, wish: Wish, kind: str) -> bool:
+    """Make the repository and the branch, if they are missing; whether it is private."""
+    repo_id = wish.repo_id
+    api.create_repo(repo_id, repo_type=kind, private=wish.private or None, exist_ok=True)
+    is_private = bool(api.repo_info(repo_id, repo_type=kind).private)
+    if wish.private and not is_private:
+        raise PublishError(
+            f"{repo_id} is there already and is public",
+            "Make it private in its settings on the Hub, give another --to, or leave out "
+            "--private.",
+        )
+    if wish.revision:
+        api.create_branch(repo_id, branch=wish.revision, repo_type=kind, exist_ok=True)
+    return is_private
+
+
+def _of_earlier(there: list[str], parcel: Parcel) -> list[str]:
+    """Files of an earlier parcel that this one has not; none if something else is there."""
+    if parcel.mark not in there:
         return []
-    return sorted(name for name in there if is_of_sets(name) and name not in parcel.files)
+    return sorted(name for name in there if parcel.is_of_kind(name) and name not in parcel.files)
 
 
 def _token() -> str:

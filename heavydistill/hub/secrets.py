@@ -4,6 +4,8 @@ A key is what an environment variable holds whose name says so (``..._API_KEY``,
 ``..._SECRET``, ``..._PASSWORD``, with or without a number), one that a provider or a configuration
 names, and the token for the Hub, wherever it is kept.
 
+Of weights, only their header is text.
+
 Not covered: values of fewer than eight characters, which are stand-ins for servers that want no
 key, and keys that this process cannot see.
 """
@@ -17,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 from heavydistill.errors import PublishError
-from heavydistill.sets.manifest import Manifest
 from heavydistill.teachers.providers import PROVIDERS
 
 _TELLING = re.compile(
@@ -27,13 +28,17 @@ _FEWEST_CHARACTERS = 8
 _NAMES = "api_key_env"
 
 
-def known_secrets(manifest: Manifest) -> dict[str, str]:
-    """The keys that this process can see: where each is kept, to its value."""
+def known_secrets(*trees: dict[str, Any]) -> dict[str, str]:
+    """The keys that this process can see: where each is kept, to its value.
+
+    Args:
+        trees: Manifests, records and configurations that go along; they may name variables.
+    """
     from huggingface_hub import get_token
 
     names = {name for name in os.environ if _TELLING.search(name)}
     names |= {provider.key_env for provider in PROVIDERS.values()}
-    names |= set(_named(manifest.model_dump()))
+    names |= {name for tree in trees for name in _named(tree)}
     found = {name: os.environ.get(name, "") for name in sorted(names)}
     found["the token for the Hub"] = get_token() or ""
     return {
@@ -43,12 +48,15 @@ def known_secrets(manifest: Manifest) -> dict[str, str]:
     }
 
 
-def refuse_secrets(files: Mapping[str, Path | bytes], secrets: Mapping[str, str]) -> None:
+def refuse_secrets(
+    files: Mapping[str, Path | bytes], secrets: Mapping[str, str], mend: str
+) -> None:
     """Look for the keys in files that are about to be sent.
 
     Args:
         files: Path in the repository, to a file here or its content.
         secrets: From ``known_secrets``.
+        mend: How a key gets out of them, other than out of the card.
 
     Raises:
         PublishError: One is there; it names file, row or line, and the variable, not the value.
@@ -57,14 +65,14 @@ def refuse_secrets(files: Mapping[str, Path | bytes], secrets: Mapping[str, str]
         hits = (
             _in_rows(source, secrets)
             if isinstance(source, Path) and source.suffix == ".parquet"
-            else _in_text(source.read_bytes() if isinstance(source, Path) else source, secrets)
+            else _in_text(_text(source), secrets)
         )
         if hit := next(hits, None):
             variable, place = hit
             raise PublishError(
                 f"The value of {variable} stands in {name}, {place}; nothing was sent",
                 "Revoke that key if others may have seen it. Take it out of the Notes in the card, "
-                "or leave out the problem or run that has it and build the sets again.",
+                f"or {mend}.",
             )
 
 
@@ -75,6 +83,16 @@ def _named(tree: Any) -> Iterator[str]:
             yield value
         elif isinstance(value, dict | list):
             yield from _named(value)
+
+
+def _text(source: Path | bytes) -> bytes:
+    """What is text in a file: of weights, what is told of them before they begin."""
+    if isinstance(source, bytes):
+        return source
+    if source.suffix != ".safetensors":
+        return source.read_bytes()
+    with source.open("rb") as file:
+        return file.read(int.from_bytes(file.read(8), "little"))
 
 
 def _in_text(content: bytes, secrets: Mapping[str, str]) -> Iterator[tuple[str, str]]:

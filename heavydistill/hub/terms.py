@@ -9,7 +9,7 @@ of problems that come from elsewhere.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from heavydistill.teachers.files import ProfileFile, Terms, load_profile
 from heavydistill.teachers.registry import shipped
 
 _UNNAMED = "(not named)"
-_HUB_LICENCES = {"MIT": "mit", "Apache-2.0": "apache-2.0"}
+HUB_LICENCES = {"MIT": "mit", "Apache-2.0": "apache-2.0"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +57,18 @@ def authors_of(manifest: Manifest, profiles: Sequence[Path] = ()) -> list[Author
 
     Args:
         manifest: Of the sets.
+        profiles: As of ``known_models``.
+
+    Raises:
+        ConfigError: One of the files is no profile.
+    """
+    return authors(written(manifest), known_models(profiles))
+
+
+def known_models(profiles: Sequence[Path] = ()) -> dict[str, ProfileFile]:
+    """The profile of each name that a model has anywhere.
+
+    Args:
         profiles: YAML files with profiles of one's own; they are asked before those shipped.
 
     Raises:
@@ -67,15 +79,20 @@ def authors_of(manifest: Manifest, profiles: Sequence[Path] = ()) -> list[Author
     for file in files:
         for name in _names(file):
             known.setdefault(name, file)
+    return known
+
+
+def authors(wrote: Iterable[tuple[str, str]], known: Mapping[str, ProfileFile]) -> list[Author]:
+    """These (role, name) as authors, sorted by name."""
     roles: dict[str, list[str]] = {}
-    for role, name in _written(manifest):
+    for role, name in wrote:
         roles.setdefault(name, []).append(role)
-    authors = []
+    found = []
     for name in sorted(roles):
-        found = known.get(name)
-        licence, terms = (found.licence, found.terms) if found else ("", Terms())
-        authors.append(Author(name, tuple(sorted(set(roles[name]))), licence, terms))
-    return authors
+        profile = known.get(name)
+        licence, terms = (profile.licence, profile.terms) if profile else ("", Terms())
+        found.append(Author(name, tuple(sorted(set(roles[name]))), licence, terms))
+    return found
 
 
 def check_terms(
@@ -112,20 +129,27 @@ def check_terms(
 
 def licence_of(manifest: Manifest, authors: Sequence[Author]) -> Licence:
     """The licence of the sets, as far as it follows from what is known."""
-    unsure = [author.name for author in authors if author.terms.distillation != "allowed"]
     licences = sorted({author.licence or "none that is known" for author in authors})
     elsewhere = [source for source in problem_sources(manifest) if not _is_own(source)]
-    if unsure:
-        return Licence("other", f"the terms of {', '.join(unsure)} are not clearly open")
-    if len(licences) > 1 or licences[0] not in _HUB_LICENCES:
+    if told := unsure(authors):
+        return told
+    if len(licences) > 1 or licences[0] not in HUB_LICENCES:
         return Licence("other", f"the licences of the models are: {', '.join(licences)}")
     if elsewhere:
         return Licence(
             "other", f"problems come from {', '.join(elsewhere)}, under a licence of their own"
         )
     return Licence(
-        _HUB_LICENCES[licences[0]],
+        HUB_LICENCES[licences[0]],
         "it is that of every model that wrote the sets, and their problems were generated",
+    )
+
+
+def unsure(authors: Sequence[Author]) -> Licence | None:
+    """No licence for sure, where the terms of an author do not clearly allow it."""
+    names = [author.name for author in authors if author.terms.distillation != "allowed"]
+    return (
+        Licence("other", f"the terms of {', '.join(names)} are not clearly open") if names else None
     )
 
 
@@ -145,8 +169,8 @@ def _source(run: RunUsed) -> str:
     return str(source) if source and not has_others_pools(run) else f"the run {run.name}"
 
 
-def _written(manifest: Manifest) -> Iterator[tuple[str, str]]:
-    """(role, name) of all that wrote; of a role that wrote, at least one."""
+def written(manifest: Manifest) -> Iterator[tuple[str, str]]:
+    """(role, name) of all that wrote what is in the sets; of a role that wrote, at least one."""
     asked = [each.model for each in manifest.asked]
     deliberators = [*manifest.models.get("deliberator", []), *asked]
     for name in manifest.models.get("thinker") or [_UNNAMED]:

@@ -1,8 +1,9 @@
 """In which order: the distilabel steps, tasks and LLM, and ``build_heavy_pipeline``.
 
 ``llm`` puts an engine under distilabel, ``steps``, ``tasks`` and ``judging`` are the stations of a
-row, ``build`` wires them, ``run`` runs them and ``result`` writes what came out. ``estimate`` tells
-beforehand what that takes, ``room`` whether the caches fit.
+row, ``build`` wires them, ``run`` runs them and ``result`` writes what came out; ``evaluation``
+makes two runs and compares them. ``estimate`` tells beforehand what a run takes, ``room`` whether
+the caches fit.
 ``flow``, ``compat`` (steps on this machine), ``ray`` (steps on a cluster) and ``worker`` (inside a
 step) hold every touch of distilabel's private parts.
 Nothing outside this package imports distilabel.

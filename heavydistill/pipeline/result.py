@@ -106,6 +106,11 @@ def write(
     return written
 
 
+def all_traces(run: Path) -> Iterator[Trace]:
+    """The rows of a run that ``write`` wrote, rejected ones too: all that its summary is over."""
+    return _traces([place for place, _ in _places(_files(run))])
+
+
 def may_go_on(config: RunConfig, folder: Path) -> bool:
     """Whether the folder is empty, or holds a run of this configuration that lacks something."""
     if not any(folder.iterdir()):
@@ -126,10 +131,8 @@ def may_go_on(config: RunConfig, folder: Path) -> bool:
 
 def _carried(old: Path, wanted: dict[str, Problem], have: set[str]) -> list[_Place]:
     """The rows of an earlier folder for the problems that have none."""
-    files = [*sorted(old.glob(f"{TRACES_FOLDER}/*.parquet"))]
-    files += sorted(old.glob(f"{REJECTS_FOLDER}/*.parquet"))
     carried, changed = [], 0
-    for place, problem in _places(files):
+    for place, problem in _places(_files(old)):
         if place.problem in have:
             continue
         if problem == wanted.get(place.problem):
@@ -143,6 +146,12 @@ def _carried(old: Path, wanted: dict[str, Problem], have: set[str]) -> list[_Pla
             old,
         )
     return carried
+
+
+def _files(run: Path) -> list[Path]:
+    """Those with rows of a run."""
+    names = (TRACES_FOLDER, REJECTS_FOLDER)
+    return [path for name in names for path in sorted(run.glob(f"{name}/*.parquet"))]
 
 
 def _check_rows(wanted: dict[str, Problem], out: list[str], interrupted: bool) -> None:

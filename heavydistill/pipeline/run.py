@@ -52,6 +52,8 @@ class Plan:
         problems: All of them, in order.
         folder: Where the run will be.
         journal: Where its responses are kept.
+        server_log: What a server prints that is started for it: beside the folder, which appears
+            at the end alone.
         unfit: Of each row of the source that is left out, its number and why.
         server: The command that serves its teacher, if one is to be started.
         pools: What is taken over from another run in place of thinking, if anything is.
@@ -61,14 +63,10 @@ class Plan:
     problems: list[Problem]
     folder: Path
     journal: Path
+    server_log: Path
     unfit: dict[int, str] = field(default_factory=dict)
     server: list[str] | None = None
     pools: Pools | None = None
-
-    @property
-    def server_log(self) -> Path:
-        """What that server prints: beside the folder, which appears at the end alone."""
-        return self.folder.with_name(f"{self.folder.name}.vllm.log")
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +133,8 @@ def check(
     else:
         loaded = problem_sources.load_fit(config.problems, config.verify, on_checked=on_checked)
     check_room(config, loaded.problems)
-    return Plan(config, loaded.problems, folder, journal, loaded.unfit, server, pools)
+    log = folder.with_name(f"{folder.name}.vllm.log")
+    return Plan(config, loaded.problems, folder, journal, log, loaded.unfit, server, pools)
 
 
 def run(
@@ -192,7 +191,7 @@ def _run(
 
     with contextlib.ExitStack() as held:
         if config.asks_servers and not replay:
-            _require_endpoints(config)
+            require_endpoints(config)
             held.enter_context(paying(config))
         place = Workplace(plan.folder)
         held.enter_context(place.claimed())
@@ -222,7 +221,12 @@ def _publish(plan: Plan, pipeline: HeavyBase, place: Workplace, interrupted: boo
     return Finished(plan.folder, written.summary, written.rejects, written.missing, nodes)
 
 
-def _require_endpoints(config: RunConfig) -> None:
+def require_endpoints(config: RunConfig) -> None:
+    """Refuse a run whose servers do not answer, or do not serve its models.
+
+    Raises:
+        TeacherError: That.
+    """
     thinker, deliberator = config.roles
     # A problem is as long as it is; a cache has its budget.
     deliberation = sampling_of(config.deliberate).max_tokens

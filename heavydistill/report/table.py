@@ -13,11 +13,17 @@ from rich.text import Text
 from heavydistill.metrics.intervals import Interval
 from heavydistill.metrics.summary import NO_LABEL, GenerationCounts, Rate, Summary
 from heavydistill.metrics.usage import Usage
-from heavydistill.report.text import plain, print_table, table
+from heavydistill.report.text import (
+    counted,
+    percent,
+    plain,
+    points,
+    print_if_few,
+    print_table,
+    table,
+)
 
 _NO_OUTCOME = "not delib."
-# Below this, percentile bootstrap intervals are clearly narrower than they should be.
-_FEW_PROBLEMS = 30
 
 
 def print_summary(summary: Summary, console: Console) -> None:
@@ -36,10 +42,10 @@ def print_summary(summary: Summary, console: Console) -> None:
 
 def _heading(summary: Summary) -> Text:
     parts = [
-        _counted(summary.problems, "problem"),
+        counted(summary.problems, "problem"),
         f"K={summary.k} trajectories",
         f"D={summary.d} deliberations",
-        _counted(summary.rounds, "round"),
+        counted(summary.rounds, "round"),
     ]
     statuses = ", ".join(f"{count:,} {status}" for status, count in summary.statuses.items())
     return Text("\n").join([Text(", ".join(parts), style="bold"), plain(f"Traces: {statuses}")])
@@ -58,7 +64,7 @@ def _print_metrics(summary: Summary, console: Console) -> None:
     metrics.columns[-1].justify = "left"
     for name, value, meaning in rows:
         if value is not None:
-            metrics.add_row(name, _percent(value.mean), _range(value), meaning)
+            metrics.add_row(name, percent(value.mean), _range(value), meaning)
     print_table(metrics, console)
 
 
@@ -75,15 +81,12 @@ def _print_differences(summary: Summary, console: Console) -> None:
     for baseline, value, name in rows:
         differences.add_row(
             f"HM@{summary.d} - {baseline}",
-            _points(value.mean),
-            f"{_points(value.low)} to {_points(value.high)}",
+            points(value.mean),
+            f"{points(value.low)} to {points(value.high)}",
             _reading(value, name),
         )
     print_table(differences, console)
-    if summary.problems < _FEW_PROBLEMS:
-        console.print(
-            Text(f"Fewer than {_FEW_PROBLEMS} problems: the intervals are too narrow to rely on.")
-        )
+    print_if_few(summary.problems, console)
 
 
 def _reading(difference: Interval, baseline: str) -> Text:
@@ -101,9 +104,9 @@ def _print_rounds(summary: Summary, console: Console) -> None:
         mean, any_right = of_round.heavy_mean, of_round.heavy_pass
         rounds.add_row(
             str(of_round.round),
-            _percent(mean.mean),
+            percent(mean.mean),
             _range(mean),
-            _percent(any_right.mean),
+            percent(any_right.mean),
             _range(any_right),
         )
     print_table(rounds, console)
@@ -118,10 +121,8 @@ def _print_rates(summary: Summary, console: Console) -> None:
         ("emergent", summary.emergent, "no trajectory right, deliberation right"),
     ]
     for name, rate, meaning in rows:
-        rates.add_row(name, _percent(rate.share), _of(rate), meaning)
-    rates.add_row(
-        "vote copy", _percent(summary.vote_copy_rate), "", "deliberation repeats the vote"
-    )
+        rates.add_row(name, percent(rate.share), _of(rate), meaning)
+    rates.add_row("vote copy", percent(summary.vote_copy_rate), "", "deliberation repeats the vote")
     print_table(rates, console)
 
 
@@ -138,18 +139,20 @@ def _print_labels(summary: Summary, console: Console) -> None:
     print_table(labels, console)
 
 
-def _print_failures(summary: Summary, console: Console) -> None:
+def print_samples(samples: dict[str, GenerationCounts], console: Console) -> None:
+    """Print how many samples of each name came to nothing."""
     columns = ("failed", "truncated", "empty", "undecided", "unjudged")
-    failures = table(console, "Samples", "all", *columns)
-
-    def add(name: str, counts: GenerationCounts) -> None:
-        failures.add_row(
+    rows = table(console, "Samples", "all", *columns)
+    for name, counts in samples.items():
+        rows.add_row(
             name, f"{counts.total:,}", *(f"{getattr(counts, column):,}" for column in columns)
         )
+    print_table(rows, console)
 
-    add("trajectories", summary.trajectories)
-    add("deliberations", summary.deliberations)
-    print_table(failures, console)
+
+def _print_failures(summary: Summary, console: Console) -> None:
+    samples = {"trajectories": summary.trajectories, "deliberations": summary.deliberations}
+    print_samples(samples, console)
     kinds = Counter(summary.trajectories.failures) + Counter(summary.deliberations.failures)
     if kinds:
         listed = ", ".join(f"{count:,} {kind}" for kind, count in kinds.most_common())
@@ -168,7 +171,7 @@ def _print_judging(summary: Summary, console: Console) -> None:
         return
     decided = told.correct + told.incorrect
     lines = [
-        f"A judge decided {_counted(decided, 'verdict')} of {told.asked:,} that rules left "
+        f"A judge decided {counted(decided, 'verdict')} of {told.asked:,} that rules left "
         f"undecided: {told.correct:,} correct, {told.incorrect:,} incorrect; {told.undecided:,} "
         "are still undecided",
         f"Its votes: {told.votes:,}, of which {told.invalid_votes:,} were no verdict and "
@@ -176,7 +179,7 @@ def _print_judging(summary: Summary, console: Console) -> None:
         *(f"Judge: {name}, asked about {count:,}" for name, count in told.judges.items()),
     ]
     if told.failed:
-        lines += [f"The same command asks again about {_counted(told.failed, 'verdict')}"]
+        lines += [f"The same command asks again about {counted(told.failed, 'verdict')}"]
     console.print()
     for line in lines:
         console.print(plain(line))
@@ -217,23 +220,9 @@ def _cost(used: Usage) -> str:
     return f"at least {cost}" if unreported else cost
 
 
-def _counted(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
-
-
 def _of(rate: Rate) -> str:
     return f"{rate.count:,} of {rate.of:,}"
 
 
-def _percent(share: float | None) -> str:
-    return "-" if share is None else f"{100 * share:.1f}%"
-
-
 def _range(interval: Interval) -> str:
-    return f"{_percent(interval.low)} to {_percent(interval.high)}"
-
-
-def _points(share: float) -> str:
-    """Percentage points, signed; what rounds to nothing has no sign."""
-    rounded = round(100 * share, 1)
-    return f"{rounded:+.1f}" if rounded else "0.0"
+    return f"{percent(interval.low)} to {percent(interval.high)}"

@@ -1,4 +1,4 @@
-"""Small pieces that the table and the trace view print alike.
+"""Small pieces that the tables and the trace view print alike.
 
 Everything that this package itself writes is ASCII unless the console is a terminal.
 """
@@ -15,6 +15,8 @@ from rich.text import Text
 _ASCII_BOX = box.Box(
     str(box.SIMPLE_HEAD).replace("\N{BOX DRAWINGS LIGHT HORIZONTAL}", "-"), ascii=True
 )
+# Below this, percentile bootstrap intervals are clearly narrower than they should be.
+_FEW_PROBLEMS = 30
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
@@ -43,3 +45,27 @@ def print_table(table: Table, console: Console) -> None:
     """Print a table with a blank line before it."""
     console.print()
     console.print(table)
+
+
+def print_if_few(problems: int, console: Console) -> None:
+    """Print a warning if there are so few problems that intervals over them mislead."""
+    if problems < _FEW_PROBLEMS:
+        console.print(
+            Text(f"Fewer than {_FEW_PROBLEMS} problems: the intervals are too narrow to rely on.")
+        )
+
+
+def counted(count: int, noun: str) -> str:
+    """A number with its noun."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def percent(share: float | None) -> str:
+    """A share in per cent; ``-`` if there is none."""
+    return "-" if share is None else f"{100 * share:.1f}%"
+
+
+def points(share: float) -> str:
+    """Percentage points, signed; what rounds to nothing has no sign."""
+    rounded = round(100 * share, 1)
+    return f"{rounded:+.1f}" if rounded else "0.0"

@@ -38,6 +38,7 @@ _REFUSED: dict[str, tuple[tuple[Any, ...], str]] = {
     "eos_token": ((None,), "a response ends as the chat template ends it"),
     "pad_token": ((None,), "the tokenizer's own is taken, or else its end of sequence"),
     "shuffle_dataset": ((False,), "packs are shuffled in every epoch"),
+    "hub_token": ((None,), "the token is taken from HF_TOKEN, or from `hf auth login`"),
     "hub_strategy": (("every_save", "end"), "the model is pushed once, at the end, with its card"),
 }
 
@@ -96,6 +97,13 @@ class SetArguments:
         metadata={
             "help": "Configuration of a run (as of `heavydistill evaluate --config`) in which the "
             "model is measured before and after."
+        },
+    )
+    license: str | None = field(
+        default=None,
+        metadata={
+            "help": "With push_to_hub: licence of the model, e.g. apache-2.0, where no profile "
+            "tells that of its base."
         },
     )
     dry_run: bool = field(
@@ -162,6 +170,10 @@ def parse(arguments: Sequence[str] | None = None, description: str | None = None
                 f"{name}: {getattr(sft, name)!r} cannot be had: {why}",
                 f"Leave {name} out.",
             )
+    if sft.push_to_hub and not sft.hub_model_id:
+        raise ConfigError(
+            "push_to_hub is set, and where to is not said", "Give --hub_model_id ORG/NAME."
+        )
     if model.model_name_or_path is None:
         raise ConfigError(
             "There is no model to train",

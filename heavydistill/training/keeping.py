@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from transformers import Trainer
 
 WHOLE = "whole.json"
+CARD = "README.md"
 _ENTRIES = ("config.json", "adapter_config.json")
 _CHECKPOINT = re.compile(r"checkpoint-(\d+)")
 _NEW = ".new"
@@ -145,6 +146,7 @@ def save_model(trainer: Trainer, folder: Path) -> None:
     trainer.save_model(str(new))
     trainer.accelerator.wait_for_everyone()
     if trainer.args.should_save:
+        (new / CARD).unlink(missing_ok=True)  # that of PEFT; ours is made of the record
         for path in sorted(new.iterdir(), key=lambda path: (path.name in _ENTRIES, path.name)):
             path.replace(folder / path.name)
         new.rmdir()

@@ -132,7 +132,9 @@ def train(prepared: Prepared) -> TrainingRecord:
 
 def new_trainer(prepared: Prepared) -> SFTTrainer:
     """TRL's trainer over the sequences, as ``train`` runs it."""
-    from trl import SFTTrainer, get_peft_config, get_quantization_config
+    from trl import get_peft_config, get_quantization_config
+
+    from heavydistill.training.trainer import CardlessTrainer
 
     asked, base = prepared.asked, prepared.base
     arguments = asked.sft
@@ -147,7 +149,7 @@ def new_trainer(prepared: Prepared) -> SFTTrainer:
     arguments.chat_template_path = None  # the tokenizer has it
     arguments.max_length = prepared.record.max_length
     arguments.push_to_hub = False  # once, at the end, with the card
-    return SFTTrainer(
+    return CardlessTrainer(
         model=base.path,
         args=arguments,
         train_dataset=prepared.train,

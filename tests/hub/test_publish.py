@@ -90,7 +90,7 @@ def test_only_what_changed_is_sent_and_files_of_earlier_sets_go(hub, publish, fo
     assert code == 0, said
     assert sorted(hub.received) == ["README.md", "manifest.json"]
     gone = "rl/validation-00000-of-00001.parquet"
-    assert f"Deleted there, of earlier sets: {gone}" in said
+    assert f"Deleted there, of what was published before: {gone}" in said
     assert gone not in hub.files(REPO) and hub.files(REPO).items() >= mine.items()
     assert hub.commits(REPO) == 2
 
@@ -284,7 +284,7 @@ def test_offline_is_said_with_what_works_offline(hub, publish, folder, monkeypat
 def test_a_run_is_refused_with_the_way_to_sets(hub, publish, tmp_path):
     (tmp_path / "run" / "traces").mkdir(parents=True)
     code, said = publish(tmp_path / "run", "--to", REPO)
-    assert code == 2 and "is a run, and what is published are sets" in said
+    assert code == 2 and "is a run, and what is published are sets and trained models" in said
     assert "heavydistill build" in said
 
 

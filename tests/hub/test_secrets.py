@@ -96,7 +96,7 @@ def test_variables_that_sound_like_keys_or_are_named_in_a_run_are_looked_for(mon
     for name, value in values.items():
         monkeypatch.setenv(name, value)
     run = RunUsed(name="run", traces=2, config=NAMED, summary={})
-    found = known_secrets(manifest(runs=[run]))
+    found = known_secrets(manifest(runs=[run]).model_dump())
     assert {name: found[name] for name in values.keys() & found.keys()} == {
         "SOME_API_KEY": "value-of-1",
         "github_token": "value-of-2",
@@ -110,7 +110,7 @@ def test_variables_that_sound_like_keys_or_are_named_in_a_run_are_looked_for(mon
 def test_the_token_of_a_login_is_one_too(monkeypatch, tmp_path):
     monkeypatch.delenv("HF_TOKEN", raising=False)
     monkeypatch.setattr("huggingface_hub.get_token", lambda: "hf_FromTheLogin")
-    assert "hf_FromTheLogin" in known_secrets(manifest()).values()
+    assert "hf_FromTheLogin" in known_secrets(manifest().model_dump()).values()
 
 
 def test_half_a_key_in_each_of_two_rows_is_no_key(tmp_path):
@@ -121,8 +121,8 @@ def test_half_a_key_in_each_of_two_rows_is_no_key(tmp_path):
     rows = table.to_pylist()
     rows[0]["text"], rows[1]["text"] = KEY[:7], KEY[7:]
     pq.write_table(table.from_pylist(rows, table.schema), path)
-    refuse_secrets({"rows.parquet": path}, {"A_KEY": KEY})
+    refuse_secrets({"rows.parquet": path}, {"A_KEY": KEY}, "build again")
     rows[1]["text"] = f"it is {KEY}"
     pq.write_table(table.from_pylist(rows, table.schema), path)
     with pytest.raises(PublishError, match="row 2, column text"):
-        refuse_secrets({"rows.parquet": path}, {"A_KEY": KEY})
+        refuse_secrets({"rows.parquet": path}, {"A_KEY": KEY}, "build again")

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import random
@@ -172,7 +173,7 @@ def test_deliberations_may_be_in_the_journal_where_the_pools_are(tmp_path: Path)
 
 def test_problems_of_the_same_text_are_asked_once(tmp_path: Path) -> None:
     plan = plan_of(tmp_path, think__k=4)
-    twice = Plan(plan.config, [*plan.problems, plan.problems[0]], plan.folder, plan.journal)
+    twice = dataclasses.replace(plan, problems=[*plan.problems, plan.problems[0]])
     assert estimate(twice).stages[0].expected.calls == Range(24, 24)
 
 

@@ -1,0 +1,107 @@
+"""``heavydistill evaluate``: what a trained model does, beside what its base did."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from heavydistill.cli.flags import with_run_flags
+from heavydistill.config import RunConfig
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from heavydistill.pipeline.evaluation import Plan
+    from heavydistill.pipeline.run import Finished
+    from heavydistill.pipeline.run import Plan as RunPlan
+
+
+@with_run_flags
+def evaluate(
+    config: RunConfig,
+    *,
+    before: Annotated[
+        str | None,
+        typer.Option(
+            help="The model before training, as both thinker and deliberator. What is left open "
+            "of prompts and sampling is taken from its profile for both runs, and so is a role "
+            "that nobody is named for.",
+            rich_help_panel="Models",
+        ),
+    ] = None,
+    dry_run: Annotated[
+        bool,
+        typer.Option("--dry-run", help="Check everything, show it, ask nobody."),
+    ] = False,
+) -> None:
+    """Measure a thinker and a deliberator, and compare them with the model --before training.
+
+    Both runs have the same problems, seed, prompts and sampling, so that they differ in the models
+    alone. The result is a folder with both runs and evaluation.json: each metric before and after,
+    and the difference, with 95 % intervals. --budget is for each run. Ctrl-C and a kill lose
+    nothing that was answered: the same command goes on.
+    """
+    from rich.console import Console
+
+    from heavydistill.cli.asking import ending_early
+    from heavydistill.cli.generate import print_reused
+    from heavydistill.cli.plan import print_heading, print_line
+    from heavydistill.cli.progress import Progress, checking
+    from heavydistill.pipeline import evaluation
+    from heavydistill.pipeline.estimate import estimate
+    from heavydistill.pipeline.run import run
+    from heavydistill.report.comparison import print_comparison
+    from heavydistill.report.table import print_summary
+
+    console = Console()
+    with checking(console) as on_checked:
+        plan = evaluation.check(config, before, on_checked)
+    for which, each in plan.runs.items():
+        console.rule(f"plan: {which}")
+        print_heading(each, console)
+        print_line(estimate(each), each, console)
+    if dry_run:
+        return
+    finished: dict[str, Finished] = {}
+
+    def run_one(which: str, each: RunPlan) -> Finished:
+        console.rule(f"run: {which}")
+        with Progress(console, each) as progress:
+            finished[which] = run(each, progress.on_batch, on_start=progress.on_start)
+        print_reused(progress, console)
+        return finished[which]
+
+    with ending_early(console, plan.folder, plan.journal):
+        comparison = evaluation.evaluate(plan, run_one)
+    console.rule("evaluation")
+    if comparison.before:
+        print_comparison(comparison, console)
+    else:
+        print_summary(finished[evaluation.AFTER].summary, console)
+    _print_ending(plan, finished, console)
+
+
+def _print_ending(plan: Plan, finished: dict[str, Finished], console: Console) -> None:
+    """Where it is; and if what failed is in the figures, that, with exit code 1."""
+    runs = " and ".join(f"{plan.folder}/{which}" for which in plan.runs)
+    lines = [f"Evaluation: {plan.folder}, its runs: {runs}"]
+    for which, each in finished.items():
+        summary = each.summary
+        failed = summary.deliberations.failed + summary.judging.failed
+        failed += 0 if plan.runs[which].pools else summary.trajectories.failed
+        if failed or each.rejects:
+            lines.append(
+                f"Of the run {which}, {failed:,} request(s) and {each.rejects:,} row(s) failed, "
+                "and count as wrong."
+            )
+    is_whole = len(lines) == 1
+    if not is_whole:
+        lines.append(
+            f"Remove {plan.folder} and give the same command to ask for them again; all else is "
+            f"in {plan.journal}."
+        )
+    for line in lines:
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+    if not is_whole:
+        raise typer.Exit(1)

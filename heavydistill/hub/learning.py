@@ -1,0 +1,145 @@
+"""The part of a model's card that tells what it learnt, and how."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from heavydistill.hub import figures
+from heavydistill.hub.markdown import UNKNOWN, at, code, count, percent, share, table, text
+from heavydistill.hub.terms import problem_sources
+from heavydistill.record import RECORD, Result, SetsUsed, TrainingRecord
+from heavydistill.sets.manifest import Manifest, RunUsed
+
+_USED = "used"
+_METHODS = {
+    "full": "all weights",
+    "lora": "LoRA",
+    "rslora": "rank-stabilized LoRA",
+    "dora": "DoRA",
+    "qlora": "QLoRA",
+}
+
+
+def data(record: TrainingRecord) -> Iterator[str]:
+    """What was learnt, with whatever is known of how it was made."""
+    yield "## Training data"
+    rows = [
+        (
+            _place(used),
+            used.role,
+            percent(used.fraction) if used.fraction is not None else "all of it",
+            count(used.rows.get("train", 0)),
+            count(used.rows.get("validation", 0)),
+            count(sum(used.left_out.values())),
+        )
+        for used in record.sets
+    ]
+    head = ("Sets", "Role", "Share of the mixture", "Rows learnt", "Rows validated", "Left out")
+    yield table(head, rows)
+    yield (
+        f"Rows that are longer than {count(record.max_length)} tokens were left out, and none was "
+        "cut. A row is a prompt, of which nothing is learnt, and a completion: thinking, answer "
+        "and end of sequence."
+    )
+    for name, roles, manifest in _folders(record):
+        yield f"### {text(name)}"
+        yield _made(manifest)
+        yield "\n".join(f"- {line}" for line in _chosen(manifest, roles))
+        if "deliberator" in roles:
+            yield figures.strata(manifest)
+    yield (
+        f"`{RECORD}` has the whole manifest of each: the configurations of build and runs, every "
+        "count, and the SHA-256 of each file."
+    )
+
+
+def training(record: TrainingRecord) -> Iterator[str]:
+    """How it was trained."""
+    launch = record.launch
+    yield "## Training"
+    rows = [
+        ("Method", _METHODS[record.method]),
+        ("Most tokens of a sequence", count(record.max_length)),
+        ("Sequences of an epoch", count(record.sequences)),
+        ("Tokens of an epoch", f"{count(record.tokens)}, {count(record.learnt_tokens)} learnt"),
+        ("Launch", f"{count(launch.processes)} x {text(launch.device)}, {text(launch.engine)}"),
+        ("Attention", code(launch.attention)),
+        *(_ended(record.result) if record.result else ()),
+        ("Chat template", f"SHA-256 {code(record.base.template_sha256)}"),
+        ("Versions", ", ".join(f"{text(k)} {text(v)}" for k, v in record.versions.items())),
+    ]
+    yield table(("What", "How much"), rows)
+    yield "What was set other than TRL's defaults:"
+    arguments = [(code(key), _value(value)) for key, value in record.arguments.items()]
+    yield table(("Argument", "Value"), arguments)
+
+
+def _place(used: SetsUsed) -> str:
+    if not used.revision:
+        return code(used.name)
+    address = f"https://huggingface.co/datasets/{used.name}"
+    return f"[{text(used.name)}]({address}) {code(used.revision[:12])}"
+
+
+def _folders(record: TrainingRecord) -> Iterator[tuple[str, set[str], Manifest]]:
+    """(name, roles that were learnt from it, manifest) of each folder of sets, once."""
+    folders: dict[str, tuple[str, set[str], Manifest]] = {}
+    for used in record.sets:
+        key = json.dumps([used.name, used.revision, used.manifest.files])
+        folders.setdefault(key, (used.name, set(), used.manifest))[1].add(used.role)
+    yield from folders.values()
+
+
+def _made(manifest: Manifest) -> str:
+    runs = "; ".join(map(_run, manifest.runs))
+    return (
+        f"Built by heavydistill {text(manifest.heavydistill)} for {code(manifest.student.name)}, "
+        f"with the mixture {code(manifest.build.get('preset', UNKNOWN))}, from problems of "
+        f"{', '.join(map(code, problem_sources(manifest)))}. Runs: {runs}."
+    )
+
+
+def _run(run: RunUsed) -> str:
+    """A run, as far as it tells."""
+    told = [f"{count(run.traces)} problems"]
+    told += [f"K = {k}" for k in [at(run.config, "think.k")] if k is not None]
+    told += [f"D = {d}" for d in [at(run.config, "deliberate.d")] if d is not None]
+    return f"{code(run.name)} ({', '.join(told)})"
+
+
+def _chosen(manifest: Manifest, roles: set[str]) -> Iterator[str]:
+    """What the filters took, and what the problems were compared with."""
+    views = ["problems", *["trajectories"] * ("thinker" in roles)]
+    views += ["deliberations"] * ("deliberator" in roles)
+    for view in views:
+        labels: dict[str, int] = getattr(manifest, view)
+        taken = [f"{count(n)} {code(label)}" for label, n in labels.items() if label != _USED]
+        used = share(labels.get(_USED, 0), sum(labels.values()))
+        yield f"{view}: {used} passed the filters" + (
+            f"; left out: {', '.join(taken)}" if taken else ""
+        )
+    compared = [
+        f"{code(one.name)} ({count(sum(one.hits.values()))} found)" for one in manifest.benchmarks
+    ]
+    yield (
+        f"contamination: compared with {', '.join(compared)}; what was found is in no training set"
+        if compared
+        else "contamination: the problems were not compared with any benchmark"
+    )
+
+
+def _ended(result: Result) -> Iterator[tuple[str, str]]:
+    yield "Steps", f"{count(result.steps)} ({result.epochs:g} epochs)"
+    yield "Training loss", f"{result.train_loss:.4f}"
+    for role, loss in result.eval_loss.items():
+        yield f"Validation loss, {text(role)}", f"{loss:.4f}"
+    yield "Tokens since the last start", count(result.tokens)
+    yield "Time since the last start", f"{count(round(result.seconds))} s"
+    if result.peak_memory_gib is not None:
+        yield "Most memory of a GPU", f"{result.peak_memory_gib:.1f} GiB"
+
+
+def _value(value: Any) -> str:
+    return code(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))

@@ -1,0 +1,99 @@
+"""The part of a model's card that tells how it did before and after, if it was measured."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from heavydistill.hub.figures import FEW_PROBLEMS
+from heavydistill.hub.markdown import UNKNOWN, at, code, count, interval, table, text
+from heavydistill.metrics.comparison import COMPARISON, Change, Comparison, read_comparison
+from heavydistill.record import EVALUATION
+
+if TYPE_CHECKING:
+    from huggingface_hub import EvalResult
+
+FIGURES = f"{EVALUATION}/{COMPARISON}"
+
+
+def comparison_in(folder: Path) -> Comparison | None:
+    """The comparison in the folder of a trained model; None if it was not measured.
+
+    Raises:
+        ConfigError: It is of another version.
+    """
+    path = folder / FIGURES
+    return read_comparison(path) if path.is_file() else None
+
+
+def sections(comparison: Comparison) -> Iterator[str]:
+    """Heading and what follows it."""
+    yield "## Evaluation"
+    yield " ".join(_how(comparison))
+    is_change = comparison.before is not None
+    head = ("Metric", "What it says", "Before", "After", "Difference, points")
+    rows = [
+        (text(name), text(meaning), *_cells(change, is_share="-" not in name))
+        for name, meaning, change in comparison.metrics
+    ]
+    columns = range(len(head)) if is_change else (0, 1, 3)
+    yield table([head[i] for i in columns], [[row[i] for i in columns] for row in rows])
+    yield (
+        "In brackets: 95% intervals, bootstrapped over problems"
+        + ("; a difference is paired by problem." if is_change else ".")
+        + (
+            f" Intervals over fewer than {FEW_PROBLEMS} problems are too narrow to rely on."
+            if comparison.problems < FEW_PROBLEMS
+            else ""
+        )
+    )
+
+
+def results(comparison: Comparison) -> list[EvalResult]:
+    """The shares after, as the Hub lists them."""
+    from huggingface_hub import EvalResult
+
+    source = _source(comparison)
+    return [
+        EvalResult(
+            task_type="text-generation",
+            dataset_type=source.removeprefix("hub:"),
+            dataset_name=source.removeprefix("hub:"),
+            metric_type="accuracy",
+            metric_name=f"{name} ({meaning})",
+            metric_value=round(change.after.mean, 4),
+        )
+        for name, meaning, change in comparison.metrics
+        if "-" not in name
+    ]
+
+
+def _how(comparison: Comparison) -> Iterator[str]:
+    asked = comparison.config
+    yield (
+        f"{count(comparison.problems)} problems of {code(_source(comparison))}, "
+        f"{comparison.k} trajectories of each and {comparison.d} deliberations of each cache, in "
+        f"{comparison.rounds} {'round' if comparison.rounds == 1 else 'rounds'}, with prompts "
+        f"{code(asked.get('domain') or UNKNOWN)} and seed {asked.get('seed', UNKNOWN)}."
+    )
+    for when, run in (("Before", comparison.before), ("After", comparison.after)):
+        if run:
+            thinker = code(run.thinker.name) if run.thinker else "another run"
+            by = code(run.deliberator.name)
+            yield f"{when}: trajectories by {thinker}, deliberations by {by}."
+    yield f"Judged by {', '.join(map(code, comparison.after.verifiers)) or UNKNOWN}."
+
+
+def _source(comparison: Comparison) -> str:
+    return str(at(comparison.config, "problems.source") or "another run")
+
+
+def _cells(change: Change, *, is_share: bool) -> list[str]:
+    """Before, after and difference."""
+    values = ((change.before, is_share), (change.after, is_share), (change.difference, False))
+    return [
+        interval(dataclasses.asdict(value), signed=not share) if value else UNKNOWN
+        for value, share in values
+    ]

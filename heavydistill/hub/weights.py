@@ -1,0 +1,91 @@
+"""The weights of a trained model in a folder: which files they are, and that each is whole.
+
+Only safetensors are weights here. Of each file the header is read, and compared with its length.
+
+Not covered: what the values are, and whether an adapter fits its base model.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+from heavydistill.errors import PublishError
+
+FULL = "model.safetensors"
+INDEX = "model.safetensors.index.json"
+ADAPTER = "adapter_model.safetensors"
+ADAPTER_CONFIG = "adapter_config.json"
+
+_SHARD = re.compile(r"model-\d{5}-of-\d{5}\.safetensors")
+_AGAIN = "Train again; a training that was broken off goes on from its last checkpoint."
+
+
+def is_weights(name: str) -> bool:
+    """Whether a file of this name belongs to weights."""
+    return name in (FULL, INDEX, ADAPTER) or bool(_SHARD.fullmatch(name))
+
+
+def is_adapter(folder: Path) -> bool:
+    """Whether the weights in a folder are those of an adapter."""
+    return (folder / ADAPTER).is_file()
+
+
+def weights_of(folder: Path) -> list[str]:
+    """The names of the files with the weights, and of their index if they have one.
+
+    As transformers does, one file with all weights is taken before an index.
+
+    Raises:
+        PublishError: There are none, those of a full model and of an adapter, or a file of them is
+            missing, cut off or without values.
+    """
+    is_full = (folder / FULL).is_file() or (folder / INDEX).is_file()
+    if is_adapter(folder) and is_full:
+        raise PublishError(
+            f"{folder} holds the weights of a full model and of an adapter",
+            "Remove those that are of another training.",
+        )
+    if is_adapter(folder):
+        _tensors(folder / ADAPTER)
+        return [ADAPTER]
+    if (folder / FULL).is_file():
+        _tensors(folder / FULL)
+        return [FULL]
+    if (folder / INDEX).is_file():
+        return [*_shards(folder), INDEX]
+    raise PublishError(f"{folder} holds no weights: neither {FULL} nor {ADAPTER}", _AGAIN)
+
+
+def _shards(folder: Path) -> list[str]:
+    """The files that the index names, each with all tensors that it says are in it."""
+    try:
+        places: dict[str, str] = json.loads((folder / INDEX).read_bytes())["weight_map"]
+        names = sorted(set(places.values()))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise PublishError(f"{folder / INDEX} is no index of weights", _AGAIN) from error
+    for name in names:
+        if not _SHARD.fullmatch(name) or not (folder / name).is_file():
+            raise PublishError(f"{folder / INDEX} names {name}, which is not there", _AGAIN)
+        there = _tensors(folder / name)
+        if missing := sorted(key for key in places if places[key] == name and key not in there):
+            raise PublishError(f"{folder / name} lacks {missing[0]}, which is in the index", _AGAIN)
+    return names
+
+
+def _tensors(path: Path) -> set[str]:
+    """The names of the tensors in a file."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        # It maps the file, and refuses a header that does not cover the file to its last byte.
+        with safe_open(path, framework="numpy") as file:
+            names = set(file.keys())
+            empty = [name for name in sorted(names) if 0 in file.get_slice(name).get_shape()]
+    except (SafetensorError, OSError, ValueError) as error:
+        raise PublishError(f"{path} is not whole: {error}", _AGAIN) from error
+    if empty or not names:
+        # So does ZeRO-3 save weights that were not gathered.
+        raise PublishError(f"{path} has no values for {(empty or ['anything'])[0]}", _AGAIN)
+    return names

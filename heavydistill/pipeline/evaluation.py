@@ -1,0 +1,189 @@
+"""Runs a model, and the one that it is compared with, on the same problems, and compares the two.
+
+The folder of an evaluation, which appears under its name when all of it is there:
+
+    before/            a run of the model that it is compared with (see ``run``), if there is one
+    after/             a run of the models that are evaluated
+    evaluation.json    see ``metrics.comparison``
+
+Both are asked alike: what the configuration leaves open of prompts, sampling and caches is what the
+profile of the model before says. A checkpoint has no profile, and with the defaults for unknown
+models it would be asked another question than its base.
+
+An evaluation that was broken off goes on when the same command is given again: what was answered is
+in the journal, of a run that was finished too.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.metadata
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from heavydistill import problems as problem_sources
+from heavydistill.config import RunConfig, name_alone, without_places
+from heavydistill.errors import ConfigError
+from heavydistill.metrics.comparison import (
+    COMPARISON,
+    Comparison,
+    Model,
+    Side,
+    compare,
+    write_comparison,
+)
+from heavydistill.pipeline import run
+from heavydistill.pipeline.result import all_traces
+from heavydistill.teachers.complete import complete
+from heavydistill.teachers.registry import find, revision_of
+from heavydistill.workplace import new_folder, refuse_taken
+
+BEFORE, AFTER = "before", "after"
+_RAN_BY = ("distilabel", "torch", "transformers")
+# What a configuration says beside how problems, models and verdicts are asked for.
+_NOT_ASKED = ("teacher", "thinker", "deliberator", "endpoint", "budget")
+
+RunOne = Callable[[str, run.Plan], run.Finished]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A checked evaluation.
+
+    Attributes:
+        folder: Where it will be.
+        journal: Where the responses of all its runs are kept.
+        runs: ``BEFORE``, if there is one, and ``AFTER``, in the order in which they are made.
+    """
+
+    folder: Path
+    journal: Path
+    runs: dict[str, run.Plan]
+
+
+def check(
+    config: RunConfig,
+    before: str | None = None,
+    on_checked: problem_sources.OnChecked | None = None,
+) -> Plan:
+    """Check the runs of an evaluation, each as ``run.check`` does.
+
+    Args:
+        config: As the user gave it.
+        before: The model that both roles are compared with; None makes one run alone.
+        on_checked: As of ``run.check``, for one run after the other.
+
+    Raises:
+        UserError: Whatever a user can mend; nothing was written.
+    """
+    configs = {BEFORE: config, AFTER: config}
+    if before is None:
+        del configs[BEFORE]
+    else:
+        configs[BEFORE], configs[AFTER] = paired(config, before)
+    name = Path(configs[AFTER].roles[1]).name
+    folder = Path(config.out or f"runs/{name}-{time.strftime('%Y%m%d-%H%M%S')}")
+    refuse_taken(folder)
+    journal = Path(config.journal or folder.parent / "journal")
+    runs = {}
+    for which, each in configs.items():
+        places = {"out": str(folder / which), "journal": str(journal)}
+        plan = run.check(each.model_copy(update=places), on_checked=on_checked)
+        log = folder.with_name(f"{folder.name}.{which}.vllm.log")
+        runs[which] = dataclasses.replace(plan, server_log=log)
+    return Plan(folder, journal, runs)
+
+
+def paired(config: RunConfig, before: str) -> tuple[RunConfig, RunConfig]:
+    """The configurations of the run before and of the one after, which differ in their models.
+
+    What is left open is filled in for the model before and holds for both; so does that model
+    itself for a role that nobody is named for.
+
+    Args:
+        config: As the user gave it.
+        before: The model that both roles are compared with.
+
+    Raises:
+        UserError: As of ``complete``; or the models are the same, or cannot be asked alike.
+    """
+    models = {"teacher": before, "thinker": None, "deliberator": None}
+    first = complete(config.model_copy(update=models))
+    models |= {"thinker": config.thinker, "deliberator": config.deliberator}
+    if "teacher" in config.model_fields_set:
+        models["teacher"] = config.teacher
+    alike = {
+        key: getattr(first, key) for key in ("domain", "think", "cache", "deliberate", "judge")
+    }
+    second = config.model_copy(update=models | alike)
+    if first.roles == second.roles:
+        raise ConfigError(
+            f"--before: {before} would be compared with itself",
+            "Name what was trained with --thinker, --deliberator or both.",
+        )
+    second = complete(second)
+    _refuse_other_switches(first, second)
+    return first, second
+
+
+def evaluate(plan: Plan, run_one: RunOne) -> Comparison:
+    """Make the runs of an evaluation, compare them, and write the folder.
+
+    Args:
+        plan: From ``check``.
+        run_one: ``run.run`` of the plan that it is given under ``BEFORE`` or ``AFTER``, with
+            whatever shows its progress.
+
+    Raises:
+        TeacherError: A server does not have a model; nothing was asked.
+        RunError: As of ``run.run``. There is no folder, and what was answered is in the journal.
+        KeyboardInterrupt: Likewise.
+    """
+    for each in plan.runs.values():
+        if each.config.asks_servers and not each.server:
+            run.require_endpoints(each.config)
+    with new_folder(plan.folder) as folder:
+        sides = {}
+        for which, each in plan.runs.items():
+            placed = dataclasses.replace(each, folder=folder / which)
+            sides[which] = _side(placed, run_one(which, placed))
+        comparison = compare(sides[AFTER], sides.get(BEFORE), _versions())
+        write_comparison(comparison, folder / COMPARISON)
+    return comparison
+
+
+def _side(plan: run.Plan, finished: run.Finished) -> Side:
+    config = plan.config
+    thinker, deliberator = (_model(name, config) for name in config.roles)
+    asked = without_places(config)
+    return Side(
+        thinker=None if plan.pools else thinker,
+        deliberator=deliberator,
+        config={key: value for key, value in asked.items() if key not in _NOT_ASKED},
+        summary=finished.summary,
+        traces=all_traces(plan.folder),
+    )
+
+
+def _model(name: str, config: RunConfig) -> Model:
+    profile = find(name, config.endpoint)
+    return Model(name_alone(profile.name), revision_of(profile, config.endpoint))
+
+
+def _versions() -> dict[str, str]:
+    return {name: importlib.metadata.version(name) for name in _RAN_BY}
+
+
+def _refuse_other_switches(before: RunConfig, after: RunConfig) -> None:
+    """Switches of a model's thinking are sent with a request, and come from its profile alone."""
+    base = find(before.roles[1], before.endpoint)
+    for name in after.roles:
+        profile = find(name, after.endpoint)
+        if profile.extra_body != base.extra_body:
+            raise ConfigError(
+                f"--before: {base.name} is asked with {dict(base.extra_body)}, and {name} with "
+                f"{dict(profile.extra_body)}, as their profiles say",
+                f"Give {name} a YAML file with a profile that has the thinking of {base.name}.",
+            )

@@ -1,0 +1,348 @@
+"""The card of a trained model."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from huggingface_hub import ModelCard
+from model_folders import COMMIT, GENERATED, record, sets, write_model
+from set_folders import manifest
+from students import MICRO
+
+from heavydistill.hub.model_card import write_model_card
+from heavydistill.hub.origin import origin_of
+from heavydistill.metrics.comparison import Change, Comparison, Measured, Model, write_comparison
+from heavydistill.metrics.intervals import Interval
+from heavydistill.metrics.summary import GenerationCounts
+from heavydistill.record import BaseModelUsed, Result
+from heavydistill.sets.manifest import BenchmarkUsed
+
+COMMAND = str(Path(sys.executable).parent / "heavydistill")
+ON_HUB = BaseModelUsed(name="Qwen/Qwen3-8B", revision=COMMIT, template_sha256="1" * 64)
+NO_COUNTS = GenerationCounts(
+    total=0,
+    failed=0,
+    failures={},
+    truncated=0,
+    empty=0,
+    undecided=0,
+    unjudged=0,
+    undecided_because={},
+)
+
+
+def made(folder: Path, **changes: Any) -> str:
+    write_model_card(write_model(folder, **changes))
+    return (folder / "README.md").read_text(encoding="utf-8")
+
+
+def blocks(card: str, language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", card, flags=re.DOTALL)
+
+
+def commands(card: str, program: str) -> list[list[str]]:
+    lines = [line for block in blocks(card, "bash") for line in block.splitlines()]
+    return [shlex.split(line) for line in lines if line.startswith(f"{program} ")]
+
+
+def flag(command: list[str], name: str) -> str:
+    return command[command.index(name) + 1]
+
+
+def test_the_hub_understands_its_metadata(tmp_path):
+    there = sets(name="org/sets", revision=COMMIT)
+    data = ModelCard(made(tmp_path / "a", lora={}, base=ON_HUB, sets=[there, sets()])).data
+    assert data.base_model == "Qwen/Qwen3-8B" and data.base_model_relation == "adapter"
+    assert data.library_name == "peft" and data.pipeline_tag == "text-generation"
+    assert data.license == "apache-2.0" and data.language == ["en"]
+    assert data.datasets == ["org/sets"]
+    assert {"heavydistill", "deliberator", "sft", "lora"} <= set(data.tags)
+    assert "thinker" not in data.tags
+    data = ModelCard(made(tmp_path / "b", base=ON_HUB, role="both")).data
+    assert data.base_model_relation == "finetune" and data.library_name == "transformers"
+    assert {"thinker", "deliberator"} <= set(data.tags) and "full" not in data.tags
+    data = ModelCard(made(tmp_path / "c")).data
+    assert data.base_model is None and data.datasets is None
+    assert "base_model_relation" not in data.to_dict()
+
+
+def test_a_profile_that_was_trained_has_its_name_on_the_hub(tmp_path):
+    base = ON_HUB.model_copy(update={"name": "qwen3-8b"})
+    assert ModelCard(made(tmp_path / "a", base=base)).data.base_model == "Qwen/Qwen3-8B"
+
+
+def test_the_licence_is_the_base_models_where_all_who_wrote_allow_it():
+    base = origin_of(record()).licence()
+    assert (base.name, "that of the base model" in base.because) == ("apache-2.0", True)
+    glm = {"thinker": ["glm-4.6"], "deliberator": ["glm-4.6"]}
+    assert origin_of(record(sets=[sets(manifest(models=glm))])).licence().name == "apache-2.0"
+    gpt = {"thinker": ["gpt-5"], "deliberator": ["glm-4.6"]}
+    told = origin_of(record(sets=[sets(manifest(models=gpt))])).licence()
+    assert told.name == "other" and "gpt-5" in told.because
+    unknown = ON_HUB.model_copy(update={"name": "someone/small"})
+    told = origin_of(record(base=unknown)).licence()
+    assert told.name == "other" and "none that is known" in told.because
+    assert origin_of(record(base=unknown)).licence("mit").name == "mit"
+
+
+def test_the_same_training_has_the_same_card_anywhere(tmp_path):
+    first = made(tmp_path / "a", lora={})
+    assert made(tmp_path / "b" / "c", lora={}) == first
+    assert str(tmp_path) not in first and str(MICRO) not in first
+
+
+def test_what_the_user_wrote_at_the_end_is_kept_and_a_card_of_another_program_is_not(tmp_path):
+    folder = write_model(tmp_path / "model")
+    (folder / "README.md").write_text("# Model Card for model\n\n## Citations\n", encoding="utf-8")
+    write_model_card(folder)
+    path = folder / "README.md"
+    first = path.read_text(encoding="utf-8")
+    assert "Citations" not in first
+    path.write_text(f"{first}\nCite *me*.\n", encoding="utf-8")
+    write_model_card(folder)
+    assert path.read_text(encoding="utf-8") == f"{first}\nCite *me*.\n"
+
+
+@pytest.mark.parametrize(
+    ("method", "lora", "what"),
+    [
+        ("full", None, "all of whose weights were trained by heavydistill"),
+        ("rslora", {"use_rslora": True}, "a rank-stabilized LoRA adapter for `micro-student`"),
+        ("dora", {"use_dora": True}, "a DoRA adapter for `micro-student`"),
+        ("qlora", {}, "a LoRA adapter (QLoRA: the base model had 4 bits) for"),
+        (
+            "lora",
+            None,
+            "`micro-student`, which is not on the Hub, with a LoRA adapter merged into it",
+        ),
+    ],
+)
+def test_it_says_what_the_weights_are(tmp_path, method, lora, what):
+    assert what in made(tmp_path / "model", method=method, lora=lora)
+
+
+def test_data_has_its_provenance(tmp_path):
+    told = manifest(
+        runs=[GENERATED],
+        deliberations={"used": 31, "ignores_attempts": 17},
+        trajectories={"used": 5, "not_correct": 2},
+        benchmarks=[BenchmarkUsed(name="gsm8k", texts_sha256="ab" * 32, hits={"13_words": 4})],
+    )
+    there = sets(told, name="org/sets", revision=COMMIT, fraction=0.75)
+    thinker = there.model_copy(update={"role": "thinker", "fraction": 0.25})
+    card = made(tmp_path / "a", sets=[there, thinker], role="both")
+    assert card.count("\n### org/sets\n") == 1
+    place = "[org/sets](https://huggingface.co/datasets/org/sets) `0123456789ab`"
+    assert f"| {place} | deliberator | 75.0% | 1,200 | 60 | 4 |" in card
+    assert f"| {place} | thinker | 25.0% | 1,200 | 60 | 4 |" in card
+    for part in (
+        "- deliberations: 31 of 48 (64.6%) passed the filters; left out: 17 `ignores_attempts`",
+        "- trajectories: 5 of 7 (71.4%) passed the filters; left out: 2 `not_correct`",
+        "compared with `gsm8k` (4 found)",
+        "`run` (24 problems, K = 8, D = 4)",
+        "from problems of `micro`",
+        "| tie | 2 | 2 | 0 | 0 | 2 | 2 |",
+        "| `micro` | deliberator and thinker | Apache-2.0 | allowed |",
+        "- `deliberator.brief.en@8f91f83e6952`",
+        "- `math@2`",
+    ):
+        assert part in card, part
+    alone = made(tmp_path / "b", sets=[thinker], role="thinker")
+    assert "| tie |" not in alone and "31 of 48" not in alone and "| `micro` | thinker |" in alone
+    none = manifest(benchmarks=[], runs=[GENERATED.model_copy(update={"config": {}})])
+    card = made(tmp_path / "c", sets=[sets(none)])
+    assert "not compared with any benchmark" in card and "`run` (24 problems)" in card
+
+
+def test_the_training_is_told(tmp_path):
+    card = made(
+        tmp_path / "model",
+        method="qlora",
+        lora={},
+        arguments={"learning_rate": 2e-4, "note": "a|b`c", "report_to": ["wandb"]},
+        result=Result(
+            steps=1500,
+            epochs=2.5,
+            train_loss=0.81234,
+            eval_loss={"thinker": 0.7, "deliberator": 0.61},
+            tokens=3_000_000,
+            seconds=3600.7,
+            peak_memory_gib=23.456,
+        ),
+    )
+    for row in (
+        "| Method | QLoRA |",
+        "| Most tokens of a sequence | 96 |",
+        "| Tokens of an epoch | 60,000, 12,345 learnt |",
+        "| Launch | 2 x cpu, ddp |",
+        "| Steps | 1,500 (2.5 epochs) |",
+        "| Training loss | 0.8123 |",
+        "| Validation loss, thinker | 0.7000 |",
+        "| Validation loss, deliberator | 0.6100 |",
+        "| Tokens since the last start | 3,000,000 |",
+        "| Time since the last start | 3,601 s |",
+        "| Most memory of a GPU | 23.5 GiB |",
+        "| Versions | trl 1.16.0, peft 0.21.2 |",
+        "| `learning_rate` | `0.0002` |",
+        "| `note` | `a/b'c` |",
+        '| `report_to` | `["wandb"]` |',
+    ):
+        assert row in card, row
+
+
+def test_a_deliberator_is_asked_after_the_base_model_thought(tmp_path):
+    (command,) = commands(made(tmp_path / "a", lora={"use_dora": True}), "heavydistill")[:1]
+    assert flag(command, "--thinker") == "micro-student"
+    assert flag(command, "--deliberator") == "path/to/this/folder"
+    assert flag(command, "--set") == "domain=brief"
+    (command,) = commands(made(tmp_path / "b", role="thinker"), "heavydistill")
+    assert flag(command, "--thinker") == "path/to/this/folder"
+    assert flag(command, "--deliberator") == "micro-student"
+    both = commands(made(tmp_path / "c", role="both"), "heavydistill")
+    assert [flag(command, "--teacher") for command in both] == ["path/to/this/folder"] * 2
+
+
+def test_the_wording_is_given_only_where_it_is_one_and_not_the_usual(tmp_path):
+    for number, (prompts, given) in enumerate(
+        [
+            (["deliberator.general.en@1", "thinker.general.en@2"], []),
+            (["deliberator.stem.zh@1", "thinker.stem.zh@2"], ["domain=stem", "language=zh"]),
+            (["deliberator.stem.en@1", "deliberator.code.en@2", "mine@3"], []),
+        ]
+    ):
+        told = manifest(prompts=prompts)
+        command, *_ = commands(made(tmp_path / str(number), sets=[sets(told)]), "heavydistill")
+        assert [value for value in command if "=" in value] == given
+
+
+@pytest.mark.parametrize(
+    ("lora", "rank"),
+    [({}, "8"), ({"r": 32, "use_rslora": True}, "32"), ({"rank_pattern": {"q_proj": 40}}, "64")],
+)
+def test_vllm_serves_base_model_and_adapter(tmp_path, lora, rank):
+    card = made(tmp_path / "model", lora=lora, base=ON_HUB)
+    (serve,) = commands(card, "vllm")
+    assert serve[2] == "Qwen/Qwen3-8B" and flag(serve, "--revision") == COMMIT
+    assert flag(serve, "--max-lora-rank") == rank and "--enable-lora" in serve
+    assert flag(serve, "--lora-modules") == "deliberator=path/to/this/folder"
+    assert flag(serve, "--tokenizer") == "path/to/this/folder"
+    assert flag(serve, "--reasoning-parser") == "qwen3"
+    ask = commands(card, "heavydistill")[1]
+    assert flag(ask, "--thinker") == "Qwen/Qwen3-8B" and flag(ask, "--deliberator") == "deliberator"
+
+
+@pytest.mark.parametrize("lora", [{"use_dora": True}, {"modules_to_save": ["lm_head"]}, {"r": 600}])
+def test_an_adapter_that_vllm_does_not_take_is_merged_first(tmp_path, lora):
+    card = made(tmp_path / "model", lora=lora)
+    (serve,) = commands(card, "vllm")
+    assert serve == ["vllm", "serve", "merged"]
+    assert "model.merge_and_unload()" in blocks(card, "python")[1]
+
+
+def test_vllm_serves_a_full_model_which_then_reads_attempts_of_another_run(tmp_path):
+    card = made(tmp_path / "model")
+    assert commands(card, "vllm") == [["vllm", "serve", "path/to/this/folder"]]
+    ask = commands(card, "heavydistill")[1]
+    assert flag(ask, "--pools") == "runs/attempts" and "--thinker" not in ask
+
+
+@pytest.mark.parametrize("role", ["thinker", "deliberator", "both"])
+def test_its_command_runs(tmp_path, role):
+    folder = tmp_path / "model"
+    command, *_ = commands(made(folder, role=role), "heavydistill")
+    (tmp_path / "problems.jsonl").write_text('{"text": "What is 2 + 3?", "reference": "5"}\n')
+    arguments = [part.replace("path/to/this/folder", str(folder)) for part in command[1:]]
+    done = subprocess.run(
+        [COMMAND, *arguments, "--dry-run"], capture_output=True, text=True, cwd=tmp_path
+    )
+    assert done.returncode == 0, done.stderr
+    assert "domain: brief" in done.stdout
+
+
+def test_names_of_others_are_no_markup_and_no_commands(tmp_path):
+    base = BaseModelUsed(
+        name="a|b`c\n# Title; rm -rf x", revision="0" * 16, template_sha256="1" * 64
+    )
+    told = sets(name="<b>\n## More")
+    card = made(tmp_path / "model", lora={}, base=base, sets=[told])
+    assert not [line for line in card.splitlines() if line.startswith(("# Title", "## More"))]
+    assert not [text for text in blocks(card, "bash") if "rm -rf" in text]
+    assert "<b>" not in card.replace("`<b> ## More`", "")
+    ModelCard(card)
+
+
+def comparison(before: bool = True) -> Comparison:
+    share = Interval(0.723, 0.6, 0.8)
+    less, change = Interval(0.612, 0.5, 0.7), Interval(0.111, -0.021, 0.2)
+    full = Change(less if before else None, share, change if before else None)
+    trained = Model("deliberator", "ab" * 8)
+    side = Measured(
+        thinker=Model("micro-student", "cd" * 8),
+        deliberator=trained,
+        prompts=[],
+        verifiers=["math@2"],
+        trajectories=NO_COUNTS,
+        deliberations=NO_COUNTS,
+        statuses={},
+    )
+    untrained = dataclasses.replace(side, deliberator=Model("micro-student", "cd" * 8))
+    return Comparison(
+        heavydistill="0.1.0",
+        versions={},
+        problems=20,
+        k=8,
+        d=4,
+        rounds=1,
+        config={"problems": {"source": "hub:org/problems"}, "domain": "brief", "seed": 3},
+        before=untrained if before else None,
+        after=side,
+        mean_at_k=full,
+        vote_at_k=full,
+        pass_at_k=full,
+        heavy_mean_at_d=full,
+        heavy_pass_at_d=full,
+        heavy_minus_vote=full,
+    )
+
+
+def test_an_evaluation_is_told_before_and_after_with_its_intervals(hub, publish, tmp_path):
+    folder = write_model(tmp_path / "model")
+    (folder / "evaluation").mkdir()
+    write_comparison(comparison(), folder / "evaluation" / "evaluation.json")
+    (folder / "evaluation" / "after").mkdir()
+    code, said = publish(folder, "--to", "org/model")
+    assert code == 0 and "evaluation/after" in said
+    there = hub.files("org/model")
+    assert "evaluation/evaluation.json" in there
+    card = there["README.md"].decode()
+    for part in (
+        "20 problems of `hub:org/problems`, 8 trajectories of each and 4 deliberations",
+        "Before: trajectories by `micro-student`, deliberations by `micro-student`.",
+        "After: trajectories by `micro-student`, deliberations by `deliberator`.",
+        "| HM@4 | a deliberation is right | 61.2% (50.0 to 70.0) | 72.3% (60.0 to 80.0) | "
+        "+11.1 (-2.1 to +20.0) |",
+        "| HM@4 - V@8 | what deliberation adds | +61.2 (+50.0 to +70.0) |",
+        "fewer than 30 problems",
+    ):
+        assert part in card, part
+    results = {result.metric_name: result for result in ModelCard(card).data.eval_results}
+    assert results["HM@4 (a deliberation is right)"].metric_value == 0.723
+    assert results["M@8 (the thinker's own pass@1)"].dataset_type == "org/problems"
+    assert len(results) == 5
+
+
+def test_an_evaluation_without_a_before_has_no_difference(tmp_path):
+    folder = write_model(tmp_path / "model")
+    (folder / "evaluation").mkdir()
+    write_comparison(comparison(before=False), folder / "evaluation" / "evaluation.json")
+    write_model_card(folder)
+    card = (folder / "README.md").read_text(encoding="utf-8")
+    assert "| Metric | What it says | After |" in card and "Before:" not in card
+    assert "| HM@4 | a deliberation is right | 72.3% (60.0 to 80.0) |" in card

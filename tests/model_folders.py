@@ -1,0 +1,111 @@
+"""Folders of trained models, as scripts/sft.py leaves them, for tests of what reads one.
+
+The weights are real: those of the bundled student, or a LoRA adapter on it made with peft.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+from set_folders import manifest
+from students import MICRO
+
+from heavydistill.record import (
+    BaseModelUsed,
+    Launch,
+    Result,
+    SetsUsed,
+    TrainingRecord,
+    write_record,
+)
+from heavydistill.sets.manifest import Manifest, RunUsed
+
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+GENERATED = RunUsed(
+    name="run",
+    traces=24,
+    config={"problems": {"source": "micro"}, "think": {"k": 8}, "deliberate": {"d": 4}},
+    summary={},
+)
+RESULT = Result(
+    steps=150,
+    epochs=3.0,
+    train_loss=0.81234,
+    eval_loss={"deliberator": 0.9},
+    tokens=2_000_000,
+    seconds=321.4,
+    peak_memory_gib=None,
+)
+
+
+def write_model(folder: Path, *, lora: dict[str, Any] | None = None, **changes: Any) -> Path:
+    """A folder of a trained deliberator.
+
+    Args:
+        folder: Made.
+        lora: Makes it an adapter: what its configuration has other than usual.
+        changes: Fields of the record that are other than usual.
+    """
+    if lora is None:
+        shutil.copytree(MICRO, folder)
+    else:
+        _write_adapter(folder, lora)
+    method = "full" if lora is None else "dora" if lora.get("use_dora") else "lora"
+    write_record(record(**{"method": method, **changes}), folder)
+    return folder
+
+
+def record(**changes: Any) -> TrainingRecord:
+    """That of the folder."""
+    usual = TrainingRecord(
+        heavydistill="0.1.0",
+        versions={"trl": "1.16.0", "peft": "0.21.2"},
+        role="deliberator",
+        method="full",
+        base=BaseModelUsed(
+            name="micro-student", revision="00112233aabbccdd", template_sha256="1" * 64
+        ),
+        sets=[sets()],
+        max_length=96,
+        sequences=40,
+        tokens=60_000,
+        learnt_tokens=12_345,
+        arguments={"learning_rate": 0.0002, "packing": True, "report_to": ["trackio"]},
+        launch=Launch(processes=2, engine="ddp", device="cpu", attention="sdpa"),
+        result=RESULT,
+    )
+    return usual.model_copy(update=changes)
+
+
+def sets(told: Manifest | None = None, **changes: Any) -> SetsUsed:
+    """Rows of a deliberator, of sets that the micro teacher wrote."""
+    usual = SetsUsed(
+        name="sets",
+        role="deliberator",
+        rows={"train": 1200, "validation": 60},
+        left_out={"train": 3, "validation": 1},
+        manifest=told or manifest(runs=[GENERATED]),
+    )
+    return usual.model_copy(update=changes)
+
+
+def shard(folder: Path) -> Path:
+    """Spread the weights of a full model in it over several files."""
+    from transformers import AutoModelForCausalLM
+
+    (folder / "model.safetensors").unlink()
+    model = AutoModelForCausalLM.from_pretrained(MICRO)
+    model.save_pretrained(folder, max_shard_size="300KB")
+    return folder
+
+
+def _write_adapter(folder: Path, changes: dict[str, Any]) -> None:
+    from peft import LoraConfig, get_peft_model
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    usual = {"r": 4, "target_modules": "all-linear", "task_type": "CAUSAL_LM"}
+    base = AutoModelForCausalLM.from_pretrained(MICRO)
+    get_peft_model(base, LoraConfig(**(usual | changes))).save_pretrained(folder)
+    AutoTokenizer.from_pretrained(MICRO).save_pretrained(folder)
