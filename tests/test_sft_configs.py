@@ -10,15 +10,11 @@ from typing import Any
 
 import pytest
 import yaml
-from accelerate.commands.config.config_args import load_config_from_file
-from accelerate.commands.launch import _validate_launch_command, launch_command_parser
-from accelerate.utils import DeepSpeedPlugin, FullyShardedDataParallelPlugin
-from accelerate.utils.launch import prepare_deepspeed_cmd_env, prepare_multi_gpu_env
-from transformers.integrations.deepspeed import HfTrainerDeepSpeedConfig, unset_hf_deepspeed_config
-from trl import ModelConfig, SFTConfig
 
 from heavydistill.errors import ConfigError
 from heavydistill.training.arguments import Asked, SetArguments, parse
+
+pytest.importorskip("trl", reason="TRL is not installed")
 
 ROOT = Path(__file__).parents[1]
 CONFIGS = ROOT / "configs"
@@ -44,6 +40,8 @@ def values(file: Path) -> dict[str, Any]:
 @functools.cache
 def defaults() -> dict[str, Any]:
     """What TRL and our own arguments are without a file, after they have completed themselves."""
+    from trl import ModelConfig, SFTConfig
+
     parts = (SetArguments(), SFTConfig("out", use_cpu=True), ModelConfig())
     found = {
         field.name: getattr(part, field.name)
@@ -134,6 +132,8 @@ def test_it_is_listed_beside_it(file: Path) -> None:
 
 def launch(file: Path, *flags: str) -> Any:
     """The arguments of the launcher, completed from the file as `accelerate launch` does."""
+    from accelerate.commands.launch import _validate_launch_command, launch_command_parser
+
     parser = launch_command_parser()
     given = parser.parse_args(["--config_file", str(file), *flags, "scripts/sft.py"])
     return _validate_launch_command(given)[0]
@@ -141,6 +141,9 @@ def launch(file: Path, *flags: str) -> Any:
 
 @pytest.mark.parametrize("file", LAUNCHES, ids=lambda file: file.stem)
 def test_a_launch_has_only_keys_that_accelerate_knows(file: Path) -> None:
+    from accelerate.commands.config.config_args import load_config_from_file
+    from accelerate.commands.launch import launch_command_parser
+
     load_config_from_file(str(file))
     # Within the sections it takes any key, and does nothing with one that its launcher lacks.
     known = vars(launch_command_parser().parse_args(["scripts/sft.py"]))
@@ -149,6 +152,8 @@ def test_a_launch_has_only_keys_that_accelerate_knows(file: Path) -> None:
 
 
 def test_a_key_that_accelerate_does_not_know_is_refused(tmp_path: Path) -> None:
+    from accelerate.commands.config.config_args import load_config_from_file
+
     copy = tmp_path / "ddp.yaml"
     copy.write_text((CONFIGS / "accelerate/ddp.yaml").read_text() + "num_proceses: 2\n")
     with pytest.raises(ValueError, match="num_proceses"):
@@ -184,16 +189,9 @@ def test_a_launch_starts_what_it_says(name: str, launcher: str | None, processes
 def test_deepspeed_takes_accumulation_and_clipping_from_the_training(
     file: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    pytest.importorskip("deepspeed")
-    arguments = SFTConfig(
-        str(tmp_path), use_cpu=True, gradient_accumulation_steps=7, max_grad_norm=0.25
+    taken = deepspeed_config(
+        file, monkeypatch, tmp_path, gradient_accumulation_steps=7, max_grad_norm=0.25
     )
-    read = launch(file, "--main_process_port", "0")
-    read.deepspeed_fields_from_accelerate_config = ""  # set after the arguments are complete
-    config = plugin_of(DeepSpeedPlugin, prepare_deepspeed_cmd_env(read)[1], monkeypatch)
-    taken = HfTrainerDeepSpeedConfig(config.deepspeed_config)
-    taken.trainer_config_process(arguments)
-    unset_hf_deepspeed_config()
     assert taken.mismatches == []
     assert taken.config["gradient_accumulation_steps"] == 7
     assert taken.config["gradient_clipping"] == 0.25
@@ -203,26 +201,46 @@ def test_deepspeed_takes_accumulation_and_clipping_from_the_training(
     assert zero["offload_optimizer"]["device"] == zero["offload_param"]["device"] == device
     # Else the folder of the model would have shards in place of a model.
     assert zero["stage3_gather_16bit_weights_on_model_save"] == (stage == 3)
-    assert config.zero3_init_flag == (stage == 3)
 
 
 def test_another_accumulation_in_the_file_would_be_an_error(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    pytest.importorskip("deepspeed")
     copy, auto = tmp_path / "zero2.yaml", "gradient_accumulation_steps: auto"
     text = (CONFIGS / "accelerate/zero2.yaml").read_text()
     copy.write_text(text.replace(auto, "gradient_accumulation_steps: 4"))
-    read = launch(copy, "--main_process_port", "0")
-    read.deepspeed_fields_from_accelerate_config = ""
-    config = plugin_of(DeepSpeedPlugin, prepare_deepspeed_cmd_env(read)[1], monkeypatch)
-    taken = HfTrainerDeepSpeedConfig(config.deepspeed_config)
-    taken.trainer_config_process(SFTConfig(str(tmp_path), use_cpu=True))
-    unset_hf_deepspeed_config()
+    taken = deepspeed_config(copy, monkeypatch, tmp_path)
     assert ["gradient_accumulation_steps" in said for said in taken.mismatches] == [True]
 
 
+def deepspeed_config(
+    file: Path, monkeypatch: pytest.MonkeyPatch, folder: Path, **training: Any
+) -> Any:
+    """DeepSpeed's configuration as a process of the launch has it, the training filled in."""
+    pytest.importorskip("deepspeed")
+    from accelerate.utils import DeepSpeedPlugin
+    from accelerate.utils.launch import prepare_deepspeed_cmd_env
+    from transformers.integrations.deepspeed import (
+        HfTrainerDeepSpeedConfig,
+        unset_hf_deepspeed_config,
+    )
+    from trl import SFTConfig
+
+    arguments = SFTConfig(str(folder), use_cpu=True, **training)
+    read = launch(file, "--main_process_port", "0")
+    read.deepspeed_fields_from_accelerate_config = ""  # the launcher sets it where it starts
+    plugin = plugin_of(DeepSpeedPlugin, prepare_deepspeed_cmd_env(read)[1], monkeypatch)
+    assert plugin.zero3_init_flag == (plugin.zero_stage == 3)
+    config = HfTrainerDeepSpeedConfig(plugin.deepspeed_config)
+    config.trainer_config_process(arguments)
+    unset_hf_deepspeed_config()
+    return config
+
+
 def test_fsdp_is_the_second_one_and_saves_whole_models(monkeypatch: pytest.MonkeyPatch) -> None:
+    from accelerate.utils import FullyShardedDataParallelPlugin
+    from accelerate.utils.launch import prepare_multi_gpu_env
+
     read = launch(CONFIGS / "accelerate/fsdp2.yaml", "--main_process_port", "0")
     plugin = plugin_of(FullyShardedDataParallelPlugin, prepare_multi_gpu_env(read), monkeypatch)
     assert plugin.fsdp_version == 2
