@@ -1,0 +1,261 @@
+"""Every file in configs/sft and configs/accelerate is read as strictly as when it is used."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from heavydistill.errors import ConfigError
+from heavydistill.training.arguments import Asked, SetArguments, parse
+
+pytest.importorskip("trl", reason="TRL is not installed")
+
+ROOT = Path(__file__).parents[1]
+CONFIGS = ROOT / "configs"
+FILES = sorted((CONFIGS / "sft").glob("*/*.yaml"))
+SIZES = sorted({file.parent for file in FILES})
+LAUNCHES = sorted((CONFIGS / "accelerate").glob("*.yaml"))
+DEEPSPEED = [file for file in LAUNCHES if file.stem.startswith("zero")]
+# Where the machine that reads a file has no GPU, the precision of one is refused without it.
+HERE = ["--use_cpu", "true"]
+OF_ROLE = {"role", "output_dir", "metric_for_best_model"}
+
+
+@functools.cache
+def asked(file: Path) -> Asked:
+    """As scripts/sft.py reads it; once for all tests, which change nothing of it."""
+    return parse(["--config", str(file), "--dataset_name", "sets/glm", *HERE])
+
+
+def values(file: Path) -> dict[str, Any]:
+    return yaml.safe_load(file.read_text(encoding="utf-8"))
+
+
+@functools.cache
+def defaults() -> dict[str, Any]:
+    """What TRL and our own arguments are without a file, after they have completed themselves."""
+    from trl import ModelConfig, SFTConfig
+
+    parts = (SetArguments(), SFTConfig("out", use_cpu=True), ModelConfig())
+    found = {
+        field.name: getattr(part, field.name)
+        for part in parts
+        for field in dataclasses.fields(part)
+    }
+    return {**found, "use_cpu": False, "max_length": None}
+
+
+def test_there_are_files_for_all_roles_and_launches() -> None:
+    assert [size.name for size in SIZES] == ["1.7b", "32b-qlora", "4b-full", "4b-lora", "micro"]
+    for size in SIZES:
+        assert sorted(file.stem for file in size.iterdir()) == ["both", "deliberator", "thinker"]
+    named = ["cpu2", "ddp", "fsdp2", "single", "zero2", "zero3", "zero3_offload"]
+    assert [file.stem for file in LAUNCHES] == named
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: f"{file.parent.name}/{file.stem}")
+def test_a_file_asks_for_what_its_name_says(file: Path) -> None:
+    read, size = asked(file), file.parent.name
+    assert read.role == file.stem
+    assert read.sft.output_dir == f"out/{size}/{file.stem}"
+    assert read.model.use_peft == (size not in ("micro", "4b-full"))
+    assert read.model.load_in_4bit == (size == "32b-qlora")
+    assert read.sft.bf16 == (size != "micro")
+    # What every size has: nothing is cut, prompts are not learnt, packs go through one by one.
+    assert (read.sft.max_length, read.sets.too_long) == (None, "refuse")
+    assert read.sft.packing and read.sft.completion_only_loss
+    assert read.sft.per_device_train_batch_size == read.sft.per_device_eval_batch_size == 1
+    learner = "deliberator" if file.stem == "both" else file.stem
+    assert read.sft.metric_for_best_model == f"eval_{learner}_loss"
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: f"{file.parent.name}/{file.stem}")
+def test_the_command_in_its_first_line_is_the_one_to_give(file: Path) -> None:
+    first = file.read_text(encoding="utf-8").partition("\n")[0]
+    command = shlex.split(first.removeprefix("# "))
+    assert command[:3] == ["accelerate", "launch", "--config_file"]
+    launch, script, *rest = command[3:]
+    assert (ROOT / launch) in LAUNCHES and (ROOT / script).is_file()
+    assert rest[:3] == ["--config", str(file.relative_to(ROOT)), "--dataset_name"]
+    assert len(rest) == 4
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: f"{file.parent.name}/{file.stem}")
+def test_what_is_not_the_default_has_its_reason_beside_it(file: Path) -> None:
+    usual, given = defaults(), values(file)
+    lines = {line.partition(":")[0]: line for line in file.read_text(encoding="utf-8").splitlines()}
+    named = {"model_name_or_path", "role", "output_dir"}
+    other = {key for key in given if given[key] != usual[key]} - named
+    assert not {key for key in other if " # " not in lines[key]}
+
+
+@pytest.mark.parametrize("size", SIZES, ids=lambda size: size.name)
+def test_the_roles_of_a_size_differ_in_nothing_else(size: Path) -> None:
+    def shared(file: Path) -> list[str]:
+        lines = file.read_text(encoding="utf-8").splitlines()[1:]
+        return [line for line in lines if line.partition(":")[0] not in OF_ROLE]
+
+    thinker, *others = (
+        shared(size / f"{role}.yaml") for role in ("thinker", "deliberator", "both")
+    )
+    assert thinker == others[0] == others[1]
+
+
+def test_adapters_learn_ten_times_as_fast_as_all_weights() -> None:
+    of = {size.name: asked(size / "both.yaml").sft.learning_rate for size in SIZES}
+    assert of["4b-lora"] == pytest.approx(10 * of["4b-full"])
+
+
+def test_a_key_that_is_none_is_refused(tmp_path: Path) -> None:
+    file, copy = FILES[0], tmp_path / "copy.yaml"
+    text = file.read_text(encoding="utf-8")
+    copy.write_text(text.replace("\npacking:", "\npackin:"), encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"no key 'packin'.*packing"):
+        asked(copy)
+
+
+@pytest.mark.parametrize("file", [*SIZES, *LAUNCHES], ids=lambda file: file.name)
+def test_it_is_listed_beside_it(file: Path) -> None:
+    assert f"]({file.name})" in (file.parent / "README.md").read_text(encoding="utf-8")
+    folder = "accelerate" if file in LAUNCHES else "sft"
+    assert f"]({folder}/README.md)" in (CONFIGS / "README.md").read_text(encoding="utf-8")
+
+
+# --- How accelerate reads the launches.
+
+
+def launch(file: Path, *flags: str) -> Any:
+    """The arguments of the launcher, completed from the file as `accelerate launch` does."""
+    from accelerate.commands.launch import _validate_launch_command, launch_command_parser
+
+    parser = launch_command_parser()
+    given = parser.parse_args(["--config_file", str(file), *flags, "scripts/sft.py"])
+    return _validate_launch_command(given)[0]
+
+
+@pytest.mark.parametrize("file", LAUNCHES, ids=lambda file: file.stem)
+def test_a_launch_has_only_keys_that_accelerate_knows(file: Path) -> None:
+    from accelerate.commands.config.config_args import load_config_from_file
+    from accelerate.commands.launch import launch_command_parser
+
+    load_config_from_file(str(file))
+    # Within the sections it takes any key, and does nothing with one that its launcher lacks.
+    known = vars(launch_command_parser().parse_args(["scripts/sft.py"]))
+    inner = [section for section in values(file).values() if isinstance(section, dict)]
+    assert {key for section in inner for key in section} <= set(known)
+
+
+def test_a_key_that_accelerate_does_not_know_is_refused(tmp_path: Path) -> None:
+    from accelerate.commands.config.config_args import load_config_from_file
+
+    copy = tmp_path / "ddp.yaml"
+    copy.write_text((CONFIGS / "accelerate/ddp.yaml").read_text() + "num_proceses: 2\n")
+    with pytest.raises(ValueError, match="num_proceses"):
+        load_config_from_file(str(copy))
+
+
+@pytest.mark.parametrize(
+    ("name", "launcher", "processes"),
+    [
+        ("single", None, 1),
+        ("cpu2", "multi_gpu", 2),
+        ("ddp", "multi_gpu", 8),
+        ("fsdp2", "use_fsdp", 8),
+        ("zero2", "use_deepspeed", 8),
+        ("zero3", "use_deepspeed", 8),
+        ("zero3_offload", "use_deepspeed", 8),
+    ],
+)
+def test_a_launch_starts_what_it_says(name: str, launcher: str | None, processes: int) -> None:
+    file = CONFIGS / "accelerate" / f"{name}.yaml"
+    read = launch(file)
+    chosen = [kind for kind in ("multi_gpu", "use_fsdp", "use_deepspeed") if getattr(read, kind)]
+    assert chosen == ([launcher] if launcher else [])
+    assert (read.num_processes, read.num_machines) == (processes, 1)
+    assert not read.cpu and read.use_cpu == (name == "cpu2")
+    # The precision of the training would lose against another one here.
+    assert read.mixed_precision == "no"
+    if launcher:
+        assert launch(file, "--num_processes", "4").num_processes == 4
+
+
+@pytest.mark.parametrize("file", DEEPSPEED, ids=lambda file: file.stem)
+def test_deepspeed_takes_accumulation_and_clipping_from_the_training(
+    file: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    taken = deepspeed_config(
+        file, monkeypatch, tmp_path, gradient_accumulation_steps=7, max_grad_norm=0.25
+    )
+    assert taken.mismatches == []
+    assert taken.config["gradient_accumulation_steps"] == 7
+    assert taken.config["gradient_clipping"] == 0.25
+    zero, stage = taken.config["zero_optimization"], int(file.stem[4])
+    assert zero["stage"] == stage
+    device = "cpu" if "offload" in file.stem else "none"
+    assert zero["offload_optimizer"]["device"] == zero["offload_param"]["device"] == device
+    # Else the folder of the model would have shards in place of a model.
+    assert zero["stage3_gather_16bit_weights_on_model_save"] == (stage == 3)
+
+
+def test_another_accumulation_in_the_file_would_be_an_error(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    copy, auto = tmp_path / "zero2.yaml", "gradient_accumulation_steps: auto"
+    text = (CONFIGS / "accelerate/zero2.yaml").read_text()
+    copy.write_text(text.replace(auto, "gradient_accumulation_steps: 4"))
+    taken = deepspeed_config(copy, monkeypatch, tmp_path)
+    assert ["gradient_accumulation_steps" in said for said in taken.mismatches] == [True]
+
+
+def deepspeed_config(
+    file: Path, monkeypatch: pytest.MonkeyPatch, folder: Path, **training: Any
+) -> Any:
+    """DeepSpeed's configuration as a process of the launch has it, the training filled in."""
+    pytest.importorskip("deepspeed")
+    from accelerate.utils import DeepSpeedPlugin
+    from accelerate.utils.launch import prepare_deepspeed_cmd_env
+    from transformers.integrations.deepspeed import (
+        HfTrainerDeepSpeedConfig,
+        unset_hf_deepspeed_config,
+    )
+    from trl import SFTConfig
+
+    arguments = SFTConfig(str(folder), use_cpu=True, **training)
+    read = launch(file, "--main_process_port", "0")
+    read.deepspeed_fields_from_accelerate_config = ""  # the launcher sets it where it starts
+    plugin = plugin_of(DeepSpeedPlugin, prepare_deepspeed_cmd_env(read)[1], monkeypatch)
+    assert plugin.zero3_init_flag == (plugin.zero_stage == 3)
+    config = HfTrainerDeepSpeedConfig(plugin.deepspeed_config)
+    config.trainer_config_process(arguments)
+    unset_hf_deepspeed_config()
+    return config
+
+
+def test_fsdp_is_the_second_one_and_saves_whole_models(monkeypatch: pytest.MonkeyPatch) -> None:
+    from accelerate.utils import FullyShardedDataParallelPlugin
+    from accelerate.utils.launch import prepare_multi_gpu_env
+
+    read = launch(CONFIGS / "accelerate/fsdp2.yaml", "--main_process_port", "0")
+    plugin = plugin_of(FullyShardedDataParallelPlugin, prepare_multi_gpu_env(read), monkeypatch)
+    assert plugin.fsdp_version == 2
+    assert plugin.reshard_after_forward is True
+    assert plugin.state_dict_type.name == "FULL_STATE_DICT"
+    assert plugin.auto_wrap_policy.__name__ == "transformer_auto_wrap_policy"
+    assert plugin.cpu_ram_efficient_loading
+    assert type(plugin.cpu_offload).__name__ == "OffloadPolicy"  # and no CPUOffloadPolicy
+    # The training does it: together they are an error.
+    assert not plugin.activation_checkpointing
+    assert asked(CONFIGS / "sft/4b-full/both.yaml").sft.gradient_checkpointing
+
+
+def plugin_of(kind: type, environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> Any:
+    """What a started process makes of the environment that the launcher gives it."""
+    for name, text in environment.items():
+        monkeypatch.setenv(name, text)
+    return kind()
