@@ -27,6 +27,8 @@ def told(asked: Asked) -> dict[str, Any]:
         if not _UNTOLD.fullmatch(field.name)
         and _simple(getattr(part, field.name)) != _simple(_default(field))
     }
+    if asked.sets.muon:
+        differing["muon"] = True
     return dict(sorted(differing.items()))
 
 
