@@ -73,9 +73,7 @@ class Result(Section):
     eval_loss: dict[str, float] = Field(default_factory=dict)
     """The last one on the validation rows of each role; empty without evaluation."""
     tokens: int
-    """Trained on, of all processes and epochs, prompts among them."""
-    learnt_tokens: int
-    """Of these, those with a label."""
+    """Trained on since the last start, by all processes, prompts among them."""
     seconds: float
     """From the first step of the last start to the end."""
     peak_memory_gib: float | None
@@ -96,7 +94,13 @@ class TrainingRecord(Section):
     base: BaseModelUsed
     sets: list[SetsUsed]
     max_length: int
-    """Tokens of a pack, or of a row where nothing is packed."""
+    """Most tokens of a row, and of a sequence of packed rows."""
+    sequences: int
+    """Of an epoch: packs, or rows where nothing is packed."""
+    tokens: int
+    """Of an epoch, prompts among them."""
+    learnt_tokens: int
+    """Of these, those that are learnt."""
     arguments: dict[str, Any]
     """What was set other than TRL's defaults, without folders, addresses and tokens."""
     launch: Launch

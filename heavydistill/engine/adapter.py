@@ -129,11 +129,32 @@ def load_adapter(adapter: Adapter, dtype: Any) -> Any:
         adapted = PeftModelForCausalLM(model, config)
         found = adapted.load_adapter(adapter.name, "default", torch_device="cpu")
     except Exception as error:  # cut off, other shapes: the libraries share no base
-        raise _unfit(adapter, f"{type(error).__name__}: {error}") from error
+        said = " ".join(line.strip() for line in str(error).splitlines()[:2])  # of each weight one
+        raise _unfit(adapter, f"{type(error).__name__}: {said}") from error
     if strangers := [*found.missing_keys, *found.unexpected_keys]:
         raise _unfit(adapter, f"{len(strangers)} weights are in one only, as {strangers[0]}")
     _refuse_tied(adapter, model)
     return adapted
+
+
+def merge_adapter(adapter: Adapter, adapted: Any) -> Any:
+    """The base model with the adapter merged into its weights, which are changed in place.
+
+    Args:
+        adapter: It.
+        adapted: From ``load_adapter``.
+
+    Raises:
+        TeacherError: There are weights in it that are no numbers.
+    """
+    try:
+        return adapted.merge_and_unload(safe_merge=True)
+    except ValueError as error:
+        raise TeacherError(
+            f"The adapter {adapter.name} cannot be merged: {error}",
+            "Its training went astray: take an earlier checkpoint, or train with a lower "
+            "learning rate.",
+        ) from error
 
 
 def _load_base(adapter: Adapter, dtype: Any) -> Any:

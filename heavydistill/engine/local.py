@@ -20,7 +20,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from heavydistill.config import Sampling
-from heavydistill.engine.adapter import CONFIG, Adapter, adapter_of, file_in, load_adapter
+from heavydistill.engine.adapter import (
+    CONFIG,
+    Adapter,
+    adapter_of,
+    file_in,
+    load_adapter,
+    merge_adapter,
+)
 from heavydistill.engine.reasoning import split_reasoning
 from heavydistill.engine.request import INTERRUPTED, Keep, Request, Response, forget
 from heavydistill.errors import TeacherError
@@ -197,9 +204,8 @@ def local_revision(model: str) -> str:
     adapter = adapter_of(model)
     if adapter is None:
         return _revision(model, "config.json")
-    return hashlib.sha256(
-        f"{_revision(model, CONFIG)} {base_revision(adapter)}".encode()
-    ).hexdigest()[:16]
+    of_both = f"{_revision(model, CONFIG)} {base_revision(adapter)}"
+    return hashlib.sha256(of_both.encode()).hexdigest()[:16]
 
 
 def base_revision(adapter: Adapter) -> str:
@@ -270,12 +276,11 @@ def _load(model: str) -> tuple[Any, Any]:
 def _weights(model: str, adapter: Adapter | None, dtype: torch.dtype) -> Any:
     from transformers import AutoModelForCausalLM
 
-    adapted = load_adapter(adapter, dtype) if adapter else None
+    if adapter:
+        return merge_adapter(adapter, load_adapter(adapter, dtype))
     try:
-        if adapted:
-            return adapted.merge_and_unload(safe_merge=True)
         return AutoModelForCausalLM.from_pretrained(model, dtype=dtype)
-    except Exception as error:  # weights cut off, or no numbers: the libraries share no base
+    except Exception as error:  # no such model, weights cut off: the libraries share no base
         raise _unloadable(model, error) from error
 
 

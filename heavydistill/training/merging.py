@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from heavydistill.engine.adapter import Adapter, adapter_of, file_in, load_adapter
+from heavydistill.engine.adapter import Adapter, adapter_of, file_in, load_adapter, merge_adapter
 from heavydistill.engine.local import base_revision, load_tokenizer
 from heavydistill.engine.request import user_turn
 from heavydistill.errors import ConfigError, RunError
@@ -162,7 +162,7 @@ def _write(
     wanted = _logits(adapted, ids)
     with adapted.disable_adapter():
         plain = _logits(adapted, ids)
-    model = adapted.merge_and_unload(safe_merge=True)
+    model = merge_adapter(adapter, adapted)
     if dtype:
         model = model.to(getattr(torch, dtype))
     _settle_generation(model.generation_config, tokenizer.eos_token_id)
