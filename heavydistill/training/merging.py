@@ -60,7 +60,7 @@ class Merged:
     @property
     def is_right(self) -> bool:
         """Whether the difference is one of rounding."""
-        return self.difference <= TIMES * self.rounding  # no number is more than any
+        return self.difference <= TIMES * self.rounding  # not if it is nan
 
     @property
     def is_drowned(self) -> bool:

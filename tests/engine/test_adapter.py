@@ -28,7 +28,11 @@ from heavydistill.errors import TeacherError
 from heavydistill.teachers.registry import find, revision_of
 
 pytest.importorskip("peft", reason="PEFT, which loads adapters, is not installed")
-pytestmark = pytest.mark.filterwarnings("ignore:Model has `tie_word_embeddings=True`")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:Model has `tie_word_embeddings=True`",
+    "ignore:Input and output embeddings are no",
+    "ignore:Setting `save_embedding_layers`",
+)
 
 
 @pytest.fixture(scope="module")
