@@ -27,6 +27,7 @@ from heavydistill.asking import Endpoint
 from heavydistill.chat import mending
 from heavydistill.chat.guard import Fault, inspect
 from heavydistill.chat.template import MENDED_BY_HAND, TAGS, Chat, Tokens, own_template
+from heavydistill.engine.adapter import adapter_of
 from heavydistill.engine.tokenizer import ReaderTokenizer
 from heavydistill.errors import ConfigError
 from heavydistill.sets.rows import Message, SftRow, ThoughtfulMessage, ThoughtfulSftRow
@@ -94,7 +95,9 @@ class Student:
         self.domain = profile.domain
         self.reader = ReaderTokenizer(profile.tokenizer)
         tokenizer = AutoTokenizer.from_pretrained(profile.tokenizer)
-        fitted = fit(tokenizer, stops_of(profile.tokenizer), _read(chat_template))
+        adapter = adapter_of(profile.tokenizer)
+        stops = stops_of(adapter.base if adapter else profile.tokenizer)
+        fitted = fit(tokenizer, stops, _read(chat_template))
         self.chat, self.form, self.mended = fitted.chat, fitted.form, fitted.mended
         self.row: type[SftRow] = ThoughtfulSftRow if self.form == "field" else SftRow
         self.template_sha256 = self.chat.sha256

@@ -5,6 +5,7 @@ Requests are sorted by the length of their prompts and run in batches bounded by
 come from a hash of (request seed, step, token id), never from a shared generator, so a sample
 does not depend on which requests it shares a batch with (beyond rounding). A prompt that does
 not fit the model's context with its completion is a response with an error, not a truncation.
+An adapter is merged into its base in memory (see ``adapter``), for that is as fast as the base.
 
 Not covered: tensor parallelism, quantization, multimodal models. For throughput, serve with vLLM
 and ask the endpoint.
@@ -16,9 +17,17 @@ import hashlib
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from heavydistill.config import Sampling
+from heavydistill.engine.adapter import (
+    CONFIG,
+    Adapter,
+    adapter_of,
+    file_in,
+    load_adapter,
+    merge_adapter,
+)
 from heavydistill.engine.reasoning import split_reasoning
 from heavydistill.engine.request import INTERRUPTED, Keep, Request, Response, forget
 from heavydistill.errors import TeacherError
@@ -41,13 +50,14 @@ class LocalEngine:
     """Generation with a causal language model loaded from a folder or the Hub.
 
     Args:
-        model: Path or Hub id.
+        model: Path or Hub id, of a model or an adapter.
         think_tags: Opening and closing tag of its thinking, if any.
         batch_tokens: Bound of one batch: sequences times (longest prompt + ``max_tokens``);
             None takes what is fast on the device.
 
     Raises:
-        TeacherError: The checkpoint cannot be loaded or has no chat template.
+        TeacherError: The checkpoint cannot be loaded or has no chat template; or it is an adapter
+            and PEFT is not installed.
     """
 
     def __init__(
@@ -79,7 +89,8 @@ class LocalEngine:
     @property
     def revision(self) -> str:
         """Tells these weights from others under the same name: the Hub's commit, or a digest."""
-        if Path(self._name).is_dir():  # also one of the Hub's cache, as for ``local_revision``
+        # The commit is that of an adapter's base; a folder may also be one of the Hub's cache.
+        if Path(self._name).is_dir() or adapter_of(self._name):
             return local_revision(self._name)
         return self.model.config._commit_hash or local_revision(self._name)
 
@@ -183,45 +194,76 @@ class LocalEngine:
 def local_revision(model: str) -> str:
     """The revision of a folder or Hub id, without loading its weights.
 
+    That of an adapter is another one as soon as its base is.
+
     Raises:
-        OSError: There is no such folder, and the Hub cannot be reached or does not have it.
+        OSError, ValueError: There is no such folder, and the Hub cannot be reached or does not
+            have it.
+        TeacherError: It is an adapter, and its configuration cannot be used, or its base is gone.
     """
+    adapter = adapter_of(model)
+    if adapter is None:
+        return _revision(model, "config.json")
+    of_both = f"{_revision(model, CONFIG)} {base_revision(adapter)}"
+    return hashlib.sha256(of_both.encode()).hexdigest()[:16]
+
+
+def base_revision(adapter: Adapter) -> str:
+    """The revision of an adapter's base.
+
+    Raises:
+        TeacherError: It cannot be had.
+    """
+    try:
+        return _revision(adapter.base, "config.json", adapter.revision)
+    except (OSError, ValueError) as error:
+        raise adapter.lost_base(error) from error
+
+
+def _revision(model: str, file: str, revision: str | None = None) -> str:
+    """The commit of a Hub id, read off where ``file`` of it lies; of a folder, a digest."""
     folder = Path(model)
     if not folder.is_dir():
-        from huggingface_hub import hf_hub_download
-
-        return Path(hf_hub_download(model, "config.json")).parent.name  # snapshots/COMMIT
+        return file_in(model, file, revision).parent.name  # snapshots/COMMIT
     digest = hashlib.sha256()
     for path in sorted(p for p in folder.iterdir() if p.suffix in _CHECKPOINT_SUFFIXES):
-        with path.open("rb") as file:
-            of_file = hashlib.file_digest(file, "sha256").hexdigest()
+        with path.open("rb") as opened:
+            of_file = hashlib.file_digest(opened, "sha256").hexdigest()
         digest.update(f"{path.name} {of_file}\n".encode())
     return digest.hexdigest()[:16]
 
 
-def _load(model: str):  # type: ignore[no-untyped-def]
-    import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
-    from transformers.utils import logging as transformers_logging
+def load_tokenizer(model: str) -> Any:
+    """The tokenizer of a folder or Hub id, with its chat template.
 
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    transformers_logging.disable_progress_bar()  # a bar of its own would tear ours
+    Raises:
+        TeacherError: It cannot be loaded, or has no chat template.
+    """
+    from transformers import AutoTokenizer
+
     try:
         tokenizer = AutoTokenizer.from_pretrained(model)
-        # bfloat16 is emulated on most CPUs; float32 is faster there and exact.
-        weights = AutoModelForCausalLM.from_pretrained(
-            model, dtype=torch.bfloat16 if device == "cuda" else torch.float32
-        )
-    except Exception as error:  # no such model, weights cut off: the libraries share no base
-        raise TeacherError(
-            f"The model {model!r} cannot be loaded: {error}",
-            "Give a folder with a transformers checkpoint or a Hub id that this machine can reach.",
-        ) from error
+    except Exception as error:  # not there, cut off: the libraries share no base
+        raise _unloadable(model, error) from error
     if tokenizer.chat_template is None:
         raise TeacherError(
             f"The tokenizer of {model!r} has no chat template",
             "Use an instruction-tuned checkpoint, or add a chat template to its tokenizer.",
         )
+    return tokenizer
+
+
+def _load(model: str) -> tuple[Any, Any]:
+    import torch
+    from transformers import GenerationConfig
+    from transformers.utils import logging as transformers_logging
+
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    transformers_logging.disable_progress_bar()  # a bar of its own would tear ours
+    adapter = adapter_of(model)
+    tokenizer = load_tokenizer(adapter.tokenizer if adapter else model)
+    # bfloat16 is emulated on most CPUs; float32 is faster there and exact.
+    weights = _weights(model, adapter, torch.bfloat16 if device == "cuda" else torch.float32)
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token
     # ``generate`` takes what a request leaves open from here, e.g. a repetition penalty.
@@ -229,6 +271,24 @@ def _load(model: str):  # type: ignore[no-untyped-def]
         eos_token_id=weights.generation_config.eos_token_id
     )
     return tokenizer, weights.to(device).eval()
+
+
+def _weights(model: str, adapter: Adapter | None, dtype: torch.dtype) -> Any:
+    from transformers import AutoModelForCausalLM
+
+    if adapter:
+        return merge_adapter(adapter, load_adapter(adapter, dtype))
+    try:
+        return AutoModelForCausalLM.from_pretrained(model, dtype=dtype)
+    except Exception as error:  # no such model, weights cut off: the libraries share no base
+        raise _unloadable(model, error) from error
+
+
+def _unloadable(model: str, error: Exception) -> TeacherError:
+    return TeacherError(
+        f"The model {model!r} cannot be loaded: {error}",
+        "Give a folder with a transformers checkpoint or a Hub id that this machine can reach.",
+    )
 
 
 def _processors(sampling: Sampling, seeds: list[int], width: int) -> LogitsProcessorList:

@@ -2,9 +2,10 @@
 
 A name is, in this order: a shipped profile (a file of ``configs/teachers``), the path of a YAML
 file with a profile of your own, with ``endpoint.base_url`` the served name of any model, a folder
-with a checkpoint, a Hub id. What a profile says and the configuration does not holds: with
-``endpoint.base_url`` its served name, tags, tokenizer, context, sampling and what switches its
-thinking on. So does what ``heavydistill doctor`` saw there (``teachers.capabilities``).
+with a checkpoint or an adapter, a Hub id of either. What a profile says and the configuration does
+not holds: with ``endpoint.base_url`` its served name, tags, tokenizer, context, sampling and what
+switches its thinking on. So does what ``heavydistill doctor`` saw there
+(``teachers.capabilities``).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from heavydistill.config import (
     Sampling,
     SamplingName,
 )
+from heavydistill.engine.adapter import Adapter, adapter_of, file_in
 from heavydistill.engine.ledger import Ledger, Tariff
 from heavydistill.engine.request import Engine
 from heavydistill.errors import TeacherError
@@ -88,13 +90,14 @@ def find(name: str, endpoint: Endpoint, sampling: SamplingName = "paper") -> Pro
     if file:
         return _in_process(file, sampling)
     if Path(name).is_dir() or name.count("/") == 1:
-        context = _context_of(name)
+        adapter = adapter_of(name)
+        context = _context_of(name, adapter)
         thinker, deliberator = _of_roles(Sampling(), context)
         return Profile(
             name=name,
             kind="local",
             model=name,
-            tokenizer=name,
+            tokenizer=adapter.tokenizer if adapter else name,
             context=context,
             thinker=thinker,
             deliberator=deliberator,
@@ -265,16 +268,15 @@ def _tariff(price: Price | None) -> Tariff:
     return Tariff(price.usd_per_mtok_in / _MTOK, price.usd_per_mtok_out / _MTOK)
 
 
-def _context_of(model: str) -> int:
-    """Positions that a checkpoint was made for, from its ``config.json``."""
-    file = Path(model) / "config.json"
+def _context_of(model: str, adapter: Adapter | None) -> int:
+    """Positions that a checkpoint or an adapter's base was made for, from its ``config.json``."""
+    base, revision = (adapter.base, adapter.revision) if adapter else (model, None)
     try:
-        if not Path(model).is_dir():
-            from huggingface_hub import hf_hub_download
-
-            file = Path(hf_hub_download(model, "config.json"))
+        file = file_in(base, "config.json", revision)
         return int(json.loads(file.read_text(encoding="utf-8"))["max_position_embeddings"])
     except Exception as error:  # not found, no network, no such key: all the same to the user
+        if adapter:
+            raise adapter.lost_base(f"{type(error).__name__}: {error}") from error
         raise TeacherError(
             f"The model {model!r} cannot be used: {type(error).__name__}: {error}",
             "Give a folder with a transformers checkpoint (config.json and tokenizer.json), or a "

@@ -157,6 +157,10 @@ def new_trainer(prepared: Prepared) -> SFTTrainer:
     # It cuts nothing now, and TRL refuses it with padding_free alone.
     arguments.max_length = prepared.record.max_length if arguments.packing else None
     arguments.push_to_hub = False  # once, at the end, with the card
+    peft_config = get_peft_config(asked.model)
+    if peft_config and not Path(base.path).is_dir():
+        # Whoever loads the adapter gets the base that it was trained on, and not a later one.
+        peft_config.revision = base.revision
     callback = keeping.KeepWhole(arguments.save_total_limit)
     arguments.save_total_limit = None  # the callback sees to it
     return RolesTrainer(
@@ -167,7 +171,7 @@ def new_trainer(prepared: Prepared) -> SFTTrainer:
         eval_dataset=prepared.validation or None,
         processing_class=base.tokenizer,
         quantization_config=get_quantization_config(asked.model),
-        peft_config=get_peft_config(asked.model),
+        peft_config=peft_config,
         callbacks=[callback],
     )
 
