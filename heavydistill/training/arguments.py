@@ -193,7 +193,8 @@ def parse(arguments: Sequence[str] | None = None, description: str | None = None
     for name, (allowed, why) in _REFUSED.items():
         if getattr(sft, name) not in allowed:
             raise ConfigError(
-                f"{name}: {getattr(sft, name)!r} cannot be had: {why}",
+                # Without its value, for it may be a key.
+                f"{name}: other than it is by itself it cannot be had: {why}",
                 f"Leave {name} out.",
             )
     if sft.push_to_hub and not sft.hub_model_id:

@@ -185,6 +185,7 @@ OTHER: dict[str, Any] = {
     "pad_token": "</s>",
     "shuffle_dataset": True,
     "hub_strategy": "all_checkpoints",
+    "hub_token": "hf_secret",
     "save_only_model": True,
     "auto_find_batch_size": True,
 }
@@ -203,6 +204,7 @@ def test_whatever_else_is_asked_for_what_would_be_ignored_or_cut_is_refused(
     message = refused("--config", path)
     named = message.partition(":")[0]
     assert named in keys and message.endswith(f"Leave {named} out.")
+    assert "hf_secret" not in message
 
 
 def test_what_is_refused_may_be_said_as_it_is(tmp_path: Path) -> None:
