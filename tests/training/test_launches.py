@@ -24,13 +24,13 @@ import runs
 from heavydistill.record import TrainingRecord, read_record
 
 pytest.importorskip("trl", reason="TRL is not installed")
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 ROOT = Path(__file__).parents[2]
 ACCELERATE = ROOT / "configs" / "accelerate"
 SFT = ROOT / "configs" / "sft"
 STEPS, PACKS = 3, 4
-_LIMIT_S = 840
+_LIMIT_S = 1700
 _GONE_S = 20
 
 
