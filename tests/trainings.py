@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import runpy
 import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import pytest
 
 if TYPE_CHECKING:
     from heavydistill.training.arguments import Asked
@@ -45,10 +48,27 @@ def asked(sets: Path | str | None, out: Path | str, **keys: Any) -> Asked:
     return parse(flags(sets, out, **keys))
 
 
-def start(given: list[str], **environment: str) -> subprocess.Popen[str]:
-    """The script in a process of its own."""
+def main(given: list[str]) -> int:
+    """The exit code of the script, in this process."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", [str(SCRIPT), *given])
+        with pytest.raises(SystemExit) as ended:
+            runpy.run_path(str(SCRIPT), run_name="__main__")
+    return int(ended.value.code or 0)
+
+
+def start(given: list[str], before: str = "", **environment: str) -> subprocess.Popen[str]:
+    """The script in a process of its own.
+
+    Args:
+        given: Its flags.
+        before: Code that is run in the process before it.
+        environment: Variables beside those of this process.
+    """
+    code = f"{before}\nimport runpy, sys; sys.argv = sys.argv[1:]\n"
+    code += "runpy.run_path(sys.argv[0], run_name='__main__')"
     return subprocess.Popen(
-        [sys.executable, str(SCRIPT), *given],
+        [sys.executable, "-c", code, str(SCRIPT), *given],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -56,8 +76,8 @@ def start(given: list[str], **environment: str) -> subprocess.Popen[str]:
     )
 
 
-def run(given: list[str], **environment: str) -> tuple[int, str]:
-    """(exit code, what it said, with single blanks) of the script."""
-    with start(given, **environment) as process:
+def run(given: list[str], before: str = "", **environment: str) -> tuple[int, str]:
+    """(exit code, what it said, with single blanks) of such a process."""
+    with start(given, before, **environment) as process:
         said, _ = process.communicate(timeout=280)
     return process.returncode, " ".join(said.split())

@@ -22,6 +22,7 @@ from transformers import TrainerCallback
 
 from heavydistill.errors import ConfigError
 from heavydistill.record import TrainingRecord, read_record
+from heavydistill.schema import content_id
 
 if TYPE_CHECKING:
     from transformers import Trainer
@@ -218,17 +219,17 @@ def _sizes(folder: Path) -> dict[str, int]:
 def _schedule(record: TrainingRecord) -> dict[str, Any]:
     """All that must be the same, a key each."""
     sets = {
-        f"{number}. rows": (one.role, one.rows, one.manifest.files)
+        f"source {number}": (one.role, one.rows, content_id("sets", one.manifest.files))
         for number, one in enumerate(record.sets, start=1)
     }
     arguments = {
         name: value for name, value in record.arguments.items() if not _FREE.fullmatch(name)
     }
     return {
+        **sets,
         "base": (record.base.name, record.base.revision, record.base.template_sha256),
         "method": record.method,
-        "max_length": record.max_length,
         "processes": record.launch.processes,
         **arguments,
-        **sets,
+        "max_length": record.max_length,
     }

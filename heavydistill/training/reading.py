@@ -147,11 +147,11 @@ def _demand_whole(rows: Dataset, where: str) -> None:
         for row in faulty
         for code, detail in row["faults"]
     ]
-    if any(fault.code == "other_tokenizer" for fault in faults):
-        first = next(fault for fault in faults if fault.code == "other_tokenizer")
+    others = [fault for fault in faults if fault.code == "other_tokenizer"]
+    if others:
         raise ConfigError(
             f"{where}: the checkpoint has another tokenizer than the student for whom the sets "
-            f"were built: {len(faulty):,} of {len(rows):,} rows have other tokens. {first}",
+            f"were built: {len(others):,} of {len(rows):,} rows have other tokens. {others[0]}",
             "Build the sets with --student and this checkpoint, or train the student that they "
             "were built for.",
         )
