@@ -194,7 +194,7 @@ def parse(arguments: Sequence[str] | None = None, description: str | None = None
         if getattr(sft, name) not in allowed:
             raise ConfigError(
                 # Without its value, for it may be a key.
-                f"{name}: other than it is by itself it cannot be had: {why}",
+                f"{name}: it cannot be set: {why}",
                 f"Leave {name} out.",
             )
     if sft.push_to_hub and not sft.hub_model_id:

@@ -67,6 +67,11 @@ def prepare(asked: Asked) -> Prepared:
     folder = Path(asked.sft.output_dir)
     start = keeping.start_of(folder, asked.sft.resume_from_checkpoint)
     launch = launching.planned(asked)
+    if asked.sets.muon and launch.engine not in ("single", "ddp"):
+        raise ConfigError(
+            f"muon is set, and {launch.engine} spreads matrices that Muon needs as a whole",
+            "Leave out muon, or launch with configs/accelerate/single.yaml or ddp.yaml.",
+        )
     found = find(asked.sources)
     base = load_base(asked, found)
     rows = read(asked, base, found)
