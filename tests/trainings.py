@@ -10,9 +10,37 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from set_folders import manifest
+
+from heavydistill.record import BaseModelUsed, Launch, SetsUsed, TrainingRecord
 
 if TYPE_CHECKING:
     from heavydistill.training.arguments import Asked
+
+RECORD = TrainingRecord(
+    heavydistill="0.1.0",
+    versions={"trl": "1.16.0"},
+    role="both",
+    method="lora",
+    base=BaseModelUsed(name="micro-student", revision="0" * 16, template_sha256="0" * 64),
+    sets=[
+        SetsUsed(
+            name="sets",
+            role="thinker",
+            fraction=0.5,
+            rows={"train": 10, "validation": 2},
+            left_out={"train": 1, "validation": 0},
+            manifest=manifest(),
+        )
+    ],
+    max_length=700,
+    sequences=5,
+    tokens=3000,
+    learnt_tokens=1000,
+    arguments={"learning_rate": 1e-4, "optim": "größer"},
+    launch=Launch(processes=1, engine="single", device="cpu", attention="sdpa"),
+)
+"""A training that has not ended."""
 
 ROOT = Path(__file__).parents[1]
 SCRIPT = ROOT / "scripts" / "sft.py"
