@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from heavydistill.training.arguments import Asked
 
-# Places, keys, and what stands elsewhere in the record.
+# Places, keys, what stands elsewhere in the record, and what is only shown or set by the libraries.
 _UNTOLD = re.compile(
     r".*_dir|.*token|.*_path|hub_.*|run_name|trackio_.*|model_init_kwargs|dataset_kwargs|"
     r"max_length|deepspeed|fsdp.*|accelerator_config|parallelism_config|local_rank|_.*|"
-    r"resume_from_checkpoint|debug|project|model_revision|attn_implementation"
+    r"resume_from_checkpoint|debug|project|model_revision|attn_implementation|"
+    r"report_to|disable_tqdm|do_eval|pad_to_multiple_of|dataloader_pin_memory"
 )
 
 

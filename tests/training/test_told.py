@@ -15,8 +15,8 @@ from heavydistill.training.told import told
 LEAST = ["--model_name_or_path", "m", "--dataset_name", "s", "--role", "thinker"]
 
 
-def test_of_defaults_nothing_is_told() -> None:
-    assert told(parse([*LEAST, "--use_cpu"])) == {"use_cpu": True}
+def test_of_defaults_the_precision_alone_is_told() -> None:
+    assert told(parse([*LEAST, "--use_cpu"])) == {"bf16": True, "use_cpu": True}
 
 
 def test_what_differs_is_told_in_simple_values_and_sorted(tmp_path: Path) -> None:
@@ -39,7 +39,6 @@ def test_what_differs_is_told_in_simple_values_and_sorted(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     "keys",
     [
-        {"hub_token": "hf_secret"},
         {"hub_model_id": "secret/model"},
         {"run_name": "secret"},
         {"logging_dir": "secret"},
