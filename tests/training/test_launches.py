@@ -158,12 +158,16 @@ def alone(sets: Path, tmp_path_factory: pytest.TempPathFactory) -> Trained:
 
 @pytest.fixture(scope="module")
 def compiled(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """Where DeepSpeed puts what it compiles as it starts, once for all tests."""
+    """Where DeepSpeed puts what it compiles as it starts, a minute's work, once for all tests.
+
+    A TORCH_EXTENSIONS_DIR of the environment is left as it is, and saves that minute.
+    """
     pytest.importorskip("deepspeed")
     if shutil.which(os.environ.get("CXX", "c++")) is None:
         said = "DeepSpeed compiles as it starts, and there is no C++ compiler"
         (pytest.fail if os.environ.get("CI") else pytest.skip)(said)
-    return {"TORCH_EXTENSIONS_DIR": str(tmp_path_factory.mktemp("extensions"))}
+    own = os.environ.get("TORCH_EXTENSIONS_DIR") or tmp_path_factory.mktemp("extensions")
+    return {"TORCH_EXTENSIONS_DIR": str(own)}
 
 
 @pytest.mark.parametrize("launch", ["cpu2", "ddp"])

@@ -1,0 +1,305 @@
+"""SFT of the micro student, from sets to a folder with a model and its record."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import hub_server
+import pytest
+from runs import build, write_run
+from students import MICRO
+from trainings import asked, flags, main, run
+
+from heavydistill.errors import ConfigError
+from heavydistill.record import TrainingRecord, read_record
+from heavydistill.training.outline import outline
+from heavydistill.training.sft import new_trainer, prepare, train
+
+MODEL = {
+    "model.safetensors",
+    "config.json",
+    "generation_config.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "chat_template.jinja",
+    "training.json",
+}
+
+
+@dataclass
+class Trained:
+    """A training that has ended, and what it said before."""
+
+    folder: Path
+    record: TrainingRecord
+    outline: dict[str, str]
+    history: list[dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def trained(sets: Path, tmp_path_factory: pytest.TempPathFactory) -> Trained:
+    """Both roles, 20 steps in packs."""
+    folder = tmp_path_factory.mktemp("trained") / "out"
+    keys = {"max_steps": 20, "save_strategy": "steps", "save_steps": 10, "save_total_limit": 1}
+    keys |= {"eval_strategy": "steps", "eval_steps": 10, "eval_on_start": True}
+    prepared = prepare(asked(sets, folder, packing=True, **keys))
+    record = train(prepared)
+    state = json.loads((folder / "checkpoint-20" / "trainer_state.json").read_text("utf-8"))
+    return Trained(folder, record, dict(outline(prepared)), state["log_history"])
+
+
+def test_the_folder_has_the_model_its_record_and_checkpoints_alone(trained: Trained) -> None:
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    names = {path.name for path in trained.folder.iterdir()}
+    assert names - {"README.md"} == MODEL | {"checkpoint-20"}
+    assert read_record(trained.folder) == trained.record
+    model = AutoModelForCausalLM.from_pretrained(trained.folder)
+    before = AutoModelForCausalLM.from_pretrained(MICRO)
+    assert any(
+        not one.equal(other)
+        for one, other in zip(model.parameters(), before.parameters(), strict=True)
+    )
+    template = AutoTokenizer.from_pretrained(trained.folder).chat_template
+    assert template == (MICRO / "chat_template.jinja").read_text(encoding="utf-8")
+
+
+def test_what_is_learnt_is_seen_on_validation_rows_of_each_role(trained: Trained) -> None:
+    for role in ("thinker", "deliberator"):
+        key = f"eval_{role}_loss"
+        losses = {entry["step"]: entry[key] for entry in trained.history if key in entry}
+        assert losses[20] < losses[10] < losses[0] - 1
+        assert trained.record.result is not None
+        assert trained.record.result.eval_loss[role] == pytest.approx(losses[20], abs=1e-4)
+
+
+def test_the_record_tells_how_it_came_about(trained: Trained, sets: Path) -> None:
+    record = trained.record
+    assert (record.role, record.method, record.base.name) == ("both", "full", "micro-student")
+    assert {one.role: one.rows for one in record.sets} == {
+        "thinker": {"train": 30, "validation": 6},
+        "deliberator": {"train": 21, "validation": 3},
+    }
+    assert all(one.manifest.files and one.name == "sets" for one in record.sets)
+    assert record.arguments["packing"] is True and record.arguments["max_steps"] == 20
+    assert record.launch.processes == 1 and record.launch.engine == "single"
+    assert str(sets.parent) not in (trained.folder / "training.json").read_text(encoding="utf-8")
+    result = record.result
+    assert result is not None
+    assert result.steps == 20 and result.peak_memory_gib is None and result.seconds > 0
+    losses = [entry["loss"] for entry in trained.history if "loss" in entry]
+    assert result.train_loss == pytest.approx(sum(losses) / 20, rel=1e-3)
+    assert result.tokens == max(entry.get("num_tokens", 0) for entry in trained.history)
+
+
+def test_the_outline_says_what_is_trained(trained: Trained) -> None:
+    said, record = trained.outline, trained.record
+    assert said["sets, thinker"] == "30 rows, 6 for validation"
+    assert said["packs"].startswith(f"{record.sequences} of up to {record.max_length} tokens, ")
+    assert said["steps"].startswith("20 of 2 packs, ")
+    epochs = float(said["steps"].split(", ")[1].split()[0])
+    assert record.result is not None
+    assert epochs == pytest.approx(record.result.epochs, rel=0.05)
+    assert said["launch"] == "1 process, single, cpu, attention: sdpa"
+
+
+@pytest.mark.parametrize("rows", [7, 8])
+@pytest.mark.parametrize("steps", [1, 3, 4])
+@pytest.mark.parametrize("epochs", [1, 2.5])
+def test_the_outline_counts_steps_as_the_trainer_does(
+    sets: Path, tmp_path: Path, rows: int, steps: int, epochs: float
+) -> None:
+    from dataclasses import replace
+
+    keys = {"gradient_accumulation_steps": steps, "num_train_epochs": epochs}
+    prepared = prepare(asked(sets, tmp_path / "out", role="thinker", **keys))
+    record = prepared.record.model_copy(update={"sequences": rows})
+    prepared = replace(prepared, train=prepared.train.select(range(rows)), record=record)
+    said = dict(outline(prepared))["steps"].split()[0]
+    trainer = new_trainer(prepared)
+    loader = trainer.get_train_dataloader()
+    *_, total = trainer.set_initial_training_values(trainer.args, loader)
+    assert int(said) == total
+
+
+@pytest.mark.parametrize(
+    ("keys", "method"),
+    [
+        ({}, "lora"),
+        ({"use_rslora": True}, "rslora"),
+        ({"use_dora": True}, "dora"),
+        pytest.param({"load_in_4bit": True}, "qlora", marks=pytest.mark.slow),
+    ],
+)
+def test_an_adapter_is_trained_and_can_be_loaded(
+    sets: Path, tmp_path: Path, keys: dict[str, Any], method: str
+) -> None:
+    from peft import AutoPeftModelForCausalLM
+
+    if method == "qlora":
+        pytest.importorskip("bitsandbytes")
+    folder = tmp_path / "out"
+    lora = {"use_peft": True, "lora_target_modules": "all-linear", "lora_r": 4, "max_steps": 2}
+    record = train(prepare(asked(sets, folder, packing=True, role="thinker", **lora, **keys)))
+    assert record.method == method
+    assert ("bitsandbytes" in record.versions) == (method == "qlora")
+    names = {path.name for path in folder.iterdir()}
+    assert {"adapter_model.safetensors", "adapter_config.json", "training.json"} <= names
+    assert not names & {"config.json", "model.safetensors", "training_args.bin"}
+    config = json.loads((folder / "adapter_config.json").read_text(encoding="utf-8"))
+    assert (config["use_rslora"], config["use_dora"]) == (method == "rslora", method == "dora")
+    model = AutoPeftModelForCausalLM.from_pretrained(folder)
+    moved = [value for name, value in model.named_parameters() if "lora_B" in name]
+    assert moved and all(value.abs().sum() > 0 for value in moved)
+
+
+def refused(sets: Path, out: Path, **keys: Any) -> str:
+    with pytest.raises(ConfigError) as raised:
+        train(prepare(asked(sets, out, **keys)))
+    return str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ({"load_in_4bit": True}, "load_in_4bit is set, and use_peft is not"),
+        ({"use_dora": True}, "use_dora is set, and use_peft is not"),
+        ({"metric_for_best_model": "loss"}, "'loss' is not measured. Give --eval_strategy"),
+        (
+            {"load_best_model_at_end": True, "eval_strategy": "steps", "save_strategy": "steps"},
+            "metric_for_best_model: 'loss' is not measured. Give thinker_loss or deliberator_loss",
+        ),
+        ({"use_peft": True, "lora_target_modules": "nothing"}, "nothing"),
+        ({"attn_implementation": "flash_attention_9"}, "flash_attention_9"),
+        ({"loss_type": "dft", "router_aux_loss_coef": 1.0}, "router_aux_loss_coef"),
+    ],
+)
+def test_what_the_libraries_do_not_take_is_said_and_nothing_is_left(
+    sets: Path, tmp_path: Path, keys: dict[str, Any], message: str
+) -> None:
+    assert message in refused(sets, tmp_path / "out", **keys)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_model_without_weights_is_said(sets: Path, tmp_path: Path) -> None:
+    shutil.copytree(MICRO, tmp_path / "base")
+    (tmp_path / "base" / "model.safetensors").unlink()
+    message = refused(sets, tmp_path / "out", model_name_or_path=tmp_path / "base")
+    assert "The training cannot be set up" in message and "model.safetensors" in message
+
+
+def test_validation_may_be_packed_otherwise(sets: Path, tmp_path: Path) -> None:
+    packs = prepare(asked(sets, tmp_path, packing=True, do_eval=True)).validation
+    alone = prepare(
+        asked(sets, tmp_path, packing=True, eval_packing=False, do_eval=True)
+    ).validation
+    assert len(packs["thinker"]) < len(alone["thinker"])
+
+
+def test_rows_without_packing_may_be_flattened(sets: Path, tmp_path: Path) -> None:
+    keys = {"padding_free": True, "role": "thinker"}
+    batch = next(iter(new_trainer(prepare(asked(sets, tmp_path, **keys))).get_train_dataloader()))
+    assert "position_ids" in batch and len(batch["input_ids"]) == 1
+
+
+def test_one_source_may_lack_validation_rows(sets: Path, tmp_path: Path) -> None:
+    other = write_run(tmp_path / "runs" / "more", 12, k=4, words=4, seed=3)
+    build(tmp_path / "more", other, validation=0)
+    config = tmp_path / "train.yaml"
+    config.write_text(
+        f"datasets:\n- {{path: {sets}, role: deliberator}}\n"
+        f"- {{path: {tmp_path / 'more'}, role: thinker}}\n",
+        encoding="utf-8",
+    )
+    keys = {"config": config, "role": None, "do_eval": True, "packing": True}
+    prepared = prepare(asked(None, tmp_path / "out", **keys))
+    assert [one.rows["validation"] for one in prepared.record.sets] == [3, 0]
+
+
+def test_a_dry_run_says_what_would_be_trained_and_writes_nothing(
+    sets: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(flags(sets, "out", dry_run=True, packing=True)) == 0
+    said = capsys.readouterr().out
+    assert "30 rows" in said and "micro-student, full" in said
+    assert "The model is in" not in said
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ({"role": None}, "Error: Whose rows are learnt is not said. Give --role"),
+        ({"dataset_name": "nowhere"}, "Error: There is no folder nowhere"),
+        ({"evaluate": "nowhere.yaml"}, "Error: nowhere.yaml: No such file"),
+        ({"max_length": 5}, "Error: max_length: "),
+        ({"report_to": "tensorboard"}, "Error: report_to: tensorboard is not installed"),
+    ],
+)
+def test_bad_input_ends_with_2_and_leaves_nothing(
+    sets: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    keys: dict[str, Any],
+    message: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(
+        "transformers.integrations.get_available_reporting_integrations", lambda: ["trackio"]
+    )
+    assert main(flags(sets, "out", **keys)) == 2
+    assert message in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+TRACKER = """
+class SummaryWriter:
+    seen = []
+    def __init__(self, log_dir=None): pass
+    def add_text(self, *text): pass
+    def add_scalar(self, name, value, step): self.seen.append((name, value, step))
+    def flush(self): pass
+    def close(self): pass
+"""
+
+
+def test_a_tracker_is_told_the_losses(
+    sets: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "tensorboardX.py").write_text(TRACKER, encoding="utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    from transformers.integrations import integration_utils
+
+    if integration_utils.is_tensorboard_available():
+        pytest.skip("a real tracker would be taken")
+    keys = {"report_to": "tensorboard", "role": "thinker", "max_steps": 2}
+    train(prepare(asked(sets, tmp_path / "out", **keys)))
+    import tensorboardX
+
+    assert {(name, step) for name, _, step in tensorboardX.SummaryWriter.seen} >= {
+        ("train/loss", 1),
+        ("train/loss", 2),
+    }
+
+
+@pytest.mark.slow
+def test_nobody_is_told_of_a_training(
+    sets: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("CI", raising=False)
+    monkeypatch.delenv("HF_HUB_DISABLE_TELEMETRY", raising=False)
+    with hub_server.serving() as hub:
+        given = flags(sets, tmp_path / "out", role="thinker", max_steps=1)
+        code, said = run(given, HF_ENDPOINT=hub.url, HF_HUB_OFFLINE="0")
+    assert code == 0, said
+    assert f"The model is in {tmp_path / 'out'}" in said
+    assert [path for _, path in hub.requests if "telemetry" in path] == []
