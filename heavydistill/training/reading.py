@@ -76,7 +76,8 @@ def read(asked: Asked, base: Base, found: list[Found]) -> Read:
     if len(splits) > 1 and not any(len(parts["validation"]) for parts in whole):
         raise ConfigError(
             "Validation is asked for, and the sets have no validation rows",
-            "Build them with --set validation=0.05, or train with --eval_strategy no.",
+            "Build them with --set validation=0.05, or train with --eval_strategy no "
+            "--load_best_model_at_end false.",
         )
     lengths = [tokens for parts in whole for part in parts.values() for tokens in part["tokens"]]
     max_length = _max_length(asked, base, lengths)
