@@ -84,5 +84,7 @@ def _free_memory() -> None:
 def _say(message: str, code: int) -> int:
     several = os.environ.get("WORLD_SIZE", "1") != "1"
     process = f"[process {os.environ['RANK']}] " if several else ""
-    print(f"{process}{message}", file=sys.stderr, flush=True)
+    # In one write, or the lines of processes that fail together run into each other.
+    sys.stderr.write(f"{process}{message}\n")
+    sys.stderr.flush()
     return code
