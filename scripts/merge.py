@@ -43,6 +43,11 @@ def main() -> None:
         f"Largest difference of a logit to base + adapter: {merged.difference:.3g}. Rounding the "
         f"weights once changes it by {merged.rounding:.3g}, the adapter by {merged.effect:.3g}."
     )
+    if not merged.has_record:
+        print(
+            "Note: it has no training.json, for the adapter has none or was trained on another "
+            "base, so `heavydistill publish` does not take it."
+        )
     if merged.is_drowned:
         print(
             f"Note: the adapter changes little more than rounding to {merged.dtype} does, so part "

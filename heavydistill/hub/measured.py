@@ -51,11 +51,17 @@ def sections(comparison: Comparison) -> Iterator[str]:
     )
 
 
-def results(comparison: Comparison) -> list[EvalResult]:
-    """The shares after, as the Hub lists them."""
+def results(comparison: Comparison, role: str) -> list[EvalResult]:
+    """The shares after, as the Hub lists them: as what this model does, and no other one.
+
+    Args:
+        comparison: It.
+        role: That the model learnt.
+    """
     from huggingface_hub import EvalResult
 
     source = _source(comparison)
+    did_both = comparison.after.thinker == comparison.after.deliberator
     return [
         EvalResult(
             task_type="text-generation",
@@ -67,6 +73,7 @@ def results(comparison: Comparison) -> list[EvalResult]:
         )
         for name, meaning, change in comparison.metrics
         if "-" not in name
+        and (did_both or role == ("deliberator" if name.startswith("H") else "thinker"))
     ]
 
 

@@ -118,8 +118,8 @@ def _metadata(
         more["license_name"] = "see-card"
     if origin.base.hub:
         more["base_model_relation"] = "adapter" if adapts else "finetune"
-    if comparison:
-        more |= {"model_name": _title(record), "eval_results": measured.results(comparison)}
+    if comparison and (results := measured.results(comparison, record.role)):
+        more |= {"model_name": _title(record), "eval_results": results}
     data = ModelCardData(
         base_model=origin.base.hub,
         datasets=sorted({used.name for used in record.sets if used.revision}) or None,

@@ -216,6 +216,12 @@ def parse(arguments: Sequence[str] | None = None, description: str | None = None
             "eval_packing without packing: rows in one sequence would attend to each other",
             "Give packing as well, or leave eval_packing out.",
         )
+    if sets.evaluate and model.model_revision not in (None, "main"):
+        raise ConfigError(
+            "evaluate: before training the model is asked as the main branch of its repository has "
+            f"it, and what is trained is model_revision {model.model_revision}",
+            "Fetch that revision with `hf download --local-dir FOLDER`, and train FOLDER.",
+        )
     _check_loading(sft.model_init_kwargs)
     _check_trackers(sft.report_to)
     if model.model_name_or_path is None:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from transformers import TrainerCallback
 
 from heavydistill.errors import ConfigError
-from heavydistill.record import TrainingRecord, read_record
+from heavydistill.record import EVALUATION, TrainingRecord, read_record
 from heavydistill.schema import content_id
 
 if TYPE_CHECKING:
@@ -96,7 +96,8 @@ def start_of(folder: Path, resume: str | bool | None) -> Path | None:
 
     Raises:
         ConfigError: The checkpoint is not whole, or there is none; or the training is to begin
-            anew in a folder that has one already, or that cannot be made.
+            anew in a folder that has one already, or that cannot be made; or an evaluation is
+            there, which is of another model than the one that comes.
     """
     there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
     if not there.is_dir() or not os.access(there, os.W_OK):
@@ -113,7 +114,9 @@ def start_of(folder: Path, resume: str | bool | None) -> Path | None:
                 "Go on with it with --resume_from_checkpoint true, name another --output_dir, or "
                 "remove this one.",
             )
+        _refuse_evaluation(folder)
         return None
+    _refuse_evaluation(folder)
     if str(resume).lower() in ("true", "yes", "last"):
         whole = [path for path in checkpoints if is_whole(path)]
         if not whole:
@@ -131,6 +134,15 @@ def start_of(folder: Path, resume: str | bool | None) -> Path | None:
             "Give another one of this output_dir, or true for the last one that is whole.",
         )
     return checkpoint
+
+
+def _refuse_evaluation(folder: Path) -> None:
+    """The card would tell its figures of the model that comes."""
+    if (folder / EVALUATION).exists():
+        raise ConfigError(
+            f"output_dir: there is an evaluation in {folder}, of the model that was there before",
+            f"Move {folder / EVALUATION} elsewhere, or remove it.",
+        )
 
 
 def remove_others(folder: Path, start: Path | None) -> list[str]:

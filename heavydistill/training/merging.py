@@ -4,7 +4,8 @@ It holds the weights, in the dtype of the base unless another one is asked for, 
 the base's generation settings with the end of sequence of the adapter's tokenizer among their
 stops, that tokenizer with its chat template, and ``training.json`` as the adapter has it: a method
 such as ``lora`` beside whole weights says that it was merged. What is left out is what was said of
-the adapter alone: its card and its evaluation.
+the adapter alone, its card and its evaluation; and where another base is named than that of the
+training, ``training.json`` too, which would be false.
 
 Before the folder gets its name the model is loaded from it, and must give the logits of base and
 adapter up to rounding. How much that is is measured, on the model itself: every weight is rounded
@@ -49,6 +50,7 @@ class Merged:
         difference: Between the folder and base + adapter.
         rounding: Made by one more rounding of every weight.
         effect: Of the adapter on the base.
+        has_record: Whether ``training.json`` is in the folder.
     """
 
     base: str
@@ -56,6 +58,7 @@ class Merged:
     difference: float
     rounding: float
     effect: float
+    has_record: bool
 
     @property
     def is_right(self) -> bool:
@@ -89,6 +92,8 @@ def merge(name: str, out: Path, base: str | None = None, dtype: str | None = Non
     record = _record(adapter)
     if base:
         adapter = replace(adapter, base=base, revision=None)
+        if record and base_revision(adapter) != record.base.revision:
+            record = None
     elif record:
         _refuse_other_base(adapter, record)
     tokenizer = load_tokenizer(adapter.tokenizer)
@@ -198,6 +203,7 @@ def _look(
         difference=_apart(found, wanted),
         rounding=_apart(_logits(model, ids), found),
         effect=_apart(wanted, plain),
+        has_record=(folder / RECORD).is_file(),
     )
 
 

@@ -1,7 +1,10 @@
-"""TRL's ``SFTTrainer`` but for its cards, and with Muon where it is asked for.
+"""TRL's ``SFTTrainer`` but for its cards and tied weights, and with Muon where it is asked for.
 
 At every checkpoint TRL would write a card of its own over that of the output folder, which is made
 of the record of the training (see ``record``), and in which users keep notes.
+
+The weights that engines gather of several processes may hold a tied one twice. It is written once,
+whatever the launch: the file has the same names, and no second embedding that others would load.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ from heavydistill.training.muon import MuonAdamW
 
 
 class RolesTrainer(SFTTrainer):
-    """Writes no card.
+    """Writes no card, and tied weights once.
 
     Args:
         muon: Whether Muon takes the place of the optimizer of the arguments.
@@ -72,3 +75,17 @@ class RolesTrainer(SFTTrainer):
             return self.optimizer
         made: torch.optim.Optimizer = super().create_optimizer(*arguments)
         return made
+
+    def _save(
+        self, output_dir: str | None = None, state_dict: dict[str, torch.Tensor] | None = None
+    ) -> None:
+        """Write the model, whole or for a checkpoint; all of the Trainer's ways lead here."""
+        if state_dict:
+            model = self.accelerator.unwrap_model(self.model)
+            for name, source in model.all_tied_weights_keys.items():
+                weight = state_dict.get(source)
+                copy = state_dict.get(name)
+                if weight is not None and copy is not None and torch.equal(weight, copy):
+                    # Tied ones are told by their memory, and of them transformers writes one.
+                    state_dict[name] = weight
+        super()._save(output_dir, state_dict)

@@ -12,6 +12,9 @@ The last two may be the doing of the task before, or of the machine, so such a t
 most ``size`` of them. One that lacks the verifier of the next task is replaced when it is idle. A
 verifier with which processes only die before they take a task is given up; others are not touched.
 
+An interrupt (Ctrl-C) can break off a call of ``submit`` at any place, and leaves nothing undone
+there but that call: all else is done in threads of its own, which interrupts do not reach.
+
 Not covered: what a task is (``workers``), and that two may be the same (``pool``).
 """
 
@@ -24,7 +27,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import loky
@@ -47,6 +50,9 @@ _MOST_BROKEN_STARTS = 3
 # Of processes that the system does not let us have, a second apart, while there is no other.
 _MOST_REFUSED_STARTS = 60
 _LOOK_S = 1.0
+# An interrupt in a future's own code can leave it locked, and whoever sets it waits for ever. Such
+# a thread, and a worker that it keeps, end with this process.
+_MOST_CLOSE_S = 60.0
 
 
 def default_size() -> int:
@@ -62,9 +68,14 @@ class _Task:
     function: Callable[..., Outcome]
     args: tuple[Any, ...]
     limit_s: float
+    done: Future[Outcome]
     tries: int = 0
     given_at: float = 0.0
-    done: Future[Outcome] = field(default_factory=Future)
+
+    def end(self, outcome: Outcome) -> None:
+        """Say what became of it, if anybody still wants to know."""
+        if self.done.set_running_or_notify_cancel():
+            self.done.set_result(outcome)
 
 
 _Given = tuple[Worker, _Task, "Future[Outcome]"]
@@ -80,7 +91,10 @@ class Crew:
     def __init__(self, config: Verifying) -> None:
         self._config = config
         self._size = config.workers or default_size()
-        self._changed = threading.Condition(threading.Lock())
+        # Code that an interrupt may reach takes the lock itself: ``Condition`` has Python code
+        # around it, between which and the block an interrupt would leave it taken.
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
         # All that follows is used while that is held.
         self._keeper: threading.Thread | None = None
         self._is_closed = False
@@ -93,33 +107,42 @@ class Crew:
         self._leaving: list[Worker] = []
 
     def submit(
-        self, kind: str, function: Callable[..., Outcome], args: tuple[Any, ...], limit_s: float
-    ) -> Future[Outcome]:
+        self,
+        kind: str,
+        function: Callable[..., Outcome],
+        args: tuple[Any, ...],
+        limit_s: float,
+        done: Future[Outcome],
+    ) -> None:
         """Have a function of ``workers`` called in a worker that has prepared a verifier.
 
-        Returns:
-            A future that never raises; it is cancelled if the crew is closed before.
+        Args:
+            kind: Name of the verifier.
+            function: It.
+            args: Of it.
+            limit_s: What it may take.
+            done: Is set when it is done, and never raises; it is cancelled if the crew is closed
+                before.
 
         Raises:
             RuntimeError: The crew is closed.
         """
-        task = _Task(kind, function, args, limit_s)
-        with self._changed:
+        task = _Task(kind, function, args, limit_s, done)
+        with self._lock:
             if self._is_closed:
                 raise RuntimeError("the workers have been closed")
             self._waiting.append(task)
-            given = self._hand_out()
             if self._keeper is None:
-                self._keeper = threading.Thread(
+                keeper = threading.Thread(
                     target=self._keep, name="heavydistill verdicts", daemon=True
                 )
-                self._keeper.start()
-        self._attend(given)
-        return task.done
+                keeper.start()
+                self._keeper = keeper
+            self._changed.notify_all()
 
     def close(self) -> None:
         """End all workers, cancel what they have not finished, and wait for their end."""
-        with self._changed:
+        with self._lock:
             self._is_closed = True
             dropped = [*self._waiting, *(task for task, _ in self._busy.values())]
             self._waiting.clear()
@@ -130,10 +153,13 @@ class Crew:
         for task in dropped:
             task.done.cancel()
         if self._keeper is not None and self._keeper is not threading.current_thread():
-            self._keeper.join()
+            self._keeper.join(_MOST_CLOSE_S)
 
     def _hand_out(self) -> list[_Given]:
-        """Give waiting tasks to idle workers. Called with the lock; ``_attend`` follows without."""
+        """Give waiting tasks to idle workers. Called with the lock; ``_attend`` follows without.
+
+        Only in threads that interrupts do not reach: half of it would lose a worker or a task.
+        """
         given: list[_Given] = []
         while self._waiting:
             task = self._waiting[0]
@@ -176,7 +202,7 @@ class Crew:
             is_over = not _may_be_due_to_others(outcome) or not self._put_back(task)
             given = self._hand_out()
         if is_over:
-            task.done.set_result(outcome or Outcome(fault=DIED))
+            task.end(outcome or Outcome(fault=DIED))
         self._attend(given)
 
     def _put_back(self, task: _Task) -> bool:
@@ -195,10 +221,13 @@ class Crew:
         hold_interrupts()
         while not self._is_closed or self._leaving:
             with self._changed:
+                given = self._hand_out()
                 # An idle worker beside a waiting task is one that cannot do it.
                 is_stuck = bool(self._waiting and self._idle)
-                if not (self._is_closed or self._leaving or is_stuck or self._needs_worker()):
+                has_work = self._is_closed or self._leaving or is_stuck or self._needs_worker()
+                if not (given or has_work):
                     self._changed.wait(_LOOK_S if self._busy else None)
+                    given = self._hand_out()
                 lost = [*self._take_lost(), *self._take_hopeless()]
                 self._dismiss_unfit()
                 leaving, self._leaving = self._leaving, []
@@ -207,8 +236,9 @@ class Crew:
                     # To what has worked before comes one verifier at a time: if it breaks the
                     # process, it is known which it was.
                     fresh = Worker(self._config, self._proven | {self._waiting[0].kind})
+            self._attend(given)
             for task in lost:
-                task.done.set_result(Outcome(fault=DIED))
+                task.end(Outcome(fault=DIED))
             for worker in leaving:
                 worker.stop()
             for worker in leaving:

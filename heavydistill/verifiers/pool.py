@@ -162,7 +162,6 @@ class VerdictPool:
             except Exception as error:
                 unlimited = error_reason(error)
             limit_s *= _REFERENCE_LIMITS
-            task = self._crew.submit(verifier.name, workers.check, (problem,), limit_s)
         except Exception as error:  # of a verifier of one's own
             said.set_result(self._unchecked(error_reason(error), 0))
             return said
@@ -175,7 +174,9 @@ class VerdictPool:
             fault = outcome.fault or (unlimited if outcome.value is None else None)
             said.set_result(self._unchecked(fault, limit_s) if fault else outcome.value)
 
+        task: Future[Outcome] = Future()
         task.add_done_callback(say)
+        self._crew.submit(verifier.name, workers.check, (problem,), limit_s, task)
         return said
 
     def _unchecked(self, fault: str, limit_s: float) -> str:
@@ -220,23 +221,27 @@ class VerdictPool:
     def _decide(self, found: Open, limit_s: float, future: Future[Judged]) -> None:
         """Have a worker decide, unless that was done or is being done."""
         key = _key(found)
-        with self._lock:
-            kept, until = self._kept.get(key, (None, 0.0))
-            if kept and time.monotonic() < until:
-                self._kept.move_to_end(key)
-                future.set_result(kept)
-                return
-            if key in self._open:
-                self._open[key].append(future)
-                return
-            self._open[key] = [future]
-        args = found.problem, found.candidate
+        fresh: Future[Outcome] = Future()
+        fresh.add_done_callback(functools.partial(self._on_decided, key, found.verifier))
+        task = None
         try:
-            task = self._crew.submit(found.verifier.name, workers.decide, args, limit_s)
-        except RuntimeError:
-            task = Future()
-            task.cancel()
-        task.add_done_callback(functools.partial(self._on_decided, key, found.verifier))
+            with self._lock:
+                kept, until = self._kept.get(key, (None, 0.0))
+                if kept and time.monotonic() < until:
+                    self._kept.move_to_end(key)
+                    future.set_result(kept)
+                    return
+                if key in self._open:
+                    self._open[key].append(future)
+                    return
+                self._open[key], task = [future], fresh
+            args = found.problem, found.candidate
+            self._crew.submit(found.verifier.name, workers.decide, args, limit_s, task)
+        except BaseException as error:  # closed; or an interrupt, after which nobody would decide
+            if task:
+                task.cancel()
+            if not isinstance(error, RuntimeError):
+                raise
 
     def _on_decided(self, key: bytes, verifier: Verifier, task: Future[Outcome]) -> None:
         if task.cancelled():

@@ -334,8 +334,28 @@ def test_an_evaluation_is_told_before_and_after_with_its_intervals(hub, publish,
         assert part in card, part
     results = {result.metric_name: result for result in ModelCard(card).data.eval_results}
     assert results["HM@4 (a deliberation is right)"].metric_value == 0.723
-    assert results["M@8 (the thinker's own pass@1)"].dataset_type == "org/problems"
-    assert len(results) == 5
+    assert results["HM@4 (a deliberation is right)"].dataset_type == "org/problems"
+
+
+@pytest.mark.parametrize(
+    ("role", "alone", "named"),
+    [
+        ("deliberator", False, ["HM@4", "HP@4"]),
+        ("thinker", False, ["M@8", "V@8", "P@8"]),
+        ("both", False, []),
+        ("thinker", True, ["M@8", "V@8", "P@8", "HM@4", "HP@4"]),
+    ],
+)
+def test_the_hub_lists_as_its_results_only_what_the_model_did_itself(tmp_path, role, alone, named):
+    told = comparison()
+    if alone:
+        told = dataclasses.replace(told, after=told.before)
+    folder = write_model(tmp_path / "model", role=role)
+    (folder / "evaluation").mkdir()
+    write_comparison(told, folder / "evaluation" / "evaluation.json")
+    write_model_card(folder)
+    results = ModelCard.load(folder / "README.md").data.eval_results or []
+    assert [result.metric_name.split()[0] for result in results] == named
 
 
 def test_an_evaluation_without_a_before_has_no_difference(tmp_path):

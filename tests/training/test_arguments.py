@@ -104,6 +104,7 @@ def test_a_number_of_which_yaml_makes_text_is_one(tmp_path: Path) -> None:
         (["--max_steps", "ten"], "invalid int value: 'ten'"),
         (["--role", "judge"], "invalid choice: 'judge'"),
         (["--eval_packing", "true"], "eval_packing without packing"),
+        (["--evaluate", "e.yaml", "--model_revision", "v2"], "model_revision v2. Fetch that"),
         (["--report_to", "wandbb"], "report_to: wandbb is not installed"),
         (["--model_init_kwargs", '{"dtype": "auto"}'], "model_init_kwargs: dtype has a flag"),
         (["--model_init_kwargs", "use_kernels"], "model_init_kwargs: 'use_kernels' is no mapping"),

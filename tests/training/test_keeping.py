@@ -54,6 +54,17 @@ def test_a_checkpoint_with_a_file_that_is_not_all_there_is_not_whole(
     assert not keeping.is_whole(path)
 
 
+def test_an_evaluation_of_the_model_before_is_not_taken_for_one_of_the_model_that_comes(
+    tmp_path: Path,
+) -> None:
+    last = checkpoint(tmp_path, 3)
+    (tmp_path / "evaluation").mkdir()
+    for resume in ("true", str(last)):
+        assert "there is an evaluation in" in refused(tmp_path, resume)
+    shutil.rmtree(last)
+    assert "there is an evaluation in" in refused(tmp_path)
+
+
 def test_a_folder_with_a_training_is_not_begun_in_again(tmp_path: Path) -> None:
     assert keeping.start_of(tmp_path / "new", None) is None
     assert keeping.start_of(tmp_path, "false") is None

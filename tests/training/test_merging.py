@@ -197,12 +197,14 @@ def test_a_base_that_has_changed_since_is_taken_only_if_named(tmp_path: Path) ->
     config.write_text(config.read_text().replace("1e-06", "2e-06"))
     with pytest.raises(ConfigError, match=f"--base {base} takes this one"):
         merge(str(folder), tmp_path / "merged")
-    merge(str(folder), tmp_path / "merged", base=str(base))
+    assert not merge(str(folder), tmp_path / "merged", base=str(base)).has_record
+    assert not (tmp_path / "merged" / "training.json").exists(), "it tells of another base"
     shutil.rmtree(base)
     with pytest.raises(TeacherError, match="cannot be loaded"):
         merge(str(folder), tmp_path / "again")
     found = merge(str(folder), tmp_path / "again", base=str(MICRO))
-    assert found.base == str(MICRO)
+    assert found.base == str(MICRO) and found.has_record
+    assert read_record(tmp_path / "again") == read_record(folder)
 
 
 def test_a_base_of_other_shapes_is_refused(lora: Path, tmp_path: Path) -> None:

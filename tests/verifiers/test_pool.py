@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 import os
 import signal
@@ -8,9 +9,10 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from pathlib import Path
+from types import FrameType
 
 import pytest
 from own_verifiers import DEEDS
@@ -440,7 +442,9 @@ def test_workers_end_with_an_owner_that_is_killed(tmp_path: Path) -> None:
 
 
 def test_an_interrupt_of_the_terminal_says_nothing_and_hangs_nothing(tmp_path: Path) -> None:
-    running = script(tmp_path, f"{STUCK}\nimport time\ntime.sleep(600)")
+    # Naps: Python looks for an interrupt before it goes to sleep and then lets others run, so that
+    # one which comes in between waits for the end of the sleep.
+    running = script(tmp_path, f"{STUCK}\nimport time\nwhile True:\n    time.sleep(0.05)")
     assert running.stdout
     running.stdout.readline()
     pids = [int(pid) for pid in running.stdout.readline().split()[1:]]
@@ -449,3 +453,52 @@ def test_an_interrupt_of_the_terminal_says_nothing_and_hangs_nothing(tmp_path: P
     _, err = running.communicate(timeout=LIMIT_S)
     assert all(ends(pid) for pid in pids)
     assert err.count("Traceback") == 1 and err.rstrip().endswith("KeyboardInterrupt"), err
+
+
+def interrupted(call: Callable[[], object], at: int) -> bool:
+    """Interrupt a call where Python looks for interrupts the n-th time; whether it came so far."""
+    places = 0
+
+    def look(frame: FrameType, event: str, arg: object) -> None:
+        nonlocal places
+        if event in ("call", "c_return"):  # a function begins, one of C has ended
+            places += 1
+            if places == at:
+                raise KeyboardInterrupt
+
+    sys.setprofile(look)
+    try:
+        call()
+    except KeyboardInterrupt:
+        return True
+    finally:
+        sys.setprofile(None)
+    return False
+
+
+def test_an_interrupt_anywhere_in_a_call_leaves_the_pool_as_good_as_new(pool: VerdictPool) -> None:
+    assert said(pool, "7") == ("correct", "told")
+    at = 1
+    while interrupted(functools.partial(pool.submit, problem(text=str(at)), "7"), at):
+        assert said(pool, "7", text=str(at)) == ("correct", "told"), at
+        at += 1
+    assert at > 50
+    assert len({worker(pool) for _ in range(4)}) <= 2
+    before = time.monotonic()
+    pool.close()
+    assert time.monotonic() - before < LIMIT_S / 2
+
+
+def test_a_future_that_an_interrupt_left_locked_does_not_hold_up_the_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(crew, "_MOST_CLOSE_S", 1.0)
+    pool = VerdictPool(SETTINGS)
+    said(pool, "7")
+    future = pool.submit(problem(text="locked"), "sleep")
+    future._condition.acquire()
+    time.sleep(0.5)
+    before = time.monotonic()
+    pool.close()
+    assert time.monotonic() - before < LIMIT_S / 2
+    future._condition.release()
