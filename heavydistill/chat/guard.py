@@ -163,6 +163,12 @@ def seen_by_trl(chat: Chat, row: SftRow | Mapping[str, Any]) -> Seen:
     return _seen(chat.tokens(fields["prompt"], fields["completion"]))
 
 
+def seen_and_inspected(chat: Chat, row: SftRow | Mapping[str, Any]) -> tuple[Seen, list[Fault]]:
+    """A row as TRL's trainer prepares it, and what is wrong with it; tokenized once for both."""
+    look = _Look(chat, _fields(row), None, None)
+    return look.seen, look.faults()
+
+
 def inspect(
     chat: Chat,
     row: SftRow | Mapping[str, Any],

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from heavydistill.chat.guard import Fault, Report, inspect, seen_by_trl
+from heavydistill.chat.guard import Fault, Report, seen_and_inspected
 from heavydistill.errors import ConfigError
 from heavydistill.training.mixture import Found, shares
 
@@ -121,8 +121,8 @@ def _look(row: Mapping[str, Any], chat: Chat, counted: bool) -> dict[str, Any]:
         chat: The tokenizer and template in use.
         counted: Whether its token counts are of this template.
     """
-    seen = seen_by_trl(chat, row)
-    faults = [[fault.code, fault.detail] for fault in inspect(chat, row, seen=seen)]
+    seen, found = seen_and_inspected(chat, row)
+    faults = [[fault.code, fault.detail] for fault in found]
     prompt, completion = seen.start, len(seen.ids) - seen.start
     if counted and (prompt, completion) != (row["prompt_tokens"], row["completion_tokens"]):
         faults.append(
