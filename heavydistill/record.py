@@ -69,8 +69,8 @@ class Result(Section):
 
     steps: int
     epochs: float
-    train_loss: float
-    """Mean of the steps since the last start."""
+    train_loss: float | None
+    """Mean of the steps since the last start; None if there was none left to take."""
     eval_loss: dict[str, float] = Field(default_factory=dict)
     """The last one on the validation rows of each role; empty without evaluation."""
     tokens: int

@@ -5,15 +5,16 @@
         --config configs/sft/4b-lora/deliberator.yaml --dataset_name sets/glm
 
 Every flag of TRL's SFTConfig and ModelConfig works, in the file as on the command line, which wins:
---learning_rate 1e-4, --use_peft false, --report_to trackio, --push_to_hub. Beside them there are
---dataset_name, --role, --datasets, --too_long, --evaluate, --license and --dry_run. --help lists
-all; configs/sft/README.md says which file to begin with.
+--learning_rate 1e-4, --lora_r 128, --report_to trackio, --push_to_hub. Beside them there are
+--dataset_name, --role, --too_long, --muon, --evaluate, --license and --dry_run, and in the file
+datasets, a mixture. --help lists all; configs/sft/README.md says which file to begin with.
 
 The output folder has the model, its card, its record (training.json), the checkpoints, and with
 --evaluate the figures before and after. After a crash the same command with
 --resume_from_checkpoint true goes on from the last checkpoint that is whole.
 
-Exit codes: 0 done; 1 it broke; 2 you can mend it; 130 interrupted.
+Exit codes: 0 done; 1 it broke; 2 you can mend it; 130 interrupted. `accelerate launch` ends with
+1 for all but 0, below what is said here.
 """
 
 from __future__ import annotations

@@ -107,5 +107,5 @@ def start(given: list[str], before: str = "", **environment: str) -> subprocess.
 def run(given: list[str], before: str = "", **environment: str) -> tuple[int, str]:
     """(exit code, what it said, with single blanks) of such a process."""
     with start(given, before, **environment) as process:
-        said, _ = process.communicate(timeout=280)
+        said, _ = process.communicate(timeout=800)
     return process.returncode, " ".join(said.split())

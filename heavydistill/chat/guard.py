@@ -40,6 +40,7 @@ NOT_LEARNT = -100
 """The label of a token that is not learnt, in PyTorch and TRL."""
 
 _SHOWN = 60
+_NAMED = 5
 _LEAST_DOUBLED = 16  # characters; less is said twice by chance
 
 
@@ -111,16 +112,19 @@ class Report:
             where: Whose rows they are, for the message.
 
         Raises:
-            ConfigError: There is one; the message counts them and shows the first.
+            ConfigError: There is one; the message counts them and names the first rows.
         """
         if not self.faults:
             return
-        faulty = len({(fault.problem, fault.generation) for fault in self.faults})
+        of_row: dict[tuple[str, str], Fault] = {}
+        for fault in self.faults:
+            of_row.setdefault((fault.problem, fault.generation), fault)
+        first = list(map(str, of_row.values()))[:_NAMED]
         counts = Counter(fault.code for fault in self.faults)
         listed = ", ".join(f"{count:,} {code}" for code, count in counts.most_common())
         raise ConfigError(
-            f"{where}: {faulty:,} of {self.rows:,} rows would not be learnt as they stand "
-            f"({listed}). The first: {self.faults[0]}",
+            f"{where}: {len(of_row):,} of {self.rows:,} rows would not be learnt as they stand "
+            f"({listed}). The first: {'; '.join(first)}",
             "Build the sets for this student and its template, with no smaller max_tokens; "
             "--chat-template FILE gives a template that keeps what it loses.",
         )
@@ -157,6 +161,12 @@ def seen_by_trl(chat: Chat, row: SftRow | Mapping[str, Any]) -> Seen:
     """A row as TRL's trainer prepares it, before it cuts."""
     fields = _fields(row)
     return _seen(chat.tokens(fields["prompt"], fields["completion"]))
+
+
+def seen_and_inspected(chat: Chat, row: SftRow | Mapping[str, Any]) -> tuple[Seen, list[Fault]]:
+    """A row as TRL's trainer prepares it, and what is wrong with it; tokenized once for both."""
+    look = _Look(chat, _fields(row), None, None)
+    return look.seen, look.faults()
 
 
 def inspect(

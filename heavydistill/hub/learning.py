@@ -132,7 +132,8 @@ def _chosen(manifest: Manifest, roles: set[str]) -> Iterator[str]:
 
 def _ended(result: Result) -> Iterator[tuple[str, str]]:
     yield "Steps", f"{count(result.steps)} ({result.epochs:g} epochs)"
-    yield "Training loss", f"{result.train_loss:.4f}"
+    if result.train_loss is not None:
+        yield "Training loss", f"{result.train_loss:.4f}"
     for role, loss in result.eval_loss.items():
         yield f"Validation loss, {text(role)}", f"{loss:.4f}"
     yield "Tokens since the last start", count(result.tokens)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from heavydistill.errors import ConfigError
+from heavydistill.hub.markdown import at
 from heavydistill.hub.origin import Base
 from heavydistill.hub.weights import ADAPTER_CONFIG, is_adapter
 from heavydistill.record import TrainingRecord
@@ -64,12 +65,20 @@ def _asked(record: TrainingRecord) -> str:
             "It is asked with a problem in the wording that it learnt. heavydistill writes it; the "
             "chat template comes with the model."
         )
+    k = _attempts(record)
+    wide = f" It learnt from runs of up to {k} attempts a problem; more are new to it." if k else ""
     also = " As a thinker it is asked with a problem alone." if record.role == "both" else ""
     return (
         "As a deliberator it is asked with a cache: a problem and attempts at it, serialized, in "
         "the wording that it learnt. heavydistill lets a thinker write the attempts, makes the "
-        f"cache and asks; the chat template comes with the model.{also}"
+        f"cache and asks; the chat template comes with the model.{wide}{also}"
     )
+
+
+def _attempts(record: TrainingRecord) -> int | None:
+    """The largest K of the runs from which a deliberator learnt; None if no run tells."""
+    runs = [run for used in record.sets for run in used.manifest.runs]
+    return max((k for run in runs if (k := at(run.config, "think.k"))), default=None)
 
 
 def _models(record: TrainingRecord, base: str, trained: str) -> list[str]:
@@ -81,10 +90,14 @@ def _models(record: TrainingRecord, base: str, trained: str) -> list[str]:
 
 
 def _ways(record: TrainingRecord) -> list[str]:
-    """The flags of a run with these problems, and the wording that it learnt if there was one."""
+    """The flags of a run with these problems, as many attempts as a deliberator learnt from, and
+    the wording that it learnt if there was one.
+    """
     versions = {version for used in record.sets for version in used.manifest.prompts}
     wordings = [version.partition("@")[0].split(".") for version in sorted(versions)]
     flags = ["--problems", "problems.jsonl"]
+    if record.role != "thinker" and (k := _attempts(record)):
+        flags += ["--k", str(k)]
     for number, (key, usual) in enumerate(_USUAL.items(), start=1):
         learnt = {parts[number] for parts in wordings if len(parts) == 3}
         if len(learnt) == 1 and learnt != {usual}:

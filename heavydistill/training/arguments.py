@@ -197,6 +197,12 @@ def parse(arguments: Sequence[str] | None = None, description: str | None = None
                 f"{name}: it cannot be set: {why}",
                 f"Leave {name} out.",
             )
+    for part, name in ((sft, "hub_model_id"), (sft, "hub_revision"), (sets, "license")):
+        if getattr(part, name) is not None and not sft.push_to_hub:
+            raise ConfigError(
+                f"{name} is set, and push_to_hub is not",
+                f"Give --push_to_hub true, or leave {name} out.",
+            )
     if sft.push_to_hub and not sft.hub_model_id:
         raise ConfigError(
             "push_to_hub is set, and where to is not said", "Give --hub_model_id ORG/NAME."
@@ -233,7 +239,8 @@ def _parser(description: str | None) -> TrlParser:
         """Raises what argparse would print below the usage of two hundred flags."""
 
         def error(self, message: str) -> NoReturn:
-            raise ConfigError(message, _KEYS)
+            of_list = message.startswith("argument --datasets:")
+            raise ConfigError(message, "Give datasets as a list in the file." if of_list else _KEYS)
 
     parser = Parser(
         (SetArguments, SFTConfig, ModelConfig),
@@ -356,7 +363,9 @@ def _mixture(entries: list[Any]) -> tuple[Source, ...]:
             "datasets: some entries have a fraction and some have none",
             "Give every entry one, or none.",
         )
-    if len({(source.path, source.role, source.revision) for source in sources}) < len(sources):
+    if len({(Path(source.path), source.role, source.revision) for source in sources}) < len(
+        sources
+    ):
         raise ConfigError("datasets: two entries are the same rows", "Leave out one of them.")
     return sources
 

@@ -36,7 +36,7 @@ _NEW = ".new"
 # it takes.
 _FREE = re.compile(
     r"log.*|report_to|run_name|eval_.*|do_eval|save_.*|push_to_hub|hub_.*|disable_tqdm|project|"
-    r"trackio_.*|dataset_num_proc|dataloader_.*|per_device_eval_batch_size|"
+    r"trackio_.*|dataset_num_proc|dataloader_(?!drop_last).*|per_device_eval_batch_size|"
     r"resume_from_checkpoint|gradient_checkpointing.*|activation_offloading"
 )
 
@@ -176,6 +176,8 @@ def check_same(folder: Path, record: TrainingRecord) -> None:
     """
     before = read_record(folder)
     old, new = _schedule(before), _schedule(record)
+    if old["engine"].startswith(new["engine"]):  # a plan may leave the stage to a file
+        new["engine"] = old["engine"]
     for key in {**old, **new}:
         if old.get(key) != new.get(key):
             raise ConfigError(
@@ -200,7 +202,7 @@ def save_model(trainer: Trainer, folder: Path) -> None:
     trainer.accelerator.wait_for_everyone()
     if trainer.args.should_save:
         (new / CARD).unlink(missing_ok=True)  # that of PEFT; ours is made of the record
-        (new / "training_args.bin").unlink(missing_ok=True)  # it has the token of the Hub
+        (new / "training_args.bin").unlink(missing_ok=True)  # the record says it, without paths
         for path in sorted(new.iterdir(), key=lambda path: (path.name in _ENTRIES, path.name)):
             path.replace(folder / path.name)
         new.rmdir()
@@ -242,6 +244,7 @@ def _schedule(record: TrainingRecord) -> dict[str, Any]:
         "base": (record.base.name, record.base.revision, record.base.template_sha256),
         "method": record.method,
         "processes": record.launch.processes,
+        "engine": record.launch.engine,  # each reads the optimizer's state of its own alone
         **arguments,
         "max_length": record.max_length,
     }

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from heavydistill.chat.guard import Fault, Report, inspect, seen_by_trl
+from heavydistill.chat.guard import Fault, Report, seen_and_inspected
 from heavydistill.errors import ConfigError
 from heavydistill.training.mixture import Found, shares
 
@@ -76,7 +76,8 @@ def read(asked: Asked, base: Base, found: list[Found]) -> Read:
     if len(splits) > 1 and not any(len(parts["validation"]) for parts in whole):
         raise ConfigError(
             "Validation is asked for, and the sets have no validation rows",
-            "Build them with --set validation=0.05, or train with --eval_strategy no.",
+            "Build them with --set validation=0.05, or train with --eval_strategy no "
+            "--load_best_model_at_end false.",
         )
     lengths = [tokens for parts in whole for part in parts.values() for tokens in part["tokens"]]
     max_length = _max_length(asked, base, lengths)
@@ -120,8 +121,8 @@ def _look(row: Mapping[str, Any], chat: Chat, counted: bool) -> dict[str, Any]:
         chat: The tokenizer and template in use.
         counted: Whether its token counts are of this template.
     """
-    seen = seen_by_trl(chat, row)
-    faults = [[fault.code, fault.detail] for fault in inspect(chat, row, seen=seen)]
+    seen, found = seen_and_inspected(chat, row)
+    faults = [[fault.code, fault.detail] for fault in found]
     prompt, completion = seen.start, len(seen.ids) - seen.start
     if counted and (prompt, completion) != (row["prompt_tokens"], row["completion_tokens"]):
         faults.append(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import subprocess
@@ -55,6 +56,7 @@ def evaluate(config: Path, before: str, folder: Path) -> None:
     Raises:
         RunError: It did not end well; its message is on the terminal.
     """
+    _free_memory()
     models = ["--thinker", str(folder), "--deliberator", str(folder), "--before", before]
     # One journal for all trainings in a place: the base is asked once.
     journal = ["--journal", str(folder.resolve().parent / "journal")]
@@ -70,8 +72,19 @@ def evaluate(config: Path, before: str, folder: Path) -> None:
         )
 
 
+def _free_memory() -> None:
+    """Give back what the training held of the GPU, which the other process needs."""
+    import torch
+
+    gc.collect()  # a trainer and its model refer to each other
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+
+
 def _say(message: str, code: int) -> int:
     several = os.environ.get("WORLD_SIZE", "1") != "1"
     process = f"[process {os.environ['RANK']}] " if several else ""
-    print(f"{process}{message}", file=sys.stderr, flush=True)
+    # In one write, or the lines of processes that fail together run into each other.
+    sys.stderr.write(f"{process}{message}\n")
+    sys.stderr.flush()
     return code

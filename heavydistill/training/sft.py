@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,10 +28,17 @@ from heavydistill.training.told import told
 
 if TYPE_CHECKING:
     from datasets import Dataset
-    from trl import SFTTrainer
+    from trl import ModelConfig, SFTTrainer
 
 _PACKAGES = ("trl", "transformers", "peft", "accelerate", "torch", "datasets")
 _GIB = 2**30
+_MORE_THAN_0 = (
+    "learning_rate",
+    "num_train_epochs",
+    "gradient_accumulation_steps",
+    "per_device_train_batch_size",
+    "per_device_eval_batch_size",
+)
 # What a trainer raises that is made with arguments, a model or a machine that do not fit.
 _OF_ARGUMENTS = (ValueError, ImportError, OSError)
 
@@ -64,6 +71,9 @@ def prepare(asked: Asked) -> Prepared:
         ConfigError: Whatever a user can mend; see the modules that are called.
     """
     method = _method(asked)
+    for name in _MORE_THAN_0:
+        if (value := getattr(asked.sft, name)) <= 0:
+            raise ConfigError(f"{name}: {value} is not more than 0", "Give a larger one.")
     folder = Path(asked.sft.output_dir)
     start = keeping.start_of(folder, asked.sft.resume_from_checkpoint)
     launch = launching.planned(asked)
@@ -162,6 +172,7 @@ def new_trainer(prepared: Prepared) -> SFTTrainer:
     # It cuts nothing now, and TRL refuses it with padding_free alone.
     arguments.max_length = prepared.record.max_length if arguments.packing else None
     arguments.push_to_hub = False  # once, at the end, with the card
+    arguments.logging_nan_inf_filter = False  # a loss that is no number would be logged as one
     peft_config = get_peft_config(asked.model)
     if peft_config and not Path(base.path).is_dir():
         # Whoever loads the adapter gets the base that it was trained on, and not a later one.
@@ -199,27 +210,38 @@ def _validation(parts: list[Dataset], max_length: int, packing: bool) -> dict[st
 
 def _check_metric(name: str | None, validation: Mapping[str, Any]) -> None:
     losses = [f"{role}_loss" for role in validation]
-    if name is not None and name.removeprefix("eval_") not in losses:
+    if losses and name is not None and name.removeprefix("eval_") not in losses:
         raise ConfigError(
-            f"metric_for_best_model: {name!r} is not measured",
-            f"Give {' or '.join(losses)}." if losses else "Give --eval_strategy as well.",
+            f"metric_for_best_model: {name!r} is not measured", f"Give {' or '.join(losses)}."
         )
 
 
 def _method(asked: Asked) -> str:
     model = asked.model
-    quantized = model.load_in_4bit or model.load_in_8bit
     if not model.use_peft:
-        for name in ("load_in_4bit", "load_in_8bit", "use_dora", "use_rslora"):
-            if getattr(model, name):
-                raise ConfigError(
-                    f"{name} is set, and use_peft is not: there is no adapter to train",
-                    f"Set use_peft: true, or leave {name} out.",
-                )
+        _refuse_unused(model, ("lora_", "use_dora", "use_rslora", "load_in_"), "use_peft")
+    if not model.load_in_4bit:
+        _refuse_unused(model, ("bnb_4bit_", "use_bnb_"), "load_in_4bit")
+    elif model.dtype == "auto":
+        raise ConfigError(
+            "dtype: auto does not say what 4 bits are unpacked to", "Give --dtype bfloat16."
+        )
+    if not model.use_peft:
         return "full"
-    if quantized:
+    if model.load_in_4bit or model.load_in_8bit:
         return "qlora"
     return "dora" if model.use_dora else "rslora" if model.use_rslora else "lora"
+
+
+def _refuse_unused(model: ModelConfig, prefixes: tuple[str, ...], needed: str) -> None:
+    """Refuse what is set and would have no effect without another key."""
+    for field in fields(model):
+        name = field.name
+        if name.startswith(prefixes) and getattr(model, name) != field.default:
+            raise ConfigError(
+                f"{name} is set, and {needed} is not",
+                f"Set {needed}: true, or leave {name} out (--{name} {field.default}).",
+            )
 
 
 def _sets(rows: Read) -> list[SetsUsed]:
@@ -256,6 +278,7 @@ def _result(
     import torch
 
     state = trainer.state
+    taken = state.global_step - first
     counted = [
         entry["num_tokens"]
         for entry in state.log_history
@@ -266,7 +289,7 @@ def _result(
         steps=state.global_step,
         epochs=float(state.epoch or 0),
         # The Trainer divides the losses of these steps by the number of all.
-        train_loss=loss * state.global_step / max(1, state.global_step - first),
+        train_loss=loss * state.global_step / taken if taken else None,
         eval_loss={
             role: losses[f"eval_{role}_loss"] for role in ROLES if f"eval_{role}_loss" in losses
         },

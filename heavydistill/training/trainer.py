@@ -9,11 +9,13 @@ whatever the launch: the file has the same names, and no second embedding that o
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
 from trl import SFTTrainer
 
+from heavydistill.errors import ConfigError
 from heavydistill.training.muon import MuonAdamW
 
 
@@ -32,6 +34,28 @@ class RolesTrainer(SFTTrainer):
 
     def create_model_card(self, *_: Any, **__: Any) -> None:
         """Do nothing."""
+
+    def log(self, logs: dict[str, float], *arguments: Any) -> None:
+        """Log, and end a training that has diverged: what it would leave is no model.
+
+        Raises:
+            ConfigError: A loss or gradient is no number, in all processes alike.
+        """
+        super().log(logs, *arguments)
+        for name, value in logs.items():
+            # With fp16 the scaler leaves out steps whose gradients are too large.
+            of_gradient = name == "grad_norm" and self.accelerator.mixed_precision != "fp16"
+            if (name.endswith("loss") or of_gradient) and not math.isfinite(value):
+                raise ConfigError(
+                    f"The training diverged: {name} is {value} at step {self.state.global_step}",
+                    "Begin anew with another --output_dir and a --learning_rate smaller than "
+                    f"{self.args.learning_rate:g}.",
+                )
+
+    def _run_epoch(self, **options: Any) -> None:
+        # One that goes on from its last step would take one more.
+        if self.state.global_step < self.state.max_steps:
+            super()._run_epoch(**options)
 
     def create_optimizer(self, *arguments: Any) -> torch.optim.Optimizer:
         """Make the optimizer of the arguments, or Muon."""

@@ -12,7 +12,14 @@ from hypothesis import strategies as st
 from set_folders import write_sets
 from students import ANSWER, MICRO, REASONING, row_of, tokenizer_with
 
-from heavydistill.chat.guard import NOT_LEARNT, Seen, guard, inspect, seen_by_trl
+from heavydistill.chat.guard import (
+    NOT_LEARNT,
+    Seen,
+    guard,
+    inspect,
+    seen_and_inspected,
+    seen_by_trl,
+)
 from heavydistill.chat.student import Student
 from heavydistill.chat.template import Chat
 from heavydistill.errors import ConfigError
@@ -206,6 +213,15 @@ def test_a_report_counts_faults_and_names_the_first(micro: Student, row: dict[st
     assert "3 too_long, 2 reasoning_lost" in raised.value.what
     assert "problem p_1, generation d_2: too_long" in raised.value.what
     assert "--chat-template FILE" in raised.value.fix
+
+
+def test_reading_and_looking_at_once_is_the_same(micro: Student, row: dict[str, Any]) -> None:
+    for one in (row, row | {"answer_text": "another"}):
+        assert seen_and_inspected(micro.chat, one) == (
+            seen_by_trl(micro.chat, one),
+            inspect(micro.chat, one),
+        )
+    assert not inspect(micro.chat, row) and inspect(micro.chat, one)
 
 
 def test_prepared_rows_are_looked_at_in_their_order(micro: Student, row: dict[str, Any]) -> None:

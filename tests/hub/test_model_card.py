@@ -266,6 +266,20 @@ def test_its_command_runs(tmp_path, role):
     assert "domain: brief" in done.stdout
 
 
+def test_a_deliberator_is_asked_with_as_many_attempts_as_it_learnt_from(tmp_path):
+    wide = GENERATED.model_copy(update={"name": "wide", "config": {"think": {"k": 24}}})
+    told = sets(told=manifest(runs=[GENERATED, wide]))
+    for role in ("deliberator", "both"):
+        card = made(tmp_path / role, role=role, sets=[told])
+        assert flag(commands(card, "heavydistill")[0], "--k") == "24"
+        assert "runs of up to 24 attempts a problem" in card
+    card = made(tmp_path / "thinker", role="thinker", sets=[told])
+    assert "--k" not in commands(card, "heavydistill")[0] and "up to 24" not in card
+    untold = sets(told=manifest(runs=[GENERATED.model_copy(update={"config": {}})]))
+    card = made(tmp_path / "untold", sets=[untold])
+    assert "--k" not in commands(card, "heavydistill")[0] and "of up to" not in card
+
+
 def test_names_of_others_are_no_markup_and_no_commands(tmp_path):
     base = BaseModelUsed(
         name="a|b`c\n# Title; rm -rf x", revision="0" * 16, template_sha256="1" * 64

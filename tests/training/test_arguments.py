@@ -111,7 +111,9 @@ def test_a_number_of_which_yaml_makes_text_is_one(tmp_path: Path) -> None:
         (["--model_init_kwargs", '{"a'], "Unterminated string"),
         (["--config"], "--config has no file"),
         (["--config", "nowhere.yaml"], "nowhere.yaml: No such file"),
-        (["--datasets", "a"], "datasets"),
+        (["--datasets", "a"], "invalid dict value: 'a'. Give datasets as a list in the file"),
+        (["--hub_model_id", "a/b"], "hub_model_id is set, and push_to_hub is not"),
+        (["--license", "mit"], "license is set, and push_to_hub is not"),
     ],
 )
 def test_a_fault_of_a_flag_names_it(tmp_path: Path, flags: list[str], message: str) -> None:
@@ -168,6 +170,7 @@ def test_a_mixture_has_a_source_for_each_entry(tmp_path: Path) -> None:
         ([{**THINKER, "revision": 1234567}], "revision: 1234567 is no text"),
         ([{**THINKER, "fraction": 0.5}, DELIBERATOR], "some entries have a fraction"),
         ([THINKER, THINKER], "two entries are the same rows"),
+        ([THINKER, {**THINKER, "path": "./a/"}], "two entries are the same rows"),
     ],
 )
 def test_an_entry_that_is_none_is_refused(tmp_path: Path, entries: list[Any], message: str) -> None:

@@ -173,6 +173,7 @@ def record(sets: Path, tmp_path_factory: pytest.TempPathFactory) -> TrainingReco
         ({"num_train_epochs": 1}, "num_train_epochs"),
         ({"seed": 3}, "seed"),
         ({"packing": True}, "packing"),
+        ({"dataloader_drop_last": True}, "dataloader_drop_last"),
         ({"use_peft": True}, "method 'full', and now it is 'lora'"),
         ({"role": "thinker"}, "source 2 ('deliberator', {'train': 21"),
         ({"max_length": 2000}, "max_length"),
@@ -191,6 +192,21 @@ def test_another_training_does_not_go_on(
         prepare(asked(sets, tmp_path, resume_from_checkpoint="true", **keys))
     assert f"began with {named}" in str(raised.value)
     assert "--output_dir" in str(raised.value)
+
+
+@pytest.mark.parametrize("engine", ["zero2", "fsdp2"])
+def test_another_engine_does_not_go_on_for_it_would_forget_the_optimizer(
+    tmp_path: Path, record: TrainingRecord, engine: str
+) -> None:
+    def by(engine: str) -> TrainingRecord:
+        launch = record.launch.model_copy(update={"engine": engine})
+        return record.model_copy(update={"launch": launch})
+
+    write_record(by(engine), tmp_path)
+    keeping.check_same(tmp_path, by(engine))
+    keeping.check_same(tmp_path, by(engine[:-1]))  # as it is planned where a flag names a file
+    with pytest.raises(ConfigError, match=f"began with engine '{engine}', and now it is 'ddp'"):
+        keeping.check_same(tmp_path, by("ddp"))
 
 
 def test_what_is_said_looked_at_or_kept_may_change(

@@ -3,21 +3,32 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
-from dataclasses import dataclass
+import sys
+import weakref
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import hub_server
 import pytest
-from runs import build, write_run
+from runs import build, rows, write_run
 from students import MICRO
 from trainings import asked, flags, main, run
 
 from heavydistill.errors import ConfigError
 from heavydistill.record import TrainingRecord, read_record
+from heavydistill.sets.rows import SPLITS
+from heavydistill.training import running, sft
+from heavydistill.training.arguments import ROLES, parse
 from heavydistill.training.outline import outline
-from heavydistill.training.sft import new_trainer, prepare, train
+from heavydistill.training.sft import Prepared, new_trainer, prepare, train
+
+# Setting up the training that several tests look at counts for the first of them.
+pytestmark = pytest.mark.timeout(900)
 
 MODEL = {
     "model.safetensors",
@@ -81,8 +92,7 @@ def test_the_record_tells_how_it_came_about(trained: Trained, sets: Path) -> Non
     record = trained.record
     assert (record.role, record.method, record.base.name) == ("both", "full", "micro-student")
     assert {one.role: one.rows for one in record.sets} == {
-        "thinker": {"train": 30, "validation": 6},
-        "deliberator": {"train": 21, "validation": 3},
+        role: {split: len(rows(sets, f"sft_{role}", split)) for split in SPLITS} for role in ROLES
     }
     assert all(one.manifest.files and one.name == "sets" for one in record.sets)
     assert record.arguments["packing"] is True and record.arguments["max_steps"] == 20
@@ -98,7 +108,10 @@ def test_the_record_tells_how_it_came_about(trained: Trained, sets: Path) -> Non
 
 def test_the_outline_says_what_is_trained(trained: Trained) -> None:
     said, record = trained.outline, trained.record
-    assert said["sets, thinker"] == "30 rows, 6 for validation"
+    thinker = next(one.rows for one in record.sets if one.role == "thinker")
+    assert (
+        said["sets, thinker"] == f"{thinker['train']} rows, {thinker['validation']} for validation"
+    )
     assert said["packs"].startswith(f"{record.sequences} of up to {record.max_length} tokens, ")
     assert said["steps"].startswith("20 of 2 packs, ")
     epochs = float(said["steps"].split(", ")[1].split()[0])
@@ -107,18 +120,16 @@ def test_the_outline_says_what_is_trained(trained: Trained) -> None:
     assert said["launch"] == "1 process, single, cpu, attention: sdpa"
 
 
-@pytest.mark.parametrize("rows", [7, 8])
-@pytest.mark.parametrize("steps", [1, 3, 4])
-@pytest.mark.parametrize("epochs", [1, 2.5])
+@pytest.mark.parametrize(
+    ("count", "steps", "epochs"), [(7, 1, 2.5), (7, 3, 1), (7, 4, 2.5), (8, 3, 2.5), (8, 4, 1)]
+)
 def test_the_outline_counts_steps_as_the_trainer_does(
-    sets: Path, tmp_path: Path, rows: int, steps: int, epochs: float
+    sets: Path, tmp_path: Path, count: int, steps: int, epochs: float
 ) -> None:
-    from dataclasses import replace
-
     keys = {"gradient_accumulation_steps": steps, "num_train_epochs": epochs}
     prepared = prepare(asked(sets, tmp_path / "out", role="thinker", **keys))
-    record = prepared.record.model_copy(update={"sequences": rows})
-    prepared = replace(prepared, train=prepared.train.select(range(rows)), record=record)
+    record = prepared.record.model_copy(update={"sequences": count})
+    prepared = replace(prepared, train=prepared.train.select(range(count)), record=record)
     said = dict(outline(prepared))["steps"].split()[0]
     trainer = new_trainer(prepared)
     loader = trainer.get_train_dataloader()
@@ -168,7 +179,15 @@ def refused(sets: Path, out: Path, **keys: Any) -> str:
     [
         ({"load_in_4bit": True}, "load_in_4bit is set, and use_peft is not"),
         ({"use_dora": True}, "use_dora is set, and use_peft is not"),
-        ({"metric_for_best_model": "loss"}, "'loss' is not measured. Give --eval_strategy"),
+        ({"lora_r": 8}, "lora_r is set, and use_peft is not. Set use_peft: true, or leave lora_r"),
+        (
+            {"use_peft": True, "use_bnb_nested_quant": True, "load_in_8bit": True},
+            "use_bnb_nested_quant is set, and load_in_4bit is not",
+        ),
+        ({"use_peft": True, "load_in_4bit": True, "dtype": "auto"}, "Give --dtype bfloat16"),
+        ({"gradient_accumulation_steps": 0}, "gradient_accumulation_steps: 0 is not more than 0"),
+        ({"num_train_epochs": 0}, "num_train_epochs: 0.0 is not more than 0"),
+        ({"learning_rate": -1}, "learning_rate: -1.0 is not more than 0"),
         (
             {"load_best_model_at_end": True, "eval_strategy": "steps", "save_strategy": "steps"},
             "metric_for_best_model: 'loss' is not measured. Give thinker_loss or deliberator_loss",
@@ -182,7 +201,7 @@ def test_what_the_libraries_do_not_take_is_said_and_nothing_is_left(
     sets: Path, tmp_path: Path, keys: dict[str, Any], message: str
 ) -> None:
     assert message in refused(sets, tmp_path / "out", **keys)
-    assert not (tmp_path / "out").exists()
+    assert list((tmp_path / "out").glob("*")) == []  # transformers may have made it
 
 
 def test_a_model_without_weights_is_said(sets: Path, tmp_path: Path) -> None:
@@ -190,6 +209,18 @@ def test_a_model_without_weights_is_said(sets: Path, tmp_path: Path) -> None:
     (tmp_path / "base" / "model.safetensors").unlink()
     message = refused(sets, tmp_path / "out", model_name_or_path=tmp_path / "base")
     assert "The training cannot be set up" in message and "model.safetensors" in message
+
+
+def test_what_the_message_says_trains_on_sets_without_validation_rows(tmp_path: Path) -> None:
+    made = write_run(tmp_path / "runs" / "sums", 12, k=4, words=4)
+    build(tmp_path / "sets", made, validation=0)
+    config = Path(__file__).parents[2] / "configs" / "sft" / "micro" / "both.yaml"
+    given = ["--config", config, "--dataset_name", tmp_path / "sets", "--output_dir", tmp_path]
+    with pytest.raises(ConfigError) as raised:
+        prepare(parse([str(one) for one in given]))
+    given += re.findall(r"(--eval\S+ no) (--load\S+ false)", raised.value.fix)[0]
+    prepared = prepare(parse(" ".join(map(str, given)).split()))
+    assert prepared.validation == {} and not prepared.asked.sft.load_best_model_at_end
 
 
 def test_validation_may_be_packed_otherwise(sets: Path, tmp_path: Path) -> None:
@@ -217,7 +248,8 @@ def test_one_source_may_lack_validation_rows(sets: Path, tmp_path: Path) -> None
     )
     keys = {"config": config, "role": None, "do_eval": True, "packing": True}
     prepared = prepare(asked(None, tmp_path / "out", **keys))
-    assert [one.rows["validation"] for one in prepared.record.sets] == [3, 0]
+    there = len(rows(sets, "sft_deliberator", "validation"))
+    assert there and [one.rows["validation"] for one in prepared.record.sets] == [there, 0]
 
 
 def test_a_dry_run_says_what_would_be_trained_and_writes_nothing(
@@ -275,20 +307,72 @@ class SummaryWriter:
 def test_a_tracker_is_told_the_losses(
     sets: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    if find_spec("tensorboard") or find_spec("tensorboardX"):
+        pytest.skip("a real tracker would be taken")
     (tmp_path / "tensorboardX.py").write_text(TRACKER, encoding="utf-8")
     monkeypatch.syspath_prepend(str(tmp_path))
-    from transformers.integrations import integration_utils
-
-    if integration_utils.is_tensorboard_available():
-        pytest.skip("a real tracker would be taken")
     keys = {"report_to": "tensorboard", "role": "thinker", "max_steps": 2}
-    train(prepare(asked(sets, tmp_path / "out", **keys)))
-    import tensorboardX
+    try:
+        train(prepare(asked(sets, tmp_path / "out", **keys)))
+        seen = sys.modules["tensorboardX"].SummaryWriter.seen
+    finally:
+        sys.modules.pop("tensorboardX", None)
+    assert {(name, step) for name, _, step in seen} >= {("train/loss", 1), ("train/loss", 2)}
 
-    assert {(name, step) for name, _, step in tensorboardX.SummaryWriter.seen} >= {
-        ("train/loss", 1),
-        ("train/loss", 2),
-    }
+
+@pytest.mark.parametrize("looked_at", [True, False], ids=["validation", "steps"])
+def test_a_training_that_diverges_ends_with_2_and_leaves_no_model(
+    sets: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], looked_at: bool
+) -> None:
+    out = tmp_path / "out"
+    keys: dict[str, Any] = {"learning_rate": 1e30, "role": "thinker", "max_steps": 3}
+    # What is only logged at the end is seen as well.
+    keys |= {"eval_strategy": "steps", "eval_steps": 2} if looked_at else {}
+    assert main(flags(sets, out, **keys, logging_steps=50)) == 2
+    said = capsys.readouterr().err
+    assert "Error: The training diverged: " in said and "is nan at step " in said
+    assert "a --learning_rate smaller than 1e+30." in said
+    assert {path.name for path in out.iterdir()} == {"training.json"}
+    assert read_record(out).result is None
+
+
+def test_what_goes_on_from_the_last_step_takes_none_and_is_the_same_model(
+    sets: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    keys: dict[str, Any] = {"role": "thinker", "max_steps": 4, "lr_scheduler_type": "constant"}
+    keys |= {"save_strategy": "steps", "save_steps": 2}
+    train(prepare(asked(sets, out, **keys)))
+    weights = (out / "model.safetensors").read_bytes()
+    (out / "config.json").unlink()  # as if it was killed while the model was saved
+    (out / "model.safetensors").unlink()
+    record = train(prepare(asked(sets, out, resume_from_checkpoint="true", **keys)))
+    assert record.result is not None
+    assert (record.result.steps, record.result.tokens, record.result.train_loss) == (4, 0, None)
+    assert (out / "model.safetensors").read_bytes() == weights
+    assert {path.name for path in out.glob("checkpoint-*")} == {"checkpoint-2", "checkpoint-4"}
+
+
+def test_the_model_is_let_go_before_another_process_measures_it(
+    sets: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[weakref.ref[Any]] = []
+    alive: list[Any] = []
+
+    def new(prepared: Prepared) -> Any:
+        trainer = new_trainer(prepared)
+        made.extend([weakref.ref(trainer), weakref.ref(trainer.model)])
+        return trainer
+
+    def started(*command: Any, **options: Any) -> SimpleNamespace:
+        alive.extend(one() for one in made)
+        return SimpleNamespace(returncode=0)
+
+    monkeypatch.setattr(sft, "new_trainer", new)
+    train(prepare(asked(sets, tmp_path / "out", role="thinker", max_steps=1)))
+    monkeypatch.setattr(running.subprocess, "run", started)
+    running.evaluate(tmp_path / "run.yaml", "micro-student", tmp_path / "out")
+    assert alive == [None, None]
 
 
 @pytest.mark.slow

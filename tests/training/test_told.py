@@ -39,7 +39,7 @@ def test_what_differs_is_told_in_simple_values_and_sorted(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     "keys",
     [
-        {"hub_model_id": "secret/model"},
+        {"push_to_hub": True, "hub_model_id": "secret/model"},
         {"run_name": "secret"},
         {"logging_dir": "secret"},
         {"trackio_space_id": "secret/space"},
