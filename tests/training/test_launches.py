@@ -2,7 +2,8 @@
 
 Started as a user starts them, by ``accelerate launch`` and scripts/sft.py, with the shipped files.
 The losses of every step are those of one process with the same packs a step, so gradients are
-summed, clipped and accumulated alike. Not covered: FSDP2, which needs GPUs.
+summed, clipped and accumulated alike. The files of sizes are tried in this process, for they name
+no launch. Not covered: FSDP2, which needs GPUs.
 """
 
 from __future__ import annotations
@@ -180,7 +181,20 @@ def test_two_processes_train_as_one_does(
     same(two, alone)
 
 
-@pytest.mark.parametrize("launch", ["zero2", "zero3", "zero3_offload"])
+@pytest.mark.parametrize(
+    "launch",
+    [
+        "zero2",
+        "zero3",
+        pytest.param(
+            "zero3_offload",
+            marks=pytest.mark.skipif(
+                "TORCH_EXTENSIONS_DIR" not in os.environ,
+                reason="its optimizer is compiled for minutes; no TORCH_EXTENSIONS_DIR keeps it",
+            ),
+        ),
+    ],
+)
 def test_deepspeed_trains_as_one_process_does(
     launch: str, sets: Path, alone: Trained, compiled: dict[str, str], tmp_path: Path
 ) -> None:
@@ -219,13 +233,9 @@ def test_what_silently_is_one_process_says_so(sets: Path, tmp_path: Path) -> Non
     multi = tmp_path / "multi_cpu.yaml"
     multi.write_text(text.replace("MULTI_GPU\n", "MULTI_CPU\n"))
     assert multi.read_text() != text
-    dry = ["--dry_run", "true"]
-    as_file = launched(multi, sets, tmp_path / "out", "--", *dry)
-    cpu = ["--cpu", "--num_processes", "2"]
-    as_flags = launched(ACCELERATE / "single.yaml", sets, tmp_path / "out", *cpu, "--", *dry)
-    for ran in (as_file, as_flags):
-        assert ran.code == 0, ran.said
-        assert "1 process, single" in ran.said
+    ran = launched(multi, sets, tmp_path / "out", "--", "--dry_run", "true")
+    assert ran.code == 0, ran.said
+    assert "1 process, single" in ran.said
 
 
 def test_fsdp_on_a_cpu_is_refused(sets: Path, tmp_path: Path) -> None:
@@ -264,7 +274,8 @@ def test_the_file_of_a_size_trains_another_model_too(
     weights = "model" if method == "full" else "adapter_model"
     assert (out / f"{weights}.safetensors").is_file()
     assert record.result and record.result.steps == 2
-    # The best of both checkpoints is what is kept; each role that is learnt was looked at.
-    roles = {"thinker", "deliberator"} if record.role == "both" else {record.role}
+    # The best of both checkpoints is what is kept; each role was looked at that is learnt, and
+    # rows for a deliberator have some for a thinker among them.
+    roles = {"thinker"} | ({"deliberator"} if record.role != "thinker" else set())
     assert set(record.result.eval_loss) == roles
     assert {path.name for path in out.glob("checkpoint-*")} == {"checkpoint-1", "checkpoint-2"}
