@@ -1,8 +1,7 @@
 """Muon for the matrices of the layers, AdamW for embeddings, norms and biases.
 
 Muon (https://kellerjordan.github.io/posts/muon/; ``torch.optim.Muon``) makes every direction of a
-matrix learn alike. Small models learn several times faster with it than with AdamW alone; models
-that were trained with it keep better what they know.
+matrix learn alike, and the bundled models were made with it.
 
 Not covered: weights that are spread over processes (DeepSpeed's ZeRO, FSDP), since a matrix must be
 there as a whole; adapters, whose matrices are thin.

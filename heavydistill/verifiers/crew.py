@@ -24,6 +24,7 @@ import functools
 import os
 import threading
 import time
+import warnings
 from collections import Counter, deque
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -154,6 +155,13 @@ class Crew:
             task.done.cancel()
         if self._keeper is not None and self._keeper is not threading.current_thread():
             self._keeper.join(_MOST_CLOSE_S)
+            if self._keeper.is_alive():
+                warnings.warn(
+                    f"Workers of verdicts have not ended within {_MOST_CLOSE_S:.0f} s; "
+                    "they end with this process",
+                    RuntimeWarning,
+                    stacklevel=2,
+                )
 
     def _hand_out(self) -> list[_Given]:
         """Give waiting tasks to idle workers. Called with the lock; ``_attend`` follows without.
