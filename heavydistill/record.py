@@ -13,11 +13,11 @@ import json
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
-from heavydistill.errors import ConfigError
 from heavydistill.sections import Section
 from heavydistill.sets.manifest import Manifest
+from heavydistill.versioned import read_versioned
 
 FORMAT = "heavydistill-training/1"
 RECORD = "training.json"
@@ -123,21 +123,11 @@ def read_record(folder: Path) -> TrainingRecord:
     Raises:
         ConfigError: There is none, or it is of another version.
     """
-    path = folder / RECORD
-    fix = "Give the output folder of scripts/sft.py."
-    try:
-        tree = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"{folder} holds no training: {path.name} cannot be read", fix) from error
-    found = tree.get("format") if isinstance(tree, dict) else None
-    if found != FORMAT:
-        raise ConfigError(
-            f"{path} has the format {found!r}, and this heavydistill reads {FORMAT!r}",
-            "Train again.",
-        )
-    try:
-        return TrainingRecord.model_validate(tree)
-    except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(map(str, first["loc"]))
-        raise ConfigError(f"{path}: {key}: {first['msg']}", "Train again.") from error
+    return read_versioned(
+        folder / RECORD,
+        TrainingRecord,
+        FORMAT,
+        what="training",
+        missing="Give the output folder of scripts/sft.py.",
+        other="Train again.",
+    )

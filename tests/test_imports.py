@@ -11,11 +11,13 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 
 # Imports every module outside ``pipeline``, one after the other, and prints the first one after
-# which a heavy package is loaded.
+# which a heavy package is loaded. Those that extend classes of torch and TRL are left out; others
+# import them where a training begins.
 IMPORT_ALL = """
 import importlib, pkgutil, sys
 import heavydistill
 
+EXTENDING = {f"heavydistill.training.{name}" for name in ("callbacks", "muon", "trainer")}
 HEAVY = {"torch", "transformers", "distilabel", "datasets", "pandas", "pyarrow", "trl"}
 
 def check(name):
@@ -26,7 +28,9 @@ def check(name):
 check("heavydistill")
 count = 0
 for module in pkgutil.walk_packages(heavydistill.__path__, "heavydistill."):
-    if module.name.startswith("heavydistill.pipeline") or module.name.endswith("__main__"):
+    if module.name in EXTENDING or module.name.endswith("__main__"):
+        continue
+    if module.name.startswith("heavydistill.pipeline"):
         continue
     importlib.import_module(module.name)
     check(module.name)

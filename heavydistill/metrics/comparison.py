@@ -18,14 +18,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
-
 import heavydistill
 from heavydistill.errors import ConfigError
 from heavydistill.metrics import estimators
 from heavydistill.metrics.intervals import Interval, bootstrap_difference, bootstrap_mean
 from heavydistill.metrics.summary import GenerationCounts, Summary
 from heavydistill.schema import FAILED, Trace
+from heavydistill.versioned import read_versioned
 
 FORMAT = "heavydistill-evaluation/1"
 COMPARISON = "evaluation.json"
@@ -214,21 +213,7 @@ def read_comparison(path: Path) -> Comparison:
         ConfigError: There is none, or it is of another version.
     """
     fix = "Give the file that `heavydistill evaluate` wrote, or evaluate again."
-    try:
-        tree = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"{path} cannot be read: {error}", fix) from error
-    found = tree.get("format") if isinstance(tree, dict) else None
-    if found != FORMAT:
-        raise ConfigError(
-            f"{path} has the format {found!r}, and this heavydistill reads {FORMAT!r}", fix
-        )
-    try:
-        return TypeAdapter(Comparison).validate_python(tree)
-    except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(map(str, first["loc"]))
-        raise ConfigError(f"{path}: {key}: {first['msg']}", fix) from error
+    return read_versioned(path, Comparison, FORMAT, what="evaluation", missing=fix, other=fix)
 
 
 class _Values:

@@ -10,12 +10,12 @@ import json
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
-from heavydistill.errors import ConfigError
 from heavydistill.sections import Section
 from heavydistill.sets.folder import MANIFEST as MANIFEST
 from heavydistill.sets.folder import hashes
+from heavydistill.versioned import read_versioned
 
 FORMAT = "heavydistill-sets/1"
 
@@ -195,21 +195,11 @@ def read_manifest(folder: Path) -> Manifest:
     Raises:
         ConfigError: The folder holds no sets, or those of another version.
     """
-    path = folder / MANIFEST
-    fix = "Give the folder that `heavydistill build --out FOLDER` wrote."
-    try:
-        tree = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"{folder} holds no sets: {path.name} cannot be read", fix) from error
-    found = tree.get("format") if isinstance(tree, dict) else None
-    if found != FORMAT:
-        raise ConfigError(
-            f"{path} has the format {found!r}, and this heavydistill reads {FORMAT!r}",
-            "Build the sets again.",
-        )
-    try:
-        return Manifest.model_validate(tree)
-    except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(map(str, first["loc"]))
-        raise ConfigError(f"{path}: {key}: {first['msg']}", "Build the sets again.") from error
+    return read_versioned(
+        folder / MANIFEST,
+        Manifest,
+        FORMAT,
+        what="sets",
+        missing="Give the folder that `heavydistill build --out FOLDER` wrote.",
+        other="Build the sets again.",
+    )

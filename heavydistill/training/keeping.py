@@ -18,8 +18,6 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from transformers import TrainerCallback
-
 from heavydistill.errors import ConfigError
 from heavydistill.record import EVALUATION, TrainingRecord, read_record
 from heavydistill.schema import content_id
@@ -41,40 +39,30 @@ _FREE = re.compile(
 )
 
 
-class KeepWhole(TrainerCallback):
-    """Says of each checkpoint that all of it is there, once every process has written its part.
-
-    Only then are older ones removed: the Trainer would do it before, and a training that was
-    killed meanwhile would have none to go on from.
-
-    Args:
-        limit: ``save_total_limit``: most checkpoints that are kept, the best one among them.
-    """
-
-    def __init__(self, limit: int | None) -> None:
-        self._limit = limit
-
-    def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        from accelerate import PartialState
-
-        PartialState().wait_for_everyone()
-        if not state.is_world_process_zero:
-            return
-        folder = Path(args.output_dir)
-        mark_whole(folder / f"checkpoint-{state.global_step}")
-        checkpoints = _checkpoints(folder)
-        kept = {checkpoints[-1].name, Path(state.best_model_checkpoint or "").name}
-        old = [path for path in checkpoints if path.name not in kept]
-        for path in old[: max(0, len(checkpoints) - self._limit)] if self._limit else []:
-            shutil.rmtree(path)
-
-
 def mark_whole(checkpoint: Path) -> None:
     """Note the sizes of all files of a checkpoint in it."""
     text = json.dumps(_sizes(checkpoint), indent=1)
     new = checkpoint / f".{WHOLE}{_NEW}"
     new.write_text(text, encoding="utf-8")
     new.replace(checkpoint / WHOLE)
+
+
+def remove_old(folder: Path, limit: int | None, best: str | None) -> None:
+    """Remove the oldest checkpoints of a folder.
+
+    Args:
+        folder: The output folder.
+        limit: ``save_total_limit``: how many are kept, the last and the best one among them; None
+            keeps all.
+        best: The path of the best one, if there is one.
+    """
+    if not limit:
+        return
+    checkpoints = _checkpoints(folder)
+    kept = {checkpoints[-1].name, Path(best or "").name}
+    old = [path for path in checkpoints if path.name not in kept]
+    for path in old[: max(0, len(checkpoints) - limit)]:
+        shutil.rmtree(path)
 
 
 def is_whole(checkpoint: Path) -> bool:

@@ -156,6 +156,7 @@ def new_trainer(prepared: Prepared) -> SFTTrainer:
     """TRL's trainer over the sequences, as ``train`` runs it."""
     from trl import get_peft_config, get_quantization_config
 
+    from heavydistill.training.callbacks import KeepWhole
     from heavydistill.training.trainer import RolesTrainer
 
     asked, base = prepared.asked, prepared.base
@@ -177,7 +178,7 @@ def new_trainer(prepared: Prepared) -> SFTTrainer:
     if peft_config and not Path(base.path).is_dir():
         # Whoever loads the adapter gets the base that it was trained on, and not a later one.
         peft_config.revision = base.revision
-    callback = keeping.KeepWhole(arguments.save_total_limit)
+    callback = KeepWhole(arguments.save_total_limit)
     arguments.save_total_limit = None  # the callback sees to it
     return RolesTrainer(
         muon=asked.sets.muon,

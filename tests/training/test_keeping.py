@@ -142,20 +142,12 @@ def test_broken_and_later_checkpoints_are_removed_when_a_training_goes_on(tmp_pa
         (3, 10, [8, 9, 10]),
     ],
 )
-def test_old_checkpoints_go_when_the_new_one_is_marked(
+def test_the_best_and_the_last_checkpoints_are_kept(
     tmp_path: Path, limit: int | None, best: int | None, left: list[int]
 ) -> None:
-    for step in (7, 8, 9):
+    for step in (7, 8, 9, 10):
         checkpoint(tmp_path, step)
-    new = checkpoint(tmp_path, 10, whole=False)
-    state = SimpleNamespace(
-        is_world_process_zero=True,
-        global_step=10,
-        best_model_checkpoint=best and str(tmp_path / f"checkpoint-{best}"),
-    )
-    callback = keeping.KeepWhole(limit)
-    callback.on_save(SimpleNamespace(output_dir=str(tmp_path)), state, None)
-    assert keeping.is_whole(new)
+    keeping.remove_old(tmp_path, limit, best and str(tmp_path / f"checkpoint-{best}"))
     assert [keeping.step_of(path) for path in keeping._checkpoints(tmp_path)] == left
 
 

@@ -1,0 +1,48 @@
+"""JSON files that say in ``format`` of which version they are, and are not read as another one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+
+from heavydistill.errors import ConfigError
+
+Kind = TypeVar("Kind")
+
+
+def read_versioned(
+    path: Path, kind: type[Kind], form: str, *, what: str, missing: str, other: str
+) -> Kind:
+    """What is in a file.
+
+    Args:
+        path: The file.
+        kind: A pydantic model or dataclass.
+        form: What ``format`` says in those that are read.
+        what: A folder with such a file holds that.
+        missing: What to do if there is no such file.
+        other: What to do if it is of another version, or holds something else.
+
+    Raises:
+        ConfigError: One of these.
+    """
+    try:
+        tree = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ConfigError(
+            f"{path.parent} holds no {what}: {path.name} cannot be read", missing
+        ) from error
+    found = tree.get("format") if isinstance(tree, dict) else None
+    if found != form:
+        raise ConfigError(
+            f"{path} has the format {found!r}, and this heavydistill reads {form!r}", other
+        )
+    try:
+        return TypeAdapter(kind).validate_python(tree)
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(map(str, first["loc"]))
+        raise ConfigError(f"{path}: {key}: {first['msg']}", other) from error
