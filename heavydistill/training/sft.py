@@ -140,7 +140,7 @@ def train(prepared: Prepared) -> TrainingRecord:
         started = time.perf_counter()
         output = trainer.train(resume_from_checkpoint=prepared.start and str(prepared.start))
         seconds = time.perf_counter() - started
-        losses = trainer.evaluate() if prepared.validation else {}
+        losses = _losses(trainer, prepared.validation)
         keeping.save_model(trainer, folder)
         first = keeping.step_of(prepared.start) if prepared.start else 0
         result = _result(trainer, first, output.training_loss, losses, seconds)
@@ -272,8 +272,25 @@ def _versions(engine: str, method: str) -> dict[str, str]:
     return found
 
 
+def _losses(trainer: SFTTrainer, validation: Mapping[str, Any]) -> dict[str, float]:
+    """The losses on the validation rows of the model that the trainer has at the end, by role."""
+    state = trainer.state
+    best = trainer.args.load_best_model_at_end and state.best_model_checkpoint
+    step = keeping.step_of(Path(best)) if best else state.global_step
+    known = {
+        name: value
+        for entry in state.log_history
+        if entry["step"] == step
+        for name, value in entry.items()
+    }
+    names = {role: f"eval_{role}_loss" for role in validation}
+    if not known.keys() >= set(names.values()):
+        known = trainer.evaluate()
+    return {role: known[name] for role, name in names.items()}
+
+
 def _result(
-    trainer: SFTTrainer, first: int, loss: float, losses: dict[str, Any], seconds: float
+    trainer: SFTTrainer, first: int, loss: float, losses: dict[str, float], seconds: float
 ) -> Result:
     """What came out of the steps behind the first ones, which an earlier start did."""
     import torch
@@ -291,9 +308,7 @@ def _result(
         epochs=float(state.epoch or 0),
         # The Trainer divides the losses of these steps by the number of all.
         train_loss=loss * state.global_step / taken if taken else None,
-        eval_loss={
-            role: losses[f"eval_{role}_loss"] for role in ROLES if f"eval_{role}_loss" in losses
-        },
+        eval_loss=losses,
         tokens=int(max(counted, default=0)),
         seconds=seconds,
         peak_memory_gib=torch.cuda.max_memory_reserved() / _GIB if on_gpu else None,
