@@ -7,13 +7,13 @@
 
 Three contestants train the same model in turn, each anew in every round:
 
-    ours      the trainer of scripts/sft.py, on packs of one role each
+    ours      the trainer of scripts/sft.py, on packs of one role each, with AdamW as the others
     bare      an SFTTrainer that is given the same packs and the same arguments
     default   an SFTTrainer with TRL's defaults, on the rows: 1,024 tokens, 8 rows a batch, padded
 
 Useful tokens are those of rows that are whole: padding is none, nor is a row that lost its end.
-The first steps of each are not counted. Prints useful tokens a second, the ratios of each round and
-their median, and on a GPU the most memory.
+The first steps of each are not counted, nor is round 0, in which the machine warms up. Prints
+useful tokens a second, the ratios of each round and their median, and on a GPU the most memory.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ def main() -> int:
     model = ["--model_name_or_path", chosen.model] if chosen.model else []
     rates: dict[str, list[float]] = {"ours": [], "bare": [], "default": []}
     with tempfile.TemporaryDirectory() as name:
-        for number in range(chosen.rounds):
+        for number in range(chosen.rounds + 1):
             folder = Path(name) / str(number)
             asked = parse(
                 [
@@ -171,6 +171,8 @@ def main() -> int:
                     "no",
                     "--load_best_model_at_end",
                     "false",
+                    "--muon",
+                    "false",
                     *more,
                 ]
             )
@@ -184,9 +186,10 @@ def main() -> int:
             for contestant in order:
                 whole = DEFAULT_LENGTH if contestant == "default" else None
                 rate, memory = measure(contestants[contestant], whole)
-                rates[contestant].append(rate)
+                if number:
+                    rates[contestant].append(rate)
                 print(
-                    f"round {number + 1}  {contestant:8} {rate:10,.0f} tokens/s  {memory:6.2f} GiB",
+                    f"round {number}  {contestant:8} {rate:10,.0f} tokens/s  {memory:6.2f} GiB",
                     flush=True,
                 )
     for other in ("bare", "default"):
