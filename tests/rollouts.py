@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import random
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -124,6 +125,7 @@ def rewarding(rewards: Sequence[float | None], process: int = 0) -> Callable[...
     return reward
 
 
+@functools.cache
 def tokenizer() -> Any:
     """The student's."""
     from transformers import AutoTokenizer
