@@ -200,13 +200,13 @@ class JointTrainer(RlTrainer):
         )
         return self._joined(logps), self._joined(entropies), loss
 
-    def _parts(self, rows: int, size: int) -> list[torch.Tensor]:
+    def _parts(self, lengths: torch.Tensor, size: int) -> list[torch.Tensor]:
         """Thinkers and deliberations apart, where rows are in the order of their episodes."""
         if self._objective == "row":
-            return super()._parts(rows, size)
-        numbers = torch.arange(rows)
-        is_last = numbers % self._size == self._size - 1
-        return [*numbers[~is_last].split(size), *numbers[is_last].split(size)]
+            return super()._parts(lengths, size)
+        rows = lengths.argsort(stable=True)
+        is_last = rows % self._size == self._size - 1
+        return [*rows[~is_last].split(size), *rows[is_last].split(size)]
 
 
 def episode_advantages(

@@ -89,8 +89,7 @@ class RlTrainer(RolesMixin, GRPOTrainer):
             Log-probabilities and entropies, (rows, completion), 0 where the mask is, and the mean
             of the auxiliary losses; the last two if ``options`` ask for them.
         """
-        rows = len(input_ids)
-        parts = [part.to(input_ids.device) for part in self._parts(rows, batch_size or rows)]
+        parts = self._parts(attention_mask.sum(dim=1), batch_size or len(input_ids))
         done = [
             self._trimmed(model, input_ids[part], attention_mask[part], logits_to_keep, options)
             for part in parts
@@ -103,13 +102,12 @@ class RlTrainer(RolesMixin, GRPOTrainer):
             torch.stack(losses).mean() if losses[0] is not None else None,
         )
 
-    def _parts(self, rows: int, size: int) -> list[torch.Tensor]:
-        """Which of so many rows are run together, at most ``size``.
+    def _parts(self, lengths: torch.Tensor, size: int) -> list[torch.Tensor]:
+        """Which rows of these lengths are run together, at most ``size``: those of like length.
 
-        The same number of parts in all processes: under DeepSpeed and DDP each forward pass is
-        one of all.
+        As many parts in all processes: under DDP and DeepSpeed they run their passes together.
         """
-        return list(torch.arange(rows).split(size))
+        return list(lengths.argsort(stable=True).split(size))
 
     def _trimmed(
         self,

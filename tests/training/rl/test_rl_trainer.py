@@ -148,8 +148,14 @@ def test_no_column_is_padding_in_all_rows(tmp_path: Path) -> None:
     logps, entropies, _ = made._get_per_token_logps_and_entropies(
         made.model, ids, mask, COMPLETION, batch_size=1, compute_entropy=True
     )
-    assert seen == [(4, 30 + 24), (4, 30 + 3), *((1, sum(lengths)) for lengths in LENGTHS)]
+    assert seen == [
+        (4, 30 + 24),
+        (4, 30 + 3),
+        *((1, length) for length in sorted(map(sum, LENGTHS))),
+    ]
     assert logps.shape == entropies.shape == (4, COMPLETION)
+    together, _, _ = made._get_per_token_logps_and_entropies(made.model, ids, mask, COMPLETION)
+    assert torch.allclose(logps, together, rtol=1e-5, atol=1e-5)
     # What is no completion counts as TRL has it.
     assert not logps[inputs["completion_mask"] == 0].any()
     assert logps[inputs["completion_mask"] == 1].all()
