@@ -1,4 +1,4 @@
-"""TRL's ``SFTTrainer`` but for its cards and tied weights, and with Muon where it is asked for.
+"""What our trainers do beside TRL's: no cards, tied weights once, Muon where it is asked for.
 
 At every checkpoint TRL would write a card of its own over that of the output folder, which is made
 of the record of the training (see ``record``), and in which users keep notes.
@@ -13,18 +13,19 @@ import math
 from typing import Any
 
 import torch
+from transformers import Trainer
 from trl import SFTTrainer
 
 from heavydistill.errors import ConfigError
 from heavydistill.training.muon import MuonAdamW
 
 
-class RolesTrainer(SFTTrainer):
-    """Writes no card, and tied weights once.
+class RolesMixin(Trainer):
+    """Stands before one of TRL's trainers; writes no card, and tied weights once.
 
     Args:
         muon: Whether Muon takes the place of the optimizer of the arguments.
-        options: As of ``SFTTrainer``.
+        options: As of TRL's trainer.
     """
 
     def __init__(self, *, muon: bool, **options: Any) -> None:
@@ -45,7 +46,8 @@ class RolesTrainer(SFTTrainer):
         for name, value in logs.items():
             # With fp16 the scaler leaves out steps whose gradients are too large.
             of_gradient = name == "grad_norm" and self.accelerator.mixed_precision != "fp16"
-            if (name.endswith("loss") or of_gradient) and not math.isfinite(value):
+            is_watched = (name.endswith("loss") or of_gradient) and value is not None
+            if is_watched and not math.isfinite(value):
                 raise ConfigError(
                     f"The training diverged: {name} is {value} at step {self.state.global_step}",
                     "Begin anew with another --output_dir and a --learning_rate smaller than "
@@ -89,3 +91,7 @@ class RolesTrainer(SFTTrainer):
                     # Tied ones are told by their memory, and of them transformers writes one.
                     state_dict[name] = weight
         super()._save(output_dir, state_dict)
+
+
+class RolesTrainer(RolesMixin, SFTTrainer):
+    """TRL's trainer for SFT with these manners."""

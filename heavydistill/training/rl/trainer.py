@@ -1,0 +1,135 @@
+"""TRL's ``GRPOTrainer`` without most of its padding, and with the manners of all our trainers.
+
+TRL pads the rows of a generation to the longest prompt and the longest completion among them, and
+cuts the result into micro-batches. Here no forward pass sees a column that is padding in all of its
+rows, be it for the loss, for the old log-probabilities or for those of a reference model. All of
+them are the same up to rounding, so loss and gradients are too.
+
+Not covered: images; models with absolute positions, to which padding before a prompt is not
+neutral in TRL either.
+"""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+from typing import Any
+
+import torch
+from torch.nn.functional import pad
+from trl import GRPOTrainer
+
+from heavydistill.errors import ConfigError
+from heavydistill.training.trainer import RolesMixin
+
+TRL = "1.16"
+"""The minor version of TRL whose private methods are those below."""
+OF_TRL = (
+    "_calculate_rewards",
+    "_compute_loss",
+    "_generate_and_score_completions",
+    "_generate_single_turn",
+    "_get_per_token_logps_and_entropies",
+    "_log_completion_extra",
+    "_log_metric",
+)
+"""What the trainers of this package replace or call of TRL's though it is private."""
+
+
+def demand_trl() -> None:
+    """See to it that TRL is the one that the trainers are made for.
+
+    Raises:
+        ConfigError: It is of another minor version.
+    """
+    installed = version("trl")
+    if installed.split(".")[:2] != TRL.split("."):
+        following = f"{TRL.split('.')[0]}.{int(TRL.split('.')[1]) + 1}"
+        raise ConfigError(
+            f"TRL {installed} is installed, and the trainers of the GRPO stage build on what "
+            f"TRL {TRL} does inside",
+            f"pip install 'trl>={TRL},<{following}'",
+        )
+
+
+class RlTrainer(RolesMixin, GRPOTrainer):
+    """TRL's trainer for GRPO, GSPO and their like.
+
+    Args:
+        muon: Whether Muon takes the place of the optimizer of the arguments.
+        options: As of ``GRPOTrainer``.
+
+    Raises:
+        ConfigError: TRL is of another minor version.
+    """
+
+    def __init__(self, *, muon: bool = False, **options: Any) -> None:
+        demand_trl()
+        super().__init__(muon=muon, **options)
+
+    def _get_per_token_logps_and_entropies(
+        self,
+        model: Any,
+        input_ids: torch.Tensor,
+        attention_mask: torch.Tensor,
+        logits_to_keep: int,
+        batch_size: int | None = None,
+        **options: Any,
+    ) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]:
+        """As of TRL, in parts that are trimmed.
+
+        Args:
+            model: The model.
+            input_ids: (rows, prompt + completion).
+            attention_mask: Likewise; a completion that is masked as a whole is all 0.
+            logits_to_keep: Columns of the completion.
+            batch_size: Most rows of a forward pass; all of them if it is left out.
+            options: As of TRL.
+
+        Returns:
+            Log-probabilities and entropies, (rows, completion), 0 where the mask is, and the mean
+            of the auxiliary losses; the last two if ``options`` ask for them.
+        """
+        parts = self._parts(attention_mask.sum(dim=1), batch_size or len(input_ids))
+        done = [
+            self._trimmed(model, input_ids[part], attention_mask[part], logits_to_keep, options)
+            for part in parts
+        ]
+        order = torch.cat(parts).argsort()
+        logps, entropies, losses = zip(*done, strict=True)
+        return (
+            torch.cat(logps)[order],
+            torch.cat(entropies)[order] if entropies[0] is not None else None,
+            torch.stack(losses).mean() if losses[0] is not None else None,
+        )
+
+    def _parts(self, lengths: torch.Tensor, size: int) -> list[torch.Tensor]:
+        """Which rows of these lengths are run together, at most ``size``: those of like length.
+
+        As many parts in all processes: under DDP and DeepSpeed they run their passes together.
+        """
+        return list(lengths.argsort(stable=True).split(size))
+
+    def _trimmed(
+        self,
+        model: Any,
+        ids: torch.Tensor,
+        mask: torch.Tensor,
+        columns: int,
+        options: dict[str, Any],
+    ) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]:
+        before = ids.size(1) - columns
+        is_used = mask.any(dim=0)
+        of_prompt, of_completion = is_used[:before].sum(), is_used[before:].sum()
+        prompt, completion = torch.stack([of_prompt, of_completion]).tolist()
+        # One at least, though nothing of it is learnt: to TRL no columns are all of them.
+        kept = self._rounded(max(1, completion), columns)
+        shown = slice(before - self._rounded(prompt, before), before + kept)
+        logps, entropies, loss = super()._get_per_token_logps_and_entropies(
+            model, ids[:, shown], mask[:, shown], kept, **options
+        )
+        missing = (0, columns - kept)
+        return pad(logps, missing), None if entropies is None else pad(entropies, missing), loss
+
+    def _rounded(self, width: int, most: int) -> int:
+        multiple = self.pad_to_multiple_of or 1
+        return min(most, -(-width // multiple) * multiple)

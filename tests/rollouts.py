@@ -1,0 +1,133 @@
+"""Rows and episodes with made-up tokens, for tests of the trainers that learn from them."""
+
+from __future__ import annotations
+
+import functools
+import random
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from generations import trajectory
+
+from heavydistill.schema import Cache
+from heavydistill.training.rl.episodes import Asked, Completion, Episode, Episodes
+
+STUDENT = str(Path(__file__).parents[1] / "heavydistill" / "micro" / "student")
+END = 678
+_WORDS = range(100, 600)
+_CACHE = Cache(
+    id="c",
+    round=1,
+    seed=0,
+    selection="random",
+    prompt_version="",
+    reader="",
+    budget_tokens=1,
+    prompt_tokens=1,
+    defused=0,
+    items=[],
+    left_out=[],
+    prompt="",
+)
+
+
+def made_up(episodes: int, k: int, seed: int = 0, truncated: float = 0.2) -> list[Episode]:
+    """Episodes whose rows have tokens at random, of many lengths; some are cut off."""
+    rng = random.Random(seed)
+
+    def row(prompt: tuple[int, int], completion: tuple[int, int]) -> Asked:
+        whole = rng.random() >= truncated
+        ids = rng.choices(_WORDS, k=rng.randint(*completion)) + [END] * whole
+        asked = rng.choices(_WORDS, k=rng.randint(*prompt))
+        return Asked([{"role": "user", "content": "?"}], asked, Completion(ids, whole))
+
+    return [
+        Episode(
+            [*(row((3, 9), (4, 30)) for _ in range(k)), row((20, 50), (2, 12))],
+            [trajectory("5")] * k,
+            _CACHE,
+            None,
+        )
+        for _ in range(episodes)
+    ]
+
+
+class Replayed(Episodes):
+    """Gives the same episodes whatever the policy is.
+
+    Args:
+        k: Thinkers.
+        played: Those of a generation, of all processes.
+        process: Number of this one.
+    """
+
+    def __init__(self, k: int, played: list[Episode], process: int = 0) -> None:
+        self.k = k
+        self._played_before, self._process = played, process
+
+    def play(
+        self, rows: Sequence[Mapping[str, Any]], seeds: Sequence[int], sample: object
+    ) -> list[Episode]:
+        assert len(seeds) == len(rows)
+        return self._played_before[self._process * len(rows) :][: len(rows)]
+
+
+def problems(number: int) -> Any:
+    """A set of so many problems."""
+    from datasets import Dataset
+
+    return Dataset.from_list(
+        [
+            {
+                "prompt": [{"role": "user", "content": f"What is {n} + 1?"}],
+                "problem": f"p{n}",
+                "text": f"What is {n} + 1?",
+                "reference": str(n + 1),
+                "verifier": "math",
+                "verifier_args": "{}",
+            }
+            for n in range(number)
+        ]
+    )
+
+
+def arguments(folder: Path, **changes: Any) -> Any:
+    """Of a GSPO training on a CPU."""
+    from trl import GRPOConfig
+
+    usual: dict[str, Any] = {
+        "output_dir": str(folder),
+        "use_cpu": True,
+        "bf16": False,
+        "gradient_checkpointing": False,
+        "report_to": "none",
+        "save_strategy": "no",
+        "disable_tqdm": True,
+        "logging_steps": 1,
+        "importance_sampling_level": "sequence",
+        "loss_type": "grpo",
+        "max_completion_length": 64,
+        "shuffle_dataset": False,
+        "max_grad_norm": 0.0,
+        "model_init_kwargs": {"dtype": "float32"},
+        "ddp_find_unused_parameters": False,
+    }
+    return GRPOConfig(**{**usual, **changes})
+
+
+def rewarding(rewards: Sequence[float | None], process: int = 0) -> Callable[..., Any]:
+    """A reward function that gives these, of the completions of all processes in their order."""
+
+    def reward(completions: list[Any], **_: Any) -> list[float | None]:
+        return list(rewards[process * len(completions) :][: len(completions)])
+
+    return reward
+
+
+@functools.cache
+def tokenizer() -> Any:
+    """The student's."""
+    from transformers import AutoTokenizer
+
+    return AutoTokenizer.from_pretrained(STUDENT)
