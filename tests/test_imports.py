@@ -17,7 +17,9 @@ IMPORT_ALL = """
 import importlib, pkgutil, sys
 import heavydistill
 
-EXTENDING = {f"heavydistill.training.{name}" for name in ("callbacks", "muon", "trainer")}
+EXTENDING = {
+    f"heavydistill.training.{name}" for name in ("callbacks", "muon", "rl.watching", "trainer")
+}
 HEAVY = {"torch", "transformers", "distilabel", "datasets", "pandas", "pyarrow", "trl"}
 
 def check(name):
