@@ -233,4 +233,5 @@ def _at(points: Sequence[_Point], step: int) -> float:
 
 def _is_multiple(larger: float, smaller: float | None) -> bool:
     """Of steps, or shares of all steps."""
-    return bool(smaller) and math.isclose(larger / smaller, round(larger / smaller))
+    times = larger / smaller if smaller else 0.5
+    return math.isclose(times, round(times))
