@@ -27,8 +27,9 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from statistics import median
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
 
 from heavydistill.errors import ConfigError
 from heavydistill.record import Alarm
@@ -196,9 +197,13 @@ def series(history: Sequence[Mapping[str, Any]], name: str) -> list[_Point]:
 
 def smoothed(points: Sequence[_Point], window: int) -> list[_Point]:
     """The median of each value and those before it, ``window`` in all, from the first whole one."""
+    if len(points) < window:
+        return []
+    values = np.array([value for _, value in points])
+    medians = np.median(np.lib.stride_tricks.sliding_window_view(values, window), axis=1)
     return [
-        (points[end - 1][0], median(value for _, value in points[end - window : end]))
-        for end in range(window, len(points) + 1)
+        (step, value)
+        for (step, _), value in zip(points[window - 1 :], medians.tolist(), strict=True)
     ]
 
 

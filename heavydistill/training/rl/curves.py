@@ -16,7 +16,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from heavydistill.record import Alarm
-from heavydistill.training.rl.collapse import ENTROPY, LENGTH, REWARD, series, smoothed
+from heavydistill.training.rl.collapse import (
+    ENTROPY,
+    LENGTH,
+    REWARD,
+    GuardArguments,
+    series,
+    smoothed,
+)
 from heavydistill.training.rl.groups import ALL_RIGHT, ALL_WRONG
 
 if TYPE_CHECKING:
@@ -25,7 +32,6 @@ if TYPE_CHECKING:
 NAME = "curves"
 _BLUE, _ORANGE, _GREEN, _RED = "#0072B2", "#E69F00", "#009E73", "#D55E00"
 _GREY, _BLACK = "#666666", "#000000"
-_WINDOW = 5
 _INCHES = (11.0, 9.5)
 _DPI = 120
 
@@ -83,13 +89,19 @@ _PANELS = (
 )
 
 
-def draw(history: Sequence[Mapping[str, Any]], folder: Path, fired: Sequence[Alarm]) -> None:
+def draw(
+    history: Sequence[Mapping[str, Any]],
+    folder: Path,
+    fired: Sequence[Alarm],
+    window: int = GuardArguments.guard_window,
+) -> None:
     """Write both files, each in one piece.
 
     Args:
         history: ``log_history`` of the Trainer's state. A panel says if there is nothing.
         folder: Made if it is not there.
         fired: Guards to mark.
+        window: Of the smoothing.
     """
     import matplotlib
     from matplotlib.figure import Figure
@@ -101,9 +113,11 @@ def draw(history: Sequence[Mapping[str, Any]], folder: Path, fired: Sequence[Ala
         figure = Figure(figsize=_INCHES, layout="constrained")
         cells = figure.subplots(3, 2, sharex=True)
         for axes, panel in zip(cells.flat, _PANELS, strict=True):
-            _draw(axes, panel, history, fired)
+            _draw(axes, panel, history, fired, window)
         for axes in cells[-1]:
             axes.set_xlabel("training step")
+        figure.draw_without_rendering()
+        figure.set_layout_engine("none")  # it is laid out, once for both
         for kind, said in (("png", {"Software": None}), ("svg", {"Date": None, "Creator": None})):
             new = folder / f".{NAME}.{kind}.new"
             figure.savefig(new, format=kind, dpi=_DPI, metadata=said)
@@ -111,13 +125,17 @@ def draw(history: Sequence[Mapping[str, Any]], folder: Path, fired: Sequence[Ala
 
 
 def _draw(
-    axes: Axes, panel: _Panel, history: Sequence[Mapping[str, Any]], fired: Sequence[Alarm]
+    axes: Axes,
+    panel: _Panel,
+    history: Sequence[Mapping[str, Any]],
+    fired: Sequence[Alarm],
+    window: int,
 ) -> None:
     axes.set_title(panel.title, loc="left", fontweight="bold")
     axes.set_ylabel(panel.unit)
     axes.grid(alpha=0.25)
     axes.spines[["top", "right"]].set_visible(False)
-    drawn = [_draw_line(axes, line, series(history, line.name)) for line in panel.lines]
+    drawn = [_draw_line(axes, line, series(history, line.name), window) for line in panel.lines]
     if not any(drawn):
         axes.text(0.5, 0.5, "nothing logged", transform=axes.transAxes, ha="center", color=_GREY)
     if panel.share:
@@ -142,7 +160,7 @@ def _draw(
         axes.legend(fontsize=8, framealpha=0.85, loc="best")
 
 
-def _draw_line(axes: Axes, line: _Line, points: list[tuple[int, float]]) -> bool:
+def _draw_line(axes: Axes, line: _Line, points: list[tuple[int, float]], window: int) -> bool:
     """Whether there was anything to draw."""
     if not points:
         return False
@@ -153,7 +171,7 @@ def _draw_line(axes: Axes, line: _Line, points: list[tuple[int, float]]) -> bool
         )
         return True
     axes.plot(steps, values, "-", color=line.colour, alpha=0.3, linewidth=0.8)
-    thick = smoothed(points, _WINDOW)
+    thick = smoothed(points, window)
     if thick:
         axes.plot(
             *zip(*thick, strict=True), line.style, color=line.colour, linewidth=2, label=line.label

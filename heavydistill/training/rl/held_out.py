@@ -24,7 +24,7 @@ from heavydistill.heavy.voting import vote_value
 from heavydistill.schema import Cache, Generation, Problem, Trajectory, content_id, from_row
 from heavydistill.sets.folder import MANIFEST, read_rows
 from heavydistill.sets.rows import USED, CacheRow, ProblemRow, TrajectoryRow
-from heavydistill.storage import read_traces
+from heavydistill.storage import read_columns, read_traces
 
 # Labels of ``rl`` that say how a cache fares or how many are wanted, and not that it is unfit.
 FIT = frozenset(
@@ -75,7 +75,7 @@ class HeldOut:
             ``verifier``, ``verifier_args``, ``cache`` (its id) and ``vote`` (V of its attempts).
         thinker: Rows with the first six of these.
         drawn: Of the caches, those that no run made but the build.
-        too_long: Problems of which no cache could be made, because it would not fit.
+        too_long: Of a run's problems, those of which no cache could be made that fits.
     """
 
     deliberator: list[Row]
@@ -183,29 +183,30 @@ def _attempts(folder: Path, wanted: set[str]) -> dict[str, TrajectoryRow]:
 def _of_run(
     folder: Path, most: int, thinker_prompt: ThinkerPrompt | None, cache_of: CacheOf
 ) -> HeldOut:
-    traces = {trace.problem.id: trace for trace in read_traces(folder)}
-    chosen = [traces[one] for one in sorted(traces, key=lambda one: content_id("held", one))]
-    thinker = _thinker_rows([trace.problem for trace in chosen[:most]], thinker_prompt)
+    ids = {row["problem"]["id"] for row in read_columns(folder, ["problem.id"])}
+    chosen = sorted(ids, key=lambda one: content_id("held", one))[:most]
+    traces = {
+        trace.problem.id: trace for trace in read_traces(folder) if trace.problem.id in chosen
+    }
     deliberator: list[Row] = []
     too_long = 0
-    for trace in chosen:
-        if len(deliberator) == most:
-            break
+    for problem, pool in ((traces[one].problem, traces[one].pool) for one in chosen):
         try:
-            cache = cache_of(trace.problem, trace.pool)
+            cache = cache_of(problem, pool)
         except BudgetError:
             too_long += 1
             continue
         shown = {item.generation for item in cache.items}
         if shown:
-            attempts = [attempt for attempt in trace.pool if attempt.id in shown]
-            deliberator.append(_cache_row(trace.problem, cache, attempts))
+            attempts = [attempt for attempt in pool if attempt.id in shown]
+            deliberator.append(_cache_row(problem, cache, attempts))
     if not deliberator:
         raise ConfigError(
             f"held_out_from: of no pool in {folder} could a cache be made "
             f"({too_long} do not fit the student)",
             "Give a run with usable attempts, or a smaller max_completion_length.",
         )
+    thinker = _thinker_rows([traces[one].problem for one in chosen], thinker_prompt)
     return HeldOut(deliberator, thinker, too_long=too_long)
 
 

@@ -96,6 +96,6 @@ class DrawCurves(TrainerCallback):
         """Draw."""
         if state.is_world_process_zero:
             fired = alarms(state.log_history, self._guards, self._metric)
-            draw(state.log_history, Path(args.output_dir), fired)
+            draw(state.log_history, Path(args.output_dir), fired, self._guards.guard_window)
 
     on_train_end = on_evaluate

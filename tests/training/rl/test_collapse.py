@@ -192,3 +192,11 @@ def test_what_cannot_be_done_is_refused(
 
 def test_without_rolling_back_nothing_needs_to_be_evaluated() -> None:
     check_guards(USUAL, _arguments(metric_for_best_model=None, eval_strategy="no"))
+
+
+def test_they_are_flags_of_a_script() -> None:
+    from trl import TrlParser
+
+    flags = ["--guard_length", "roll_back", "--guard_all_right_above", "0.7"]
+    (guards,) = TrlParser((GuardArguments,)).parse_args_and_config(flags)
+    assert guards == GuardArguments(guard_length="roll_back", guard_all_right_above=0.7)

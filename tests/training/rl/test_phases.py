@@ -42,6 +42,8 @@ with open("calls", "a") as file:
 if "--dry_run" in flags:
     sys.exit()
 folder.mkdir(exist_ok=True)
+if os.environ.get("RANK", "0") != "0" and behaviour != "hang":
+    sys.exit()
 record = TrainingRecord.model_validate_json(Path("record").read_text())
 write_record(record.model_copy(update={"result": None}), folder)
 checkpoint = folder / "checkpoint-1"
@@ -98,8 +100,10 @@ class Place:
         usual = {
             "model_name_or_path": "base",
             "output_dir": "out",
-            "launch": "--num_processes 1 --num_machines 1 --mixed_precision no "
-            "--dynamo_backend no --cpu".split(),
+            "launch": [
+                *("--config_file", str(ROOT / "configs" / "accelerate" / "cpu2.yaml")),
+                *("--main_process_port", "0"),
+            ],
             "phases": [
                 {"name": "thinker", "config": "one.yaml"},
                 {"name": "deliberator", "config": "one.yaml", "keys": {"learning_rate": 0.2}},
@@ -141,7 +145,7 @@ def direct(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.slow
 def test_each_phase_is_launched_with_the_flags_of_the_file(place: Place) -> None:
     assert place.run() == Path("out/02-deliberator")
-    assert [call["world"] for call in place.calls] == ["1", "1"]
+    assert [call["world"] for call in place.calls] == ["2"] * 4
 
 
 def test_each_phase_begins_with_what_the_last_one_left(place: Place, direct: None) -> None:
@@ -278,14 +282,15 @@ def test_a_file_that_cannot_be_carried_out_is_refused_before_anything_is_done(
     assert not (place.folder / "out").exists() and place.calls == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupt_ends_the_phase_too(place: Place, how: signal.Signals) -> None:
+def test_an_interrupt_ends_the_phase_and_all_of_its_processes(
+    place: Place, how: signal.Signals
+) -> None:
     place.behaves(_01_thinker="hang")
     code = (
         "import sys\nfrom pathlib import Path\nfrom heavydistill.training.rl import phases\n"
         "from heavydistill.training.running import exit_code\n"
-        "phases._training = lambda file, given, scripts, more: "
-        "[sys.executable, 'scripts/grpo.py', '--config', str(file), *more]\n"
         "sys.exit(exit_code(lambda: phases.run(Path('phases.yaml'), Path('scripts'))))"
     )
     mark = {"HEAVYDISTILL_TEST_MARK": str(place.folder)}
