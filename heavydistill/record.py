@@ -64,6 +64,20 @@ class Launch(Section):
     """Implementation of attention."""
 
 
+class Alarm(Section):
+    """A guard against collapse that fired in a training by reinforcement."""
+
+    guard: Literal["entropy", "length", "all_right", "evaluation"]
+    step: int
+    value: float
+    """Smoothed, but for that of an evaluation."""
+    bound: float
+    """What it was to stay above; for ``all_right`` below."""
+    action: Literal["warn", "stop", "roll_back"]
+    rolled_back_to: int | None = None
+    """Step of the checkpoint that became the model."""
+
+
 class Result(Section):
     """What came out."""
 
@@ -79,6 +93,8 @@ class Result(Section):
     """From the first step of the last start to the end."""
     peak_memory_gib: float | None
     """Most memory of one GPU; None on a CPU."""
+    alarms: list[Alarm] = Field(default_factory=list)
+    """By step; of supervised training there are none."""
 
 
 class TrainingRecord(Section):

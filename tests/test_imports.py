@@ -19,7 +19,7 @@ import heavydistill
 
 EXTENDING = {
     f"heavydistill.training.{name}"
-    for name in ("callbacks", "muon", "rl.joint", "rl.trainer", "trainer")
+    for name in ("callbacks", "muon", "rl.joint", "rl.trainer", "rl.watching", "trainer")
 }
 HEAVY = {"torch", "transformers", "distilabel", "datasets", "pandas", "pyarrow", "trl"}
 

@@ -1,0 +1,242 @@
+"""Guards against the collapse that HeavySkill's RLVR with K=16 shows (arXiv 2605.02396, Figure 6).
+
+There the training reward and the share of solved groups climb while entropy, length and the
+held-out accuracy fall: the model learns to copy and to vote, and no longer to deliberate. Four
+guards look for it in what the training logs:
+
+    entropy     the entropy of the policy is below a share of its peak
+    length      the mean completion is shorter than a share of the longest there was
+    all_right   so many groups are solved that the rest teaches little
+    evaluation  the held-out accuracy fell at so many evaluations in a row, and the training reward
+                is higher than before them
+
+The logged values of a training are smoothed: a value counts as the median of itself and the ones
+before it, ``guard_window`` in all, so that no single odd step fires a guard, nor is it a peak. As
+long as there are fewer than that, no guard fires. Evaluations are taken as they are.
+
+What fires is found in ``log_history`` alone, which is in every checkpoint: a training that goes on
+finds what fired before. A guard fires once, when its bound is passed for the first time: around it
+values come and go.
+
+Not covered: what is done then (``watching``).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from heavydistill.errors import ConfigError
+from heavydistill.record import Alarm
+from heavydistill.training.rl.groups import ALL_RIGHT
+
+if TYPE_CHECKING:
+    from trl import GRPOConfig
+
+OFF, WARN, STOP, ROLL_BACK = "off", "warn", "stop", "roll_back"
+ACTIONS = (OFF, WARN, STOP, ROLL_BACK)
+GUARDS = ("entropy", "length", "all_right", "evaluation")
+ENTROPY, LENGTH, REWARD = "entropy", "completions/mean_length", "reward"
+_ACTION_HELP = (
+    f"{WARN}; {STOP}: end the training; {ROLL_BACK}: end it, and the best whole checkpoint by "
+    f"metric_for_best_model becomes the model; {OFF}."
+)
+
+
+def _action(what: str) -> Any:
+    return field(default=WARN, metadata={"help": f"{what}: {_ACTION_HELP}", "choices": [*ACTIONS]})
+
+
+@dataclass
+class GuardArguments:
+    """What is done about a collapse, and where it begins."""
+
+    guard_entropy: str = _action("The entropy falls below guard_entropy_below of its peak")
+    guard_entropy_below: float = field(
+        default=0.6, metadata={"help": "Share of the peak, between 0 and 1."}
+    )
+    guard_length: str = _action("The mean completion falls below guard_length_below of its peak")
+    guard_length_below: float = field(
+        default=0.5, metadata={"help": "Share of the peak, between 0 and 1."}
+    )
+    guard_all_right: str = _action("More than guard_all_right_above of the groups are solved")
+    guard_all_right_above: float = field(
+        default=0.6, metadata={"help": "Share of the groups, between 0 and 1."}
+    )
+    guard_evaluation: str = _action(
+        "The held-out accuracy falls guard_evaluation_falls times in a row while the reward rises"
+    )
+    guard_evaluation_falls: int = field(
+        default=3, metadata={"help": "Evaluations in a row, each below the one before."}
+    )
+    guard_window: int = field(
+        default=5,
+        metadata={
+            "help": "A logged value counts as the median of so many, itself and those before it."
+        },
+    )
+
+    def action_of(self, guard: str) -> str:
+        """What is done when a guard fires."""
+        return str(getattr(self, f"guard_{guard}"))
+
+
+def check_guards(guards: GuardArguments, arguments: GRPOConfig) -> None:
+    """Whether the guards can do what is asked of them.
+
+    Raises:
+        ConfigError: A value is out of its range; or there is no best checkpoint to roll back to,
+            because nothing is evaluated or kept.
+    """
+    for guard in GUARDS:
+        if (action := guards.action_of(guard)) not in ACTIONS:
+            raise ConfigError(
+                f"guard_{guard}: {action!r} is none of {', '.join(ACTIONS)}", "Give one of them."
+            )
+    for name in ("guard_entropy_below", "guard_length_below", "guard_all_right_above"):
+        if not 0 < (share := getattr(guards, name)) < 1:
+            raise ConfigError(f"{name}: {share} is not between 0 and 1", "Give a share.")
+    for name in ("guard_evaluation_falls", "guard_window"):
+        if (count := getattr(guards, name)) < 1:
+            raise ConfigError(f"{name}: {count} is below 1", "Give 1 or more.")
+    rolling = [guard for guard in GUARDS if guards.action_of(guard) == ROLL_BACK]
+    if not rolling:
+        return
+    if arguments.metric_for_best_model is None:
+        raise ConfigError(
+            f"guard_{rolling[0]} is {ROLL_BACK}, and which checkpoint is the best is not said",
+            "Give --metric_for_best_model eval_hm.",
+        )
+    evaluated, saved = (
+        str(getattr(strategy, "value", strategy))
+        for strategy in (arguments.eval_strategy, arguments.save_strategy)
+    )
+    every = arguments.eval_steps, arguments.save_steps
+    aligned = saved == "best" or (
+        saved == evaluated and (saved != "steps" or _is_multiple(every[1], every[0]))
+    )
+    if evaluated == "no" or not aligned:
+        raise ConfigError(
+            f"guard_{rolling[0]} is {ROLL_BACK}, and no checkpoint is kept where it is evaluated: "
+            f"eval_strategy {evaluated}, save_strategy {saved}, eval_steps {every[0]}, save_steps "
+            f"{every[1]}",
+            "Give --eval_strategy steps, --save_strategy steps, and a save_steps that is a "
+            "multiple of eval_steps; or --save_strategy best.",
+        )
+
+
+def alarms(
+    history: Sequence[Mapping[str, Any]], guards: GuardArguments, metric: str = "eval_hm"
+) -> list[Alarm]:
+    """All that fired in a training, in the order of its steps; those that are off do not.
+
+    Args:
+        history: ``log_history`` of the Trainer's state. A value that is missing in an entry, or
+            null, or no number, is passed over.
+        guards: Bounds and actions.
+        metric: The held-out accuracy.
+    """
+    rules = {
+        "entropy": _below_peak(series(history, ENTROPY), guards.guard_entropy_below, guards),
+        "length": _below_peak(series(history, LENGTH), guards.guard_length_below, guards),
+        "all_right": _above(series(history, ALL_RIGHT), guards.guard_all_right_above, guards),
+        "evaluation": _falling(
+            series(history, metric), series(history, REWARD), guards.guard_evaluation_falls, guards
+        ),
+    }
+    fired = []
+    for guard, checked in rules.items():
+        action = guards.action_of(guard)
+        first = next((one for one in checked if one.is_passed), None)
+        if first and action != OFF:
+            step, _, value, bound = first
+            fired.append(Alarm(guard=guard, step=step, value=value, bound=bound, action=action))
+    return sorted(fired, key=lambda one: one.step)
+
+
+def told(alarm: Alarm, guards: GuardArguments) -> str:
+    """An alarm as a sentence."""
+    value, bound = f"{alarm.value:.4g}", f"{alarm.bound:.4g}"
+    what = {
+        "entropy": f"the entropy is {value}, below {guards.guard_entropy_below:.0%} of its peak "
+        f"({bound})",
+        "length": f"the mean completion has {value} tokens, below {guards.guard_length_below:.0%} "
+        f"of its peak ({bound})",
+        "all_right": f"{value} of the groups are solved, more than {bound}",
+        "evaluation": f"the held-out accuracy fell {guards.guard_evaluation_falls} times in a row, "
+        f"from {bound} to {value}, while the training reward rose",
+    }[alarm.guard]
+    return f"Guard {alarm.guard}, step {alarm.step}: {what}."
+
+
+_Point = tuple[int, float]
+
+
+class _Checked(NamedTuple):
+    """A value beside the bound of its guard."""
+
+    step: int
+    is_passed: bool
+    value: float
+    bound: float
+
+
+def series(history: Sequence[Mapping[str, Any]], name: str) -> list[_Point]:
+    """(step, value) of every finite value that was logged under a name."""
+    return [
+        (int(entry["step"]), float(entry[name]))
+        for entry in history
+        if entry.get(name) is not None and math.isfinite(entry[name])
+    ]
+
+
+def smoothed(points: Sequence[_Point], window: int) -> list[_Point]:
+    """The median of each value and those before it, ``window`` in all, from the first whole one."""
+    if len(points) < window:
+        return []
+    values = np.array([value for _, value in points])
+    medians = np.median(np.lib.stride_tricks.sliding_window_view(values, window), axis=1)
+    return [
+        (step, value)
+        for (step, _), value in zip(points[window - 1 :], medians.tolist(), strict=True)
+    ]
+
+
+def _below_peak(points: list[_Point], share: float, guards: GuardArguments) -> Iterator[_Checked]:
+    peak = 0.0
+    for step, value in smoothed(points, guards.guard_window):
+        peak = max(peak, value)
+        yield _Checked(step, value < share * peak, value, share * peak)
+
+
+def _above(points: list[_Point], most: float, guards: GuardArguments) -> Iterator[_Checked]:
+    for step, value in smoothed(points, guards.guard_window):
+        yield _Checked(step, value > most, value, most)
+
+
+def _falling(
+    evaluations: list[_Point], rewards: list[_Point], falls: int, guards: GuardArguments
+) -> Iterator[_Checked]:
+    """The bound is what the accuracy was before it fell."""
+    rewards = smoothed(rewards, guards.guard_window)
+    for end in range(falls, len(evaluations)):
+        last = evaluations[end - falls : end + 1]
+        falls_on = all(later < earlier for (_, earlier), (_, later) in pairwise(last))
+        rises = bool(rewards) and _at(rewards, last[0][0]) < _at(rewards, last[-1][0])
+        yield _Checked(last[-1][0], falls_on and rises, last[-1][1], last[0][1])
+
+
+def _at(points: Sequence[_Point], step: int) -> float:
+    """The last value up to a step, or the first one of all."""
+    return next((value for when, value in reversed(points) if when <= step), points[0][1])
+
+
+def _is_multiple(larger: float, smaller: float | None) -> bool:
+    """Of steps, or shares of all steps."""
+    times = larger / smaller if smaller else 0.5
+    return math.isclose(times, round(times))

@@ -1,0 +1,202 @@
+"""Which trainings are taken for a collapse, on recorded series and on odd ones."""
+
+import math
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from recorded import K8, K16, history
+
+from heavydistill.errors import ConfigError
+from heavydistill.training.rl.collapse import (
+    ACTIONS,
+    GUARDS,
+    GuardArguments,
+    alarms,
+    check_guards,
+    told,
+)
+
+USUAL = GuardArguments()
+
+
+def fired(curves: dict[str, Any], guards: GuardArguments = USUAL, **options: Any) -> dict[str, int]:
+    """The first step of each guard that fires."""
+    found: dict[str, int] = {}
+    for alarm in alarms(history(curves, **options), guards):
+        found.setdefault(alarm.guard, alarm.step)
+    return found
+
+
+def test_the_papers_training_with_k_16_fires() -> None:
+    found = fired(K16)
+    # Entropy ends at .41 of .665, which is 62 % of its peak.
+    assert found.keys() == {"length", "all_right", "evaluation"}
+    assert 115 < found["length"] < 125  # 1,400 of 2,800 tokens
+    assert 125 < found["all_right"] < 145
+    assert found["evaluation"] == 150
+
+
+def test_entropy_fires_where_it_falls_further() -> None:
+    deeper = {**K16, "entropy": (0.50, 0.60, 0.665, 0.56, 0.42, 0.35)}
+    assert 126 < fired(deeper)["entropy"] < 136  # 0.399
+
+
+def test_the_papers_training_with_k_8_does_not_fire() -> None:
+    assert fired(K8) == {}
+
+
+def test_how_often_is_logged_does_not_matter() -> None:
+    assert fired(K16, every=5).keys() == fired(K16).keys()
+    assert fired(K8, every=5) == {}
+
+
+@pytest.mark.parametrize("name", ["entropy", "completions/mean_length"])
+@pytest.mark.parametrize("factor", [0.01, 100.0])
+def test_two_odd_values_in_a_row_fire_nothing(name: str, factor: float) -> None:
+    entries = history(K8)
+    odd = [entry for entry in entries if 60 <= entry["step"] <= 61 and name in entry]
+    for entry in odd:
+        entry[name] *= factor
+    assert len(odd) == 2 and alarms(entries, USUAL) == []
+
+
+def test_a_window_of_1_takes_every_value_as_it_is() -> None:
+    entries = history(K8)
+    next(entry for entry in entries if entry["step"] == 60)["entropy"] = 0.01
+    (alarm,) = alarms(entries, GuardArguments(guard_window=1))
+    assert (alarm.guard, alarm.step, alarm.value) == ("entropy", 60, 0.01)
+
+
+def test_values_that_are_missing_or_no_numbers_are_passed_over() -> None:
+    entries = history(K8)
+    for entry in entries[10:30]:
+        entry.pop("entropy", None)
+        if "groups/all_right" in entry:
+            entry |= {"groups/all_right": None, "reward": math.nan}
+    assert alarms(entries, USUAL) == []
+    assert alarms([], USUAL) == []
+
+
+def _evaluations(values: list[float], rewards: list[float]) -> list[dict[str, Any]]:
+    """An evaluation before the first step and after every step."""
+    entries: list[dict[str, Any]] = [{"eval_hm": values[0], "step": 0}]
+    for step, (value, reward) in enumerate(zip(values[1:], rewards, strict=True), start=1):
+        entries += [{"reward": reward, "step": step}, {"eval_hm": value, "step": step}]
+    return entries
+
+
+@pytest.mark.parametrize(
+    ("values", "rewards", "fires"),
+    [
+        ([0.5, 0.4, 0.3, 0.2], [0.1, 0.2, 0.3], True),
+        ([0.5, 0.4, 0.3, 0.3], [0.1, 0.2, 0.3], False),  # not below
+        ([0.5, 0.4, 0.3, 0.2], [0.3, 0.2, 0.1], False),  # the reward falls as well
+        ([0.4, 0.5, 0.4, 0.3], [0.1, 0.2, 0.3], False),  # twice
+    ],
+)
+def test_an_evaluation_fires_at_the_third_fall_while_the_reward_rises(
+    values: list[float], rewards: list[float], fires: bool
+) -> None:
+    found = alarms(_evaluations(values, rewards), GuardArguments(guard_window=1))
+    assert [alarm.guard for alarm in found] == ["evaluation"] * fires
+    if fires:
+        assert (found[0].step, found[0].bound, found[0].value) == (3, 0.5, 0.2)
+
+
+def test_another_metric_may_be_the_one_that_is_held_out() -> None:
+    entries = _evaluations([0.5, 0.4, 0.3, 0.2], [0.1, 0.2, 0.3])
+    renamed = [
+        {"eval_pass_at_1" if key == "eval_hm" else key: value for key, value in entry.items()}
+        for entry in entries
+    ]
+    guards = GuardArguments(guard_window=1)
+    assert alarms(renamed, guards) == []
+    assert len(alarms(renamed, guards, metric="eval_pass_at_1")) == 1
+
+
+def test_a_guard_that_is_off_is_silent_and_the_others_say_what_is_done() -> None:
+    guards = GuardArguments(guard_length="off", guard_evaluation="roll_back")
+    found = {alarm.guard: alarm.action for alarm in alarms(history(K16), guards)}
+    assert found == {"all_right": "warn", "evaluation": "roll_back"}
+
+
+def test_a_guard_fires_once() -> None:
+    values = [1.0, 0.5, 0.5, 0.9, 0.5]
+    entries = [{"entropy": value, "step": step} for step, value in enumerate(values, start=1)]
+    found = alarms(entries, GuardArguments(guard_window=1))
+    assert [alarm.step for alarm in found] == [2]
+
+
+@given(st.lists(st.tuples(st.floats(0, 2), st.floats(0, 1), st.floats(0, 1)), max_size=30))
+def test_what_fired_earlier_stays_as_it_was(values: list[tuple[float, float, float]]) -> None:
+    """A training that goes on finds in its history what it found before."""
+    entries: list[dict[str, Any]] = []
+    for step, (entropy, reward, hm) in enumerate(values, start=1):
+        entries += [{"entropy": entropy, "reward": reward, "step": step}]
+        entries += [{"eval_hm": hm, "step": step}]
+    guards = GuardArguments(guard_window=2, guard_evaluation_falls=2)
+    whole = alarms(entries, guards)
+    for end in range(len(entries)):
+        before = alarms(entries[:end], guards)
+        assert whole[: len(before)] == before
+
+
+def test_an_alarm_is_told_with_its_values() -> None:
+    sentences = [told(alarm, USUAL) for alarm in alarms(history(K16, noise=0), USUAL)]
+    assert any("below 50% of its peak" in one and "tokens" in one for one in sentences)
+    assert any("fell 3 times in a row, from 0.565 to 0.534" in one for one in sentences)
+    assert any("of the groups are solved, more than 0.6" in one for one in sentences)
+
+
+def _arguments(**changes: Any) -> Any:
+    usual = {
+        "metric_for_best_model": "eval_hm",
+        "eval_strategy": "steps",
+        "save_strategy": "steps",
+        "eval_steps": 10,
+        "save_steps": 20,
+    }
+    return SimpleNamespace(**{**usual, **changes})
+
+
+def test_all_guards_may_do_everything_where_there_is_a_best_checkpoint() -> None:
+    for action in ACTIONS:
+        guards = GuardArguments(**{f"guard_{guard}": action for guard in GUARDS})
+        check_guards(guards, _arguments())
+        check_guards(guards, _arguments(save_strategy="best", save_steps=7))
+        check_guards(guards, _arguments(eval_steps=0.1, save_steps=0.3))
+
+
+@pytest.mark.parametrize(
+    ("guards", "arguments", "said"),
+    [
+        ({"guard_entropy": "halt"}, {}, "guard_entropy: 'halt' is none of off, warn"),
+        ({"guard_length_below": 1.0}, {}, "guard_length_below: 1.0 is not between"),
+        ({"guard_evaluation_falls": 0}, {}, "guard_evaluation_falls: 0 is below 1"),
+        ({"guard_window": 0}, {}, "guard_window: 0 is below 1"),
+        ({"guard_length": "roll_back"}, {"metric_for_best_model": None}, "eval_hm"),
+        ({"guard_length": "roll_back"}, {"eval_strategy": "no"}, "--eval_strategy steps"),
+        ({"guard_length": "roll_back"}, {"save_steps": 15}, "multiple of eval_steps"),
+        ({"guard_length": "roll_back"}, {"save_strategy": "no"}, "--save_strategy best"),
+    ],
+)
+def test_what_cannot_be_done_is_refused(
+    guards: dict[str, Any], arguments: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(ConfigError, match=said):
+        check_guards(GuardArguments(**guards), _arguments(**arguments))
+
+
+def test_without_rolling_back_nothing_needs_to_be_evaluated() -> None:
+    check_guards(USUAL, _arguments(metric_for_best_model=None, eval_strategy="no"))
+
+
+def test_they_are_flags_of_a_script() -> None:
+    from trl import TrlParser
+
+    flags = ["--guard_length", "roll_back", "--guard_all_right_above", "0.7"]
+    (guards,) = TrlParser((GuardArguments,)).parse_args_and_config(flags)
+    assert guards == GuardArguments(guard_length="roll_back", guard_all_right_above=0.7)
