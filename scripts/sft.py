@@ -38,7 +38,7 @@ def main() -> None:
     from heavydistill.training.outline import outline
     from heavydistill.training.sft import prepare, train
 
-    folder, sft = Path(asked.sft.output_dir), asked.sft
+    folder, sft = Path(asked.trl.output_dir), asked.trl
     wish = (
         Wish(
             sft.hub_model_id,

@@ -20,8 +20,8 @@ from heavydistill.errors import ConfigError, TeacherError
 from heavydistill.teachers.registry import file_of
 
 if TYPE_CHECKING:
-    from heavydistill.training.arguments import Asked
-    from heavydistill.training.mixture import Found
+    from heavydistill.training.located import Located
+    from heavydistill.training.strict import Asked
 
 _QUESTION, _ANSWER = "3f9c1a57 question", "8d02b6e4 answer"
 
@@ -47,7 +47,7 @@ class Base:
     context: int
 
 
-def load_base(asked: Asked, found: Sequence[Found]) -> Base:
+def load_base(asked: Asked, found: Sequence[Located]) -> Base:
     """Find the model of the arguments, and load its tokenizer.
 
     Raises:
@@ -65,7 +65,7 @@ def load_base(asked: Asked, found: Sequence[Found]) -> Base:
         )
     options = {
         "revision": asked.model.model_revision,
-        "trust_remote_code": asked.sft.trust_remote_code,
+        "trust_remote_code": asked.trl.trust_remote_code,
     }
     try:
         config = AutoConfig.from_pretrained(path, **options).get_text_config()
@@ -102,8 +102,8 @@ def _path_of(name: str) -> str:
     return (file.folder or file.hub or name) if file else name
 
 
-def _template(asked: Asked, tokenizer: Any, found: Sequence[Found]) -> str:
-    given = asked.sft.chat_template_path
+def _template(asked: Asked, tokenizer: Any, found: Sequence[Located]) -> str:
+    given = asked.chat_template_path
     if given is not None:
         return _read(Path(given))
     texts = {one.template for one in found}

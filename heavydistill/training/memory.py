@@ -13,7 +13,7 @@ from heavydistill.errors import ConfigError, HeavydistillError, RunError
 
 if TYPE_CHECKING:
     from heavydistill.record import TrainingRecord
-    from heavydistill.training.arguments import Asked
+    from heavydistill.training.strict import Asked
 
 _MEMORY = ("can't allocate memory", "not enough memory", "DefaultCPUAllocator", "out of memory")
 _DISK = ("No space left", "Not enough disk space", "Disk quota exceeded", "File too large")
@@ -38,7 +38,7 @@ def explained(error: Exception, asked: Asked, record: TrainingRecord) -> Heavydi
         )
     if any(words in said for words in (*_DISK, *_SHORT)):
         return RunError(
-            f"The disk of {asked.sft.output_dir} is full, or fails ({_first_line(said)})",
+            f"The disk of {asked.trl.output_dir} is full, or fails ({_first_line(said)})",
             "Make room, and go on with --resume_from_checkpoint true; what is not whole is not "
             "taken. --save_total_limit keeps fewer checkpoints.",
         )
@@ -47,7 +47,7 @@ def explained(error: Exception, asked: Asked, record: TrainingRecord) -> Heavydi
 
 def settings(asked: Asked, record: TrainingRecord) -> tuple[str, str, str]:
     """Three settings that lower the memory, in the order in which to change them."""
-    sft, model, launch = asked.sft, asked.model, record.launch
+    sft, model, launch = asked.trl, asked.model, record.launch
     batch, steps = sft.per_device_train_batch_size, sft.gradient_accumulation_steps
     quantized = model.load_in_4bit or model.load_in_8bit
     wanted = []

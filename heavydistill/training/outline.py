@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 def outline(prepared: Prepared) -> list[tuple[str, str]]:
     """(what, how much) of a training."""
-    record, sft = prepared.record, prepared.asked.sft
+    record, sft = prepared.record, prepared.asked.trl
     launch = record.launch
     batch = sft.per_device_train_batch_size * sft.gradient_accumulation_steps * launch.processes
     # As the Trainer counts: what is left of an epoch after its last full step is a step as well.

@@ -72,10 +72,10 @@ def prepare(asked: Asked) -> Prepared:
     """
     method = _method(asked)
     for name in _MORE_THAN_0:
-        if (value := getattr(asked.sft, name)) <= 0:
+        if (value := getattr(asked.trl, name)) <= 0:
             raise ConfigError(f"{name}: {value} is not more than 0", "Give a larger one.")
-    folder = Path(asked.sft.output_dir)
-    start = keeping.start_of(folder, asked.sft.resume_from_checkpoint)
+    folder = Path(asked.trl.output_dir)
+    start = keeping.start_of(folder, asked.trl.resume_from_checkpoint)
     launch = launching.planned(asked)
     if asked.sets.muon and launch.engine not in ("single", "ddp"):
         raise ConfigError(
@@ -87,11 +87,11 @@ def prepare(asked: Asked) -> Prepared:
     rows = read(asked, base, found)
     train = [part.train for part in rows.rows]
     held_out = [part.validation for part in rows.rows if part.validation is not None]
-    with asked.sft.main_process_first(desc="packing"):
-        sequences = pack(train, rows.max_length) if asked.sft.packing else _unpacked(train)
-        packs = asked.sft.packing if asked.sft.eval_packing is None else asked.sft.eval_packing
+    with asked.trl.main_process_first(desc="packing"):
+        sequences = pack(train, rows.max_length) if asked.trl.packing else _unpacked(train)
+        packs = asked.trl.packing if asked.trl.eval_packing is None else asked.trl.eval_packing
         validation = _validation(held_out, rows.max_length, packs)
-    _check_metric(asked.sft.metric_for_best_model, validation)
+    _check_metric(asked.trl.metric_for_best_model, validation)
     tokens, learnt = sum_of(sequences)
     record = TrainingRecord(
         heavydistill=heavydistill.__version__,
@@ -124,8 +124,8 @@ def train(prepared: Prepared) -> TrainingRecord:
             is asked for.
         RunError: The disk is full. Checkpoints that are whole stay.
     """
-    folder = Path(prepared.asked.sft.output_dir)
-    arguments = prepared.asked.sft
+    folder = Path(prepared.asked.trl.output_dir)
+    arguments = prepared.asked.trl
     record = prepared.record
     with _explaining(prepared, _OF_ARGUMENTS):
         trainer = new_trainer(prepared)
@@ -160,7 +160,7 @@ def new_trainer(prepared: Prepared) -> SFTTrainer:
     from heavydistill.training.trainer import RolesTrainer
 
     asked, base = prepared.asked, prepared.base
-    arguments = asked.sft
+    arguments = asked.trl
     arguments.model_init_kwargs = {
         "revision": asked.model.model_revision,
         "attn_implementation": prepared.record.launch.attention,
