@@ -17,6 +17,7 @@ from heavydistill.chat.student import stops_of
 from heavydistill.chat.template import Chat, own_template
 from heavydistill.engine.local import local_revision
 from heavydistill.errors import ConfigError, TeacherError
+from heavydistill.record import RECORD, BaseModelUsed, TrainingRecord, read_record
 from heavydistill.teachers.registry import file_of
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ class Base:
         tokenizer: With the template of ``chat``.
         chat: Renders rows as it will be asked.
         context: Positions that it was made for.
+        training: How it came about, if its folder tells.
     """
 
     name: str
@@ -45,6 +47,17 @@ class Base:
     tokenizer: Any
     chat: Chat
     context: int
+    training: TrainingRecord | None
+
+    @property
+    def used(self) -> BaseModelUsed:
+        """As the record has it."""
+        return BaseModelUsed(
+            name=self.name,
+            revision=self.revision,
+            template_sha256=self.chat.sha256,
+            training=self.training,
+        )
 
 
 def load_base(asked: Asked, found: Sequence[Located]) -> Base:
@@ -90,7 +103,8 @@ def load_base(asked: Asked, found: Sequence[Located]) -> Base:
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token
     name = given if given == path and not Path(path).is_dir() else Path(given).name
-    return Base(name, path, revision, tokenizer, chat, config.max_position_embeddings)
+    training = read_record(Path(path)) if (Path(path) / RECORD).is_file() else None
+    return Base(name, path, revision, tokenizer, chat, config.max_position_embeddings, training)
 
 
 def _path_of(name: str) -> str:

@@ -82,10 +82,9 @@ class Taken:
             epochs=float(state.epoch or 0),
             # The Trainer divides the losses of these steps by the number of all.
             train_loss=self.train_loss * state.global_step / taken if taken else None,
-            tokens=int(max(self._counted(), default=0)),
             seconds=self.seconds,
             peak_memory_gib=torch.cuda.max_memory_reserved() / _GIB if on_gpu else None,
-            **more,
+            **{"tokens": int(max(self._counted(), default=0)), **more},
         )
 
     def _counted(self) -> Iterator[float]:

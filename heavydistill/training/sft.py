@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import heavydistill
 from heavydistill.errors import ConfigError
-from heavydistill.record import BaseModelUsed, SetsUsed, TrainingRecord
+from heavydistill.record import SetsUsed, TrainingRecord
 from heavydistill.training import keeping, launching
 from heavydistill.training.arguments import ROLES, Asked
 from heavydistill.training.base import Base, load_base
@@ -26,6 +26,7 @@ from heavydistill.training.course import (
     versions,
 )
 from heavydistill.training.mixture import find
+from heavydistill.training.outline import outline as outline
 from heavydistill.training.packing import of_role, pack, pack_one, sum_of
 from heavydistill.training.reading import Read, read
 from heavydistill.training.told import told
@@ -88,9 +89,7 @@ def prepare(asked: Asked) -> Prepared:
         versions=versions(launch.engine, method),
         role=asked.role,
         method=method,
-        base=BaseModelUsed(
-            name=base.name, revision=base.revision, template_sha256=base.chat.sha256
-        ),
+        base=base.used,
         sets=_sets(rows),
         max_length=rows.max_length,
         sequences=len(sequences),
