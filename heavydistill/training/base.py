@@ -127,7 +127,7 @@ def _template(asked: Asked, tokenizer: Any, found: Sequence[Located]) -> str:
             f"The sets {names} are rendered with different chat templates",
             "Build them for the same student, or give one with --chat_template_path FILE.",
         )
-    template = texts.pop() or own_template(tokenizer)
+    template = next(iter(texts), "") or own_template(tokenizer)
     chat = Chat(tokenizer, template=template)
     for one in found:
         student = one.manifest.student

@@ -96,7 +96,7 @@ def check_batch(batch: Batch) -> None:
     if batch.rows % batch.group:
         steps = _next_multiple(batch.per_generation, batch.group, batch.rows)
         fitting = [n for n in range(batch.rows, 1, -1) if batch.rows % n == 0]
-        nearest = min(fitting, key=lambda n: (abs(n - batch.group), n))
+        nearest = min(fitting, key=lambda n: (abs(n - batch.group), -n))
         raise ConfigError(
             f"num_generations: {batch.group} does not divide the {batch.rows} responses of a "
             f"generation ({_product(batch)})",
@@ -163,20 +163,20 @@ def check_room(lengths: Sequence[int], response: int, context: int, server: int 
     """
     longest = max(lengths)
     if longest + response > context:
-        room = context - longest
         many = sum(length + response > context for length in lengths)
-        leave = (
-            "leave out what is longer with --too_long leave_out"
-            if many < len(lengths)
-            else f"build with --set max_tokens={context - response}"
-        )
+        fixes = []
+        if longest < context:
+            fixes.append(f"give --max_completion_length {context - longest}")
+        if many < len(lengths):
+            fixes.append("leave out what is longer with --too_long leave_out")
+        if not fixes:
+            fixes.append(f"build the sets with --set max_tokens={context}")
+        fix = ", or ".join(fixes)
         raise ConfigError(
             f"max_completion_length: {many:,} of {len(lengths):,} prompts and {response:,} tokens "
             f"of a response do not fit the {context:,} of the model; the longest prompt has "
             f"{longest:,}",
-            f"Give --max_completion_length {room}, or {leave}."
-            if room > 0
-            else f"{leave[0].upper()}{leave[1:]}.",
+            f"{fix[0].upper()}{fix[1:]}.",
         )
     if server is not None and longest + response > server:
         raise ConfigError(

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import heavydistill
 from heavydistill.config import without_places
+from heavydistill.errors import ConfigError
 from heavydistill.record import Ends, Result, RlUsed, SetsUsed, TrainingRecord
 from heavydistill.training import keeping, launching
 from heavydistill.training.base import Base, load_base
@@ -81,7 +82,10 @@ def prepare(asked: Asked) -> Prepared:
         method=method,
         base=base.used,
         sets=[_used(sets, asked, prompts)] if sets else [],
-        max_length=prompts.longest + asked.trl.max_completion_length,
+        # A cache takes up to what the context leaves beside the response.
+        max_length=base.context
+        if asked.mode == JOINT
+        else prompts.longest + asked.trl.max_completion_length,
         sequences=len(prompts.train),
         tokens=sum(prompts.lengths),
         learnt_tokens=0,
@@ -124,7 +128,9 @@ def new_trainer(prepared: Prepared, pool: VerdictPool) -> GRPOTrainer:
         "eval_dataset": prepared.prompts.validation,
         **of_trainer(prepared),
     }
-    # Each mode has its trainer here; that of the deliberator is TRL's.
+    # Each mode has its trainer here.
+    if prepared.asked.mode == JOINT:
+        raise ConfigError("mode: there is no trainer of episodes here", "Take another mode.")
     trainer = GRPOTrainer(**options)
     trainer.create_model_card = lambda *_, **__: None  # the card is made of the record
     # TRL masks by these, which are of the model's own configuration too.
@@ -138,6 +144,7 @@ def outline(prepared: Prepared) -> list[tuple[str, str]]:
     trl = prepared.asked.trl
     per_epoch = batch.steps(record.sequences)
     steps = trl.max_steps if trl.max_steps > 0 else math.ceil(per_epoch * trl.num_train_epochs)
+    episode = record.rl.rows_of_episode if record.rl else 1
     left = "".join(f", {count:,} {reason}" for reason, count in prompts.left_out.items())
     source = record.sets[0].name if record.sets else str(prepared.asked.rl.run)
     lines = [
@@ -149,8 +156,9 @@ def outline(prepared: Prepared) -> list[tuple[str, str]]:
         ),
         (
             "a generation",
-            f"{batch.prompts:,} prompts x {batch.group} responses of up to "
-            f"{trl.max_completion_length:,} tokens",
+            f"{batch.prompts:,} prompts x {batch.group} responses"
+            + (f", {batch.group // episode} episodes," if episode > 1 else "")
+            + f" of up to {trl.max_completion_length:,} tokens",
         ),
         (
             "steps",
