@@ -51,7 +51,8 @@ def authorship(authors: Sequence[Author], licence: Licence, of: str) -> Iterator
         "Distillation says whether models may be trained on what the model writes; a hosted API "
         "may add terms of its own. "
     )
-    yield f"{told * bool(rows)}The licence of {of} is {code(licence.name)}: {text(licence.because)}."
+    of_models = told if rows else ""
+    yield f"{of_models}The licence of {of} is {code(licence.name)}: {text(licence.because)}."
 
 
 def making(manifest: Manifest, folder: Path) -> Iterator[str]:

@@ -96,11 +96,12 @@ def check_batch(batch: Batch) -> None:
     if batch.rows % batch.group:
         steps = _next_multiple(batch.per_generation, batch.group, batch.rows)
         fitting = [n for n in range(batch.rows, 1, -1) if batch.rows % n == 0]
-        nearest = min(fitting, key=lambda n: (abs(n - batch.group), -n))
+        ways = [f"--num_generations {_nearest(batch.group, fitting)}"] if fitting else []
+        ways.append(f"--steps_per_generation {steps}")
         raise ConfigError(
             f"num_generations: {batch.group} does not divide the {batch.rows} responses of a "
             f"generation ({_product(batch)})",
-            f"Give --num_generations {nearest}, or --steps_per_generation {steps}.",
+            f"Give {', or '.join(ways)}.",
         )
 
 
@@ -213,6 +214,11 @@ def _next_multiple(steps: int, group: int, rows: int) -> int:
     of_step = rows // steps
     unit = math.lcm(of_step, group) // of_step
     return _up_to(steps, unit)
+
+
+def _nearest(number: int, numbers: Sequence[int]) -> int:
+    """The nearest of some, of two the larger one."""
+    return min(numbers, key=lambda one: (abs(one - number), -one))
 
 
 def _up_to(number: int, unit: int) -> int:

@@ -56,9 +56,11 @@ UNANSWERED = frozenset(
         "no_option",
         "no_code",
         "unclosed_box",
+        "outside_box",
         "in_code",
         "several_boxes",
         "conflict",
+        "unclear",
         "retracted",
         "echoed",
     }
@@ -209,22 +211,26 @@ def _parted(written: str | Rewarded) -> tuple[str | None, str] | Rewarded:
 def _rewarded(
     problem: Problem, thinking: str | None, answer: str, verdict: Verdict, share: float
 ) -> Rewarded:
-    if verdict.label == "undecided":
-        is_fault = verdict.reason in UNANSWERED
-        return Rewarded(
-            0.0 if is_fault else None,
-            "unanswered" if is_fault else "undecided",
-            verdict.reason,
-        )
+    is_undecided = verdict.label == "undecided"
+    if is_undecided and (verdict.reason in UNANSWERED or _repeats(problem, verdict)):
+        return Rewarded(0.0, "unanswered", verdict.reason)
     value = float(verdict.is_correct)
     if problem.verifier in _OF_PARTS and verdict.score is not None:
         value = verdict.score
     answers = final_answers(problem, answer)
-    if value > 0 and answers is not None and answers > 1:
+    if (value > 0 or is_undecided) and answers is not None and answers > 1:
         return Rewarded(0.0, "several_answers", "several_answers")
+    if is_undecided:
+        return Rewarded(None, "undecided", verdict.reason)
     has_form = (thinking is None or bool(thinking.strip())) and answers in (None, 1)
     kind = "correct" if verdict.is_correct else ""
     return Rewarded((1 - share) * value + share * has_form, kind, verdict.reason)
+
+
+def _repeats(problem: Problem, verdict: Verdict) -> bool:
+    """Whether the answer is nothing but a piece of the problem."""
+    answer = "".join((verdict.extracted or "").split())
+    return bool(answer) and answer in "".join(problem.text.split())
 
 
 def _problem(id: str, text: str, reference: str, verifier: str, verifier_args: str) -> Problem:
