@@ -65,6 +65,7 @@ UNANSWERED = frozenset(
         "echoed",
     }
 )
+_LEAST_REPEATED = 16  # characters; verifiers look at what is shorter
 _OF_PARTS = ("code",)  # verifiers whose score is the reward
 _THINKING = re.compile(f"\\s*{TAGS[0]}(.*?){TAGS[1]}(.*)", re.DOTALL)
 METRICS = ("correct", "undecided", "unanswered", "malformed", "several_answers", "cut_off")
@@ -228,9 +229,9 @@ def _rewarded(
 
 
 def _repeats(problem: Problem, verdict: Verdict) -> bool:
-    """Whether the answer is nothing but a piece of the problem."""
+    """Whether the answer is a piece of the problem, and longer than one is by chance."""
     answer = "".join((verdict.extracted or "").split())
-    return bool(answer) and answer in "".join(problem.text.split())
+    return len(answer) >= _LEAST_REPEATED and answer in "".join(problem.text.split())
 
 
 def _problem(id: str, text: str, reference: str, verifier: str, verifier_args: str) -> Problem:
