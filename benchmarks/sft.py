@@ -76,7 +76,7 @@ class Clock(TrainerCallback):
 
 def bare(prepared: Prepared, folder: Path) -> SFTTrainer:
     """TRL's trainer on the same packs."""
-    sft = prepared.asked.sft
+    sft = prepared.asked.trl
     config = SFTConfig(
         output_dir=str(folder),
         packing=True,
@@ -105,7 +105,7 @@ def bare(prepared: Prepared, folder: Path) -> SFTTrainer:
 
 def default(prepared: Prepared, folder: Path) -> SFTTrainer:
     """TRL's trainer with what it does unasked, but for what the machine cannot."""
-    sft = prepared.asked.sft
+    sft = prepared.asked.trl
     config = SFTConfig(
         output_dir=str(folder),
         bf16=sft.bf16,

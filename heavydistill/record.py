@@ -33,6 +33,8 @@ class BaseModelUsed(Section):
     """Its commit on the Hub, or a digest of its files."""
     template_sha256: str
     """Of the chat template that it was trained with."""
+    training: TrainingRecord | None = None
+    """How it came about, if its folder tells: a model of GRPO comes from one of SFT."""
 
 
 class SetsUsed(Section):
@@ -47,9 +49,28 @@ class SetsUsed(Section):
     rows: dict[str, int]
     """Learnt, by split (``train``; ``validation`` is only looked at)."""
     left_out: dict[str, int]
-    """Of each split, because they are longer than ``max_length``."""
+    """Of each split: of SFT because they are longer than ``max_length``, of GRPO as ``rl`` says."""
     manifest: Manifest
     """Of the folder."""
+
+
+class RlUsed(Section):
+    """What GRPO asked, beside what stands in ``arguments``."""
+
+    mode: Literal["deliberator", "joint", "thinker"]
+    """Whose answers were rewarded: a deliberator's to caches that were there, a thinker's, or a
+    deliberator's to caches that its own attempts became, all of which were learnt."""
+    rows_of_episode: int = 1
+    """Responses that are one episode: K + 1 where thinkers and a deliberator are."""
+    longest_prompt: int
+    """Tokens of it."""
+    left_out: dict[str, int] = Field(default_factory=dict)
+    """Prompts of all splits that were not asked, by reason."""
+    problems_sha256: str
+    """Of the problems behind the prompts, with their references, in order."""
+    run: dict[str, Any] | None = None
+    """How problems were asked: the configuration of the run, without folders and addresses; None
+    where prompts are caches of sets."""
 
 
 class Launch(Section):
@@ -78,6 +99,13 @@ class Alarm(Section):
     """Step of the checkpoint that became the model."""
 
 
+class Ends(Section):
+    """A value of the logs at both ends of a training, each the mean of a tenth of its logs."""
+
+    first: float
+    last: float
+
+
 class Result(Section):
     """What came out."""
 
@@ -87,6 +115,8 @@ class Result(Section):
     """Mean of the steps since the last start; None if there was none left to take."""
     eval_loss: dict[str, float] = Field(default_factory=dict)
     """The last one on the validation rows of each role; empty without evaluation."""
+    rollouts: dict[str, Ends] = Field(default_factory=dict)
+    """Of GRPO: what was logged of the sampled responses, by its name; all starts together."""
     tokens: int
     """Trained on since the last start, by all processes, prompts among them."""
     seconds: float
@@ -105,22 +135,25 @@ class TrainingRecord(Section):
     """Version that trained it."""
     versions: dict[str, str]
     """Of trl, transformers, peft, accelerate, torch, and of what else was used."""
-    stage: Literal["sft"] = "sft"
+    stage: Literal["sft", "grpo"] = "sft"
     role: Literal["thinker", "deliberator", "both"]
     method: Literal["full", "lora", "rslora", "dora", "qlora"]
     base: BaseModelUsed
     sets: list[SetsUsed]
     max_length: int
-    """Most tokens of a row, and of a sequence of packed rows."""
+    """Most tokens of a row, and of a sequence of packed rows; of GRPO of the longest prompt and a
+    response to it."""
     sequences: int
-    """Of an epoch: packs, or rows where nothing is packed."""
+    """Of an epoch: packs, or rows where nothing is packed; of GRPO prompts."""
     tokens: int
-    """Of an epoch, prompts among them."""
+    """Of an epoch, prompts among them; of GRPO of the prompts, each once."""
     learnt_tokens: int
-    """Of these, those that are learnt."""
+    """Of these, those that are learnt; of GRPO 0, for it learns what it samples."""
     arguments: dict[str, Any]
     """What was set other than TRL's defaults, without folders, addresses and tokens."""
     launch: Launch
+    rl: RlUsed | None = None
+    """Of GRPO."""
     result: Result | None = None
     """None as long as it has not ended."""
 
@@ -144,6 +177,6 @@ def read_record(folder: Path) -> TrainingRecord:
         TrainingRecord,
         FORMAT,
         what="training",
-        missing="Give the output folder of scripts/sft.py.",
+        missing="Give the output folder of scripts/sft.py or scripts/grpo.py.",
         other="Train again.",
     )

@@ -20,9 +20,8 @@ Exit codes: 0 done; 1 it broke; 2 you can mend it; 130 interrupted. `accelerate 
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 
-from heavydistill.training.running import evaluate, exit_code, is_main
+from heavydistill.training.running import exit_code
 
 
 def main() -> None:
@@ -31,46 +30,10 @@ def main() -> None:
     # First, for the file may set variables that the libraries read when they are imported.
     asked = parse(description=__doc__)
 
-    from heavydistill.config import load_config
-    from heavydistill.hub.model import check_before, publish_trained
-    from heavydistill.hub.model_card import write_model_card
-    from heavydistill.hub.parcel import Wish
-    from heavydistill.training.outline import outline
-    from heavydistill.training.sft import prepare, train
+    from heavydistill.cli.training import carry_out
+    from heavydistill.training import sft
 
-    folder, sft = Path(asked.sft.output_dir), asked.sft
-    wish = (
-        Wish(
-            sft.hub_model_id,
-            revision=sft.hub_revision,
-            private=bool(sft.hub_private_repo),
-            licence=asked.sets.license,
-        )
-        if sft.push_to_hub
-        else None
-    )
-    if asked.sets.evaluate:
-        load_config(Path(asked.sets.evaluate))
-    prepared = prepare(asked)
-    if is_main():
-        lines = outline(prepared)
-        width = max(len(what) for what, _ in lines)
-        for what, how_much in lines:
-            print(f"{what:<{width}}  {how_much}", flush=True)
-    if asked.sets.dry_run:
-        return
-    if wish and is_main():
-        check_before(prepared.record, folder, wish)
-    train(prepared)
-    if not is_main():
-        return
-    write_model_card(folder)
-    if asked.sets.evaluate:
-        evaluate(Path(asked.sets.evaluate), str(asked.model.model_name_or_path), folder)
-        write_model_card(folder)
-    print(f"The model is in {folder}", flush=True)
-    if wish:
-        print(f"Published: {publish_trained(folder, wish).url}", flush=True)
+    carry_out(asked, sft)
 
 
 if __name__ == "__main__":

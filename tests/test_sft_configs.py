@@ -63,16 +63,16 @@ def test_there_are_files_for_all_roles_and_launches() -> None:
 def test_a_file_asks_for_what_its_name_says(file: Path) -> None:
     read, size = asked(file), file.parent.name
     assert read.role == file.stem
-    assert read.sft.output_dir == f"out/{size}/{file.stem}"
+    assert read.trl.output_dir == f"out/{size}/{file.stem}"
     assert read.model.use_peft == (size not in ("micro", "4b-full"))
     assert read.model.load_in_4bit == (size == "32b-qlora")
-    assert read.sft.bf16 == (size != "micro")
+    assert read.trl.bf16 == (size != "micro")
     # What every size has: nothing is cut, prompts are not learnt, packs go through one by one.
-    assert (read.sft.max_length, read.sets.too_long) == (None, "refuse")
-    assert read.sft.packing and read.sft.completion_only_loss
-    assert read.sft.per_device_train_batch_size == read.sft.per_device_eval_batch_size == 1
+    assert (read.trl.max_length, read.sets.too_long) == (None, "refuse")
+    assert read.trl.packing and read.trl.completion_only_loss
+    assert read.trl.per_device_train_batch_size == read.trl.per_device_eval_batch_size == 1
     learner = "deliberator" if file.stem == "both" else file.stem
-    assert read.sft.metric_for_best_model == f"eval_{learner}_loss"
+    assert read.trl.metric_for_best_model == f"eval_{learner}_loss"
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: f"{file.parent.name}/{file.stem}")
@@ -108,7 +108,7 @@ def test_the_roles_of_a_size_differ_in_nothing_else(size: Path) -> None:
 
 
 def test_adapters_learn_ten_times_as_fast_as_all_weights() -> None:
-    of = {size.name: asked(size / "both.yaml").sft.learning_rate for size in SIZES}
+    of = {size.name: asked(size / "both.yaml").trl.learning_rate for size in SIZES}
     assert of["4b-lora"] == pytest.approx(10 * of["4b-full"])
 
 
@@ -251,7 +251,7 @@ def test_fsdp_is_the_second_one_and_saves_whole_models(monkeypatch: pytest.Monke
     assert type(plugin.cpu_offload).__name__ == "OffloadPolicy"  # and no CPUOffloadPolicy
     # The training does it: together they are an error.
     assert not plugin.activation_checkpointing
-    assert asked(CONFIGS / "sft/4b-full/both.yaml").sft.gradient_checkpointing
+    assert asked(CONFIGS / "sft/4b-full/both.yaml").trl.gradient_checkpointing
 
 
 def plugin_of(kind: type, environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> Any:

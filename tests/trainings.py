@@ -16,6 +16,7 @@ from heavydistill.record import BaseModelUsed, Launch, SetsUsed, TrainingRecord
 
 if TYPE_CHECKING:
     from heavydistill.training.arguments import Asked
+    from heavydistill.training.rl.arguments import Asked as GrpoAsked
 
 RECORD = TrainingRecord(
     heavydistill="0.1.0",
@@ -44,6 +45,7 @@ RECORD = TrainingRecord(
 
 ROOT = Path(__file__).parents[1]
 SCRIPT = ROOT / "scripts" / "sft.py"
+GRPO = ROOT / "scripts" / "grpo.py"
 _USUAL = {
     "model_name_or_path": "micro-student",
     "role": "both",
@@ -58,9 +60,33 @@ _USUAL = {
 }
 
 
+_USUAL_OF_GRPO = {
+    "model_name_or_path": "micro-student",
+    "mode": "deliberator",
+    "use_cpu": True,
+    "bf16": False,
+    "gradient_checkpointing": False,
+    "per_device_train_batch_size": 4,
+    "num_generations": 4,
+    "max_completion_length": 128,
+    "learning_rate": 1e-4,
+    "logging_steps": 1,
+    "save_strategy": "no",
+    "report_to": "none",
+}
+
+
 def flags(sets: Path | str | None, out: Path | str, **keys: Any) -> list[str]:
     """Those of a short training; a key that is None is not given."""
-    given = {**_USUAL, "dataset_name": sets, "output_dir": out, **keys}
+    return _flags({**_USUAL, "dataset_name": sets, "output_dir": out, **keys})
+
+
+def grpo_flags(sets: Path | str | None, out: Path | str, **keys: Any) -> list[str]:
+    """Those of a short training by GRPO; a key that is None is not given."""
+    return _flags({**_USUAL_OF_GRPO, "dataset_name": sets, "output_dir": out, **keys})
+
+
+def _flags(given: dict[str, Any]) -> list[str]:
     return [
         part
         for key, value in given.items()
@@ -76,12 +102,19 @@ def asked(sets: Path | str | None, out: Path | str, **keys: Any) -> Asked:
     return parse(flags(sets, out, **keys))
 
 
-def main(given: list[str]) -> int:
-    """The exit code of the script, in this process."""
+def grpo_asked(sets: Path | str | None, out: Path | str, **keys: Any) -> GrpoAsked:
+    """The same, as the script reads them."""
+    from heavydistill.training.rl.arguments import parse
+
+    return parse(grpo_flags(sets, out, **keys))
+
+
+def main(given: list[str], script: Path = SCRIPT) -> int:
+    """The exit code of a script, in this process."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys, "argv", [str(SCRIPT), *given])
+        patch.setattr(sys, "argv", [str(script), *given])
         with pytest.raises(SystemExit) as ended:
-            runpy.run_path(str(SCRIPT), run_name="__main__")
+            runpy.run_path(str(script), run_name="__main__")
     return int(ended.value.code or 0)
 
 

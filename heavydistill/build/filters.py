@@ -14,11 +14,11 @@ from dataclasses import dataclass
 
 from heavydistill.build.attention import copied, spoken, uses_attempts
 from heavydistill.build.config import Filters
-from heavydistill.build.finals import final_answers
 from heavydistill.build.language import other_language
 from heavydistill.build.leaks import leaks_reference
 from heavydistill.schema import Deliberation, Generation, Problem, Trajectory
 from heavydistill.sets.rows import USED
+from heavydistill.verifiers.finals import final_answers
 
 
 @dataclass(frozen=True, slots=True)

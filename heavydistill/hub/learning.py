@@ -9,7 +9,7 @@ from typing import Any
 from heavydistill.hub import figures
 from heavydistill.hub.markdown import UNKNOWN, at, code, count, percent, share, table, text
 from heavydistill.hub.terms import problem_sources
-from heavydistill.record import RECORD, Result, SetsUsed, TrainingRecord
+from heavydistill.record import RECORD, Result, RlUsed, SetsUsed, TrainingRecord
 from heavydistill.sets.manifest import Manifest, RunUsed
 
 _USED = "used"
@@ -25,6 +25,27 @@ _METHODS = {
 def data(record: TrainingRecord) -> Iterator[str]:
     """What was learnt, with whatever is known of how it was made."""
     yield "## Training data"
+    if record.rl:
+        yield from _asked(record, record.rl)
+    else:
+        yield from _learnt(record)
+    for name, roles, manifest in _folders(record):
+        yield f"### {text(name)}"
+        yield _made(manifest)
+        # Of reinforcement learning no response of theirs was learnt, so no filter of them matters.
+        learnt = roles if record.rl is None else set()
+        yield "\n".join(f"- {line}" for line in _chosen(manifest, learnt))
+        if "deliberator" in roles:
+            yield figures.strata(manifest)
+    if record.sets:
+        yield (
+            f"`{RECORD}` has the whole manifest of each: the configurations of build and runs, "
+            "every count, and the SHA-256 of each file."
+        )
+
+
+def _learnt(record: TrainingRecord) -> Iterator[str]:
+    """The rows of supervised fine-tuning."""
     rows = [
         (
             _place(used),
@@ -43,16 +64,25 @@ def data(record: TrainingRecord) -> Iterator[str]:
         "cut. A row is a prompt, of which nothing is learnt, and a completion: thinking, answer "
         "and end of sequence."
     )
-    for name, roles, manifest in _folders(record):
-        yield f"### {text(name)}"
-        yield _made(manifest)
-        yield "\n".join(f"- {line}" for line in _chosen(manifest, roles))
-        if "deliberator" in roles:
-            yield figures.strata(manifest)
+
+
+def _asked(record: TrainingRecord, rl: RlUsed) -> Iterator[str]:
+    """The prompts of reinforcement learning."""
+    asked = "caches" if rl.mode == "deliberator" else "problems"
+    if record.sets:
+        where = ", ".join(map(_place, record.sets))
+    else:
+        where = code(at(rl.run or {}, "problems.source") or UNKNOWN)
+    left = [f"{count(number)} {code(reason)}" for reason, number in rl.left_out.items()]
     yield (
-        f"`{RECORD}` has the whole manifest of each: the configurations of build and runs, every "
-        "count, and the SHA-256 of each file."
+        f"{count(record.sequences)} {asked} of {where} were asked, of up to "
+        f"{count(rl.longest_prompt)} tokens"
+        + (f"; left out: {', '.join(left)}" if left else "")
+        + ". What was learnt are the model's own responses to them, by what a verifier said."
     )
+    if rl.mode == "joint":
+        attempts = rl.rows_of_episode - 1
+        yield f"An episode is {count(attempts)} attempts and one deliberation on their cache."
 
 
 def training(record: TrainingRecord) -> Iterator[str]:
@@ -62,8 +92,7 @@ def training(record: TrainingRecord) -> Iterator[str]:
     rows = [
         ("Method", _METHODS[record.method]),
         ("Most tokens of a sequence", count(record.max_length)),
-        ("Sequences of an epoch", count(record.sequences)),
-        ("Tokens of an epoch", f"{count(record.tokens)}, {count(record.learnt_tokens)} learnt"),
+        *_epoch(record),
         ("Launch", f"{count(launch.processes)} x {text(launch.device)}, {text(launch.engine)}"),
         ("Attention", code(launch.attention)),
         *(_ended(record.result) if record.result else ()),
@@ -74,6 +103,14 @@ def training(record: TrainingRecord) -> Iterator[str]:
     yield "What was set other than TRL's defaults:"
     arguments = [(code(key), _value(value)) for key, value in record.arguments.items()]
     yield table(("Argument", "Value"), arguments)
+
+
+def _epoch(record: TrainingRecord) -> Iterator[tuple[str, str]]:
+    if record.rl:
+        yield "Prompts of an epoch", count(record.sequences)
+        return
+    yield "Sequences of an epoch", count(record.sequences)
+    yield "Tokens of an epoch", f"{count(record.tokens)}, {count(record.learnt_tokens)} learnt"
 
 
 def _place(used: SetsUsed) -> str:
@@ -136,6 +173,8 @@ def _ended(result: Result) -> Iterator[tuple[str, str]]:
         yield "Training loss", f"{result.train_loss:.4f}"
     for role, loss in result.eval_loss.items():
         yield f"Validation loss, {text(role)}", f"{loss:.4f}"
+    for name, ends in result.rollouts.items():
+        yield f"{text(name)}, first and last tenth", f"{ends.first:.4g}, {ends.last:.4g}"
     yield "Tokens since the last start", count(result.tokens)
     yield "Time since the last start", f"{count(round(result.seconds))} s"
     if result.peak_memory_gib is not None:

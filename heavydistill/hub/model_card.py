@@ -19,7 +19,7 @@ from heavydistill.hub.origin import Origin, origin_of
 from heavydistill.hub.terms import Licence
 from heavydistill.hub.weights import is_adapter
 from heavydistill.metrics.comparison import Comparison
-from heavydistill.record import TrainingRecord, read_record
+from heavydistill.record import BaseModelUsed, TrainingRecord, read_record
 
 _ROLES = {
     "thinker": "thinker",
@@ -40,6 +40,15 @@ _ADAPTERS = {
     "rslora": "rank-stabilized LoRA adapter",
     "dora": "DoRA adapter",
     "qlora": "LoRA adapter (QLoRA: the base model had 4 bits)",
+}
+_OF_VERDICTS = "reinforcement learning, in which the verdict of a verifier on {} was the reward,"
+_HOW = {
+    "sft": "supervised fine-tuning on traces that verifiers judged, of which only thinking and "
+    "answers that ended right were learnt",
+    "deliberator": _OF_VERDICTS.format("its answers to caches"),
+    "joint": _OF_VERDICTS.format("its deliberation on its own attempts")
+    + " and an episode of attempts and deliberation was learnt as one,",
+    "thinker": _OF_VERDICTS.format("its attempts"),
 }
 _LIMITS = (
     "Its answers are written by a model: they can be wrong, also where they sound sure.",
@@ -159,8 +168,19 @@ def _what_it_is(record: TrainingRecord, folder: Path, origin: Origin) -> str:
         how = f"This is {where}{at}, with a {_ADAPTERS[record.method]} merged into it, trained"
     return (
         f"{_WHAT_THEY_DO[record.role]}\n\n{how} by heavydistill {text(record.heavydistill)} with "
-        f"supervised fine-tuning (TRL {text(record.versions.get('trl', '-'))}) on traces that "
-        "verifiers judged: only thinking and answers that ended right were learnt."
+        f"{_HOW[record.rl.mode if record.rl else record.stage]} "
+        f"(TRL {text(record.versions.get('trl', '-'))}).{_came_from(record.base)}"
+    )
+
+
+def _came_from(base: BaseModelUsed) -> str:
+    """How the base came about, as far as its folders tell."""
+    if not (before := base.training):
+        return ""
+    stage = "supervised fine-tuning" if before.stage == "sft" else "reinforcement learning"
+    return (
+        f" The base itself came of {code(before.base.name)} by {stage} as "
+        f"{_ROLES[before.role]}.{_came_from(before.base)}"
     )
 
 

@@ -127,15 +127,27 @@ def _base_of(used: BaseModelUsed, known: Mapping[str, ProfileFile]) -> Base:
         name=used.name,
         hub=(by_profile or used.name) if is_on_hub else None,
         revision=used.revision if is_on_hub else None,
-        licence=profile.licence if profile else "",
+        licence=profile.licence if profile else _licence_before(used, known),
         profile=profile.name if profile and profile.name in names() else None,
         parser=profile.thinking.parser if profile else None,
     )
 
 
+def _licence_before(used: BaseModelUsed, known: Mapping[str, ProfileFile]) -> str:
+    """That of the model which the base was trained from, if the base is a model of ours."""
+    return _base_of(used.training.base, known).licence if used.training else ""
+
+
 def _wrote(record: TrainingRecord) -> Iterator[tuple[str, str]]:
-    """(role, name) of all that wrote rows of the roles that were learnt, or judged them."""
+    """(role, name) of all that wrote rows of the roles that were learnt, or judged them.
+
+    Of GRPO those that wrote the attempts in the caches. What a base of ours learnt counts as well.
+    """
+    if record.base.training:
+        yield from _wrote(record.base.training)
+    if record.rl and record.rl.mode != "deliberator":
+        return  # of the sets only problems were asked
     for used in record.sets:
         for role, name in written(used.manifest):
-            if not (role == "deliberator" and used.role == "thinker"):
+            if not (role == "deliberator" and (used.role == "thinker" or record.rl)):
                 yield role, name

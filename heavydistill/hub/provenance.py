@@ -45,12 +45,14 @@ def authorship(authors: Sequence[Author], licence: Licence, of: str) -> Iterator
         for author in authors
     ]
     head = ("Model", "Role", "Licence of its weights", "Distillation", "Because", "Source")
-    yield table(head, rows)
-    yield (
+    if rows:
+        yield table(head, rows)
+    told = (
         "Distillation says whether models may be trained on what the model writes; a hosted API "
-        f"may add terms of its own. The licence of {of} is "
-        f"{code(licence.name)}: {text(licence.because)}."
+        "may add terms of its own. "
     )
+    of_models = told if rows else ""
+    yield f"{of_models}The licence of {of} is {code(licence.name)}: {text(licence.because)}."
 
 
 def making(manifest: Manifest, folder: Path) -> Iterator[str]:

@@ -77,8 +77,10 @@ def _asked(record: TrainingRecord) -> str:
 
 def _attempts(record: TrainingRecord) -> int | None:
     """The largest K of the runs from which a deliberator learnt; None if no run tells."""
-    runs = [run for used in record.sets for run in used.manifest.runs]
-    return max((k for run in runs if (k := at(run.config, "think.k"))), default=None)
+    configs = [run.config for used in record.sets for run in used.manifest.runs]
+    if record.rl and record.rl.run:
+        configs = [record.rl.run]
+    return max((k for config in configs if (k := at(config, "think.k"))), default=None)
 
 
 def _models(record: TrainingRecord, base: str, trained: str) -> list[str]:
@@ -100,6 +102,8 @@ def _ways(record: TrainingRecord) -> list[str]:
         flags += ["--k", str(k)]
     for number, (key, usual) in enumerate(_USUAL.items(), start=1):
         learnt = {parts[number] for parts in wordings if len(parts) == 3}
+        if record.rl and record.rl.run:
+            learnt = {record.rl.run[key]}
         if len(learnt) == 1 and learnt != {usual}:
             flags += ["--set", f"{key}={learnt.pop()}"]
     return flags

@@ -17,11 +17,12 @@ from heavydistill.chat.student import stops_of
 from heavydistill.chat.template import Chat, own_template
 from heavydistill.engine.local import local_revision
 from heavydistill.errors import ConfigError, TeacherError
+from heavydistill.record import RECORD, BaseModelUsed, TrainingRecord, read_record
 from heavydistill.teachers.registry import file_of
 
 if TYPE_CHECKING:
-    from heavydistill.training.arguments import Asked
-    from heavydistill.training.mixture import Found
+    from heavydistill.training.located import Located
+    from heavydistill.training.strict import Asked
 
 _QUESTION, _ANSWER = "3f9c1a57 question", "8d02b6e4 answer"
 
@@ -37,6 +38,7 @@ class Base:
         tokenizer: With the template of ``chat``.
         chat: Renders rows as it will be asked.
         context: Positions that it was made for.
+        training: How it came about, if its folder tells.
     """
 
     name: str
@@ -45,9 +47,20 @@ class Base:
     tokenizer: Any
     chat: Chat
     context: int
+    training: TrainingRecord | None
+
+    @property
+    def used(self) -> BaseModelUsed:
+        """As the record has it."""
+        return BaseModelUsed(
+            name=self.name,
+            revision=self.revision,
+            template_sha256=self.chat.sha256,
+            training=self.training,
+        )
 
 
-def load_base(asked: Asked, found: Sequence[Found]) -> Base:
+def load_base(asked: Asked, found: Sequence[Located]) -> Base:
     """Find the model of the arguments, and load its tokenizer.
 
     Raises:
@@ -65,7 +78,7 @@ def load_base(asked: Asked, found: Sequence[Found]) -> Base:
         )
     options = {
         "revision": asked.model.model_revision,
-        "trust_remote_code": asked.sft.trust_remote_code,
+        "trust_remote_code": asked.trl.trust_remote_code,
     }
     try:
         config = AutoConfig.from_pretrained(path, **options).get_text_config()
@@ -90,7 +103,8 @@ def load_base(asked: Asked, found: Sequence[Found]) -> Base:
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token
     name = given if given == path and not Path(path).is_dir() else Path(given).name
-    return Base(name, path, revision, tokenizer, chat, config.max_position_embeddings)
+    training = read_record(Path(path)) if (Path(path) / RECORD).is_file() else None
+    return Base(name, path, revision, tokenizer, chat, config.max_position_embeddings, training)
 
 
 def _path_of(name: str) -> str:
@@ -102,8 +116,8 @@ def _path_of(name: str) -> str:
     return (file.folder or file.hub or name) if file else name
 
 
-def _template(asked: Asked, tokenizer: Any, found: Sequence[Found]) -> str:
-    given = asked.sft.chat_template_path
+def _template(asked: Asked, tokenizer: Any, found: Sequence[Located]) -> str:
+    given = asked.chat_template_path
     if given is not None:
         return _read(Path(given))
     texts = {one.template for one in found}
@@ -113,7 +127,7 @@ def _template(asked: Asked, tokenizer: Any, found: Sequence[Found]) -> str:
             f"The sets {names} are rendered with different chat templates",
             "Build them for the same student, or give one with --chat_template_path FILE.",
         )
-    template = texts.pop() or own_template(tokenizer)
+    template = next(iter(texts), "") or own_template(tokenizer)
     chat = Chat(tokenizer, template=template)
     for one in found:
         student = one.manifest.student

@@ -35,7 +35,8 @@ _NEW = ".new"
 _FREE = re.compile(
     r"log.*|report_to|run_name|eval_.*|do_eval|save_.*|push_to_hub|hub_.*|disable_tqdm|project|"
     r"trackio_.*|dataset_num_proc|dataloader_(?!drop_last).*|per_device_eval_batch_size|"
-    r"resume_from_checkpoint|gradient_checkpointing.*|activation_offloading"
+    r"resume_from_checkpoint|gradient_checkpointing.*|activation_offloading|"
+    r"vllm_gpu_memory_utilization|vllm_enable_sleep_mode|num_completions_to_print"
 )
 
 
@@ -227,8 +228,10 @@ def _schedule(record: TrainingRecord) -> dict[str, Any]:
     arguments = {
         name: value for name, value in record.arguments.items() if not _FREE.fullmatch(name)
     }
+    asked = {"prompts": (rl.mode, rl.problems_sha256, rl.run)} if (rl := record.rl) else {}
     return {
         **sets,
+        **asked,
         "base": (record.base.name, record.base.revision, record.base.template_sha256),
         "method": record.method,
         "processes": record.launch.processes,

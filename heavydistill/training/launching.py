@@ -17,7 +17,7 @@ from heavydistill.record import Launch
 if TYPE_CHECKING:
     from accelerate import Accelerator
 
-    from heavydistill.training.arguments import Asked
+    from heavydistill.training.strict import Asked
 
 AUTO = "auto"
 _FALLBACK = "sdpa"
@@ -37,13 +37,13 @@ def planned(asked: Asked) -> Launch:
     """
     import torch
 
-    state = asked.sft.distributed_state
+    state = asked.trl.distributed_state
     on_gpu = state.device.type == "cuda"
     engine = "ddp" if state.num_processes > 1 else "single"
     # Flags of the script leave the rest to a file, which is read when the trainer is made.
-    if asked.sft.deepspeed:
+    if asked.trl.deepspeed:
         engine = "zero"
-    elif asked.sft.fsdp:
+    elif asked.trl.fsdp:
         engine = "fsdp"
     elif _is_set("ACCELERATE_USE_DEEPSPEED"):
         engine = f"zero{os.environ.get('ACCELERATE_DEEPSPEED_ZERO_STAGE', '')}"

@@ -1,41 +1,26 @@
-"""Where the rows are: folders of sets on this machine or on the Hub, and how they are mixed."""
+"""Which rows of which sets are learnt by SFT, and how they are mixed."""
 
 from __future__ import annotations
 
-import hashlib
-import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 from heavydistill.errors import ConfigError
-from heavydistill.sets.folder import CHAT_TEMPLATE, MANIFEST, count_rows, file_of
-from heavydistill.sets.manifest import Manifest, read_manifest
-from heavydistill.sets.rows import SPLITS
+from heavydistill.sets.folder import count_rows, file_of
 from heavydistill.training.arguments import ROLES, Source
-
-_HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
+from heavydistill.training.located import Located, locate
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Found(Located):
     """A source, and what is known of it before its rows are read.
 
     Attributes:
         source: As it was asked for.
-        folder: Of the sets, on this machine.
-        name: Of the folder, or the id on the Hub.
-        revision: The commit on the Hub; empty for a folder.
-        manifest: Of the folder.
-        template: The chat template beside the sets; empty if there is none.
     """
 
     source: Source
-    folder: Path
-    name: str
-    revision: str
-    manifest: Manifest
-    template: str
 
     def file(self, split: str) -> Path | None:
         """The rows of a split; None if it has none."""
@@ -76,24 +61,11 @@ def shares(rows: Sequence[int], fractions: Sequence[float | None]) -> list[int]:
 
 
 def _found(source: Source) -> Found:
-    folder, revision = Path(source.path), ""
-    if folder.is_dir():
-        if source.revision is not None:
-            raise ConfigError(
-                f"{source.path} is a folder, which has no revision", "Leave out its revision."
-            )
-        name = folder.resolve().name
-    else:
-        folder, name = _downloaded(source), source.path
-        revision = folder.name  # snapshots/COMMIT
-    manifest = read_manifest(folder)
-    template = folder / CHAT_TEMPLATE
-    text = template.read_bytes().decode() if template.is_file() else ""
-    found = Found(source, folder, name, revision, manifest, text)
-    _check_files(found)
+    sets = locate(source.path, f"sft_{source.role}", source.revision)
+    found = Found(**{one.name: getattr(sets, one.name) for one in fields(sets)}, source=source)
     file = found.file("train")
     if file is None or not count_rows(file):
-        there = [role for role in ROLES if file_of(folder, f"sft_{role}", "train").is_file()]
+        there = [role for role in ROLES if file_of(found.folder, f"sft_{role}", "train").is_file()]
         has = f"it has rows for a {' and a '.join(there)}" if there else "it has none for any role"
         raise ConfigError(
             f"{source.path} has no rows to train a {source.role}: {has}",
@@ -101,43 +73,3 @@ def _found(source: Source) -> Found:
             "table what each filter took.",
         )
     return found
-
-
-def _check_files(found: Found) -> None:
-    """What is read is what was built: the record has its manifest, and a cache is kept by it."""
-    files = [file_of(found.folder, f"sft_{found.source.role}", split) for split in SPLITS]
-    for path in (*files, found.folder / CHAT_TEMPLATE):
-        wanted = found.manifest.files.get(path.relative_to(found.folder).as_posix())
-        if wanted != (_digest(path) if path.is_file() else None):
-            raise ConfigError(
-                f"{path} is not what {MANIFEST} says: it was changed, added or removed after the "
-                "build, or not downloaded",
-                "Build the sets again; those of the Hub are downloaded when it can be reached.",
-            )
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _downloaded(source: Source) -> Path:
-    from huggingface_hub import snapshot_download
-
-    fix = "Give a folder that `heavydistill build --out FOLDER` wrote, or its id on the Hub."
-    if not _HUB_ID.fullmatch(source.path):
-        raise ConfigError(f"There is no folder {source.path}", fix)
-    try:
-        return Path(
-            snapshot_download(
-                source.path,
-                repo_type="dataset",
-                revision=source.revision,
-                allow_patterns=[MANIFEST, CHAT_TEMPLATE, f"sft_{source.role}/*"],
-            )
-        )
-    except Exception as error:  # not there, no network, no right: the library has no common base
-        raise ConfigError(
-            f"There is no folder {source.path}, and the Hub does not give such a dataset: {error}",
-            f"{fix} A private one needs HF_TOKEN.",
-        ) from error

@@ -6,12 +6,13 @@ import math
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from heavydistill.training import course
     from heavydistill.training.sft import Prepared
 
 
 def outline(prepared: Prepared) -> list[tuple[str, str]]:
     """(what, how much) of a training."""
-    record, sft = prepared.record, prepared.asked.sft
+    record, sft = prepared.record, prepared.asked.trl
     launch = record.launch
     batch = sft.per_device_train_batch_size * sft.gradient_accumulation_steps * launch.processes
     # As the Trainer counts: what is left of an epoch after its last full step is a step as well.
@@ -26,7 +27,8 @@ def outline(prepared: Prepared) -> list[tuple[str, str]]:
         (f"{one.name}, {one.role}", _rows(one.rows, one.left_out, record.max_length))
         for one in record.sets
     ]
-    lines += [
+    return [
+        *lines,
         (
             kind,
             f"{record.sequences:,} of up to {record.max_length:,} tokens"
@@ -38,6 +40,14 @@ def outline(prepared: Prepared) -> list[tuple[str, str]]:
             f"({record.learnt_tokens / record.tokens:.0%})",
         ),
         ("steps", f"{steps:,} of {batch} {kind}, {steps / per_epoch:.2g} epochs"),
+        *of_any(prepared),
+    ]
+
+
+def of_any(prepared: course.Prepared) -> list[tuple[str, str]]:
+    """(what, how much) of what every training has: model, launch, start."""
+    record, launch = prepared.record, prepared.record.launch
+    lines = [
         ("model", f"{record.base.name}, {record.method}"),
         (
             "launch",

@@ -71,7 +71,7 @@ def read(asked: Asked, base: Base, found: list[Found]) -> Read:
         ConfigError: A row would not be learnt as it stands, with its problem and generation; rows
             do not fit ``max_length``, or that does not fit the model; a split has no rows.
     """
-    splits = ["train"] + ["validation"] * (asked.sft.do_eval or asked.sft.eval_on_start)
+    splits = ["train"] + ["validation"] * (asked.trl.do_eval or asked.trl.eval_on_start)
     whole = [{split: _split(asked, base, one, split) for split in splits} for one in found]
     if len(splits) > 1 and not any(len(parts["validation"]) for parts in whole):
         raise ConfigError(
@@ -85,7 +85,7 @@ def read(asked: Asked, base: Base, found: list[Found]) -> Read:
     # Of those that fit, for the mixture is of what is learnt.
     taken = shares([len(rows.train) for rows in fitting], [one.source.fraction for one in found])
     return Read(
-        [_drawn(rows, count, asked.sft.seed) for rows, count in zip(fitting, taken, strict=True)],
+        [_drawn(rows, count, asked.trl.seed) for rows, count in zip(fitting, taken, strict=True)],
         max_length,
     )
 
@@ -99,13 +99,13 @@ def _split(asked: Asked, base: Base, found: Found, split: str) -> Dataset:
         return Dataset.from_dict(
             {name: [] for name in ("input_ids", "labels", "tokens", *_COLUMNS)}
         )
-    counted = asked.sft.chat_template_path is None
-    with asked.sft.main_process_first(desc=f"reading {file.name}"):
+    counted = asked.trl.chat_template_path is None
+    with asked.trl.main_process_first(desc=f"reading {file.name}"):
         rows = Dataset.from_parquet(str(file))
         looked_at = rows.map(
             partial(_look, chat=base.chat, counted=counted),
             remove_columns=[name for name in rows.column_names if name not in _COLUMNS],
-            num_proc=asked.sft.dataset_num_proc,
+            num_proc=asked.trl.dataset_num_proc,
             new_fingerprint=_fingerprint(base, found.digest(split), counted),
             desc=f"Looking at {found.name}, {found.source.role}, {split}",
         )
@@ -172,7 +172,7 @@ def _max_length(asked: Asked, base: Base, lengths: list[int]) -> int:
     import numpy as np
 
     longest, leaves_out = max(lengths), asked.sets.too_long == "leave_out"
-    wanted: int | None = asked.sft.max_length
+    wanted: int | None = asked.trl.max_length
     if wanted is None:
         wanted = int(np.quantile(lengths, _QUANTILE, method="higher")) if leaves_out else longest
     if wanted > base.context:

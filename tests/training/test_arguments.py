@@ -15,7 +15,9 @@ from hypothesis import strategies as st
 from trainings import ROOT, SCRIPT
 
 from heavydistill.errors import ConfigError
-from heavydistill.training.arguments import _REFUSED, Source, parse
+from heavydistill.training.arguments import SCRIPT as OF_SFT
+from heavydistill.training.arguments import Source, parse
+from heavydistill.training.strict import REFUSED
 
 LEAST = {
     "model_name_or_path": "micro-student",
@@ -44,15 +46,15 @@ def test_the_file_is_read_in_both_spellings_and_flags_win(tmp_path: Path) -> Non
     path = written(tmp_path, learning_rate=1e-3, lora_r=8, num_train_epochs=2)
     for arguments in (["--config", path], [f"--config={path}"]):
         asked = parse([*arguments, "--learning-rate", "1e-5", "--role", "both"])
-        assert (asked.sft.learning_rate, asked.model.lora_r) == (1e-5, 8)
-        assert asked.sft.num_train_epochs == 2
+        assert (asked.trl.learning_rate, asked.model.lora_r) == (1e-5, 8)
+        assert asked.trl.num_train_epochs == 2
         assert asked.sources == (Source("sets", "thinker"), Source("sets", "deliberator"))
         assert asked.role == "both"
 
 
 def test_without_max_length_the_data_decides_it(tmp_path: Path) -> None:
-    assert parse(["--config", written(tmp_path)]).sft.max_length is None
-    assert parse(["--config", written(tmp_path, max_length=77)]).sft.max_length == 77
+    assert parse(["--config", written(tmp_path)]).trl.max_length is None
+    assert parse(["--config", written(tmp_path, max_length=77)]).trl.max_length == 77
 
 
 @pytest.mark.parametrize(
@@ -90,8 +92,8 @@ def test_a_number_of_which_yaml_makes_text_is_one(tmp_path: Path) -> None:
     keys = yaml.safe_dump(LEAST)
     path.write_text(f"{keys}learning_rate: 1e-4\nresume_from_checkpoint: true\n", encoding="utf-8")
     asked = parse(["--config", str(path)])
-    assert asked.sft.learning_rate == 1e-4
-    assert str(asked.sft.resume_from_checkpoint) == "True"
+    assert asked.trl.learning_rate == 1e-4
+    assert str(asked.trl.resume_from_checkpoint) == "True"
 
 
 @pytest.mark.parametrize(
@@ -203,7 +205,7 @@ OTHER: dict[str, Any] = {
 def test_whatever_else_is_asked_for_what_would_be_ignored_or_cut_is_refused(
     tmp_path: Path, keys: set[str]
 ) -> None:
-    assert set(OTHER) == set(_REFUSED)
+    assert set(OTHER) == {*REFUSED, *OF_SFT.refused}
     path = written(tmp_path, **{key: OTHER[key] for key in keys})
     message = refused("--config", path)
     named = message.partition(":")[0]
@@ -212,11 +214,11 @@ def test_whatever_else_is_asked_for_what_would_be_ignored_or_cut_is_refused(
 
 
 def test_what_is_refused_may_be_said_as_it_is(tmp_path: Path) -> None:
-    for name, (allowed, _) in _REFUSED.items():
+    for name, (allowed, _) in {**REFUSED, **OF_SFT.refused}.items():
         for value in allowed:
             if value is not None:
                 assert (
-                    getattr(parse(["--config", written(tmp_path, **{name: value})]).sft, name)
+                    getattr(parse(["--config", written(tmp_path, **{name: value})]).trl, name)
                     in allowed
                 )
 

@@ -30,7 +30,7 @@ def test_deepspeed_and_fsdp_are_planned_as_the_launcher_or_a_flag_says(
     assert launching.planned(wanted).engine == "zero3"
     monkeypatch.setenv("ACCELERATE_USE_DEEPSPEED", "false")
     assert launching.planned(wanted).engine == "single"
-    wanted.sft.deepspeed = {"zero_optimization": {"stage": 2}}
+    wanted.trl.deepspeed = {"zero_optimization": {"stage": 2}}
     assert launching.planned(wanted).engine == "zero"
 
 
@@ -38,7 +38,7 @@ def test_deepspeed_and_fsdp_are_planned_as_the_launcher_or_a_flag_says(
 def test_fsdp_on_a_cpu_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by: str) -> None:
     wanted = asked("sets", tmp_path)
     if by == "flag":
-        wanted.sft.fsdp = True
+        wanted.trl.fsdp = True
     else:
         monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
         monkeypatch.setenv("FSDP_VERSION", "2")
@@ -129,5 +129,5 @@ def test_deepspeed_may_be_asked_for_with_a_file(tmp_path: Path) -> None:
     path = tmp_path / "zero.json"
     path.write_text(json.dumps({"zero_optimization": {"stage": 2}}), encoding="utf-8")
     wanted = asked("sets", tmp_path)
-    wanted.sft.deepspeed = str(path)
+    wanted.trl.deepspeed = str(path)
     assert launching.planned(wanted).engine == "zero"

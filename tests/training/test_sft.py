@@ -220,7 +220,7 @@ def test_what_the_message_says_trains_on_sets_without_validation_rows(tmp_path: 
         prepare(parse([str(one) for one in given]))
     given += re.findall(r"(--eval\S+ no) (--load\S+ false)", raised.value.fix)[0]
     prepared = prepare(parse(" ".join(map(str, given)).split()))
-    assert prepared.validation == {} and not prepared.asked.sft.load_best_model_at_end
+    assert prepared.validation == {} and not prepared.asked.trl.load_best_model_at_end
 
 
 def test_validation_may_be_packed_otherwise(sets: Path, tmp_path: Path) -> None:

@@ -51,7 +51,7 @@ def test_what_differs_is_told_in_simple_values_and_sorted(tmp_path: Path) -> Non
 )
 def test_no_place_address_or_token_is_told(tmp_path: Path, keys: dict[str, Any]) -> None:
     known = parse([*LEAST, "--use_cpu"])
-    keys = {key: value for key, value in keys.items() if hasattr(known.sft, key)}
+    keys = {key: value for key, value in keys.items() if hasattr(known.trl, key)}
     found = told(asked("sets", tmp_path / "secret", **keys))
     assert "secret" not in json.dumps(found)
     assert str(tmp_path) not in json.dumps(found)

@@ -5,7 +5,7 @@ import time
 import pytest
 from generations import problem
 
-from heavydistill.build.finals import final_answers
+from heavydistill.verifiers.finals import final_answers
 
 MARKED = {"marker": "####"}
 OPTIONS = {"options": ["Mars", "Venus", "Earth"]}

@@ -1,0 +1,294 @@
+"""What GRPO takes, beside what TRL takes: who learns, from which prompts, for which reward.
+
+The command line is TRL's, read strictly; see ``training.strict``. Three of TRL's defaults are
+others here: ``mask_truncated_completions`` is true, for a response that was cut off is neither
+right nor wrong; ``vllm_importance_sampling_mode`` is ``token_truncate``, because the ratio of a
+whole long response, the product of its tokens', is nearly always out of bounds; and those of the
+preset, with ``steps_per_generation`` four times ``gradient_accumulation_steps``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar
+
+from heavydistill.config import Verifying
+from heavydistill.errors import ConfigError
+from heavydistill.sections import parse as parse_section
+from heavydistill.training.rl.batches import Batch, batch_of, check_batch, check_validation
+from heavydistill.training.rl.presets import GSPO, PRESETS, STEPS
+from heavydistill.training.strict import Around, Script
+
+if TYPE_CHECKING:
+    from trl import GRPOConfig, ModelConfig, TrlParser
+
+DELIBERATOR, JOINT, THINKER = MODES = ("deliberator", "joint", "thinker")
+MOST_FORMAT = 0.05
+_SAMPLED = "what is learnt is what the model itself would write; ratios are of its distribution"
+_ONE_REWARD = "there is one reward, the verdict; format_share is its share of form"
+_TEMPLATE = "prompts are rendered as the sets and the model have it"
+# Values of ``generation_kwargs`` that a key of its own, or nothing, may set.
+_NOT_GENERATION = {
+    "temperature",
+    "top_p",
+    "top_k",
+    "min_p",
+    "repetition_penalty",
+    "max_new_tokens",
+    "max_tokens",
+    "n",
+    "num_return_sequences",
+    "do_sample",
+    "num_beams",
+}
+
+
+@dataclass
+class RlArguments(Around):
+    """Who learns from what, and what is done around it."""
+
+    told: ClassVar[tuple[str, ...]] = (
+        "preset",
+        "format_share",
+        "max_accuracy",
+        "too_long",
+    )
+
+    mode: str | None = field(
+        default=None,
+        metadata={
+            "help": "Who learns: a deliberator, from caches that are there; joint: K thinkers and "
+            "a deliberation on their attempts, as one episode; or a thinker, from problems.",
+            "choices": [*MODES],
+        },
+    )
+    preset: str = field(
+        default=GSPO,
+        metadata={
+            "help": "Objective: sets loss_type, importance_sampling_level, epsilon and their like "
+            "where nothing else does.",
+            "choices": [*PRESETS],
+        },
+    )
+    dataset_name: str | None = field(
+        default=None,
+        metadata={
+            "help": "Folder of sets from `heavydistill build` or `refilter`, or its id on the Hub. "
+            "A deliberator is asked the prompts of its set `rl`, the others its problems."
+        },
+    )
+    run: str | None = field(
+        default=None,
+        metadata={
+            "help": "Instead, for thinkers and joint: configuration of a run, as of `heavydistill "
+            "generate --config`. Its problems, verify, domain, language, think, cache and "
+            "deliberate say what is asked and how; the model that is trained answers."
+        },
+    )
+    max_accuracy: float | None = field(
+        default=None,
+        metadata={
+            "help": "Deliberator: only caches in which at most this share of the attempts is "
+            "right. Those that are always or never answered rightly are left out in any case."
+        },
+    )
+    too_long: str = field(
+        default="refuse",
+        metadata={
+            "help": "Prompts that leave no room for max_completion_length in the model's context: "
+            "`refuse` to train, or `leave_out` and count them. They are never cut.",
+            "choices": ["refuse", "leave_out"],
+        },
+    )
+    format_share: float = field(
+        default=0.0,
+        metadata={
+            "help": "Share of the reward that a response earns by its form alone, right or wrong: "
+            "thinking that ends, and one final answer. At most 0.05."
+        },
+    )
+    verify: dict | None = field(  # type: ignore[type-arg]
+        default=None,
+        metadata={
+            "help": "In the file: how answers are judged, with the keys of the section `verify` of "
+            "a run (workers, timeout_s, memory_mb, sandbox, own)."
+        },
+    )
+    chat_template_path: str | None = field(
+        default=None,
+        metadata={
+            "help": "Jinja file with the chat template, in place of that of the sets or the model."
+        },
+    )
+
+
+def _settle(parser: TrlParser, given: Callable[[], argparse.Namespace]) -> None:
+    """Take what the preset says, and look at the batches before TRL does."""
+    parser.set_defaults(**PRESETS[given().preset])
+    values = given()
+    if values.generation_batch_size is not None:
+        raise ConfigError(
+            "generation_batch_size: it is per_device_train_batch_size x processes x "
+            "steps_per_generation",
+            "Leave it out, and give --steps_per_generation.",
+        )
+    if values.steps_per_generation is None:
+        parser.set_defaults(steps_per_generation=STEPS * values.gradient_accumulation_steps)
+        values = given()
+    processes = int(os.environ.get("WORLD_SIZE", "1"))
+    check_batch(batch_of(values, processes))
+    if values.eval_strategy != "no":
+        group = values.num_generations_eval or values.num_generations
+        check_validation(values.per_device_eval_batch_size, processes, group)
+
+
+SCRIPT = Script(
+    name="grpo",
+    config="GRPOConfig",
+    refused={
+        "top_p": ((1.0,), _SAMPLED),
+        "top_k": ((0,), _SAMPLED),
+        "min_p": ((None, 0.0), _SAMPLED),
+        "repetition_penalty": ((1.0,), _SAMPLED),
+        "vllm_structured_outputs_regex": ((None,), _SAMPLED),
+        "remove_unused_columns": ((False,), "the reward judges by the columns of a problem"),
+        "reward_weights": ((None,), _ONE_REWARD),
+        "multi_objective_aggregation": (("sum_then_normalize",), _ONE_REWARD),
+        "chat_template_kwargs": ((None,), _TEMPLATE),
+        "max_tool_calling_iterations": ((None,), "there are no tools"),
+        "log_completions_hub_repo": (
+            (None,),
+            "it would publish prompts and responses unread; log_completions keeps them here",
+        ),
+        "use_transformers_paged": ((False,), "use_transformers_continuous_batching is its name"),
+        "vllm_importance_sampling_cap": (
+            (None,),
+            "vllm_importance_sampling_clip_max is its name",
+        ),
+    },
+    defaults={
+        "mask_truncated_completions": True,
+        "vllm_importance_sampling_mode": "token_truncate",
+    },
+    settle=_settle,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A training as it is asked for.
+
+    Attributes:
+        rl: Who learns, from what.
+        trl: TRL's arguments.
+        model: The model and its adapter.
+        verify: How answers are judged, where the run does not say it.
+    """
+
+    rl: RlArguments
+    trl: GRPOConfig
+    model: ModelConfig
+    verify: Verifying
+
+    @property
+    def around(self) -> Around:
+        """Our own arguments."""
+        return self.rl
+
+    @property
+    def chat_template_path(self) -> str | None:
+        """A file with the chat template that it learns."""
+        return self.rl.chat_template_path
+
+    @property
+    def mode(self) -> str:
+        """One of ``MODES``."""
+        return str(self.rl.mode)
+
+    @property
+    def batch(self) -> Batch:
+        """The numbers of a generation and a step."""
+        return batch_of(self.trl, self.trl.world_size)
+
+
+def parse(arguments: Sequence[str] | None = None, description: str | None = None) -> Asked:
+    """Read the command line, and the file that it names.
+
+    Args:
+        arguments: In place of those of the process.
+        description: What ``--help`` begins with.
+
+    Raises:
+        ConfigError: A key or value that is none; see ``strict`` and ``batches``.
+    """
+    rl, trl, model = SCRIPT.read(RlArguments, arguments, description)
+    _check_sources(rl)
+    _check_ranges(rl)
+    for key in trl.generation_kwargs or {}:
+        if key in _NOT_GENERATION:
+            raise ConfigError(
+                f"generation_kwargs: {key} cannot be set: {_SAMPLED}", "Leave it out."
+            )
+    _check_vllm(trl)
+    fix = "Correct the value in the file."
+    return Asked(rl, trl, model, parse_section(Verifying, dict(rl.verify or {}), "verify: ", fix))
+
+
+def _check_sources(rl: RlArguments) -> None:
+    if rl.mode is None:
+        raise ConfigError("Who learns is not said", f"Give --mode: {', '.join(MODES)}.")
+    if rl.dataset_name and rl.run:
+        raise ConfigError("Both dataset_name and run are given", "Leave out one of the two.")
+    if rl.mode == DELIBERATOR and rl.run:
+        raise ConfigError(
+            "run is given, and a deliberator learns from caches that are there",
+            "Give --dataset_name, or --mode joint, in which caches are made as it learns.",
+        )
+    if not (rl.dataset_name or rl.run):
+        raise ConfigError(
+            "There is nothing to learn from",
+            "Give --dataset_name: a folder that `heavydistill build` wrote, or its id on the Hub"
+            + ("." if rl.mode == DELIBERATOR else "; or --run: the configuration of a run."),
+        )
+    if rl.run and rl.verify is not None:
+        raise ConfigError(
+            "verify is given beside run, which has a section of that name", "Say it there."
+        )
+    if rl.mode != DELIBERATOR and rl.max_accuracy is not None:
+        raise ConfigError(
+            f"max_accuracy is given, and a {rl.mode} training has no caches before it begins",
+            "Leave it out.",
+        )
+
+
+def _check_ranges(rl: RlArguments) -> None:
+    if not 0 <= rl.format_share <= MOST_FORMAT:
+        raise ConfigError(
+            f"format_share: {rl.format_share} is not between 0 and {MOST_FORMAT}: with more, form "
+            "would be learnt in place of what is right",
+            f"Give at most {MOST_FORMAT}.",
+        )
+    if rl.max_accuracy is not None and not 0 <= rl.max_accuracy <= 1:
+        raise ConfigError(
+            f"max_accuracy: {rl.max_accuracy} is no share", "Give one from 0 to 1, such as 0.375."
+        )
+
+
+def _check_vllm(trl: GRPOConfig) -> None:
+    if not trl.use_vllm:
+        return
+    if importlib.util.find_spec("vllm") is None:
+        raise ConfigError(
+            "use_vllm is set, and vllm is not installed here",
+            'Install it with `pip install "heavydistill[vllm]"`, or give --use_vllm false, which '
+            "samples with transformers.",
+        )
+    if trl.use_cpu:
+        raise ConfigError(
+            "use_vllm is set with use_cpu, and vLLM takes no weights from a training on a CPU",
+            "Give --use_vllm false.",
+        )

@@ -1,0 +1,284 @@
+"""What is asked in a GRPO training: caches that are there, or problems.
+
+A deliberator is asked the prompts of the set ``rl``; a thinker, and the thinkers of an episode, are
+asked the problems of a folder of sets or of a run, in the wording of the run. A prompt that is
+left out is counted by its reason:
+
+    never_right    no deliberation on the cache was right, so that a group would teach nothing
+    always_right   all were, likewise
+    over_accuracy  more than ``max_accuracy`` of its attempts are right
+    too_long       it leaves no room for a response in the model's context
+    unfit          its problem cannot be judged, and the run has ``problems.unfit: leave_out``
+
+The rows of the dataset have ``prompt``, one user turn; the problem's ``problem`` (its id),
+``text``, ``reference``, ``verifier``, ``verifier_args``; of a cache also ``cache`` (its id),
+``stratum``, ``right``, ``width`` and ``success``, of a problem ``domain``.
+
+Validation rows are never left out for how hard they are.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from heavydistill.config import RunConfig, Verifying
+from heavydistill.errors import ConfigError
+from heavydistill.heavy import prompts as wordings
+from heavydistill.problems.loading import load_fit
+from heavydistill.schema import Problem
+from heavydistill.sets.folder import read_rows
+from heavydistill.sets.rows import USED
+from heavydistill.training.base import Base
+from heavydistill.training.located import Located, locate
+from heavydistill.training.rl.arguments import DELIBERATOR, Asked
+from heavydistill.training.rl.batches import check_prompts, check_room
+from heavydistill.training.rl.run import run_of
+from heavydistill.verifiers import registry
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+NEVER, ALWAYS, OVER = "never_right", "always_right", "over_accuracy"
+TOO_LONG, UNFIT = "too_long", "unfit"
+_OF_PROBLEM = ("problem", "text", "reference", "verifier", "verifier_args")
+_OF_CACHE = ("prompt", *_OF_PROBLEM, "cache", "stratum", "right", "width", "success")
+_ROUNDING = 1e-9
+_Row = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Prompts:
+    """All of them.
+
+    Attributes:
+        train: A row for each prompt; see the module.
+        validation: Likewise; None if none are looked at.
+        lengths: Tokens of the prompts of ``train``, with the template and what opens an answer.
+        longest: The most of any prompt.
+        left_out: How many of both splits, by reason.
+        measured_on: On whose deliberations the success of the caches was measured, sorted.
+        run: How problems are asked; None where the prompts are caches.
+        verify: How answers are judged.
+    """
+
+    train: Dataset
+    validation: Dataset | None
+    lengths: list[int]
+    longest: int
+    left_out: dict[str, int]
+    measured_on: list[str]
+    run: RunConfig | None
+    verify: Verifying
+
+    @property
+    def problems_sha256(self) -> str:
+        """Of what is asked and what is right, in order."""
+        digest = hashlib.sha256()
+        columns = [self.train[name] for name in ("prompt", *_OF_PROBLEM)]
+        for row in zip(*columns, strict=True):
+            digest.update(json.dumps(row).encode())
+        return digest.hexdigest()
+
+
+def find_sets(asked: Asked) -> Located | None:
+    """The folder of sets; None where a run is given.
+
+    Raises:
+        ConfigError: There is none.
+    """
+    if not asked.rl.dataset_name:
+        return None
+    return locate(asked.rl.dataset_name, "rl" if asked.mode == DELIBERATOR else "problems")
+
+
+def read_prompts(asked: Asked, base: Base, sets: Located | None) -> Prompts:
+    """Read and choose the prompts.
+
+    Raises:
+        ConfigError: There are none to learn from, too few for a generation, or one that does not
+            fit the model; or nobody here can judge an answer. The message says what to do.
+    """
+    left_out: Counter[str] = Counter()
+    if asked.mode == DELIBERATOR and sets:
+        run, verify = None, asked.verify
+        train, validation = _caches(sets, "train"), _caches(sets, "validation")
+        measured_on = sorted({row["measured_on"] for row in train})
+    else:
+        run = run_of(asked, sets.manifest if sets else None)
+        verify = run.verify if asked.rl.run else asked.verify
+        problems = _of_sets(sets) if sets else _of_run(run, left_out)
+        train, validation = (list(_thinker_rows(split, run)) for split in problems)
+        measured_on = []
+    _check_verifiers(train, verify)
+    if asked.mode == DELIBERATOR and sets:
+        train = _teaching(train, asked, left_out)
+        if not train:
+            raise _nothing_left(asked, sets, left_out)
+    lengths = [_tokens(base, row) for row in train]
+    is_validated = asked.trl.do_eval or asked.trl.eval_on_start
+    validation = validation if is_validated else []
+    of_validation = [_tokens(base, row) for row in validation]
+    response = asked.trl.max_completion_length
+    server = asked.trl.vllm_max_model_length if asked.trl.use_vllm else None
+    if asked.rl.too_long == "leave_out":
+        room = (server or base.context) - response
+        if min(lengths) > room:
+            raise ConfigError(
+                f"max_completion_length: no prompt leaves room for {response:,} tokens of a "
+                f"response in {room + response:,}; the shortest has {min(lengths):,}",
+                "Give a smaller one.",
+            )
+        train, lengths = _fitting(train, lengths, room, left_out)
+        validation, of_validation = _fitting(validation, of_validation, room, left_out)
+    check_room([*lengths, *of_validation], response, base.context, server)
+    check_prompts(asked.batch, len(train))
+    if is_validated and not validation:
+        raise ConfigError(
+            "Evaluation is asked for, and there are no validation rows",
+            "Give --eval_strategy no"
+            + (", or build the sets with --set validation=0.05." if sets else "."),
+        )
+    return Prompts(
+        train=_dataset(train),
+        validation=_dataset(validation) if validation else None,
+        lengths=lengths,
+        longest=max([*lengths, *of_validation]),
+        left_out=dict(sorted(left_out.items())),
+        measured_on=measured_on,
+        run=run,
+        verify=verify,
+    )
+
+
+def _caches(sets: Located, split: str) -> list[_Row]:
+    return list(read_rows(sets.folder, "rl", split))
+
+
+def _of_run(run: RunConfig, left_out: Counter[str]) -> tuple[list[Problem], list[Problem]]:
+    """Problems to learn from; there are none to look at."""
+    loaded = load_fit(run.problems, run.verify)
+    if loaded.unfit:
+        left_out[UNFIT] += len(loaded.unfit)
+    return loaded.problems, []
+
+
+def _of_sets(sets: Located) -> tuple[list[Problem], list[Problem]]:
+    """Problems to learn from, and those to look at."""
+    names = Problem.__dataclass_fields__
+    of_split: dict[str, list[Problem]] = {"train": [], "validation": []}
+    for row in read_rows(sets.folder, "problems"):
+        if row["label"] == USED and row["split"]:
+            of_split[row["split"]].append(Problem(**{name: row[name] for name in names}))
+    if not of_split["train"]:
+        raise ConfigError(
+            f"{sets.name} has no problem to learn from",
+            "Build it from more problems; `heavydistill build` says in its table which it left out "
+            "and why.",
+        )
+    return of_split["train"], of_split["validation"]
+
+
+def _thinker_rows(problems: Iterable[Problem], run: RunConfig) -> Iterator[_Row]:
+    for problem in problems:
+        domain = problem.domain or run.domain or "general"
+        wording = wordings.load("thinker", domain, run.language)
+        yield {
+            "prompt": [{"role": "user", "content": wordings.thinker_prompt(problem.text, wording)}],
+            "problem": problem.id,
+            "text": problem.text,
+            "reference": problem.reference,
+            "verifier": problem.verifier,
+            "verifier_args": problem.verifier_args,
+            "domain": domain,
+        }
+
+
+def _check_verifiers(rows: Iterable[_Row], verify: Verifying) -> None:
+    registry.load_own(verify.own)
+    kinds = {row["verifier"] for row in rows}
+    if unknown := sorted(kinds - set(registry.names())):
+        raise ConfigError(
+            f"There are problems for the verifier {unknown[0]!r}, which is not known here",
+            "Give its file with verify: {own: [FILE.py]} in the file.",
+        )
+    if lacking := registry.unavailable(kinds, verify):
+        raise ConfigError(lacking[0], "Mend that, or take sets without such problems.")
+
+
+def _teaching(rows: Iterable[_Row], asked: Asked, left_out: Counter[str]) -> list[_Row]:
+    """The caches that can teach something."""
+    most = asked.rl.max_accuracy
+    kept = []
+    for row in rows:
+        if row["success"] <= 0:
+            left_out[NEVER] += 1
+        elif row["success"] >= 1:
+            left_out[ALWAYS] += 1
+        elif most is not None and row["right"] > most * row["width"] + _ROUNDING:
+            left_out[OVER] += 1
+        else:
+            kept.append(row)
+    return kept
+
+
+def _nothing_left(asked: Asked, sets: Located, left_out: Counter[str]) -> ConfigError:
+    """What is said of a set without successes, or with nothing else."""
+    model = asked.model.model_name_or_path
+    again = f"`heavydistill refilter {asked.rl.dataset_name} --checkpoint {model} --out NEW`"
+    if left_out[OVER]:
+        lowest = min(
+            row["right"] / row["width"] for row in _caches(sets, "train") if 0 < row["success"] < 1
+        )
+        return ConfigError(
+            f"max_accuracy: {left_out[OVER]:,} caches of {sets.name} have more than "
+            f"{asked.rl.max_accuracy:g} of their attempts right, and none has as few",
+            f"Give --max_accuracy {math.ceil(lowest * 1000) / 1000:g} or more.",
+        )
+    labels = left_out or Counter(
+        row["rl_label"] for row in read_rows(sets.folder, "caches") if row["rl_label"]
+    )
+    listed = ", ".join(f"{count:,} {label}" for label, count in labels.most_common(3))
+    if labels[ALWAYS] > labels[NEVER]:
+        fix = "Build harder sets, for instance with --preset heavyskill or from harder problems."
+    else:
+        fix = (
+            "Train the model on the set sft_deliberator first (scripts/sft.py), and measure again "
+            f"with {again}; or build from easier problems."
+        )
+    return ConfigError(
+        f"{sets.name} has no cache that is answered rightly sometimes and not always"
+        f"{f' ({listed})' if listed else ''}, so there is nothing to learn",
+        fix,
+    )
+
+
+def _tokens(base: Base, row: _Row) -> int:
+    try:
+        return base.chat.prompt_tokens(row["prompt"])
+    except ValueError as error:
+        raise ConfigError(
+            f"The prompt of problem {row['problem']} cannot be rendered: {error}",
+            "Give a chat template that takes it, with --chat_template_path FILE.",
+        ) from error
+
+
+def _fitting(
+    rows: list[_Row], lengths: list[int], room: int, left_out: Counter[str]
+) -> tuple[list[_Row], list[int]]:
+    fits = [i for i, tokens in enumerate(lengths) if tokens <= room]
+    if len(fits) < len(rows):
+        left_out[TOO_LONG] += len(rows) - len(fits)
+    return [rows[i] for i in fits], [lengths[i] for i in fits]
+
+
+def _dataset(rows: list[_Row]) -> Dataset:
+    from datasets import Dataset
+
+    names = _OF_CACHE if "cache" in rows[0] else tuple(rows[0])
+    return Dataset.from_list([{name: row[name] for name in names} for row in rows])

@@ -1,0 +1,43 @@
+"""Train a deliberator, a thinker, or both as one, with a verifier's verdict as the reward (GRPO).
+
+    heavydistill build runs/glm --student Qwen/Qwen3-4B --out sets/glm
+    accelerate launch --config_file configs/accelerate/single.yaml scripts/grpo.py \\
+        --config configs/grpo/1gpu/deliberator.yaml --model_name_or_path out/student \\
+        --dataset_name sets/glm
+
+The model is one that SFT made (scripts/sft.py; an adapter is merged first, scripts/merge.py).
+Every flag of TRL's GRPOConfig and ModelConfig works, in the file as on the command line, which
+wins: --learning_rate 1e-6, --use_vllm true, --report_to trackio, --push_to_hub. Beside them there
+are --mode, --preset, --dataset_name or --run, --max_accuracy, --too_long, --format_share,
+--chat_template_path, --evaluate, --license and --dry_run, and in the file verify. --help lists
+all; configs/grpo/README.md says which file to begin with.
+
+The output folder has the model, its card, its record (training.json), the checkpoints, and with
+--evaluate the figures before and after. After a crash the same command with
+--resume_from_checkpoint true goes on from the last checkpoint that is whole.
+
+Exit codes: 0 done; 1 it broke; 2 you can mend it; 130 interrupted. `accelerate launch` ends with
+1 for all but 0, below what is said here.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from heavydistill.training.running import exit_code
+
+
+def main() -> None:
+    from heavydistill.training.rl.arguments import parse
+
+    # First, for the file may set variables that the libraries read when they are imported.
+    asked = parse(description=__doc__)
+
+    from heavydistill.cli.training import carry_out
+    from heavydistill.training.rl import stage
+
+    carry_out(asked, stage)
+
+
+if __name__ == "__main__":
+    sys.exit(exit_code(main))
