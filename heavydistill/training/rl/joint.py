@@ -25,8 +25,6 @@ Not covered: episodes that are larger than a micro-batch. Activation checkpointi
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
 from typing import Any, Literal
 
 import torch
@@ -127,16 +125,6 @@ class JointTrainer(RlTrainer):
             Completion(ids, ids[-1] in ends, logprobs[number] if logprobs else None)
             for number, ids in enumerate(written)
         ]
-
-    @contextlib.contextmanager
-    def _at_most(self, tokens: int) -> Iterator[None]:
-        """Have completions of so many tokens at most, of whoever samples them."""
-        if self.use_vllm:
-            self.vllm_generation.max_completion_length = tokens
-        else:
-            self.generation_config.max_new_tokens = tokens
-            self.generation_kwargs["max_new_tokens"] = tokens
-        yield
 
     def _calculate_rewards(
         self, inputs: list[_Batch], prompts: list[Any], completions: list[Any], ids: list[list[int]]

@@ -36,12 +36,13 @@ from __future__ import annotations
 import functools
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from heavydistill.chat.template import TAGS, Chat
 from heavydistill.schema import Problem, Verdict
+from heavydistill.training.rl.groups import group_shares
 from heavydistill.verifiers import registry
 from heavydistill.verifiers.finals import final_answers
 from heavydistill.verifiers.pool import VerdictPool
@@ -65,6 +66,7 @@ UNANSWERED = frozenset(
         "echoed",
     }
 )
+_OF_PROBLEM = ("problem", "text", "reference", "verifier", "verifier_args")
 _LEAST_REPEATED = 16  # characters; verifiers look at what is shorter
 _OF_PARTS = ("code",)  # verifiers whose score is the reward
 _THINKING = re.compile(f"\\s*{TAGS[0]}(.*?){TAGS[1]}(.*)", re.DOTALL)
@@ -98,6 +100,7 @@ class FinalAnswer:
         pool: Judges; closed by whoever made it.
         chat: Tokenizer and template of the model.
         format_share: See the module.
+        group: Responses that are compared with each other; see ``groups``.
 
     Attributes:
         ends: Ids one of which ends a response that was not cut off.
@@ -105,8 +108,10 @@ class FinalAnswer:
 
     __name__ = "final_answer"
 
-    def __init__(self, pool: VerdictPool, chat: Chat, format_share: float = 0.0) -> None:
-        self._pool, self._chat, self._share = pool, chat, format_share
+    def __init__(
+        self, pool: VerdictPool, chat: Chat, format_share: float = 0.0, group: int = 1
+    ) -> None:
+        self._pool, self._chat, self._share, self._group = pool, chat, format_share, group
         self.ends = chat.stops
 
     def __call__(
@@ -123,15 +128,32 @@ class FinalAnswer:
         **others: Any,
     ) -> list[float | None]:
         """The reward of each completion; None where there is none."""
+        from accelerate.utils import gather_object
+
         columns = zip(problem, text, reference, verifier, verifier_args, strict=True)
-        problems = [_problem(*row) for row in columns]
-        written = [self._written(ids) for ids in completion_ids]
-        rewarded = rewards(self._pool, zip(problems, written, strict=True), self._share)
+        rewarded = self._rewarded([_problem(*row) for row in columns], completion_ids)
+        # A group may lie in two processes.
+        right = gather_object([_is_right(one) for one in rewarded])
+        for name, share in group_shares(right, self._group).items():
+            log_metric(name, share)
         counts = Counter(one.kind for one in rewarded)
         for name in METRICS:
             log_metric(f"verdict/{name}", counts[name] / len(rewarded))
         log_extra("verdict", [one.reason for one in rewarded])
         return [one.value for one in rewarded]
+
+    def judge(
+        self, rows: Sequence[Mapping[str, Any]], completion_ids: Sequence[Sequence[int]]
+    ) -> list[bool | None]:
+        """Whether responses to held-out rows are right, as of ``measuring.Judge``."""
+        problems = [_problem(*(row[name] for name in _OF_PROBLEM)) for row in rows]
+        return [_is_right(one) for one in self._rewarded(problems, completion_ids)]
+
+    def _rewarded(
+        self, problems: Sequence[Problem], completion_ids: Sequence[Sequence[int]]
+    ) -> list[Rewarded]:
+        written = [self._written(ids) for ids in completion_ids]
+        return rewards(self._pool, zip(problems, written, strict=True), self._share)
 
     def _written(self, ids: Sequence[int]) -> str | Rewarded:
         """The text of a whole response, or its reward."""
@@ -142,6 +164,10 @@ class FinalAnswer:
         if self._chat.control_token(text):
             return MALFORMED
         return f"{TAGS[0]}{text}" if self._chat.opens_thinking else text
+
+
+def _is_right(rewarded: Rewarded) -> bool | None:
+    return None if rewarded.value is None else rewarded.kind == "correct"
 
 
 def final_answer(

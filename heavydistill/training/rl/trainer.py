@@ -19,6 +19,8 @@ from torch.nn.functional import pad
 from trl import GRPOTrainer
 
 from heavydistill.errors import ConfigError
+from heavydistill.training.rl.measuring import Measuring
+from heavydistill.training.rl.passk import PassAtK
 from heavydistill.training.trainer import RolesMixin
 
 TRL = "1.16"
@@ -51,12 +53,12 @@ def demand_trl() -> None:
         )
 
 
-class RlTrainer(RolesMixin, GRPOTrainer):
-    """TRL's trainer for GRPO, GSPO and their like.
+class RlTrainer(Measuring, RolesMixin, GRPOTrainer):
+    """TRL's trainer for GRPO, GSPO and their like, measured on held-out rows.
 
     Args:
         muon: Whether Muon takes the place of the optimizer of the arguments.
-        options: As of ``GRPOTrainer``.
+        options: As of ``Measuring`` and ``GRPOTrainer``.
 
     Raises:
         ConfigError: TRL is of another minor version.
@@ -133,3 +135,7 @@ class RlTrainer(RolesMixin, GRPOTrainer):
     def _rounded(self, width: int, most: int) -> int:
         multiple = self.pad_to_multiple_of or 1
         return min(most, -(-width // multiple) * multiple)
+
+
+class ThinkerTrainer(PassAtK, RlTrainer):
+    """Trains a thinker for a pool of k attempts; see ``passk``."""
