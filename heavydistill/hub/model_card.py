@@ -41,13 +41,13 @@ _ADAPTERS = {
     "dora": "DoRA adapter",
     "qlora": "LoRA adapter (QLoRA: the base model had 4 bits)",
 }
-_OF_VERDICTS = "reinforcement learning, in which the verdict of a verifier on {} was the reward,"
+_OF_VERDICTS = "reinforcement learning, in which the verdict of a verifier on {} was the reward"
 _HOW = {
     "sft": "supervised fine-tuning on traces that verifiers judged, of which only thinking and "
     "answers that ended right were learnt",
     "deliberator": _OF_VERDICTS.format("its answers to caches"),
     "joint": _OF_VERDICTS.format("its deliberation on its own attempts")
-    + " and an episode of attempts and deliberation was learnt as one,",
+    + ", and attempts and deliberation were learnt as one episode",
     "thinker": _OF_VERDICTS.format("its attempts"),
 }
 _LIMITS = (

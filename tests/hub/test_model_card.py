@@ -21,7 +21,7 @@ from heavydistill.hub.origin import origin_of
 from heavydistill.metrics.comparison import Change, Comparison, Measured, Model, write_comparison
 from heavydistill.metrics.intervals import Interval
 from heavydistill.metrics.summary import GenerationCounts
-from heavydistill.record import BaseModelUsed, Result
+from heavydistill.record import BaseModelUsed, Ends, Result, RlUsed
 from heavydistill.sets.manifest import BenchmarkUsed
 
 COMMAND = str(Path(sys.executable).parent / "heavydistill")
@@ -380,3 +380,55 @@ def test_an_evaluation_without_a_before_has_no_difference(tmp_path):
     card = (folder / "README.md").read_text(encoding="utf-8")
     assert "| Metric | What it says | After |" in card and "Before:" not in card
     assert "| HM@4 | a deliberation is right | 72.3% (60.0 to 80.0) |" in card
+
+
+ASKED = RlUsed(
+    mode="deliberator",
+    longest_prompt=500,
+    left_out={"never_right": 7, "too_long": 2},
+    problems_sha256="0" * 64,
+)
+REWARDED = Result(
+    steps=8,
+    epochs=1.0,
+    train_loss=0.1,
+    rollouts={"reward": Ends(first=0.25, last=0.5)},
+    tokens=3000,
+    seconds=1.5,
+    peak_memory_gib=None,
+)
+
+
+def test_a_model_of_grpo_tells_what_was_asked_and_rewarded(tmp_path):
+    text = made(tmp_path / "a", stage="grpo", rl=ASKED, result=REWARDED)
+    data = ModelCard(text).data
+    assert "grpo" in data.tags and "sft" not in data.tags
+    assert "reinforcement learning, in which the verdict of a verifier on its answers" in text
+    assert "caches of `sets` were asked, of up to 500 tokens" in text
+    assert "left out: 7 `never_right`, 2 `too_long`" in text
+    assert "| reward, first and last tenth | 0.25, 0.5 |" in text
+    assert "Rows learnt" not in text and "Tokens of an epoch" not in text
+
+
+def test_of_grpo_only_those_are_authors_whose_words_were_read():
+    models = {"thinker": ["glm-4.6"], "deliberator": ["gpt-5"]}
+    used = [sets(manifest(models=models))]
+    wrote = {one.name for one in origin_of(record(sets=used)).authors}
+    assert wrote == {"glm-4.6", "gpt-5"}
+    of_caches = record(sets=used, stage="grpo", rl=ASKED)
+    assert {one.name for one in origin_of(of_caches).authors} == {"glm-4.6"}
+    thinker = ASKED.model_copy(update={"mode": "thinker"})
+    alone = record(sets=used, stage="grpo", rl=thinker, role="thinker")
+    assert origin_of(alone).authors == []
+
+
+def test_a_base_of_ours_hands_on_its_licence_and_its_authors(tmp_path):
+    gpt = {"thinker": ["gpt-5"], "deliberator": ["gpt-5"]}
+    before = record(base=ON_HUB, sets=[sets(manifest(models=gpt))])
+    folder = BaseModelUsed(name="out", revision="0" * 16, template_sha256="1" * 64, training=before)
+    after = record(base=folder, sets=[sets(manifest(models={}))], stage="grpo", rl=ASKED)
+    origin = origin_of(after)
+    assert "gpt-5" in {one.name for one in origin.authors}
+    assert origin.base.licence and origin.base.hub is None
+    text = made(tmp_path / "a", base=folder, stage="grpo", rl=ASKED, result=REWARDED)
+    assert "The base itself came of `Qwen/Qwen3-8B` by supervised fine-tuning as" in text

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 import torch
-from trainings import RECORD, asked
+from trainings import RECORD, asked, grpo_asked
 
 from heavydistill.errors import ConfigError, RunError
-from heavydistill.record import TrainingRecord
+from heavydistill.record import RlUsed, TrainingRecord
 from heavydistill.training.memory import explained, settings
 
 BATCH = "--per_device_train_batch_size 1 --gradient_accumulation_steps"
@@ -110,3 +110,42 @@ def test_a_full_disk_breaks_it_and_what_is_whole_stays(tmp_path: Path, error: Ex
 def test_other_errors_are_left_as_they_are(tmp_path: Path) -> None:
     for error in (RuntimeError("shapes differ"), KeyError("x"), OSError(errno.EIO, "I/O error")):
         assert explained(error, asked("sets", tmp_path), on("cuda")) is None
+
+
+@pytest.mark.parametrize(
+    ("keys", "episode", "wanted"),
+    [
+        (
+            {},
+            1,
+            [
+                f"{BATCH} 4 --steps_per_generation 16 (the same rows a step)",
+                CHECKPOINTING,
+                "--max_completion_length 64 ",
+            ],
+        ),
+        ({"gradient_checkpointing": True}, 4, ["--max_completion_length 64 ", PEFT, OFFLOAD]),
+        (
+            {"per_device_train_batch_size": 8, "gradient_checkpointing": True},
+            4,
+            [
+                "--per_device_train_batch_size 4 --gradient_accumulation_steps 2 "
+                "--steps_per_generation 8 ",
+                "--max_completion_length 64 ",
+                PEFT,
+            ],
+        ),
+    ],
+)
+def test_of_grpo_a_step_keeps_its_rows_and_episodes_stay_whole(
+    tmp_path: Path, keys: dict[str, Any], episode: int, wanted: list[str]
+) -> None:
+    rl = RlUsed(
+        mode="joint" if episode > 1 else "deliberator",
+        rows_of_episode=episode,
+        longest_prompt=9,
+        problems_sha256="0" * 64,
+    )
+    record = on("cuda").model_copy(update={"stage": "grpo", "rl": rl})
+    given = settings(grpo_asked("sets", tmp_path, **keys), record)
+    assert [said.startswith(start) for said, start in zip(given, wanted, strict=True)] == [True] * 3

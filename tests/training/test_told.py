@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from trainings import asked
+from trainings import asked, grpo_asked
 
 from heavydistill.training.arguments import parse
 from heavydistill.training.told import told
@@ -55,3 +55,13 @@ def test_no_place_address_or_token_is_told(tmp_path: Path, keys: dict[str, Any])
     found = told(asked("sets", tmp_path / "secret", **keys))
     assert "secret" not in json.dumps(found)
     assert str(tmp_path) not in json.dumps(found)
+
+
+def test_of_grpo_our_own_arguments_are_told_and_no_address(tmp_path: Path) -> None:
+    keys = {"format_share": 0.05, "max_accuracy": 0.5, "preset": "dapo", "vllm_server_port": 1}
+    keys |= {"vllm_server_base_url": "http://secret:8000"}
+    known = told(grpo_asked("sets", tmp_path, **keys))
+    assert (known["format_share"], known["max_accuracy"]) == (0.05, 0.5)
+    assert (known["preset"], known["epsilon_high"]) == ("dapo", 0.28)
+    assert "secret" not in json.dumps(known) and "vllm_server_port" not in known
+    assert "dataset_name" not in known and "mode" not in known

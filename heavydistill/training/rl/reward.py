@@ -6,9 +6,10 @@
            one is taken back, or only repeats the problem; or thinking and answer are not told apart
     None   nobody can tell: it was cut off, or the verifier is undecided for any other reason
 
-From None TRL learns nothing, and a group's mean is that of the others. What is undecided because
-of how the response was written is 0: a model that got None for it would learn to write so where it
-does not know the answer.
+From None TRL learns nothing, and a group's mean is that of the others. What is undecided for want
+of one final answer is 0 all the same: a model that got None for it would learn to give none where
+it does not know. An answer that the verifier cannot read or compare has None and is counted; if
+their share grows, look at them.
 
 With a ``format_share`` f the reward is (1 - f) times that, and f more for its form: thinking that
 is not empty and ends, if there is any, and one final answer, right or wrong.

@@ -1,0 +1,161 @@
+"""Every file in configs/grpo is read as strictly as when it is used."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import importlib.util
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from heavydistill.config import load_config
+from heavydistill.errors import ConfigError
+from heavydistill.training.rl.arguments import MODES, Asked, RlArguments, parse
+from heavydistill.training.rl.batches import Batch, check_batch, check_episodes
+from heavydistill.training.rl.presets import STEPS
+
+pytest.importorskip("trl", reason="TRL is not installed")
+
+ROOT = Path(__file__).parents[1]
+CONFIGS = ROOT / "configs" / "grpo"
+SIZES = ("1gpu", "8gpu", "micro")
+PROCESSES = {"1gpu": 1, "8gpu": 8, "micro": 2}
+FILES = [CONFIGS / size / f"{mode}.yaml" for size in SIZES for mode in MODES]
+RUNS = sorted((CONFIGS / "runs").glob("*.yaml"))
+# Where the machine that reads a file has no GPU, the precision of one is refused without it.
+HERE = ["--use_cpu", "true", "--use_vllm", "false"]
+
+
+@pytest.fixture(autouse=True)
+def at_the_root(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.chdir(ROOT)
+    yield
+
+
+@functools.cache
+def asked(file: Path) -> Asked:
+    """As scripts/grpo.py reads it; once for all tests, which change nothing of it."""
+    return parse(["--config", str(file), *given(file), *HERE])
+
+
+def given(file: Path) -> list[str]:
+    """The flags of the command in its first line, behind the file."""
+    command = shlex.split(file.read_text(encoding="utf-8").partition("\n")[0].removeprefix("# "))
+    return command[command.index("--config") + 2 :]
+
+
+def values(file: Path) -> dict[str, Any]:
+    return yaml.safe_load(file.read_text(encoding="utf-8"))
+
+
+def batch(file: Path) -> Batch:
+    """On the machine that it is made for."""
+    found = asked(file).batch
+    return dataclasses.replace(found, processes=PROCESSES[file.parent.name])
+
+
+def test_there_are_files_for_all_modes_and_machines() -> None:
+    found = {path for path in CONFIGS.glob("*/*.yaml") if path.parent.name != "runs"}
+    assert found == set(FILES)
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: f"{file.parent.name}/{file.stem}")
+def test_a_file_asks_for_what_its_name_says(file: Path) -> None:
+    read, size = asked(file), file.parent.name
+    assert read.mode == file.stem
+    assert read.trl.output_dir == f"out/{size}/grpo-{file.stem}"
+    assert read.model.use_peft == (size == "1gpu")
+    assert read.trl.bf16 == (size != "micro")
+    assert values(file).get("use_vllm", False) == (size != "micro")
+    assert read.trl.mask_truncated_completions and read.rl.preset == "gspo"
+    assert read.trl.vllm_importance_sampling_mode == "token_truncate"
+    assert (read.rl.max_accuracy == 0.625) == (file.stem == "deliberator")
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: f"{file.parent.name}/{file.stem}")
+def test_its_batches_are_whole_and_learnt_from_in_four_steps(file: Path) -> None:
+    numbers, trl = batch(file), asked(file).trl
+    check_batch(numbers)
+    assert numbers.per_generation == STEPS * numbers.accumulation
+    assert trl.save_steps % STEPS == 0 and trl.max_steps % trl.save_steps == 0
+    if file.stem == "joint":
+        check_episodes(numbers, load_config(Path(str(asked(file).rl.run))).think.k)
+    lines = file.read_text(encoding="utf-8")
+    assert f"{numbers.rows} responses, {numbers.prompts} prompts, learnt from in four" in lines
+    if (room := values(file).get("vllm_max_model_length")) is not None:
+        assert room > trl.max_completion_length
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: f"{file.parent.name}/{file.stem}")
+def test_the_command_in_its_first_line_is_the_one_to_give(file: Path) -> None:
+    first = file.read_text(encoding="utf-8").partition("\n")[0]
+    command = shlex.split(first.removeprefix("# "))
+    assert command[:3] == ["accelerate", "launch", "--config_file"]
+    launch, script, *rest = command[3:]
+    processes = yaml.safe_load((ROOT / launch).read_text(encoding="utf-8"))["num_processes"]
+    assert processes == PROCESSES[file.parent.name] and (ROOT / script).is_file()
+    assert rest[:2] == ["--config", str(file.relative_to(ROOT))]
+    assert asked(file).rl.dataset_name or asked(file).rl.run
+
+
+@functools.cache
+def defaults() -> dict[str, Any]:
+    """What TRL and our own arguments are without a file, after they have completed themselves."""
+    from trl import GRPOConfig, ModelConfig
+
+    parts = (RlArguments(), GRPOConfig("out", use_cpu=True), ModelConfig())
+    found = {
+        field.name: getattr(part, field.name)
+        for part in parts
+        for field in dataclasses.fields(part)
+    }
+    return {**found, "use_cpu": False, "steps_per_generation": None}
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: f"{file.parent.name}/{file.stem}")
+def test_what_is_not_the_default_has_its_reason_beside_it(file: Path) -> None:
+    usual, said = defaults(), values(file)
+    lines = {line.partition(":")[0]: line for line in file.read_text(encoding="utf-8").splitlines()}
+    other = {key for key in said if said[key] != usual[key]} - {"mode", "output_dir"}
+    assert not {key for key in other if " # " not in lines[key]}
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: f"{file.parent.name}/{file.stem}")
+def test_what_is_not_the_papers_is_called_ours(file: Path) -> None:
+    assert "every other number is ours" in file.read_text(encoding="utf-8")
+
+
+def test_a_key_that_is_none_is_refused(tmp_path: Path) -> None:
+    copy = tmp_path / "copy.yaml"
+    text = FILES[0].read_text(encoding="utf-8")
+    copy.write_text(text.replace("\nnum_generations:", "\nnum_generatons:"), encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"no key 'num_generatons'.*num_generations"):
+        parse(["--config", str(copy), *given(FILES[0]), *HERE])
+
+
+def test_without_vllm_a_file_for_gpus_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name, *a: None if name == "vllm" else real(name, *a)
+    )
+    file = CONFIGS / "1gpu" / "deliberator.yaml"
+    with pytest.raises(ConfigError, match="vllm is not installed here"):
+        parse(["--config", str(file), *given(file), "--use_cpu", "true"])
+
+
+@pytest.mark.parametrize("file", RUNS, ids=lambda file: file.name)
+def test_a_run_is_one_and_listed(file: Path) -> None:
+    run = load_config(file)
+    assert run.domain and run.think.k >= 2
+    assert f"](runs/{file.name})" in (CONFIGS / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_it_is_listed_beside_it(size: str) -> None:
+    assert f"]({size})" in (CONFIGS / "README.md").read_text(encoding="utf-8")
+    assert "](grpo/README.md)" in (ROOT / "configs" / "README.md").read_text(encoding="utf-8")

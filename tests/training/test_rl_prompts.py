@@ -1,0 +1,242 @@
+"""Which prompts a GRPO training asks, and what it says of those that it leaves out."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from set_folders import write_sets
+from trainings import grpo_asked
+
+from heavydistill.errors import ConfigError, UserError
+from heavydistill.heavy.prompts import load
+from heavydistill.schema import from_row
+from heavydistill.sets.folder import Writer, file_of, read_rows
+from heavydistill.sets.manifest import RunUsed, read_manifest, write_manifest
+from heavydistill.sets.rows import CacheRow, ProblemRow, RlRow
+from heavydistill.training.base import load_base
+from heavydistill.training.rl.prompts import Prompts, find_sets, read_prompts
+
+KINDS: dict[str, type] = {"rl": RlRow, "caches": CacheRow, "problems": ProblemRow}
+
+
+def rewrite(
+    folder: Path, name: str, change: Callable[[dict[str, Any]], list[dict[str, Any]]]
+) -> None:
+    """Put other rows in place of those of a set's train split, as if it was built so."""
+    rows = [new for row in read_rows(folder, name) for new in change(row)]
+    path = file_of(folder, name, "train")
+    path.unlink()
+    if rows:
+        writer = Writer(path, KINDS[name])
+        for row in rows:
+            writer.write(from_row(KINDS[name], row))
+        writer.close()
+    write_manifest(read_manifest(folder), folder)
+
+
+def with_rows(folder: Path, *rows: dict[str, Any]) -> Path:
+    """Sets whose ``rl`` has these rows; what is not said is as usual."""
+    write_sets(folder)
+    rewrite(folder, "rl", lambda row: [{**row, **keys} for keys in rows])
+    return folder
+
+
+def found(sets: Path | None, out: Path, **keys: Any) -> Prompts:
+    """The prompts of the arguments, for the micro student, whoever the sets are for."""
+    asked = grpo_asked(sets, out, **{"steps_per_generation": 1, **keys})
+    return read_prompts(asked, load_base(asked, []), find_sets(asked))
+
+
+def refused(sets: Path | None, out: Path, **keys: Any) -> str:
+    with pytest.raises(ConfigError) as raised:
+        found(sets, out, **keys)
+    return str(raised.value)
+
+
+def test_caches_that_can_teach_something_are_asked_and_the_others_counted(tmp_path: Path) -> None:
+    sets = with_rows(
+        tmp_path / "sets",
+        *({"success": share, "cache": f"c{n}"} for n, share in enumerate((0.0, 0.25, 1.0, 0.75))),
+        {"right": 2, "width": 4, "cache": "c4"},
+        {"right": 3, "width": 8, "cache": "c5"},
+        {"right": 4, "width": 8, "cache": "c6"},
+    )
+    everything = found(sets, tmp_path)
+    assert everything.train["cache"] == ["c1", "c3", "c4", "c5", "c6"]
+    assert everything.left_out == {"always_right": 1, "never_right": 1}
+    bound = found(sets, tmp_path, max_accuracy=0.375)
+    assert bound.train["cache"] == ["c5"]
+    assert bound.left_out == {"always_right": 1, "never_right": 1, "over_accuracy": 4}
+    assert everything.problems_sha256 != bound.problems_sha256
+    assert found(sets, tmp_path).problems_sha256 == everything.problems_sha256
+
+
+def test_a_row_has_the_columns_that_trainers_and_rewards_read(tmp_path: Path) -> None:
+    prompts = found(write_sets(tmp_path / "sets"), tmp_path)
+    (row,) = prompts.train
+    assert set(row) >= {"prompt", "problem", "text", "reference", "verifier", "verifier_args"}
+    assert row["prompt"][0]["role"] == "user" and "Attempt 1" in row["prompt"][0]["content"]
+    assert (row["right"], row["width"], row["success"]) == (1, 2, 0.5)
+    assert prompts.lengths == [prompts.longest] and prompts.longest > 20
+    assert prompts.measured_on == ["micro"] and prompts.validation is None
+
+
+def test_validation_rows_are_read_when_they_are_looked_at(tmp_path: Path) -> None:
+    sets = write_sets(tmp_path / "sets")
+    evaluating = {"eval_strategy": "steps", "per_device_eval_batch_size": 4}
+    validation = found(sets, tmp_path, **evaluating).validation
+    assert validation is not None and validation["problem"] == ["p_1"]
+    bare = write_sets(tmp_path / "bare", without=("rl", "validation"))
+    assert "--eval_strategy no, or build the sets with" in refused(bare, tmp_path, **evaluating)
+
+
+def test_a_set_without_successes_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    never = with_rows(tmp_path / "never", *[{"success": 0.0, "cache": f"c{n}"} for n in range(3)])
+    message = refused(never, tmp_path)
+    assert "never has no cache that is answered rightly sometimes" in message
+    assert "(3 never_right)" in message and "Train the model on the set sft_deliberator" in message
+    assert f"heavydistill refilter {never} --checkpoint micro-student" in message
+    always = with_rows(tmp_path / "always", {"success": 1.0})
+    assert "Build harder sets" in refused(always, tmp_path)
+
+
+def test_an_empty_set_tells_what_became_of_its_caches(tmp_path: Path) -> None:
+    sets = with_rows(tmp_path / "sets")
+    rewrite(sets, "caches", lambda row: [{**row, "rl_label": "never_right"}])
+    assert "(2 never_right)" in refused(sets, tmp_path)
+
+
+def test_a_bound_that_no_cache_keeps_is_told_the_least_that_one_does(tmp_path: Path) -> None:
+    sets = with_rows(tmp_path / "sets", {"right": 2, "width": 6}, {"right": 5, "width": 6})
+    message = refused(sets, tmp_path, max_accuracy=0.2)
+    assert message.endswith("Give --max_accuracy 0.334 or more.")
+    assert len(found(sets, tmp_path, max_accuracy=0.334).train) == 1
+
+
+def test_prompts_that_do_not_fit_are_refused_or_left_out_and_counted(tmp_path: Path) -> None:
+    long = [{"role": "user", "content": "one plus one " * 400}]
+    sets = with_rows(tmp_path / "sets", {"cache": "c0"}, {"cache": "c1", "prompt": long})
+    message = refused(sets, tmp_path, max_completion_length=1000)
+    assert "1 of 2 prompts and 1,000 tokens" in message and "--too_long leave_out" in message
+    kept = found(sets, tmp_path, max_completion_length=1000, too_long="leave_out")
+    assert kept.train["cache"] == ["c0"] and kept.left_out == {"too_long": 1}
+    message = refused(sets, tmp_path, max_completion_length=2040, too_long="leave_out")
+    assert "no prompt leaves room" in message
+
+
+def test_fewer_prompts_than_a_generation_asks_are_refused(tmp_path: Path) -> None:
+    sets = write_sets(tmp_path / "sets")
+    message = refused(sets, tmp_path, steps_per_generation=4)
+    assert "A generation asks 4 prompts" in message
+    assert "Give --steps_per_generation 1, or more prompts." in message
+
+
+def test_who_cannot_judge_is_told_before_anything_is_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sets = with_rows(tmp_path / "sets", {"verifier": "mine"})
+    assert "the verifier 'mine', which is not known here" in refused(sets, tmp_path)
+    sets = write_sets(tmp_path / "others")
+    monkeypatch.setattr(
+        "heavydistill.verifiers.registry.unavailable", lambda *_: ["no sandbox; install it"]
+    )
+    assert "no sandbox; install it" in refused(sets, tmp_path)
+
+
+def test_a_file_of_the_sets_that_was_changed_is_refused(tmp_path: Path) -> None:
+    sets = write_sets(tmp_path / "sets")
+    shutil.copy(file_of(sets, "rl", "validation"), file_of(sets, "rl", "train"))
+    assert "is not what manifest.json says" in refused(sets, tmp_path)
+
+
+RUN = {
+    "problems": {"source": "micro", "size": 12, "seed": 3},
+    "domain": "brief",
+    "think": {"k": 3},
+    "cache": {"width": 2},
+}
+
+
+def run_file(folder: Path, **keys: Any) -> Path:
+    path = folder / "run.yaml"
+    path.write_text(yaml.safe_dump({**RUN, **keys}), encoding="utf-8")
+    return path
+
+
+def test_a_thinker_is_asked_the_problems_of_a_run_in_its_wording(tmp_path: Path) -> None:
+    prompts = found(None, tmp_path, mode="thinker", run=run_file(tmp_path))
+    assert len(prompts.train) == 12 and prompts.run is not None
+    wording = load("thinker", "brief", "en").closing
+    for row in prompts.train:
+        assert row["prompt"][0]["content"] == f"{row['text']}\n\n{wording}"
+        assert row["verifier"] == "procedural" and row["domain"] == "brief"
+
+
+def test_the_wording_is_that_of_the_students_profile_if_the_run_names_none(tmp_path: Path) -> None:
+    run = run_file(tmp_path, domain=None)
+    prompts = found(None, tmp_path, mode="thinker", run=run)
+    assert prompts.run is not None and prompts.run.domain == "brief"
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ({"think": {"sampling": {"top_p": 0.9}}}, "of think.sampling max_tokens alone counts"),
+        ({"think": {"sampling": {"max_tokens": 999}}}, "is 999, and max_completion_length 128"),
+        ({"think": {"sampling": {"max_tokens": 9}}}, "is 9, and max_completion_length 128"),
+        ({"thinkk": {}}, "unknown key thinkk"),
+        ({"problems": {"source": "nowhere.jsonl"}}, "nowhere.jsonl"),
+    ],
+)
+def test_a_run_that_says_what_has_no_effect_is_refused(
+    tmp_path: Path, keys: dict[str, Any], message: str
+) -> None:
+    run = run_file(tmp_path, **keys)
+    with pytest.raises(UserError) as raised:
+        found(None, tmp_path, mode="thinker", run=run)
+    assert message in str(raised.value)
+
+
+def test_a_k_that_does_not_divide_the_batch_is_told_what_would(tmp_path: Path) -> None:
+    run = run_file(tmp_path, think={"k": 4})
+    message = refused(None, tmp_path, mode="joint", run=run)
+    assert "K + 1 = 5" in message
+    assert "--num_generations 10 --per_device_train_batch_size 5" in message
+    keys = {"num_generations": 10, "per_device_train_batch_size": 5, "steps_per_generation": 2}
+    assert found(None, tmp_path, mode="joint", run=run, **keys).run
+
+
+def of_runs(*configs: dict[str, Any]) -> list[RunUsed]:
+    return [
+        RunUsed(name=f"run{n}", traces=2, config=config, summary={})
+        for n, config in enumerate(configs)
+    ]
+
+
+def test_problems_of_sets_are_asked_as_in_the_runs_behind_them(tmp_path: Path) -> None:
+    way = {"domain": "brief", "language": "en", "think": {"k": 6, "sampling": {"top_p": 0.95}}}
+    sets = write_sets(tmp_path / "sets", runs=of_runs({**way, "teacher": "a"}, way))
+    prompts = found(sets, tmp_path, mode="thinker")
+    assert prompts.train["problem"] == ["p_0"]
+    assert prompts.run is not None and prompts.run.think.k == 6
+    assert prompts.run.think.sampling.top_p is None
+
+
+@pytest.mark.parametrize(
+    ("configs", "message"),
+    [
+        ([{}], "do not tell how their problems were asked"),
+        ([{"think": {"k": 3}}, {"think": {"k": 4}}], "run0, run1, were asked in different ways"),
+    ],
+)
+def test_runs_that_do_not_tell_or_agree_are_refused(
+    tmp_path: Path, configs: list[dict[str, Any]], message: str
+) -> None:
+    sets = write_sets(tmp_path / "sets", runs=of_runs(*configs))
+    found_message = refused(sets, tmp_path, mode="thinker")
+    assert message in found_message and "give --run in place of --dataset_name" in found_message
