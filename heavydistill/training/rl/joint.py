@@ -31,7 +31,6 @@ from typing import Any, Literal
 
 import torch
 from trl import GRPOConfig
-from trl.trainer.utils import nanstd
 
 from heavydistill.errors import ConfigError
 from heavydistill.training.rl.episodes import Completion, Episode, Episodes, figures
@@ -131,12 +130,18 @@ class JointTrainer(RlTrainer):
     @contextlib.contextmanager
     def _at_most(self, tokens: int) -> Iterator[None]:
         """Have completions of so many tokens at most, of whoever samples them."""
+        try:
+            self._set_most(tokens)
+            yield
+        finally:
+            self._set_most(self.max_completion_length)
+
+    def _set_most(self, tokens: int) -> None:
         if self.use_vllm:
             self.vllm_generation.max_completion_length = tokens
         else:
             self.generation_config.max_new_tokens = tokens
             self.generation_kwargs["max_new_tokens"] = tokens
-        yield
 
     def _calculate_rewards(
         self, inputs: list[_Batch], prompts: list[Any], completions: list[Any], ids: list[list[int]]
@@ -227,11 +232,17 @@ def episode_advantages(
     total[rewards.isnan().all(dim=1)] = torch.nan
     grouped = total.view(-1, group)
     advantages = grouped - grouped.nanmean(dim=1, keepdim=True)
-    if scale == "group":
-        advantages = advantages / (nanstd(grouped, dim=1, keepdim=True) + 1e-4)
-    elif scale == "batch":
-        advantages = advantages / (nanstd(total) + 1e-4)
+    if scale != "none":
+        others = grouped if scale == "group" else total.view(1, -1)
+        advantages = advantages / (_deviation(others) + 1e-4)  # as TRL keeps from dividing by 0
     return advantages.view(-1).nan_to_num(0.0)
+
+
+def _deviation(values: torch.Tensor) -> torch.Tensor:
+    """The standard deviation of each row, (rows, 1), of what is there; 0 of a single value."""
+    squares = (values - values.nanmean(dim=1, keepdim=True)).square().nansum(dim=1, keepdim=True)
+    count = (~values.isnan()).sum(dim=1, keepdim=True)
+    return (squares / (count - 1).clamp(min=1)).sqrt()
 
 
 def check(args: GRPOConfig, size: int, objective: Objective) -> None:
@@ -252,14 +263,19 @@ def check(args: GRPOConfig, size: int, objective: Objective) -> None:
             f"K + 1 = {size} rows",
             f"Set num_generations to {most}, for {most // size} episodes a problem.",
         )
-    rows, name = args.per_device_train_batch_size, "per_device_train_batch_size"
+    rows = {"per_device_train_batch_size": args.per_device_train_batch_size}
     if objective == "row":
-        rows, name = rows * args.steps_per_generation, f"{name} times steps_per_generation"
-    if rows % size:
-        raise ConfigError(
-            f"{name}: {rows} rows do not hold whole episodes of K + 1 = {size} rows",
-            f"Make it {-(-rows // size) * size}, or another multiple of {size}.",
-        )
+        steps = args.steps_per_generation
+        rows = {f"{name} times steps_per_generation": n * steps for name, n in rows.items()}
+    if args.eval_strategy != "no":
+        rows["per_device_eval_batch_size"] = args.per_device_eval_batch_size
+        rows["num_generations_eval"] = args.num_generations_eval or args.num_generations
+    for name, number in rows.items():
+        if number % size:
+            raise ConfigError(
+                f"{name}: {number} rows are no whole episodes of K + 1 = {size} rows",
+                f"Make it {-(-number // size) * size}, or another multiple of {size}.",
+            )
     if objective == "episode" and args.multi_objective_aggregation != "sum_then_normalize":
         raise ConfigError(
             f"multi_objective_aggregation is {args.multi_objective_aggregation!r}, and an episode "
