@@ -51,7 +51,7 @@ class JointTrainer(RlTrainer):
         episodes: Plays them.
         objective: ``episode`` is the one above. ``row`` is what TRL makes of it unasked: the
             episode's reward stands on each of its rows, and each row has a ratio, a length and a
-            place in a micro-batch of its own.
+            place in a micro-batch of its own, where it is padded to rows of the other role.
         args: TRL's. For GSPO ``importance_sampling_level`` is ``sequence`` and ``loss_type`` is
             ``grpo``.
         options: As of ``RlTrainer``.
