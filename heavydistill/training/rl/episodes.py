@@ -133,7 +133,7 @@ class Episodes:
         self.k = run.think.k
         self.thinker_tokens = run.think.sampling.max_tokens or max_tokens
         self.deliberator_tokens = run.deliberate.sampling.max_tokens or max_tokens
-        around = chat.prompt_tokens([{"role": "user", "content": ""}])
+        around = chat.prompt_tokens([{"role": "user", "content": "?"}])
         room = context - self.deliberator_tokens - max(around, TEMPLATE_TOKENS)
         self.budget_tokens = run.cache.budget_tokens or min(PAPER_BUDGET_TOKENS, room)
         if room < 1 or self.budget_tokens > room:

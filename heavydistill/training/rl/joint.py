@@ -29,7 +29,6 @@ from typing import Any, Literal
 
 import torch
 from trl import GRPOConfig
-from trl.trainer.utils import nanstd
 
 from heavydistill.errors import ConfigError
 from heavydistill.training.rl.episodes import Completion, Episode, Episodes, figures
@@ -50,7 +49,7 @@ class JointTrainer(RlTrainer):
         episodes: Plays them.
         objective: ``episode`` is the one above. ``row`` is what TRL makes of it unasked: the
             episode's reward stands on each of its rows, and each row has a ratio, a length and a
-            place in a micro-batch of its own.
+            place in a micro-batch of its own, where it is padded to rows of the other role.
         args: TRL's. For GSPO ``importance_sampling_level`` is ``sequence`` and ``loss_type`` is
             ``grpo``.
         options: As of ``RlTrainer``.
@@ -215,11 +214,17 @@ def episode_advantages(
     total[rewards.isnan().all(dim=1)] = torch.nan
     grouped = total.view(-1, group)
     advantages = grouped - grouped.nanmean(dim=1, keepdim=True)
-    if scale == "group":
-        advantages = advantages / (nanstd(grouped, dim=1, keepdim=True) + 1e-4)
-    elif scale == "batch":
-        advantages = advantages / (nanstd(total) + 1e-4)
+    if scale != "none":
+        others = grouped if scale == "group" else total.view(1, -1)
+        advantages = advantages / (_deviation(others) + 1e-4)  # as TRL keeps from dividing by 0
     return advantages.view(-1).nan_to_num(0.0)
+
+
+def _deviation(values: torch.Tensor) -> torch.Tensor:
+    """The standard deviation of each row, (rows, 1), of what is there; 0 of a single value."""
+    squares = (values - values.nanmean(dim=1, keepdim=True)).square().nansum(dim=1, keepdim=True)
+    count = (~values.isnan()).sum(dim=1, keepdim=True)
+    return (squares / (count - 1).clamp(min=1)).sqrt()
 
 
 def check(args: GRPOConfig, size: int, objective: Objective) -> None:
@@ -240,14 +245,19 @@ def check(args: GRPOConfig, size: int, objective: Objective) -> None:
             f"K + 1 = {size} rows",
             f"Set num_generations to {most}, for {most // size} episodes a problem.",
         )
-    rows, name = args.per_device_train_batch_size, "per_device_train_batch_size"
+    rows = {"per_device_train_batch_size": args.per_device_train_batch_size}
     if objective == "row":
-        rows, name = rows * args.steps_per_generation, f"{name} times steps_per_generation"
-    if rows % size:
-        raise ConfigError(
-            f"{name}: {rows} rows do not hold whole episodes of K + 1 = {size} rows",
-            f"Make it {-(-rows // size) * size}, or another multiple of {size}.",
-        )
+        steps = args.steps_per_generation
+        rows = {f"{name} times steps_per_generation": n * steps for name, n in rows.items()}
+    if args.eval_strategy != "no":
+        rows["per_device_eval_batch_size"] = args.per_device_eval_batch_size
+        rows["num_generations_eval"] = args.num_generations_eval or args.num_generations
+    for name, number in rows.items():
+        if number % size:
+            raise ConfigError(
+                f"{name}: {number} rows are no whole episodes of K + 1 = {size} rows",
+                f"Make it {-(-number // size) * size}, or another multiple of {size}.",
+            )
     if objective == "episode" and args.multi_objective_aggregation != "sum_then_normalize":
         raise ConfigError(
             f"multi_objective_aggregation is {args.multi_objective_aggregation!r}, and an episode "

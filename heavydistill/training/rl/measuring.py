@@ -183,15 +183,17 @@ class Measuring:
     def _at_most(self, tokens: int) -> Iterator[None]:
         """Responses of so many tokens at most, whoever samples them."""
         trainer: Any = self
-        if trainer.use_vllm:
-            before = trainer.vllm_generation.max_completion_length
-            trainer.vllm_generation.max_completion_length = tokens
+        before = trainer.max_completion_length
+        try:
+            self._set_most(tokens)
             yield
-            trainer.vllm_generation.max_completion_length = before
-            return
-        config, keys = trainer.generation_config, trainer.generation_kwargs
-        before = config.max_new_tokens, dict(keys)
-        config.max_new_tokens = keys["max_new_tokens"] = tokens
-        yield
-        config.max_new_tokens = before[0]
-        keys |= before[1]
+        finally:
+            self._set_most(before)
+
+    def _set_most(self, tokens: int) -> None:
+        trainer: Any = self
+        if trainer.use_vllm:
+            trainer.vllm_generation.max_completion_length = tokens
+        else:
+            trainer.generation_config.max_new_tokens = tokens
+            trainer.generation_kwargs["max_new_tokens"] = tokens
