@@ -26,7 +26,7 @@ CONFIGS = ROOT / "configs" / "grpo"
 SIZES = ("1gpu", "8gpu", "micro")
 PROCESSES = {"1gpu": 1, "8gpu": 8, "micro": 2}
 FILES = [CONFIGS / size / f"{mode}.yaml" for size in SIZES for mode in MODES]
-RUNS = sorted((CONFIGS / "runs").glob("*.yaml"))
+RUNS = sorted((CONFIGS / "asked").glob("*.yaml"))
 # Where the machine that reads a file has no GPU, the precision of one is refused without it.
 HERE = ["--use_cpu", "true", "--use_vllm", "false"]
 

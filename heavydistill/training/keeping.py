@@ -35,7 +35,7 @@ _NEW = ".new"
 _FREE = re.compile(
     r"log.*|report_to|run_name|eval_.*|do_eval|save_.*|push_to_hub|hub_.*|disable_tqdm|project|"
     r"trackio_.*|dataset_num_proc|dataloader_(?!drop_last).*|per_device_eval_batch_size|"
-    r"resume_from_checkpoint|gradient_checkpointing.*|activation_offloading|"
+    r"guard_.*|held_out|resume_from_checkpoint|gradient_checkpointing.*|activation_offloading|"
     r"vllm_gpu_memory_utilization|vllm_enable_sleep_mode|num_completions_to_print"
 )
 

@@ -20,6 +20,10 @@ from heavydistill.config import Verifying
 from heavydistill.errors import ConfigError
 from heavydistill.sections import parse as parse_section
 from heavydistill.training.rl.batches import Batch, batch_of, check_batch, check_validation
+from heavydistill.training.rl.collapse import GUARDS, GuardArguments, check_guards
+from heavydistill.training.rl.held_out import HeldOutArguments
+from heavydistill.training.rl.passk import PassAtKArguments
+from heavydistill.training.rl.passk import check as check_pass_at_k
 from heavydistill.training.rl.presets import GSPO, PRESETS, STEPS
 from heavydistill.training.strict import Around, Script
 
@@ -27,7 +31,9 @@ if TYPE_CHECKING:
     from trl import GRPOConfig, ModelConfig, TrlParser
 
 DELIBERATOR, JOINT, THINKER = MODES = ("deliberator", "joint", "thinker")
+EPISODE, ROW = "episode", "row"
 MOST_FORMAT = 0.05
+HM, PASS_AT_1 = "eval_hm", "eval_pass_at_1"
 _SAMPLED = "what is learnt is what the model itself would write; ratios are of its distribution"
 _ONE_REWARD = "there is one reward, the verdict; format_share is its share of form"
 _TEMPLATE = "prompts are rendered as the sets and the model have it"
@@ -48,14 +54,23 @@ _NOT_GENERATION = {
 
 
 @dataclass
-class RlArguments(Around):
+class RlArguments(PassAtKArguments, GuardArguments, HeldOutArguments, Around):
     """Who learns from what, and what is done around it."""
 
     told: ClassVar[tuple[str, ...]] = (
         "preset",
+        "objective",
+        "pass_at_k",
         "format_share",
         "max_accuracy",
         "too_long",
+        "held_out",
+        *(f"guard_{name}" for name in GUARDS),
+        "guard_entropy_below",
+        "guard_length_below",
+        "guard_all_right_above",
+        "guard_evaluation_falls",
+        "guard_window",
     )
 
     mode: str | None = field(
@@ -69,9 +84,18 @@ class RlArguments(Around):
     preset: str = field(
         default=GSPO,
         metadata={
-            "help": "Objective: sets loss_type, importance_sampling_level, epsilon and their like "
-            "where nothing else does.",
+            "help": "How rewards become steps: sets loss_type, importance_sampling_level, epsilon "
+            "and their like where nothing else does.",
             "choices": [*PRESETS],
+        },
+    )
+    objective: str = field(
+        default=EPISODE,
+        metadata={
+            "help": "Joint: `episode` has one ratio, one length and one advantage for all that K "
+            "thinkers and the deliberator wrote; `row` is TRL's own, which has them for each "
+            "response, with the reward of its episode.",
+            "choices": [EPISODE, ROW],
         },
     )
     dataset_name: str | None = field(
@@ -130,6 +154,8 @@ def _settle(parser: TrlParser, given: Callable[[], argparse.Namespace]) -> None:
     """Take what the preset says, and look at the batches before TRL does."""
     parser.set_defaults(**PRESETS[given().preset])
     values = given()
+    if values.eval_strategy != "no" and values.metric_for_best_model is None:
+        parser.set_defaults(metric_for_best_model=metric_of(values.mode))
     if values.generation_batch_size is not None:
         raise ConfigError(
             "generation_batch_size: it is per_device_train_batch_size x processes x "
@@ -234,6 +260,8 @@ def parse(arguments: Sequence[str] | None = None, description: str | None = None
                 f"generation_kwargs: {key} cannot be set: {_SAMPLED}", "Leave it out."
             )
     _check_vllm(trl)
+    _check_thinker(rl, trl)
+    check_guards(rl, trl)
     fix = "Correct the value in the file."
     return Asked(rl, trl, model, parse_section(Verifying, dict(rl.verify or {}), "verify: ", fix))
 
@@ -275,6 +303,26 @@ def _check_ranges(rl: RlArguments) -> None:
     if rl.max_accuracy is not None and not 0 <= rl.max_accuracy <= 1:
         raise ConfigError(
             f"max_accuracy: {rl.max_accuracy} is no share", "Give one from 0 to 1, such as 0.375."
+        )
+
+
+def metric_of(mode: str | None) -> str:
+    """What a model is measured by while it trains: the role that learns last."""
+    return PASS_AT_1 if mode == THINKER else HM
+
+
+def _check_thinker(rl: RlArguments, trl: GRPOConfig) -> None:
+    if rl.mode == THINKER:
+        check_pass_at_k(rl.pass_at_k, trl)
+    elif rl.pass_at_k != 1:
+        raise ConfigError(
+            f"pass_at_k is {rl.pass_at_k}, and the mode is {rl.mode}",
+            "Leave it out, or give --mode thinker.",
+        )
+    if rl.mode != JOINT and rl.objective != EPISODE:
+        raise ConfigError(
+            f"objective is {rl.objective}, and the mode is {rl.mode}, which has no episodes",
+            "Leave it out, or give --mode joint.",
         )
 
 

@@ -104,7 +104,7 @@ class Episodes:
         reader: The student's tokenizer.
         context: Most tokens that it can read and write.
         max_tokens: Most tokens of a response of a role for which ``run`` says nothing.
-        verdicts: Judges attempts.
+        verdicts: Judges attempts; needed to play.
 
     Attributes:
         k: Thinkers of an episode.
@@ -123,7 +123,7 @@ class Episodes:
         reader: Reader,
         context: int,
         max_tokens: int,
-        verdicts: VerdictPool,
+        verdicts: VerdictPool | None = None,
     ) -> None:
         if run.deliberate.rounds > 1:
             raise ConfigError(
@@ -235,6 +235,7 @@ class Episodes:
             ]
             for number, problem in enumerate(problems)
         ]
+        assert self._verdicts, "there is nobody to judge"
         judged = [
             [self._verdicts.submit_generation(problem, attempt) for attempt in pool]
             for problem, pool in zip(problems, pools, strict=True)
@@ -272,13 +273,18 @@ class Episodes:
     ) -> tuple[Cache, Failed | None]:
         usable = sum(attempt.unusable_because is None for attempt in pool)
         if usable < min(self._run.think.min_k, self.k):
-            return self._built(problem, [], seed), "too_few_usable"
+            return self.cache_of(problem, [], seed), "too_few_usable"
         try:
-            return self._built(problem, pool, seed), None
+            return self.cache_of(problem, pool, seed), None
         except BudgetError:
-            return self._built(problem, [], seed), "too_long"
+            return self.cache_of(problem, [], seed), "too_long"
 
-    def _built(self, problem: Problem, pool: list[Trajectory], seed: int) -> Cache:
+    def cache_of(self, problem: Problem, pool: Sequence[Trajectory], seed: int = 0) -> Cache:
+        """The cache of a pool, as a deliberator reads it in an episode.
+
+        Raises:
+            BudgetError: It does not fit.
+        """
         return build_cache(
             problem,
             pool,

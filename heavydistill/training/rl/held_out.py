@@ -84,6 +84,11 @@ class HeldOut:
     too_long: int = 0
 
     @property
+    def roles(self) -> dict[str, list[Row]]:
+        """The rows of each role."""
+        return {"deliberator": self.deliberator, "thinker": self.thinker}
+
+    @property
     def texts(self) -> set[str]:
         """Of the problems."""
         return {row["text"] for row in (*self.deliberator, *self.thinker)}

@@ -14,7 +14,7 @@ The rows of the dataset have ``prompt``, one user turn; the problem's ``problem`
 ``text``, ``reference``, ``verifier``, ``verifier_args``; of a cache also ``cache`` (its id),
 ``stratum``, ``right``, ``width`` and ``success``, of a problem ``domain``.
 
-Validation rows are never left out for how hard they are.
+Not covered: what is measured meanwhile (``held_out``).
 """
 
 from __future__ import annotations
@@ -58,23 +58,24 @@ class Prompts:
 
     Attributes:
         train: A row for each prompt; see the module.
-        validation: Likewise; None if none are looked at.
         lengths: Tokens of the prompts of ``train``, with the template and what opens an answer.
-        longest: The most of any prompt.
-        left_out: How many of both splits, by reason.
+        left_out: How many are not asked, by reason.
         measured_on: On whose deliberations the success of the caches was measured, sorted.
         run: How problems are asked; None where the prompts are caches.
         verify: How answers are judged.
     """
 
     train: Dataset
-    validation: Dataset | None
     lengths: list[int]
-    longest: int
     left_out: dict[str, int]
     measured_on: list[str]
     run: RunConfig | None
     verify: Verifying
+
+    @property
+    def longest(self) -> int:
+        """Tokens of the longest prompt."""
+        return max(self.lengths)
 
     @property
     def problems_sha256(self) -> str:
@@ -107,13 +108,13 @@ def read_prompts(asked: Asked, base: Base, sets: Located | None) -> Prompts:
     left_out: Counter[str] = Counter()
     if asked.mode == DELIBERATOR and sets:
         run, verify = None, asked.verify
-        train, validation = _caches(sets, "train"), _caches(sets, "validation")
+        train = _caches(sets)
         measured_on = sorted({row["measured_on"] for row in train})
     else:
         run = run_of(asked, sets.manifest if sets else None)
         verify = run.verify if asked.rl.run else asked.verify
         problems = _of_sets(sets) if sets else _of_run(run, left_out)
-        train, validation = (list(_thinker_rows(split, run)) for split in problems)
+        train = list(_thinker_rows(problems, run))
         measured_on = []
     _check_verifiers(train, verify)
     if asked.mode == DELIBERATOR and sets:
@@ -121,9 +122,6 @@ def read_prompts(asked: Asked, base: Base, sets: Located | None) -> Prompts:
         if not train:
             raise _nothing_left(asked, sets, left_out)
     lengths = [_tokens(base, row) for row in train]
-    is_validated = asked.trl.do_eval or asked.trl.eval_on_start
-    validation = validation if is_validated else []
-    of_validation = [_tokens(base, row) for row in validation]
     response = asked.trl.max_completion_length
     server = asked.trl.vllm_max_model_length if asked.trl.use_vllm else None
     if asked.rl.too_long == "leave_out":
@@ -135,20 +133,11 @@ def read_prompts(asked: Asked, base: Base, sets: Located | None) -> Prompts:
                 "Give a smaller one.",
             )
         train, lengths = _fitting(train, lengths, room, left_out)
-        validation, of_validation = _fitting(validation, of_validation, room, left_out)
-    check_room([*lengths, *of_validation], response, base.context, server)
+    check_room(lengths, response, base.context, server)
     check_prompts(asked.batch, len(train))
-    if is_validated and not validation:
-        raise ConfigError(
-            "Evaluation is asked for, and there are no validation rows",
-            "Give --eval_strategy no"
-            + (", or build the sets with --set validation=0.05." if sets else "."),
-        )
     return Prompts(
         train=_dataset(train),
-        validation=_dataset(validation) if validation else None,
         lengths=lengths,
-        longest=max([*lengths, *of_validation]),
         left_out=dict(sorted(left_out.items())),
         measured_on=measured_on,
         run=run,
@@ -156,40 +145,38 @@ def read_prompts(asked: Asked, base: Base, sets: Located | None) -> Prompts:
     )
 
 
-def _caches(sets: Located, split: str) -> list[_Row]:
-    return list(read_rows(sets.folder, "rl", split))
+def _caches(sets: Located) -> list[_Row]:
+    return list(read_rows(sets.folder, "rl", "train"))
 
 
-def _of_run(run: RunConfig, left_out: Counter[str]) -> tuple[list[Problem], list[Problem]]:
-    """Problems to learn from; there are none to look at."""
+def _of_run(run: RunConfig, left_out: Counter[str]) -> list[Problem]:
     loaded = load_fit(run.problems, run.verify)
     if loaded.unfit:
         left_out[UNFIT] += len(loaded.unfit)
-    return loaded.problems, []
+    return loaded.problems
 
 
-def _of_sets(sets: Located) -> tuple[list[Problem], list[Problem]]:
-    """Problems to learn from, and those to look at."""
+def _of_sets(sets: Located) -> list[Problem]:
     names = Problem.__dataclass_fields__
-    of_split: dict[str, list[Problem]] = {"train": [], "validation": []}
-    for row in read_rows(sets.folder, "problems"):
-        if row["label"] == USED and row["split"]:
-            of_split[row["split"]].append(Problem(**{name: row[name] for name in names}))
-    if not of_split["train"]:
+    found = [
+        Problem(**{name: row[name] for name in names})
+        for row in read_rows(sets.folder, "problems")
+        if row["label"] == USED and row["split"] == "train"
+    ]
+    if not found:
         raise ConfigError(
             f"{sets.name} has no problem to learn from",
             "Build it from more problems; `heavydistill build` says in its table which it left out "
             "and why.",
         )
-    return of_split["train"], of_split["validation"]
+    return found
 
 
 def _thinker_rows(problems: Iterable[Problem], run: RunConfig) -> Iterator[_Row]:
     for problem in problems:
         domain = problem.domain or run.domain or "general"
-        wording = wordings.load("thinker", domain, run.language)
         yield {
-            "prompt": [{"role": "user", "content": wordings.thinker_prompt(problem.text, wording)}],
+            "prompt": [{"role": "user", "content": thinker_prompt(problem, run)}],
             "problem": problem.id,
             "text": problem.text,
             "reference": problem.reference,
@@ -197,6 +184,13 @@ def _thinker_rows(problems: Iterable[Problem], run: RunConfig) -> Iterator[_Row]
             "verifier_args": problem.verifier_args,
             "domain": domain,
         }
+
+
+def thinker_prompt(problem: Problem, run: RunConfig) -> str:
+    """What a thinker is asked about a problem."""
+    domain = problem.domain or run.domain or "general"
+    wording = wordings.load("thinker", domain, run.language)
+    return wordings.thinker_prompt(problem.text, wording)
 
 
 def _check_verifiers(rows: Iterable[_Row], verify: Verifying) -> None:
@@ -232,9 +226,7 @@ def _nothing_left(asked: Asked, sets: Located, left_out: Counter[str]) -> Config
     model = asked.model.model_name_or_path
     again = f"`heavydistill refilter {asked.rl.dataset_name} --checkpoint {model} --out NEW`"
     if left_out[OVER]:
-        lowest = min(
-            row["right"] / row["width"] for row in _caches(sets, "train") if 0 < row["success"] < 1
-        )
+        lowest = min(row["right"] / row["width"] for row in _caches(sets) if 0 < row["success"] < 1)
         return ConfigError(
             f"max_accuracy: {left_out[OVER]:,} caches of {sets.name} have more than "
             f"{asked.rl.max_accuracy:g} of their attempts right, and none has as few",

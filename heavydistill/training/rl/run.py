@@ -55,6 +55,19 @@ def _of_sets(manifest: Manifest | None) -> RunConfig:
     return parse(RunConfig, ways[0], "The run behind the sets: ", fix)
 
 
+def wording_of(manifest: Manifest | None) -> RunConfig | None:
+    """How the runs behind sets worded their prompts; None if they did not do it alike."""
+    found = {
+        (run.config.get("domain"), run.config.get("language"))
+        for run in (manifest.runs if manifest else [])
+        if run.config
+    }
+    if len(found) != 1:
+        return None
+    domain, language = found.pop()
+    return RunConfig(domain=domain, **({"language": language} if language else {}))
+
+
 def _way(config: dict[str, Any]) -> dict[str, Any]:
     way = {name: config[name] for name in _OF_SETS if config.get(name) is not None}
     for stage in ("think", "deliberate"):

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import heavydistill
 from heavydistill.config import without_places
+from heavydistill.engine.tokenizer import ReaderTokenizer
 from heavydistill.errors import ConfigError
 from heavydistill.record import Ends, Result, RlUsed, SetsUsed, TrainingRecord
 from heavydistill.training import keeping, launching
@@ -22,14 +23,18 @@ from heavydistill.training.course import Taken, carry_out, check_steps, method_o
 from heavydistill.training.course import versions as versions_of
 from heavydistill.training.located import Located
 from heavydistill.training.outline import of_any
-from heavydistill.training.rl.arguments import DELIBERATOR, JOINT, Asked
-from heavydistill.training.rl.prompts import Prompts, find_sets, read_prompts
+from heavydistill.training.rl.arguments import DELIBERATOR, JOINT, THINKER, Asked, metric_of
+from heavydistill.training.rl.batches import check_room
+from heavydistill.training.rl.episodes import Episodes
+from heavydistill.training.rl.held_out import HeldOut, held_out
+from heavydistill.training.rl.prompts import Prompts, find_sets, read_prompts, thinker_prompt
 from heavydistill.training.rl.reward import METRICS, FinalAnswer
+from heavydistill.training.rl.run import wording_of
 from heavydistill.training.told import told
 from heavydistill.verifiers.pool import VerdictPool
 
 if TYPE_CHECKING:
-    from trl import GRPOTrainer
+    from heavydistill.training.rl.trainer import RlTrainer
 
 _ROLES = {DELIBERATOR: "deliberator", JOINT: "both"}
 # What the record tells of both ends of a training, where it was logged.
@@ -38,6 +43,10 @@ _TOLD = (
     "frac_reward_zero_std",
     "entropy",
     "completions/mean_length",
+    "groups/all_right",
+    "eval_hm",
+    "eval_v",
+    "eval_pass_at_1",
     *(f"verdict/{name}" for name in METRICS),
 )
 
@@ -50,6 +59,7 @@ class Prepared:
         asked: The arguments.
         base: The model.
         prompts: What is asked.
+        held_out: What it is measured on meanwhile; None if it is not.
         record: Of the training, without what is known when the launch is there.
         start: The checkpoint that it goes on from.
     """
@@ -57,6 +67,7 @@ class Prepared:
     asked: Asked
     base: Base
     prompts: Prompts
+    held_out: HeldOut | None
     record: TrainingRecord
     start: Path | None
 
@@ -74,6 +85,9 @@ def prepare(asked: Asked) -> Prepared:
     sets = find_sets(asked)
     base = load_base(asked, [sets] if sets else [])
     prompts = read_prompts(asked, base, sets)
+    if asked.mode == JOINT:
+        _episodes(asked, base, prompts).demand_room(prompts.train)
+    looked_at = _held_out(asked, base, sets, prompts)
     record = TrainingRecord(
         heavydistill=heavydistill.__version__,
         versions=versions_of(launch.engine, method, *["vllm"] * asked.trl.use_vllm),
@@ -81,7 +95,7 @@ def prepare(asked: Asked) -> Prepared:
         role=_ROLES.get(asked.mode, "thinker"),
         method=method,
         base=base.used,
-        sets=[_used(sets, asked, prompts)] if sets else [],
+        sets=[_used(sets, asked, prompts, looked_at)] if sets else [],
         # A cache takes up to what the context leaves beside the response.
         max_length=base.context
         if asked.mode == JOINT
@@ -102,7 +116,7 @@ def prepare(asked: Asked) -> Prepared:
     )
     if start:
         keeping.check_same(Path(str(asked.trl.output_dir)), record)
-    return Prepared(asked, base, prompts, record, start)
+    return Prepared(asked, base, prompts, looked_at, record, start)
 
 
 def train(prepared: Prepared) -> TrainingRecord:
@@ -111,31 +125,92 @@ def train(prepared: Prepared) -> TrainingRecord:
         return carry_out(prepared, lambda: new_trainer(prepared, pool), _result)
 
 
-def new_trainer(prepared: Prepared, pool: VerdictPool) -> GRPOTrainer:
+def new_trainer(prepared: Prepared, pool: VerdictPool) -> RlTrainer:
     """The trainer of the mode, as ``train`` runs it.
 
     Args:
         prepared: The training.
         pool: Judges responses.
     """
-    from trl import GRPOTrainer
+    from datasets import Dataset
+
+    from heavydistill.training.rl.joint import JointTrainer
+    from heavydistill.training.rl.trainer import RlTrainer, ThinkerTrainer
+    from heavydistill.training.rl.watching import DrawCurves, WatchCollapse
 
     logging.getLogger("trl.trainer.grpo_trainer").addFilter(_is_news)
-    reward = FinalAnswer(pool, prepared.base.chat, prepared.asked.rl.format_share)
+    asked, base, prompts = prepared.asked, prepared.base, prepared.prompts
+    size = prepared.record.rl.rows_of_episode if prepared.record.rl else 1
+    reward = FinalAnswer(pool, base.chat, asked.rl.format_share, asked.trl.num_generations // size)
+    looked_at = prepared.held_out
     options: dict[str, Any] = {
         "reward_funcs": [reward],
-        "train_dataset": prepared.prompts.train,
-        "eval_dataset": prepared.prompts.validation,
+        "train_dataset": prompts.train,
+        "eval_dataset": {
+            role: Dataset.from_list(rows) for role, rows in looked_at.roles.items() if rows
+        }
+        if looked_at
+        else None,
+        "judge": reward.judge,
         **of_trainer(prepared),
     }
-    # Each mode has its trainer here.
-    if prepared.asked.mode == JOINT:
-        raise ConfigError("mode: there is no trainer of episodes here", "Take another mode.")
-    trainer = GRPOTrainer(**options)
-    trainer.create_model_card = lambda *_, **__: None  # the card is made of the record
+    metric = metric_of(asked.mode)
+    options["callbacks"] += [WatchCollapse(asked.rl, metric), DrawCurves(asked.rl, metric)]
+    trainer: RlTrainer
+    if asked.mode == JOINT:
+        episodes = _episodes(asked, base, prompts, pool)
+        options["most_tokens"] = {
+            "thinker": episodes.thinker_tokens,
+            "deliberator": episodes.deliberator_tokens,
+        }
+        objective: Any = asked.rl.objective
+        trainer = JointTrainer(episodes=episodes, objective=objective, **options)
+    elif asked.mode == THINKER:
+        trainer = ThinkerTrainer(pass_at_k=asked.rl.pass_at_k, **options)
+    else:
+        trainer = RlTrainer(**options)
     # TRL masks by these, which are of the model's own configuration too.
-    reward.ends = frozenset([*trainer.eos_token_ids, prepared.base.tokenizer.pad_token_id])
+    reward.ends = frozenset([*trainer.eos_token_ids, base.tokenizer.pad_token_id])
     return trainer
+
+
+def _episodes(
+    asked: Asked, base: Base, prompts: Prompts, pool: VerdictPool | None = None
+) -> Episodes:
+    assert prompts.run, "episodes are of a run"
+    most = asked.trl.max_completion_length
+    reader = ReaderTokenizer(base.path)
+    return Episodes(prompts.run, base.chat, reader, base.context, most, pool)
+
+
+def _held_out(asked: Asked, base: Base, sets: Located | None, prompts: Prompts) -> HeldOut | None:
+    """What the training is measured on meanwhile, if it is.
+
+    Raises:
+        ConfigError: There is nothing, or it does not fit the model.
+    """
+    if not (asked.trl.do_eval or asked.trl.eval_on_start):
+        return None
+    if asked.rl.held_out_from is None and sets is None:
+        raise ConfigError(
+            "Evaluation is asked for, and a run holds no problems out",
+            "Give --held_out_from: a folder of sets, or of another run; or --eval_strategy no.",
+        )
+    folder = Path(asked.rl.held_out_from or str(sets and sets.folder))
+    wording = prompts.run or wording_of(sets.manifest if sets else None)
+    found = held_out(
+        folder,
+        asked.rl.held_out,
+        (lambda problem: thinker_prompt(problem, wording)) if wording else None,
+        _episodes(asked, base, prompts).cache_of if prompts.run else None,
+        prompts.train["text"],
+    )
+    lengths = [
+        base.chat.prompt_tokens(row["prompt"]) for rows in found.roles.values() for row in rows
+    ]
+    server = asked.trl.vllm_max_model_length if asked.trl.use_vllm else None
+    check_room(lengths, asked.trl.max_completion_length, base.context, server)
+    return found
 
 
 def outline(prepared: Prepared) -> list[tuple[str, str]]:
@@ -151,7 +226,6 @@ def outline(prepared: Prepared) -> list[tuple[str, str]]:
         (
             f"{source}, {prepared.asked.mode}",
             f"{record.sequences:,} prompts of up to {prompts.longest:,} tokens"
-            + (f", {len(prompts.validation):,} for validation" if prompts.validation else "")
             + (f"; left out{left[1:]}" if left else ""),
         ),
         (
@@ -166,6 +240,17 @@ def outline(prepared: Prepared) -> list[tuple[str, str]]:
             f"{prepared.asked.rl.preset}, temperature {trl.temperature:g}",
         ),
     ]
+    if looked_at := prepared.held_out:
+        drawn = f" ({looked_at.drawn:,} drawn by the build)" if looked_at.drawn else ""
+        lost = f", {looked_at.too_long:,} too long" if looked_at.too_long else ""
+        thinker = f"{len(looked_at.thinker):,}" if looked_at.thinker else "no"
+        lines.append(
+            (
+                "held out",
+                f"{len(looked_at.deliberator):,} caches{drawn}{lost}, {thinker} problems for a "
+                f"thinker, {trl.num_generations_eval or batch.group} responses each",
+            )
+        )
     others = [name for name in prompts.measured_on if name != prepared.base.name]
     if others:
         lines.append(
@@ -178,12 +263,15 @@ def outline(prepared: Prepared) -> list[tuple[str, str]]:
     return [*lines, *of_any(prepared)]
 
 
-def _used(sets: Located, asked: Asked, prompts: Prompts) -> SetsUsed:
+def _used(sets: Located, asked: Asked, prompts: Prompts, looked_at: HeldOut | None) -> SetsUsed:
     return SetsUsed(
         name=sets.name,
         revision=sets.revision,
         role="deliberator" if asked.mode == DELIBERATOR else "thinker",
-        rows={"train": len(prompts.train), "validation": len(prompts.validation or ())},
+        rows={
+            "train": len(prompts.train),
+            "validation": len(looked_at.texts) if looked_at and not asked.rl.held_out_from else 0,
+        },
         left_out={},
         manifest=sets.manifest,
     )
@@ -195,6 +283,8 @@ def _is_news(said: logging.LogRecord) -> bool:
 
 
 def _result(taken: Taken) -> Result:
+    from heavydistill.training.rl.watching import WatchCollapse
+
     history = taken.trainer.state.log_history
     # TRL goes on counting where an earlier start ended.
     counted = [(entry["step"], entry["num_tokens"]) for entry in history if "num_tokens" in entry]
@@ -202,7 +292,9 @@ def _result(taken: Taken) -> Result:
     series = {
         name: [entry[name] for entry in history if entry.get(name) is not None] for name in _TOLD
     }
+    callbacks = taken.trainer.callback_handler.callbacks
     return taken.result(
+        alarms=next(one.alarms for one in callbacks if isinstance(one, WatchCollapse)),
         tokens=int(max((tokens for _, tokens in counted), default=before) - before),
         rollouts={name: _ends(values) for name, values in series.items() if values},
     )
