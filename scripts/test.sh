@@ -29,7 +29,7 @@ bash scripts/install_sandbox.sh || true
 check ruff-format ruff format --check .
 check ruff-check ruff check .
 check mypy mypy heavydistill
-# Three at a time on two cores: more than half of the suite waits for processes and servers. Files
-# stay together, so that what a file's tests share is made once; `-n 0` runs them one after the other.
-check pytest pytest -rs -m "not gpu" -n 3 --dist loadfile "$@"
+# Two at a time: half of the suite waits for processes and servers. Files stay together, so that what a
+# file's tests share is made once; `-n 0` runs them one after the other.
+check pytest pytest -rs -m "not gpu" -n 2 --dist loadfile "$@"
 [ -z "$failed" ] || fail "failed:$failed"
