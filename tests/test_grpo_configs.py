@@ -60,7 +60,7 @@ def batch(file: Path) -> Batch:
 
 
 def test_there_are_files_for_all_modes_and_machines() -> None:
-    found = {path for path in CONFIGS.glob("*/*.yaml") if path.parent.name != "runs"}
+    found = {path for path in CONFIGS.glob("*/*.yaml") if path.parent.name != "asked"}
     assert found == set(FILES)
 
 
@@ -152,7 +152,7 @@ def test_without_vllm_a_file_for_gpus_says_so(monkeypatch: pytest.MonkeyPatch) -
 def test_a_run_is_one_and_listed(file: Path) -> None:
     run = load_config(file)
     assert run.domain and run.think.k >= 2
-    assert f"](runs/{file.name})" in (CONFIGS / "README.md").read_text(encoding="utf-8")
+    assert f"](asked/{file.name})" in (CONFIGS / "README.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("size", SIZES)

@@ -74,10 +74,25 @@ class Told:
 
 def test_right_is_1_wrong_is_0_and_both_are_logged(pool: VerdictPool, chat: Chat) -> None:
     told = Told()
-    assert told(FinalAnswer(pool, chat), SUM, HONEST_RIGHT, HONEST_WRONG) == [1.0, 0.0]
-    assert set(told.metrics) == {f"verdict/{name}" for name in METRICS}
-    assert told.metrics["verdict/correct"] == 0.5
-    assert told.extra["verdict"] == ["equal", "different"]
+    reward = FinalAnswer(pool, chat, group=2)
+    assert told(reward, SUM, HONEST_RIGHT, HONEST_WRONG, *[HONEST_RIGHT] * 2) == [
+        1.0,
+        0.0,
+        1.0,
+        1.0,
+    ]
+    shares = {"groups/all_right": 0.5, "groups/all_wrong": 0.0}
+    assert shares.items() <= told.metrics.items()
+    assert told.metrics.keys() - shares.keys() == {f"verdict/{name}" for name in METRICS}
+    assert told.metrics["verdict/correct"] == 0.75
+    assert told.extra["verdict"] == ["equal", "different", "equal", "equal"]
+
+
+def test_held_out_responses_are_judged_as_rewarded_ones_are(pool: VerdictPool, chat: Chat) -> None:
+    texts = [HONEST_RIGHT, HONEST_WRONG, HONEST_RIGHT.removesuffix("<|im_end|>")]
+    rows = [{name: values[0] for name, values in columns(SUM, 1).items()}] * len(texts)
+    ids = [chat.tokenizer(text)["input_ids"] for text in texts]
+    assert FinalAnswer(pool, chat).judge(rows, ids) == [True, False, None]
 
 
 def test_cut_off_or_undecided_is_none_and_counted(pool: VerdictPool, chat: Chat) -> None:

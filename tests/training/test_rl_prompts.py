@@ -83,16 +83,7 @@ def test_a_row_has_the_columns_that_trainers_and_rewards_read(tmp_path: Path) ->
     assert row["prompt"][0]["role"] == "user" and "Attempt 1" in row["prompt"][0]["content"]
     assert (row["right"], row["width"], row["success"]) == (1, 2, 0.5)
     assert prompts.lengths == [prompts.longest] and prompts.longest > 20
-    assert prompts.measured_on == ["micro"] and prompts.validation is None
-
-
-def test_validation_rows_are_read_when_they_are_looked_at(tmp_path: Path) -> None:
-    sets = write_sets(tmp_path / "sets")
-    evaluating = {"eval_strategy": "steps", "per_device_eval_batch_size": 4}
-    validation = found(sets, tmp_path, **evaluating).validation
-    assert validation is not None and validation["problem"] == ["p_1"]
-    bare = write_sets(tmp_path / "bare", without=("rl", "validation"))
-    assert "--eval_strategy no, or build the sets with" in refused(bare, tmp_path, **evaluating)
+    assert prompts.measured_on == ["micro"]
 
 
 def test_a_set_without_successes_is_refused_with_what_to_do(tmp_path: Path) -> None:
