@@ -268,3 +268,54 @@ def test_a_thinker_learns_from_problems(tmp_path: Path) -> None:
     write_model_card(tmp_path / "out")
     card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
     assert "20 problems of `micro` were asked" in card and "--set domain=brief" in card
+
+
+LOOKED_AT = {
+    "eval_strategy": "steps",
+    "eval_steps": 4,
+    "held_out": 3,
+    "num_generations_eval": 2,
+    "per_device_eval_batch_size": 4,
+}
+
+
+@pytest.mark.slow
+def test_a_deliberator_is_measured_on_caches_that_it_does_not_learn(
+    real: Path, tmp_path: Path
+) -> None:
+    prepared = prepare(grpo_asked(real, tmp_path / "out", **STEPS, **LOOKED_AT))
+    assert dict(outline(prepared))["held out"].startswith("3 caches, 3 problems for a thinker")
+    assert prepared.held_out and not prepared.held_out.texts & set(prepared.prompts.train["text"])
+    result = train(prepared).result
+    assert result is not None and {"eval_hm", "eval_v", "eval_pass_at_1"} <= result.rollouts.keys()
+    assert result.rollouts["eval_v"].first == result.rollouts["eval_v"].last
+    assert {"curves.png", "curves.svg"} <= {path.name for path in (tmp_path / "out").iterdir()}
+
+
+@pytest.mark.slow
+def test_thinkers_and_a_deliberation_learn_as_one_episode(real: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run.yaml"
+    run.write_text(
+        "problems: {source: micro, size: 20, seed: 9}\ndomain: brief\n"
+        "think: {k: 2, sampling: {max_tokens: 96}}\n",
+        "utf-8",
+    )
+    episodes = {"mode": "joint", "run": run, "num_generations": 6, "held_out_from": real}
+    keys = {**STEPS, **LOOKED_AT, **episodes, "per_device_train_batch_size": 6}
+    prepared = prepare(grpo_asked(None, tmp_path / "out", **keys))
+    assert "2 episodes" in dict(outline(prepared))["a generation"]
+    record = train(prepared)
+    assert record.role == "both" and record.rl is not None and record.rl.rows_of_episode == 3
+    assert record.result is not None and record.result.steps == 8
+    assert {"eval_hm", "eval_pass_at_1"} <= record.result.rollouts.keys()
+    history = json.loads((tmp_path / "out" / "checkpoint-8" / "trainer_state.json").read_text())
+    logged = [entry for entry in history["log_history"] if "attempts/right" in entry]
+    assert logged and all(entry["thinker/mean_length"] <= 96 for entry in logged)
+
+
+def test_evaluation_of_a_run_asks_for_what_is_held_out(tmp_path: Path) -> None:
+    run = tmp_path / "run.yaml"
+    run.write_text("problems: {source: micro, size: 20, seed: 9}\ndomain: brief\n", "utf-8")
+    keys = {**FEW, **LOOKED_AT, "mode": "thinker", "run": run}
+    with pytest.raises(ConfigError, match="a run holds no problems out"):
+        prepare(grpo_asked(None, tmp_path / "out", **keys))
