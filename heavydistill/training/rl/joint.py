@@ -144,8 +144,7 @@ class JointTrainer(RlTrainer):
     @property
     def _group(self) -> int:
         """Episodes of a problem."""
-        rows = self.num_generations if self.model.training else self.num_generations_eval
-        return int(rows) // self._size
+        return int(self.num_generations) // self._size
 
     def _joined(self, value: Any) -> Any:
         """(rows, columns) as (episodes, K + 1 times columns); anything else as it is."""
@@ -245,19 +244,14 @@ def check(args: GRPOConfig, size: int, objective: Objective) -> None:
             f"K + 1 = {size} rows",
             f"Set num_generations to {most}, for {most // size} episodes a problem.",
         )
-    rows = {"per_device_train_batch_size": args.per_device_train_batch_size}
+    rows, name = args.per_device_train_batch_size, "per_device_train_batch_size"
     if objective == "row":
-        steps = args.steps_per_generation
-        rows = {f"{name} times steps_per_generation": n * steps for name, n in rows.items()}
-    if args.eval_strategy != "no":
-        rows["per_device_eval_batch_size"] = args.per_device_eval_batch_size
-        rows["num_generations_eval"] = args.num_generations_eval or args.num_generations
-    for name, number in rows.items():
-        if number % size:
-            raise ConfigError(
-                f"{name}: {number} rows are no whole episodes of K + 1 = {size} rows",
-                f"Make it {-(-number // size) * size}, or another multiple of {size}.",
-            )
+        rows, name = rows * args.steps_per_generation, f"{name} times steps_per_generation"
+    if rows % size:
+        raise ConfigError(
+            f"{name}: {rows} rows are no whole episodes of K + 1 = {size} rows",
+            f"Make it {-(-rows // size) * size}, or another multiple of {size}.",
+        )
     if objective == "episode" and args.multi_objective_aggregation != "sum_then_normalize":
         raise ConfigError(
             f"multi_objective_aggregation is {args.multi_objective_aggregation!r}, and an episode "

@@ -271,16 +271,6 @@ def test_advantages_compare_the_episodes_of_a_problem(
             "times steps_per_generation: 6 rows .* Make it 8, or another multiple of 4",
         ),
         (
-            {"eval_strategy": "steps", "per_device_eval_batch_size": 6},
-            "episode",
-            "per_device_eval_batch_size: 6 rows .* Make it 8, or",
-        ),
-        (
-            {"eval_strategy": "steps", "num_generations_eval": 2},
-            "row",
-            "num_generations_eval: 2 rows .* Make it 4, or",
-        ),
-        (
             {"multi_objective_aggregation": "normalize_then_sum"},
             "episode",
             "Set multi_objective_aggregation: sum_then_normalize",
