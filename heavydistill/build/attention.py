@@ -1,6 +1,6 @@
 """Whether a deliberation worked with the attempts, or solved the problem as if it were alone.
 
-Signs that it did, in its thinking and its answer together (``mentions``, ``chinese_mentions``):
+Signs that it did, in its thinking and its answer together (``heavy.naming``):
 
 - it names two or more of the attempts by number ("attempt 3", "the second and fourth thinkers",
   "solution 2 forgets the sign", 尝试3), or one of them and the others
@@ -24,9 +24,8 @@ from collections import Counter
 from collections.abc import Iterable
 from functools import lru_cache
 
-from heavydistill.build.chinese_mentions import chinese_mentions
-from heavydistill.build.mentions import mentions
 from heavydistill.build.words import runs_of, words_of
+from heavydistill.heavy.naming import named
 from heavydistill.schema import Generation, Trajectory
 
 RUN = 8
@@ -38,11 +37,6 @@ def spoken(generation: Generation) -> str:
     return f"{generation.reasoning}\n\n{generation.answer_text}"
 
 
-def named(text: str, problem: str = "") -> frozenset[int]:
-    """The numbers of the attempts that a text names; arguments as of ``uses_attempts``."""
-    return _signs(text, problem)[0]
-
-
 def uses_attempts(text: str, attempts: int, problem: str = "") -> bool:
     """Whether a text shows that it worked with so many attempts.
 
@@ -52,9 +46,9 @@ def uses_attempts(text: str, attempts: int, problem: str = "") -> bool:
         problem: What the problem says. Where that speaks of attempts, of other ones, a text needs
             stronger signs.
     """
-    numbers, speaks_of_several = _signs(text, problem)
-    there = sum(1 <= number <= attempts for number in numbers)
-    return there >= FEWEST_NAMED or speaks_of_several
+    said = named(text, problem)
+    there = sum(1 <= number <= attempts for number in said.numbers)
+    return there >= FEWEST_NAMED or said.several
 
 
 def blind(trajectory: Trajectory, attempts: int, problem: str = "") -> bool:
@@ -80,15 +74,3 @@ def copied(text: str, attempts: Iterable[str]) -> float:
 
 # All deliberations on the sets of a problem are compared with the same attempts.
 _words_of_attempt = lru_cache(maxsize=64)(words_of)
-
-
-def _signs(text: str, problem: str) -> tuple[frozenset[int], bool]:
-    """(The numbers that are named, whether several attempts are spoken of together)."""
-    found = [*mentions(text, problem), *chinese_mentions(text, problem)]
-    cited, own = (
-        {(one.noun, number) for one in found if one.kind == kind for number in one.numbers}
-        for kind in ("cited", "own")
-    )
-    # A text that speaks of an attempt of its own by a number does so again.
-    numbers = frozenset(number for _, number in cited - own)
-    return numbers, any(one.kind == "several" for one in found)

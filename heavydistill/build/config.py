@@ -19,7 +19,7 @@ from heavydistill.asking import Endpoint, SamplingChoice
 from heavydistill.config import BUDGET, Pruning, Verifying, assign
 from heavydistill.sections import Section, parse, read_yaml
 
-PresetName = Literal["balanced", "agglm", "pacore", "genselect", "heavyskill"]
+PresetName = Literal["balanced", "agglm", "pacore", "genselect", "heavyskill", "natural"]
 
 
 class Sets(Section):

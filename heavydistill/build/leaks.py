@@ -23,8 +23,8 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
-from heavydistill.build.mentions import plain
 from heavydistill.build.words import WITHOUT_BLANKS, Run, words_of
+from heavydistill.heavy.mentions import plain
 from heavydistill.schema import Problem
 from heavydistill.verifiers.extraction import final_answer
 

@@ -15,6 +15,9 @@ wide they are, and how many of one kind may stand beside those of another.
                 wrong, no more right than wrong; at most 20,000 tokens
     heavyskill  HeavySkill (arXiv 2605.02396, appendix B): 8 or 16 attempts, of which at most 5 in
                 8 are right
+    natural     all sets, in the shares in which they come: for GRPO on a student's own run, which
+                so learns from what it will meet. There easy sets do no harm: what is always
+                answered rightly teaches nothing, and is left out
 
 Not covered: what the sources do beyond these bounds, e.g. how GenSelect draws its widths.
 """
@@ -159,6 +162,7 @@ def _spread(sets: Sequence[CandidateSet], seed: int) -> list[CandidateSet]:
     return [drawn[number] for _, number in sorted(turns)]
 
 
+_WIDTHS = tuple(range(4, 17))
 _HARD: frozenset[Stratum] = frozenset({"minority-right", "tie"})
 
 
@@ -175,7 +179,7 @@ PRESETS: dict[str, Preset] = {
     for preset in (
         Preset(
             name="balanced",
-            widths=tuple(range(4, 17)),
+            widths=_WIDTHS,
             any_width=True,
             bounds=(
                 Bound(frozenset({"majority-right"}), 0.5, of=_HARD),
@@ -198,6 +202,7 @@ PRESETS: dict[str, Preset] = {
             fewest_attempts=4,
             most_tokens=20_000,
         ),
+        Preset(name="natural", widths=_WIDTHS, any_width=True),
         Preset(name="heavyskill", widths=(8, 16), admits=lambda one, domain: one.accuracy <= 0.625),
     )
 }

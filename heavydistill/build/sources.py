@@ -6,9 +6,7 @@ configuration; what is asked of that (wording, language) then comes from the stu
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,6 +16,7 @@ from heavydistill.config import Domain, Language, RunConfig, load_config, name_a
 from heavydistill.errors import ConfigError
 from heavydistill.schema import Problem, Trace, content_id
 from heavydistill.storage import count_traces, read_traces
+from heavydistill.workplace import Workplace
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +83,7 @@ def key_of(problem: Problem) -> str:
 
 def _open(folder: Path) -> Source:
     folder = folder.resolve()
-    if _is_being_written(folder):
+    if Workplace(folder).is_claimed:
         raise ConfigError(
             f"{folder} is still being written by a run",
             "Wait for its end, or interrupt it: what is finished is kept.",
@@ -97,21 +96,6 @@ def _open(folder: Path) -> Source:
         config=load_config(config) if config.is_file() else None,
         summary=_json(folder / "summary.json"),
     )
-
-
-def _is_being_written(folder: Path) -> bool:
-    """Whether a run holds the lock of the hidden folder beside its own."""
-    try:
-        lock = os.open(folder.with_name(f".{folder.name}.unfinished") / "lock", os.O_RDWR)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(lock)
-    return False
 
 
 def _without_places(trace: Trace) -> Trace:

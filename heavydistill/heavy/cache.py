@@ -17,6 +17,7 @@ run of ``=`` is paid for in every header.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import random
 import re
 from collections.abc import Sequence
@@ -53,6 +54,7 @@ def build_cache(
     prompt: Prompt,
     reader: Reader,
     carried: Sequence[Deliberation] = (),
+    order: int = 0,
 ) -> Cache:
     """Select, shuffle, cut and serialize.
 
@@ -69,6 +71,7 @@ def build_cache(
         reader: Tokenizer of the model that will read the prompt.
         carried: Earlier deliberations (see ``iteration``). They are further attempts: all
             usable ones are kept beside the selected trajectories and shuffled in with them.
+        order: Places by which the shuffled attempts are moved round.
 
     Raises:
         BudgetError: The wording, the problem and the final answers alone are over the budget.
@@ -77,6 +80,7 @@ def build_cache(
     chosen = select(selection, generations, width or len(generations), rng)
     shown: list[Generation] = [*chosen, *(d for d in carried if d.unusable_because is None)]
     rng.shuffle(shown)
+    shown = [shown[(place + order) % len(shown)] for place in range(len(shown))]
     left_out = _left_out([*generations, *carried], shown)
     return _cut_to(
         problem,
@@ -189,6 +193,30 @@ def serialize(problem_text: str, attempts: Sequence[str], prompt: Prompt) -> str
     for number, text in enumerate(attempts, 1):
         parts += [f"{fence} Attempt {number}", text]
     return "\n".join([*parts, f"{fence} End of attempts", prompt.closing])
+
+
+def blocks_of(cache: Cache) -> list[str] | None:
+    """The prompt of a cache cut before its header lines; joined, the blocks are the prompt again.
+
+    Returns:
+        The opening, the problem, each attempt, and the end with the closing; None if the prompt is
+        not of the form of ``serialize``, or its attempts are not those that the items tell of.
+    """
+    found = re.search(r"^(={4,}) Problem$", cache.prompt, re.MULTILINE)
+    if not found:
+        return None
+    numbers = range(1, len(cache.items) + 1)
+    headers = [f"Attempt {number}\n" for number in numbers] + ["End of attempts\n"]
+    cuts = [0, found.start()]
+    for header in headers:
+        at = cache.prompt.find(f"\n{found[1]} {header}", cuts[-1])
+        if at < 0:
+            return None
+        cuts.append(at + 1)
+    blocks = [cache.prompt[a:b] for a, b in itertools.pairwise([*cuts, len(cache.prompt)])]
+    texts = (block.partition("\n")[2][:-1] for block in blocks[2:-1])
+    hashes = [hashlib.sha256(text.encode()).hexdigest() for text in texts]
+    return blocks if hashes == [item.sha256 for item in cache.items] else None
 
 
 def fence_for(texts: Sequence[str]) -> str:

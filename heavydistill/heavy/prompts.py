@@ -1,11 +1,11 @@
-"""The wording of both roles and of the judge, versioned by hash.
+"""The wording of both roles, of the judge and of the chooser, versioned by hash.
 
 A prompt is a Markdown file ``prompts/ROLE.DOMAIN.LANGUAGE.md``. A thinker's file is the
-instruction that follows the problem. A deliberator's file holds the line ``{{cache}}`` once, and a
-judge's, of which each language has one, the line ``{{answer}}``: what stands before it opens the
-prompt, what stands after it closes it. The only other placeholder is ``{{fence}}``, and it is
-filled before any text of a user or a model is joined on, so no problem and no trajectory can reach
-a placeholder.
+instruction that follows the problem. A deliberator's file holds the line ``{{cache}}`` once, and
+so does a chooser's; a judge's has the line ``{{answer}}``. What stands before it opens the prompt,
+what stands after it closes it. Of judge and chooser each language has one. The only other
+placeholder is ``{{fence}}``, and it is filled before any text of a user or a model is joined on, so
+no problem and no trajectory can reach a placeholder.
 
 The deliberator's wording carries the four demands of HeavySkill (arXiv 2605.02396, section 2.2
 and its Figure 7): consensus is a signal and not a proof; if all attempts are wrong, learn from
@@ -24,9 +24,10 @@ from functools import cache
 from importlib import resources
 from typing import Literal
 
+from heavydistill.config import Task
 from heavydistill.errors import ConfigError
 
-Role = Literal["thinker", "deliberator", "judge"]
+Role = Literal["thinker", "deliberator", "judge", "chooser"]
 
 CACHE_SLOT = "{{cache}}"
 ANSWER_SLOT = "{{answer}}"
@@ -63,8 +64,8 @@ def load(role: Role, domain: str, language: str) -> Prompt:
     """The wording for a role.
 
     Args:
-        role: ``thinker``, ``deliberator`` or ``judge``.
-        domain: ``general``, ``stem``, ``code`` or ``brief``; a judge's is ``general``.
+        role: ``thinker``, ``deliberator``, ``judge`` or ``chooser``.
+        domain: ``general``, ``stem``, ``code`` or ``brief``; that of the last two is ``general``.
         language: ``en`` or ``zh``.
 
     Raises:
@@ -85,6 +86,13 @@ def load(role: Role, domain: str, language: str) -> Prompt:
     slot = ANSWER_SLOT if role == "judge" else CACHE_SLOT
     opening, closing = text.split(f"\n{slot}\n")
     return Prompt(role, opening, closing, version)
+
+
+def for_cache(task: Task, domain: str, language: str) -> Prompt:
+    """The wording around a cache for what its reader is to do; arguments as of ``load``."""
+    if task == "choose":
+        return load("chooser", "general", language)
+    return load("deliberator", domain, language)
 
 
 def thinker_prompt(problem_text: str, prompt: Prompt) -> str:

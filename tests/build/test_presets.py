@@ -56,6 +56,12 @@ def test_agglm_keeps_every_wrong_vote_and_half_as_many_right_ones(there):
     assert kept["majority-right"] + kept["all-right"] == min(easy, hard // 2)
 
 
+@settings(max_examples=20, deadline=None)
+@given(there=numbers)
+def test_natural_keeps_all_that_there_is(there):
+    assert mixed("natural", sets_of(there)) == Counter({k: n for k, n in there.items() if n})
+
+
 def sets_by_right(width: int) -> list[CandidateSet]:
     return [
         CandidateSet(f"p{right}", tuple(str(m) for m in range(width)), right, "tie", "")

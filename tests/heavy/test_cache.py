@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import re
 from itertools import pairwise
@@ -24,7 +25,7 @@ from hypothesis import strategies as st
 
 from heavydistill.config import Pruning, Selection
 from heavydistill.errors import BudgetError
-from heavydistill.heavy.cache import fence_for, frame_tokens, serialize
+from heavydistill.heavy.cache import blocks_of, fence_for, frame_tokens, serialize
 from heavydistill.heavy.prompts import Prompt, load
 from heavydistill.heavy.pruning import Reader, defuse
 from heavydistill.schema import Cache, Deliberation, Generation, Trajectory, content_id
@@ -151,6 +152,10 @@ def test_a_cache_holds_its_promises(
 
     shown_problem, attempts = read_back(cache, prompt)
     assert shown_problem == defuse(text, reader.control_tokens)[0]
+    blocks = blocks_of(cache)
+    assert blocks and "".join(blocks) == cache.prompt
+    for block, body in zip(blocks[1:-1], [shown_problem, *attempts], strict=True):
+        assert block.partition("\n")[2] == body + "\n"
     by_id: dict[str, Generation] = {one.id: one for one in [*pool, *carried]}
     for item, attempt in zip(cache.items, attempts, strict=True):
         assert item.sha256 == hashlib.sha256(attempt.encode()).hexdigest()
@@ -324,6 +329,14 @@ def test_what_the_cache_was_made_with_is_stored():
     assert (cache.reader, cache.budget_tokens) == ("chars", 10**6)
 
 
+def test_a_prompt_that_is_not_what_the_items_tell_of_has_no_blocks():
+    cache = build(pool_of("1", *"123"))
+    assert blocks_of(cache)
+    assert blocks_of(dataclasses.replace(cache, prompt="Some other wording: 1, 2, 3.")) is None
+    assert blocks_of(dataclasses.replace(cache, items=cache.items[::-1])) is None
+    assert blocks_of(dataclasses.replace(cache, items=[*cache.items, cache.items[0]])) is None
+
+
 def test_the_frame_grows_by_a_header_with_each_attempt():
     sizes = [frame_tokens(problem(), attempts, BRIEF, CHARS) for attempts in range(4)]
     header = len("==== Attempt 1\n\n")
@@ -336,3 +349,16 @@ def test_the_fence_of_a_long_run_costs_and_never_breaks_the_budget():
     cache = build(pool, budget_tokens=1500)
     assert cache.prompt_tokens <= 1500
     assert len(cache.items) == 2
+
+
+@given(size=st.integers(1, 6), seed=st.integers(0, 50))
+def test_in_as_many_orders_as_attempts_each_stands_in_each_place_once(size, seed):
+    pool = pool_of("1", *"123456"[:size])
+    orders = [
+        [item.generation for item in build(pool, seed=seed, order=order).items]
+        for order in range(size)
+    ]
+    assert orders[0] == [item.generation for item in build(pool, seed=seed).items]
+    for place in zip(*orders, strict=True):
+        assert sorted(place) == sorted(trajectory.id for trajectory in pool)
+    assert orders[0] == [item.generation for item in build(pool, seed=seed, order=size).items]

@@ -54,7 +54,9 @@ def test_every_wording_loads(role, domain, language):
 
 def test_available_lists_exactly_these():
     expected = {(role, *pair) for role in ("thinker", "deliberator") for pair in DOMAINS}
-    expected |= {("judge", "general", language) for language in ("en", "zh")}
+    expected |= {
+        (role, "general", language) for role in ("judge", "chooser") for language in ("en", "zh")
+    }
     assert set(prompts.available()) == expected
 
 

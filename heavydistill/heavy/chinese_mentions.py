@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator
 from itertools import islice
 
-from heavydistill.build.mentions import MOST_READ, Kind, Mention, Noun, plain
+from heavydistill.heavy.mentions import MOST_READ, Kind, Mention, Noun, plain
 
 _BEFORE, _AFTER, _NEAR = 40, 80, 200  # characters around a place that are read
 _DIGITS = "一二三四五六七八九"
