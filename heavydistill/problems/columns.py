@@ -25,6 +25,7 @@ from heavydistill.config import Domain, Problems
 from heavydistill.errors import ProblemsError
 from heavydistill.problems.faults import choices
 from heavydistill.problems.options import lettered
+from heavydistill.problems.shapes import shaped
 from heavydistill.problems.tables import Row, Table
 from heavydistill.schema import Problem
 from heavydistill.verifiers import registry
@@ -48,10 +49,15 @@ def to_problems(table: Table, config: Problems) -> list[Problem | ProblemsError]
     Raises:
         ProblemsError: A column is not there, or two problems have one id.
     """
-    columns = columns_of(table, config.columns)
+    rows = [_shaped(row, config) for row in table.rows]
+    there = [row for row in rows if isinstance(row, Row)]
+    columns = columns_of(replace(table, rows=there), config.columns) if there else {}
     found: list[Problem | ProblemsError] = []
     first_use: dict[str, str] = {}
-    for row in table.rows:
+    for row in rows:
+        if isinstance(row, ProblemsError):
+            found.append(row)
+            continue
         try:
             problem = _problem(row, columns, table, config)
         except ProblemsError as error:
@@ -65,6 +71,13 @@ def to_problems(table: Table, config: Problems) -> list[Problem | ProblemsError]
         first_use[problem.id] = row.where
         found.append(problem)
     return found
+
+
+def _shaped(row: Row, config: Problems) -> Row | ProblemsError:
+    try:
+        return shaped(row, config.shape) if config.shape else row
+    except ProblemsError as error:
+        return error
 
 
 def columns_of(table: Table, wanted: dict[str, str]) -> dict[str, str]:

@@ -30,10 +30,12 @@ class Loaded:
     Attributes:
         problems: Those that can be judged.
         unfit: Of each row that was left out, its number, and what is wrong with it and where.
+        outside: Rows that do not lie within what was asked for.
     """
 
     problems: list[Problem]
     unfit: dict[int, str] = field(default_factory=dict)
+    outside: int = 0
 
 
 def fit_problems(

@@ -9,7 +9,7 @@ from heavydistill.config import Problems, Verifying
 from heavydistill.errors import ProblemsError
 from heavydistill.problems.fitness import Loaded, OnChecked, fit_problems
 from heavydistill.problems.procedural import gym_problems, micro_problems
-from heavydistill.problems.tables import Table, read_hub, read_jsonl, read_parquet
+from heavydistill.problems.tables import Table, read_hub, read_jsonl, read_parquet, within
 from heavydistill.schema import Problem
 from heavydistill.verifiers import registry
 
@@ -55,9 +55,12 @@ def load_fit(
     if not is_gym and source != "micro":
         verify = verify or Verifying()
         registry.load_own(verify.own)
-        loaded = fit_problems(_table(config), config, verify, known_unfit, on_checked)
-        return Loaded(loaded.problems[: config.limit], loaded.unfit)
-    for key in ("columns", "verifier", "verifier_args", "keep_option_order"):
+        table = _table(config)
+        chosen = within(table, config.within)
+        loaded = fit_problems(chosen, config, verify, known_unfit, on_checked)
+        outside = len(table.rows) - len(chosen.rows)
+        return Loaded(loaded.problems[: config.limit], loaded.unfit, outside)
+    for key in ("columns", "shape", "within", "verifier", "verifier_args", "keep_option_order"):
         if getattr(config, key):
             raise ProblemsError(
                 f"problems.{key} has no effect on the source {source}", "Take it out."

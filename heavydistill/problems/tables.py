@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 from typing import Any
 
 from heavydistill.errors import ProblemsError
+from heavydistill.problems.faults import choices
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +112,46 @@ def read_hub(name: str, subset: str | None, split: str) -> Table:
         ) from error
     rows = [Row(f"{where}, row {number}", number, row) for number, row in enumerate(values, 1)]
     return _table(f"{where}/{split}", name.partition("/")[2], where, rows)
+
+
+def within(table: Table, bounds: dict[str, tuple[str, str]]) -> Table:
+    """The rows of a table whose columns lie within bounds.
+
+    Args:
+        table: Some rows.
+        bounds: Column to the first and the last text; a text that begins with the last is within,
+            so that a day holds all its hours.
+
+    Raises:
+        ProblemsError: A row has no such column or neither text nor a date in it, or no row is left.
+    """
+    rows = [
+        row
+        for row in table.rows
+        if all(
+            first <= (text := _text_of(row, column)) and text[: len(last)] <= last
+            for column, (first, last) in bounds.items()
+        )
+    ]
+    if not rows:
+        raise ProblemsError(
+            f"{table.origin}: no row lies within problems.within, {bounds}",
+            "Correct the bounds; dates are written as they stand in the rows.",
+        )
+    return Table(table.origin, table.stem, rows)
+
+
+def _text_of(row: Row, column: str) -> str:
+    value = row.values.get(column)
+    if isinstance(value, date):
+        return value.isoformat()
+    if not isinstance(value, str):
+        raise ProblemsError(
+            f"{row.where}: there is neither text nor a date in the column {column!r} "
+            "(problems.within)",
+            choices(column, row.values, "Columns there"),
+        )
+    return value
 
 
 def _table(origin: str, stem: str, where: str, rows: list[Row]) -> Table:

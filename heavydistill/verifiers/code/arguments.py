@@ -11,6 +11,8 @@ import sys
 import warnings
 from typing import Any
 
+from heavydistill.verifiers.code.packed import tests_in
+
 ARGUMENTS = (
     "tests",
     "entry_point",
@@ -25,8 +27,11 @@ ARGUMENTS = (
     "test_list",
     "test_imports",
     "test_setup_code",
+    "public_test_cases",
+    "private_test_cases",
 )
 _OTHER_NAMES = {"test_list": "asserts", "test_imports": "imports", "test_setup_code": "setup"}
+_PARTS = ("public_test_cases", "private_test_cases")
 _MOST_TESTS = 5000
 _ENTRY = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)?")
 
@@ -41,7 +46,11 @@ def arguments(verifier_args: str) -> dict[str, Any]:
             f"verifier_args of code hold no {unknown[0]!r}; they take {', '.join(ARGUMENTS)}"
         )
     found: dict[str, Any] = {}
+    if parts := [key for key in _PARTS if args.get(key) is not None]:
+        found["tests"] = [test for key in parts for test in tests_in(args[key], key)]
     for key, value in args.items():
+        if key in parts:
+            continue
         name = _OTHER_NAMES.get(str(key), str(key))
         if value is None or (value in ("", []) and name in ("imports", "setup", "prompt")):
             continue

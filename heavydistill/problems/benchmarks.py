@@ -1,0 +1,79 @@
+"""Public benchmarks by name: one YAML file each, shipped in ``configs/benchmarks``.
+
+A file says where the problems are, which column is which field and by what they are judged, and
+with how many attempts and deliberations the paper measured. It is a preset: a configuration and
+the flags of the command line win over each of its keys, so ``--problems FILE`` reads a file of the
+same shape in place of the Hub's dataset.
+
+Not covered: benchmarks of one's own, which are a configuration as any other, and wordings that
+other harnesses put around a problem; prompts are those of the run.
+"""
+
+from __future__ import annotations
+
+import difflib
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+
+from heavydistill.config import Problems
+from heavydistill.errors import ConfigError
+from heavydistill.sections import Section, parse, read_yaml
+
+
+class Benchmark(Section):
+    """A file of ``configs/benchmarks``; what no source tells is left out."""
+
+    name: str = Field(min_length=1)
+    """What ``--benchmark`` calls it: the name of its file."""
+    title: str = Field(min_length=1)
+    """What it calls itself."""
+    size: int | None = Field(None, ge=1)
+    """Problems it has."""
+    problems: Problems
+    """Where they are and what stands where in them."""
+    settings: dict[str, Any] = Field(default_factory=dict)
+    """Further keys of a run, as the paper has them (arXiv 2605.02396, section 3.1 and tables 1 and
+    2), or where it did not measure this benchmark as it has them for all others."""
+    gated: bool = False
+    """Whether the Hub gives it only to those who accepted its terms, and asks for a token."""
+    licence: str = ""
+    """Of the dataset: SPDX id, or the name it has."""
+    citation: str = ""
+    """Who made it, and the paper."""
+    source: str = Field(min_length=1)
+    """Where Hub id, split, columns and licence stand."""
+    notes: str = ""
+    """What differs from how others measure it."""
+
+    @property
+    def preset(self) -> dict[str, Any]:
+        """Its keys of a run, as in a configuration."""
+        return {"problems": self.problems.model_dump(exclude_unset=True), **self.settings}
+
+
+def shipped() -> dict[str, Path]:
+    """The benchmarks there are: name to file, sorted by name."""
+    package = Path(__file__).parents[1]
+    installed = package / "problems" / "public"  # where the wheel has configs/benchmarks
+    folder = installed if installed.is_dir() else package.parent / "configs" / "benchmarks"
+    return {file.stem: file for file in sorted(folder.glob("*.yaml"), key=lambda file: file.stem)}
+
+
+def benchmark(name: str) -> Benchmark:
+    """The benchmark of that name.
+
+    Raises:
+        ConfigError: There is none, and the message lists those there are, the nearest first.
+    """
+    files = shipped()
+    if name not in files:
+        near = difflib.get_close_matches(name.lower(), files, n=3, cutoff=0.4)
+        meant = f"Did you mean {' or '.join(near)}? " if near else ""
+        raise ConfigError(
+            f"There is no benchmark {name!r}",
+            f"{meant}There are {', '.join(files)}. Any other dataset is read by --problems.",
+        )
+    where = f"{files[name]}: "
+    return parse(Benchmark, read_yaml(files[name]), where, "Correct the value in the file.")

@@ -1,0 +1,287 @@
+"""The shipped benchmarks: their files, and rows of their shapes from the file to the verdict."""
+
+from __future__ import annotations
+
+import base64
+import json
+import pickle
+import zlib
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from judging import judged
+from sandboxing import need_sandbox
+
+from heavydistill.config import RunConfig, load_config
+from heavydistill.errors import ConfigError, ProblemsError
+from heavydistill.problems import load_fit
+from heavydistill.problems.benchmarks import benchmark, shipped
+from heavydistill.schema import Problem
+
+CONFIGS = Path(__file__).parents[2] / "configs"
+DATA = Path(__file__).parents[2] / ".." / "shared" / "data"
+
+# For each a row of its documented shape, in our own words; a right answer and a wrong one.
+COMPETITION = {"problem_idx": 1, "problem_type": ["Algebra"]}
+MATHS = {
+    "aime24": (
+        {
+            "id": 61,
+            "problem": "How many days have eleven weeks?",
+            "solution": "Seven times eleven.",
+            "answer": "077",
+            "url": "",
+            "year": "2024",
+        },
+        "77",
+        "78",
+    ),
+    "aime25": ({**COMPETITION, "problem": "How much is $6^3$?", "answer": 216}, "216", "36"),
+    "hmmt-feb-2025": (
+        {**COMPETITION, "problem": "Solve $x^2 = 8$, $x > 0$.", "answer": "2\\sqrt{2}"},
+        r"\sqrt{8}",
+        r"\sqrt{6}",
+    ),
+    "beyond-aime": ({"problem": "How much is $2^{20}$?", "answer": 1048576}, "1048576", "524288"),
+    "imo-answerbench": (
+        {
+            "Problem ID": "own-001",
+            "Problem": "Which $x$ solve $x^2 = 1$?",
+            "Short Answer": "$-1, 1$",
+            "Category": "Algebra",
+            "Subcategory": "Equation",
+            "Source": "own",
+        },
+        r"1, -1",
+        "1",
+    ),
+    "math-500": (
+        {
+            "problem": "Add a half and a third.",
+            "solution": "It is $\\boxed{5/6}$.",
+            "answer": "\\frac{5}{6}",
+            "subject": "Prealgebra",
+            "level": 1,
+            "unique_id": "test/own/1.json",
+        },
+        "5/6",
+        "0.8",
+    ),
+    "gsm8k": (
+        {"question": "Two hens lay three eggs each. How many?", "answer": "2*3=6\n#### 6"},
+        "6",
+        "5",
+    ),
+}
+GPQA = {
+    "Record ID": "own1",
+    "Question": "Which gas do plants take in to grow?",
+    "Correct Answer": "Carbon dioxide",
+    "Incorrect Answer 1": "Helium",
+    "Incorrect Answer 2": "Neon",
+    "Incorrect Answer 3": "Argon\n",
+    "Subdomain": "Biology",
+}
+LIVECODEBENCH = {
+    "question_title": "Square",
+    "question_content": "Read a number and print its square.",
+    "platform": "atcoder",
+    "question_id": "own_a",
+    "contest_id": "own",
+    "contest_date": "2024-08-01T00:00:00",
+    "starter_code": "",
+    "difficulty": "easy",
+    "public_test_cases": json.dumps([{"input": "2\n", "output": "4\n", "testtype": "stdin"}]),
+    "metadata": "{}",
+}
+IFEVAL = {
+    "key": 1,
+    "prompt": "Name a river. Use no comma and at least 3 words.",
+    "instruction_id_list": ["punctuation:no_comma", "length_constraints:number_words"],
+    # On the Hub every object has all keys, most of them null.
+    "kwargs": [
+        {"num_words": None, "relation": None},
+        {"num_words": 3, "relation": "at least"},
+    ],
+}
+
+
+def packed(tests: list[dict[str, str]]) -> str:
+    return base64.b64encode(zlib.compress(pickle.dumps(json.dumps(tests)))).decode()
+
+
+@pytest.fixture
+def problems_of(tmp_path: Path) -> Any:
+    """The problems of a benchmark, read from a file with these rows."""
+
+    def read(name: str, *rows: dict[str, Any], **keys: Any) -> list[Problem]:
+        path = tmp_path / "rows.jsonl"
+        path.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+        return load_fit(configured(name, path, **keys).problems).problems
+
+    return read
+
+
+def configured(name: str, path: Path, **keys: Any) -> RunConfig:
+    dotted = {f"problems.{key}": value for key, value in keys.items()}
+    return load_config(None, {"problems.source": str(path), **dotted}, benchmark(name).preset)
+
+
+def label(problem: Problem, answer: str) -> str:
+    return judged(problem, f"So it is $\\boxed{{{answer}}}$.").label
+
+
+@pytest.mark.parametrize("name", shipped())
+def test_a_file_is_valid_and_listed(name: str) -> None:
+    known = benchmark(name)
+    assert known.name == name
+    run = load_config(preset=known.preset)
+    assert run.problems.source.startswith("hub:")
+    assert (run.think.k, run.deliberate.d, run.deliberate.rounds) == (8, 4, 1)
+    assert f"(benchmarks/{name}.yaml)" in (CONFIGS / "README.md").read_text(encoding="utf-8")
+
+
+def test_all_that_the_paper_measures_and_rules_can_judge_are_there() -> None:
+    wanted = {"aime25", "beyond-aime", "hmmt-feb-2025", "gpqa-diamond"}
+    wanted |= {"livecodebench", "ifeval", "imo-answerbench"}
+    assert {*shipped()} == wanted | {"aime24", "math-500", "gsm8k"}
+
+
+@pytest.mark.parametrize("name", MATHS)
+def test_an_answer_to_a_row_of_its_shape_is_judged_by_value(name: str, problems_of: Any) -> None:
+    row, right, wrong = MATHS[name]
+    (problem,) = problems_of(name, row)
+    assert problem.verifier == "math" and problem.text in row.values()
+    assert (label(problem, right), label(problem, wrong)) == ("correct", "incorrect")
+
+
+def test_answers_that_no_rule_compares_are_left_out_of_imo_answerbench(tmp_path: Path) -> None:
+    row = MATHS["imo-answerbench"][0]
+    other = {**row, "Problem ID": "own-002", "Short Answer": "$1, 2, \\ldots, 9$"}
+    path = tmp_path / "rows.jsonl"
+    path.write_text(f"{json.dumps(row)}\n{json.dumps(other)}\n", encoding="utf-8")
+    loaded = load_fit(configured("imo-answerbench", path).problems)
+    assert [problem.id for problem in loaded.problems] == ["own-001"]
+    assert "ellipsis" in loaded.unfit[2]
+
+
+def test_the_options_of_gpqa_are_shuffled_and_one_is_right(problems_of: Any) -> None:
+    rows = [GPQA | {"Record ID": f"own{n}", "Question": f"Gas number {n}?"} for n in range(200)]
+    problems = problems_of("gpqa-diamond", *rows)
+    letters = Counter(problem.reference for problem in problems)
+    assert letters.keys() == set("ABCD") and min(letters.values()) > 25
+    for problem in problems[:5]:
+        (line,) = [text for text in problem.text.splitlines() if text.endswith("Carbon dioxide")]
+        assert line.startswith(f"{problem.reference})")
+        wrong = "B" if problem.reference == "A" else "A"
+        assert label(problem, problem.reference) == "correct"
+        assert label(problem, wrong) == "incorrect"
+
+
+def test_a_kept_order_of_gpqa_does_not_tell_the_right_option(problems_of: Any) -> None:
+    speaking = GPQA | {"Incorrect Answer 3": "None of the above"}
+    rows = [speaking | {"Record ID": f"own{n}", "Question": f"Gas {n}?"} for n in range(200)]
+    problems = problems_of("gpqa-diamond", *rows)
+    assert all(json.loads(problem.verifier_args)["order_kept"] for problem in problems)
+    assert min(Counter(problem.reference for problem in problems).values()) > 25
+
+
+def test_a_row_of_gpqa_without_an_answer_is_refused(problems_of: Any) -> None:
+    lacking = {key: value for key, value in GPQA.items() if key != "Incorrect Answer 2"}
+    with pytest.raises(ProblemsError, match=r"rows\.jsonl:1: there is no column 'Incorrect Ans"):
+        problems_of("gpqa-diamond", lacking)
+    other = lacking | {"Record ID": "own2"}
+    assert [p.id for p in problems_of("gpqa-diamond", GPQA, other, unfit="leave_out")] == ["own1"]
+
+
+def test_a_program_of_livecodebench_is_run_against_all_tests(problems_of: Any) -> None:
+    need_sandbox()
+    row = LIVECODEBENCH | {"private_test_cases": packed([{"input": "5\n", "output": "25\n"}])}
+    (problem,) = problems_of("livecodebench", row)
+    assert (problem.id, problem.domain) == ("own_a", "code")
+    assert "standard input" in problem.text
+    for program, told in (("print(int(input()) ** 2)", "correct"), ("print(4)", "incorrect")):
+        assert judged(problem, f"```python\n{program}\n```").label == told
+
+
+def test_a_method_of_livecodebench_is_called(problems_of: Any) -> None:
+    need_sandbox()
+    starter = "class Solution:\n    def area(self, a: int, b: int) -> int:\n        "
+    row = LIVECODEBENCH | {
+        "question_content": "Give the area of a rectangle.",
+        "starter_code": starter,
+        "public_test_cases": json.dumps(
+            [{"input": "2\n3", "output": "6", "testtype": "functional"}]
+        ),
+        "private_test_cases": "[]",
+        "metadata": json.dumps({"func_name": "area"}),
+    }
+    (problem,) = problems_of("livecodebench", row)
+    assert starter.strip() in problem.text
+    for body, told in (("a * b", "correct"), ("a + b", "incorrect")):
+        answer = f"```python\n{starter}return {body}\n```"
+        assert judged(problem, answer).label == told
+
+
+def test_contests_outside_the_months_are_not_asked_for(tmp_path: Path) -> None:
+    dates = ["2024-07-31T23:00:00", "2024-08-01T00:00:00", "2025-05-31T09:30:00", "2025-06-01"]
+    row = LIVECODEBENCH | {"private_test_cases": "[]"}
+    rows = [row | {"question_id": date, "contest_date": date} for date in dates]
+    path = tmp_path / "rows.jsonl"
+    path.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    loaded = load_fit(configured("livecodebench", path).problems)
+    assert [problem.id for problem in loaded.problems] == dates[1:3]
+    assert loaded.outside == 2 and not loaded.unfit
+    late = {"contest_date": ("2026-01-01", "2026-12-31")}
+    with pytest.raises(ProblemsError, match="no row lies within"):
+        load_fit(configured("livecodebench", path, within=late).problems)
+    other = {"contest_day": ("2024-01-01", "2024-12-31")}
+    with pytest.raises(ProblemsError, match=r"contest_day.*Did you mean contest_date"):
+        load_fit(configured("livecodebench", path, within={**other}).problems)
+
+
+def test_every_instruction_of_ifeval_has_to_be_followed(problems_of: Any) -> None:
+    (problem,) = problems_of("ifeval", IFEVAL)
+    assert json.loads(problem.verifier_args)["mode"] == "strict"
+    assert judged(problem, "It is the Nile").label == "correct"
+    assert judged(problem, "Well, the Nile").label == "incorrect"
+
+
+def test_flags_win_over_a_file_and_a_file_wins_over_a_benchmark(tmp_path: Path) -> None:
+    file = tmp_path / "run.yaml"
+    file.write_text("think: {k: 4}\nproblems: {limit: 3}\ndeliberate:\n", encoding="utf-8")
+    run = load_config(file, {"problems.source": "own.jsonl"}, benchmark("gsm8k").preset)
+    assert (run.think.k, run.deliberate.d, run.problems.limit) == (4, 4, 3)
+    assert run.problems.source == "own.jsonl"
+    assert run.problems.verifier_args == {"marker": "####"}
+    assert load_config(file, {"think.k": 5}, benchmark("gsm8k").preset).think.k == 5
+
+
+@pytest.mark.parametrize(
+    ("wrong", "near"),
+    [
+        ("aime2025", "aime25"),
+        ("GSM8K", "gsm8k"),
+        ("hmmt", "hmmt-feb-2025"),
+        ("math500", "math-500"),
+    ],
+)
+def test_an_unknown_name_is_refused_with_the_nearest(wrong: str, near: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        benchmark(wrong)
+    assert near in refused.value.fix.partition("?")[0]
+    with pytest.raises(ConfigError, match="There are aime24, aime25"):
+        benchmark("zzz")
+
+
+@pytest.mark.skipif(not DATA.is_dir(), reason="the real data are not here")
+def test_real_rows_of_gsm8k_and_ifeval_are_problems() -> None:
+    gsm8k = load_fit(configured("gsm8k", DATA / "gsm8k_train_1000.jsonl").problems).problems
+    assert len(gsm8k) == 1000
+    assert label(gsm8k[0], "72") == "correct" and label(gsm8k[0], "73") == "incorrect"
+    ifeval = load_fit(configured("ifeval", DATA / "ifeval_prompts.jsonl").problems).problems
+    assert len(ifeval) == 541 and ifeval[0].id == "1000"
+    assert judged(ifeval[1], "Go thee to Kyoto and Osaka.").label == "correct"
+    assert judged(ifeval[1], "Go to Kyoto, then Osaka.").label == "incorrect"
