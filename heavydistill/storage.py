@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
 TRACES_FOLDER = "traces"
+REJECTS_FOLDER = "rejects"
+"""In the folder of a run: the rows that a step failed on, with the reason in ``status``."""
+LEAF_FOLDER = "leaf"
+"""In the folder in which a pipeline works: the rows that have left its last step so far."""
 _FILE = "train-00000-of-00001.parquet"
 # Between a list and its items; which names, depends on who wrote the file.
 _LIST_PARTS = {"list", "element", "item"}
@@ -92,7 +96,18 @@ def read_traces(run: Path) -> Iterator[Trace]:
         ConfigError: The folder is no run, a file cannot be read, or it was written with another
             ``SCHEMA_VERSION``; raised by this call, before the first trace.
     """
-    return (from_row(Trace, row) for row in read_columns(run, _COLUMNS))
+    return _traces(trace_files(run))
+
+
+def read_files(files: Sequence[Path]) -> Iterator[Trace]:
+    """As ``read_traces``: the traces in these files, which may be those of a run in progress.
+
+    Raises:
+        ConfigError: Likewise.
+    """
+    for path in files:
+        _refuse_other_schema(path)
+    return _traces(files)
 
 
 def read_columns(run: Path, columns: Sequence[str]) -> Iterator[dict[str, Any]]:
@@ -182,6 +197,10 @@ def _inner_names(kind: pa.DataType) -> dict[str, Any]:
     if arrow_types.is_list(kind) or arrow_types.is_large_list(kind):
         kind = kind.value_type
     return _names(kind) if arrow_types.is_struct(kind) else {}
+
+
+def _traces(files: Iterable[Path]) -> Iterator[Trace]:
+    return (from_row(Trace, row) for path in files for row in _rows(path, _COLUMNS))
 
 
 def _rows(path: Path, columns: Sequence[str]) -> Iterator[dict[str, Any]]:

@@ -10,7 +10,10 @@ import sys
 
 import typer
 
+from heavydistill.cli.benchmarks import benchmarks
 from heavydistill.cli.build import build
+from heavydistill.cli.compare import compare
+from heavydistill.cli.cross import cross
 from heavydistill.cli.doctor import doctor
 from heavydistill.cli.evaluate import evaluate
 from heavydistill.cli.export import export
@@ -21,8 +24,10 @@ from heavydistill.cli.plan import plan
 from heavydistill.cli.publish import publish
 from heavydistill.cli.refilter import refilter
 from heavydistill.cli.replay import replay
+from heavydistill.cli.report import report
 from heavydistill.cli.show import show
 from heavydistill.cli.teachers import teachers
+from heavydistill.cli.watch import watch
 from heavydistill.errors import HeavydistillError, UserError
 
 app = typer.Typer(
@@ -37,13 +42,18 @@ app.command()(generate)
 app.command()(plan)
 app.command()(doctor)
 app.command()(evaluate)
+app.command()(compare)
+app.command()(cross)
 app.command()(replay)
 app.command()(build)
 app.command("import")(import_)
 app.command()(show)
+app.command()(watch)
+app.command()(report)
 app.command()(export)
 app.command()(refilter)
 app.command()(teachers)
+app.command()(benchmarks)
 app.command()(publish)
 app.add_typer(journal)
 

@@ -17,7 +17,8 @@ def build(
     preset: Annotated[
         str | None,
         typer.Option(
-            help="Mixture: balanced, agglm, pacore, genselect or heavyskill. [default: balanced]"
+            help="Mixture: balanced, agglm, pacore, genselect, heavyskill or natural. "
+            "[default: balanced]"
         ),
     ] = None,
     student: Annotated[

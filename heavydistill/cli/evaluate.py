@@ -30,6 +30,23 @@ def evaluate(
             rich_help_panel="Models",
         ),
     ] = None,
+    controls: Annotated[
+        str | None,
+        typer.Option(
+            help="Runs that the deliberation is held against, with commas between: alone (the "
+            "deliberator without attempts), chain (one long chain with the tokens of all), choose "
+            "(the best attempt, as the deliberator names it), or all. [default: none]",
+            rich_help_panel="Controls",
+        ),
+    ] = None,
+    orders: Annotated[
+        int,
+        typer.Option(
+            help="Read the same caches in so many orders, and tell what the order changes.",
+            min=1,
+            rich_help_panel="Controls",
+        ),
+    ] = 1,
     dry_run: Annotated[
         bool,
         typer.Option("--dry-run", help="Check everything, show it, ask nobody."),
@@ -39,8 +56,9 @@ def evaluate(
 
     Both runs have the same problems, seed, prompts and sampling, so that they differ in the models
     alone. The result is a folder with both runs and evaluation.json: each metric before and after,
-    and the difference, with 95 % intervals. --budget is for each run. Ctrl-C and a kill lose
-    nothing that was answered: the same command goes on.
+    and the difference, with 95 % intervals. Controls are runs in which the coordination alone
+    differs; they are in controls.json. --budget is for each run. Ctrl-C and a kill lose nothing
+    that was answered: the same command goes on.
     """
     from rich.console import Console
 
@@ -49,18 +67,24 @@ def evaluate(
     from heavydistill.cli.plan import print_heading, print_line
     from heavydistill.cli.progress import Progress, checking
     from heavydistill.pipeline import evaluation
+    from heavydistill.pipeline.controls import names_of
     from heavydistill.pipeline.estimate import estimate
     from heavydistill.pipeline.run import run
     from heavydistill.report.comparison import print_comparison
+    from heavydistill.report.controls import print_controlled
     from heavydistill.report.table import print_summary
 
     console = Console()
     with checking(console) as on_checked:
-        plan = evaluation.check(config, before, on_checked)
+        names = names_of(controls.split(",")) if controls else []
+        plan = evaluation.check(config, before, names, orders, on_checked)
     for which, each in plan.runs.items():
         console.rule(f"plan: {which}")
         print_heading(each, console)
         print_line(estimate(each), each, console)
+    for control in plan.controls:
+        console.rule(f"plan: {control.name}")
+        console.print(control.told, markup=False, highlight=False, soft_wrap=True)
     if dry_run:
         return
     finished: dict[str, Finished] = {}
@@ -73,23 +97,25 @@ def evaluate(
         return finished[which]
 
     with ending_early(console, plan.folder, plan.journal):
-        comparison = evaluation.evaluate(plan, run_one)
+        evaluated = evaluation.evaluate(plan, run_one)
     console.rule("evaluation")
-    if comparison.before:
-        print_comparison(comparison, console)
+    if evaluated.comparison.before:
+        print_comparison(evaluated.comparison, console)
     else:
-        print_summary(finished[evaluation.AFTER].summary, console)
+        print_summary(finished[evaluation.AFTER].summary, console, breakdown=True)
+    if evaluated.controlled:
+        print_controlled(evaluated.controlled, console)
     _print_ending(plan, finished, console)
 
 
 def _print_ending(plan: Plan, finished: dict[str, Finished], console: Console) -> None:
     """Where it is; and if what failed is in the figures, that, with exit code 1."""
-    runs = " and ".join(f"{plan.folder}/{which}" for which in plan.runs)
+    runs = ", ".join(f"{plan.folder}/{which}" for which in finished)
     lines = [f"Evaluation: {plan.folder}, its runs: {runs}"]
     for which, each in finished.items():
         summary = each.summary
         failed = summary.deliberations.failed + summary.judging.failed
-        failed += 0 if plan.runs[which].pools else summary.trajectories.failed
+        failed += summary.trajectories.failed if summary.usage["thinking"].requests else 0
         if failed or each.rejects:
             lines.append(
                 f"Of the run {which}, {failed:,} request(s) and {each.rejects:,} row(s) failed, "

@@ -127,6 +127,13 @@ _FLAGS = (
 )
 
 _Config = Annotated[Path | None, typer.Option(help="YAML file of the run; flags win over it.")]
+_Benchmark = Annotated[
+    str | None,
+    typer.Option(
+        help="A public benchmark with the paper's settings (`heavydistill benchmarks` lists them); "
+        "file and flags win over it. With --problems FILE, a file of its shape.",
+    ),
+]
 _Assignments = Annotated[
     list[str] | None,
     typer.Option(
@@ -143,19 +150,30 @@ def with_run_flags(verb: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(verb)
     def command(**given: Any) -> None:
         path, assignments = given.pop("config"), given.pop("assignments")
+        preset = _preset(given.pop("benchmark"))
         chosen: dict[str, Any] = dict(map(parse_assignment, assignments or []))
         for flag in _FLAGS:
             if (value := given.pop(flag.name)) is not None:
                 chosen[flag.key] = value
-        verb(load_config(path, chosen), **given)
+        verb(load_config(path, chosen, preset), **given)
 
     own = list(inspect.signature(verb, eval_str=True).parameters.values())[1:]
-    shared = [_parameter("config", _Config), *map(_of_flag, _FLAGS)]
+    shared = [_parameter("config", _Config), _parameter("benchmark", _Benchmark)]
+    shared += map(_of_flag, _FLAGS)
     shared.append(_parameter("assignments", _Assignments))
     parameters = [*shared, *own]
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     command.__annotations__ = {each.name: each.annotation for each in parameters}
     return command
+
+
+def _preset(benchmark: str | None) -> dict[str, Any] | None:
+    """The keys of a run that a benchmark sets."""
+    if benchmark is None:
+        return None
+    from heavydistill.problems import benchmarks
+
+    return benchmarks.benchmark(benchmark).preset
 
 
 def _of_flag(flag: _Flag) -> inspect.Parameter:

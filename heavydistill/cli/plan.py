@@ -48,6 +48,14 @@ def plan(config: RunConfig) -> None:
     print_estimate(estimate(plan), plan, console)
 
 
+def _deliberations(config: RunConfig) -> str:
+    if not config.rounds:
+        return "no deliberations"
+    what = "deliberations" if config.deliberate.task == "deliberate" else "choices"
+    d, rounds = config.deliberate.d, config.deliberate.rounds
+    return f"D={d} {what} by {config.deliberator}, {rounds} round(s)"
+
+
 def print_heading(plan: Plan, console: Console) -> None:
     """What is to be done."""
     from heavydistill.problems.options import orders_kept
@@ -58,11 +66,17 @@ def print_heading(plan: Plan, console: Console) -> None:
         thinker = f"{', '.join(sorted(plan.pools.models))}, of {config.pools}"
     console.print(
         f"{len(plan.problems):,} problems, K={config.think.k} trajectories by {thinker}, "
-        f"D={config.deliberate.d} deliberations by {config.deliberator}, "
-        f"{config.deliberate.rounds} round(s){_judge_note(config)}",
+        f"{_deliberations(config)}{_judge_note(config)}",
         markup=False,
         highlight=False,
     )
+    if plan.outside:
+        bounds = (
+            f"{column} {first} to {last}"
+            for column, (first, last) in config.problems.within.items()
+        )
+        told = f"Not asked for: {plan.outside:,} row(s) outside {' and '.join(bounds)}"
+        console.print(told, markup=False, highlight=False, soft_wrap=True)
     kept = orders_kept(plan.problems)
     if kept:
         told = "Options in the order of the dataset, which they or the text speak of: "

@@ -12,16 +12,12 @@ from rich.console import Console
 from rich.markup import escape
 
 from heavydistill.config import RunConfig
-from heavydistill.heavy.ballot import ballot_of
 from heavydistill.pipeline.run import Plan, check
+from heavydistill.pipeline.tally import Stage, Tally
 from heavydistill.problems import OnChecked
-from heavydistill.schema import Verdict, from_row
 
 _PLAIN_LINE_EVERY_S = 10.0
 _NOTE = 80  # characters of a log that fit beside a bar
-_THINK, _DELIBERATE = "sample_trajectories", "deliberate_"
-_JUDGE = "judge_"
-_JUDGE_POOL, _JUDGE_DELIBERATIONS = f"{_JUDGE}pool", f"{_JUDGE}deliberations_"
 
 
 def checked(config: RunConfig, console: Console, asks: bool = True) -> Plan:
@@ -70,19 +66,11 @@ class Progress:
             disable=not console.is_terminal,
         )
         self._console = console
-        rounds = plan.config.deliberate.rounds
-        total = len(plan.problems)
-        stages = {} if plan.pools else {_THINK: "thinking"}
-        if plan.config.judge:
-            stages[_JUDGE_POOL] = "judging trajectories"
-        for n in range(1, rounds + 1):
-            number = "" if rounds == 1 else f", round {n}"
-            stages[f"{_DELIBERATE}{n}"] = f"deliberating{number}"
-            if plan.config.judge:
-                stages[f"{_JUDGE_DELIBERATIONS}{n}"] = f"judging deliberations{number}"
-        self._stages = {
-            step: _Stage(name, total, self._bars.add_task(name, total=total, note=""))
-            for step, name in stages.items()
+        self._tally = Tally(plan.config, len(plan.problems))
+        self._stages = self._tally.stages
+        self._tasks = {
+            step: self._bars.add_task(stage.name, total=stage.total, note="")
+            for step, stage in self._stages.items()
         }
         self._loading = self._bars.add_task("starting vLLM", total=None, note="", visible=False)
         self._started = self._last_line = time.monotonic()
@@ -104,12 +92,12 @@ class Progress:
 
     def on_batch(self, step: str, rows: list[dict[str, Any]]) -> None:
         """Take note of a batch that left a step."""
+        self._tally.add(step, rows)
         stage = self._stages.get(step)
         if not stage:
             return
-        stage.add(rows, step)
         self._bars.update(self._loading, visible=False)
-        self._bars.update(stage.task, completed=stage.done, note=stage.note)
+        self._bars.update(self._tasks[step], completed=stage.done, note=_note(stage))
         if not self._console.is_terminal and self._is_due():
             self._print_line()
 
@@ -118,13 +106,11 @@ class Progress:
 
     def reused(self) -> list[tuple[str, int, int]]:
         """(stage, samples that the journal had, all samples), where it had any."""
-        return [
-            (s.name, s.from_journal, s.samples) for s in self._stages.values() if s.from_journal
-        ]
+        return [(s.name, s.from_journal, s.asked) for s in self._stages.values() if s.from_journal]
 
     def _print_line(self) -> None:
         stages = "; ".join(
-            f"{s.name} {s.done}/{s.total} ({s.note})" for s in self._stages.values() if s.done
+            f"{s.name} {s.done}/{s.total} ({_note(s)})" for s in self._stages.values() if s.done
         )
         self._say(f"[{time.monotonic() - self._started:.0f} s] {stages or 'loading'}")
 
@@ -133,36 +119,6 @@ class Progress:
         self._console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
-class _Stage:
-    def __init__(self, name: str, total: int, task: rich_progress.TaskID) -> None:
-        self.name, self.total, self.task = name, total, task
-        self.done = self.samples = self.failed = self.tokens = self.from_journal = 0
-
-    def add(self, rows: list[dict[str, Any]], step: str) -> None:
-        column = "pool" if step in (_THINK, _JUDGE_POOL) else "deliberations"
-        round = int(step.rpartition("_")[2]) if column == "deliberations" else None
-        new = [g for row in rows for g in row[column] if g.get("round") == round]
-        # (whether it can be used, tokens) of each sample
-        samples = [(g["finish_reason"] == "stop", g["completion_tokens"]) for g in new]
-        if step.startswith(_JUDGE):
-            samples = [pair for g in new for pair in _votes(g)]
-        self.done += len(rows)
-        self.samples += len(samples)
-        self.failed += sum(not usable for usable, _ in samples)
-        self.tokens += sum(max(0, tokens) for _, tokens in samples)
-        self.from_journal += sum(row.get("from_journal", 0) for row in rows)
-
-    @property
-    def note(self) -> str:
-        kept = f", {self.from_journal:,} from the journal" if self.from_journal else ""
-        return f"{self.tokens:,} tokens, {self.failed} failed or cut off{kept}"
-
-
-def _votes(generation: dict[str, Any]) -> list[tuple[bool, int]]:
-    """(whether it can be used, tokens) of the votes that were asked for this generation."""
-    if generation["verdict"] is None:
-        return []
-    ballot = ballot_of(from_row(Verdict, generation["verdict"]))
-    if ballot is None or ballot.same_as:
-        return []
-    return [(vote.is_valid, vote.completion_tokens) for vote in ballot.votes]
+def _note(stage: Stage) -> str:
+    kept = f", {stage.from_journal:,} from the journal" if stage.from_journal else ""
+    return f"{stage.completion_tokens:,} tokens, {stage.failed} failed or cut off{kept}"

@@ -1,7 +1,11 @@
 """What a run achieved: values of each problem, intervals over problems, the summary of a run.
 
-``estimators`` gives the value of one trace, ``intervals`` the bootstrap over many, ``usage`` what
-samples took, ``judging`` what a judge decided, and ``summary`` puts all together for a whole run;
-``comparison`` holds two of them against each other. One verifier judged all of it, and what failed
-counts as wrong. Pure functions, without I/O but for the file of a comparison.
+``estimators`` gives the value of one trace and ``subsets`` those of fewer trajectories, ``row`` all
+that one problem counts for, and ``tally`` the rows and counts of a run that is read once.
+``intervals`` is the bootstrap over problems. From rows, ``groups`` makes the metrics of each kind,
+``habits`` the rates of a deliberator, ``curve`` accuracy over tokens, and ``summary`` puts all
+together with ``counts``, ``usage`` and what a judge decided (``judging``). ``comparison`` holds two
+runs against each other, with ``mcnemar``; ``comparable`` says which may be. One verifier judged all
+of it, and what failed counts as wrong. Pure functions, without I/O but for the file of a
+comparison.
 """

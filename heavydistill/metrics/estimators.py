@@ -74,6 +74,24 @@ def vote_copy_rate(trace: Trace, round: int) -> float | None:
     return copies / len(winners) / len(deliberations)
 
 
+def agreement_by_place(trace: Trace, round: int) -> tuple[float, ...]:
+    """For each place in a round's cache, the share of deliberations that give what stands there.
+
+    Answers are compared as the vote does. An attempt without an answer agrees with nothing. Empty
+    if the round has no deliberation, or if all attempts in its cache say the same, so that no place
+    can be preferred.
+    """
+    answers = {one.id: one.extracted for one in (*trace.pool, *trace.deliberations)}
+    items = [item for cache in trace.caches if cache.round == round for item in cache.items]
+    standing = [answers.get(item.generation) for item in items]
+    given = [deliberation.extracted for deliberation in deliberations_of(trace, round)]
+    if not given or len(set(standing)) == 1:
+        return ()
+    return tuple(
+        given.count(answer) / len(given) if answer is not None else 0.0 for answer in standing
+    )
+
+
 def deliberations_of(trace: Trace, round: int) -> list[Deliberation]:
     """The deliberations of one round, counted from 1."""
     return [d for d in trace.deliberations if d.round == round]

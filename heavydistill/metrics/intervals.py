@@ -10,10 +10,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 RESAMPLES = 10_000
 _PERCENTILES = (2.5, 97.5)
 _FEWEST_GROUPS = 2
+# Drawing how often one value comes takes about as long as drawing so many problems.
+_PROBLEMS_A_VALUE = 8
+_FEW_VALUES = 100
+_DRAWN_AT_ONCE = 2**20
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,13 +38,32 @@ def bootstrap_mean(values: Sequence[float], seed: int = 0) -> Interval:
     """
     if not len(values):
         raise ValueError("There are no values to take the mean of")
-    # How often each distinct value is drawn in a resample is multinomial, so a resample costs
-    # the number of distinct values (a few for K samples a problem), not of problems.
     distinct, counts = np.unique(np.asarray(values, dtype=float), return_counts=True)
+    if len(distinct) == 1:
+        return Interval(*3 * [float(distinct[0])])
+    means = _resampled(distinct, counts, np.random.default_rng(seed))
+    low, high = np.percentile(means, _PERCENTILES)
+    return Interval(float(counts @ distinct / counts.sum()), float(low), float(high))
+
+
+def _resampled(
+    distinct: npt.NDArray[np.float64], counts: npt.NDArray[np.int64], rng: np.random.Generator
+) -> npt.NDArray[np.float64]:
+    """The mean of each resample, drawn in blocks that fit into memory."""
     n = int(counts.sum())
-    drawn = np.random.default_rng(seed).multinomial(n, counts / n, size=RESAMPLES)
-    low, high = np.percentile(drawn @ distinct / n, _PERCENTILES)
-    return Interval(float(counts @ distinct / n), float(low), float(high))
+    few = len(distinct) <= max(_FEW_VALUES, n // _PROBLEMS_A_VALUE)
+    values = distinct if few else np.repeat(distinct, counts)
+    size = max(1, _DRAWN_AT_ONCE // len(values))
+    means = []
+    for start in range(0, RESAMPLES, size):
+        block = min(size, RESAMPLES - start)
+        if few:
+            # How often each distinct value is drawn in a resample is multinomial, so a resample
+            # costs the number of distinct values (a few for K samples a problem), not of problems.
+            means.append(rng.multinomial(n, counts / n, size=block) @ values / n)
+        else:
+            means.append(values[rng.integers(0, n, size=(block, n))].mean(axis=1))
+    return np.concatenate(means)
 
 
 def predicted_ratio(

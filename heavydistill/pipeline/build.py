@@ -1,6 +1,6 @@
 """Wires the steps of a run: load, sample, verify, then N rounds of cache, deliberate, verify.
 
-With pools, loading is all of the first two.
+With pools, loading is all of the first two; without deliberations there are no rounds.
 
 Where a judge is declared, it follows each verifying. ``pace_of``, ``window_of``, ``llm_of``,
 ``judge_of`` and ``paying`` are what a recipe of one's own needs beside the steps (see
@@ -38,7 +38,7 @@ def pace_of(config: RunConfig, stage: str) -> Pace:
 
 def window_of(config: RunConfig) -> int:
     """Rows in the pipeline: each stage has those it works on, and as many that wait for it."""
-    rounds = config.deliberate.rounds
+    rounds = config.rounds
     rows = rounds * pace_of(config, deliberate_stage(1)).rows
     if not config.pools:
         rows += pace_of(config, THINK).rows
@@ -182,7 +182,7 @@ def build_heavy_pipeline(
         )
         if config.judge:
             last = last >> judge_of(config, "pool", replay=replay)
-        for round in range(1, config.deliberate.rounds + 1):
+        for round in range(1, config.rounds + 1):
             last = last >> BuildCaches(
                 name=f"build_caches_{round}",
                 choice=config.cache,
@@ -192,6 +192,7 @@ def build_heavy_pipeline(
                 seed=config.seed,
                 domain=config.domain,
                 language=config.language,
+                task=config.deliberate.task,
                 input_batch_size=think.batch,
             )
             last = last >> Deliberate(
@@ -199,6 +200,7 @@ def build_heavy_pipeline(
                 llm=llm_of(config, deliberate_stage(round), replay),
                 num_generations=config.deliberate.d,
                 round=round,
+                task=config.deliberate.task,
                 input_batch_size=deliberate.batch,
                 batches_in_flight=deliberate.in_flight,
             )
@@ -238,7 +240,7 @@ def _judge(config: RunConfig) -> Judge:
 
 def _asked_of(config: RunConfig, endpoint: Endpoint) -> int:
     """Samples a problem that are asked for within the limits of an endpoint."""
-    rounds = config.deliberate.rounds
+    rounds = config.rounds
     asked = 0
     if _limits(config.endpoint) == _limits(endpoint):
         asked += (0 if config.pools else config.think.k) + rounds * config.deliberate.d

@@ -154,7 +154,7 @@ def estimate(plan: Plan) -> Estimate:
     counter = ReaderTokenizer(thinker.tokenizer) if thinker.tokenizer else reader
     journal = Journal(plan.journal) if plan.journal.is_dir() else None
     sampled = {} if config.pools else {THINK: (thinker.model, sampling_of(config.think))}
-    for round in range(1, config.deliberate.rounds + 1):
+    for round in range(1, config.rounds + 1):
         sampled[deliberate_stage(round)] = deliberator.model, sampling_of(config.deliberate)
     if config.judge:
         judge = find(config.judge.model, config.judge_endpoint)
@@ -170,7 +170,7 @@ def estimate(plan: Plan) -> Estimate:
         whole = thinking.whole
         others -= thinking.total - sum(map(len, thinking.missing))
     frames = [_frame(problem, config, reader) for problem in plan.problems]
-    for round in range(1, config.deliberate.rounds + 1):
+    for round in range(1, config.rounds + 1):
         known = records.get(deliberate_stage(round), [])
         measured = measure(known, len(frames), deliberator.kind == "local")
         answered = whole * config.deliberate.d, others
@@ -221,7 +221,7 @@ def _frame(problem: Problem, config: RunConfig, reader: ReaderTokenizer) -> int:
     """Fewest tokens of a cache of this problem."""
     domain = problem.domain or config.domain or "general"
     attempts = min(config.cache.width or config.think.min_k, config.think.min_k)
-    wording = prompts.load("deliberator", domain, config.language)
+    wording = prompts.for_cache(config.deliberate.task, domain, config.language)
     return frame_tokens(problem, attempts, wording, reader)
 
 
@@ -285,7 +285,7 @@ def _judge_stage(
         for problem in plan.problems
         if is_comparable(problem)
     ]
-    votes = judge.votes * (config.think.k + config.deliberate.rounds * config.deliberate.d)
+    votes = judge.votes * (config.think.k + config.rounds * config.deliberate.d)
     calls = Range(0, len(frames) * votes)
     in_journal = Range(0, min(calls.high, answered))
     prompt_tokens = Range(0, sum(frames) * votes)

@@ -1,14 +1,16 @@
-"""Runs a model, and the one that it is compared with, on the same problems, and compares the two.
+"""Runs a model, what it is compared with and its controls on the same problems, and compares them.
 
 The folder of an evaluation, which appears under its name when all of it is there:
 
     before/            a run of the model that it is compared with (see ``run``), if there is one
     after/             a run of the models that are evaluated
     evaluation.json    see ``metrics.comparison``
+    NAME/              a run for each control that is asked for, see ``controls``
+    controls.json      see ``metrics.controls``, if there are any
 
-Both are asked alike: what the configuration leaves open of prompts, sampling and caches is what the
-profile of the model before says. A checkpoint has no profile, and with the defaults for unknown
-models it would be asked another question than its base.
+The runs before and after are asked alike: what the configuration leaves open of prompts, sampling
+and caches is what the profile of the model before says. A checkpoint has no profile, and with the
+defaults for unknown models it would be asked another question than its base.
 
 An evaluation that was broken off goes on when the same command is given again: what was answered is
 in the journal, of a run that was finished too.
@@ -19,31 +21,28 @@ from __future__ import annotations
 import dataclasses
 import importlib.metadata
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from heavydistill import problems as problem_sources
-from heavydistill.config import RunConfig, name_alone, without_places
+from heavydistill.config import RunConfig
 from heavydistill.errors import ConfigError
-from heavydistill.metrics.comparison import (
-    COMPARISON,
-    Comparison,
-    Model,
-    Side,
-    compare,
-    write_comparison,
-)
+from heavydistill.metrics.comparable import refuse_other_ways
+from heavydistill.metrics.comparison import COMPARISON, Comparison, compare
+from heavydistill.metrics.controls import CONTROLS, Controlled, hold_against
 from heavydistill.pipeline import run
+from heavydistill.pipeline.comparing import side_of
+from heavydistill.pipeline.controls import Control, controls_of
+from heavydistill.pipeline.following import check_following
 from heavydistill.pipeline.result import all_traces
 from heavydistill.teachers.complete import complete
-from heavydistill.teachers.registry import find, revision_of
+from heavydistill.teachers.registry import find
+from heavydistill.versioned import write_versioned
 from heavydistill.workplace import new_folder, refuse_taken
 
 BEFORE, AFTER = "before", "after"
 _RAN_BY = ("distilabel", "torch", "transformers")
-# What a configuration says beside how problems, models and verdicts are asked for.
-_NOT_ASKED = ("teacher", "thinker", "deliberator", "endpoint", "budget")
 
 RunOne = Callable[[str, run.Plan], run.Finished]
 
@@ -56,16 +55,28 @@ class Plan:
         folder: Where it will be.
         journal: Where the responses of all its runs are kept.
         runs: ``BEFORE``, if there is one, and ``AFTER``, in the order in which they are made.
+        controls: Made after them.
     """
 
     folder: Path
     journal: Path
     runs: dict[str, run.Plan]
+    controls: list[Control] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluated:
+    """What came of an evaluation; ``controlled`` is None if no control was asked for."""
+
+    comparison: Comparison
+    controlled: Controlled | None
 
 
 def check(
     config: RunConfig,
     before: str | None = None,
+    controls: Collection[str] = (),
+    orders: int = 1,
     on_checked: problem_sources.OnChecked | None = None,
 ) -> Plan:
     """Check the runs of an evaluation, each as ``run.check`` does.
@@ -73,6 +84,8 @@ def check(
     Args:
         config: As the user gave it.
         before: The model that both roles are compared with; None makes one run alone.
+        controls: Of ``metrics.controls.NAMES``.
+        orders: In how many orders the caches of the run after are read.
         on_checked: As of ``run.check``, for one run after the other.
 
     Raises:
@@ -93,7 +106,7 @@ def check(
         plan = run.check(each.model_copy(update=places), on_checked=on_checked)
         log = folder.with_name(f"{folder.name}.{which}.vllm.log")
         runs[which] = dataclasses.replace(plan, server_log=log)
-    return Plan(folder, journal, runs)
+    return Plan(folder, journal, runs, controls_of(runs[AFTER], controls, orders))
 
 
 def paired(config: RunConfig, before: str) -> tuple[RunConfig, RunConfig]:
@@ -128,13 +141,13 @@ def paired(config: RunConfig, before: str) -> tuple[RunConfig, RunConfig]:
     return first, second
 
 
-def evaluate(plan: Plan, run_one: RunOne) -> Comparison:
+def evaluate(plan: Plan, run_one: RunOne) -> Evaluated:
     """Make the runs of an evaluation, compare them, and write the folder.
 
     Args:
         plan: From ``check``.
-        run_one: ``run.run`` of the plan that it is given under ``BEFORE`` or ``AFTER``, with
-            whatever shows its progress.
+        run_one: ``run.run`` of the plan that it is given under ``BEFORE``, ``AFTER`` or the name
+            of a control, with whatever shows its progress.
 
     Raises:
         TeacherError: A server does not have a model; nothing was asked.
@@ -148,28 +161,31 @@ def evaluate(plan: Plan, run_one: RunOne) -> Comparison:
         sides = {}
         for which, each in plan.runs.items():
             placed = dataclasses.replace(each, folder=folder / which)
-            sides[which] = _side(placed, run_one(which, placed))
+            run_one(which, placed)
+            sides[which] = side_of(placed.folder, which)
+        if BEFORE in sides:
+            refuse_other_ways(sides[BEFORE], sides[AFTER])
         comparison = compare(sides[AFTER], sides.get(BEFORE), _versions())
-        write_comparison(comparison, folder / COMPARISON)
-    return comparison
+        write_versioned(comparison, folder / COMPARISON)
+        controlled = _controlled(plan, run_one, folder) if plan.controls else None
+    return Evaluated(comparison, controlled)
 
 
-def _side(plan: run.Plan, finished: run.Finished) -> Side:
-    config = plan.config
-    thinker, deliberator = (_model(name, config) for name in config.roles)
-    asked = without_places(config)
-    return Side(
-        thinker=None if plan.pools else thinker,
-        deliberator=deliberator,
-        config={key: value for key, value in asked.items() if key not in _NOT_ASKED},
-        summary=finished.summary,
-        traces=all_traces(plan.folder),
-    )
-
-
-def _model(name: str, config: RunConfig) -> Model:
-    profile = find(name, config.endpoint)
-    return Model(name_alone(profile.name), revision_of(profile, config.endpoint))
+def _controlled(plan: Plan, run_one: RunOne, folder: Path) -> Controlled:
+    """Make the controls in the folder, and hold the run after against them."""
+    for control in plan.controls:
+        places = {"out": str(plan.folder / control.name), "journal": str(plan.journal)}
+        config = control.config.model_copy(update=places)
+        if control.reads_pools:
+            each = check_following(config, AFTER, plan.folder, folder)
+        else:
+            each = dataclasses.replace(run.check(config), folder=folder / control.name)
+        log = plan.folder.with_name(f"{plan.folder.name}.{control.name}.vllm.log")
+        run_one(control.name, dataclasses.replace(each, server_log=log))
+    traces = {control.name: all_traces(folder / control.name) for control in plan.controls}
+    controlled = hold_against(all_traces(folder / AFTER), traces)
+    write_versioned(controlled, folder / CONTROLS)
+    return controlled
 
 
 def _versions() -> dict[str, str]:

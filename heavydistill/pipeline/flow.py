@@ -36,6 +36,7 @@ from heavydistill.pipeline.interrupts import terminate_as_interrupt
 from heavydistill.pipeline.leaf import TypedWriteBuffer, dataset_of, temporary_folder
 from heavydistill.pipeline.window import Window
 from heavydistill.pipeline.worker import OverlappingWrapper
+from heavydistill.storage import LEAF_FOLDER
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -108,7 +109,7 @@ class HeavyBase(BasePipeline):
     @property
     def leaf_files(self) -> Path:
         """Folder of the parquet files that the last step has left so far."""
-        return self._folder / "leaf"
+        return self._folder / LEAF_FOLDER
 
     def run(self, parameters: dict[str, Any] | None = None, **unsupported: Any) -> Distiset:
         """Run to the end and return the rows as a ``Distiset`` with one configuration.

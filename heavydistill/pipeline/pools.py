@@ -21,10 +21,9 @@ from typing import Any
 from heavydistill.config import RunConfig
 from heavydistill.errors import ConfigError, ProblemsError
 from heavydistill.heavy.ballot import FAILED, rule_of
-from heavydistill.pipeline.result import REJECTS_FOLDER
 from heavydistill.schema import Problem, from_row
 from heavydistill.sections import parse
-from heavydistill.storage import count_rows, read_columns, trace_files
+from heavydistill.storage import REJECTS_FOLDER, count_rows, read_columns, trace_files
 from heavydistill.verifiers import registry
 
 _READ = ("problem", "pool.id", "pool.model", "pool.verdict.verifier", "pool.verdict.reason")

@@ -16,15 +16,21 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from heavydistill.config import RunConfig, dump_config, load_config
+import heavydistill
+from heavydistill.config import RunConfig, dump_config, load_config, name_alone
 from heavydistill.errors import ConfigError, RunError
+from heavydistill.metrics.comparable import Model
 from heavydistill.metrics.summary import Summary, summarize
 from heavydistill.problems.options import orders_kept
 from heavydistill.schema import FAILED, Problem, Trace, from_row
-from heavydistill.storage import TRACES_FOLDER, read_traces, write_traces, writing
-from heavydistill.teachers.registry import find
-
-REJECTS_FOLDER = "rejects"
+from heavydistill.storage import (
+    REJECTS_FOLDER,
+    TRACES_FOLDER,
+    read_traces,
+    write_traces,
+    writing,
+)
+from heavydistill.teachers.registry import find, revision_of
 
 _log = logging.getLogger(__name__)
 
@@ -94,6 +100,7 @@ def write(
     if rejected:
         write_traces(_traces(rejected), folder / REJECTS_FOLDER)
     record = {
+        **made_by(config),
         **dataclasses.asdict(summary),
         "rejects": written.rejects,
         "missing": written.missing,
@@ -109,6 +116,23 @@ def write(
 def all_traces(run: Path) -> Iterator[Trace]:
     """The rows of a run that ``write`` wrote, rejected ones too: all that its summary is over."""
     return _traces([place for place, _ in _places(_files(run))])
+
+
+def made_by(config: RunConfig) -> dict[str, Any]:
+    """This version and the models of a run, without folders, as they stand in ``summary.json``.
+
+    Nobody thinks where pools are those of another run.
+    """
+    profiles = [find(name, config.endpoint) for name in config.roles]
+    thinker, deliberator = (
+        dataclasses.asdict(Model(name_alone(each.name), revision_of(each, config.endpoint)))
+        for each in profiles
+    )
+    return {
+        "heavydistill": heavydistill.__version__,
+        "thinker": None if config.pools else thinker,
+        "deliberator": deliberator,
+    }
 
 
 def may_go_on(config: RunConfig, folder: Path) -> bool:

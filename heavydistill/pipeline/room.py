@@ -34,6 +34,9 @@ def check_room(config: RunConfig, problems: Sequence[Problem]) -> None:
     reader = ReaderTokenizer(find(config.roles[1], config.endpoint).tokenizer)
     if config.judge and (judge := find(config.judge.model, config.judge_endpoint)).tokenizer:
         ReaderTokenizer(judge.tokenizer)  # its control tokens are needed; see ``judging``
+    _load_wordings(config, problems)
+    if not config.rounds:
+        return
     # From the second round on, deliberations stand beside the selected trajectories.
     carried = config.deliberate.d if config.deliberate.rounds > 1 else 0
     attempts = (config.cache.width or config.think.k) + carried
@@ -41,8 +44,7 @@ def check_room(config: RunConfig, problems: Sequence[Problem]) -> None:
 
     def frame(problem: Problem, attempts: int) -> int:
         domain = problem.domain or config.domain or "general"
-        prompts.load("thinker", domain, config.language)
-        wording = prompts.load("deliberator", domain, config.language)
+        wording = prompts.for_cache(config.deliberate.task, domain, config.language)
         return frame_tokens(problem, attempts, wording, reader)
 
     needed, worst = max(
@@ -60,6 +62,12 @@ def check_room(config: RunConfig, problems: Sequence[Problem]) -> None:
             f"{beside} need {needed} tokens, but cache.budget_tokens is {budget}",
             _fix(config, fitting, enough(attempts)),
         )
+
+
+def _load_wordings(config: RunConfig, problems: Sequence[Problem]) -> None:
+    """Those of the thinker."""
+    for domain in {problem.domain or config.domain or "general" for problem in problems}:
+        prompts.load("thinker", domain, config.language)
 
 
 def _most(fits: Callable[[int], bool], too_many: int) -> int:

@@ -5,7 +5,9 @@ The folder of a run, which appears under its name when all of it is written (see
     config.yaml    the resolved configuration; ``generate --config`` repeats the run from it
     traces/        parquet, one row a problem; ``datasets.load_dataset`` reads it
     rejects/       rows that a step failed on, if there are any, with the reason in ``status``
-    summary.json   the metrics, counts, tokens and cost
+    summary.json   the metrics, counts, tokens and cost, and the models and version that made it
+
+While it lasts, ``status`` says how far it is.
 
 ``check`` finds what a user can mend before anything is spent. A run that was broken off goes on
 when the same command is given again: its responses are in the journal (see ``engine.journal``),
@@ -30,6 +32,7 @@ from heavydistill.pipeline.pools import Pools, read_pools, with_pools
 from heavydistill.pipeline.processes import loading, start_server
 from heavydistill.pipeline.result import may_go_on, write
 from heavydistill.pipeline.room import check_room
+from heavydistill.pipeline.status import STATUS, Pulse
 from heavydistill.schema import OK, Problem
 from heavydistill.teachers import serving
 from heavydistill.teachers.complete import complete, sampling_of
@@ -55,8 +58,10 @@ class Plan:
         server_log: What a server prints that is started for it: beside the folder, which appears
             at the end alone.
         unfit: Of each row of the source that is left out, its number and why.
+        outside: Rows of the source that were not asked for.
         server: The command that serves its teacher, if one is to be started.
         pools: What is taken over from another run in place of thinking, if anything is.
+        pools_at: Where that run lies while this one is made, if not where its configuration says.
     """
 
     config: RunConfig
@@ -67,6 +72,8 @@ class Plan:
     unfit: dict[int, str] = field(default_factory=dict)
     server: list[str] | None = None
     pools: Pools | None = None
+    pools_at: Path | None = None
+    outside: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +141,17 @@ def check(
         loaded = problem_sources.load_fit(config.problems, config.verify, on_checked=on_checked)
     check_room(config, loaded.problems)
     log = folder.with_name(f"{folder.name}.vllm.log")
-    return Plan(config, loaded.problems, folder, journal, log, loaded.unfit, server, pools)
+    return Plan(
+        config,
+        loaded.problems,
+        folder,
+        journal,
+        log,
+        loaded.unfit,
+        server,
+        pools,
+        outside=loaded.outside,
+    )
 
 
 def run(
@@ -163,8 +180,11 @@ def run(
         KeyboardInterrupt, StoppedError: After the finished rows were written, if there were any;
             so is a TeacherError in the midst of a run.
     """
+    asked = plan.config
+    if plan.pools_at:
+        asked = asked.model_copy(update={"pools": str(plan.pools_at)})
     if replay or not plan.server:
-        return _run(plan, plan.config, on_batch, replay, ray)
+        return _run(plan, asked, on_batch, replay, ray)
     if ray not in (None, "local"):
         raise ConfigError(
             "--serve starts a server that only this machine reaches, and --ray spreads the run",
@@ -172,7 +192,7 @@ def run(
         )
     with serving.served(plan.config, plan.server_log, on_start) as server:
         # The address is of this run alone, so it is not in the configuration that is saved.
-        config = plan.config.model_copy(update={"endpoint": server.endpoint})
+        config = asked.model_copy(update={"endpoint": server.endpoint})
         return _run(plan, config, on_batch, ray=ray, watch=server.failure)
 
 
@@ -189,14 +209,23 @@ def _run(
     with loading():
         from heavydistill.pipeline.build import build_heavy_pipeline, paying
 
+    pays = config.asks_servers and not replay
     with contextlib.ExitStack() as held:
-        if config.asks_servers and not replay:
+        if pays:
             require_endpoints(config)
             held.enter_context(paying(config))
         place = Workplace(plan.folder)
         held.enter_context(place.claimed())
-        pipeline = build_heavy_pipeline(config, on_batch, replay, ray, list(plan.unfit))
-        pipeline.keep_in(place.path / "rows")
+        pulse = Pulse(place.path / STATUS, config, len(plan.problems), pays)
+        held.enter_context(pulse.beating())
+
+        def on_any(step: str, rows: list[dict[str, Any]]) -> None:
+            pulse.on_batch(step, rows)
+            if on_batch:
+                on_batch(step, rows)
+
+        pipeline = build_heavy_pipeline(config, on_any, replay, ray, list(plan.unfit))
+        pipeline.keep_in(place.rows)
         if watch:
             pipeline.watch = watch
         return _piped(plan, pipeline, place)
@@ -230,7 +259,7 @@ def require_endpoints(config: RunConfig) -> None:
     thinker, deliberator = config.roles
     # A problem is as long as it is; a cache has its budget.
     deliberation = sampling_of(config.deliberate).max_tokens
-    most = {deliberator: (config.cache.budget_tokens or 0) + deliberation}
+    most = {deliberator: (config.cache.budget_tokens or 0) + deliberation} if config.rounds else {}
     if not config.pools:
         most[thinker] = max(sampling_of(config.think).max_tokens, most.get(thinker, 0))
     for name, most_tokens in most.items():

@@ -18,7 +18,7 @@ from typing import Any
 from distilabel.steps import GeneratorStep, Step, StepInput
 from pydantic import Field, PrivateAttr
 
-from heavydistill.config import CacheChoice, Domain, Language, Problems, Verifying
+from heavydistill.config import CacheChoice, Domain, Language, Problems, Task, Verifying
 from heavydistill.engine.tokenizer import ReaderTokenizer
 from heavydistill.heavy import prompts, voting
 from heavydistill.heavy.cache import build_cache
@@ -235,6 +235,8 @@ class BuildCaches(Step):
     domain: Domain = "general"
     """Wording for problems that name none."""
     language: Language = "en"
+    task: Task = "deliberate"
+    """What the reader is to do."""
 
     _reader: ReaderTokenizer | None = PrivateAttr(default=None)
 
@@ -277,9 +279,10 @@ class BuildCaches(Step):
             width=self.choice.width,
             pruning=self.choice.pruning,
             budget_tokens=self.choice.budget_tokens,
-            prompt=prompts.load("deliberator", problem.domain or self.domain, self.language),
+            prompt=prompts.for_cache(self.task, problem.domain or self.domain, self.language),
             reader=self._reader,
             carried=carried(deliberations, self.round),
+            order=self.choice.order,
         )
         return {"caches": [*row["caches"], to_row(cache)]}
 

@@ -14,10 +14,12 @@ from distilabel.steps.tasks import Task
 from pydantic import Field
 
 from heavydistill.config import Domain, Language
+from heavydistill.config import Task as Asked
 from heavydistill.engine.generation import deliberation, trajectory
 from heavydistill.engine.request import user_turn
 from heavydistill.errors import HeavydistillError
 from heavydistill.heavy import prompts
+from heavydistill.heavy.choosing import answered_by_choice
 from heavydistill.pipeline.llm import EXTRAS, HeavyLLM
 from heavydistill.pipeline.steps import Row, advance
 from heavydistill.schema import OK, Problem, from_row, to_row
@@ -138,7 +140,8 @@ class Deliberate(HeavyTask):
     """Samples ``num_generations`` deliberations on the cache of one round.
 
     Input columns:
-        - problem (``dict``), caches (``list[dict]``), deliberations (``list[dict]``).
+        - problem (``dict``), pool (``list[dict]``), caches (``list[dict]``), deliberations
+          (``list[dict]``).
 
     Output columns:
         - deliberations (``list[dict]``): Those of this round after the earlier ones.
@@ -146,10 +149,12 @@ class Deliberate(HeavyTask):
     """
 
     round: int = Field(default=1, ge=1)
+    task: Asked = "deliberate"
+    """Of a reader that chooses, the answer is that of the attempt that it names."""
 
     @property
     def inputs(self) -> list[str]:
-        return ["problem", "caches", "deliberations"]
+        return ["problem", "pool", "caches", "deliberations"]
 
     @property
     def outputs(self) -> list[str]:
@@ -165,14 +170,19 @@ class Deliberate(HeavyTask):
         samples = self._ask(inputs, station)
 
         def deliberations(row: Row) -> Row:
-            cache = self._cache(row)["id"]
-            new = [
-                deliberation(row["problem"]["id"], cache, self.round, fields)
-                for fields in samples[id(row)]
-            ]
+            cache, given = self._cache(row)["id"], samples[id(row)]
+            if self.task == "choose":
+                answers = self._answers(row)
+                given = [answered_by_choice(fields, answers) for fields in given]
+            new = [deliberation(row["problem"]["id"], cache, self.round, each) for each in given]
             return {"deliberations": [*row["deliberations"], *map(to_row, new)]}
 
         yield advance(inputs, station, deliberations)
+
+    def _answers(self, row: Row) -> list[str]:
+        """Of the attempts, in the order of the cache."""
+        answers = {item["id"]: item["answer_text"] for item in row["pool"]}
+        return [answers[item["generation"]] for item in self._cache(row)["items"]]
 
     def _cache(self, row: Row) -> Row:
         return next(cache for cache in row["caches"] if cache["round"] == self.round)

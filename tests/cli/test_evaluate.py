@@ -56,19 +56,23 @@ def test_a_trained_model_is_shown_beside_its_base(model: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     folder = model / "evaluation"
     told = read_comparison(folder / COMPARISON)
-    assert (told.problems, told.k, told.d) == (6, 4, 2)
+    assert (told.problems, told.after.summary.k, told.after.summary.d) == (6, 4, 2)
     assert told.before and told.before.thinker and told.after.thinker
     assert (told.before.thinker.name, told.after.thinker.name) == ("micro-student", "trained")
     for which in ("before", "after"):
         summary = summarize(read_traces(folder / which))
         assert getattr(told.mean_at_k, which) == summary.mean_at_k
         assert getattr(told.heavy_mean_at_d, which) == summary.heavy_mean_at_d
+        assert getattr(told, which).summary.curve == summary.curve
         # Both were asked in the wording that the base knows, and no longer than it can.
         traces = list(read_traces(folder / which))
         assert all("brief" in trace.thinker_prompt_version for trace in traces)
         assert max(t.completion_tokens for trace in traces for t in trace.pool) <= 192
     assert "M@4" in done.stdout and "the thinker's own pass@1" in done.stdout
-    assert "Before: trajectories by micro-student" in done.stdout
+    assert "Thinker" in done.stdout and "micro-student" in done.stdout
+    # Its two runs are runs as any others.
+    again = run([COMMAND, "compare", str(folder / "before"), str(folder / "after")])
+    assert again.returncode == 0, again.stdout + again.stderr
     assert str(folder) in done.stdout.replace("\n", "")
     assert {path.name for path in model.iterdir() if path.name.startswith(".")} == set()
 
@@ -155,8 +159,8 @@ def test_requests_that_failed_count_as_wrong_and_are_said(tmp_path: Path) -> Non
     assert done.returncode == 1, done.stdout + done.stderr
     told: Comparison = read_comparison(out / COMPARISON)
     assert told.problems == 2 and told.mean_at_k.after.mean == 0.5
-    assert told.after.trajectories.failed == 2
-    assert told.before and told.before.trajectories.failed == 0
+    assert told.after.summary.trajectories.failed == 2
+    assert told.before and told.before.summary.trajectories.failed == 0
     assert told.config["problems"]["source"] == "problems.jsonl"
     assert server.base_url not in (out / COMPARISON).read_text()
     printed = " ".join(done.stdout.split())

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 
 from heavydistill.schema import (
+    Cache,
+    CacheItem,
     Deliberation,
     Label,
     Outcome,
@@ -24,6 +27,43 @@ Samples = Sequence[str | None]
 def make_trace() -> Callable[..., Trace]:
     """Builds a trace from extracted answers: "7" is right, None is unparsed, "?" undecided."""
     return _make_trace
+
+
+@pytest.fixture(scope="session")
+def with_cache() -> Callable[..., Trace]:
+    """Gives a round of a trace its cache: ids of attempts, in the order in which they stand."""
+    return _with_cache
+
+
+def _with_cache(
+    trace: Trace, shown: Sequence[str], round: int = 1, selection: str = "random"
+) -> Trace:
+    items = [
+        CacheItem(
+            generation=name,
+            mode="answer_only",
+            tokens_before=1,
+            tokens_after=1,
+            sha256="",
+            defused=0,
+        )
+        for name in shown
+    ]
+    cache = Cache(
+        id=f"c{round}",
+        round=round,
+        seed=0,
+        selection=selection,
+        prompt_version="deliberator@1",
+        reader="m",
+        budget_tokens=100,
+        prompt_tokens=50,
+        defused=0,
+        items=items,
+        left_out=[],
+        prompt="",
+    )
+    return dataclasses.replace(trace, caches=[*trace.caches, cache])
 
 
 def _make_trace(

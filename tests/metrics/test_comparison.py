@@ -13,19 +13,27 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from heavydistill.errors import ConfigError
-from heavydistill.metrics.comparison import (
-    Comparison,
+from heavydistill.heavy.ballot import Ballot, Vote
+from heavydistill.metrics.comparable import (
+    Asked,
     Model,
     Side,
+    refuse_other_verdicts,
+    refuse_other_ways,
+)
+from heavydistill.metrics.comparison import (
+    Comparison,
     compare,
     read_comparison,
-    write_comparison,
 )
 from heavydistill.metrics.intervals import Interval
-from heavydistill.metrics.summary import summarize
+from heavydistill.metrics.summary import summarize, summary_of
+from heavydistill.metrics.tally import Tally
 from heavydistill.schema import Trace
+from heavydistill.versioned import write_versioned
 
 MakeTrace = Callable[..., Trace]
+HEAVY = ("heavy_mean_at_d", "heavy_pass_at_d", "heavy_minus_vote")
 METRICS = ("mean_at_k", "vote_at_k", "pass_at_k", "heavy_mean_at_d", "heavy_pass_at_d")
 ANSWERS = st.lists(st.sampled_from(["7", "8", None, "?"]), min_size=4, max_size=4)
 PROBLEMS = st.lists(st.tuples(ANSWERS, ANSWERS, ANSWERS, ANSWERS), min_size=1, max_size=6)
@@ -41,9 +49,15 @@ def numbered(traces: Sequence[Trace]) -> list[Trace]:
 
 def side(traces: Sequence[Trace], name: str = "base", **changed: Any) -> Side:
     config = {"think": {"k": 4}, "deliberate": {"d": 2, "rounds": 1}, "seed": 0} | changed
-    model = Model(name, "abc")
+    model, tally = Model(name, "abc"), Tally(traces)
     return Side(
-        thinker=model, deliberator=model, config=config, summary=summarize(traces), traces=traces
+        name="before" if name == "base" else "after",
+        heavydistill="0.1.0",
+        thinker=model,
+        deliberator=model,
+        config=config,
+        summary=summary_of(tally),
+        tally=tally,
     )
 
 
@@ -65,9 +79,11 @@ def test_values_by_hand(make_trace: MakeTrace) -> None:
     assert means("heavy_pass_at_d") == (0.0, 1.0, 1.0)
     assert means("heavy_minus_vote") == (-0.5, -0.25, 0.25)
     assert told.mean_at_k.difference == Interval(0.125, 0.0, 0.25)
-    assert (told.problems, told.k, told.d, told.rounds) == (2, 4, 2, 1)
-    assert told.before and told.before.deliberator.name == "base"
-    assert told.after.deliberations.total == 3 and told.after.verifiers == ["exact@1"]
+    after_it = told.after.summary
+    assert (told.problems, after_it.k, after_it.d, after_it.rounds) == (2, 4, 2, 1)
+    assert told.before and told.before.deliberator and told.before.deliberator.name == "base"
+    assert after_it.deliberations.total == 3 and told.after.verifiers == ["exact@1"]
+    assert told.names[0] == "M@4" and told.names[-1] == "HM@2 - V@4"
 
 
 def test_metrics_are_those_of_the_summary(make_trace: MakeTrace) -> None:
@@ -79,13 +95,13 @@ def test_metrics_are_those_of_the_summary(make_trace: MakeTrace) -> None:
 
 def test_the_last_round_counts(make_trace: MakeTrace) -> None:
     traces = numbered([make_trace(["8"] * 4, ["8", "8"], ["7", "7"])])
-    told = compare(side(traces, deliberate={"d": 2, "rounds": 2}), None, {})
-    assert told.heavy_mean_at_d.after.mean == 1.0
+    told = compare(side(traces), None, {})
+    assert told.heavy_mean_at_d and told.heavy_mean_at_d.after.mean == 1.0
 
 
 def test_a_run_alone_has_no_difference(make_trace: MakeTrace) -> None:
     told = compare(side(numbered([make_trace(["7"] * 4, ["7", "8"])])), None, {})
-    assert told.before is None
+    assert told.before is None and told.vote_pairs is None and told.deliberation_pairs is None
     assert told.heavy_mean_at_d.before is None and told.heavy_mean_at_d.difference is None
     assert told.heavy_mean_at_d.after.mean == 0.5
 
@@ -110,7 +126,7 @@ def test_the_order_of_rows_does_not_matter_and_a_run_equals_itself(
 def test_other_problems_are_refused_by_their_names(make_trace: MakeTrace) -> None:
     traces = numbered([make_trace(["7"] * 4) for _ in range(7)])
     with pytest.raises(ConfigError) as caught:
-        compare(side(traces[:2]), side(traces[1:]), {})
+        compare(side(traces[:2], "trained"), side(traces[1:]), {})
     assert "p2, p3, p4 and 2 more missing after; p0 missing before" in str(caught.value)
     other = dataclasses.replace(traces[0].problem, reference="8")
     changed = [dataclasses.replace(traces[0], problem=other), *traces[1:]]
@@ -126,13 +142,15 @@ def test_other_problems_are_refused_by_their_names(make_trace: MakeTrace) -> Non
         ({"domain": "brief"}, "domain (None before, 'brief' after)"),
     ],
 )
-def test_runs_that_were_asked_otherwise_are_refused(
+def test_runs_that_must_be_asked_alike_are_refused_otherwise(
     make_trace: MakeTrace, changed: dict[str, Any], told: str
 ) -> None:
     traces = numbered([make_trace(["7"] * 4)])
+    before, after = side(traces), side(traces, **changed)
     with pytest.raises(ConfigError, match="not asked alike") as caught:
-        compare(side(traces, **changed), side(traces), {})
+        refuse_other_ways(before, after)
     assert told in str(caught.value)
+    refuse_other_ways(before, before)
 
 
 @pytest.fixture
@@ -143,10 +161,10 @@ def comparison(make_trace: MakeTrace) -> Comparison:
 
 def test_a_file_gives_back_what_was_written(comparison: Comparison, tmp_path: Path) -> None:
     file = tmp_path / "evaluation.json"
-    write_comparison(comparison, file)
+    write_versioned(comparison, file)
     assert read_comparison(file) == comparison
     alone = dataclasses.replace(comparison, before=None)
-    write_comparison(alone, file)
+    write_versioned(alone, file)
     assert read_comparison(file) == alone
 
 
@@ -156,7 +174,7 @@ def test_a_file_that_is_none_or_of_another_version_is_refused(
     file = tmp_path / "evaluation.json"
     with pytest.raises(ConfigError, match="cannot be read"):
         read_comparison(file)
-    write_comparison(dataclasses.replace(comparison, format="heavydistill-evaluation/0"), file)
+    write_versioned(dataclasses.replace(comparison, format="heavydistill-evaluation/0"), file)
     with pytest.raises(ConfigError, match="heavydistill-evaluation/0"):
         read_comparison(file)
     tree = dataclasses.asdict(comparison)
@@ -164,3 +182,124 @@ def test_a_file_that_is_none_or_of_another_version_is_refused(
     file.write_text(json.dumps(tree))
     with pytest.raises(ConfigError, match=r"mean_at_k\.after\.low"):
         read_comparison(file)
+
+
+def test_what_runs_were_asked_differently_is_listed(make_trace: MakeTrace) -> None:
+    traces = numbered([make_trace(["7"] * 4, ["7"])])
+    told = compare(side(traces, "trained", think={"k": 8}), side(traces), {})
+    assert told.asked_differently == [Asked("think.k", 4, 8)]
+    assert compare(side(traces), side(traces), {}).asked_differently == []
+
+
+def test_imported_pools_have_no_configuration_and_no_metrics_of_deliberation(
+    make_trace: MakeTrace,
+) -> None:
+    pools = numbered([make_trace(["7", "8"]), make_trace(["8", "8"])])
+    traces = numbered([make_trace(["7", "8"], ["7"]), make_trace(["7", "8"], ["7"])])
+    imported = dataclasses.replace(side(pools), config={}, deliberator=None)
+    told = compare(side(traces, "trained"), imported, {})
+    assert told.asked_differently == [Asked("configuration", "imported", "generated")]
+    assert [getattr(told, name) for name in HEAVY] == [None] * 3
+    assert told.deliberation_pairs is None and told.vote_pairs
+    assert [name for name, _, _ in told.metrics] == ["M@2", "V@2", "P@2"]
+    assert told.mean_at_k.difference and told.mean_at_k.difference.mean == 0.25
+
+
+def test_one_answer_a_problem_is_counted_as_mcnemar_does(make_trace: MakeTrace) -> None:
+    """A tied vote is not right; the deliberation that counts is the first of the last round."""
+    old = [(["7", "7"], ["8", "7"]), (["7", "8"], ["7"]), (["7", "7"], ["7"]), (["8", "8"], [])]
+    new = [(["7", "7"], ["7", "8"]), (["7", "7"], ["8"]), (["8", "8"], ["7"]), (["8", "8"], [])]
+    before, after = (
+        side(numbered([make_trace(pool, given) for pool, given in run]), name)
+        for run, name in ((old, "base"), (new, "trained"))
+    )
+    told = compare(after, before, {})
+    counts = [dataclasses.astuple(pairs) for pairs in (told.vote_pairs, told.deliberation_pairs)]
+    assert counts == [(1, 1, 1, 1, 1.0), (1, 1, 1, 1, 1.0)]
+
+
+def test_each_kind_of_problem_is_compared(make_trace: MakeTrace) -> None:
+    def of_kinds(*pools: list[str]) -> list[Trace]:
+        traces = numbered([make_trace(pool, ["7"]) for pool in pools])
+        kinds = [("procedural", "a"), ("procedural", "b"), ("math", "")]
+        return [
+            dataclasses.replace(
+                trace,
+                problem=dataclasses.replace(
+                    trace.problem,
+                    verifier=verifier,
+                    verifier_args=json.dumps({"family": family} if family else {}),
+                ),
+            )
+            for trace, (verifier, family) in zip(traces, kinds, strict=True)
+        ]
+
+    before, after = of_kinds(["8"], ["7"], ["8"]), of_kinds(["7"], ["7"], ["8"])
+    told = compare(side(after, "trained"), side(before), {})
+    assert list(told.by_verifier) == ["math", "procedural"] and list(told.by_family) == ["a", "b"]
+    procedural = told.by_verifier["procedural"]
+    assert procedural.problems == 2
+    assert procedural.mean_at_k.difference and procedural.mean_at_k.difference.mean == 0.5
+    changes = [of.mean_at_k.difference for of in told.by_family.values()]
+    assert [change.mean for change in changes if change] == [1.0, 0.0]
+
+
+def judged_by(traces: Sequence[Trace], verifier: str, **changed: Any) -> list[Trace]:
+    def again(samples: Any) -> Any:
+        return [
+            dataclasses.replace(
+                one, verdict=dataclasses.replace(one.verdict, verifier=verifier, **changed)
+            )
+            for one in samples
+        ]
+
+    return [
+        dataclasses.replace(trace, pool=again(trace.pool), deliberations=again(trace.deliberations))
+        for trace in traces
+    ]
+
+
+def test_verdicts_of_other_versions_are_refused_with_how_to_judge_again(
+    make_trace: MakeTrace,
+) -> None:
+    traces = numbered([make_trace(["7", "8"], ["7"])])
+    before, after = side(judged_by(traces, "exact@1")), side(judged_by(traces, "exact@2"), "new")
+    refuse_other_verdicts(before, before)
+    with pytest.raises(ConfigError) as caught:
+        refuse_other_verdicts(before, after)
+    assert "exact@1 (before), exact@2 (after)" in str(caught.value)
+    assert "heavydistill replay" in str(caught.value)
+    # Other kinds of problems have other verifiers.
+    refuse_other_verdicts(side(judged_by(traces, "math@1")), after)
+
+
+def test_a_run_without_verdicts_is_refused(make_trace: MakeTrace) -> None:
+    traces = numbered([make_trace(["7", "8"])])
+    bare = [
+        dataclasses.replace(
+            trace, pool=[dataclasses.replace(one, verdict=None) for one in trace.pool]
+        )
+        for trace in traces
+    ]
+    with pytest.raises(ConfigError, match="The run after has no verdicts"):
+        refuse_other_verdicts(side(traces), side(bare, "new"))
+
+
+def test_another_judge_is_refused_where_rules_left_something_open(make_trace: MakeTrace) -> None:
+    ballot = Ballot(
+        by="exact@1",
+        rule_reason="needs_units",
+        rule_evidence="",
+        model="critic",
+        prompt="judge.general.en@abc",
+        asked="j_1",
+        same_as="",
+        votes=[Vote(said="correct")],
+    )
+    evidence = json.dumps(dataclasses.asdict(ballot))
+    open_, decided = numbered([make_trace(["7", "?"])]), numbered([make_trace(["7", "8"])])
+    judged = side(judged_by(decided, "judge:critic@abc after exact@1", evidence=evidence))
+    refuse_other_verdicts(judged, judged)
+    refuse_other_verdicts(judged, side(decided, "new"))
+    with pytest.raises(ConfigError, match=r"critic@abc \(before\), nobody \(after\)"):
+        refuse_other_verdicts(judged, side(open_, "new"))

@@ -3,6 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from heavydistill.metrics import intervals
 from heavydistill.metrics.intervals import (
     RESAMPLES,
     Interval,
@@ -82,3 +83,23 @@ def test_the_prediction_covers_what_comes_as_often_as_it_says() -> None:
         assert told
         covered += told.low <= groups[5:].sum() / (8 * 30) <= told.high
     assert 0.92 <= covered / runs <= 0.98
+
+
+def test_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What fits into memory decides how many resamples are drawn at once, and nothing else."""
+    rng = np.random.default_rng(4)
+    few, many = list(rng.integers(0, 5, 60) / 4), list(rng.random(150))
+    whole = [bootstrap_mean(values) for values in (few, many)]
+    monkeypatch.setattr(intervals, "_DRAWN_AT_ONCE", 1_000)
+    assert [bootstrap_mean(values) for values in (few, many)] == whole
+
+
+def test_drawing_problems_agrees_with_drawing_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    values = list(np.random.default_rng(6).random(200))
+    drawn = bootstrap_mean(values)
+    assert drawn == bootstrap_mean(values[::-1]), "their order does not matter"
+    monkeypatch.setattr(intervals, "_FEW_VALUES", 1_000)
+    counted = bootstrap_mean(values)
+    assert drawn != counted and drawn.mean == counted.mean
+    assert drawn.low == pytest.approx(counted.low, abs=0.003)
+    assert drawn.high == pytest.approx(counted.high, abs=0.003)

@@ -13,16 +13,16 @@ from fake_server import completion, serving
 from pool_folders import pool_folder, pool_of
 
 import heavydistill
-from heavydistill.config import RunConfig, load_config
+from heavydistill.config import RunConfig, dump_config, load_config
 from heavydistill.errors import ConfigError, TeacherError, UserError
 from heavydistill.metrics.comparison import COMPARISON, read_comparison
 from heavydistill.metrics.summary import summarize
 from heavydistill.pipeline.evaluation import AFTER, BEFORE, Plan, check, evaluate, paired
-from heavydistill.pipeline.result import REJECTS_FOLDER
+from heavydistill.pipeline.result import made_by
 from heavydistill.pipeline.run import Finished
 from heavydistill.pipeline.run import Plan as RunPlan
 from heavydistill.schema import FAILED, Trace
-from heavydistill.storage import TRACES_FOLDER, read_traces, write_traces
+from heavydistill.storage import REJECTS_FOLDER, TRACES_FOLDER, read_traces, write_traces
 from heavydistill.teachers.complete import complete
 
 MICRO = Path(heavydistill.__file__).parent / "micro" / "teacher"
@@ -125,6 +125,8 @@ def with_answers(plan: RunPlan, answers: list[str], rejected: bool = False) -> F
         traces[1] = dataclasses.replace(traces[1], status=f"{FAILED}verify_pool: boom")
         write_traces([traces[1]], plan.folder / REJECTS_FOLDER)
     write_traces([*traces[:1], *traces[1 + rejected :]], plan.folder / TRACES_FOLDER)
+    (plan.folder / "config.yaml").write_text(dump_config(plan.config))
+    (plan.folder / "summary.json").write_text(json.dumps(made_by(plan.config)))
     return Finished(plan.folder, summarize(traces), int(rejected), 0, {})
 
 
@@ -136,7 +138,7 @@ def test_the_folder_holds_both_runs_and_what_came_of_them(trained: str, tmp_path
         assert not plan.folder.exists()
         return with_answers(each, ["1", "1"] if which == AFTER else ["0", "1"], which == BEFORE)
 
-    comparison = evaluate(plan, run_one)
+    comparison = evaluate(plan, run_one).comparison
     assert asked == [BEFORE, AFTER]
     assert sorted(path.name for path in plan.folder.iterdir()) == [AFTER, BEFORE, COMPARISON]
     assert [path.name for path in plan.folder.parent.iterdir()] == ["x"]
@@ -147,16 +149,17 @@ def test_the_folder_holds_both_runs_and_what_came_of_them(trained: str, tmp_path
     assert comparison.mean_at_k.before and comparison.mean_at_k.before.mean == pytest.approx(1 / 6)
     assert comparison.mean_at_k.after.mean == pytest.approx(1 / 3)
     # What a step says of its failure may name places.
-    assert comparison.before and comparison.before.statuses == {"ok": 2, "failed": 1}
+    assert comparison.before
+    assert comparison.before.summary.statuses == {"ok": 2, "failed": 1}
 
 
 def test_the_file_tells_models_by_name_and_revision_and_no_places(
     trained: str, tmp_path: Path
 ) -> None:
     plan = checked(tmp_path, deliberator=trained)
-    comparison = evaluate(plan, lambda _, each: with_answers(each, ["1"]))
+    comparison = evaluate(plan, lambda _, each: with_answers(each, ["1"])).comparison
     assert comparison.after.thinker and comparison.after.thinker.name == "micro-student"
-    assert comparison.after.deliberator.name == "trained"
+    assert comparison.after.deliberator and comparison.after.deliberator.name == "trained"
     assert len(comparison.after.deliberator.revision) == 16
     assert comparison.config["think"]["sampling"]["max_tokens"] == 192
     assert comparison.versions["transformers"]
@@ -194,7 +197,7 @@ def test_a_server_must_have_both_models_before_one_is_asked(tmp_path: Path) -> N
 
 def test_without_a_model_before_there_is_one_run(trained: str, tmp_path: Path) -> None:
     plan = checked(tmp_path, None, teacher=trained)
-    comparison = evaluate(plan, lambda _, each: with_answers(each, ["1"]))
+    comparison = evaluate(plan, lambda _, each: with_answers(each, ["1"])).comparison
     assert list(plan.runs) == [AFTER] and comparison.before is None
     assert sorted(path.name for path in plan.folder.iterdir()) == [AFTER, COMPARISON]
 
@@ -206,6 +209,6 @@ def test_deliberators_are_compared_on_the_pools_of_another_run(
     given = {"pools": str(pools), "out": str(tmp_path / "x"), "deliberator": trained}
     plan = check(config(**given), "micro-student")
     assert [each.config.deliberator for each in plan.runs.values()] == ["micro-student", trained]
-    comparison = evaluate(plan, lambda _, each: with_answers(each, ["1", "2", "1"]))
-    assert comparison.after.thinker is None and comparison.k == 3
+    comparison = evaluate(plan, lambda _, each: with_answers(each, ["1", "2", "1"])).comparison
+    assert comparison.after.thinker is None and comparison.after.summary.k == 3
     assert str(tmp_path) not in (plan.folder / COMPARISON).read_text()

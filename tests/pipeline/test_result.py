@@ -13,9 +13,9 @@ from samples import trajectory
 
 from heavydistill.config import RunConfig
 from heavydistill.errors import RunError
-from heavydistill.pipeline.result import REJECTS_FOLDER, may_go_on, write
+from heavydistill.pipeline.result import may_go_on, write
 from heavydistill.schema import FAILED, OK, Problem, Trace, arrow_schema, to_row
-from heavydistill.storage import read_traces
+from heavydistill.storage import REJECTS_FOLDER, read_traces
 from heavydistill.teachers.complete import complete
 
 CONFIG = complete(RunConfig())

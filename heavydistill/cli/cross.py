@@ -1,0 +1,92 @@
+"""``heavydistill cross``: every thinker with every deliberator."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from heavydistill.cli.flags import with_run_flags
+from heavydistill.config import RunConfig
+
+if TYPE_CHECKING:
+    from heavydistill.pipeline.run import Finished
+    from heavydistill.pipeline.run import Plan as RunPlan
+
+_MODELS = "Models"
+
+
+@with_run_flags
+def cross(
+    config: RunConfig,
+    *,
+    thinkers: Annotated[
+        str,
+        typer.Option(
+            help="Models that think, with commas between, each as --teacher names one.",
+            rich_help_panel=_MODELS,
+        ),
+    ],
+    deliberators: Annotated[
+        str,
+        typer.Option(help="Models that deliberate, likewise.", rich_help_panel=_MODELS),
+    ],
+    dry_run: Annotated[
+        bool,
+        typer.Option("--dry-run", help="Check everything, show it, ask nobody."),
+    ] = False,
+) -> None:
+    """Measure every thinker with every deliberator on the same problems.
+
+    Each thinker is asked once, and all deliberators read its attempts. The result is a folder with
+    a run for each pair and crossing.json. --budget is for each run. Ctrl-C and a kill lose nothing
+    that was answered: the same command goes on.
+    """
+    from rich.console import Console
+
+    from heavydistill.cli.asking import ending_early
+    from heavydistill.cli.generate import print_reused
+    from heavydistill.cli.plan import print_heading, print_line
+    from heavydistill.cli.progress import Progress, checking
+    from heavydistill.pipeline import crossing
+    from heavydistill.pipeline.estimate import estimate
+    from heavydistill.pipeline.run import run
+    from heavydistill.report.crossing import print_crossing
+
+    console = Console()
+    with checking(console) as on_checked:
+        plan = crossing.check(config, _names(thinkers), _names(deliberators), on_checked)
+    for name, each in plan.asked.items():
+        console.rule(f"plan: {name}")
+        print_heading(each, console)
+        print_line(estimate(each), each, console)
+    if (readers := list(plan.deliberators)[1:]) and dry_run:
+        told = f"Then {', '.join(readers)} on the same attempts of each."
+        console.print(told, markup=False, highlight=False, soft_wrap=True)
+    if dry_run:
+        return
+    incomplete: list[str] = []
+
+    def run_one(name: str, each: RunPlan) -> Finished:
+        console.rule(f"run: {name}")
+        with Progress(console, each) as progress:
+            finished = run(each, progress.on_batch, on_start=progress.on_start)
+        print_reused(progress, console)
+        failed = finished.summary.deliberations.failed + finished.summary.trajectories.failed
+        if failed or finished.rejects:
+            incomplete.append(f"Of {name}, {failed:,} request(s) and {finished.rejects:,} row(s)")
+        return finished
+
+    with ending_early(console, plan.folder, plan.journal):
+        table = crossing.crossed(plan, run_one)
+    console.rule("crossing")
+    print_crossing(table, console)
+    lines = [f"{line} failed, and count as wrong." for line in incomplete]
+    for line in (*lines, f"Crossing: {plan.folder}"):
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+    if incomplete:
+        raise typer.Exit(1)
+
+
+def _names(given: str) -> list[str]:
+    return [name.strip() for name in given.split(",") if name.strip()]

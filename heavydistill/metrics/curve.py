@@ -1,0 +1,234 @@
+"""Accuracy over tokens: what as many tokens are worth when they are spent on votes alone.
+
+Each point is a way to answer, with its accuracy and the mean tokens that it takes a problem:
+
+    vote           the most frequent answer of k trajectories, for k = 1 to K, as of ``subsets``
+    pass           whether any of k is right: no way to answer, but the bound of every choice
+    deliberation   one deliberation on a cache, for each round
+
+HM@D is the mean over D deliberations of which each is one answer, so its price is what one answer
+costs: the trajectories that its cache was made from (see ``row``), all deliberations of earlier
+rounds, which stand in that cache, and one deliberation of its own round. The other D - 1 only
+measure it more exactly. Tokens are counted in two ways: those that were written (``completion``),
+as papers count test-time compute, and with those that were read (``all``), which is harder on
+deliberation, whose prompt holds the attempts. A claim should hold in both.
+
+The token-matched vote is V at so many votes as take the same mean tokens a problem. Between two
+whole numbers it is the value of taking one vote more with the chance that makes the tokens equal,
+so it lies on the line between them. It is never extrapolated: where K is too small, the pool that
+it needs is told. A cache of all K costs more than K votes, so it needs a larger pool: for
+instance K = 16 with ``cache.width`` 4.
+
+More ways to answer (a judge's choice of one of k, one long chain) need calls of their own. Such a
+point is made like the others, added to those given to ``mark_pareto``, and named in ``Way``.
+
+Not covered: prices and time. Intervals of differences take the number of matched votes as given.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from statistics import fmean
+from typing import Literal
+
+from heavydistill.metrics.intervals import Interval, bootstrap_difference, bootstrap_mean
+from heavydistill.metrics.row import COSTS, Cost, Row
+
+Way = Literal["vote", "pass", "deliberation"]
+_NO_ANSWER: set[Way] = {"pass"}
+_DIGITS = 9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    """A way to answer.
+
+    Attributes:
+        way: How.
+        k: Trajectories that it takes; of a deliberation those of most problems.
+        rounds: Of deliberation.
+        accuracy: Over all problems of the curve.
+        tokens: Mean a problem, by what is counted, over the problems where they are known;
+            without those that are known of none.
+        pareto: Whether no other way has as much accuracy for as few tokens, and more or fewer;
+            likewise. Never true of ``pass``, which also outdoes no other.
+    """
+
+    way: Way
+    k: int
+    rounds: int
+    accuracy: Interval
+    tokens: dict[Cost, Interval]
+    pareto: dict[Cost, bool] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MatchedVote:
+    """The vote that takes as many tokens as a deliberation of the last round.
+
+    Attributes:
+        problems: Those of the curve whose tokens are known; all figures here are over them.
+        tokens: Mean a problem of the deliberation.
+        votes: Trajectories that take as many, as a mean over problems.
+        needs: Trajectories that a pool must have for that.
+        vote: V at so many votes; None if the pools have fewer.
+        heavy_minus_vote: HM@D - that, paired by problem; None likewise.
+    """
+
+    problems: int
+    tokens: float
+    votes: float
+    needs: int
+    vote: Interval | None
+    heavy_minus_vote: Interval | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Curve:
+    """Accuracy over tokens.
+
+    Attributes:
+        k: Votes of the last point: the most common size of a pool.
+        problems: Those with at least so many trajectories; the curve is over them.
+        smaller_pools: Problems that are left out because they have fewer.
+        unknown_tokens: Of the problems of the curve, those that are left out of figures of tokens,
+            because a sample's count is unknown.
+        points: Votes, passes, and a deliberation of each round.
+        matched: By what is counted; empty without deliberations or known tokens.
+    """
+
+    k: int
+    problems: int
+    smaller_pools: int
+    unknown_tokens: dict[Cost, int]
+    points: list[Point]
+    matched: dict[Cost, MatchedVote]
+
+
+def curve_of(rows: Sequence[Row], k: int, rounds: int) -> Curve | None:
+    """The curve of a run; None if it has no trajectories.
+
+    Args:
+        rows: Of all problems.
+        k: Most common size of a pool.
+        rounds: Of deliberation; 0 if there are none.
+    """
+    on_it = [row for row in rows if row.k >= k] if k else []
+    if not on_it:
+        return None
+    known = {cost: [row for row in on_it if _is_known(row, rounds, cost)] for cost in COSTS}
+    counted = {cost: those for cost, those in known.items() if those}
+    points = [*_votes(on_it, counted, k), *_deliberations(on_it, counted, rounds)]
+    return Curve(
+        k=k,
+        problems=len(on_it),
+        smaller_pools=len(rows) - len(on_it),
+        unknown_tokens={cost: len(on_it) - len(those) for cost, those in known.items()},
+        points=mark_pareto(points),
+        matched={
+            cost: _matched(those, k, rounds, cost)
+            for cost, those in counted.items()
+            if rounds and any(row.tokens[cost] for row in those)
+        },
+    )
+
+
+def mark_pareto(points: Iterable[Point]) -> list[Point]:
+    """The same points, with ``pareto`` as it is among them."""
+    all_points = list(points)
+
+    def stands(point: Point, cost: Cost) -> bool:
+        rivals = (p for p in all_points if p.way not in _NO_ANSWER and cost in p.tokens)
+        return point.way not in _NO_ANSWER and not any(
+            _outdoes(rival, point, cost) for rival in rivals
+        )
+
+    return [
+        dataclasses.replace(point, pareto={cost: stands(point, cost) for cost in point.tokens})
+        for point in all_points
+    ]
+
+
+def _outdoes(rival: Point, point: Point, cost: Cost) -> bool:
+    theirs = rival.accuracy.mean, -rival.tokens[cost].mean
+    ours = point.accuracy.mean, -point.tokens[cost].mean
+    return theirs != ours and theirs[0] >= ours[0] and theirs[1] >= ours[1]
+
+
+def _is_known(row: Row, rounds: int, cost: Cost) -> bool:
+    """Whether all that the problem took is known: a deliberation's tokens hold its pool's."""
+    return row.round(rounds).tokens[cost] is not None and row.tokens[cost] is not None
+
+
+def _votes(rows: Sequence[Row], counted: dict[Cost, list[Row]], k: int) -> Iterator[Point]:
+    """Of the votes, and of the passes, which take as many tokens."""
+    of_one = {
+        cost: bootstrap_mean([_of_one(row, cost) for row in those])
+        for cost, those in counted.items()
+    }
+    values: dict[Way, list[tuple[float, ...]]] = {
+        "vote": [row.votes for row in rows],
+        "pass": [row.passes for row in rows],
+    }
+    for way, of_each in values.items():
+        for count in range(1, k + 1):
+            yield Point(
+                way=way,
+                k=count,
+                rounds=0,
+                accuracy=bootstrap_mean([of_row[count - 1] for of_row in of_each]),
+                tokens={cost: _times(count, one) for cost, one in of_one.items()},
+            )
+
+
+def _deliberations(
+    rows: Sequence[Row], counted: dict[Cost, list[Row]], rounds: int
+) -> Iterator[Point]:
+    for round in range(1, rounds + 1):
+        used = Counter(row.round(round).used for row in rows)
+        yield Point(
+            way="deliberation",
+            k=max(used, key=lambda size: (used[size], size)),
+            rounds=round,
+            accuracy=bootstrap_mean([row.round(round).mean for row in rows]),
+            tokens={
+                cost: bootstrap_mean([row.round(round).tokens[cost] or 0.0 for row in those])
+                for cost, those in counted.items()
+            },
+        )
+
+
+def _matched(rows: Sequence[Row], k: int, rounds: int, cost: Cost) -> MatchedVote:
+    spent = fmean(row.round(rounds).tokens[cost] or 0.0 for row in rows)
+    of_one = fmean(_of_one(row, cost) for row in rows)
+    votes = round(spent / of_one, _DIGITS)
+    matched = [_vote_between(row, votes) for row in rows] if 1 <= votes <= k else []
+    heavy = [row.round(rounds).mean for row in rows]
+    return MatchedVote(
+        problems=len(rows),
+        tokens=spent,
+        votes=votes,
+        needs=math.ceil(votes),
+        vote=bootstrap_mean(matched) if matched else None,
+        heavy_minus_vote=bootstrap_difference(heavy, matched) if matched else None,
+    )
+
+
+def _of_one(row: Row, cost: Cost) -> float:
+    """Tokens of one of its trajectories."""
+    return (row.tokens[cost] or 0.0) / row.k
+
+
+def _vote_between(row: Row, votes: float) -> float:
+    low = math.floor(votes)
+    more = votes - low
+    value = (1 - more) * row.votes[low - 1]
+    return value + more * row.votes[low] if more else value
+
+
+def _times(count: int, one: Interval) -> Interval:
+    return Interval(count * one.mean, count * one.low, count * one.high)

@@ -1,0 +1,176 @@
+"""What one problem counts for: all that is kept of its trace when a run is measured.
+
+Every figure of ``summary`` and ``comparison`` is a mean over such rows, so both read a trace once.
+
+Tokens are those that the trace records, failed samples included. A prompt that the server read once
+for several samples is spread over them. The pool is what the trajectories of a cache cost, unless
+the cache took some of the usable ones at random: that many can be had for a part of the pool, with
+the unusable ones that come along.
+
+Not covered: tokens of a judge, which measure and do not answer.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from heavydistill.metrics import estimators
+from heavydistill.metrics.subsets import passes_at, votes_at
+from heavydistill.schema import Deliberation, Generation, Outcome, Problem, Stratum, Trace
+
+Cost = Literal["completion", "all"]
+"""What is counted: the tokens that were written, or those that were read as well."""
+COSTS: tuple[Cost, ...] = get_args(Cost)
+
+Tokens = dict[Cost, float | None]
+"""By what is counted; None where a sample's count is unknown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """What one round of one problem counts for.
+
+    Attributes:
+        mean: HM@D.
+        any_right: HP@D.
+        copies: As of ``estimators.vote_copy_rate``.
+        d: Deliberations.
+        first_right: Whether the first of them is right.
+        places: As of ``estimators.agreement_by_place``.
+        used: Trajectories that had to be sampled for one deliberation of this round.
+        tokens: Of these, of all deliberations of earlier rounds, and of one of this round.
+    """
+
+    mean: float
+    any_right: float
+    copies: float | None
+    d: int
+    first_right: bool
+    places: tuple[float, ...]
+    used: int
+    tokens: Tokens
+
+    @classmethod
+    def of(cls, trace: Trace, round: int) -> Round:
+        deliberations = estimators.deliberations_of(trace, round)
+        share = _share_used(trace, round)
+        return cls(
+            mean=estimators.heavy_mean_at_d(trace, round),
+            any_right=estimators.heavy_pass_at_d(trace, round),
+            copies=estimators.vote_copy_rate(trace, round),
+            d=len(deliberations),
+            first_right=any(one.index == 0 and one.is_correct for one in deliberations),
+            places=estimators.agreement_by_place(trace, round),
+            used=int(share * len(trace.pool) + 0.5),
+            tokens={cost: _spent(trace, round, deliberations, share, cost) for cost in COSTS},
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What one problem counts for.
+
+    Attributes:
+        problem: Its id.
+        text: What was asked.
+        reference: The right answer.
+        verifier: Kind of its verifier.
+        family: Of a procedural problem; empty where there is none.
+        stratum: Of its pool.
+        outcome: Of the last round against the vote.
+        k: Trajectories.
+        mean: M@K.
+        vote: V@K.
+        any_right: P@K.
+        votes: V@k for k = 1 to K.
+        passes: P@k likewise.
+        tokens: Of the pool.
+        rounds: Those that it has.
+        without: What a round counts for that it does not have.
+    """
+
+    problem: str
+    text: str
+    reference: str
+    verifier: str
+    family: str
+    stratum: Stratum | None
+    outcome: Outcome | None
+    k: int
+    mean: float
+    vote: float
+    any_right: float
+    votes: tuple[float, ...]
+    passes: tuple[float, ...]
+    tokens: Tokens
+    rounds: tuple[Round, ...]
+    without: Round
+
+    @classmethod
+    def of(cls, trace: Trace) -> Row:
+        problem = trace.problem
+        last = max((d.round for d in trace.deliberations), default=0)
+        return cls(
+            problem=problem.id,
+            text=problem.text,
+            reference=problem.reference,
+            verifier=problem.verifier,
+            family=family_of(problem),
+            stratum=trace.stratum,
+            outcome=trace.outcome,
+            k=len(trace.pool),
+            mean=estimators.mean_at_k(trace),
+            vote=estimators.vote_at_k(trace),
+            any_right=estimators.pass_at_k(trace),
+            votes=votes_at(trace.pool),
+            passes=passes_at(trace),
+            tokens={cost: _total(trace.pool, cost) for cost in COSTS},
+            rounds=tuple(Round.of(trace, round) for round in range(1, last + 1)),
+            without=Round.of(trace, last + 1),
+        )
+
+    def round(self, number: int) -> Round:
+        """A round, from 1."""
+        return self.rounds[number - 1] if 0 < number <= len(self.rounds) else self.without
+
+
+def family_of(problem: Problem) -> str:
+    """The family of a procedural problem, which its verifier is told; else empty."""
+    try:
+        args = json.loads(problem.verifier_args)
+    except ValueError:
+        return ""
+    family = args.get("family") if isinstance(args, dict) else None
+    return family if isinstance(family, str) else ""
+
+
+def _spent(
+    trace: Trace, round: int, deliberations: Sequence[Deliberation], share: float, cost: Cost
+) -> float | None:
+    pool = _total(trace.pool, cost)
+    earlier = _total([d for d in trace.deliberations if d.round < round], cost)
+    these = _total(deliberations, cost)
+    if pool is None or earlier is None or these is None:
+        return None
+    return share * pool + earlier + these / max(1, len(deliberations))
+
+
+def _total(generations: Sequence[Generation], cost: Cost) -> float | None:
+    """Their tokens; None if any count is unknown."""
+    counts = [one.completion_tokens for one in generations]
+    if cost == "all":
+        counts += [one.prompt_tokens for one in generations]
+    return None if any(count < 0 for count in counts) else float(sum(counts))
+
+
+def _share_used(trace: Trace, round: int) -> float:
+    """Share of the pool that had to be sampled for the caches of the rounds up to this one."""
+    caches = [cache for cache in trace.caches if cache.round <= round]
+    usable = {one.id for one in trace.pool if one.unusable_because is None}
+    if not caches or not usable or any(cache.selection != "random" for cache in caches):
+        return 1.0
+    shown = {item.generation for cache in caches for item in cache.items}
+    return len(usable & shown) / len(usable)

@@ -1,0 +1,103 @@
+"""The traces of a run, read once: a row for each problem, and counts of everything else.
+
+What is kept does not grow with the length of texts, so a run of any size fits.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable
+
+from heavydistill.heavy.ballot import rule_of
+from heavydistill.metrics.counts import GenerationCounts, GenerationTally
+from heavydistill.metrics.judging import Judging, JudgingTally
+from heavydistill.metrics.row import Row
+from heavydistill.metrics.usage import Usage, UsageTally
+from heavydistill.schema import Trace
+
+
+class Tally:
+    """What the traces of a run come to.
+
+    Args:
+        traces: In any order.
+        voted: As of ``summary.summarize``.
+
+    Attributes:
+        rows: One a problem, in the order of the traces.
+        prompts: Names and hashes of the wordings.
+        verifiers: Names and versions behind the verdicts, with the judge where there was one.
+        thinkers: Who wrote the trajectories, as the traces name them.
+        deliberators: Likewise, the deliberations.
+    """
+
+    def __init__(self, traces: Iterable[Trace], voted: Collection[str] | None = None) -> None:
+        self.rows: list[Row] = []
+        self.prompts: set[str] = set()
+        self.verifiers: set[str] = set()
+        self.thinkers: set[str] = set()
+        self.deliberators: set[str] = set()
+        self._took_pools = voted is not None
+        self._voted = voted or ()
+        self._trajectories, self._deliberations = GenerationTally(), GenerationTally()
+        self._judging = JudgingTally()
+        self._statuses: Counter[str] = Counter()
+        for trace in traces:
+            self._add(trace)
+
+    @property
+    def rounds(self) -> int:
+        """Of deliberation; 0 if there are none."""
+        return max((len(row.rounds) for row in self.rows), default=0)
+
+    @property
+    def rules(self) -> set[str]:
+        """The verifiers, without the judges that were asked after them."""
+        return {rule_of(verifier) for verifier in self.verifiers}
+
+    @property
+    def trajectories(self) -> GenerationCounts:
+        """What became of them."""
+        return self._trajectories.counts
+
+    @property
+    def deliberations(self) -> GenerationCounts:
+        """Likewise, of all rounds."""
+        return self._deliberations.counts
+
+    @property
+    def undecided(self) -> int:
+        """Verdicts that are so."""
+        return self.trajectories.undecided + self.deliberations.undecided
+
+    @property
+    def judging(self) -> Judging:
+        """What a judge made of undecided verdicts."""
+        return self._judging.counts
+
+    @property
+    def usage(self) -> dict[str, Usage]:
+        """What each stage took, as of ``summary.Summary``."""
+        return {
+            "thinking": UsageTally().usage if self._took_pools else self._trajectories.usage,
+            "deliberating": self._deliberations.usage,
+            **self._judging.usage,
+        }
+
+    @property
+    def statuses(self) -> dict[str, int]:
+        """Traces of each status, most common first."""
+        return dict(self._statuses.most_common())
+
+    def _add(self, trace: Trace) -> None:
+        self.rows.append(Row.of(trace))
+        self.prompts |= {trace.thinker_prompt_version} - {""}
+        self.prompts |= {cache.prompt_version for cache in trace.caches}
+        self.thinkers |= {one.model for one in trace.pool}
+        self.deliberators |= {one.model for one in trace.deliberations}
+        samples = [*trace.pool, *trace.deliberations]
+        self.verifiers |= {one.verdict.verifier for one in samples if one.verdict}
+        self._trajectories.add(trace.pool)
+        self._deliberations.add(trace.deliberations)
+        self._judging.add(samples, self._voted)
+        self._statuses[trace.status] += 1

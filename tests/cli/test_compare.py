@@ -1,0 +1,83 @@
+"""``heavydistill compare`` as a user runs it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from runs import write_run
+
+from heavydistill.cli.app import main
+from heavydistill.metrics.comparison import read_comparison
+
+COMMAND = str(Path(sys.executable).parent / "heavydistill")
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> tuple[str, str]:
+    """Two runs on the same problems, asked alike."""
+    first = write_run(tmp_path / "a", 40, k=4)
+    second = write_run(tmp_path / "b", 40, k=4, thinker="other", words=20)
+    return str(first), str(second)
+
+
+def called(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *arguments: str
+) -> tuple[int | str | None, str, str]:
+    """Exit code, output and errors of the command, called in this process."""
+    monkeypatch.setattr(sys, "argv", [COMMAND, "compare", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    said = capsys.readouterr()
+    return ended.value.code, said.out, said.err
+
+
+def test_two_runs_are_compared_in_three_forms(runs: tuple[str, str], tmp_path: Path) -> None:
+    files = [f"--markdown={tmp_path / 'x.md'}", f"--json={tmp_path / 'x.json'}"]
+    command = [COMMAND, "compare", *runs, *files]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    printed = " ".join(done.stdout.split())
+    assert "40 problems, K=4 trajectories, D=2 deliberations, 1 round" in printed
+    assert "Metric, 95% intervals A B Points" in printed
+    assert "Problems right both only A only B neither" in printed
+    told = read_comparison(tmp_path / "x.json")
+    assert told.before and (told.before.name, told.after.name) == ("A", "B")
+    assert told.vote_pairs and told.deliberation_pairs
+    written = (tmp_path / "x.md").read_text(), (tmp_path / "x.json").read_text()
+    assert "| Metric, 95% intervals | A | B | Points |" in written[0]
+    assert str(tmp_path) not in "".join(written)
+    assert json.loads(written[1])["problems"] == 40
+    again = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert again.stdout == done.stdout
+    assert ((tmp_path / "x.md").read_text(), (tmp_path / "x.json").read_text()) == written
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b", "x.json", "x.md"]
+
+
+def test_what_cannot_be_compared_ends_with_2_and_writes_nothing(
+    runs: tuple[str, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    fewer, file = str(write_run(tmp_path / "c", 39, k=4)), tmp_path / "x.json"
+    code, out, err = called(monkeypatch, capsys, runs[0], fewer, f"--json={file}")
+    assert (code, out) == (2, "") and "sum:39 missing B" in err
+    assert not file.exists()
+    code, _, err = called(monkeypatch, capsys, runs[0], str(tmp_path))
+    assert code == 2 and "is not the folder of a finished run" in err
+
+
+@pytest.mark.parametrize("flag", ["--markdown", "--json"])
+def test_a_file_that_cannot_be_is_refused_before_anything_is_read(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    flag: str,
+) -> None:
+    for file in (tmp_path, tmp_path / "nowhere" / "x"):
+        code, _, err = called(monkeypatch, capsys, "a", "b", f"{flag}={file}")
+        assert code == 2 and f"{flag}: {file} cannot be a file" in err

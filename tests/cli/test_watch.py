@@ -1,0 +1,254 @@
+"""``heavydistill watch`` beside real runs, one that is killed, and none at all."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fake_server import FakeServer, completion, serving
+
+import heavydistill
+from heavydistill.cli.app import main
+from heavydistill.config import RunConfig
+from heavydistill.metrics.summary import summarize
+from heavydistill.pipeline.status import STATUS, Pulse, running
+from heavydistill.storage import read_traces
+from heavydistill.workplace import Workplace
+
+COMMAND = str(Path(sys.executable).parent / "heavydistill")
+MICRO = Path(heavydistill.__file__).parent / "micro" / "teacher"
+PROBLEMS, K, D = 40, 4, 2
+
+
+@pytest.fixture
+def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
+    def run(folder: Path) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["heavydistill", "watch", str(folder)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        printed = capsys.readouterr()
+        return int(ended.value.code or 0), printed.out, printed.err
+
+    return run
+
+
+@pytest.fixture
+def slow_server() -> Iterator[FakeServer]:
+    """Answers after a while, wrong now and then, and refuses the third problem."""
+
+    def answer(body: dict[str, Any]) -> Any:
+        time.sleep(0.2)
+        asked = re.search(r"(\d+) plus 1", body["messages"][-1]["content"])
+        number = int(asked[1]) if asked else 0
+        if number == 2:
+            return 400, {"error": {"message": "refused"}}
+        said = number + 1 + (body["seed"] % 4 == 0)
+        return completion(f"\\boxed{{{said}}}", reasoning_content="so it is")
+
+    with serving(answer) as server:
+        yield server
+
+
+def generate(server: FakeServer, out: Path) -> list[str]:
+    problems = out.parent / "problems.jsonl"
+    rows = [
+        {"id": f"p{n}", "text": f"How much is {n} plus 1?", "reference": f"{n + 1}"}
+        for n in range(PROBLEMS)
+    ]
+    problems.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    return [
+        *(COMMAND, "generate", "--teacher=served", f"--endpoint={server.base_url}"),
+        *(f"--tokenizer={MICRO}", f"--problems={problems}", f"--k={K}", f"--d={D}"),
+        *("--price-in=1", "--price-out=2", "--set=endpoint.concurrency=4", f"--out={out}"),
+        # Few problems at a time, so that some are finished while others wait.
+        *("--set=endpoint.retries=0", "--set=endpoint.capabilities.n=1"),
+    ]
+
+
+def started(command: list[str]) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+    )
+
+
+def await_finished(out: Path, problems: int, process: subprocess.Popen[bytes]) -> None:
+    """Wait until so many problems are told to be finished."""
+    latest = time.monotonic() + 240
+    while time.monotonic() < latest and process.poll() is None:
+        found = running(out)
+        if found and found.status.finished >= problems:
+            return
+        time.sleep(0.1)
+    raise AssertionError(f"no {problems} problems were finished in time")
+
+
+def test_a_run_is_watched_killed_and_goes_on(
+    slow_server: FakeServer, tmp_path: Path, call: Any
+) -> None:
+    out = tmp_path / "run"
+    process = started(generate(slow_server, out))
+    await_finished(out, 3, process)
+    code, printed, _ = call(out)
+    assert code == 0 and printed.count("\n") == 1 and printed.isascii()
+    assert printed.startswith("running for ")
+    assert re.search(rf"; \d+ of {PROBLEMS} problems finished; thinking \d+/{PROBLEMS}", printed)
+    assert re.search(r"problems a minute, [\d,]+ tokens a second, about .* left; ", printed)
+    assert re.search(r"; \d requests, \d+ problems begun; ", printed)
+    assert re.search(r"; \d+ of \d+ samples \(\d+ rejected\) failed or cut off; ", printed)
+    assert re.search(r"; 0\.\d\d USD; so far M@4 [\d.]+%, HM@2 [\d.]+%, \d+ ", printed)
+    assert process.poll() is None
+    os.killpg(process.pid, signal.SIGKILL)
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+    code, printed, _ = call(out)  # nobody has waited for the process yet
+    process.wait()
+    assert code == 1 and printed.startswith("the process is gone after ")
+    assert re.search(r"last sign of life \d+ s ago; \d+ of 40 problems finished", printed)
+    again = subprocess.run(generate(slow_server, out), capture_output=True, text=True, timeout=240)
+    assert again.returncode == 1, again.stderr  # one problem has too few usable trajectories
+    code, printed, _ = call(out)
+    summary = summarize(read_traces(out))
+    shown = f"is finished: {PROBLEMS} problems; M@4 {100 * summary.mean_at_k.mean:.1f}%, V@4 "
+    assert code == 0 and shown in printed and "4 requests failed" in printed
+
+
+class Terminal:
+    """A command in a terminal of its own."""
+
+    def __init__(self, *command: str) -> None:
+        self.pid, self._screen = pty.fork()
+        if not self.pid:
+            os.environ.update(TERM="xterm-256color", COLUMNS="100", LINES="40")
+            os.execv(command[0], command)
+        self.printed = ""
+
+    def await_text(self, text: str) -> None:
+        latest = time.monotonic() + 120
+        while text not in self.printed:
+            assert time.monotonic() < latest, self.printed
+            self._read(1.0)
+
+    def press_ctrl_c(self) -> None:
+        os.write(self._screen, b"\x03")
+
+    def exit_code(self) -> int:
+        """Reads to the end, so that the command is never held up by a full screen."""
+        while self._read(60.0):
+            pass
+        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+
+    def _read(self, seconds: float) -> bool:
+        if not select.select([self._screen], [], [], seconds)[0]:
+            return True
+        try:
+            piece = os.read(self._screen, 65_536)
+        except OSError:  # the command has ended
+            return False
+        self.printed += piece.decode(errors="replace")
+        return bool(piece)
+
+
+def test_ctrl_c_leaves_the_watch_and_not_the_run(slow_server: FakeServer, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    process = started(generate(slow_server, out))
+    await_finished(out, 1, process)
+    first = Terminal(COMMAND, "watch", str(out))
+    first.await_text("Stratum so far")
+    first.press_ctrl_c()
+    assert first.exit_code() == 130 and "Traceback" not in first.printed
+    assert process.poll() is None
+    second = Terminal(COMMAND, "watch", str(out))
+    assert second.exit_code() == 0
+    assert process.wait(60) == 1 and (out / "summary.json").is_file()
+    assert "is finished: 40 problems" in second.printed.replace("\r\n", "")
+
+
+def test_what_was_killed_is_told_at_once_in_a_terminal(
+    slow_server: FakeServer, tmp_path: Path
+) -> None:
+    out = tmp_path / "run"
+    process = started(generate(slow_server, out))
+    await_finished(out, 1, process)
+    watching = Terminal(COMMAND, "watch", str(out))
+    watching.await_text("running for")
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    assert watching.exit_code() == 1
+    assert "the process is gone after" in watching.printed
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_the_micro_teacher_is_watched_through_an_evaluation(tmp_path: Path, call: Any) -> None:
+    out = tmp_path / "evaluation"
+    named = ["--thinker=micro", "--deliberator=micro", "--before=micro-student"]
+    process = started([COMMAND, "evaluate", *named, "--limit=30", "--k=4", "--d=2", f"--out={out}"])
+    seen = set()
+    latest = time.monotonic() + 600
+    while process.poll() is None and time.monotonic() < latest:
+        if found := running(out):
+            seen.add(found.which)
+            code, printed, _ = call(out)
+            assert code == 0 and (printed.startswith(f"{found.which}; running for") or out.exists())
+        time.sleep(0.5)
+    assert process.wait() == 0 and seen == {"before", "after"}
+    code, printed, _ = call(out)
+    assert code == 0 and printed.count("is finished: 30 problems") == 2
+
+
+def test_a_run_that_never_was_is_an_error(tmp_path: Path, call: Any) -> None:
+    code, printed, told = call(tmp_path / "none")
+    assert code == 2 and not printed and "There is no run" in told and ".none.unfinished" in told
+    (tmp_path / "mine").mkdir()
+    assert call(tmp_path / "mine")[0] == 2
+    (tmp_path / "mine" / "summary.json").write_text("{}", encoding="utf-8")
+    code, _, told = call(tmp_path / "mine")
+    assert code == 2 and "cannot be read: KeyError" in told
+
+
+@pytest.fixture
+def quiet(tmp_path: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """A run whose status the test writes, and one to begin with."""
+    place = Workplace(tmp_path / "run")
+    with place.claimed():
+        config = RunConfig(teacher="micro")
+        yield (
+            place.path / STATUS,
+            dataclasses.asdict(Pulse(tmp_path / "x", config, 10, False).status()),
+        )
+
+
+def test_silence_is_told(quiet: tuple[Path, dict[str, Any]], tmp_path: Path, call: Any) -> None:
+    file, said = quiet
+    said["told"] -= 60
+    file.write_text(json.dumps(said), encoding="utf-8")
+    code, printed, _ = call(tmp_path / "run")
+    assert code == 0 and re.match("no sign of life for 6[0-9] s; 0 of 10", printed)
+    file.write_text(json.dumps(said | {"host": "far.away"}), encoding="utf-8")
+    code, printed, _ = call(tmp_path / "run")
+    assert code == 0 and printed.startswith("no sign of life on far.away for 6")
+
+
+def test_names_are_printed_as_they_stand(
+    quiet: tuple[Path, dict[str, Any]], tmp_path: Path
+) -> None:
+    file, said = quiet
+    said |= {"thinker": "[red]x[/red]\x1b[2J", "deliberator": "[link=a]y"}
+    file.write_text(json.dumps(said), encoding="utf-8")
+    watching = Terminal(COMMAND, "watch", str(tmp_path / "run"))
+    watching.await_text("time left unknown")
+    watching.press_ctrl_c()
+    assert watching.exit_code() == 130
+    assert r"[red]x[/red]\x1b[2J and [link=a]y" in watching.printed
+    assert "\x1b[2J" not in watching.printed

@@ -1,0 +1,169 @@
+"""Deliberation beside its controls: against plain counts and all pairs of samples."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+from collections.abc import Callable
+from pathlib import Path
+from statistics import fmean
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from heavydistill.errors import ConfigError
+from heavydistill.metrics.controls import (
+    ALONE,
+    CHAIN,
+    CHOOSE,
+    CONTROLS,
+    hold_against,
+    order_name,
+    read_controlled,
+)
+from heavydistill.schema import Trace
+from heavydistill.versioned import write_versioned
+
+Make = Callable[..., Trace]
+
+
+def named(traces: list[Trace], order: int = 0) -> list[Trace]:
+    """Traces of problems p0, p1 and so on, whose caches are others in every order."""
+    return [
+        dataclasses.replace(
+            trace,
+            problem=dataclasses.replace(trace.problem, id=f"p{number}"),
+            deliberations=[
+                dataclasses.replace(one, cache=f"{one.cache} in order {order}")
+                for one in trace.deliberations
+            ],
+        )
+        for number, trace in enumerate(traces)
+    ]
+
+
+def test_each_way_has_its_accuracy_and_what_deliberation_adds(make_trace: Make) -> None:
+    heavy = named([make_trace(["7", "1"], ["7", "7"]), make_trace(["1", "2"], ["7", "2"])])
+    alone = named([make_trace(["7", "3"]), make_trace(["4", "3"])])
+    choose = named([make_trace(["7", "1"], ["7", "1"]), make_trace(["1", "2"], ["1", "1"])])
+    told = hold_against(heavy, {ALONE: alone, CHOOSE: choose})
+    assert told.problems == 2 and told.heavy.accuracy.mean == 0.75
+    assert [control.name for control in told.controls] == [ALONE, CHOOSE]
+    assert [control.answering.accuracy.mean for control in told.controls] == [0.25, 0.25]
+    assert [control.heavy_minus.mean for control in told.controls] == [0.5, 0.5]
+    assert told.orders is None
+
+
+def test_tokens_are_those_of_one_answer_and_of_the_pool_that_it_reads(make_trace: Make) -> None:
+    def spending(trace: Trace, pool: int, *given: int) -> Trace:
+        spent = zip(trace.deliberations, given, strict=True)
+        return dataclasses.replace(
+            trace,
+            pool=[dataclasses.replace(one, completion_tokens=pool) for one in trace.pool],
+            deliberations=[dataclasses.replace(one, completion_tokens=n) for one, n in spent],
+        )
+
+    heavy = named(
+        [
+            spending(make_trace(["7", "1"], ["7", "7"]), 100, 30, 50),
+            spending(make_trace(["7", "1"], ["7", "7"]), 10, -1, 50),
+        ]
+    )
+    chain = named([spending(make_trace(["7", "1"]), 900), spending(make_trace(["7", "1"]), 300)])
+    told = hold_against(heavy, {CHAIN: chain})
+    assert (told.heavy.tokens, told.heavy.unknown_tokens) == (240, 1)
+    assert (told.controls[0].answering.tokens, told.controls[0].answering.unknown_tokens) == (
+        600,
+        0,
+    )
+
+
+def test_what_is_cut_off_or_missing_counts_as_wrong_and_is_counted(make_trace: Make) -> None:
+    (trace,) = named([make_trace(["7", "7", "7"], ["7"])])
+    cut, empty, whole = trace.pool
+    pool = [
+        dataclasses.replace(cut, finish_reason="length", verdict=None),
+        dataclasses.replace(empty, answer_text="", verdict=None),
+        whole,
+    ]
+    told = hold_against([trace], {ALONE: [dataclasses.replace(trace, pool=pool, deliberations=[])]})
+    answering = told.controls[0].answering
+    assert (answering.samples, answering.cut_off, answering.without_answer) == (3, 1, 1)
+    assert answering.accuracy.mean == pytest.approx(1 / 3)
+
+
+@given(
+    st.integers(2, 3).flatmap(
+        lambda d: st.lists(
+            st.lists(st.lists(st.booleans(), min_size=d, max_size=d), min_size=3, max_size=3),
+            min_size=1,
+            max_size=4,
+        )
+    )
+)
+def test_flips_are_those_of_all_pairs(make_trace: Make, right: list[list[list[bool]]]) -> None:
+    def traces(order: int) -> list[Trace]:
+        answers = [["7" if one else "1" for one in problem[order]] for problem in right]
+        return named([make_trace(["7"], each) for each in answers], order)
+
+    told = hold_against(traces(0), {order_name(n): traces(n) for n in (1, 2)}).orders
+    assert told and told.within and told.flips
+
+    def between(problem: list[list[bool]]) -> float:
+        pairs = itertools.combinations(problem, 2)
+        return fmean(x != y for a, b in pairs for x, y in itertools.product(a, b))
+
+    def within(problem: list[list[bool]]) -> float:
+        return fmean(fmean(x != y for x, y in itertools.combinations(a, 2)) for a in problem)
+
+    assert told.problems == len(right)
+    assert told.between.mean == pytest.approx(fmean(map(between, right)))
+    assert told.within.mean == pytest.approx(fmean(map(within, right)))
+    assert told.flips.mean == pytest.approx(told.between.mean - told.within.mean)
+
+
+def test_problems_that_were_not_deliberated_in_every_order_tell_nothing(make_trace: Make) -> None:
+    first = named([make_trace(["7"], ["7", "1"]), make_trace(["7"], ["7", "7"])])
+    second = named([make_trace(["7"], ["7", "7"]), make_trace(["7"])], 1)
+    told = hold_against(first, {order_name(1): second}).orders
+    assert told and told.problems == 1 and told.between.mean == 0.5
+    assert hold_against(second[1:], {order_name(1): first[1:]}).orders is None
+
+
+def test_a_cache_that_is_the_same_in_two_orders_tells_nothing_of_the_order(
+    make_trace: Make,
+) -> None:
+    same = named([make_trace(["7"], ["7", "1"])])
+    told = hold_against(same, {order_name(1): same}).orders
+    # Its deliberations are the same ones, and not two draws that agree.
+    assert told and told.within and told.between.mean == told.within.mean == 1.0
+
+
+def test_with_one_deliberation_sampling_cannot_be_told_from_order(make_trace: Make) -> None:
+    first, second = named([make_trace(["7"], ["7"])]), named([make_trace(["7"], ["1"])], 1)
+    told = hold_against(first, {order_name(1): second}).orders
+    assert told and told.between.mean == 1.0 and told.within is None and told.flips is None
+
+
+def test_the_file_is_read_back_and_the_same_runs_give_the_same_bytes(
+    make_trace: Make, tmp_path: Path
+) -> None:
+    heavy = named([make_trace(["7", "1"], ["7", "1"])])
+    told = hold_against(heavy, {ALONE: heavy, order_name(1): heavy})
+    write_versioned(told, tmp_path / CONTROLS)
+    assert read_controlled(tmp_path / CONTROLS) == told
+    first = (tmp_path / CONTROLS).read_bytes()
+    write_versioned(hold_against(heavy, {ALONE: heavy, order_name(1): heavy}), tmp_path / CONTROLS)
+    assert (tmp_path / CONTROLS).read_bytes() == first
+    tree = json.loads(first) | {"format": "heavydistill-controls/0"}
+    (tmp_path / CONTROLS).write_text(json.dumps(tree))
+    with pytest.raises(ConfigError, match="heavydistill-controls/0"):
+        read_controlled(tmp_path / CONTROLS)
+
+
+def test_other_problems_are_refused(make_trace: Make) -> None:
+    traces = named([make_trace(["7"], ["7"]), make_trace(["7"], ["7"])])
+    with pytest.raises(ConfigError, match="alone is not over the problems"):
+        hold_against(traces, {ALONE: traces[1:]})

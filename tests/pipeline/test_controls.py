@@ -1,0 +1,105 @@
+"""What the controls of an evaluation ask; nobody is asked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pool_folders import pool_folder, pool_of
+
+from heavydistill.config import load_config
+from heavydistill.errors import BudgetError, ConfigError
+from heavydistill.pipeline import run
+from heavydistill.pipeline.controls import Control, controls_of, names_of
+from heavydistill.teachers.complete import complete, sampling_of
+
+
+def planned(tmp_path: Path, **keys: Any) -> run.Plan:
+    usual = {"problems.limit": 2, "think.k": 4, "deliberate.d": 2, "out": str(tmp_path / "x")}
+    keys = {key.replace("__", "."): value for key, value in keys.items()}
+    return run.check(load_config(None, {**usual, **keys}))
+
+
+def control(tmp_path: Path, name: str, **keys: Any) -> Control:
+    (one,) = controls_of(planned(tmp_path, **keys), [name], 1)
+    return one
+
+
+def test_alone_the_deliberator_is_asked_as_it_deliberates(tmp_path: Path) -> None:
+    plan = planned(tmp_path, deliberator="micro-student")
+    (alone,) = controls_of(plan, ["alone"], 1)
+    config = complete(alone.config)
+    assert config.roles == ("micro-student", "micro-student")
+    assert config.think.k == 2 and config.rounds == 0 and not alone.reads_pools
+    assert sampling_of(config.think) == sampling_of(plan.config.deliberate)
+    assert config.problems == plan.config.problems and config.domain == plan.config.domain
+
+
+def test_the_chain_may_have_the_tokens_of_all(tmp_path: Path) -> None:
+    sizes = {"think__sampling__max_tokens": 100, "deliberate__sampling__max_tokens": 300}
+    chain = control(tmp_path, "chain", **sizes)
+    assert sampling_of(chain.config.think).max_tokens == 4 * 100 + 300
+    assert chain.config.rounds == 0 and "at most 700 tokens, 2 times" in chain.told
+
+
+def test_a_chain_that_does_not_fit_the_context_is_shorter_and_said(tmp_path: Path) -> None:
+    sizes = {"think__k": 64, "cache__width": 4, "think__sampling__max_tokens": 192}
+    chain = control(tmp_path, "chain", **sizes)
+    assert sampling_of(chain.config.think).max_tokens < 2048
+    assert "of the 12,736 that the heavy answer may have" in chain.told
+    run.check(chain.config.model_copy(update={"out": str(tmp_path / "chain")}))
+
+
+def test_a_chooser_reads_the_same_caches(tmp_path: Path) -> None:
+    choose = control(tmp_path, "choose")
+    assert choose.reads_pools and choose.config.deliberate.task == "choose"
+    pools = pool_folder(tmp_path / "pools", [pool_of(n, ["1", "2"]) for n in (1, 2)])
+    config = choose.config.model_copy(update={"pools": str(pools), "out": str(tmp_path / "c")})
+    checked = run.check(config)
+    assert checked.config.deliberate.task == "choose" and checked.config.think.k == 2
+
+
+def test_orders_move_the_attempts_round(tmp_path: Path) -> None:
+    plan = planned(tmp_path)
+    others = controls_of(plan, [], 3)
+    assert [each.name for each in others] == ["order-1", "order-2"]
+    assert [each.config.cache.order for each in others] == [1, 2]
+    assert all(each.reads_pools for each in others)
+    assert controls_of(plan, [], 1) == []
+
+
+@pytest.mark.parametrize(
+    ("names", "orders", "keys", "told"),
+    [
+        (["lone"], 1, {}, "there is no control 'lone'"),
+        ([], 5, {}, "a cache of 4 attempts has 4 orders"),
+        ([], 3, {"cache__width": 2}, "a cache of 2 attempts has 2 orders"),
+        (["chain"], 1, {"deliberate__d": 0}, "--d is 0"),
+    ],
+)
+def test_what_cannot_be_is_refused(
+    tmp_path: Path, names: list[str], orders: int, keys: dict[str, Any], told: str
+) -> None:
+    with pytest.raises(ConfigError, match=told):
+        controls_of(planned(tmp_path, **keys), names, orders)
+
+
+def test_a_run_with_pools_reads_no_problems_to_ask_anew(tmp_path: Path) -> None:
+    pools = pool_folder(tmp_path / "pools", [pool_of(n, ["1", "2"]) for n in (1, 2)])
+    plan = run.check(load_config(None, {"pools": str(pools), "out": str(tmp_path / "x")}))
+    with pytest.raises(ConfigError, match="Leave out --pools"):
+        controls_of(plan, ["alone"], 1)
+    assert [each.name for each in controls_of(plan, ["choose"], 2)] == ["choose", "order-1"]
+
+
+def test_a_chooser_whose_prompt_does_not_fit_is_refused_before_anything_is_spent(
+    tmp_path: Path,
+) -> None:
+    with pytest.raises(BudgetError, match=r"cache\.budget_tokens"):
+        control(tmp_path, "choose", cache__budget_tokens=200)
+
+
+def test_all_means_all() -> None:
+    assert names_of(["all"]) == ["alone", "chain", "choose"]
+    assert names_of(["chain", "alone", "chain"]) == ["chain", "alone"]

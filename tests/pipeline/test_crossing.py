@@ -1,0 +1,118 @@
+"""Which runs a crossing makes, and how they are put together; nobody is asked."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from generations import deliberation
+from pool_folders import pool_of
+
+import heavydistill
+from heavydistill.config import load_config
+from heavydistill.errors import ConfigError, UserError
+from heavydistill.metrics.crossing import CROSSING, read_crossing
+from heavydistill.metrics.summary import summarize
+from heavydistill.pipeline.crossing import Plan, check, crossed
+from heavydistill.pipeline.run import Finished
+from heavydistill.pipeline.run import Plan as RunPlan
+from heavydistill.storage import TRACES_FOLDER, write_traces
+
+MICRO = Path(heavydistill.__file__).parent / "micro" / "teacher"
+
+
+@pytest.fixture
+def trained(tmp_path: Path) -> str:
+    """A checkpoint, which has no profile."""
+    return str(shutil.copytree(MICRO, tmp_path / "models" / "trained"))
+
+
+def checked(tmp_path: Path, thinkers: list[str], readers: list[str], **keys: Any) -> Plan:
+    usual = {"problems.limit": 2, "think.k": 2, "deliberate.d": 1, "out": str(tmp_path / "x")}
+    keys = {key.replace("__", "."): value for key, value in keys.items()}
+    return check(load_config(None, {**usual, **keys}), thinkers, readers)
+
+
+def made(plan: RunPlan, right: bool) -> Finished:
+    """As if the run was made: one problem of two has a right attempt, all deliberations are so."""
+    traces = [pool_of(1, ["1", "0"]), pool_of(2, ["0", "0"])]
+    label = "correct" if right else "incorrect"
+    traces = [
+        dataclasses.replace(trace, deliberations=[deliberation("", label=label)])
+        for trace in traces
+    ]
+    write_traces(traces, plan.folder / TRACES_FOLDER)
+    return Finished(plan.folder, summarize(traces), 0, 0, {})
+
+
+def test_a_thinker_is_asked_once_and_all_read_its_pools(trained: str, tmp_path: Path) -> None:
+    plan = checked(tmp_path, ["micro-student", trained], ["micro", trained])
+    asked: dict[str, RunPlan] = {}
+
+    def run_one(name: str, each: RunPlan) -> Finished:
+        asked[name] = each
+        return made(each, each.config.deliberator == "micro")
+
+    table = crossed(plan, run_one)
+    names = [f"{thinker}+{reader}" for thinker in ("micro-student", "trained")
+             for reader in ("micro", "trained")]  # fmt: skip
+    assert list(asked) == names
+    assert [bool(each.pools) for each in asked.values()] == [False, True, False, True]
+    for thinker in ("micro-student", "trained"):
+        reading = asked[f"{thinker}+trained"]
+        # It reads where the pools are now, and says where they will be.
+        assert reading.config.pools == str(tmp_path / "x" / f"{thinker}+micro")
+        assert reading.pools_at and reading.pools_at.name == f"{thinker}+micro"
+        assert reading.config.deliberator == trained
+    assert {each.config.domain for each in asked.values()} == {"brief"}
+    assert sorted(path.name for path in (tmp_path / "x").iterdir()) == sorted([*names, CROSSING])
+    assert read_crossing(tmp_path / "x" / CROSSING) == table
+    assert [thinker.name for thinker in table.thinkers] == ["micro-student", "trained"]
+    means = [cell.heavy_mean_at_d.mean for cell in table.cells]
+    assert means == [1, 0, 1, 0] and table.thinkers[0].mean_at_k.mean == 0.25
+    assert table.cells[0].heavy_minus_vote.mean == pytest.approx(1 - 0.25)
+    assert str(tmp_path) not in json.dumps(dataclasses.asdict(table))
+
+
+@pytest.mark.parametrize(
+    ("thinkers", "readers", "keys", "told"),
+    [
+        ([], ["micro"], {}, "--thinkers names nobody"),
+        (["micro"], [], {}, "--deliberators names nobody"),
+        (["micro", "micro"], ["micro"], {}, "both called micro"),
+        (["micro"], ["nobody-such"], {}, "nobody-such"),
+        (["micro"], ["micro"], {"thinker": "micro"}, "thinker has no place"),
+        (["micro"], ["micro"], {"deliberate__d": 0}, "deliberate.d 0 has no place"),
+    ],
+)
+def test_whatever_can_be_mended_is_said_before_anything_is_written(
+    tmp_path: Path, thinkers: list[str], readers: list[str], keys: dict[str, Any], told: str
+) -> None:
+    there = sorted(tmp_path.rglob("*"))
+    with pytest.raises(UserError, match=told):
+        checked(tmp_path, thinkers, readers, **keys)
+    assert sorted(tmp_path.rglob("*")) == there
+
+
+def test_a_run_that_breaks_leaves_no_folder(tmp_path: Path) -> None:
+    plan = checked(tmp_path, ["micro"], ["micro", "micro-student"])
+
+    def run_one(name: str, each: RunPlan) -> Finished:
+        if each.pools:
+            raise KeyboardInterrupt
+        return made(each, True)
+
+    with pytest.raises(KeyboardInterrupt):
+        crossed(plan, run_one)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_that_is_taken_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "x").mkdir()
+    (tmp_path / "x" / "notes.txt").write_text("mine")
+    with pytest.raises(ConfigError, match="exists and is not empty"):
+        checked(tmp_path, ["micro"], ["micro"])

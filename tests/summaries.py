@@ -1,0 +1,136 @@
+"""A summary with invented figures, for tests of what shows it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from heavydistill.metrics.counts import GenerationCounts
+from heavydistill.metrics.curve import Curve, MatchedVote, Point
+from heavydistill.metrics.groups import Metrics
+from heavydistill.metrics.habits import Place, Rate
+from heavydistill.metrics.intervals import Interval
+from heavydistill.metrics.row import COSTS, Cost
+from heavydistill.metrics.summary import RoundMetrics, Summary
+from heavydistill.metrics.usage import Usage
+
+OUTCOMES = {"kept": 90, "rescued": 20, "emergent": 0, "overturned": 5, "lost": 75, "none": 10}
+
+
+def group(problems: int) -> Metrics:
+    """The metrics of so many problems."""
+    return Metrics(
+        problems=problems,
+        mean_at_k=Interval(0.4, 0.38, 0.42),
+        vote_at_k=Interval(0.5, 0.47, 0.53),
+        pass_at_k=Interval(0.7, 0.67, 0.73),
+        heavy_mean_at_d=Interval(0.6, 0.57, 0.63),
+        heavy_pass_at_d=Interval(0.65, 0.62, 0.68),
+        heavy_minus_vote=Interval(0.1, 0.04, 0.15),
+    )
+
+
+def _tokens(mean: float) -> dict[Cost, Interval]:
+    return {cost: Interval(mean * n, mean * n, mean * n) for n, cost in enumerate(COSTS, 1)}
+
+
+CURVE = Curve(
+    k=8,
+    problems=1190,
+    smaller_pools=10,
+    unknown_tokens={"completion": 0, "all": 3},
+    points=[
+        Point(
+            way="vote",
+            k=1,
+            rounds=0,
+            accuracy=Interval(0.42, 0.38, 0.47),
+            tokens=_tokens(1000),
+            pareto={"completion": True, "all": True},
+        ),
+        Point(
+            way="pass",
+            k=1,
+            rounds=0,
+            accuracy=Interval(0.42, 0.38, 0.47),
+            tokens=_tokens(1000),
+            pareto={"completion": False, "all": False},
+        ),
+        Point(
+            way="deliberation",
+            k=4,
+            rounds=1,
+            accuracy=Interval(0.53, 0.47, 0.59),
+            tokens=_tokens(6000),
+            pareto={"completion": True, "all": False},
+        ),
+    ],
+    matched={
+        "completion": MatchedVote(
+            problems=1190,
+            tokens=6000,
+            votes=6.0,
+            needs=6,
+            vote=Interval(0.47, 0.4, 0.54),
+            heavy_minus_vote=Interval(0.06, 0.01, 0.11),
+        ),
+        "all": MatchedVote(
+            problems=1187, tokens=12000, votes=8.4, needs=9, vote=None, heavy_minus_vote=None
+        ),
+    },
+)
+
+
+def summary(**changed: Any) -> Summary:
+    """Of 1,200 problems, K=8, D=4, with these fields changed."""
+    heavy_mean, heavy_pass = Interval(0.5312, 0.4711, 0.591), Interval(0.6, 0.531, 0.669)
+    nothing = dict.fromkeys(OUTCOMES, 0)
+    fields: dict[str, Any] = dict(
+        problems=1200,
+        k=8,
+        d=4,
+        rounds=1,
+        mean_at_k=Interval(0.4256, 0.3811, 0.4702),
+        pass_at_k=Interval(0.725, 0.66, 0.785),
+        vote_at_k=Interval(0.4751, 0.405, 0.545),
+        heavy_mean_at_d=heavy_mean,
+        heavy_pass_at_d=heavy_pass,
+        heavy_minus_vote=Interval(0.0561, 0.0123, 0.0999),
+        heavy_minus_mean=Interval(0.1056, 0.07, 0.14),
+        per_round=[RoundMetrics(1, heavy_mean, heavy_pass)],
+        rescue=Rate(20, 95, 20 / 95, Interval(20 / 95, 0.13, 0.3)),
+        regress=Rate(5, 95, 5 / 95, Interval(5 / 95, 0.01, 0.1)),
+        emergent=Rate(0, 0, None, None),
+        vote_copy_rate=Interval(0.625, 0.6, 0.65),
+        places=[
+            Place(
+                place=1,
+                problems=700,
+                agrees=Interval(0.3, 0.25, 0.35),
+                over_expected=Interval(0.05, 0.02, 0.08),
+            )
+        ],
+        by_verifier={"math": group(1200)},
+        by_family={"chain_sum": group(300), "leg_counting": group(200)},
+        by_stratum={"majority-right": group(1200)},
+        curve=CURVE,
+        strata={"majority-right": 1200, "all-wrong": 0, "none": 0},
+        outcomes=OUTCOMES,
+        outcomes_by_stratum={"majority-right": OUTCOMES, "all-wrong": nothing, "none": nothing},
+        trajectories=GenerationCounts(
+            9600,
+            11,
+            {"overloaded": 8, "timeout": 3},
+            22,
+            33,
+            44,
+            55,
+            {"needs_units": 40, "timeout": 4},
+        ),
+        deliberations=GenerationCounts(4800, 0, {}, 66, 0, 0, 0, {}),
+        usage={
+            "thinking": Usage(9_600, 123_456, 0, 12_345_678, 0, 9_600, 0, 12.345),
+            "deliberating": Usage(4_800, 7_000, 6_000, 8_000, 3, 5, 2),
+        },
+        statuses={"ok": 1190, "too_few_usable": 10},
+    )
+    return Summary(**{**fields, **changed})
