@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from heavydistill.hub import figures, provenance
-from heavydistill.hub.markdown import code, count, table, text
 from heavydistill.hub.notes import CARD, joined
 from heavydistill.hub.terms import Author, Licence, authors_of, licence_of, problem_sources
+from heavydistill.markdown import code, count, table, text
 from heavydistill.sets.folder import SETS, TRAINED, VIEWS, file_of, splits_of
 from heavydistill.sets.manifest import Manifest, read_manifest
 

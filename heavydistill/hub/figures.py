@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from heavydistill.hub.markdown import (
+from heavydistill.hub.terms import has_others_pools
+from heavydistill.markdown import (
     UNKNOWN,
     at,
     code,
@@ -16,7 +17,6 @@ from heavydistill.hub.markdown import (
     text,
     usd,
 )
-from heavydistill.hub.terms import has_others_pools
 from heavydistill.sets.manifest import Manifest, Strata
 from heavydistill.sets.rows import LABELS
 

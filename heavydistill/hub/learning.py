@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from heavydistill.hub import figures
-from heavydistill.hub.markdown import UNKNOWN, at, code, count, percent, share, table, text
 from heavydistill.hub.terms import problem_sources
+from heavydistill.markdown import UNKNOWN, at, code, count, percent, share, table, text
 from heavydistill.record import RECORD, Result, RlUsed, SetsUsed, TrainingRecord
 from heavydistill.sets.manifest import Manifest, RunUsed
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from heavydistill.hub.figures import FEW_PROBLEMS
-from heavydistill.hub.markdown import UNKNOWN, at, code, count, interval, table, text
+from heavydistill.markdown import UNKNOWN, at, code, count, interval, table, text
 from heavydistill.metrics.comparison import COMPARISON, Change, Comparison, read_comparison
 from heavydistill.record import EVALUATION
 
@@ -78,17 +78,17 @@ def results(comparison: Comparison, role: str) -> list[EvalResult]:
 
 
 def _how(comparison: Comparison) -> Iterator[str]:
-    asked = comparison.config
+    asked, summary = comparison.config, comparison.after.summary
     yield (
         f"{count(comparison.problems)} problems of {code(_source(comparison))}, "
-        f"{comparison.k} trajectories of each and {comparison.d} deliberations of each cache, in "
-        f"{comparison.rounds} {'round' if comparison.rounds == 1 else 'rounds'}, with prompts "
+        f"{summary.k} trajectories of each and {summary.d} deliberations of each cache, in "
+        f"{summary.rounds} {'round' if summary.rounds == 1 else 'rounds'}, with prompts "
         f"{code(asked.get('domain') or UNKNOWN)} and seed {asked.get('seed', UNKNOWN)}."
     )
     for when, run in (("Before", comparison.before), ("After", comparison.after)):
         if run:
             thinker = code(run.thinker.name) if run.thinker else "another run"
-            by = code(run.deliberator.name)
+            by = code(run.deliberator.name) if run.deliberator else "nobody"
             yield f"{when}: trajectories by {thinker}, deliberations by {by}."
     yield f"Judged by {', '.join(map(code, comparison.after.verifiers)) or UNKNOWN}."
 

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from heavydistill.hub import learning, measured, provenance, using
-from heavydistill.hub.markdown import code, text
 from heavydistill.hub.notes import CARD, joined
 from heavydistill.hub.origin import Origin, origin_of
 from heavydistill.hub.terms import Licence
 from heavydistill.hub.weights import is_adapter
+from heavydistill.markdown import code, text
 from heavydistill.metrics.comparison import Comparison
 from heavydistill.record import BaseModelUsed, TrainingRecord, read_record
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from heavydistill.config import Language
-from heavydistill.hub.markdown import UNKNOWN, at, code, count, table, text
 from heavydistill.hub.terms import Author, Licence, has_others_pools, problem_sources
+from heavydistill.markdown import UNKNOWN, at, code, count, table, text
 from heavydistill.sets.folder import CHAT_TEMPLATE
 from heavydistill.sets.manifest import Manifest
 

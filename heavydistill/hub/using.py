@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from heavydistill.errors import ConfigError
-from heavydistill.hub.markdown import at
 from heavydistill.hub.origin import Base
 from heavydistill.hub.weights import ADAPTER_CONFIG, is_adapter
+from heavydistill.markdown import at
 from heavydistill.record import TrainingRecord
 
 _HERE = "path/to/this/folder"

@@ -1,4 +1,4 @@
-"""The table of an evaluation: what a model did before, what it does after, and the difference.
+"""A comparison as a person reads it: in the terminal, and as Markdown for papers and reviews.
 
 Not covered: the numbers themselves, which ``metrics.comparison`` computes; a run that is compared
 with nothing, whose table is that of ``table``.
@@ -12,14 +12,49 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from heavydistill.metrics.comparison import Comparison, Measured
+from heavydistill import markdown
+from heavydistill.metrics.comparison import Comparison
+from heavydistill.metrics.groups import NAMES
 from heavydistill.metrics.intervals import Interval
+from heavydistill.report.breakdown import matched_lines, ranged
+from heavydistill.report.comparison_tables import Layout, grids, runs_of
 from heavydistill.report.table import print_samples
-from heavydistill.report.text import counted, percent, plain, points, print_if_few, print_table
+from heavydistill.report.text import (
+    FEW_PROBLEMS,
+    counted,
+    percent,
+    plain,
+    points,
+    print_if_few,
+    print_table,
+)
 from heavydistill.report.text import table as new_table
 
 # Values that change nothing, so that they need not be shown.
 _OFF = {"min_p": 0, "repetition_penalty": 1}
+
+
+def _two_lines(value: Interval | None, signed: bool) -> str:
+    if value is None:
+        return "-"
+    told = points if signed else percent
+    ends = " to ".join(told(end).rstrip("%") for end in (value.low, value.high))
+    return f"{told(value.mean)}\n{ends}"
+
+
+def _two_short_lines(value: Interval | None, signed: bool) -> str:
+    """With the interval in whole points."""
+    mean, *_ = _two_lines(value, signed).partition("\n")
+    return f"{mean}\n{100 * value.low:+.0f} to {100 * value.high:+.0f}" if value else mean
+
+
+# P and HP of groups have no room beside the others.
+_TERMINAL = Layout(
+    cell=_two_lines,
+    narrow=_two_short_lines,
+    of_groups=[name for name in NAMES if "pass" not in name],
+)
+_MARKDOWN = Layout(cell=ranged, narrow=ranged, of_groups=NAMES)
 
 
 def print_comparison(comparison: Comparison, console: Console) -> None:
@@ -28,64 +63,100 @@ def print_comparison(comparison: Comparison, console: Console) -> None:
     Raises:
         ValueError: There is no run before.
     """
-    if comparison.before is None:
-        raise ValueError("There is no run before to compare with")
-    runs = {"before": comparison.before, "after": comparison.after}
-    for line in _heading(comparison, runs):
-        console.print(line, soft_wrap=True)
-    _print_changes(comparison, console)
+    _require_before(comparison)
+    console.print(Text(_heading(comparison), style="bold"))
+    for line in _how(comparison):
+        console.print(plain(line), soft_wrap=True)
+    for grid in grids(comparison, _TERMINAL):
+        rows = new_table(console, *grid.head)
+        for label, note, cells in grid.rows:
+            first = plain(label).append(f"\n  {note}" if note else "")
+            rows.add_row(first, *map(plain, cells))
+        print_table(rows, console)
     _print_reading(comparison, console)
     print_if_few(comparison.problems, console)
-    samples = {f"trajectories {name}": run.trajectories for name, run in runs.items()}
-    samples |= {f"deliberations {name}": run.deliberations for name, run in runs.items()}
+    worth = list(_worth(comparison))
+    if worth:
+        console.print()
+    for line in worth:
+        console.print(plain(line))
+    samples = {}
+    for run in runs_of(comparison):
+        samples[f"trajectories {run.name}"] = run.summary.trajectories
+        samples[f"deliberations {run.name}"] = run.summary.deliberations
     print_samples(samples, console)
 
 
-def _heading(comparison: Comparison, runs: dict[str, Measured]) -> Iterator[Text]:
-    config = comparison.config
+def as_markdown(comparison: Comparison) -> str:
+    """The same tables as Markdown, without folders.
+
+    Raises:
+        ValueError: There is no run before.
+    """
+    _require_before(comparison)
+    parts = [f"**{markdown.text(_heading(comparison))}**"]
+    parts += [markdown.text(line) for line in _how(comparison)]
+    for grid in grids(comparison, _MARKDOWN):
+        rows = [
+            [markdown.text(f"{label}, {note}" if note else label), *map(markdown.text, cells)]
+            for label, note, cells in grid.rows
+        ]
+        parts.append(markdown.table([markdown.text(title) for title in grid.head], rows))
+    parts += [markdown.text(f"{word}: {', '.join(names)}.") for word, names in _read(comparison)]
+    parts += [markdown.text(f"{line}.") for line in _worth(comparison)]
+    few = f" Fewer than {FEW_PROBLEMS} problems: the intervals are too narrow to rely on."
+    parts.append(
+        "In brackets: 95% intervals, bootstrapped over problems; differences are in points and "
+        "paired by problem. McNemar's p is exact and two-sided."
+        + (few if comparison.problems < FEW_PROBLEMS else "")
+        + f" heavydistill {comparison.heavydistill}."
+    )
+    return "\n\n".join(parts) + "\n"
+
+
+def _require_before(comparison: Comparison) -> None:
+    if comparison.before is None:
+        raise ValueError("There is no run before to compare with")
+
+
+def _heading(comparison: Comparison) -> str:
+    summaries = [run.summary for run in runs_of(comparison)]
+
+    def both(size: str) -> str:
+        return "/".join(dict.fromkeys(str(getattr(summary, size)) for summary in summaries))
+
     parts = [
         counted(comparison.problems, "problem"),
-        f"K={comparison.k} trajectories",
-        f"D={comparison.d} deliberations",
-        counted(comparison.rounds, "round"),
+        f"K={both('k')} trajectories",
+        f"D={both('d')} deliberations",
+        f"{both('rounds')} round{'' if both('rounds') == '1' else 's'}",
     ]
-    yield Text(", ".join(parts), style="bold")
-    for name, run in runs.items():
-        thinker = run.thinker.name if run.thinker else "another run"
-        told = f"trajectories by {thinker}, deliberations by {run.deliberator.name}"
-        yield plain(f"{name.capitalize()}: {told}")
-    yield plain(f"Asked alike, with the prompts {config['domain']} ({config['language']}):")
-    if comparison.after.thinker:
-        yield plain(f"  thinking: {_sampling(config['think']['sampling'])}")
-    yield plain(f"  deliberating: {_sampling(config['deliberate']['sampling'])}")
+    return ", ".join(parts)
+
+
+def _how(comparison: Comparison) -> Iterator[str]:
+    """How both were asked, where they were asked alike."""
+    config = comparison.config
+    if comparison.asked_differently or not config:
+        return
+    yield f"Asked alike, with the prompts {config['domain']} ({config['language']}):"
+    stages = {"thinking": "think", "deliberating": "deliberate"}
+    for stage, key in stages.items():
+        # Who took pools from another run asked nobody to think.
+        if stage == "deliberating" or comparison.after.thinker:
+            yield f"  {stage}: {_sampling(config[key]['sampling'])}"
 
 
 def _sampling(chosen: dict[str, Any]) -> str:
-    shown = {name: value for name, value in chosen.items() if _OFF.get(name) != value}
+    shown = {
+        name: value
+        for name, value in chosen.items()
+        if value is not None and _OFF.get(name) != value
+    }
     return ", ".join(f"{name} {value:g}" for name, value in shown.items())
 
 
-def _print_changes(comparison: Comparison, console: Console) -> None:
-    """A metric in two lines, the second with the 95 % intervals."""
-    changes = new_table(console, "Metric, 95% intervals", "Before", "After", "Points")
-    for name, meaning, change in comparison.metrics:
-        is_share = change is not comparison.heavy_minus_vote
-        cells = [
-            _cell(value, is_share and value is not change.difference)
-            for value in (change.before, change.after, change.difference)
-            if value
-        ]
-        changes.add_row(f"{name}\n  {meaning}", *cells)
-    print_table(changes, console)
-
-
-def _cell(value: Interval, is_share: bool) -> str:
-    told = percent if is_share else points
-    ends = " to ".join(told(end).rstrip("%") for end in (value.low, value.high))
-    return f"{told(value.mean)}\n{ends}"
-
-
-def _print_reading(comparison: Comparison, console: Console) -> None:
+def _read(comparison: Comparison) -> list[tuple[str, list[str]]]:
     """Which differences the intervals show."""
     readings: dict[str, list[str]] = {"Better": [], "Worse": [], "No difference shown": []}
     for name, _, change in comparison.metrics:
@@ -93,8 +164,17 @@ def _print_reading(comparison: Comparison, console: Console) -> None:
         is_better, is_worse = interval and interval.low > 0, interval and interval.high < 0
         word = "Better" if is_better else "Worse" if is_worse else "No difference shown"
         readings[word].append(name)
+    return [(word, names) for word, names in readings.items() if names]
+
+
+def _print_reading(comparison: Comparison, console: Console) -> None:
     styles = {"Better": "green", "Worse": "red"}
     console.print()
-    for word, names in readings.items():
-        if names:
-            console.print(Text(f"{word}: {', '.join(names)}", style=styles.get(word, "")))
+    for word, names in _read(comparison):
+        console.print(Text(f"{word}: {', '.join(names)}", style=styles.get(word, "")))
+
+
+def _worth(comparison: Comparison) -> Iterator[str]:
+    """What the tokens of a deliberation are worth in votes, of each run."""
+    for run in runs_of(comparison):
+        yield from (f"{run.name.capitalize()}: {line}" for line in matched_lines(run.summary))

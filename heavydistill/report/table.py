@@ -10,9 +10,12 @@ from collections import Counter
 from rich.console import Console
 from rich.text import Text
 
+from heavydistill.metrics.counts import GenerationCounts
+from heavydistill.metrics.habits import Rate
 from heavydistill.metrics.intervals import Interval
-from heavydistill.metrics.summary import NO_LABEL, GenerationCounts, Rate, Summary
+from heavydistill.metrics.summary import NO_LABEL, Summary
 from heavydistill.metrics.usage import Usage
+from heavydistill.report.breakdown import matched_lines, print_breakdown
 from heavydistill.report.text import (
     counted,
     percent,
@@ -26,8 +29,14 @@ from heavydistill.report.text import (
 _NO_OUTCOME = "not delib."
 
 
-def print_summary(summary: Summary, console: Console) -> None:
-    """Print what a run achieved, what failed in it and what it cost."""
+def print_summary(summary: Summary, console: Console, *, breakdown: bool = False) -> None:
+    """Print what a run achieved, what failed in it and what it cost.
+
+    Args:
+        summary: Of the run.
+        console: Where to.
+        breakdown: Print kinds and strata of problems and the curve over tokens as well.
+    """
     console.print(_heading(summary))
     _print_metrics(summary, console)
     _print_differences(summary, console)
@@ -35,6 +44,9 @@ def print_summary(summary: Summary, console: Console) -> None:
         _print_rounds(summary, console)
     _print_rates(summary, console)
     _print_labels(summary, console)
+    if breakdown:
+        print_breakdown(summary, console)
+    _print_matched(summary, console)
     _print_failures(summary, console)
     _print_judging(summary, console)
     _print_usage(summary, console)
@@ -113,17 +125,38 @@ def _print_rounds(summary: Summary, console: Console) -> None:
 
 
 def _print_rates(summary: Summary, console: Console) -> None:
-    rates = table(console, "Rate", "Value", "Problems", "Meaning")
+    rates = table(console, "Rate", "Value", "95% interval", "Problems", "Deliberation")
     rates.columns[-1].justify = "left"
     rows = [
-        ("rescue", summary.rescue, "vote wrong or tied, deliberation right"),
-        ("regress", summary.regress, "vote right, deliberation wrong"),
-        ("emergent", summary.emergent, "no trajectory right, deliberation right"),
+        ("rescue", summary.rescue, "right, vote was not"),
+        ("regress", summary.regress, "wrong, vote was right"),
+        ("emergent", summary.emergent, "right, no trajectory was"),
     ]
     for name, rate, meaning in rows:
-        rates.add_row(name, percent(rate.share), _of(rate), meaning)
-    rates.add_row("vote copy", percent(summary.vote_copy_rate), "", "deliberation repeats the vote")
+        interval = _range(rate.interval) if rate.interval else ""
+        rates.add_row(name, percent(rate.share), interval, _of(rate), meaning)
+    if copies := summary.vote_copy_rate:
+        rates.add_row("vote copy", percent(copies.mean), _range(copies), "", "repeats the vote")
+    if summary.places:
+        first = summary.places[0]
+        over = first.over_expected
+        rates.add_row(
+            "first place",
+            points(over.mean),
+            f"{points(over.low)} to {points(over.high)}",
+            f"{first.problems:,}",
+            "repeats it, over chance",
+        )
     print_table(rates, console)
+
+
+def _print_matched(summary: Summary, console: Console) -> None:
+    """Whether deliberation is worth its tokens, as far as the pools tell."""
+    lines = list(matched_lines(summary))
+    if lines:
+        console.print()
+    for line in lines:
+        console.print(plain(line))
 
 
 def _print_labels(summary: Summary, console: Console) -> None:

@@ -15,8 +15,8 @@ from rich.text import Text
 _ASCII_BOX = box.Box(
     str(box.SIMPLE_HEAD).replace("\N{BOX DRAWINGS LIGHT HORIZONTAL}", "-"), ascii=True
 )
-# Below this, percentile bootstrap intervals are clearly narrower than they should be.
-_FEW_PROBLEMS = 30
+FEW_PROBLEMS = 30
+"""Below this, percentile bootstrap intervals are clearly narrower than they should be."""
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
@@ -49,9 +49,9 @@ def print_table(table: Table, console: Console) -> None:
 
 def print_if_few(problems: int, console: Console) -> None:
     """Print a warning if there are so few problems that intervals over them mislead."""
-    if problems < _FEW_PROBLEMS:
+    if problems < FEW_PROBLEMS:
         console.print(
-            Text(f"Fewer than {_FEW_PROBLEMS} problems: the intervals are too narrow to rely on.")
+            Text(f"Fewer than {FEW_PROBLEMS} problems: the intervals are too narrow to rely on.")
         )
 
 

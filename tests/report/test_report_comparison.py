@@ -5,26 +5,34 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from summaries import summary
 
-from heavydistill.metrics.comparison import Change, Comparison, Measured, Model
+from heavydistill.metrics.comparable import Asked, Model
+from heavydistill.metrics.comparison import Change, Changes, Comparison, Measured
+from heavydistill.metrics.counts import GenerationCounts
 from heavydistill.metrics.intervals import Interval
-from heavydistill.metrics.summary import GenerationCounts
-from heavydistill.report.comparison import print_comparison
+from heavydistill.metrics.mcnemar import Pairs
+from heavydistill.report.comparison import as_markdown, print_comparison
 
 Printed = Callable[..., str]
 SAMPLING = {"temperature": 1.0, "top_p": 0.95, "top_k": 10, "min_p": 0.0, "max_tokens": 448}
 
 
-def measured(name: str, truncated: int) -> Measured:
-    model = Model(name, "abc")
+def measured(name: str, model: str, truncated: int) -> Measured:
+    told = Model(model, "abc")
     return Measured(
-        thinker=model,
-        deliberator=model,
-        prompts=[],
-        verifiers=[],
-        trajectories=GenerationCounts(8000, 0, {}, truncated, 0, 0, 0, {}),
-        deliberations=GenerationCounts(4000, 0, {}, 0, 0, 0, 0, {}),
-        statuses={"ok": 1000},
+        name=name,
+        heavydistill="0.1.0",
+        thinker=told,
+        deliberator=told,
+        prompts=["thinker.brief.en@1"],
+        verifiers=["math@2"],
+        summary=summary(
+            problems=1000,
+            trajectories=GenerationCounts(8000, 0, {}, truncated, 0, 0, 0, {}),
+            deliberations=GenerationCounts(4000, 0, {}, 0, 0, 0, 0, {}),
+            statuses={"ok": 1000},
+        ),
     )
 
 
@@ -37,25 +45,35 @@ def comparison() -> Comparison:
         "think": {"sampling": SAMPLING | {"max_tokens": 192}},
         "deliberate": {"sampling": SAMPLING},
     }
+    metrics = {
+        "mean_at_k": dataclasses.replace(no_change, difference=Interval(-0.03, -0.05, -0.01)),
+        "vote_at_k": no_change,
+        "pass_at_k": no_change,
+        "heavy_mean_at_d": Change(
+            Interval(0.536, 0.512, 0.56), Interval(0.75, 0.7, 0.8), Interval(0.214, 0.19, 0.24)
+        ),
+        "heavy_pass_at_d": no_change,
+        "heavy_minus_vote": Change(
+            Interval(-0.08, -0.1, -0.07), Interval(0.2, 0.17, 0.22), Interval(0.28, 0.25, 0.3)
+        ),
+    }
     return Comparison(
         heavydistill="0.1.0",
         versions={},
-        problems=1000,
-        k=8,
-        d=4,
-        rounds=1,
         config=config,
-        before=measured("base", 17),
-        after=measured("trained", 3),
-        mean_at_k=dataclasses.replace(no_change, difference=Interval(-0.03, -0.05, -0.01)),
-        vote_at_k=no_change,
-        pass_at_k=no_change,
-        heavy_mean_at_d=Change(
-            Interval(0.536, 0.512, 0.56), Interval(0.75, 0.7, 0.8), Interval(0.214, 0.19, 0.24)
-        ),
-        heavy_pass_at_d=no_change,
-        heavy_minus_vote=Change(
-            Interval(-0.08, -0.1, -0.07), Interval(0.2, 0.17, 0.22), Interval(0.28, 0.25, 0.3)
+        asked_differently=[],
+        before=measured("before", "base", 17),
+        after=measured("after", "trained", 3),
+        problems=1000,
+        **metrics,
+        by_verifier={"procedural": Changes(problems=1000, **metrics)},
+        by_family={
+            "chain_sum": Changes(problems=400, **metrics),
+            "leg_counting": Changes(problems=600, **metrics),
+        },
+        vote_pairs=Pairs(both=500, only_before=40, only_after=60, neither=400, p_value=0.0569),
+        deliberation_pairs=Pairs(
+            both=500, only_before=36, only_after=250, neither=214, p_value=1e-20
         ),
     )
 
@@ -89,12 +107,12 @@ def test_what_the_intervals_show_is_said(comparison: Comparison, printed: Printe
 def test_who_was_asked_and_how_is_said(comparison: Comparison, printed: Printed) -> None:
     text = printed(print_comparison, comparison)
     assert "1,000 problems, K=8 trajectories, D=4 deliberations, 1 round" in text
-    assert "Before: trajectories by base, deliberations by base" in text
-    assert "After: trajectories by trained, deliberations by trained" in text
+    lines = lines_of(text)
+    assert "Thinker base abc trained abc" in lines
+    assert "Verifiers math@2 math@2" in lines and "heavydistill 0.1.0 0.1.0" in lines
     assert "prompts brief (en)" in text
     assert "thinking: temperature 1, top_p 0.95, top_k 10, max_tokens 192" in text
     assert "deliberating: temperature 1, top_p 0.95, top_k 10, max_tokens 448" in text
-    lines = lines_of(text)
     assert "trajectories before 8,000 0 17 0 0 0" in lines
     assert "trajectories after 8,000 0 3 0 0 0" in lines
 
@@ -107,5 +125,92 @@ def test_pools_of_another_run_have_no_thinker(comparison: Comparison, printed: P
         after=dataclasses.replace(comparison.after, thinker=None),
     )
     text = printed(print_comparison, told)
-    assert "After: trajectories by another run, deliberations by trained" in text
+    assert "Thinker of another run of another run" in lines_of(text)
     assert "thinking:" not in text
+
+
+def test_one_answer_a_problem_is_counted_in_pairs(comparison: Comparison, printed: Printed) -> None:
+    lines = lines_of(printed(print_comparison, comparison))
+    assert "vote 500 40 60 400 0.057" in lines
+    assert "first deliberation 500 36 250 214 < 0.001" in lines
+
+
+def test_each_kind_has_its_differences_and_one_kind_alone_no_table(
+    comparison: Comparison, printed: Printed
+) -> None:
+    text = printed(print_comparison, comparison)
+    lines = lines_of(text)
+    at = lines.index("chain_sum -3.0 0.0 +21.4 +28.0")
+    assert lines[at + 1] == "400 problems -5 to -1 +0 to +0 +19 to +24 +25 to +30"
+    row = "| chain\\_sum, 400 problems | -3.0 (-5.0 to -1.0) | 0.0 (0.0 to 0.0) | 0.0 "
+    assert row in as_markdown(comparison), "all six stand where there is room"
+    assert "Points by verifier" not in text
+
+
+def test_habits_and_tokens_of_both_stand_side_by_side(
+    comparison: Comparison, printed: Printed
+) -> None:
+    text = printed(print_comparison, comparison)
+    lines = lines_of(text)
+    assert "rescue 21.1% 21.1%" in lines
+    assert "20 of 95 20 of 95" in " ".join(lines)
+    assert "thinking, completion 12,345,678 12,345,678" in lines
+    told = "7,000 and 3 unknown"
+    assert f"deliberating, prompt {told} {told}" in lines
+    assert "After: HM@4 takes the tokens written of 6.0 votes" in text.replace("\n", " ")
+
+
+def test_what_was_asked_differently_is_listed(comparison: Comparison, printed: Printed) -> None:
+    asked = [Asked("think.k", 4, 8), Asked("domain", None, "brief")]
+    text = printed(print_comparison, dataclasses.replace(comparison, asked_differently=asked))
+    lines = lines_of(text)
+    assert "think.k 4 8" in lines and 'domain null "brief"' in lines
+    assert "Asked alike" not in text
+
+
+def test_sizes_that_differ_stand_in_the_names_of_the_metrics(comparison: Comparison) -> None:
+    assert comparison.before
+    smaller = dataclasses.replace(comparison.before, summary=summary(k=4))
+    told = dataclasses.replace(comparison, before=smaller)
+    assert told.names[:2] == ["M@4/8", "V@4/8"] and told.names[3] == "HM@4"
+    assert "K=4/8 trajectories, D=4 deliberations" in as_markdown(told)
+
+
+def test_markdown_has_the_same_tables_and_says_what_the_brackets_are(
+    comparison: Comparison,
+) -> None:
+    text = as_markdown(comparison)
+    for part in (
+        "**1,000 problems, K=8 trajectories, D=4 deliberations, 1 round**",
+        "| Metric, 95% intervals | Before | After | Points |",
+        "| HM@4, a deliberation is right | 53.6% (51.2 to 56.0) | 75.0% (70.0 to 80.0) "
+        "| +21.4 (+19.0 to +24.0) |",
+        "| HM@4 - V@8, what deliberation adds | -8.0 (-10.0 to -7.0) | +20.0 (+17.0 to +22.0) "
+        "| +28.0 (+25.0 to +30.0) |",
+        "| first deliberation | 500 | 36 | 250 | 214 | &lt; 0.001 |",
+        "| Verifiers | math@2 | math@2 |",
+        "Better: HM@4, HM@4 - V@8.",
+        "In brackets: 95% intervals",
+    ):
+        assert part in text, part
+    assert "too narrow" not in text
+    assert "too narrow" in as_markdown(dataclasses.replace(comparison, problems=29))
+    assert text.endswith("\n") and as_markdown(comparison) == text
+
+
+def test_names_of_others_are_neither_markup_nor_cells(
+    comparison: Comparison, printed: Printed
+) -> None:
+    evil = Model("a|b [red]<script>\n# Title", "")
+    told = dataclasses.replace(
+        comparison, after=dataclasses.replace(comparison.after, thinker=evil)
+    )
+    text = as_markdown(told)
+    assert "<script>" not in text and "\n# Title" not in text and "a\\|b" in text
+    assert "[red]" in printed(print_comparison, told)
+
+
+def test_a_run_alone_is_not_shown_as_two(comparison: Comparison) -> None:
+    alone = dataclasses.replace(comparison, before=None)
+    with pytest.raises(ValueError, match="no run before"):
+        as_markdown(alone)

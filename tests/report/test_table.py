@@ -6,63 +6,21 @@ from collections.abc import Callable
 
 import pytest
 from rich.console import Console
+from summaries import group
+from summaries import summary as invented
 
 from heavydistill.metrics.intervals import Interval
 from heavydistill.metrics.judging import Judging
-from heavydistill.metrics.summary import (
-    GenerationCounts,
-    Rate,
-    RoundMetrics,
-    Summary,
-    Usage,
-)
+from heavydistill.metrics.summary import RoundMetrics, Summary
+from heavydistill.metrics.usage import Usage
 from heavydistill.report.table import print_summary
 
 Printed = Callable[..., str]
-OUTCOMES = {"kept": 90, "rescued": 20, "emergent": 0, "overturned": 5, "lost": 75, "none": 10}
 
 
 @pytest.fixture
 def summary() -> Summary:
-    heavy_mean, heavy_pass = Interval(0.5312, 0.4711, 0.591), Interval(0.6, 0.531, 0.669)
-    nothing = dict.fromkeys(OUTCOMES, 0)
-    return Summary(
-        problems=1200,
-        k=8,
-        d=4,
-        rounds=1,
-        mean_at_k=Interval(0.4256, 0.3811, 0.4702),
-        pass_at_k=Interval(0.725, 0.66, 0.785),
-        vote_at_k=Interval(0.4751, 0.405, 0.545),
-        heavy_mean_at_d=heavy_mean,
-        heavy_pass_at_d=heavy_pass,
-        heavy_minus_vote=Interval(0.0561, 0.0123, 0.0999),
-        heavy_minus_mean=Interval(0.1056, 0.07, 0.14),
-        per_round=[RoundMetrics(1, heavy_mean, heavy_pass)],
-        rescue=Rate(20, 95, 20 / 95),
-        regress=Rate(5, 95, 5 / 95),
-        emergent=Rate(0, 0, None),
-        vote_copy_rate=0.625,
-        strata={"majority-right": 1200, "all-wrong": 0, "none": 0},
-        outcomes=OUTCOMES,
-        outcomes_by_stratum={"majority-right": OUTCOMES, "all-wrong": nothing, "none": nothing},
-        trajectories=GenerationCounts(
-            9600,
-            11,
-            {"overloaded": 8, "timeout": 3},
-            22,
-            33,
-            44,
-            55,
-            {"needs_units": 40, "timeout": 4},
-        ),
-        deliberations=GenerationCounts(4800, 0, {}, 66, 0, 0, 0, {}),
-        usage={
-            "thinking": Usage(9_600, 123_456, 0, 12_345_678, 0, 9_600, 0, 12.345),
-            "deliberating": Usage(4_800, 7_000, 6_000, 8_000, 3, 5, 2),
-        },
-        statuses={"ok": 1190, "too_few_usable": 10},
-    )
+    return invented()
 
 
 def _line(text: str, start: str) -> str:
@@ -102,10 +60,11 @@ def test_rates_show_their_counts_and_unknown_ones_a_dash(
     summary: Summary, printed: Printed
 ) -> None:
     text = printed(print_summary, summary)
-    assert _line(text, "rescue").startswith("rescue 21.1% 20 of 95")
-    assert _line(text, "regress").startswith("regress 5.3% 5 of 95")
+    assert _line(text, "rescue").startswith("rescue 21.1% 13.0% to 30.0% 20 of 95")
+    assert _line(text, "regress").startswith("regress 5.3% 1.0% to 10.0% 5 of 95")
     assert _line(text, "emergent").startswith("emergent - 0 of 0")
-    assert _line(text, "vote copy").startswith("vote copy 62.5%")
+    assert _line(text, "vote copy").startswith("vote copy 62.5% 60.0% to 65.0%")
+    assert _line(text, "first place").startswith("first place +5.0 +2.0 to +8.0 700")
 
 
 def test_labels_are_crossed_without_empty_rows_and_columns(
@@ -119,7 +78,7 @@ def test_labels_are_crossed_without_empty_rows_and_columns(
 
 def test_failures_and_tokens_are_shown(summary: Summary, printed: Printed) -> None:
     text = printed(print_summary, summary)
-    assert _line(text, "trajectories") == "trajectories 9,600 11 22 33 44 55"
+    assert _line(text, "trajectories 9,600") == "trajectories 9,600 11 22 33 44 55"
     assert "Failed requests: 8 overloaded, 3 timeout" in text
     assert "Undecided trajectories: 40 needs_units, 4 timeout" in text
     assert "Undecided deliberations" not in text
@@ -161,6 +120,7 @@ def test_a_run_without_deliberations_says_so(summary: Summary, printed: Printed)
         heavy_minus_vote=None,
         heavy_minus_mean=None,
         per_round=[],
+        curve=None,
     )
     text = printed(print_summary, without)
     assert "No problem was deliberated" in text
@@ -204,3 +164,42 @@ def test_what_a_judge_decided_is_said(summary: Summary, printed: Printed) -> Non
     assert "Its votes: 1,036, of which 4 were no verdict and 2 failed" in text
     assert "Judge: org/critic@0123456789ab, asked about 12" in text
     assert "The same command asks again about 1 verdict" in text
+
+
+def test_what_the_tokens_of_a_deliberation_are_worth_is_said(
+    summary: Summary, printed: Printed
+) -> None:
+    text = " ".join(printed(print_summary, summary).split())
+    assert (
+        "HM@4 takes the tokens written of 6.0 votes, which are right in 47.0% (40.0 to 54.0); "
+        "HM@4 minus that: +6.0 (+1.0 to +11.0) points"
+    ) in text
+    assert (
+        "HM@4 takes the tokens written and read of 8.4 votes; to compare, pools need 9 "
+        "trajectories, and have 8"
+    ) in text
+    assert "Left out of what tokens are worth: 10 with fewer than 8 trajectories" in text
+    assert "Left out of tokens written and read: 3, whose tokens are not all known" in text
+
+
+def test_kinds_strata_and_the_curve_are_shown_where_they_are_asked_for(
+    summary: Summary, printed: Printed
+) -> None:
+    assert "chain_sum" not in printed(print_summary, summary)
+    text = printed(print_summary, summary, breakdown=True)
+    assert _line(text, "chain_sum") == "chain_sum 40.0 50.0 70.0 60.0 65.0 +10.0"
+    assert _line(text, "300 problems") == "300 problems 38-42 47-53 67-73 57-63 62-68 +4 to +15"
+    assert "Verifier" not in text  # of one alone, it is what stands above
+    assert _line(text, "vote of 1") == "vote of 1 42.0% 38.0% to 47.0% 42.0% 1,000 * 2,000 *"
+    assert _line(text, "deliberation on 4").endswith("47.0% to 59.0% 6,000 * 12,000")
+
+
+def test_a_run_without_deliberations_has_no_columns_of_them(
+    summary: Summary, printed: Printed
+) -> None:
+    nothing = dict.fromkeys(("heavy_mean_at_d", "heavy_pass_at_d", "heavy_minus_vote"))
+    groups = {"by_family": {name: dataclasses.replace(group(5), **nothing) for name in "ab"}}
+    without = invented(**nothing, **groups, heavy_minus_mean=None, rounds=0, d=0, curve=None)
+    text = printed(print_summary, without, breakdown=True)
+    assert _line(text, "Family") == "Family M@8 V@8 P@8"
+    assert "tokens" not in text.partition("Usage")[0]

@@ -1,4 +1,4 @@
-"""Markdown of a card: texts of others stay texts, and numbers are written alike."""
+"""Markdown of cards and tables: texts of others stay texts, and numbers are written alike."""
 
 from __future__ import annotations
 

@@ -1,0 +1,73 @@
+"""The table of an evaluation's controls: what else the same tokens, models and caches could do.
+
+Not covered: the numbers themselves, which ``metrics.controls`` computes.
+"""
+
+from __future__ import annotations
+
+from rich.console import Console
+
+from heavydistill.metrics.controls import NAMES, Answering, Controlled, Orders
+from heavydistill.metrics.intervals import Interval
+from heavydistill.report.text import percent, plain, points, print_table
+from heavydistill.report.text import table as new_table
+
+
+def print_controlled(controlled: Controlled, console: Console) -> None:
+    """Print what each way to answer achieves and costs, and what the order of attempts does."""
+    ways = new_table(
+        console, "Way to answer", "Right", "95% interval", "Tokens", "Deliberation adds"
+    )
+    rows: list[tuple[str, Answering, Interval | None]] = [
+        ("deliberation on the attempts", controlled.heavy, None)
+    ]
+    for control in controlled.controls:
+        rows.append((NAMES[control.name], control.answering, control.heavy_minus))
+    for name, answering, heavy_minus in rows:
+        accuracy = answering.accuracy
+        tokens = "unknown" if answering.tokens is None else f"{answering.tokens:,.0f}"
+        added = _of_points(heavy_minus) if heavy_minus else ""
+        told = percent(accuracy.mean), _ends(accuracy), tokens, added
+        ways.add_row(name, *told)
+    print_table(ways, console)
+    console.print(plain("Tokens are written ones for one answer, with the pool where it is read."))
+    for name, answering, _ in rows:
+        _print_flaws(name, answering, console)
+    if controlled.orders:
+        _print_orders(controlled.orders, console)
+
+
+def _print_flaws(name: str, answering: Answering, console: Console) -> None:
+    flaws = {
+        "cut off": answering.cut_off,
+        "failed or without an answer": answering.without_answer,
+    }
+    told = [f"{count:,} {what}" for what, count in flaws.items() if count]
+    if told:
+        line = f"Of {answering.samples:,} answers ({name}): {', '.join(told)}; they count as wrong"
+        console.print(plain(line), soft_wrap=True)
+    if answering.unknown_tokens:
+        line = f"{answering.unknown_tokens:,} problem(s) whose tokens are unknown ({name})"
+        console.print(plain(line), soft_wrap=True)
+
+
+def _print_orders(orders: Orders, console: Console) -> None:
+    means = ", ".join(percent(mean.mean) for mean in orders.means)
+    lines = [
+        f"{len(orders.means)} orders of the same attempts, {orders.problems:,} problems: {means} "
+        "right",
+        f"Two deliberations of different orders differ in {percent(orders.between.mean)} of pairs",
+    ]
+    if orders.within and orders.flips:
+        lines[1] += f", of one order in {percent(orders.within.mean)}"
+        lines.append(f"Due to the order: {_of_points(orders.flips)} points")
+    for line in lines:
+        console.print(plain(line), soft_wrap=True)
+
+
+def _of_points(value: Interval) -> str:
+    return f"{points(value.mean)} ({points(value.low)} to {points(value.high)})"
+
+
+def _ends(value: Interval) -> str:
+    return f"{percent(value.low).rstrip('%')} to {percent(value.high).rstrip('%')}"

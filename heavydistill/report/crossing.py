@@ -1,0 +1,46 @@
+"""The table of a crossing: a row a thinker, a column a deliberator.
+
+Not covered: the numbers themselves, which ``metrics.crossing`` computes.
+"""
+
+from __future__ import annotations
+
+from rich.console import Console
+
+from heavydistill.metrics.crossing import Cell, Crossing
+from heavydistill.metrics.intervals import Interval
+from heavydistill.report.text import counted, percent, plain, points, print_if_few, print_table
+from heavydistill.report.text import table as new_table
+
+
+def print_crossing(crossing: Crossing, console: Console) -> None:
+    """Print what each deliberator makes of each thinker's attempts."""
+    parts = [
+        counted(crossing.problems, "problem"),
+        f"K={crossing.k} trajectories",
+        f"D={crossing.d} deliberations",
+        counted(crossing.rounds, "round"),
+    ]
+    console.print(plain(", ".join(parts), style="bold"))
+    cells = {(cell.thinker, cell.deliberator): cell for cell in crossing.cells}
+    readers = list(dict.fromkeys(cell.deliberator for cell in crossing.cells))
+    k, d = crossing.k, crossing.d
+    columns = [f"M@{k}", f"V@{k}", f"P@{k}", *(f"HM@{d} {reader}" for reader in readers)]
+    shown = new_table(console, "Thinker", *columns)
+    for thinker in crossing.thinkers:
+        own = (thinker.mean_at_k, thinker.vote_at_k, thinker.pass_at_k)
+        heavy = [_cell(cells[thinker.name, reader]) for reader in readers]
+        shown.add_row(thinker.name, *map(_share, own), *heavy)
+    print_table(shown, console)
+    console.print(plain(f"Below HM@{d}: HM@{d} - V@{k} in points. With 95% intervals."))
+    print_if_few(crossing.problems, console)
+
+
+def _share(value: Interval) -> str:
+    return f"{percent(value.mean)}\n{percent(value.low).rstrip('%')} to {percent(value.high)}"
+
+
+def _cell(cell: Cell) -> str:
+    added = cell.heavy_minus_vote
+    ends = f"{points(added.low)} to {points(added.high)}"
+    return f"{_share(cell.heavy_mean_at_d)}\n{points(added.mean)}\n{ends}"

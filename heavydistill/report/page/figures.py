@@ -1,0 +1,137 @@
+"""All figures of a run that its page shows, from one reading of its traces.
+
+Figures come from the rows, so that a run in progress has them too. What rows do not tell, prices
+and problems without a row, is taken from the run's ``summary.json`` where there is one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from heavydistill.errors import ConfigError
+from heavydistill.metrics.summary import Summary, summarize
+from heavydistill.metrics.usage import Usage
+from heavydistill.report.page.entries import name_of
+from heavydistill.schema import Generation, Trace
+
+LENGTHS = tuple(
+    f"{stage}, {right}"
+    for stage in ("trajectories", "deliberations")
+    for right in ("right", "not right")
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figures:
+    """What is known of a run.
+
+    Attributes:
+        summary: Metrics, labels and failures; its ``usage`` is that of the run's own summary where
+            there is one.
+        lengths: Tokens written and how many responses have so many, by ``LENGTHS``.
+        models: Who wrote trajectories, then who wrote deliberations.
+        verifiers: Names and versions behind the verdicts.
+        prompts: Names and hashes of the wordings.
+        problems: Digest of ids, texts and references in any order: runs over the same problems
+            have the same.
+        missing: Problems without a row.
+    """
+
+    summary: Summary
+    lengths: dict[str, Counter[int]]
+    models: tuple[list[str], list[str]]
+    verifiers: list[str]
+    prompts: list[str]
+    problems: str
+    missing: int
+
+
+@dataclass(slots=True)
+class _Notes:
+    """What is noted of the traces as they pass."""
+
+    lengths: dict[str, Counter[int]] = field(
+        default_factory=lambda: {name: Counter() for name in LENGTHS}
+    )
+    thinkers: set[str] = field(default_factory=set)
+    deliberators: set[str] = field(default_factory=set)
+    verifiers: set[str] = field(default_factory=set)
+    prompts: set[str] = field(default_factory=set)
+    problems: int = 0
+    judged: int = 0
+
+    def of(self, traces: Iterable[Trace]) -> Iterator[Trace]:
+        for trace in traces:
+            self._add(trace)
+            yield trace
+
+    def _add(self, trace: Trace) -> None:
+        for stage, generations in (
+            ("trajectories", trace.pool),
+            ("deliberations", trace.deliberations),
+        ):
+            for one in generations:
+                self._add_generation(stage, one)
+        self.thinkers |= {name_of(one.model) for one in trace.pool}
+        self.deliberators |= {name_of(one.model) for one in trace.deliberations}
+        self.prompts |= {trace.thinker_prompt_version} - {""}
+        self.prompts |= {cache.prompt_version for cache in trace.caches}
+        problem = trace.problem
+        told = "\x1f".join((problem.id, problem.text, problem.reference))
+        # A sum does not depend on the order, in which runs differ.
+        self.problems += int.from_bytes(hashlib.sha256(told.encode()).digest())
+
+    def _add_generation(self, stage: str, one: Generation) -> None:
+        if one.verdict:
+            self.judged += 1
+            self.verifiers.add(one.verdict.verifier)
+        if one.completion_tokens > 0:
+            right = "right" if one.is_correct else "not right"
+            self.lengths[f"{stage}, {right}"][one.completion_tokens] += 1
+
+
+def figures(name: str, traces: Iterable[Trace], recorded: dict[str, Any]) -> Figures:
+    """The figures of a run, whose traces are read once and not kept.
+
+    Args:
+        name: Of the run, for what is raised.
+        traces: All of them.
+        recorded: What its ``summary.json`` says.
+
+    Raises:
+        ConfigError: It has no verdicts.
+        RunError: It has no traces.
+    """
+    notes = _Notes()
+    summary = summarize(notes.of(traces))
+    if not notes.judged:
+        raise ConfigError(
+            f"{name} has no verdicts: none of its {summary.problems:,} problems has a response "
+            "that was judged",
+            "Have them judged: `heavydistill generate --pools RUN` judges what has no verdict.",
+        )
+    return Figures(
+        summary=_with_usage(summary, recorded),
+        lengths=notes.lengths,
+        models=(sorted(notes.thinkers), sorted(notes.deliberators)),
+        verifiers=sorted(notes.verifiers),
+        prompts=sorted(notes.prompts),
+        problems=f"{notes.problems % (1 << 256):064x}",
+        missing=recorded.get("missing", 0),
+    )
+
+
+def _with_usage(summary: Summary, recorded: dict[str, Any]) -> Summary:
+    """With the costs of the run's own summary, which knows prices and what was paid elsewhere."""
+    try:
+        usage = TypeAdapter(dict[str, Usage]).validate_python(recorded["usage"])
+    except (KeyError, ValidationError):
+        return summary
+    return dataclasses.replace(summary, usage=usage)

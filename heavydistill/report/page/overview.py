@@ -1,0 +1,369 @@
+"""The figures of runs as HTML: what each achieved, what failed in it, what it cost.
+
+The numbers of every plot stand in a table beside it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from heavydistill.metrics.curve import Curve, MatchedVote
+from heavydistill.metrics.intervals import Interval
+from heavydistill.metrics.row import COSTS, Cost
+from heavydistill.metrics.summary import NO_LABEL, Summary
+from heavydistill.report.page import plots
+from heavydistill.report.page.figures import LENGTHS, Figures
+from heavydistill.report.page.markup import Html, joined, table, tag
+from heavydistill.report.page.sources import Source
+from heavydistill.report.text import FEW_PROBLEMS, counted, percent, points
+from heavydistill.schema import FAILED
+
+_WAYS = {"vote": "vote on k", "pass": "any of k is right", "deliberation": "deliberation on k"}
+_COSTS: dict[Cost, str] = {"completion": "written", "all": "read and written"}
+_TOKENS = [f"Tokens a problem, {_COSTS[cost]}" for cost in COSTS]
+
+
+def of_run(number: int, source: Source, figures: Figures) -> Html:
+    """The section of a run.
+
+    Args:
+        number: Of the run, which is in the id of the section.
+        source: What is known of it but its traces.
+        figures: Of its traces.
+    """
+    summary = figures.summary
+    cards = [
+        _metrics(summary),
+        _curve(figures.summary.curve),
+        _labels(summary),
+        _rates(summary),
+        _lengths(figures),
+        _usage(summary),
+        _failures(summary),
+        _asked(source, figures),
+    ]
+    return tag(
+        "section",
+        tag("h2", source.name),
+        _facts(figures),
+        banner(source, figures),
+        tag("div", *cards, class_="cards"),
+        id=f"summary-{number}",
+        class_="summary",
+        hidden="hidden" if number else None,
+    )
+
+
+def banner(source: Source, figures: Figures) -> Html:
+    """What keeps the figures from being those of a whole run, if anything does."""
+    if not source.unfinished:
+        return Html("")
+    told = f"{source.unfinished} {counted(figures.summary.problems, 'problem')} are in this report."
+    return tag("p", tag("strong", "Unfinished. "), told, class_="banner", role="status")
+
+
+def of_all(sources: Sequence[Source], figures: Sequence[Figures]) -> Html:
+    """The runs beside each other, and whether that compares anything; nothing for a single one."""
+    if len(sources) < 2:
+        return Html("")
+    same = len({one.problems for one in figures}) == 1
+    note = (
+        "All runs are over the same problems. Each interval is of a run by itself; differences "
+        "paired by problem are what `heavydistill compare` tells."
+        if same
+        else "The runs are over different problems, so that differences between these rows may be "
+        "those of the problems."
+    )
+    rows = []
+    for source, one in zip(sources, figures, strict=True):
+        summary = one.summary
+        values = (
+            summary.mean_at_k,
+            summary.vote_at_k,
+            summary.pass_at_k,
+            summary.heavy_mean_at_d,
+            summary.heavy_pass_at_d,
+        )
+        sizes = (f"{summary.problems:,}", str(summary.k), str(summary.d))
+        rows.append(
+            [source.label, *sizes, *map(_share, values), _difference(summary.heavy_minus_vote)]
+        )
+    head = ("Run", "Problems", "K", "D", "M@K", "V@K", "P@K", "HM@D", "HP@D", "HM - V")
+    return tag(
+        "section",
+        tag("h2", "Runs"),
+        tag("p", note, class_="note" if same else "note warning"),
+        tag("div", table(head, rows), class_="scroll"),
+        class_="runs",
+    )
+
+
+def _facts(figures: Figures) -> Html:
+    summary = figures.summary
+    thinkers, deliberators = figures.models
+    statuses: Counter[str] = Counter()
+    for status, count in summary.statuses.items():  # those that failed say why at length
+        statuses["failed" if status.startswith(FAILED) else status.replace("_", " ")] += count
+    traces = ", ".join(f"{count:,} {status}" for status, count in statuses.most_common())
+    facts = [
+        counted(summary.problems, "problem"),
+        f"K={summary.k} trajectories by {', '.join(thinkers) or 'nobody'}",
+        f"D={summary.d} deliberations by {', '.join(deliberators) or 'nobody'}",
+        counted(summary.rounds, "round"),
+        f"traces: {traces}",
+    ]
+    if figures.missing:
+        facts.append(f"{counted(figures.missing, 'problem')} without a row")
+    return tag("p", " · ".join(facts), class_="facts")
+
+
+def _metrics(summary: Summary) -> Html:
+    k, d = summary.k, summary.d
+    told = [
+        (f"M@{k}", summary.mean_at_k, "share of trajectories that are right"),
+        (f"V@{k}", summary.vote_at_k, "the most frequent answer is right"),
+        (f"P@{k}", summary.pass_at_k, "any trajectory is right"),
+        (f"HM@{d}", summary.heavy_mean_at_d, "share of deliberations that are right"),
+        (f"HP@{d}", summary.heavy_pass_at_d, "any deliberation is right"),
+    ]
+    known = [(name, value, meaning) for name, value, meaning in told if value]
+    rows = [[name, percent(value.mean), _range(value), meaning] for name, value, meaning in known]
+    parts = [_scroll(table(("Metric", "Value", "95 % interval", "Meaning"), rows))]
+    differences = [
+        (f"HM@{d} - V@{k}", summary.heavy_minus_vote),
+        (f"HM@{d} - M@{k}", summary.heavy_minus_mean),
+    ]
+    rows = [
+        [name, points(value.mean), f"{points(value.low)} to {points(value.high)}", _reading(value)]
+        for name, value in differences
+        if value
+    ]
+    if rows:
+        parts.append(_scroll(table(("Difference", "Points", "95 % interval", "Reading"), rows)))
+    else:
+        parts.append(tag("p", "No problem was deliberated.", class_="note"))
+    if summary.rounds > 1:
+        rows = [
+            [str(one.round), _share(one.heavy_mean), _share(one.heavy_pass)]
+            for one in summary.per_round
+        ]
+        parts.append(_scroll(table(("Round", f"HM@{d}", f"HP@{d}"), rows)))
+    if summary.problems < FEW_PROBLEMS:
+        few = f"Fewer than {FEW_PROBLEMS} problems: the intervals are too narrow to rely on."
+        parts.append(tag("p", few, class_="note warning"))
+    plot = plots.metrics_plot([(name, value) for name, value, _ in known])
+    return _card("Metrics", plot, tag("div", *parts), wide=True)
+
+
+def _curve(curve: Curve | None) -> Html:
+    shown = [point for point in curve.points if point.tokens] if curve else []
+    if not curve or not shown:
+        return _card("Accuracy over tokens", tag("p", "No problem has all its tokens counted."))
+    rows = [
+        [
+            _WAYS[point.way],
+            str(point.k),
+            *(f"{point.tokens[cost].mean:,.0f}" if cost in point.tokens else "-" for cost in COSTS),
+            _share(point.accuracy),
+        ]
+        for point in shown
+    ]
+    entries = [("vote", "vote on k attempts"), ("pass", "any of k is right")]
+    if any(point.way == "deliberation" for point in shown):
+        entries.append(("deliberation", "one deliberation on k"))
+    notes = [f"Over {counted(curve.problems, 'problem')}, from the one pool of each."]
+    if curve.smaller_pools:
+        notes.append(f"{counted(curve.smaller_pools, 'problem')} left out: a smaller pool.")
+    notes += [
+        f"Of {counted(count, 'problem')} the {_COSTS[cost]} tokens are unknown."
+        for cost, count in curve.unknown_tokens.items()
+        if count
+    ]
+    notes += [_matched(_COSTS[cost], matched) for cost, matched in curve.matched.items()]
+    return _card(
+        "Accuracy over tokens",
+        plots.curve_plot(shown),
+        plots.legend(entries),
+        tag("p", " ".join(notes), class_="note"),
+        _numbers(table(("Way", "k", *_TOKENS, "Right, 95 % interval"), rows)),
+    )
+
+
+def _matched(counted_as: str, matched: MatchedVote) -> str:
+    """What as many votes are worth as take the tokens of a deliberation."""
+    told = f"A deliberation takes the {counted_as} tokens of {matched.votes:.1f} votes"
+    if not matched.heavy_minus_vote:
+        return f"{told}: to compare, a pool needs {matched.needs} attempts."
+    difference = matched.heavy_minus_vote
+    ends = f"{points(difference.low)} to {points(difference.high)}"
+    return f"{told} and is {points(difference.mean)} points ({ends}) above them."
+
+
+def _labels(summary: Summary) -> Html:
+    outcomes = [name for name, count in summary.outcomes.items() if count]
+    shown = {name: "not deliberated" if name == NO_LABEL else name for name in outcomes}
+    rows = [
+        [
+            stratum,
+            *(f"{summary.outcomes_by_stratum[stratum][outcome]:,}" for outcome in outcomes),
+            f"{count:,}",
+        ]
+        for stratum, count in summary.strata.items()
+        if count
+    ]
+    rows.append(
+        ["all", *(f"{summary.outcomes[one]:,}" for one in outcomes), f"{summary.problems:,}"]
+    )
+    return _card(
+        "Strata and outcomes",
+        plots.strata_plot(summary),
+        plots.legend(list(shown.items())),
+        _numbers(table(("Stratum", *shown.values(), "all"), rows)),
+    )
+
+
+def _rates(summary: Summary) -> Html:
+    meanings = {
+        "rescue": "vote wrong or tied, deliberation right",
+        "regress": "vote right, deliberation wrong",
+        "emergent": "no trajectory right, deliberation right",
+    }
+    rates = [(name, getattr(summary, name)) for name in meanings]
+    rows = [
+        [
+            name,
+            _share(rate.interval) if rate.interval else "-",
+            f"{rate.count:,} of {rate.of:,}",
+            meanings[name],
+        ]
+        for name, rate in rates
+    ]
+    copies = [
+        "vote copy",
+        _share(summary.vote_copy_rate) if summary.vote_copy_rate else "-",
+        "",
+        "deliberation repeats the vote",
+    ]
+    return _card(
+        "Rescue and regress",
+        plots.rates_plot(rates),
+        _scroll(table(("Rate", "Value", "Problems", "Meaning"), [*rows, copies])),
+    )
+
+
+def _lengths(figures: Figures) -> Html:
+    known = {name: one for name, one in figures.lengths.items() if one}
+    if not known:
+        return _card("Lengths", tag("p", "No server counted the tokens of a response."))
+    parts = []
+    for stage in ("trajectories", "deliberations"):
+        right, wrong = (figures.lengths[f"{stage}, {one}"] for one in ("right", "not right"))
+        if right or wrong:
+            parts.append(tag("h4", stage.capitalize()))
+            parts.append(plots.lengths_plot(right, wrong, f"Tokens written, {stage}"))
+    rows = []
+    for name in LENGTHS:
+        if (three := plots.quartiles(figures.lengths[name])) is not None:
+            count = figures.lengths[name].total()
+            rows.append([name, f"{count:,}", *(f"{one:,}" for one in three)])
+    return _card(
+        "Lengths, in tokens written",
+        *parts,
+        plots.legend([("right", "right"), ("wrong", "not right")]),
+        _numbers(table(("Responses", "Count", "Quartile", "Median", "Quartile"), rows)),
+    )
+
+
+def _usage(summary: Summary) -> Html:
+    rows = []
+    for stage, used in summary.usage.items():
+        cost = "-" if used.cost_usd is None else f"{used.cost_usd:,.2f}"
+        unknown = used.unknown_prompt + used.unknown_completion
+        told = (used.requests, used.prompt, used.completion, unknown)
+        rows.append([stage, *(f"{number:,}" for number in told), cost])
+    head = ("Stage", "Requests", "Read", "Written", "Not counted", "USD")
+    return _card(
+        "Cost",
+        plots.usage_plot(summary),
+        plots.legend([("read", "tokens read"), ("written", "tokens written")]),
+        _scroll(table(head, rows)),
+    )
+
+
+def _failures(summary: Summary) -> Html:
+    columns = ("failed", "truncated", "empty", "undecided", "unjudged")
+    rows, notes = [], []
+    for stage in ("trajectories", "deliberations"):
+        counts = getattr(summary, stage)
+        rows.append([stage, *(f"{getattr(counts, column):,}" for column in ("total", *columns))])
+        for what, reasons in (("failed", counts.failures), ("undecided", counts.undecided_because)):
+            if reasons:
+                listed = ", ".join(f"{count:,} {reason}" for reason, count in reasons.items())
+                notes.append(tag("p", f"{stage.capitalize()} {what}: {listed}", class_="note"))
+    judging = summary.judging
+    if judging.asked:
+        judged = (
+            f"A judge was asked about {judging.asked:,} verdicts: {judging.correct:,} correct, "
+        )
+        judged += f"{judging.incorrect:,} incorrect, {judging.undecided:,} undecided. "
+        judged += f"Judges: {', '.join(judging.judges)}."
+        notes.append(tag("p", judged, class_="note"))
+    return _card("What failed", _scroll(table(("Responses", "All", *columns), rows)), *notes)
+
+
+def _asked(source: Source, figures: Figures) -> Html:
+    facts = [
+        ("Verifiers", ", ".join(figures.verifiers)),
+        ("Prompts", ", ".join(figures.prompts)),
+    ]
+    parts = [
+        tag("dl", *(joined((tag("dt", name), tag("dd", told or "-"))) for name, told in facts))
+    ]
+    if source.config:
+        parts.append(
+            tag(
+                "details",
+                tag("summary", "Configuration"),
+                tag("pre", source.config, class_="config", tabindex=0),
+            )
+        )
+    else:
+        parts.append(tag("p", "There is no configuration that can be read.", class_="note"))
+    return _card("How it was asked", *parts)
+
+
+def _card(title: str, *parts: str, wide: bool = False) -> Html:
+    return tag("article", tag("h3", title), *parts, class_="card wide" if wide else "card")
+
+
+def _scroll(inner: Html) -> Html:
+    return tag("div", inner, class_="scroll")
+
+
+def _numbers(inner: Html) -> Html:
+    return tag("details", tag("summary", "The numbers"), _scroll(inner))
+
+
+def _share(value: Interval | None) -> str:
+    """A share with its interval below."""
+    if value is None:
+        return "-"
+    return joined([percent(value.mean), tag("small", _range(value))])
+
+
+def _difference(value: Interval | None) -> str:
+    if value is None:
+        return "-"
+    ends = f"{points(value.low)} to {points(value.high)}"
+    return joined([points(value.mean), tag("small", ends)])
+
+
+def _range(value: Interval) -> str:
+    return f"{percent(value.low).rstrip('%')} to {percent(value.high)}"
+
+
+def _reading(difference: Interval) -> str:
+    if difference.low > 0:
+        return "better"
+    return "worse" if difference.high < 0 else "no difference shown"

@@ -1,0 +1,187 @@
+"""What lies on disk of a run, an evaluation or a crossing, finished or not, and how far it got.
+
+A finished run is its folder. Of one that is in progress, or was killed, the rows that were
+finished lie in the hidden folder beside it (see ``workplace``), some at a time; what was answered
+since is in the journal alone, by the content of its requests, and shows in no report.
+
+Not covered: the journal; runs on other machines of which this one sees no folder.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from heavydistill.config import load_config, without_places
+from heavydistill.errors import ConfigError
+from heavydistill.metrics.comparison import COMPARISON
+from heavydistill.metrics.crossing import CROSSING
+from heavydistill.storage import LEAF_FOLDER, REJECTS_FOLDER, TRACES_FOLDER
+from heavydistill.workplace import Workplace
+
+SIDES = ("before", "after")
+"""Folders of an evaluation that stand before its others."""
+_CONFIG, _SUMMARY = "config.yaml", "summary.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """A run to report.
+
+    Attributes:
+        name: Of its folder; of a run of an evaluation with that of the latter.
+        files: Its rows.
+        unfinished: What is known of a run that is not whole; empty for one that is.
+        config: How it was asked, as YAML without places; empty if that is not known.
+        recorded: What ``summary.json`` says; empty if there is none.
+    """
+
+    name: str
+    files: Sequence[Path]
+    unfinished: str = ""
+    config: str = ""
+    recorded: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def label(self) -> str:
+        """Its name, and whether it is whole."""
+        return f"{self.name} (unfinished)" if self.unfinished else self.name
+
+
+def find(folder: Path) -> list[Source]:
+    """The run in a folder, or the runs of the evaluation or the crossing in it.
+
+    Raises:
+        ConfigError: There is neither, or nothing of it is on the disk yet.
+    """
+    return _runs(folder, folder.absolute().name)
+
+
+def _runs(folder: Path, name: str) -> list[Source]:
+    is_several = any((folder / file).is_file() for file in (COMPARISON, CROSSING))
+    if is_several and (runs := _members(folder)):
+        return [_finished(folder / run, f"{name} / {run}") for run in runs]
+    if (folder / TRACES_FOLDER).is_dir():
+        return [_finished(folder, name)]
+    place = Workplace(folder)
+    if place.lacks_its_name:  # whole, and its writer was killed before it was renamed
+        return _runs(place.new, name)
+    if begun := _members(place.new):
+        return [_of_several(place, run, name) for run in begun]
+    if files := _rows_so_far(place):
+        return [Source(name=name, files=files, unfinished=_progress(place, len(files)))]
+    raise _nothing(folder, place)
+
+
+def _members(folder: Path) -> list[str]:
+    """Names of the runs in a folder that have a row, also of one that is being written."""
+    if not folder.is_dir():
+        return []
+    found = {_name_of(path) for path in folder.iterdir() if path.is_dir()}
+    begun = [name for name in found if _has_begun(folder / name)]
+    return sorted(begun, key=lambda name: (name not in SIDES, name == SIDES[-1], name))
+
+
+def _name_of(path: Path) -> str:
+    """Of a run, by its folder or by the hidden one beside it."""
+    hidden = path.name.startswith(".") and path.name.endswith(".unfinished")
+    return path.name[1:].removesuffix(".unfinished") if hidden else path.name
+
+
+def _finished(run: Path, name: str) -> Source:
+    files = [
+        path
+        for part in (TRACES_FOLDER, REJECTS_FOLDER)
+        for path in sorted(run.glob(f"{part}/*.parquet"))
+    ]
+    if not files:
+        raise ConfigError(
+            f"{run} is not the folder of a run: it has no {TRACES_FOLDER}/*.parquet",
+            "Give the folder that `heavydistill generate --out FOLDER` wrote.",
+        )
+    recorded = _recorded(run / _SUMMARY)
+    return Source(
+        name=name,
+        files=files,
+        unfinished=_lacks(recorded, Workplace(run)),
+        config=_config(run / _CONFIG),
+        recorded=recorded,
+    )
+
+
+def _lacks(recorded: dict[str, Any], place: Workplace) -> str:
+    """What a run under its name still lacks."""
+    missing = recorded.get("missing", 0)
+    told = [f"{missing:,} problems have no row: the run was stopped."] if missing else []
+    if place.is_claimed:
+        told.append("The same command is going on just now; its new rows are not in this report.")
+    return " ".join(told)
+
+
+def _of_several(place: Workplace, member: str, name: str) -> Source:
+    """A run of an evaluation or a crossing that has not ended."""
+    (run,) = _runs(place.new / member, f"{name} / {member}")
+    state = "is in progress" if place.is_claimed else "was killed"
+    told = f"The whole of it {state}. {run.unfinished or 'This run of it is finished.'}"
+    return Source(
+        name=run.name, files=run.files, unfinished=told, config=run.config, recorded=run.recorded
+    )
+
+
+def _has_begun(run: Path) -> bool:
+    return (run / TRACES_FOLDER).is_dir() or bool(_rows_so_far(Workplace(run)))
+
+
+def _rows_so_far(place: Workplace) -> list[Path]:
+    return sorted((place.rows / LEAF_FOLDER).glob("*.parquet"))
+
+
+def _progress(place: Workplace, files: int) -> str:
+    state = "is in progress" if place.is_claimed else "was killed and has not gone on"
+    return (
+        f"The run {state}: these are the rows that it had written when this report was made, in "
+        f"{files:,} files. Which problems come first depends on how long they take, so figures "
+        "over them favour the quick ones."
+    )
+
+
+def _nothing(folder: Path, place: Workplace) -> ConfigError:
+    if place.path.is_dir():
+        state = "is in progress" if place.is_claimed else "was killed"
+        return ConfigError(
+            f"{folder} {state} and has no row on the disk yet; what was answered is in its journal",
+            "Wait for its first rows, or give its command again: nothing is asked twice.",
+        )
+    if not folder.exists():
+        return ConfigError(f"{folder} does not exist", "Name the folder of a run.")
+    return ConfigError(
+        f"{folder} is not the folder of a run: it has no {TRACES_FOLDER}/*.parquet, and of an "
+        f"evaluation no {COMPARISON}",
+        "Give the folder that `heavydistill generate` or `heavydistill evaluate` wrote.",
+    )
+
+
+def _recorded(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        return {}
+    try:
+        tree = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ConfigError(
+            f"{path} is no JSON: {error}", "Take it away; figures come from the traces."
+        ) from error
+    return tree if isinstance(tree, dict) else {}
+
+
+def _config(path: Path) -> str:
+    """How the run was asked; empty where another version of heavydistill wrote it."""
+    try:
+        tree = without_places(load_config(path))
+    except ConfigError:
+        return ""
+    return str(yaml.safe_dump(tree, sort_keys=False, allow_unicode=True))

@@ -1,0 +1,243 @@
+// The page: which view is shown, the keys, the colours. The address says it (#traces/RUN/NUMBER), so
+// that the browser's own way back works.
+
+const list = new List((number) => go(state.run, number));
+const state = { run: 0, number: -1, view: "summary", listed: -1 };
+let search = null;
+let typed = 0; // the timer that searches when nothing more is typed
+let looked = 0; // counts what was asked to be shown, so that only the last of it is
+
+let routed = null; // the address whose view is shown
+
+function go(run, number) {
+  open(number < 0 ? `traces/${run}` : `traces/${run}/${number}`);
+}
+
+/** Show an address at once, so that the next key finds its view. */
+function open(address) {
+  location.hash = address;
+  route();
+}
+
+function route() {
+  if (routed === location.hash) return;
+  routed = location.hash;
+  const [, view, run, number] = /^#(summary|traces)(?:\/(\d+))?(?:\/(\d+))?$/.exec(location.hash) ?? [];
+  state.view = view ?? "summary";
+  state.run = Math.min(Number(run ?? state.run), runCount() - 1);
+  state.number = number === undefined ? -1 : Number(number);
+  byId("run").value = state.run;
+  byId("summary-view").hidden = state.view !== "summary";
+  byId("traces-view").hidden = state.view !== "traces";
+  byId("show-summary").setAttribute("aria-pressed", state.view === "summary");
+  byId("show-traces").setAttribute("aria-pressed", state.view === "traces");
+  for (let other = 0; other < runCount(); other++) byId(`summary-${other}`).hidden = other !== state.run;
+  if (state.view === "traces") showTraces();
+}
+
+function showTraces() {
+  if (state.listed !== state.run) {
+    state.listed = state.run;
+    stopSearch();
+    list.setRun(state.run);
+    if (byId("query").value.trim()) startSearch();
+  }
+  const entry = runOf(state.run).entries[state.number];
+  byId("traces-view").classList.toggle("reading", Boolean(entry)); // a phone shows list or trace
+  list.mark(state.number);
+  if (entry) showTrace(entry);
+  else byId("trace").replaceChildren(el("p.note.empty", {}, "Choose a problem, or press j."));
+}
+
+async function showTrace(entry) {
+  const mine = ++looked;
+  const place = byId("trace");
+  let content;
+  try {
+    const trace = await traceOf(state.run, entry);
+    if (mine !== looked) return;
+    content = traceView(trace, entry, sameElsewhere(entry), queryOf());
+  } catch (error) {
+    if (mine !== looked) return;
+    content = [el("p.banner", { role: "alert" }, error.message)];
+  }
+  const way = (title, step) => el("button", { type: "button", onclick: () => list.choose(list.chosen + step) }, title);
+  const back = el("button.back", { type: "button", onclick: () => go(state.run, -1) }, "← Problems");
+  place.replaceChildren(el("nav.way", {}, back, way("Previous", -1), way("Next", 1)), ...content);
+  place.dataset.shows = entry.id;
+  place.scrollTop = 0;
+  if (matchMedia("(max-width: 760px)").matches) scrollTo(0, 0);
+  highlight(place, queryOf());
+}
+
+/** The runs of this file that have the same problem. */
+function sameElsewhere(entry) {
+  const others = [];
+  for (let run = 0; run < runCount(); run++) {
+    if (run === state.run) continue;
+    const number = runOf(run).entries.findIndex((one) => one.id === entry.id && one.text === entry.text);
+    if (number >= 0) others.push({ name: runOf(run).name, hash: `#traces/${run}/${number}` });
+  }
+  return others;
+}
+
+const queryOf = () => byId("query").value.trim().toLowerCase();
+
+function startSearch() {
+  clearTimeout(typed);
+  stopSearch();
+  if (!queryOf()) {
+    list.search = null;
+    byId("searched").hidden = true;
+    list.filter();
+    highlight(byId("trace"), "");
+    return;
+  }
+  search = new Search(state.run, queryOf(), showSearch);
+  list.search = search;
+  showSearch(search);
+  search.go();
+  highlight(byId("trace"), queryOf());
+}
+
+function stopSearch() {
+  search?.stop();
+}
+
+function showSearch(shown) {
+  if (shown !== search) return; // another one has begun
+  const all = runOf(shown.run).entries.length;
+  const ending = shown.error || (shown.ended && shown.searched < all ? "Stopped" : "");
+  byId("searched").textContent = `${ending ? `${ending}. ` : ""}${number(shown.found.size)} found in ${number(shown.searched)} of ${number(all)} searched`;
+  byId("searched").hidden = false;
+  byId("stop").hidden = shown.ended;
+  list.filter();
+}
+
+const THEMES = { auto: "Auto", dark: "Dark", light: "Light" };
+
+function setTheme(theme) {
+  document.documentElement.dataset.theme = theme;
+  byId("theme").textContent = THEMES[theme];
+  try {
+    localStorage.setItem("heavydistill-theme", theme);
+  } catch {
+    // Some browsers keep nothing for files.
+  }
+}
+
+function nextTheme() {
+  const names = Object.keys(THEMES);
+  setTheme(names[(names.indexOf(document.documentElement.dataset.theme) + 1) % names.length]);
+}
+
+function storedTheme() {
+  try {
+    return localStorage.getItem("heavydistill-theme") ?? "auto";
+  } catch {
+    return "auto";
+  }
+}
+
+function jumpTo(id) {
+  const target = id && byId(id);
+  if (!target) return;
+  target.scrollIntoView({ block: "start" });
+  if (target.tabIndex < 0) target.setAttribute("tabindex", "-1");
+  target.focus({ preventScroll: true });
+}
+
+function refreshTexts(open) {
+  for (const block of document.querySelectorAll("#trace .block")) block.refresh?.(open);
+  highlight(byId("trace"), queryOf());
+}
+
+const inTraces = (action) => () => {
+  if (state.view !== "traces") go(state.run, -1);
+  action();
+};
+const firstOf = (kind) => document.querySelector(`#trace section[id^="${kind}"]`)?.id;
+
+// key -> [what it does, how it is told]
+const KEYS = {
+  j: [inTraces(() => list.choose(list.chosen + 1)), "next problem (or ↓ in the list)"],
+  k: [inTraces(() => list.choose(list.chosen - 1)), "previous problem (or ↑ in the list)"],
+  "/": [inTraces(() => byId("query").focus()), "search; Enter searches at once, Escape stops"],
+  f: [inTraces(() => byId("filter-stratum").focus()), "filters"],
+  p: [() => jumpTo("problem"), "to the problem"],
+  t: [() => jumpTo("trajectories"), "to the trajectories"],
+  c: [() => jumpTo(firstOf("cache")), "to the cache"],
+  a: [() => jumpTo(firstOf("deliberations")), "to the deliberations (the answers)"],
+  e: [() => refreshTexts((allOpen = !allOpen)), "long texts whole, or their beginnings"],
+  m: [() => ((showsMaths = !showsMaths), refreshTexts()), "formulas rendered, or as they were written"],
+  r: [() => switchRun(1), "next run"],
+  s: [() => open(`summary/${state.run}`), "summary"],
+  v: [() => go(state.run, state.number), "traces"],
+  d: [nextTheme, "colours: automatic, dark, light"],
+  "?": [() => byId("keys").showModal(), "these keys"],
+};
+
+function switchRun(step) {
+  const run = (state.run + step) % runCount();
+  open(`${state.view}/${run}`);
+}
+
+function onKey(event) {
+  if (event.ctrlKey || event.metaKey || event.altKey) return;
+  const typing = event.target.matches("input, select, textarea");
+  if (event.key === "Escape" && !byId("keys").open) {
+    stopSearch();
+    event.target.blur();
+    event.preventDefault(); // which would empty the search
+  } else if (event.target === byId("query") && event.key === "Enter") startSearch();
+  else if (typing || byId("keys").open) return;
+  else if (event.target === byId("list") && LIST_KEYS[event.key]) LIST_KEYS[event.key]();
+  else if (Object.hasOwn(KEYS, event.key)) KEYS[event.key][0]();
+  else return;
+  if (!typing || event.key === "Enter") event.preventDefault();
+}
+
+const page = () => Math.floor(byId("list").clientHeight / ROW);
+const LIST_KEYS = {
+  ArrowDown: () => list.choose(list.chosen + 1),
+  ArrowUp: () => list.choose(list.chosen - 1),
+  PageDown: () => list.choose(list.chosen + page()),
+  PageUp: () => list.choose(list.chosen - page()),
+  Home: () => list.choose(0),
+  End: () => list.choose(list.shown.length - 1),
+  Enter: () => byId("trace").focus(),
+};
+
+function start() {
+  setTheme(storedTheme());
+  const keys = Object.entries(KEYS).map(([key, [, told]]) => el("tr", {}, el("th", { scope: "row" }, el("kbd", {}, key)), el("td", {}, told)));
+  byId("keys-table").append(...keys);
+  byId("show-summary").addEventListener("click", () => open(`summary/${state.run}`));
+  byId("show-traces").addEventListener("click", () => go(state.run, state.number));
+  byId("run").addEventListener("change", () => open(`${state.view}/${byId("run").value}`));
+  byId("run").closest("label").hidden = runCount() < 2;
+  byId("theme").addEventListener("click", nextTheme);
+  byId("help").addEventListener("click", () => byId("keys").showModal());
+  byId("keys-close").addEventListener("click", () => byId("keys").close());
+  byId("clear").addEventListener("click", () => {
+    byId("query").value = "";
+    startSearch();
+    list.clear();
+  });
+  byId("stop").addEventListener("click", stopSearch);
+  byId("query").addEventListener("input", () => {
+    clearTimeout(typed);
+    typed = setTimeout(startSearch, 350);
+  });
+  byId("trace").addEventListener("click", (event) => {
+    const jump = event.target.closest("[data-jump]");
+    if (!jump) return;
+    event.preventDefault();
+    jumpTo(jump.dataset.jump);
+  });
+  document.addEventListener("keydown", onKey);
+  addEventListener("hashchange", route);
+  route();
+}
+
+start();

@@ -1,0 +1,57 @@
+// The runs in this file. Indices are read when a run is chosen; traces lie in compressed chunks, of
+// which the few that were looked at last stay unpacked.
+
+const KEPT_CHUNKS = 4;
+const indices = new Map();
+const unpacked = new Map(); // name of a chunk -> promise of its traces, the latest last
+
+const runCount = () => byId("run").options.length;
+
+/** The index of a run: name, unfinished, chunks, entries. */
+function runOf(run) {
+  if (!indices.has(run)) indices.set(run, JSON.parse(byId(`index-${run}`).textContent));
+  return indices.get(run);
+}
+
+/** The whole trace of an entry. */
+async function traceOf(run, entry) {
+  const [chunk, place] = entry.at;
+  return (await chunkOf(run, chunk))[place];
+}
+
+function chunkOf(run, chunk) {
+  const name = `chunk-${run}-${chunk}`;
+  const traces = unpacked.get(name) ?? unpack(name);
+  unpacked.delete(name);
+  unpacked.set(name, traces);
+  traces.catch(() => unpacked.delete(name)); // so that the next look tries again
+  if (unpacked.size > KEPT_CHUNKS) unpacked.delete(unpacked.keys().next().value);
+  return traces;
+}
+
+const unpack = async (name) => JSON.parse(await unpackText(name));
+
+/** The traces of a chunk as JSON, which nobody keeps. */
+async function unpackText(name) {
+  const packed = atob((await chunkElement(name)).textContent);
+  const bytes = new Uint8Array(packed.length);
+  for (let at = 0; at < packed.length; at++) bytes[at] = packed.charCodeAt(at);
+  const unpacker = new DecompressionStream("deflate-raw");
+  const text = new Response(unpacker.readable).text();
+  const writer = unpacker.writable.getWriter();
+  // What goes wrong with these shows in the text.
+  writer.write(bytes).catch(() => {});
+  writer.close().catch(() => {});
+  return text;
+}
+
+/** The element of a chunk, which may not have been read yet: chunks stand at the end of the file. */
+async function chunkElement(name) {
+  // The last element that was read may still grow.
+  const isThere = () => byId(name) && (document.readyState !== "loading" || byId(name).nextElementSibling);
+  if (!isThere() && document.readyState === "loading") {
+    await new Promise((resolve) => document.addEventListener("DOMContentLoaded", resolve, { once: true }));
+  }
+  if (!byId(name)) throw new Error(`This file is cut off: ${name} is missing. Make the report again.`);
+  return byId(name);
+}

@@ -1,0 +1,38 @@
+// Elements out of JavaScript. A string is always text, never markup.
+
+/** An element: class names after dots ("p.note.warning"), attributes, children. */
+function el(name, attributes = {}, ...children) {
+  const [tag, ...classes] = name.split(".");
+  const element = document.createElement(tag);
+  if (classes.length) element.className = classes.join(" ");
+  for (const [key, value] of Object.entries(attributes)) {
+    if (key.startsWith("on")) element.addEventListener(key.slice(2), value);
+    else if (key.startsWith("aria-")) element.setAttribute(key, value); // where false is a value
+    else if (value !== null && value !== undefined && value !== false) element.setAttribute(key, value === true ? "" : value);
+  }
+  element.append(...children.filter((child) => child !== null));
+  return element;
+}
+
+const byId = (id) => document.getElementById(id);
+
+const number = (value) => value.toLocaleString("en-US");
+
+const tokens = (count) => (count < 0 ? "unknown" : number(count));
+
+const counted = (count, noun) => `${number(count)} ${noun}${count === 1 ? "" : "s"}`;
+
+/** A table with a head; cells are strings or elements, the first one names its row. */
+function table(head, rows) {
+  const cells = (row) => row.map((cell, place) => el(place ? "td" : "th", place ? {} : { scope: "row" }, cell));
+  return el(
+    "div.scroll",
+    {},
+    el(
+      "table",
+      {},
+      el("thead", {}, el("tr", {}, ...head.map((title) => el("th", { scope: "col" }, title)))),
+      el("tbody", {}, ...rows.map((row) => el("tr", {}, ...cells(row)))),
+    ),
+  );
+}

@@ -1,0 +1,152 @@
+// The list of problems: filters, and the rows that are in sight. It holds no more rows than fit.
+
+const ROW = 62; // pixels, as in the style
+const SAID = ["correct", "incorrect", "undecided", "unjudged", "failed", "truncated"];
+const SAID_NAMES = { unjudged: "not judged", failed: "request failed", truncated: "cut off" };
+const FILTERS = ["stratum", "outcome", "verdict", "kind", "status"];
+const NONE = { stratum: "none", outcome: "not deliberated" };
+const ORDER = {
+  stratum: ["all-right", "majority-right", "tie", "minority-right", "all-wrong"],
+  outcome: ["kept", "rescued", "emergent", "overturned", "lost"],
+};
+
+class List {
+  /** `onChosen` is called with the number of an entry. */
+  constructor(onChosen) {
+    this.element = byId("list");
+    this.rows = byId("rows");
+    this.onChosen = onChosen;
+    this.shown = []; // numbers of entries
+    this.chosen = -1; // place in `shown`
+    this.search = null;
+    this.element.addEventListener("scroll", () => this.draw());
+    this.rows.addEventListener("click", (event) => {
+      const row = event.target.closest("[data-place]");
+      if (row) this.choose(Number(row.dataset.place));
+    });
+    for (const name of FILTERS) byId(`filter-${name}`).addEventListener("change", () => this.filter());
+    new ResizeObserver(() => this.draw()).observe(this.element);
+  }
+
+  setRun(run) {
+    ({ entries: this.entries, unfinished: this.unfinished } = runOf(run));
+    this.search = null;
+    for (const name of FILTERS) this.fillFilter(name);
+    this.filter();
+  }
+
+  /** The choices of a filter that occur in the run, each with how many problems have it. */
+  fillFilter(name) {
+    const counts = new Map();
+    for (const entry of this.entries) for (const value of valuesOf(entry, name)) counts.set(value, (counts.get(value) ?? 0) + 1);
+    const order = name === "verdict" ? verdictChoices() : ORDER[name] ?? [];
+    const place = (value) => (order.includes(value) ? order.indexOf(value) : order.length);
+    const values = [...counts.keys()].sort((a, b) => place(a) - place(b) || (a < b ? -1 : 1));
+    const option = (value) => el("option", { value }, `${choiceName(name, value)} (${number(counts.get(value))})`);
+    const select = byId(`filter-${name}`);
+    select.replaceChildren(el("option", { value: "" }, "any"), ...values.map(option));
+    select.closest("label").hidden = name === "status" && values.length < 2;
+  }
+
+  filter() {
+    const wanted = FILTERS.map((name) => [name, byId(`filter-${name}`).value]).filter(([, value]) => value !== "");
+    const before = this.shown[this.chosen];
+    this.shown = [];
+    this.entries.forEach((entry, number) => {
+      const fits = wanted.every(([name, value]) => valuesOf(entry, name).includes(value));
+      if (fits && (!this.search || this.search.found.has(number))) this.shown.push(number);
+    });
+    this.chosen = this.shown.indexOf(before);
+    const all = this.entries.length;
+    byId("counted").textContent = (this.shown.length === all ? "" : `${number(this.shown.length)} of `) + counted(all, "problem") + (this.unfinished ? " so far" : "");
+    byId("clear").hidden = !wanted.length && !this.search;
+    this.rows.style.height = `${this.shown.length * ROW}px`;
+    this.draw();
+  }
+
+  clear() {
+    for (const name of FILTERS) byId(`filter-${name}`).value = "";
+    this.search = null;
+    this.filter();
+  }
+
+  /** Choose what stands at a place, and show it. */
+  choose(place) {
+    if (!this.shown.length) return;
+    this.chosen = Math.max(0, Math.min(this.shown.length - 1, place));
+    this.reveal();
+    this.onChosen(this.shown[this.chosen]);
+  }
+
+  /** Take an entry for the chosen one, if it is in the list. */
+  mark(number) {
+    this.chosen = this.shown.indexOf(number);
+    if (this.chosen >= 0) this.reveal();
+    else this.draw();
+  }
+
+  reveal() {
+    const [top, height] = [this.chosen * ROW, this.element.clientHeight];
+    if (top < this.element.scrollTop) this.element.scrollTop = top;
+    else if (top + ROW > this.element.scrollTop + height) this.element.scrollTop = top + ROW - height;
+    this.draw();
+  }
+
+  draw() {
+    const first = Math.max(0, Math.floor(this.element.scrollTop / ROW) - 4);
+    const last = Math.min(this.shown.length, first + Math.ceil(this.element.clientHeight / ROW) + 9);
+    const rows = [];
+    for (let place = first; place < last; place++) rows.push(this.row(place));
+    this.rows.replaceChildren(...rows);
+    if (!this.shown.length) this.rows.replaceChildren(el("p.note.empty", {}, "No problem is like that."));
+    if (this.chosen >= first && this.chosen < last) this.element.setAttribute("aria-activedescendant", `row-${this.chosen}`);
+    else this.element.removeAttribute("aria-activedescendant");
+  }
+
+  row(place) {
+    const entry = this.entries[this.shown[place]];
+    const right = (counts, all) => (all ? `${counts[0]}/${all}` : "–");
+    const row = el(
+      "div.row",
+      {
+        id: `row-${place}`,
+        role: "option",
+        "data-place": place,
+        "aria-selected": place === this.chosen,
+        "aria-setsize": this.shown.length,
+        "aria-posinset": place + 1,
+      },
+      el("span.row-id", {}, shortText(entry.id, 40)),
+      el("span.row-right", { title: "Right: trajectories, deliberations" }, `${right(entry.pool, entry.k)} → ${right(entry.deliberations, entry.d)}`),
+      el("span.row-text", {}, shortText(entry.text, 160)),
+      outcomeChip(entry),
+    );
+    row.style.transform = `translateY(${place * ROW}px)`;
+    return row;
+  }
+}
+
+const outcomeChip = (entry) =>
+  entry.status === "ok" && entry.outcome
+    ? el(`span.chip.${entry.outcome}`, {}, entry.outcome)
+    : el("span.chip.none", {}, entry.status === "ok" ? "not deliberated" : statusName(entry.status));
+
+const statusName = (status) => status.replaceAll("_", " ");
+
+/** The values of an entry that a filter looks at. */
+function valuesOf(entry, name) {
+  if (name !== "verdict") return [entry[name] ?? ""].map((value) => value || "-");
+  const found = [];
+  for (const stage of ["pool", "deliberations"]) entry[stage].forEach((count, place) => count && found.push(`${stage} ${SAID[place]}`));
+  return found;
+}
+
+const verdictChoices = () => ["pool", "deliberations"].flatMap((stage) => SAID.map((said) => `${stage} ${said}`));
+
+function choiceName(name, value) {
+  if (value === "-") return NONE[name] ?? "none";
+  if (name === "status") return statusName(value);
+  if (name !== "verdict") return value;
+  const [stage, said] = value.split(" ");
+  return `a ${stage === "pool" ? "trajectory" : "deliberation"}: ${SAID_NAMES[said] ?? said}`;
+}

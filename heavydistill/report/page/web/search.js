@@ -1,0 +1,62 @@
+// Search over all texts of a run: chunk by chunk, with progress, until it is stopped.
+
+/** Whether a trace has a text in which a pattern is found. */
+function contains(trace, pattern) {
+  const has = (text) => Boolean(text) && pattern.test(text);
+  const problem = trace.problem;
+  if ([problem.id, problem.text, problem.reference, problem.source].some(has)) return true;
+  return [...trace.pool, ...trace.deliberations].some(
+    (one) => has(one.answer_text) || has(one.reasoning) || has(one.verdict?.extracted) || has(one.error),
+  );
+}
+
+/** A pattern that is found where a text stands, in any case. */
+const patternOf = (text) => new RegExp(text.replace(/[\\^$.*+?()[\]{}|/]/g, "\\$&"), "iu");
+
+class Search {
+  /** `onProgress` is called with this search now and then, and at its end. */
+  constructor(run, query, onProgress) {
+    this.run = run;
+    this.pattern = patternOf(query);
+    // As it stands in the JSON of a chunk, which need not be parsed where it is not.
+    this.packedPattern = patternOf(JSON.stringify(query).slice(1, -1));
+    this.onProgress = onProgress;
+    this.found = new Set(); // numbers of entries
+    this.searched = 0;
+    this.stopped = false;
+    this.ended = false;
+    this.error = "";
+  }
+
+  stop() {
+    this.stopped = true;
+  }
+
+  async go() {
+    const { entries, chunks } = runOf(this.run);
+    const places = Array.from({ length: chunks }, () => []);
+    entries.forEach((entry, number) => places[entry.at[0]].push(number));
+    let told = performance.now();
+    try {
+      for (let chunk = 0; chunk < chunks && !this.stopped; chunk++) {
+        const text = await unpackText(`chunk-${this.run}-${chunk}`);
+        if (this.packedPattern.test(text)) {
+          const traces = JSON.parse(text);
+          for (const number of places[chunk]) {
+            if (contains(traces[entries[number].at[1]], this.pattern)) this.found.add(number);
+          }
+        }
+        this.searched += places[chunk].length;
+        if (performance.now() - told > 100) {
+          this.onProgress(this);
+          await new Promise((resolve) => setTimeout(resolve)); // keys and clicks come first
+          told = performance.now();
+        }
+      }
+    } catch (error) {
+      this.error = error.message;
+    }
+    this.ended = true;
+    this.onProgress(this);
+  }
+}

@@ -1,0 +1,147 @@
+// One problem: its trajectories side by side, each cache as the deliberator saw it, deliberations.
+
+/** All of a trace; `others` are runs with the same problem: { name, hash }. */
+function traceView(trace, entry, others, query) {
+  const names = responseNames(trace);
+  const view = [problemCard(trace, entry, others), glance(trace, names)];
+  view.push(section("trajectories", "Trajectories", counted(trace.pool.length, "attempt"), responseGrid(trace, trace.pool, names, query)));
+  const rounds = [...new Set([...trace.caches, ...trace.deliberations].map((one) => one.round))].sort((a, b) => a - b);
+  for (const round of rounds) {
+    const of = rounds.length > 1 ? ` of round ${round}` : "";
+    const caches = trace.caches.filter((cache) => cache.round === round);
+    view.push(...caches.map((cache) => section(`cache-${round}`, `Cache${of}`, "as the deliberator saw it", cacheView(trace, cache, names))));
+    const told = trace.deliberations.filter((one) => one.round === round);
+    if (told.length) view.push(section(`deliberations-${round}`, `Deliberations${of}`, counted(told.length, "answer"), responseGrid(trace, told, names, query)));
+  }
+  if (!trace.deliberations.length) view.push(el("p.note", {}, "Nobody deliberated on this problem."));
+  return view;
+}
+
+/** Id of a response -> how it is called. */
+function responseNames(trace) {
+  const names = new Map(trace.pool.map((one) => [one.id, `T${one.index + 1}`]));
+  const several = new Set(trace.deliberations.map((one) => one.round)).size > 1;
+  for (const one of trace.deliberations) names.set(one.id, several ? `D${one.round}.${one.index + 1}` : `D${one.index + 1}`);
+  return names;
+}
+
+const responseOf = (trace, id) => trace.pool.find((one) => one.id === id) ?? trace.deliberations.find((one) => one.id === id);
+
+const section = (id, title, note, ...content) =>
+  el("section", { id, tabindex: "-1" }, el("h3", {}, title, el("span.note", {}, ` ${note}`)), ...content);
+
+function problemCard(trace, entry, others) {
+  const { problem } = trace;
+  const chips = [outcomeChip(entry)];
+  if (trace.stratum) chips.unshift(el("span.chip", {}, trace.stratum));
+  const lines = [
+    ["reference", shortText(problem.reference, 400)],
+    ["verifier", el("span", {}, shortText(problem.verifier), problem.verifier_args === "{}" ? "" : " ", problem.verifier_args === "{}" ? "" : el("code", {}, shortText(problem.verifier_args, 200)))],
+  ];
+  if (problem.source) lines.push(["source", shortText(problem.source, 200)]);
+  if (trace.status !== "ok") lines.push(["status", shortText(statusName(trace.status), 1000)]);
+  if (others.length) lines.push(["also in", el("span.links", {}, ...others.map(({ name, hash }) => el("a", { href: hash }, name)))]);
+  return el(
+    "section.problem",
+    { id: "problem", tabindex: "-1" },
+    el("header", {}, el("h2", {}, shortText(problem.id, 120)), ...chips),
+    textBlock(problem.text),
+    factList(lines),
+  );
+}
+
+/** All responses in one table, which leads to them. */
+function glance(trace, names) {
+  const rows = [...trace.pool, ...trace.deliberations].map((one) => [
+    link(one.id, names),
+    verdictMark(one),
+    answerOf(one),
+    tokens(one.completion_tokens),
+    el("span", {}, ...(one.uses ? usedBy(one, names) : placesOf(trace, one))),
+  ]);
+  return el("details.glance", { open: true }, el("summary", {}, "At a glance"), table(["Response", "Verdict", "Answer", "Written", "In the cache, or from it"], rows));
+}
+
+const link = (id, names) => el("a.jump", { href: "#", "data-jump": id }, names.get(id) ?? id);
+
+const separated = (parts) => parts.flatMap((part, place) => (place ? [", ", part] : [part]));
+
+/** Where a response stands in the caches, and what was cut of it. */
+function placesOf(trace, one) {
+  const said = [];
+  for (const cache of trace.caches) {
+    const round = trace.caches.length > 1 ? `round ${cache.round}: ` : "";
+    const place = cache.items.findIndex((item) => item.generation === one.id);
+    const out = cache.left_out.find((left) => left.generation === one.id);
+    if (place >= 0) said.push(`${round}attempt ${place + 1}, ${cutOf(cache.items[place])}`);
+    else if (out) said.push(`${round}left out: ${statusName(out.reason)}`);
+  }
+  return said.length ? [said.join("; ")] : ["in no cache"];
+}
+
+function cutOf(item) {
+  const mode = statusName(item.mode);
+  if (item.tokens_before === item.tokens_after) return `${mode}, all ${number(item.tokens_after)} tokens`;
+  return `${mode}, ${number(item.tokens_before)} → ${number(item.tokens_after)} tokens`;
+}
+
+/** Which attempts a deliberation uses. */
+function usedBy(one, names) {
+  const parts = [];
+  const { same, named, several } = one.uses;
+  parts.push(...(same.length ? ["same answer as ", ...separated(same.map((id) => link(id, names)))] : ["no attempt has its answer"]));
+  if (named.length) parts.push("; names ", ...separated(named.map((id) => link(id, names))));
+  if (several) parts.push("; speaks of several together");
+  return parts;
+}
+
+function responseGrid(trace, responses, names, query) {
+  const kind = (one) => (one.uses ? "Deliberation" : "Trajectory");
+  const cards = responses.map((one) => {
+    const facts = [["in the cache", el("span", {}, ...placesOf(trace, one))]];
+    if (one.uses) facts.unshift(["uses", el("span", {}, ...usedBy(one, names))]);
+    if (one.uses && !trace.caches.some((cache) => cache.round > one.round)) facts.pop(); // there is none to be in
+    const title = `${kind(one)} ${names.get(one.id).slice(1)}`;
+    return responseCard(one, title, facts, query);
+  });
+  return el("div.responses", {}, ...cards);
+}
+
+/** The cache, block by block, with what each attempt is. */
+function cacheView(trace, cache, names) {
+  const facts = [
+    ["tokens", `${number(cache.prompt_tokens)} of at most ${number(cache.budget_tokens)}, counted for ${cache.reader}`],
+    ["order", `drawn with seed ${cache.seed}, selection ${statusName(cache.selection)}`],
+    ["wording", cache.prompt_version],
+    ["made harmless", `${counted(cache.defused, "control token")} in the problem`],
+  ];
+  const left = cache.left_out.map((out) => el("span", {}, link(out.generation, names), ` (${statusName(out.reason)})`));
+  if (left.length) facts.push(["left out", el("span", {}, ...separated(left))]);
+  return el("div.cache", {}, factList(facts), ...blocks(trace, cache, names));
+}
+
+function blocks(trace, cache, names) {
+  if (!cache.blocks) return [el("p.note", {}, "Its wording is none that can be taken apart, so where its attempts begin is not marked."), cacheBlock("Prompt", cache.prompt)];
+  const [opening, problem, ...rest] = cache.blocks;
+  const end = rest.pop();
+  const attempts = rest.map((text, place) => {
+    const item = cache.items[place];
+    const one = responseOf(trace, item.generation);
+    const heading = [`${place + 1} `, link(item.generation, names), one ? verdictMark(one) : "", el("span.note", {}, ` ${cutOf(item)}${item.defused ? `, ${counted(item.defused, "control token")} made harmless` : ""}`)];
+    return cacheBlock(heading, text, "attempt");
+  });
+  return [cacheBlock("Wording", opening), cacheBlock("Problem", problem), ...attempts, cacheBlock("Wording", end)];
+}
+
+/** A part of the prompt as it stands there: formulas are not rendered in it. */
+function cacheBlock(heading, text, kind = "frame") {
+  const body = el("div.text.exact", { dir: "auto" });
+  const show = (shown) => body.replaceChildren(...plain(shown));
+  const block = el(`div.cache-block.${kind}`, {}, el("h5", {}, ...[heading].flat()), body);
+  if (text.length > PREVIEW * 2) {
+    show(beginning(text));
+    const more = el("button.quiet.more", { type: "button", onclick: () => (show(text), more.remove()) }, `Show all ${number(text.length)} characters`);
+    block.append(more);
+  } else show(text);
+  return block;
+}

@@ -1,0 +1,339 @@
+"""The page of a report in a real browser, as a person uses it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import runs
+from browsing import PHONE, browsing, visiting
+from generations import deliberation, problem, trajectory
+
+from heavydistill.heavy import voting
+from heavydistill.report.page import chunks
+from heavydistill.report.page.writing import write_report
+from heavydistill.schema import Trace
+from heavydistill.storage import TRACES_FOLDER, read_traces, write_traces
+
+PROBLEMS = 60
+EVIL = """<script>alert('text')</script><img src=x onerror="alert('image')"></script>
+<!--<script> javascript:alert(1) [click](javascript:alert(2)) {{chunks}} &lt;b&gt;
+<svg onload=alert(1)> $\\href{javascript:alert(3)}{x}$ \\(\\pmb{z} + \\frac{1}{2}\\)
+$\\htmlStyle{background:url(http://a.test)}{y}$ $\\includegraphics{http://b.test/c.png}$
+$\\def\\a{\\a\\a}\\a$ $\\rule{9999em}{9999em}$ \\[\\undefined{\\]
+\u202eright to left\u202c \u0000\u0007\u001b[31m \U0001f600 \u05d0\u05d1 ]]> --> "quotes" `ticks`
+"""
+# Whether what is seen in the middle of an element belongs to it.
+UNCOVERED = """element => {
+  element.scrollIntoView({ block: "center" });
+  const { left, top, width, height } = element.getBoundingClientRect();
+  const seen = document.elementFromPoint(left + Math.min(width, 40) / 2, top + height / 2);
+  return element.contains(seen);
+}"""
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with browsing() as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return runs.write_run(tmp_path_factory.mktemp("runs") / "first", PROBLEMS, k=4, d=2)
+
+
+@pytest.fixture(scope="module")
+def traces(run: Path) -> list[Trace]:
+    return list(read_traces(run))
+
+
+@pytest.fixture(scope="module")
+def report(run: Path) -> Path:
+    """Of the run, in chunks of a few traces."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(chunks, "_ENOUGH", 20_000)
+        return write_report([run], run.with_suffix(".html")).file
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> Callable[..., Path]:
+    """The report of a run of these traces."""
+
+    def write(*traces: Trace) -> Path:
+        write_traces(traces, tmp_path / "run" / TRACES_FOLDER)
+        return write_report([tmp_path / "run"], tmp_path / "page.html").file
+
+    return write
+
+
+def evil_trace() -> Trace:
+    pool = [
+        trajectory(f"{EVIL} \\boxed{{5}}", EVIL, index=0, id="t_0"),
+        trajectory("x" * 300_000, EVIL * 50, index=1, id="t_1", label="incorrect"),
+    ]
+    told = [deliberation(EVIL, "Attempt 1 and attempt 2 differ.")]
+    asked = problem(EVIL, id='p" onclick="alert(9)', reference=EVIL, source=EVIL)
+    return Trace(
+        problem=asked,
+        pool=pool,
+        deliberations=told,
+        stratum=voting.stratum(pool),
+        outcome=voting.outcome(pool, told),
+    )
+
+
+def test_the_figures_are_there_before_any_trace_is_unpacked(browser, report, traces):
+    with visiting(browser, report) as visit:
+        assert f"{PROBLEMS} problems" in visit.page.inner_text("#summary-0")
+        right = sum(t.is_correct for trace in traces for t in trace.pool) / (4 * PROBLEMS)
+        row = visit.page.locator("tr", has=visit.page.get_by_text("M@4", exact=True)).first
+        assert f"{100 * right:.1f}%" in row.inner_text()
+        assert visit.page.locator("svg.plot title").count() >= 6
+        assert visit.page.evaluate("window.unpacked") == 0
+
+
+def test_filters_show_what_fits_all_of_them(browser, report, traces):
+    with visiting(browser, report) as visit:
+        page = visit.page
+        page.click("#show-traces")
+        assert visit.counted == f"{PROBLEMS} problems"
+        ties = [trace for trace in traces if trace.stratum == "tie"]
+        page.select_option("#filter-stratum", "tie")
+        assert visit.counted == f"{len(ties)} of {PROBLEMS} problems"
+        assert visit.listed[0] == ties[0].problem.id
+        rescued = [trace for trace in ties if trace.outcome == "rescued"]
+        page.select_option("#filter-outcome", "rescued")
+        assert visit.counted == f"{len(rescued)} of {PROBLEMS} problems"
+        page.click("#clear")
+        assert visit.counted == f"{PROBLEMS} problems"
+        wrong = [t for t in traces if any(not d.is_correct for d in t.deliberations)]
+        page.select_option("#filter-verdict", "deliberations incorrect")
+        assert visit.counted == f"{len(wrong)} of {PROBLEMS} problems"
+        assert page.locator("#filter-kind option").all_inner_texts() == ["any", "math (60)"]
+
+
+def test_the_keys_walk_through_problems_and_the_address_keeps_the_place(browser, report, traces):
+    ids = [trace.problem.id for trace in traces]
+    with visiting(browser, report) as visit:
+        visit.press("v", "j", "j")
+        visit.shows(ids[1])
+        visit.press("k")
+        visit.shows(ids[0])
+        visit.page.focus("#list")
+        visit.press("End")
+        visit.shows(ids[-1])
+        assert visit.page.locator('.row[aria-selected="true"]').inner_text().startswith(ids[-1])
+        assert visit.page.evaluate("location.hash") == f"#traces/0/{PROBLEMS - 1}"
+        visit.page.go_back()
+        visit.shows(ids[0])
+        visit.press("c")
+        assert visit.page.evaluate("document.activeElement.id") == "cache-1"
+        visit.press("?")
+        assert visit.page.is_visible("#keys") and "next problem" in visit.page.inner_text("#keys")
+        visit.press("Escape", "s")
+        assert visit.page.is_visible("#summary-0")
+        visit.press("/")
+        assert visit.page.evaluate("document.activeElement.id") == "query"
+
+
+def test_a_trace_shows_attempts_cache_and_what_deliberations_use(browser, report, traces):
+    trace = traces[1]
+    (cache,) = trace.caches
+    with visiting(browser, report) as visit:
+        page = visit.page
+        page.click("#show-traces")
+        page.click("#row-1")
+        visit.shows(trace.problem.id)
+        cards = page.locator("#trajectories .response")
+        assert cards.count() == 4
+        for number, one in enumerate(trace.pool):
+            text = cards.nth(number).inner_text()
+            place = [item.generation for item in cache.items].index(one.id)
+            item = cache.items[place]
+            assert one.verdict and one.verdict.label in text and str(one.extracted) in text
+            assert f"attempt {place + 1}" in text and f"{item.tokens_after} tokens" in text
+        blocks = page.locator("#cache-1 .exact").evaluate_all("all => all.map(b => b.textContent)")
+        assert "".join(blocks) == cache.prompt
+        names = {one.id: f"T{one.index + 1}" for one in trace.pool}
+        order = page.locator("#cache-1 .attempt h5 a").all_inner_texts()
+        assert order == [names[item.generation] for item in cache.items]
+        first = trace.deliberations[0]
+        same = [names[i.generation] for i in cache.items if answer_of(trace, i) == first.extracted]
+        uses = page.locator("#deliberations-1 .response dd").nth(3).inner_text()
+        named = [names[item.generation] for item in cache.items[:2]]
+        assert uses.endswith(f"names {', '.join(named)}")
+        assert uses.startswith(f"same answer as {', '.join(same)}" if same else "no attempt")
+
+
+def answer_of(trace: Trace, item: Any) -> str | None:
+    return next(one.extracted for one in trace.pool if one.id == item.generation)
+
+
+def test_chunks_are_unpacked_when_they_are_looked_at_and_few_are_kept(browser, report):
+    with visiting(browser, report) as visit:
+        visit.press("v", "j")
+        visit.shows("sum:0")
+        assert visit.page.evaluate("window.unpacked") == 1
+        visit.press("j")
+        visit.shows("sum:1")  # beside it
+        assert visit.page.evaluate("window.unpacked") == 1
+        places = visit.page.evaluate(
+            "JSON.parse(document.getElementById('index-0').textContent).entries.map(e => e.at[0])"
+        )
+        assert places[-1] >= 5
+        for chunk in range(1, 6):
+            visit.page.evaluate(f"location.hash = 'traces/0/{places.index(chunk)}'")
+            visit.shows(f"sum:{places.index(chunk)}")
+        visit.page.evaluate("location.hash = 'traces/0/0'")
+        visit.shows("sum:0")
+        assert visit.page.evaluate("window.unpacked") == 7  # the first one was let go
+
+
+def test_search_finds_what_stands_deep_in_a_text(browser, report, traces):
+    wanted = traces[41]
+    needle = wanted.deliberations[1].reasoning.rpartition("differ. ")[2][:40]
+    fits = [t.problem.id for t in traces if needle in repr(t.pool) + repr(t.deliberations)]
+    with visiting(browser, report) as visit:
+        visit.press("/")
+        visit.page.keyboard.type(needle.upper())
+        visit.press("Enter")
+        visit.says("#searched", "60 of 60 searched")
+        assert visit.listed == fits == [wanted.problem.id]
+        visit.press("Escape", "j")
+        visit.shows(wanted.problem.id)
+        assert visit.page.evaluate("CSS.highlights.get('found').size") >= 1
+        visit.page.click("#clear")
+        assert visit.counted == f"{PROBLEMS} problems"
+
+
+@pytest.mark.parametrize(
+    "text", ['say "x\\y"', "back\\slash", "a/b (c) [d] $e ^f |g {h} i.j*", "ÄÖ ñ"]
+)
+def test_search_takes_any_text_as_it_is(browser, report, written, text):
+    odd = dataclasses.replace(evil_trace(), problem=problem(f"They {text} twice"))
+    other = dataclasses.replace(evil_trace(), problem=problem("Nothing", id="other"))
+    with visiting(browser, written(odd, other)) as visit:
+        visit.press("/")
+        visit.page.fill("#query", text.swapcase())
+        visit.press("Enter")
+        visit.says("#searched", "1 found in 2 of 2 searched")
+        assert visit.listed == ["p"]
+
+
+def test_a_search_can_be_stopped(browser, report):
+    with visiting(browser, report) as visit:
+        visit.press("/")
+        visit.page.evaluate(
+            """() => {
+              const query = document.getElementById("query");
+              query.value = "carry";
+              query.dispatchEvent(new KeyboardEvent("keydown", { key: "Enter", bubbles: true }));
+              document.getElementById("stop").click();
+            }"""
+        )
+        visit.says("#searched", "Stopped. ")
+        assert " of 60 searched" in visit.page.inner_text("#searched")
+        assert "60 of 60" not in visit.page.inner_text("#searched")
+        assert visit.page.is_hidden("#stop")
+
+
+def test_a_hostile_trace_stays_text(browser, written):
+    file = written(evil_trace())
+    with visiting(browser, file) as visit:
+        page = visit.page
+        visit.press("v", "j")
+        page.wait_for_selector("#trace .problem")
+        visit.press("e")
+        page.wait_for_timeout(300)
+        for name in ("script", "img", "svg", "iframe", "[onclick]", "[onerror]", "[style]"):
+            assert page.locator(f"#trace {name}").count() == 0, name
+        addresses = page.locator("#trace a").evaluate_all("all => all.map(a => a.href)")
+        assert all(address.endswith("#") for address in addresses)
+        assert page.locator("#trace math [href], #trace math [style]").count() == 0
+        assert page.locator("#trace math mfrac").count() >= 1
+        for part in ("#problem h2", ".response .verdict", ".response dd", "#problem dd"):
+            assert page.locator(part).first.evaluate(UNCOVERED), part
+        shown = page.inner_text("#problem")
+        assert "<script>alert('text')</script>" in shown and "\\u202e" in shown
+        assert "\\x1b" in shown and "\\undefined" in shown
+        assert visit.fits()
+    with visiting(browser, file, size=PHONE) as visit:
+        visit.press("v", "j", "e")
+        visit.page.wait_for_selector("#trace .problem")
+        assert visit.fits()
+
+
+def test_formulas_are_mathml_and_prices_are_text(browser, written):
+    text = "It costs $5 or $6, and $x^2$ is \\(\\frac{1}{2}\\). $$\\sum_{i=1}^n i$$ "
+    text += "So \\boxed{\\sqrt{3}}."
+    trace = dataclasses.replace(evil_trace(), problem=problem(text))
+    with visiting(browser, written(trace)) as visit:
+        visit.press("v", "j")
+        visit.shows("p")
+        maths = "#problem .text math"
+        assert visit.page.locator(maths).count() == 4
+        assert visit.page.locator(f"{maths} msup, {maths} mfrac, {maths} msqrt").count() == 3
+        assert visit.page.locator(f"{maths}[display=block]").count() == 1
+        assert "It costs $5 or $6, and" in visit.page.inner_text("#problem .text")
+        visit.press("m")
+        assert visit.page.locator(maths).count() == 0
+        assert visit.page.inner_text("#problem .text") == text
+
+
+def test_a_phone_shows_list_or_trace_and_nothing_is_too_wide(browser, report):
+    with visiting(browser, report, size=PHONE) as visit:
+        page = visit.page
+        assert visit.fits()
+        page.click("#show-traces")
+        assert visit.fits() and page.is_hidden("#trace")
+        page.click("#row-2")
+        visit.shows("sum:2")
+        assert visit.fits() and page.is_hidden("#list")
+        page.click(".back")
+        assert page.is_visible("#list") and page.is_hidden("#trace")
+
+
+def test_dark_and_light_are_the_systems_until_they_are_chosen(browser, report):
+    back = "getComputedStyle(document.body).backgroundColor"
+    with visiting(browser, report) as visit:
+        light = visit.page.evaluate(back)
+        visit.press("d")
+        dark = visit.page.evaluate(back)
+        assert light != dark and visit.page.inner_text("#theme") == "Dark"
+    with visiting(browser, report, scheme="dark") as visit:
+        assert visit.page.evaluate(back) == dark
+        visit.press("d", "d")
+        assert visit.page.evaluate(back) == light
+
+
+def test_several_runs_are_chosen_and_lead_to_the_same_problem(browser, run, tmp_path):
+    second = runs.write_run(tmp_path / "second", 5, k=4, d=0)
+    file = write_report([run, second], tmp_path / "both.html").file
+    with visiting(browser, file) as visit:
+        page = visit.page
+        assert "different problems" in page.inner_text(".runs")
+        page.select_option("#run", "1")
+        assert page.is_hidden("#summary-0") and page.is_visible("#summary-1")
+        visit.press("v", "j")
+        visit.shows("sum:0")
+        assert visit.counted == "5 problems"
+        page.click("#problem .links a")
+        visit.says("#counted", f"{PROBLEMS} problems")
+        assert page.input_value("#run") == "0"
+
+
+def test_a_file_that_is_cut_off_says_so(browser, report, tmp_path):
+    cut = tmp_path / "cut.html"
+    text = report.read_text(encoding="utf-8")
+    cut.write_text(text[: text.index('id="chunk-0-2"')], encoding="utf-8")
+    with visiting(browser, cut) as visit:
+        visit.press("v", "j")
+        visit.shows("sum:0")
+        visit.page.focus("#list")
+        visit.press("End")
+        visit.shows(f"sum:{PROBLEMS - 1}")
+        assert "cut off" in visit.page.inner_text("#trace .banner")
