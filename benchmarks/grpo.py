@@ -83,22 +83,23 @@ NO_CACHE = Cache(
 
 
 class Clock(TrainerCallback):
-    """Seconds of the steps after the first ones."""
+    """Seconds of the steps after the first ones, by a clock."""
 
-    def __init__(self) -> None:
+    def __init__(self, now: Callable[[], float] = time.perf_counter) -> None:
+        self._now = now
         self.steps = 0
         self.seconds = 0.0
         self._started = 0.0
 
     def on_step_begin(self, *_: Any, **__: Any) -> None:
         if self.steps == WARM_UP:
-            self._started = time.perf_counter()
+            self._started = self._now()
 
     def on_step_end(self, *_: Any, **__: Any) -> None:
         if torch.cuda.is_available():
             torch.cuda.synchronize()
         self.steps += 1
-        self.seconds = time.perf_counter() - self._started
+        self.seconds = self._now() - self._started
 
 
 class Recorded(Episodes):
@@ -245,11 +246,18 @@ def trainer_of(name: str, chosen: argparse.Namespace, folder: str, played: list[
     if name == "bare":
         return GRPOTrainer(**options, rollout_func=replay)
     objective: Any = "row" if name == "rows" else "episode"
-    return JointTrainer(**options, episodes=Recorded(chosen.k, played), objective=objective)
+    return JointTrainer(
+        **options,
+        episodes=Recorded(chosen.k, played),
+        verdicts=VerdictPool(),
+        objective=objective,
+    )
 
 
 def seconds_a_step(make: Callable[[], Any]) -> float:
-    trainer, clock = make(), Clock()
+    # Without a GPU the processor's time, which is that of the clock where nobody else works.
+    now = time.perf_counter if torch.cuda.is_available() else time.process_time
+    trainer, clock = make(), Clock(now)
     trainer.add_callback(clock)
     trainer.train()
     return clock.seconds / (clock.steps - WARM_UP)
@@ -299,7 +307,8 @@ def split(chosen: argparse.Namespace, folder: str) -> None:
                 train_dataset=problems(chosen.problems * (chosen.steps + WARM_UP)),
                 reward_funcs=verdicts,
                 processing_class=tokenizer,
-                episodes=Episodes(run, chat, reader, context, args.max_completion_length, pool),
+                episodes=Episodes(run, chat, reader, context, args.max_completion_length),
+                verdicts=pool,
             ),
             Clock(),
         )

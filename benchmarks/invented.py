@@ -55,14 +55,18 @@ def write_student(folder: Path) -> Path:
     return folder
 
 
-def write_run(folder: Path, count: int, k: int, d: int) -> Counter[str]:
-    """A run of so many traces; returns how many pools there are of each stratum."""
+def write_run(folder: Path, count: int, k: int, d: int, reasoning: int = REASONING) -> Counter[str]:
+    """A run of so many traces, whose responses think for so many characters.
+
+    Returns:
+        How many pools there are of each stratum.
+    """
     strata: Counter[str] = Counter()
     reader = ReaderTokenizer(str(MICRO_STUDENT))
 
     def traces() -> Iterator[Trace]:
         for number in range(count):
-            made = trace(number, k, d, reader)
+            made = trace(number, k, d, reader, reasoning)
             strata[str(made.stratum)] += 1
             yield made
 
@@ -72,7 +76,9 @@ def write_run(folder: Path, count: int, k: int, d: int) -> Counter[str]:
     return strata
 
 
-def trace(number: int, k: int, d: int, reader: ReaderTokenizer) -> Trace:
+def trace(
+    number: int, k: int, d: int, reader: ReaderTokenizer, reasoning: int = REASONING
+) -> Trace:
     """One problem with K attempts, a cache of all of them, and D deliberations on it."""
     rng = random.Random(f"trace {number}")
     problem, answer = _problem(number, rng)
@@ -83,7 +89,7 @@ def trace(number: int, k: int, d: int, reader: ReaderTokenizer) -> Trace:
     ]
     rng.shuffle(slips)
     pool = [
-        Trajectory(**_written(problem, "t", index, answer, answer + off, "", rng))
+        Trajectory(**_written(problem, "t", index, answer, answer + off, "", rng, reasoning))
         for index, off in enumerate(slips)
     ]
     cache = build_cache(
@@ -103,7 +109,7 @@ def trace(number: int, k: int, d: int, reader: ReaderTokenizer) -> Trace:
         said = answer if rng.random() < 0.25 + 0.6 * right / k else answer + slip
         worked = rng.random() < 0.8
         opening = "Attempt 1 and attempt 2 do not take the same way to it. " if worked else ""
-        written = _written(problem, "d", index, answer, said, opening, rng)
+        written = _written(problem, "d", index, answer, said, opening, rng, reasoning)
         deliberations.append(Deliberation(**written, cache=cache.id, round=1))
     return Trace(
         problem=problem,
@@ -136,6 +142,7 @@ def _written(
     said: int,
     opening: str,
     rng: random.Random,
+    characters: int,
 ) -> dict[str, object]:
     """The fields of an attempt or deliberation that gives the answer ``said``."""
     verdict = Verdict(
@@ -144,7 +151,7 @@ def _written(
         extracted=str(said),
         verifier="math@2",
     )
-    reasoning = opening + _remarks(REASONING, rng)
+    reasoning = opening + _remarks(characters, rng)
     answer_text = f"{_remarks(ANSWER, rng)} What is left is \\boxed{{{said}}} dollars."
     return {
         "id": content_id(kind, problem.id, index, reasoning),

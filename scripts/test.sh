@@ -26,6 +26,8 @@ export OMP_NUM_THREADS="${OMP_NUM_THREADS:-1}"
 
 # Without it the tests of the sandbox are skipped; where CI is set they fail.
 bash scripts/install_sandbox.sh || true
+# Likewise the tests of pages.
+bash scripts/install_browser.sh || true
 check ruff-format ruff format --check .
 check ruff-check ruff check .
 check mypy mypy heavydistill

@@ -211,6 +211,36 @@ def test_deepspeed_trains_as_one_process_does(
     same(two, alone)
 
 
+@pytest.mark.parametrize("launch", ["zero2", "zero3"])
+def test_deepspeed_plays_episodes_and_learns_from_them(
+    launch: str, compiled: dict[str, str], tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    asked = tmp_path / "run.yaml"
+    asked.write_text(
+        "problems: {source: micro, size: 8, seed: 9}\ndomain: brief\n"
+        "think: {k: 2, sampling: {max_tokens: 96}}\n",
+        "utf-8",
+    )
+    ran = run(
+        *["-m", "accelerate.commands.launch", "--num_processes", "2", "--main_process_port", "0"],
+        *["--config_file", str(ACCELERATE / f"{launch}.yaml")],
+        *["scripts/grpo.py", "--config", str(ROOT / "configs" / "grpo" / "micro" / "joint.yaml")],
+        *["--run", str(asked), "--model_name_or_path", "micro-student", "--output_dir", str(out)],
+        *["--num_generations", "12", "--per_device_train_batch_size", "6", "--max_steps", "4"],
+        *["--max_completion_length", "160", "--warmup_steps", "0", "--save_steps", "4"],
+        *["--logging_steps", "1", "--disable_tqdm", "true"],
+        **compiled,
+    )
+    assert ran.code == 0, ran.said[-6000:]
+    record = read_record(out)
+    assert (record.launch.processes, record.launch.engine) == (2, launch)
+    assert record.result and record.result.steps == 4 and "attempts/right" in ran.said
+    # All processes' episodes stand in the means, of which some were right and some were not.
+    assert 0 < record.result.rollouts["reward"].first < 1
+    assert 0 < change(out, runs.STUDENT) < 1e-2
+
+
 def same(two: Trained, alone: Trained, within: float = 1e-4) -> None:
     """Losses, gradients and what was learnt agree, and the model is there as a whole."""
     assert two.losses == pytest.approx(alone.losses, abs=1e-4)

@@ -104,7 +104,6 @@ class Episodes:
         reader: The student's tokenizer.
         context: Most tokens that it can read and write.
         max_tokens: Most tokens of a response of a role for which ``run`` says nothing.
-        verdicts: Judges attempts; needed to play.
 
     Attributes:
         k: Thinkers of an episode.
@@ -113,7 +112,7 @@ class Episodes:
         budget_tokens: Most tokens of a cache.
 
     Raises:
-        ConfigError: More than one round, or tokens that do not fit the context.
+        ConfigError: Another task, other than one round, or tokens that do not fit the context.
     """
 
     def __init__(
@@ -123,12 +122,12 @@ class Episodes:
         reader: Reader,
         context: int,
         max_tokens: int,
-        verdicts: VerdictPool | None = None,
     ) -> None:
-        if run.deliberate.rounds > 1:
+        if run.rounds != 1 or run.deliberate.task != "deliberate":
             raise ConfigError(
-                f"deliberate.rounds is {run.deliberate.rounds}, and an episode has one",
-                "Set deliberate.rounds to 1.",
+                f"deliberate has {run.rounds} rounds to {run.deliberate.task}, and an episode has "
+                "one to deliberate",
+                "Set deliberate.rounds and deliberate.d to 1 and deliberate.task to deliberate.",
             )
         self.k = run.think.k
         self.thinker_tokens = run.think.sampling.max_tokens or max_tokens
@@ -143,8 +142,7 @@ class Episodes:
                 f"tokens of a deliberation do not fit the student's {context}",
                 fix or f"Set deliberate.sampling.max_tokens to {context // 2} or less.",
             )
-        self._run, self._chat, self._reader = run, chat, reader
-        self._context, self._verdicts = context, verdicts
+        self._run, self._chat, self._reader, self._context = run, chat, reader, context
 
     def demand_room(self, rows: Sequence[Mapping[str, Any]]) -> None:
         """See to it that both prompts of every problem can fit the context.
@@ -177,7 +175,11 @@ class Episodes:
                 )
 
     def play(
-        self, rows: Sequence[Mapping[str, Any]], seeds: Sequence[int], sample: Sample
+        self,
+        rows: Sequence[Mapping[str, Any]],
+        seeds: Sequence[int],
+        sample: Sample,
+        verdicts: VerdictPool,
     ) -> list[Episode]:
         """An episode for each row.
 
@@ -185,11 +187,12 @@ class Episodes:
             rows: With ``prompt``, which asks a thinker, and the fields of a problem.
             seeds: Of the selection and order of each cache.
             sample: Asks the policy; called twice.
+            verdicts: Judges attempts.
         """
         problems = [problem_of(row) for row in rows]
         asked = [list(row["prompt"]) for row in rows for _ in range(self.k)]
         thinkers = self._answered(asked, self.thinker_tokens, sample)
-        pools = self._pools(problems, thinkers)
+        pools = self._pools(problems, thinkers, verdicts)
         built = [
             self._cache(problem, pool, seed)
             for problem, pool, seed in zip(problems, pools, seeds, strict=True)
@@ -226,7 +229,7 @@ class Episodes:
         return self._chat.ids(self._chat.render(prompt, opens=True))
 
     def _pools(
-        self, problems: Sequence[Problem], thinkers: Sequence[Asked]
+        self, problems: Sequence[Problem], thinkers: Sequence[Asked], verdicts: VerdictPool
     ) -> list[list[Trajectory]]:
         pools = [
             [
@@ -235,17 +238,16 @@ class Episodes:
             ]
             for number, problem in enumerate(problems)
         ]
-        assert self._verdicts, "there is nobody to judge"
         judged = [
-            [self._verdicts.submit_generation(problem, attempt) for attempt in pool]
+            [verdicts.submit_generation(problem, attempt) for attempt in pool]
             for problem, pool in zip(problems, pools, strict=True)
         ]
         return [
             [
                 replace(attempt, verdict=to_come.result().verdict)
-                for attempt, to_come in zip(pool, verdicts, strict=True)
+                for attempt, to_come in zip(pool, of_pool, strict=True)
             ]
-            for pool, verdicts in zip(pools, judged, strict=True)
+            for pool, of_pool in zip(pools, judged, strict=True)
         ]
 
     def _attempt(self, problem: Problem, index: int, row: Asked) -> Trajectory:
@@ -296,6 +298,7 @@ class Episodes:
             budget_tokens=self.budget_tokens,
             prompt=self._wording(problem),
             reader=self._reader,
+            order=self._run.cache.order,
         )
 
     def _wording(self, problem: Problem) -> prompts.Prompt:

@@ -31,8 +31,10 @@ import torch
 from trl import GRPOConfig
 
 from heavydistill.errors import ConfigError
+from heavydistill.training.rl.batches import batch_of, check_episodes
 from heavydistill.training.rl.episodes import Completion, Episode, Episodes, figures
 from heavydistill.training.rl.trainer import RlTrainer
+from heavydistill.verifiers.pool import VerdictPool
 
 Objective = Literal["episode", "row"]
 _Batch = dict[str, Any]
@@ -47,6 +49,7 @@ class JointTrainer(RlTrainer):
 
     Args:
         episodes: Plays them.
+        verdicts: Judges the thinkers' attempts for it.
         objective: ``episode`` is the one above. ``row`` is what TRL makes of it unasked: the
             episode's reward stands on each of its rows, and each row has a ratio, a length and a
             place in a micro-batch of its own, where it is padded to rows of the other role.
@@ -62,13 +65,14 @@ class JointTrainer(RlTrainer):
         self,
         *,
         episodes: Episodes,
+        verdicts: VerdictPool,
         args: GRPOConfig,
         objective: Objective = "episode",
         **options: Any,
     ) -> None:
-        self._episodes, self._objective = episodes, objective
+        self._episodes, self._verdicts, self._objective = episodes, verdicts, objective
         self._size = episodes.k + 1
-        check(args, self._size, objective)
+        check(args, episodes.k, objective)
         super().__init__(args=args, **options)
         self.rollout_func = self._rolled_out
         self._inputs: list[_Batch] = []
@@ -103,7 +107,7 @@ class JointTrainer(RlTrainer):
         asked = self._inputs[:: self._size]
         # The state of this generator is in every checkpoint.
         seeds = torch.randint(2**31, (len(asked),)).tolist()
-        self._played = self._episodes.play(asked, seeds, self._sample)
+        self._played = self._episodes.play(asked, seeds, self._sample, self._verdicts)
         for name, value in figures(self._played).items():
             self._log_metric(name, value)
         rows = [row for episode in self._played for row in episode.rows]
@@ -226,32 +230,18 @@ def _deviation(values: torch.Tensor) -> torch.Tensor:
     return (squares / (count - 1).clamp(min=1)).sqrt()
 
 
-def check(args: GRPOConfig, size: int, objective: Objective) -> None:
+def check(args: GRPOConfig, k: int, objective: Objective) -> None:
     """Whether TRL's arguments can be those of episodes.
 
     Args:
         args: The arguments.
-        size: Rows of an episode, K + 1.
+        k: Thinkers of an episode.
         objective: As of ``JointTrainer``.
 
     Raises:
         ConfigError: They cannot; the message says what can.
     """
-    if args.num_generations % size or args.num_generations < 2 * size:
-        most = max(2, round(args.num_generations / size)) * size
-        raise ConfigError(
-            f"num_generations: {args.num_generations} rows are not two or more episodes of "
-            f"K + 1 = {size} rows",
-            f"Set num_generations to {most}, for {most // size} episodes a problem.",
-        )
-    rows, name = args.per_device_train_batch_size, "per_device_train_batch_size"
-    if objective == "row":
-        rows, name = rows * args.steps_per_generation, f"{name} times steps_per_generation"
-    if rows % size:
-        raise ConfigError(
-            f"{name}: {rows} rows are no whole episodes of K + 1 = {size} rows",
-            f"Make it {-(-rows // size) * size}, or another multiple of {size}.",
-        )
+    check_episodes(batch_of(args, args.world_size), k)
     if objective == "episode" and args.multi_objective_aggregation != "sum_then_normalize":
         raise ConfigError(
             f"multi_objective_aggregation is {args.multi_objective_aggregation!r}, and an episode "

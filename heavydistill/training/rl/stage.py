@@ -158,13 +158,13 @@ def new_trainer(prepared: Prepared, pool: VerdictPool) -> RlTrainer:
     options["callbacks"] += [WatchCollapse(asked.rl, metric), DrawCurves(asked.rl, metric)]
     trainer: RlTrainer
     if asked.mode == JOINT:
-        episodes = _episodes(asked, base, prompts, pool)
+        episodes = _episodes(asked, base, prompts)
         options["most_tokens"] = {
             "thinker": episodes.thinker_tokens,
             "deliberator": episodes.deliberator_tokens,
         }
         objective: Any = asked.rl.objective
-        trainer = JointTrainer(episodes=episodes, objective=objective, **options)
+        trainer = JointTrainer(episodes=episodes, verdicts=pool, objective=objective, **options)
     elif asked.mode == THINKER:
         trainer = ThinkerTrainer(pass_at_k=asked.rl.pass_at_k, **options)
     else:
@@ -174,13 +174,11 @@ def new_trainer(prepared: Prepared, pool: VerdictPool) -> RlTrainer:
     return trainer
 
 
-def _episodes(
-    asked: Asked, base: Base, prompts: Prompts, pool: VerdictPool | None = None
-) -> Episodes:
+def _episodes(asked: Asked, base: Base, prompts: Prompts) -> Episodes:
     assert prompts.run, "episodes are of a run"
     most = asked.trl.max_completion_length
     reader = ReaderTokenizer(base.path)
-    return Episodes(prompts.run, base.chat, reader, base.context, most, pool)
+    return Episodes(prompts.run, base.chat, reader, base.context, most)
 
 
 def _held_out(asked: Asked, base: Base, sets: Located | None, prompts: Prompts) -> HeldOut | None:

@@ -5,18 +5,24 @@ cuts the result into micro-batches. Here no forward pass sees a column that is p
 rows, be it for the loss, for the old log-probabilities or for those of a reference model. All of
 them are the same up to rounding, so loss and gradients are too.
 
+The order of the prompts is of the seed and the number of the epoch, so that a training that goes on
+asks what it would have asked. TRL's is of how many epochs the process has begun.
+
 Not covered: images; models with absolute positions, to which padding before a prompt is not
 neutral in TRL either.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from importlib.metadata import version
 from typing import Any
 
 import torch
 from torch.nn.functional import pad
+from torch.utils.data import Sampler
 from trl import GRPOTrainer
+from trl.trainer.utils import RepeatSampler
 
 from heavydistill.errors import ConfigError
 from heavydistill.training.rl.measuring import Measuring
@@ -31,6 +37,7 @@ OF_TRL = (
     "_generate_and_score_completions",
     "_generate_single_turn",
     "_get_per_token_logps_and_entropies",
+    "_get_train_sampler",
     "_log_completion_extra",
     "_log_metric",
 )
@@ -67,6 +74,10 @@ class RlTrainer(Measuring, RolesMixin, GRPOTrainer):
     def __init__(self, *, muon: bool = False, **options: Any) -> None:
         demand_trl()
         super().__init__(muon=muon, **options)
+
+    def _get_train_sampler(self, dataset: Any = None) -> Sampler[int]:
+        sampler: RepeatSampler = super()._get_train_sampler(dataset)
+        return _OfEpoch(sampler, lambda: int(self.state.epoch or 0))
 
     def _get_per_token_logps_and_entropies(
         self,
@@ -135,6 +146,21 @@ class RlTrainer(Measuring, RolesMixin, GRPOTrainer):
     def _rounded(self, width: int, most: int) -> int:
         multiple = self.pad_to_multiple_of or 1
         return min(most, -(-width // multiple) * multiple)
+
+
+class _OfEpoch(Sampler[int]):
+    """The order of a sampler in an epoch, whatever epochs were before."""
+
+    def __init__(self, sampler: RepeatSampler, epoch: Callable[[], int]) -> None:
+        self._sampler, self._epoch = sampler, epoch
+
+    def __iter__(self) -> Iterator[int]:
+        if self._sampler.shuffle:
+            self._sampler.generator.manual_seed(self._sampler.seed + self._epoch())
+        return iter(self._sampler)
+
+    def __len__(self) -> int:
+        return len(self._sampler)
 
 
 class ThinkerTrainer(PassAtK, RlTrainer):

@@ -41,9 +41,9 @@ def run(**changes: Any) -> RunConfig:
     return RunConfig(**{**usual, **changes})
 
 
-def episodes(verdicts: VerdictPool, context: int = 2048, **changes: Any) -> Episodes:
+def episodes(context: int = 2048, **changes: Any) -> Episodes:
     chat = Chat(tokenizer(), stops_of(STUDENT))
-    return Episodes(run(**changes), chat, ReaderTokenizer(STUDENT), context, 64, verdicts)
+    return Episodes(run(**changes), chat, ReaderTokenizer(STUDENT), context, 64)
 
 
 def rows(number: int = 2) -> list[dict[str, Any]]:
@@ -96,7 +96,7 @@ def test_an_episode_is_what_a_run_would_have_made(verdicts: VerdictPool) -> None
     two = rows()
     first = attempts(two[0], RIGHT, WRONG, WRONG, RIGHT)
     policy = Policy(*first, *attempts(two[1], WRONG, RIGHT, NOTHING, "..."), "one", "two")
-    played = episodes(verdicts).play(two, [11, 12], policy)
+    played = episodes().play(two, [11, 12], policy, verdicts)
     assert policy.asked == [(2 * K, 30), (2, 50)]
     opener = (
         f"<|im_start|>user\n{two[0]['prompt'][0]['content']}<|im_end|>\n<|im_start|>assistant\n"
@@ -160,7 +160,7 @@ def test_the_order_is_given_by_the_seed(verdicts: VerdictPool) -> None:
     row = rows(1)
     texts = attempts(row[0], RIGHT, WRONG, WRONG, RIGHT)
     caches = [
-        episodes(verdicts).play(row, [seed], Policy(*texts, "end"))[0].cache for seed in (1, 1, 2)
+        episodes().play(row, [seed], Policy(*texts, "end"), verdicts)[0].cache for seed in (1, 1, 2)
     ]
     assert caches[0] == caches[1] != caches[2]
 
@@ -168,8 +168,8 @@ def test_the_order_is_given_by_the_seed(verdicts: VerdictPool) -> None:
 def test_width_and_pruning_are_those_of_the_run(verdicts: VerdictPool) -> None:
     row = rows(1)
     policy = Policy(*attempts(row[0], RIGHT, WRONG, WRONG, RIGHT), "end")
-    playing = episodes(verdicts, cache={"width": 3, "pruning": "think_clipped"})
-    played = playing.play(row, [1], policy)
+    playing = episodes(cache={"width": 3, "pruning": "think_clipped"})
+    played = playing.play(row, [1], policy, verdicts)
     assert {item.mode for item in played[0].cache.items} == {"think_clipped"}
     assert figures(played)["attempts/not_selected"] == 1 / 4
     assert figures(played)["attempts/shown"] == 3 / 4
@@ -191,7 +191,7 @@ def test_an_episode_without_a_cache_has_failed(
     if why == "too_long":
         texts = [text.replace("{", "{" + "1" * 40) for text in texts]
     policy = Policy(*texts, "I answer alone")
-    played = episodes(verdicts, cache={"budget_tokens": budget}).play(row, [1], policy)
+    played = episodes(cache={"budget_tokens": budget}).play(row, [1], policy, verdicts)
     assert played[0].failed == why
     assert policy.asked[-1] == (1, 50)  # asked as often as those of other processes
     assert [one.is_learnt for one in played[0].rows] == [True] * K + [False]
@@ -206,24 +206,26 @@ def test_an_episode_without_a_cache_has_failed(
 
 def test_problems_without_room_are_told_before(verdicts: VerdictPool) -> None:
     two = rows()
-    episodes(verdicts).demand_room(two)
+    episodes().demand_room(two)
     longest = max(
         len(tokenizer().apply_chat_template(row["prompt"], add_generation_prompt=True)["input_ids"])
         for row in two
     )
-    playing = episodes(verdicts, context=longest + 29, deliberate={"sampling": {"max_tokens": 1}})
+    playing = episodes(context=longest + 29, deliberate={"sampling": {"max_tokens": 1}})
     with pytest.raises(ConfigError, match=r"do not fit .* set think.sampling.max_tokens to 29 or"):
         playing.demand_room(two)
     with pytest.raises(ConfigError, match="without a word of them, and there is room for 60"):
-        episodes(verdicts, cache={"budget_tokens": 60}).demand_room(two)
+        episodes(cache={"budget_tokens": 60}).demand_room(two)
     with pytest.raises(ConfigError, match=r"A prompt of .* tokens and 30 of a response do not fit"):
-        playing.play(two, [1, 2], Policy())
+        playing.play(two, [1, 2], Policy(), verdicts)
 
 
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"deliberate": {"rounds": 2}}, "Set deliberate.rounds to 1"),
+        ({"deliberate": {"rounds": 2}}, "has 2 rounds .* Set deliberate.rounds and"),
+        ({"deliberate": {"d": 0}}, "has 0 rounds"),
+        ({"deliberate": {"task": "choose"}}, "to choose, and an episode has one to deliberate"),
         ({"cache": {"budget_tokens": 1935}}, r"Set cache.budget_tokens to 1934 or less\."),
         (
             {"deliberate": {"sampling": {"max_tokens": 2000}}},
@@ -231,17 +233,13 @@ def test_problems_without_room_are_told_before(verdicts: VerdictPool) -> None:
         ),
     ],
 )
-def test_what_cannot_be_an_episode_is_refused(
-    verdicts: VerdictPool, changes: dict[str, Any], said: str
-) -> None:
+def test_what_cannot_be_an_episode_is_refused(changes: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
-        episodes(verdicts, **changes)
+        episodes(**changes)
 
 
-def test_roles_without_a_length_of_their_own_have_that_of_the_training(
-    verdicts: VerdictPool,
-) -> None:
-    playing = episodes(verdicts, think={"k": 2}, deliberate={})
+def test_roles_without_a_length_of_their_own_have_that_of_the_training() -> None:
+    playing = episodes(think={"k": 2}, deliberate={})
     assert (playing.k, playing.thinker_tokens, playing.deliberator_tokens) == (2, 64, 64)
 
 
@@ -256,8 +254,8 @@ def test_the_student_plays_with_its_weights_of_the_moment(
 
     two = rows()
     made = JointTrainer(
+        verdicts=verdicts,
         episodes=episodes(
-            verdicts,
             think={"k": K, "sampling": {"max_tokens": 150}},
             deliberate={"sampling": {"max_tokens": 20}},
         ),

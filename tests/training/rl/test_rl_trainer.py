@@ -168,6 +168,38 @@ def test_columns_are_a_multiple_where_that_is_asked_for(tmp_path: Path) -> None:
     assert seen == [(4, 32 + 24)]
 
 
+def test_what_goes_on_asks_what_it_would_have_asked(tmp_path: Path) -> None:
+    asked: list[str] = []
+
+    def reward(problem: list[str], **_: Any) -> list[float]:
+        asked.append(problem[0])
+        return [0.0, 1.0]
+
+    def train(resume: str | None = None) -> None:
+        made = trainer(
+            RlTrainer,
+            tmp_path,
+            num_generations=2,
+            per_device_train_batch_size=2,
+            steps_per_generation=1,
+            max_completion_length=1,
+            shuffle_dataset=True,
+            max_steps=11,
+            save_strategy="steps",
+            save_steps=6,
+        )
+        made.reward_funcs = [reward]
+        made.train(resume_from_checkpoint=resume)
+
+    train()
+    epochs = [asked[:4], asked[4:8], asked[8:]]
+    assert all(len(set(epoch)) == len(epoch) for epoch in epochs)
+    assert epochs[0] != epochs[1] and epochs[1][:3] != epochs[2]
+    whole, asked = asked, []
+    train(str(tmp_path / "checkpoint-6"))
+    assert asked == whole[6:]
+
+
 def test_another_minor_version_of_trl_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     demand_trl()
     monkeypatch.setattr(module, "version", lambda name: "1.17.2")

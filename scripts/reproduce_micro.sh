@@ -1,0 +1,67 @@
+#!/usr/bin/env bash
+# The whole story on two CPU cores, from nothing downloaded: the micro teacher's traces become sets,
+# the bundled student learns from them (SFT) and then from verdicts on its own work (GRPO), and all
+# four models are measured on 1,000 fresh problems.
+#
+#   bash scripts/reproduce_micro.sh                        # seed 1
+#   for seed in 1 2 3; do SEED=$seed bash scripts/reproduce_micro.sh; done
+#
+# The teacher's traces and the figures of base and teacher are made once, and serve all seeds. How
+# long each stage took stands in the table. It is all in out/reproduce (OUT=folder names
+# another); a run that was broken off goes on when the same command is given again. At the end
+# docs/results.md has the table of all seeds that are there.
+set -euo pipefail
+
+. "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
+
+seed="${SEED:-1}"
+[[ "$seed" =~ ^[1-9]$ ]] || fail "SEED=$seed is no digit from 1 to 9."
+prepare_environment train
+cd "$root"
+export HF_HUB_OFFLINE=1 TOKENIZERS_PARALLELISM=false OMP_NUM_THREADS="${OMP_NUM_THREADS:-1}"
+out="${OUT:-out/reproduce}"
+mine="$out/seed-$seed"
+launch=("$venv/bin/accelerate" launch --config_file configs/accelerate/cpu2.yaml)
+mkdir -p "$mine"
+
+# once STAGE FOLDER COMMAND...: runs a command whose result is not there, and says how long it took.
+once() {
+  local stage="$1" folder="$2" began=$SECONDS
+  shift 2
+  [ ! -e "$folder" ] || return 0
+  say "$stage"
+  "$@" || fail "$stage ended with $?; give the same command again to go on."
+  [ -e "$folder" ] || fail "$stage left no $folder."
+  printf '%s\t%s\t%d\n' "$seed" "$stage" "$((SECONDS - began))" >>"$out/seconds.tsv"
+}
+
+generate() { "$venv/bin/heavydistill" generate --journal "$out/journal" "$@"; }
+build() { "$venv/bin/heavydistill" build "$@"; }
+# Problems of the teacher, of each seed's own work, and of the measurement do not meet.
+measure() {
+  generate --config configs/evaluate/micro.yaml --set problems.seed=9000 \
+    --thinker "$1" --deliberator "$2" --out "$3"
+}
+
+once "teacher's traces" "$out/traces" generate --thinker micro-student --deliberator micro \
+  --k 4 --d 1 --set problems.size=4000 --set problems.seed=1000000 --out "$out/traces"
+once "sets for SFT" "$out/sets" build "$out/traces" --student micro-student --out "$out/sets"
+once "SFT" "$mine/sft/training.json" "${launch[@]}" scripts/sft.py \
+  --config configs/sft/micro/both.yaml --dataset_name "$out/sets" --num_train_epochs 2.4 \
+  --seed "$seed" --output_dir "$mine/sft"
+once "own work" "$mine/own" generate --config configs/evaluate/micro.yaml \
+  --thinker "$mine/sft" --deliberator "$mine/sft" --set problems.size=1300 \
+  --set "problems.seed=$((3000000 + 10000 * seed))" --out "$mine/own"
+once "sets for GRPO" "$mine/own-sets" build "$mine/own" --student "$mine/sft" --out "$mine/own-sets"
+once "GRPO" "$mine/grpo/training.json" "${launch[@]}" scripts/grpo.py \
+  --config configs/grpo/micro/deliberator.yaml --model_name_or_path "$mine/sft" \
+  --dataset_name "$mine/own-sets" --max_steps 104 --save_steps 52 --seed "$seed" \
+  --output_dir "$mine/grpo"
+
+once "measure base" "$out/measured-base" measure micro-student micro-student "$out/measured-base"
+once "measure teacher" "$out/measured-teacher" measure micro micro "$out/measured-teacher"
+once "measure SFT" "$mine/measured-sft" measure "$mine/sft" "$mine/sft" "$mine/measured-sft"
+once "measure GRPO" "$mine/measured-grpo" measure "$mine/grpo" "$mine/grpo" "$mine/measured-grpo"
+
+"$venv/bin/python" scripts/results_micro.py "$out" --write docs/results.md
+say "the table: docs/results.md"
