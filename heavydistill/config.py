@@ -35,9 +35,12 @@ Selection = Literal[
 ]
 Pruning = Literal["answer_only", "answer_clipped", "head_tail", "think_clipped"]
 Domain = Literal["general", "stem", "code", "brief"]
+Shape = Literal["gpqa", "livecodebench"]
 Language = Literal["en", "zh"]
+Task = Literal["deliberate", "choose"]
 SamplingName = Literal["paper", "maker"]
 
+_ANEW: Task = "deliberate"
 _TOKENS = {"tok": 1, "ktok": 10**3, "mtok": 10**6, "gtok": 10**9}
 BUDGET = r"^(\d+(?:\.\d+)?)(usd|[kKmMgG]?tok)$"
 """What a budget looks like: ``25usd``, ``40Mtok``."""
@@ -54,6 +57,12 @@ class Problems(Section):
     """Split of a Hub dataset."""
     columns: dict[str, str] = Field(default_factory=dict)
     """Our field to your column: id, text, reference, options, verifier, verifier_args, domain."""
+    shape: Shape | None = None
+    """The benchmark in whose columns the rows are written, where none of them is a field of ours;
+    see ``problems.shapes``."""
+    within: dict[str, tuple[str, str]] = Field(default_factory=dict)
+    """Take the rows alone whose column, as text, lies from one to the other, e.g.
+    ``{contest_date: ["2024-08-01", "2025-05-31"]}``; what begins with the second belongs to it."""
     verifier: str | None = None
     """Verifier of rows that name none and have no options; ``math`` if null."""
     verifier_args: dict[str, Any] = Field(default_factory=dict)
@@ -133,6 +142,9 @@ class CacheChoice(Section):
     """Which trajectories, where there are more usable ones than ``width``."""
     pruning: Pruning = "answer_only"
     """How each is cut to the budget."""
+    order: int = Field(0, ge=0)
+    """So many places are the attempts of the shuffled cache moved round: in as many orders as there
+    are attempts, each of them stands first once."""
     budget_tokens: int | None = Field(None, ge=1)
     """Most tokens of the prompt; null takes what the reader's context allows, at most 80,000."""
 
@@ -140,8 +152,11 @@ class CacheChoice(Section):
 class Deliberate(Section):
     """The second stage: D deliberations on each cache, in N rounds."""
 
-    d: int = Field(4, ge=1)
-    """Deliberations a cache."""
+    d: int = Field(4, ge=0)
+    """Deliberations a cache; 0 asks for trajectories alone."""
+    task: Task = "deliberate"
+    """``choose`` has the reader name the best attempt, whose answer then counts as its own: the
+    baseline that is known as Best-of-N with a judge."""
     rounds: int = Field(1, ge=1)
     """Rounds; from the second on the cache also holds the deliberations of the one before."""
     sampling: SamplingChoice = SamplingChoice()
@@ -213,6 +228,11 @@ class RunConfig(Section):
         return deliberator if self.pools else self.thinker or self.teacher, deliberator
 
     @property
+    def rounds(self) -> int:
+        """Rounds that are asked for: none without deliberations."""
+        return self.deliberate.rounds if self.deliberate.d else 0
+
+    @property
     def judge_endpoint(self) -> Endpoint:
         """Where the judge is asked, if there is one: singly, and its thinking may be missing.
 
@@ -243,6 +263,11 @@ class RunConfig(Section):
             self._refuse_thinking()
         elif self.pools_sha256:
             raise ValueError("pools_sha256 belongs to pools")
+        if self.deliberate.rounds > 1 and (not self.deliberate.d or self.deliberate.task != _ANEW):
+            raise ValueError(
+                f"deliberate.rounds {self.deliberate.rounds} needs deliberations that the next "
+                f"round can read, so deliberate.d of 1 or more and deliberate.task {_ANEW}"
+            )
         if self.pools and not self.pools_sha256:
             return self  # K is not known yet
         width = self.cache.width
@@ -262,6 +287,8 @@ class RunConfig(Section):
             "think.sampling": self.think.sampling != SamplingChoice(),
             "problems (but for its limit)": of_source != Problems(),
         }
+        if not self.deliberate.d:
+            raise ValueError("deliberate.d is 0, so that with pools nobody would be asked")
         if wrong := [key for key in is_set if is_set[key]]:
             raise ValueError(
                 f"{wrong[0]} has no effect with pools: problems and trajectories are those of "
@@ -269,21 +296,34 @@ class RunConfig(Section):
             )
 
 
-def load_config(path: Path | None = None, overrides: dict[str, Any] | None = None) -> RunConfig:
+def load_config(
+    path: Path | None = None,
+    overrides: dict[str, Any] | None = None,
+    preset: dict[str, Any] | None = None,
+) -> RunConfig:
     """The configuration of a run.
 
     Args:
         path: YAML file, or None for the defaults.
         overrides: Dotted keys to values, e.g. ``{"think.k": 16}``; they win over the file.
+        preset: Keys as in a file, e.g. of a benchmark; the file wins over them.
 
     Raises:
         ConfigError: No such file, not YAML, an unknown key, a bad value or a contradiction.
     """
-    tree = read_yaml(path) if path else {}
+    tree = _over(preset or {}, read_yaml(path) if path else {})
     for dotted, value in (overrides or {}).items():
         assign(tree, dotted, value)
     fix = "Correct the value in the file or on the command line; the command line wins."
     return parse(RunConfig, tree, f"{path}: " if path else "", fix)
+
+
+def _over(preset: Any, tree: Any) -> Any:
+    """``tree``, and of ``preset`` what it leaves open."""
+    if not isinstance(preset, dict) or not isinstance(tree, dict):
+        return preset if tree is None else tree
+    both = preset | tree
+    return both | {key: _over(preset[key], tree[key]) for key in preset.keys() & tree.keys()}
 
 
 def parse_assignment(text: str) -> tuple[str, Any]:

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
 from heavydistill.errors import ConfigError
 
 Kind = TypeVar("Kind")
+
+
+def as_json(value: Any) -> str:
+    """A dataclass that has such a ``format``, as text; an equal one is the same."""
+    return json.dumps(dataclasses.asdict(value), indent=2, ensure_ascii=False) + "\n"
+
+
+def write_versioned(value: Any, path: Path) -> None:
+    """Write it as JSON."""
+    path.write_text(as_json(value), encoding="utf-8")
 
 
 def read_versioned(

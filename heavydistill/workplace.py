@@ -5,6 +5,7 @@ All that is written before the end is in one hidden folder beside the named one,
     .NAME.unfinished/
         lock        held by whoever writes
         rows/       of a run's pipeline, as they are finished, and its log
+        status.json of a run: how far it is
         new/        the folder, while it is written
         replaced/   the one that had the name before
 
@@ -40,18 +41,35 @@ class Workplace:
     Attributes:
         path: The hidden folder.
         new: What will be the folder; not there at the beginning.
+        rows: Where a run's pipeline works; likewise.
     """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder.absolute()
         self.path = self._folder.with_name(f".{self._folder.name}.unfinished")
         self.new = self.path / "new"
+        self.rows = self.path / "rows"
         self._replaced = self.path / "replaced"
 
     @property
     def lacks_its_name(self) -> bool:
         """Whether somebody was killed between the renames of ``publish``."""
         return self._replaced.exists() and self.new.exists() and not self._folder.exists()
+
+    @property
+    def is_claimed(self) -> bool:
+        """Whether a process is writing the folder just now; for those who only look on."""
+        try:
+            lock = os.open(self.path / _LOCK, os.O_RDONLY)
+        except OSError:
+            return False
+        try:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(lock)
+        return False
 
     def publish(self) -> None:
         """Give ``new`` its name, in place of the folder that has it.

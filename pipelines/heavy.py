@@ -53,7 +53,7 @@ def build(config: RunConfig) -> HeavyPipeline:
         )
         if config.judge:
             last = last >> judge_of(config, "pool")
-        for round in range(1, config.deliberate.rounds + 1):
+        for round in range(1, config.rounds + 1):
             last = last >> BuildCaches(
                 name=f"build_caches_{round}",
                 choice=config.cache,
@@ -61,6 +61,7 @@ def build(config: RunConfig) -> HeavyPipeline:
                 min_k=config.think.min_k,
                 round=round,
                 seed=config.seed,
+                task=config.deliberate.task,
                 input_batch_size=think.batch,
                 **wording,
             )
@@ -69,6 +70,7 @@ def build(config: RunConfig) -> HeavyPipeline:
                 llm=llm_of(config, deliberate_stage(round)),
                 num_generations=config.deliberate.d,
                 round=round,
+                task=config.deliberate.task,
                 input_batch_size=deliberate.batch,
                 batches_in_flight=deliberate.in_flight,
             )

@@ -18,6 +18,7 @@ from rollouts import STUDENT, Replayed, arguments, made_up, problems, rewarding,
 from transformers import TrainerCallback
 
 from heavydistill.training.rl.joint import JointTrainer
+from heavydistill.verifiers.pool import VerdictPool
 
 K, GROUP = 3, 4
 REWARDS = [1.0, 0.0, 0.0, 1.0, 0.2, 1.0, None, 0.0]
@@ -63,6 +64,7 @@ def main(folder: Path) -> None:
     seen: list[dict[str, Any]] = []
     trainer = Watched(
         episodes=Replayed(K, PLAYED, state.process_index),
+        verdicts=VerdictPool(),
         model=STUDENT,
         args=arguments(
             folder,

@@ -67,7 +67,7 @@ class Replayed(Episodes):
         self._played_before, self._process = played, process
 
     def play(
-        self, rows: Sequence[Mapping[str, Any]], seeds: Sequence[int], sample: object
+        self, rows: Sequence[Mapping[str, Any]], seeds: Sequence[int], *_: Any
     ) -> list[Episode]:
         assert len(seeds) == len(rows)
         return self._played_before[self._process * len(rows) :][: len(rows)]

@@ -144,7 +144,9 @@ def test_a_value_given_keys_is_refused(yaml_file):
     [
         ("think.k", "eight"),
         ("think.k", 1),
-        ("deliberate.d", 0),
+        ("deliberate.d", -1),
+        ("deliberate.task", "vote"),
+        ("cache.order", -1),
         ("deliberate.rounds", 0),
         ("cache.width", 1),
         ("cache.budget_tokens", 0),
@@ -185,6 +187,12 @@ def test_a_bad_value_inside_a_mapping_names_the_inner_key():
         ({"pools": "runs/a", "problems.source": "p.jsonl"}, ["problems", "pools"]),
         ({"pools": "runs/a", "problems.size": 7}, ["problems", "pools"]),
         ({"pools_sha256": "abc"}, ["pools_sha256", "pools"]),
+        ({"pools": "runs/a", "deliberate.d": 0}, ["deliberate.d", "pools"]),
+        ({"deliberate.d": 0, "deliberate.rounds": 2}, ["deliberate.d", "deliberate.rounds 2"]),
+        (
+            {"deliberate.task": "choose", "deliberate.rounds": 2},
+            ["deliberate.task", "deliberate.rounds 2"],
+        ),
     ],
 )
 def test_contradictions_name_both_keys(overrides, named):

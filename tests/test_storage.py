@@ -17,7 +17,13 @@ from hypothesis import strategies as st
 
 from heavydistill.errors import ConfigError, RunError
 from heavydistill.schema import Problem, Trace, arrow_schema, to_row
-from heavydistill.storage import TRACES_FOLDER, read_columns, read_traces, write_traces
+from heavydistill.storage import (
+    TRACES_FOLDER,
+    read_columns,
+    read_files,
+    read_traces,
+    write_traces,
+)
 
 _SCALARS: dict[Any, st.SearchStrategy[Any]] = {
     str: st.text(max_size=20),
@@ -128,6 +134,14 @@ def test_another_schema_version_is_refused_at_once(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="schema version '999'") as caught:
         read_traces(tmp_path)
     assert str(path) in caught.value.what
+
+
+def test_single_files_are_read_in_the_order_in_which_they_are_given(tmp_path: Path) -> None:
+    files = [write_traces([_trace(n)], tmp_path / str(n)) for n in (2, 1)]
+    assert list(read_files(files)) == [_trace(2), _trace(1)]
+    newer = dataclasses.replace(_trace(3), schema_version="999")
+    with pytest.raises(ConfigError, match="schema version '999'"):
+        read_files([*files, write_traces([newer], tmp_path / "3")])
 
 
 def _replace_file(run: Path, table: pa.Table) -> None:

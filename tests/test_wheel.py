@@ -13,6 +13,11 @@ ROOT = Path(__file__).parents[1]
 BUILD = "import sys; from hatchling.build import build_wheel; print(build_wheel(sys.argv[1]))"
 BENCHMARKS = "from heavydistill.build.contamination import read, shipped; "
 BENCHMARKS += "print(*(read(file).name for file in shipped()))"
+PUBLIC = "from heavydistill.problems.benchmarks import benchmark, shipped; "
+PUBLIC += "print(*(benchmark(name).name for name in shipped()))"
+PAGE = "from heavydistill.report.page.writing import shipped, script; "
+PAGE += "print(*(len(shipped('katex', name)) for name in ('katex.min.js', 'LICENSE'))); "
+PAGE += "print(len(script()), len(shipped('web', 'page.css')), len(shipped('web', 'page.html')))"
 LIST = "from heavydistill.teachers.registry import find, names; from heavydistill.config import *; "
 LIST += "print(*names()); print(find('micro', Endpoint()).model)"
 
@@ -51,9 +56,30 @@ def test_the_profiles_are_found_in_an_installed_wheel(installed: Path, tmp_path:
     assert (Path(model) / "model.safetensors").is_file()
 
 
+def test_the_public_benchmarks_are_found_in_an_installed_wheel(
+    installed: Path, tmp_path: Path
+) -> None:
+    (names,) = printed(installed, tmp_path, PUBLIC)
+    files = sorted((ROOT / "configs/benchmarks").glob("*.yaml"))
+    assert files and names.split() == [file.stem for file in files]
+
+
 def test_the_hashes_of_benchmarks_are_found_in_an_installed_wheel(
     installed: Path, tmp_path: Path
 ) -> None:
     (names,) = printed(installed, tmp_path, BENCHMARKS)
     files = sorted((ROOT / "data/benchmarks").glob("*.parquet"))
     assert files and names.split() == [file.stem for file in files]
+
+
+def test_the_page_of_reports_is_whole_in_an_installed_wheel(
+    installed: Path, tmp_path: Path
+) -> None:
+    katex, ours = (list(map(int, line.split())) for line in printed(installed, tmp_path, PAGE))
+    folder = ROOT / "heavydistill" / "report" / "page" / "katex"
+    sizes = [len((folder / name).read_text("utf-8")) for name in ("katex.min.js", "LICENSE")]
+    assert katex == sizes and all(ours)
+    (metadata,) = installed.glob("heavydistill-*.dist-info/METADATA")
+    told = metadata.read_text(encoding="utf-8")
+    assert "License-Expression: Apache-2.0 AND MIT" in told
+    assert "License-File: heavydistill/report/page/katex/LICENSE" in told

@@ -102,8 +102,10 @@ def test_a_folder_has_one_writer_at_a_time(tmp_path):
     with Workplace(folder).claimed():
         with pytest.raises(ConfigError, match="another process"), Workplace(folder).claimed():
             pass
+        assert Workplace(folder).is_claimed and not Workplace(tmp_path / "other").is_claimed
         with Workplace(tmp_path / "other").claimed():
             pass
+    assert not Workplace(folder).is_claimed
     write(folder, "later")
     assert whole(folder) == {"later"}
 

@@ -30,10 +30,10 @@ class Pace:
 
     @classmethod
     def of(cls, model: Profile, samples: int, endpoint: Endpoint) -> Pace:
-        """For so many samples a row."""
+        """For so many samples a row; 0 is as slow as 1."""
         if model.kind == "local":
             return cls(LOCAL_BATCH, 1)
-        slots = -(-endpoint.slots // samples)
+        slots = -(-endpoint.slots // max(1, samples))
         return cls(1, max(slots, min(_MOST_IN_FLIGHT, _ROWS_PER_SLOT * slots)))
 
     @property

@@ -115,6 +115,23 @@ def test_a_sample_does_not_depend_on_its_batch(engine, checkpoint):
     assert together == [sample(one) for one in narrow.generate(requests)]
 
 
+def test_rows_that_have_ended_leave_their_batch(engine, monkeypatch):
+    requests = [request(seed, prompt, max_tokens=30) for seed in range(20) for prompt in PROMPTS]
+    whole = [sample(one) for one in engine.generate(requests)]
+    widths: list[int] = []
+    generate = engine.model.generate
+
+    def watched(input_ids: Any, **options: Any) -> Any:
+        widths.append(len(input_ids))
+        return generate(input_ids=input_ids, **options)
+
+    monkeypatch.setattr("heavydistill.engine.local._STRETCH", 4)
+    monkeypatch.setattr(engine.model, "generate", watched)
+    assert [sample(one) for one in engine.generate(requests)] == whole
+    ended_by = [sum(one.completion_tokens > begun for one in whole) for begun in range(0, 30, 4)]
+    assert widths == [count for count in ended_by if count] and len(set(widths)) > 2
+
+
 def test_the_seed_alone_decides_the_sample(engine):
     seeds = [*range(10), 2**31 - 1]
     first, again = (texts(engine, [request(seed) for seed in seeds]) for _ in range(2))

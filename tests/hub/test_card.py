@@ -14,7 +14,7 @@ from set_folders import write_sets
 
 from heavydistill.errors import ConfigError
 from heavydistill.hub.card import card, write_card
-from heavydistill.hub.markdown import table, text
+from heavydistill.markdown import table, text
 from heavydistill.sets import folder as folders
 from heavydistill.sets.manifest import (
     Asked,

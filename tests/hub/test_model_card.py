@@ -15,27 +15,20 @@ from huggingface_hub import ModelCard
 from model_folders import COMMIT, GENERATED, record, sets, write_model
 from set_folders import manifest
 from students import MICRO
+from summaries import summary
 
 from heavydistill.hub.model_card import write_model_card
 from heavydistill.hub.origin import origin_of
-from heavydistill.metrics.comparison import Change, Comparison, Measured, Model, write_comparison
+from heavydistill.metrics.comparable import Model
+from heavydistill.metrics.comparison import Change, Comparison, Measured
+from heavydistill.metrics.groups import NAMES
 from heavydistill.metrics.intervals import Interval
-from heavydistill.metrics.summary import GenerationCounts
 from heavydistill.record import BaseModelUsed, Ends, Result, RlUsed
 from heavydistill.sets.manifest import BenchmarkUsed
+from heavydistill.versioned import write_versioned
 
 COMMAND = str(Path(sys.executable).parent / "heavydistill")
 ON_HUB = BaseModelUsed(name="Qwen/Qwen3-8B", revision=COMMIT, template_sha256="1" * 64)
-NO_COUNTS = GenerationCounts(
-    total=0,
-    failed=0,
-    failures={},
-    truncated=0,
-    empty=0,
-    undecided=0,
-    unjudged=0,
-    undecided_because={},
-)
 
 
 def made(folder: Path, **changes: Any) -> str:
@@ -298,38 +291,37 @@ def comparison(before: bool = True) -> Comparison:
     full = Change(less if before else None, share, change if before else None)
     trained = Model("deliberator", "ab" * 8)
     side = Measured(
+        name="after",
+        heavydistill="0.1.0",
         thinker=Model("micro-student", "cd" * 8),
         deliberator=trained,
         prompts=[],
         verifiers=["math@2"],
-        trajectories=NO_COUNTS,
-        deliberations=NO_COUNTS,
-        statuses={},
+        summary=summary(),
     )
-    untrained = dataclasses.replace(side, deliberator=Model("micro-student", "cd" * 8))
+    untrained = dataclasses.replace(
+        side, name="before", deliberator=Model("micro-student", "cd" * 8)
+    )
     return Comparison(
         heavydistill="0.1.0",
         versions={},
-        problems=20,
-        k=8,
-        d=4,
-        rounds=1,
         config={"problems": {"source": "hub:org/problems"}, "domain": "brief", "seed": 3},
+        asked_differently=[],
         before=untrained if before else None,
         after=side,
-        mean_at_k=full,
-        vote_at_k=full,
-        pass_at_k=full,
-        heavy_mean_at_d=full,
-        heavy_pass_at_d=full,
-        heavy_minus_vote=full,
+        problems=20,
+        **dict.fromkeys(NAMES, full),
+        by_verifier={},
+        by_family={},
+        vote_pairs=None,
+        deliberation_pairs=None,
     )
 
 
 def test_an_evaluation_is_told_before_and_after_with_its_intervals(hub, publish, tmp_path):
     folder = write_model(tmp_path / "model")
     (folder / "evaluation").mkdir()
-    write_comparison(comparison(), folder / "evaluation" / "evaluation.json")
+    write_versioned(comparison(), folder / "evaluation" / "evaluation.json")
     (folder / "evaluation" / "after").mkdir()
     code, said = publish(folder, "--to", "org/model")
     assert code == 0 and "evaluation/after" in said
@@ -366,7 +358,7 @@ def test_the_hub_lists_as_its_results_only_what_the_model_did_itself(tmp_path, r
         told = dataclasses.replace(told, after=told.before)
     folder = write_model(tmp_path / "model", role=role)
     (folder / "evaluation").mkdir()
-    write_comparison(told, folder / "evaluation" / "evaluation.json")
+    write_versioned(told, folder / "evaluation" / "evaluation.json")
     write_model_card(folder)
     results = ModelCard.load(folder / "README.md").data.eval_results or []
     assert [result.metric_name.split()[0] for result in results] == named
@@ -375,7 +367,7 @@ def test_the_hub_lists_as_its_results_only_what_the_model_did_itself(tmp_path, r
 def test_an_evaluation_without_a_before_has_no_difference(tmp_path):
     folder = write_model(tmp_path / "model")
     (folder / "evaluation").mkdir()
-    write_comparison(comparison(before=False), folder / "evaluation" / "evaluation.json")
+    write_versioned(comparison(before=False), folder / "evaluation" / "evaluation.json")
     write_model_card(folder)
     card = (folder / "README.md").read_text(encoding="utf-8")
     assert "| Metric | What it says | After |" in card and "Before:" not in card
