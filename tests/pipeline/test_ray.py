@@ -27,7 +27,9 @@ from heavydistill.storage import read_traces
 
 COMMAND = str(Path(sys.executable).parent / "heavydistill")
 MICRO = str(Path(__file__).parents[2] / "heavydistill" / "micro" / "teacher")
-TIMEOUT_S = 240
+# A busy machine of two cores starts the nodes' processes one after the other.
+TIMEOUT_S = 600
+pytestmark = pytest.mark.timeout(2 * TIMEOUT_S)
 
 
 class TwoNodes:

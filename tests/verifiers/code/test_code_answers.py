@@ -1,8 +1,7 @@
 from __future__ import annotations
 
-import time
-
 import pytest
+from linear import assert_linear
 
 from heavydistill.verifiers.code.answer import program_in
 
@@ -125,25 +124,31 @@ def test_prose_completes_no_prompt() -> None:
     assert program_in("I cannot do that.", ["f"], PROMPT) is None
 
 
+PYTHON = "```python\n"
+LAST = "\n```\n```python\ndef f():\n    x()\n```"
+DRAFT = "```python\ndef x(): y()\n```\n"
+
+
 @pytest.mark.parametrize(
-    "text",
+    ("before", "piece", "after"),
     [
-        "```" * 300_000,
-        "```python\n" * 100_000,
-        " " * 10**6,
-        "\n" * 10**6,
-        "```" + "a" * 10**6 + "`",
-        "```python\n" + "a:" * 500_000 + "\n```\n```python\ndef f():\n    x()\n```",
-        "```python\n" + "def x(" * 150_000 + "\n```\n```python\ndef f():\n    x()\n```",
-        "```python\ndef x(): y()\n```\n```python\nz()\n" + "a:" * 500_000 + "\n```",
-        "```python\ndef x(): y()\n```\n```python\nz()\n" + "a " * 500_000 + "\n```",
-        "```python\ndef x(): y()\n```\n" * 30_000 + "```python\ndef f():\n    x()\n```",
-        "```python\n" + "import " * 150_000 + "\n```\n```python\ndef f():\n    x()\n```",
-        "```python\n" + "class x(" * 120_000 + "\n```\n```python\ndef f():\n    x()\n```",
+        ("", "```", ""),
+        ("", PYTHON, ""),
+        ("", " ", ""),
+        ("", "\n", ""),
+        ("```", "a", "`"),
+        (PYTHON, "a:", LAST),
+        (PYTHON, "def x(", LAST),
+        (f"{DRAFT}```python\nz()\n", "a:", "\n```"),
+        (f"{DRAFT}```python\nz()\n", "a ", "\n```"),
+        ("", DRAFT, "```python\ndef f():\n    x()\n```"),
+        (PYTHON, "import ", LAST),
+        (PYTHON, "class x(", LAST),
     ],
 )
-def test_a_million_characters_take_no_time(text: str) -> None:
-    begun = time.process_time()
-    program_in(text, ["f"], PROMPT)
-    program_in(text, [], "")
-    assert time.process_time() - begun < 3
+def test_finding_the_program_takes_linear_time(before: str, piece: str, after: str) -> None:
+    def text_of(size: int) -> str:
+        return before + piece * (size // len(piece)) + after
+
+    assert_linear(lambda text: program_in(text, ["f"], PROMPT), text_of)
+    assert_linear(lambda text: program_in(text, [], ""), text_of)
