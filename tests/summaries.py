@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from heavydistill.metrics.counts import GenerationCounts
-from heavydistill.metrics.curve import Curve, MatchedVote, Point
+from heavydistill.metrics.curve import Curve, MatchedVote, Point, Way
 from heavydistill.metrics.groups import Metrics
 from heavydistill.metrics.habits import Place, Rate
 from heavydistill.metrics.intervals import Interval
@@ -33,36 +33,26 @@ def _tokens(mean: float) -> dict[Cost, Interval]:
     return {cost: Interval(mean * n, mean * n, mean * n) for n, cost in enumerate(COSTS, 1)}
 
 
+def _point(way: Way, k: int, accuracy: float, tokens: float, *on_the_front: Cost) -> Point:
+    return Point(
+        way=way,
+        k=k,
+        rounds=int(way == "deliberation"),
+        accuracy=Interval(accuracy, accuracy - 0.04, accuracy + 0.05),
+        tokens=_tokens(tokens),
+        pareto={cost: cost in on_the_front for cost in COSTS},
+    )
+
+
 CURVE = Curve(
     k=8,
     problems=1190,
     smaller_pools=10,
     unknown_tokens={"completion": 0, "all": 3},
     points=[
-        Point(
-            way="vote",
-            k=1,
-            rounds=0,
-            accuracy=Interval(0.42, 0.38, 0.47),
-            tokens=_tokens(1000),
-            pareto={"completion": True, "all": True},
-        ),
-        Point(
-            way="pass",
-            k=1,
-            rounds=0,
-            accuracy=Interval(0.42, 0.38, 0.47),
-            tokens=_tokens(1000),
-            pareto={"completion": False, "all": False},
-        ),
-        Point(
-            way="deliberation",
-            k=4,
-            rounds=1,
-            accuracy=Interval(0.53, 0.47, 0.59),
-            tokens=_tokens(6000),
-            pareto={"completion": True, "all": False},
-        ),
+        _point("vote", 1, 0.42, 1000, "completion", "all"),
+        _point("pass", 1, 0.42, 1000),
+        _point("deliberation", 4, 0.53, 6000, "completion"),
     ],
     matched={
         "completion": MatchedVote(

@@ -93,3 +93,26 @@ def test_what_goes_on_from_a_state_is_what_was_never_broken_off(tmp_path: Path, 
         schedule.step()
     for name, parameter in whole.named_parameters():
         assert torch.equal(parameter, again.get_parameter(name)), name
+
+
+def test_on_a_cpu_directions_are_computed_in_single_precision() -> None:
+    """Of bfloat16 not a third digit would be right."""
+    weight = torch.nn.Parameter(torch.zeros(24, 40))
+    bias = torch.nn.Parameter(torch.zeros(3))
+    by = MuonAdamW(
+        [("layer.weight", weight), ("layer.bias", bias)],
+        lr=1.0,
+        weight_decay=0.0,
+        betas=(0.9, 0.95),
+        eps=1e-8,
+    )
+    weight.grad = torch.randn(24, 40, generator=torch.Generator().manual_seed(0))
+    kept = weight.grad.clone()
+    by.step()
+    assert torch.equal(weight.grad, kept)
+    direction = kept.double() / kept.double().norm()
+    for _ in range(5):
+        gram = direction @ direction.T
+        direction = 3.4445 * direction + (-4.775 * gram + 2.0315 * gram @ gram) @ direction
+    expected = -0.2 * 40**0.5 * direction
+    assert torch.allclose(weight.detach().double(), expected, rtol=1e-4, atol=1e-5)
