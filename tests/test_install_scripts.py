@@ -76,7 +76,8 @@ def test_a_machine_without_lists_of_packages_gets_them_first(
     body = f"""
         case "$*" in
           update*) : > {commands}/lists;;
-          install*{script.package}) [ -e {commands}/lists ] || exit 100; {script.puts_it_into(commands)};;
+          install*{script.package}) [ -e {commands}/lists ] || exit 100
+            {script.puts_it_into(commands)};;
           *) exit 9;;
         esac"""
     _add(commands, "apt-get", body)
