@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 _BATCH_TOKENS = {"cpu": 32_768, "cuda": 262_144}
 
 # Tokens after which rows that have ended leave their batch.
-_STRETCH = 32
+_STRETCH = 16
 
 _CHECKPOINT_SUFFIXES = {".json", ".safetensors", ".bin", ".model", ".jinja"}
 
@@ -147,6 +147,8 @@ class LocalEngine:
         """
         import torch
 
+        from heavydistill.engine.growing import make_room
+
         sampling, width = requests[0].sampling, max(map(len, prompts))
         pad, device = self.tokenizer.pad_token_id, self.model.device
         ids = torch.tensor([[pad] * (width - len(row)) + row for row in prompts], device=device)
@@ -172,6 +174,7 @@ class LocalEngine:
             rows = [rows[i] for i in going.tolist()]
             ids, cache = output.sequences[going], output.past_key_values
             cache.batch_select_indices(going)
+            make_room(cache)
             mask = torch.nn.functional.pad(mask[going], (0, most), value=1)
         return written
 
