@@ -24,18 +24,19 @@ from heavydistill.metrics.intervals import Interval, bootstrap_difference
 from heavydistill.storage import read_traces
 
 METRICS = {
-    "M@4": "mean_at_k",
-    "V@4": "vote_at_k",
-    "P@4": "pass_at_k",
+    "M@8": "mean_at_k",
+    "V@8": "vote_at_k",
+    "P@8": "pass_at_k",
     "HM@4": "heavy_mean_at_d",
     "HP@4": "heavy_pass_at_d",
-    "HM@4 - V@4": "heavy_minus_vote",
+    "HM@4 - V@8": "heavy_minus_vote",
 }
 HEAD = """# What the micro models show
 
 Made by `bash scripts/reproduce_micro.sh`, once for each seed, on {cores} CPU cores ({machine},
 Python {python}), with nothing downloaded. {problems} problems that no model learnt from; in per
-cent, with 95 % bootstrap intervals over problems. M@4 is the thinker's own pass@1. Regress: of the
+cent, with 95 % bootstrap intervals over problems. K = 8 trajectories a problem, all of which vote;
+D = 4 deliberations on a cache of four of them. M@8 is the thinker's own pass@1. Regress: of the
 problems whose vote is right, those whose deliberations are wrong.
 """
 SHOWN = """## What is shown, and what is not
@@ -109,7 +110,7 @@ def _metrics(summaries: dict[str, dict[str, Any]]) -> Iterator[str]:
 
 
 def _gains(seeds: list[Path], runs: dict[str, Path]) -> Iterator[str]:
-    yield _line("", "M@4", "V@4", "HM@4", "HM@4 - V@4 after it")
+    yield _line("", "M@8", "V@8", "HM@4", "HM@4 - V@8 after it")
     yield _line(":--", *["--:"] * 4)
     values = {name: _values(run) for name, run in runs.items()}
     for seed in seeds:

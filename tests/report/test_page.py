@@ -321,6 +321,7 @@ def test_an_evaluation_is_its_runs(run, tmp_path):
     told = writing.write_report([tmp_path / "e"], tmp_path / "page.html")
     text = told.file.read_text("utf-8")
     assert "All runs are over the same problems" in text and "index-1" in text
+    assert "evaluation.json" in text and "evaluate again" in text  # it holds no comparison
 
 
 def test_a_killed_run_and_one_in_progress_are_reported_as_far_as_they_got(traces, tmp_path):

@@ -13,6 +13,7 @@ from heavydistill.metrics.intervals import Interval
 from heavydistill.metrics.row import COSTS, Cost
 from heavydistill.metrics.summary import NO_LABEL, Summary
 from heavydistill.report.page import plots
+from heavydistill.report.page.cards import card, difference, ends, numbers, scroll, share
 from heavydistill.report.page.figures import LENGTHS, Figures
 from heavydistill.report.page.markup import Html, joined, table, tag
 from heavydistill.report.page.sources import Source
@@ -87,7 +88,7 @@ def of_all(sources: Sequence[Source], figures: Sequence[Figures]) -> Html:
         )
         sizes = (f"{summary.problems:,}", str(summary.k), str(summary.d))
         rows.append(
-            [source.label, *sizes, *map(_share, values), _difference(summary.heavy_minus_vote)]
+            [source.label, *sizes, *map(share, values), difference(summary.heavy_minus_vote)]
         )
     head = ("Run", "Problems", "K", "D", "M@K", "V@K", "P@K", "HM@D", "HP@D", "HM - V")
     return tag(
@@ -128,8 +129,8 @@ def _metrics(summary: Summary) -> Html:
         (f"HP@{d}", summary.heavy_pass_at_d, "any deliberation is right"),
     ]
     known = [(name, value, meaning) for name, value, meaning in told if value]
-    rows = [[name, percent(value.mean), _range(value), meaning] for name, value, meaning in known]
-    parts = [_scroll(table(("Metric", "Value", "95 % interval", "Meaning"), rows))]
+    rows = [[name, percent(value.mean), ends(value), meaning] for name, value, meaning in known]
+    parts = [scroll(table(("Metric", "Value", "95 % interval", "Meaning"), rows))]
     differences = [
         (f"HM@{d} - V@{k}", summary.heavy_minus_vote),
         (f"HM@{d} - M@{k}", summary.heavy_minus_mean),
@@ -140,32 +141,32 @@ def _metrics(summary: Summary) -> Html:
         if value
     ]
     if rows:
-        parts.append(_scroll(table(("Difference", "Points", "95 % interval", "Reading"), rows)))
+        parts.append(scroll(table(("Difference", "Points", "95 % interval", "Reading"), rows)))
     else:
         parts.append(tag("p", "No problem was deliberated.", class_="note"))
     if summary.rounds > 1:
         rows = [
-            [str(one.round), _share(one.heavy_mean), _share(one.heavy_pass)]
+            [str(one.round), share(one.heavy_mean), share(one.heavy_pass)]
             for one in summary.per_round
         ]
-        parts.append(_scroll(table(("Round", f"HM@{d}", f"HP@{d}"), rows)))
+        parts.append(scroll(table(("Round", f"HM@{d}", f"HP@{d}"), rows)))
     if summary.problems < FEW_PROBLEMS:
         few = f"Fewer than {FEW_PROBLEMS} problems: the intervals are too narrow to rely on."
         parts.append(tag("p", few, class_="note warning"))
     plot = plots.metrics_plot([(name, value) for name, value, _ in known])
-    return _card("Metrics", plot, tag("div", *parts), wide=True)
+    return card("Metrics", plot, tag("div", *parts), wide=True)
 
 
 def _curve(curve: Curve | None) -> Html:
     shown = [point for point in curve.points if point.tokens] if curve else []
     if not curve or not shown:
-        return _card("Accuracy over tokens", tag("p", "No problem has all its tokens counted."))
+        return card("Accuracy over tokens", tag("p", "No problem has all its tokens counted."))
     rows = [
         [
             _WAYS[point.way],
             str(point.k),
             *(f"{point.tokens[cost].mean:,.0f}" if cost in point.tokens else "-" for cost in COSTS),
-            _share(point.accuracy),
+            share(point.accuracy),
         ]
         for point in shown
     ]
@@ -181,12 +182,12 @@ def _curve(curve: Curve | None) -> Html:
         if count
     ]
     notes += [_matched(_COSTS[cost], matched) for cost, matched in curve.matched.items()]
-    return _card(
+    return card(
         "Accuracy over tokens",
-        plots.curve_plot(shown),
+        plots.curve_plot(list(map(plots.dot, shown))),
         plots.legend(entries),
         tag("p", " ".join(notes), class_="note"),
-        _numbers(table(("Way", "k", *_TOKENS, "Right, 95 % interval"), rows)),
+        numbers(table(("Way", "k", *_TOKENS, "Right, 95 % interval"), rows)),
     )
 
 
@@ -195,9 +196,9 @@ def _matched(counted_as: str, matched: MatchedVote) -> str:
     told = f"A deliberation takes the {counted_as} tokens of {matched.votes:.1f} votes"
     if not matched.heavy_minus_vote:
         return f"{told}: to compare, a pool needs {matched.needs} attempts."
-    difference = matched.heavy_minus_vote
-    ends = f"{points(difference.low)} to {points(difference.high)}"
-    return f"{told} and is {points(difference.mean)} points ({ends}) above them."
+    added = matched.heavy_minus_vote
+    interval = f"{points(added.low)} to {points(added.high)}"
+    return f"{told} and is {points(added.mean)} points ({interval}) above them."
 
 
 def _labels(summary: Summary) -> Html:
@@ -215,11 +216,11 @@ def _labels(summary: Summary) -> Html:
     rows.append(
         ["all", *(f"{summary.outcomes[one]:,}" for one in outcomes), f"{summary.problems:,}"]
     )
-    return _card(
+    return card(
         "Strata and outcomes",
         plots.strata_plot(summary),
         plots.legend(list(shown.items())),
-        _numbers(table(("Stratum", *shown.values(), "all"), rows)),
+        numbers(table(("Stratum", *shown.values(), "all"), rows)),
     )
 
 
@@ -233,7 +234,7 @@ def _rates(summary: Summary) -> Html:
     rows = [
         [
             name,
-            _share(rate.interval) if rate.interval else "-",
+            share(rate.interval) if rate.interval else "-",
             f"{rate.count:,} of {rate.of:,}",
             meanings[name],
         ]
@@ -241,21 +242,21 @@ def _rates(summary: Summary) -> Html:
     ]
     copies = [
         "vote copy",
-        _share(summary.vote_copy_rate) if summary.vote_copy_rate else "-",
+        share(summary.vote_copy_rate) if summary.vote_copy_rate else "-",
         "",
         "deliberation repeats the vote",
     ]
-    return _card(
+    return card(
         "Rescue and regress",
         plots.rates_plot(rates),
-        _scroll(table(("Rate", "Value", "Problems", "Meaning"), [*rows, copies])),
+        scroll(table(("Rate", "Value", "Problems", "Meaning"), [*rows, copies])),
     )
 
 
 def _lengths(figures: Figures) -> Html:
     known = {name: one for name, one in figures.lengths.items() if one}
     if not known:
-        return _card("Lengths", tag("p", "No server counted the tokens of a response."))
+        return card("Lengths", tag("p", "No server counted the tokens of a response."))
     parts = []
     for stage in ("trajectories", "deliberations"):
         right, wrong = (figures.lengths[f"{stage}, {one}"] for one in ("right", "not right"))
@@ -267,11 +268,11 @@ def _lengths(figures: Figures) -> Html:
         if (three := plots.quartiles(figures.lengths[name])) is not None:
             count = figures.lengths[name].total()
             rows.append([name, f"{count:,}", *(f"{one:,}" for one in three)])
-    return _card(
+    return card(
         "Lengths, in tokens written",
         *parts,
         plots.legend([("right", "right"), ("wrong", "not right")]),
-        _numbers(table(("Responses", "Count", "Quartile", "Median", "Quartile"), rows)),
+        numbers(table(("Responses", "Count", "Quartile", "Median", "Quartile"), rows)),
     )
 
 
@@ -283,11 +284,11 @@ def _usage(summary: Summary) -> Html:
         told = (used.requests, used.prompt, used.completion, unknown)
         rows.append([stage, *(f"{number:,}" for number in told), cost])
     head = ("Stage", "Requests", "Read", "Written", "Not counted", "USD")
-    return _card(
+    return card(
         "Cost",
         plots.usage_plot(summary),
         plots.legend([("read", "tokens read"), ("written", "tokens written")]),
-        _scroll(table(head, rows)),
+        scroll(table(head, rows)),
     )
 
 
@@ -309,7 +310,7 @@ def _failures(summary: Summary) -> Html:
         judged += f"{judging.incorrect:,} incorrect, {judging.undecided:,} undecided. "
         judged += f"Judges: {', '.join(judging.judges)}."
         notes.append(tag("p", judged, class_="note"))
-    return _card("What failed", _scroll(table(("Responses", "All", *columns), rows)), *notes)
+    return card("What failed", scroll(table(("Responses", "All", *columns), rows)), *notes)
 
 
 def _asked(source: Source, figures: Figures) -> Html:
@@ -330,40 +331,10 @@ def _asked(source: Source, figures: Figures) -> Html:
         )
     else:
         parts.append(tag("p", "There is no configuration that can be read.", class_="note"))
-    return _card("How it was asked", *parts)
+    return card("How it was asked", *parts)
 
 
-def _card(title: str, *parts: str, wide: bool = False) -> Html:
-    return tag("article", tag("h3", title), *parts, class_="card wide" if wide else "card")
-
-
-def _scroll(inner: Html) -> Html:
-    return tag("div", inner, class_="scroll")
-
-
-def _numbers(inner: Html) -> Html:
-    return tag("details", tag("summary", "The numbers"), _scroll(inner))
-
-
-def _share(value: Interval | None) -> str:
-    """A share with its interval below."""
-    if value is None:
-        return "-"
-    return joined([percent(value.mean), tag("small", _range(value))])
-
-
-def _difference(value: Interval | None) -> str:
-    if value is None:
-        return "-"
-    ends = f"{points(value.low)} to {points(value.high)}"
-    return joined([points(value.mean), tag("small", ends)])
-
-
-def _range(value: Interval) -> str:
-    return f"{percent(value.low).rstrip('%')} to {percent(value.high)}"
-
-
-def _reading(difference: Interval) -> str:
-    if difference.low > 0:
+def _reading(of: Interval) -> str:
+    if of.low > 0:
         return "better"
-    return "worse" if difference.high < 0 else "no difference shown"
+    return "worse" if of.high < 0 else "no difference shown"

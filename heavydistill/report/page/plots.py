@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from statistics import median_low
 
 from heavydistill.metrics.curve import Point
@@ -44,14 +45,42 @@ def metrics_plot(named: Sequence[tuple[str, Interval]]) -> Html:
     return _svg("Metrics with 95 % intervals", height, parts)
 
 
-def curve_plot(points: Sequence[Point]) -> Html:
-    """Accuracy over written tokens, which double from one line of the grid to the next."""
-    tokens = [_written(point) for point in points]
+@dataclass(frozen=True, slots=True)
+class Dot:
+    """What stands in the plot of accuracy over tokens.
+
+    Attributes:
+        mark: Its shape and colour: ``vote``, ``pass``, ``deliberation`` or ``control``.
+        name: Shown on hovering.
+        accuracy: Of one answer.
+        tokens: Written for it.
+        label: Shown beside it.
+    """
+
+    mark: str
+    name: str
+    accuracy: Interval
+    tokens: float
+    label: str = ""
+
+
+def dot(point: Point) -> Dot:
+    """A point of a curve."""
+    name = f"{point.way} on {point.k}"
+    return Dot(point.way, name, point.accuracy, point.tokens["completion"].mean)
+
+
+def curve_plot(dots: Sequence[Dot]) -> Html:
+    """Accuracy over written tokens, which double from one line of the grid to the next.
+
+    A line joins the votes, and one those of which any is right.
+    """
+    tokens = [one.tokens for one in dots]
     low, high = math.log2(max(min(tokens), 1)) - 0.15, math.log2(max(max(tokens), 2)) + 0.15
     left, bottom = 44, _CURVE_HEIGHT
 
-    def at(point: Point, share: float) -> tuple[float, float]:
-        x = left + (math.log2(max(_written(point), 1)) - low) / (high - low) * (_WIDTH - left - 20)
+    def at(one: Dot, share: float) -> tuple[float, float]:
+        x = left + (math.log2(max(one.tokens, 1)) - low) / (high - low) * (_WIDTH - left - 20)
         return x, bottom - share * (bottom - 12)
 
     parts = []
@@ -69,12 +98,12 @@ def curve_plot(points: Sequence[Point]) -> Html:
             last = x
         parts.append(_line(x, 12, x, bottom, "grid"))
     parts.append(_text(_WIDTH - 8, bottom + 32, "written tokens a problem", "end"))
-    for way, shape in (("pass", "dashed"), ("vote", "solid")):
-        of_way = [point for point in points if point.way == way]
-        path = " ".join("{:.1f},{:.1f}".format(*at(point, point.accuracy.mean)) for point in of_way)
-        parts.append(tag("polyline", points=path, class_=f"curve {way} {shape}"))
-        parts += [_mark(point, at) for point in of_way]
-    parts += [_mark(point, at) for point in points if point.way == "deliberation"]
+    for mark, shape in (("pass", "dashed"), ("vote", "solid")):
+        joined_by_it = [one for one in dots if one.mark == mark]
+        path = " ".join("{:.1f},{:.1f}".format(*at(one, one.accuracy.mean)) for one in joined_by_it)
+        parts.append(tag("polyline", points=path, class_=f"curve {mark} {shape}"))
+        parts += [_mark(one, at) for one in joined_by_it]
+    parts += [_mark(one, at) for one in dots if one.mark not in ("pass", "vote")]
     return _svg("Accuracy over tokens", _CURVE_HEIGHT + 40, parts)
 
 
@@ -202,27 +231,23 @@ def _share_grid(bottom: float) -> Html:
     return joined(parts)
 
 
-def _written(point: Point) -> float:
-    return point.tokens["completion"].mean
-
-
-def _mark(point: Point, at: object) -> Html:
-    """A point with its interval and its name on hovering."""
-    assert callable(at)
-    x, y = at(point, point.accuracy.mean)
-    _, low = at(point, point.accuracy.low)
-    _, high = at(point, point.accuracy.high)
-    title = (
-        f"{point.way} on {point.k}: {percent(point.accuracy.mean)}, {_written(point):,.0f} tokens"
-    )
+def _mark(one: Dot, at: Callable[[Dot, float], tuple[float, float]]) -> Html:
+    """A dot with its interval, and its name on hovering."""
+    x, y = at(one, one.accuracy.mean)
+    _, low = at(one, one.accuracy.low)
+    _, high = at(one, one.accuracy.high)
+    title = f"{one.name}: {percent(one.accuracy.mean)}, {one.tokens:,.0f} tokens"
     shape = {
         "vote": tag("circle", cx=x, cy=y, r=4.5, class_="vote"),
         "pass": tag("rect", x=x - 4, y=y - 4, width=8, height=8, class_="pass"),
         "deliberation": tag(
             "path", d=f"M{x:.1f} {y - 8:.1f}l8 8l-8 8l-8-8z", class_="deliberation"
         ),
-    }[point.way]
-    return tag("g", tag("title", title), _line(x, low, x, high, "interval"), shape)
+        "control": tag("path", d=f"M{x:.1f} {y - 7:.1f}l7 12h-14z", class_="control"),
+    }[one.mark]
+    side = ("end", -9) if x > _WIDTH - 80 else ("start", 9)
+    label = _text(x + side[1], y + 4, one.label, side[0], "name") if one.label else ""
+    return tag("g", tag("title", title), _line(x, low, x, high, "interval"), shape, label)
 
 
 def _bar(x: float, y: float, width: float, title: str, mark: str) -> Html:

@@ -29,7 +29,7 @@ from typing import IO, Any
 
 import heavydistill
 from heavydistill.errors import ConfigError
-from heavydistill.report.page import overview
+from heavydistill.report.page import overview, together
 from heavydistill.report.page.chunks import Chunks, json_element
 from heavydistill.report.page.entries import entry, whole
 from heavydistill.report.page.figures import Figures, figures
@@ -75,6 +75,7 @@ def write_report(folders: Sequence[Path], out: Path) -> Written:
     """
     _refuse_others(out)
     sources = _distinct([source for folder in folders for source in find(folder)])
+    of_several = [together.of_folder(folder) for folder in folders]
     with contextlib.ExitStack() as held, writing(out):
         out.parent.mkdir(parents=True, exist_ok=True)
         chunks = held.enter_context(tempfile.TemporaryFile(dir=out.parent))
@@ -85,7 +86,7 @@ def write_report(folders: Sequence[Path], out: Path) -> Written:
             indices.append(index)
         chunks.seek(0)
         with _appearing(out) as file:
-            _write(file, sources, told, indices, chunks)
+            _write(file, sources, told, of_several, indices, chunks)
     return Written(out, sources, told)
 
 
@@ -120,6 +121,7 @@ def _write(
     file: IO[bytes],
     sources: Sequence[Source],
     told: Sequence[Figures],
+    of_several: Sequence[Html],
     indices: Sequence[str],
     chunks: IO[bytes],
 ) -> None:
@@ -138,7 +140,7 @@ def _write(
         "runs": joined(
             tag("option", source.label, value=str(number)) for number, source in enumerate(sources)
         ),
-        "summaries": joined([overview.of_all(sources, told), *sections]),
+        "summaries": joined([overview.of_all(sources, told), *of_several, *sections]),
         "indices": "".join(indices),
         "scripts": f"<script>{katex}</script>\n<script>{ours}</script>\n",
     }

@@ -1,0 +1,42 @@
+"""Cards of the page, and the cells of their tables."""
+
+from __future__ import annotations
+
+from heavydistill.metrics.intervals import Interval
+from heavydistill.report.page.markup import Html, joined, tag
+from heavydistill.report.text import percent, points
+
+
+def card(title: str, *parts: str, wide: bool = False) -> Html:
+    """A part of a section, over its whole width or beside others."""
+    return tag("article", tag("h3", title), *parts, class_="card wide" if wide else "card")
+
+
+def scroll(inner: Html) -> Html:
+    """A table that may be wider than a phone."""
+    return tag("div", inner, class_="scroll")
+
+
+def numbers(inner: Html) -> Html:
+    """The table of a plot, folded."""
+    return tag("details", tag("summary", "The numbers"), scroll(inner))
+
+
+def share(value: Interval | None) -> str:
+    """A share with its interval below."""
+    if value is None:
+        return "-"
+    return joined([percent(value.mean), tag("small", ends(value))])
+
+
+def difference(value: Interval | None) -> str:
+    """Points with their interval below."""
+    if value is None:
+        return "-"
+    told = f"{points(value.low)} to {points(value.high)}"
+    return joined([points(value.mean), tag("small", told)])
+
+
+def ends(value: Interval) -> str:
+    """The interval of a share."""
+    return f"{percent(value.low).rstrip('%')} to {percent(value.high)}"

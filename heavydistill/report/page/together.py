@@ -1,0 +1,172 @@
+"""What an evaluation or a crossing says of its runs together, beside the figures of each.
+
+The files that `heavydistill evaluate` and `heavydistill cross` left in their folders are shown:
+what changed from before to after, what else the same tokens buy (controls), and which deliberator
+makes what of whose attempts. They are there once all runs are.
+
+Not covered: the runs themselves (``overview``), and the numbers, which ``metrics`` computes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from heavydistill.errors import ConfigError
+from heavydistill.metrics.comparison import COMPARISON, read_comparison
+from heavydistill.metrics.controls import CONTROLS, Answering, Orders, read_controlled
+from heavydistill.metrics.controls import NAMES as CONTROLS_NAMES
+from heavydistill.metrics.crossing import CROSSING, Cell, read_crossing
+from heavydistill.metrics.groups import NAMES
+from heavydistill.metrics.intervals import Interval
+from heavydistill.report.comparison_tables import Grid, Layout, grids
+from heavydistill.report.page import plots
+from heavydistill.report.page.cards import card, difference, scroll, share
+from heavydistill.report.page.markup import Html, joined, table, tag
+from heavydistill.report.text import counted, percent, points
+
+
+def of_folder(folder: Path) -> Html:
+    """The section of an evaluation or a crossing; nothing if the folder is neither.
+
+    A file that cannot be read, as one of another version, is named in its place.
+    """
+    files = {COMPARISON: _changes, CONTROLS: _controls, CROSSING: _crossing}
+    cards = [
+        _card(folder / name, made) for name, made in files.items() if (folder / name).is_file()
+    ]
+    cards = [one for one in cards if one]
+    if not cards:
+        return Html("")
+    title = tag("h2", f"{folder.absolute().name}: its runs together")
+    return tag("section", title, tag("div", *cards, class_="cards"), class_="runs")
+
+
+def _card(file: Path, made: Callable[[Path], Html]) -> Html:
+    try:
+        return made(file)
+    except ConfigError as error:
+        return card(file.name, tag("p", str(error), class_="banner"), wide=True)
+
+
+def _changes(file: Path) -> Html:
+    """All tables of a comparison; those beside the metrics are folded. Nothing of one run alone."""
+    comparison = read_comparison(file)
+    if not comparison.before:
+        return Html("")
+    layout = Layout(cell=_cell, narrow=_cell, of_groups=NAMES)
+    tables = {grid.head[0]: _table(grid) for grid in grids(comparison, layout)}
+    told = f"{counted(comparison.problems, 'problem')}; points are paired by problem."
+    return card(
+        "Before and after",
+        tag("p", told, class_="note"),
+        *(
+            scroll(one)
+            if title.startswith("Metric")
+            else tag("details", tag("summary", title), scroll(one))
+            for title, one in tables.items()
+        ),
+        wide=True,
+    )
+
+
+def _cell(value: Interval | None, signed: bool) -> str:
+    return difference(value) if signed else share(value)
+
+
+def _table(grid: Grid) -> Html:
+    rows = [
+        [joined([label, tag("small", note)]) if note else label, *cells]
+        for label, note, cells in grid.rows
+    ]
+    return table(grid.head, rows)
+
+
+def _controls(file: Path) -> Html:
+    """Each way to answer with what it costs, among the votes of the evaluated run."""
+    controlled = read_controlled(file)
+    heavy = ("deliberation", "deliberation on the attempts", controlled.heavy, None)
+    ways: list[tuple[str, str, Answering, Interval | None]] = [heavy]
+    ways += [
+        (one.name, CONTROLS_NAMES[one.name], one.answering, one.heavy_minus)
+        for one in controlled.controls
+    ]
+    rows, dots = [], _votes(file.with_name(COMPARISON))
+    for name, meaning, answering, added in ways:
+        tokens = answering.tokens
+        cells = (share(answering.accuracy), "-" if tokens is None else f"{tokens:,.0f}")
+        rows.append([meaning, *cells, difference(added), _flaws(answering)])
+        if tokens is not None:
+            mark, label = ("deliberation", "") if name == "deliberation" else ("control", name)
+            dots.append(plots.Dot(mark, meaning, answering.accuracy, tokens, label))
+    head = ("Way to answer", "Right", "Tokens written", "Deliberation adds", "Count as wrong")
+    keys = [
+        ("vote", "vote on k attempts"),
+        ("deliberation", "deliberation"),
+        ("control", "control"),
+    ]
+    return card(
+        "What else the same models do",
+        *([plots.curve_plot(dots), plots.legend(keys)] if dots else []),
+        scroll(table(head, rows)),
+        *([_orders(controlled.orders)] if controlled.orders else []),
+        wide=True,
+    )
+
+
+def _votes(evaluation: Path) -> list[plots.Dot]:
+    curve = read_comparison(evaluation).after.summary.curve
+    return [plots.dot(p) for p in curve.points if p.way == "vote" and p.tokens] if curve else []
+
+
+def _flaws(answering: Answering) -> str:
+    flaws = {"cut off": answering.cut_off, "without an answer": answering.without_answer}
+    told = ", ".join(f"{count:,} {what}" for what, count in flaws.items() if count)
+    return f"{told} of {answering.samples:,}" if told else "-"
+
+
+def _orders(orders: Orders) -> Html:
+    """What it does to move the attempts of a cache round."""
+    means = ", ".join(percent(mean.mean) for mean in orders.means)
+    told = (
+        f"{len(orders.means)} orders of the same attempts, {counted(orders.problems, 'problem')}: "
+        f"{means} right. Two deliberations of different orders differ in "
+        f"{percent(orders.between.mean)} of pairs"
+    )
+    if orders.within and orders.flips:
+        flips = f"{points(orders.flips.low)} to {points(orders.flips.high)}"
+        told += (
+            f", of one order in {percent(orders.within.mean)}; due to the order: "
+            f"{points(orders.flips.mean)} points ({flips})"
+        )
+    return tag("p", f"{told}.", class_="note")
+
+
+def _crossing(file: Path) -> Html:
+    """A row a thinker, a column a deliberator."""
+    crossing = read_crossing(file)
+    cells = {(cell.thinker, cell.deliberator): cell for cell in crossing.cells}
+    readers = list(dict.fromkeys(cell.deliberator for cell in crossing.cells))
+    k, d = crossing.k, crossing.d
+    head = ["Thinker", f"M@{k}", f"V@{k}", f"P@{k}", *(f"HM@{d} {reader}" for reader in readers)]
+    rows = [
+        [
+            one.name,
+            *map(share, (one.mean_at_k, one.vote_at_k, one.pass_at_k)),
+            *(_met(cells[one.name, reader]) for reader in readers),
+        ]
+        for one in crossing.thinkers
+    ]
+    told = f"{counted(crossing.problems, 'problem')}; below HM@{d}: HM@{d} - V@{k} in points."
+    return card(
+        "Thinkers and deliberators",
+        tag("p", told, class_="note"),
+        scroll(table(head, rows)),
+        wide=True,
+    )
+
+
+def _met(cell: Cell) -> Html:
+    added = cell.heavy_minus_vote
+    told = f"{points(added.mean)} ({points(added.low)} to {points(added.high)})"
+    return joined([share(cell.heavy_mean_at_d), tag("small", told)])
