@@ -159,6 +159,9 @@ class Deliberate(Section):
     baseline that is known as Best-of-N with a judge."""
     rounds: int = Field(1, ge=1)
     """Rounds; from the second on the cache also holds the deliberations of the one before."""
+    processes: int = Field(1, ge=1)
+    """How many processes deliberate at once, each with the model in its memory, of one that is not
+    served: its deliberations take most of a run, and of one process a core."""
     sampling: SamplingChoice = SamplingChoice()
 
 
@@ -371,8 +374,14 @@ def caps_of(budget: str | None) -> tuple[float | None, int | None]:
 
 
 def without_places(config: RunConfig) -> dict[str, Any]:
-    """A configuration as JSON for others to read, without folders, addresses and ``verify``."""
-    tree = config.model_dump(mode="json", exclude={"out", "journal", "pools", "verify"})
+    """A configuration as JSON for others to read, without folders, addresses and machine."""
+    tree = config.model_dump(
+        mode="json",
+        exclude={
+            **dict.fromkeys(("out", "journal", "pools", "verify"), True),
+            "deliberate": {"processes"},
+        },
+    )
     tree["endpoint"] = key_name_of(tree["endpoint"])
     source = Path(tree["problems"]["source"])
     if source.suffix in (".jsonl", ".parquet"):

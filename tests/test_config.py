@@ -148,6 +148,7 @@ def test_a_value_given_keys_is_refused(yaml_file):
         ("deliberate.task", "vote"),
         ("cache.order", -1),
         ("deliberate.rounds", 0),
+        ("deliberate.processes", 0),
         ("cache.width", 1),
         ("cache.budget_tokens", 0),
         ("cache.selection", "best"),

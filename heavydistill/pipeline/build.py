@@ -12,6 +12,9 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 from collections.abc import Iterator
+from typing import Any
+
+from distilabel.steps import StepResources
 
 from heavydistill.config import Endpoint, Judge, RunConfig, Sampling
 from heavydistill.engine.ledger import Ledger, account_of
@@ -39,7 +42,7 @@ def pace_of(config: RunConfig, stage: str) -> Pace:
 def window_of(config: RunConfig) -> int:
     """Rows in the pipeline: each stage has those it works on, and as many that wait for it."""
     rounds = config.rounds
-    rows = rounds * pace_of(config, deliberate_stage(1)).rows
+    rows = rounds * pace_of(config, deliberate_stage(1)).rows * config.deliberate.processes
     if not config.pools:
         rows += pace_of(config, THINK).rows
     if config.judge:
@@ -203,6 +206,7 @@ def build_heavy_pipeline(
                 task=config.deliberate.task,
                 input_batch_size=deliberate.batch,
                 batches_in_flight=deliberate.in_flight,
+                **_replicas(config),
             )
             last = last >> Verify(
                 name=f"verify_deliberations_{round}",
@@ -214,6 +218,12 @@ def build_heavy_pipeline(
                 last = last >> judge_of(config, "deliberations", round, replay)
         last >> LabelTraces(name="label_traces", input_batch_size=deliberate.batch)
     return pipeline
+
+
+def _replicas(config: RunConfig) -> dict[str, Any]:
+    """Of steps that deliberate; only where they are wished, for on Ray the nodes decide."""
+    wished = config.deliberate.processes
+    return {"resources": StepResources(replicas=wished)} if wished > 1 else {}
 
 
 def _asked(config: RunConfig, stage: str) -> tuple[str, Sampling, int, Endpoint]:

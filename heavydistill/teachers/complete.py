@@ -57,6 +57,12 @@ def complete(config: RunConfig) -> RunConfig:
             "Set endpoint.tokenizer (--tokenizer) to a folder or a Hub id with a tokenizer.json.",
         )
     _check_budget(config, thinker, deliberator)
+    if config.deliberate.processes > 1 and deliberator.kind != "local":
+        raise ConfigError(
+            f"deliberate.processes is {config.deliberate.processes}, and {deliberator.name} is "
+            "served",
+            "Leave it out; endpoint.concurrency says how many requests are in flight.",
+        )
     seen = endpoint.capabilities
     deliberate = bounded(
         "deliberate.sampling", config.deliberate.sampling, deliberator.deliberator, seen

@@ -1,0 +1,58 @@
+"""Deliberations from several processes."""
+
+from __future__ import annotations
+
+import dataclasses
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from heavydistill.config import RunConfig
+from heavydistill.errors import ConfigError
+from heavydistill.schema import Generation, Trace
+from heavydistill.storage import read_traces
+from heavydistill.teachers.complete import complete
+
+COMMAND = str(Path(sys.executable).parent / "heavydistill")
+
+
+def generate(folder: Path, *flags: str) -> None:
+    sizes = ["--k=2", "--d=2", "--set=problems.size=48"]
+    command = [COMMAND, "generate", *sizes, *flags]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=280)
+    assert done.returncode == 0, done.stderr
+
+
+def without_times(trace: Trace) -> Trace:
+    """Two servings of one request differ in them."""
+
+    def timeless(one: Generation) -> Generation:
+        return dataclasses.replace(one, latency_s=0.0)
+
+    pool, deliberations = map(timeless, trace.pool), map(timeless, trace.deliberations)
+    return dataclasses.replace(trace, pool=list(pool), deliberations=list(deliberations))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_two_processes_deliberate_and_the_traces_are_those_of_one(tmp_path: Path) -> None:
+    generate(tmp_path, "--set=deliberate.processes=2", "--out=two", "--journal=of-two")
+    generate(tmp_path, "--out=one", "--journal=of-one")
+    one, two = (map(without_times, read_traces(tmp_path / name)) for name in ("one", "two"))
+    assert list(one) == list(two)
+    # Each process that asks writes a segment of its own.
+    segments = {name: len(list((tmp_path / f"of-{name}").iterdir())) for name in ("one", "two")}
+    assert segments == {"one": 2, "two": 3}
+    configs = [(tmp_path / name / "config.yaml").read_text("utf-8") for name in ("one", "two")]
+    assert "processes: 2" in configs[1] and "processes: 2" not in configs[0]
+
+
+def test_a_served_model_has_slots_and_no_processes() -> None:
+    served = {"base_url": "http://127.0.0.1:9/v1", "tokenizer": "micro", "context": 2048}
+    asked = RunConfig.model_validate(
+        {"teacher": "some", "endpoint": served, "deliberate": {"processes": 2}}
+    )
+    with pytest.raises(ConfigError, match=r"deliberate\.processes .* endpoint\.concurrency"):
+        complete(asked)
