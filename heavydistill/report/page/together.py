@@ -9,7 +9,7 @@ Not covered: the runs themselves (``overview``), and the numbers, which ``metric
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from heavydistill.errors import ConfigError
@@ -24,6 +24,9 @@ from heavydistill.report.page import plots
 from heavydistill.report.page.cards import card, difference, scroll, share
 from heavydistill.report.page.markup import Html, joined, table, tag
 from heavydistill.report.text import counted, percent, points
+
+_HEAVY = "deliberation"
+_METRICS = "Metric"
 
 
 def of_folder(folder: Path) -> Html:
@@ -57,15 +60,16 @@ def _changes(file: Path) -> Html:
     layout = Layout(cell=_cell, narrow=_cell, of_groups=NAMES)
     tables = {grid.head[0]: _table(grid) for grid in grids(comparison, layout)}
     told = f"{counted(comparison.problems, 'problem')}; points are paired by problem."
+    unfolded = [scroll(one) for title, one in tables.items() if title.startswith(_METRICS)]
+    folded = [
+        tag("details", tag("summary", title), scroll(one))
+        for title, one in tables.items()
+        if not title.startswith(_METRICS)
+    ]
     return card(
         "Before and after",
-        tag("p", told, class_="note"),
-        *(
-            scroll(one)
-            if title.startswith("Metric")
-            else tag("details", tag("summary", title), scroll(one))
-            for title, one in tables.items()
-        ),
+        tag("div", tag("p", told, class_="note"), *unfolded),
+        tag("div", *folded),
         wide=True,
     )
 
@@ -85,33 +89,50 @@ def _table(grid: Grid) -> Html:
 def _controls(file: Path) -> Html:
     """Each way to answer with what it costs, among the votes of the evaluated run."""
     controlled = read_controlled(file)
-    heavy = ("deliberation", "deliberation on the attempts", controlled.heavy, None)
+    heavy = (_HEAVY, "deliberation on the attempts", controlled.heavy, None)
     ways: list[tuple[str, str, Answering, Interval | None]] = [heavy]
     ways += [
         (one.name, CONTROLS_NAMES[one.name], one.answering, one.heavy_minus)
         for one in controlled.controls
     ]
-    rows, dots = [], _votes(file.with_name(COMPARISON))
-    for name, meaning, answering, added in ways:
-        tokens = answering.tokens
-        cells = (share(answering.accuracy), "-" if tokens is None else f"{tokens:,.0f}")
-        rows.append([meaning, *cells, difference(added), _flaws(answering)])
-        if tokens is not None:
-            mark, label = ("deliberation", "") if name == "deliberation" else ("control", name)
-            dots.append(plots.Dot(mark, meaning, answering.accuracy, tokens, label))
+    rows = []
+    for _, meaning, answering, added in ways:
+        tokens = "-" if answering.tokens is None else f"{answering.tokens:,.0f}"
+        cells = (share(answering.accuracy), tokens, difference(added), _flaws(answering))
+        rows.append([meaning, *cells])
     head = ("Way to answer", "Right", "Tokens written", "Deliberation adds", "Count as wrong")
+    return card(
+        "What else the same models do",
+        tag("div", *_drawn([*_votes(file.with_name(COMPARISON)), *_dots(ways)])),
+        tag("div", _orders(controlled.orders)),
+        tag("div", scroll(table(head, rows)), class_="whole"),
+        wide=True,
+    )
+
+
+def _drawn(dots: list[plots.Dot]) -> list[Html]:
+    """The plot; nothing if no tokens are known."""
     keys = [
         ("vote", "vote on k attempts"),
         ("deliberation", "deliberation"),
         ("control", "control"),
     ]
-    return card(
-        "What else the same models do",
-        *([plots.curve_plot(dots), plots.legend(keys)] if dots else []),
-        scroll(table(head, rows)),
-        *([_orders(controlled.orders)] if controlled.orders else []),
-        wide=True,
-    )
+    return [plots.curve_plot(dots), plots.legend(keys)] if dots else []
+
+
+def _dots(ways: list[tuple[str, str, Answering, Interval | None]]) -> Iterator[plots.Dot]:
+    """Of each way whose tokens are known; ways that meet in one place share a label."""
+    met: dict[tuple[float, float], list[str]] = {}
+    for name, _, answering, _ in ways:
+        if answering.tokens is not None:
+            met.setdefault((answering.tokens, answering.accuracy.mean), []).append(name)
+    for name, meaning, answering, _ in ways:
+        if answering.tokens is None:
+            continue
+        here = met[answering.tokens, answering.accuracy.mean]
+        label = ", ".join(here) if name == here[0] != _HEAVY else ""
+        mark = "deliberation" if name == _HEAVY else "control"
+        yield plots.Dot(mark, meaning, answering.accuracy, answering.tokens, label)
 
 
 def _votes(evaluation: Path) -> list[plots.Dot]:
@@ -125,8 +146,10 @@ def _flaws(answering: Answering) -> str:
     return f"{told} of {answering.samples:,}" if told else "-"
 
 
-def _orders(orders: Orders) -> Html:
-    """What it does to move the attempts of a cache round."""
+def _orders(orders: Orders | None) -> Html:
+    """What it does to move the attempts of a cache round; nothing if that was not asked."""
+    if orders is None:
+        return Html("")
     means = ", ".join(percent(mean.mean) for mean in orders.means)
     told = (
         f"{len(orders.means)} orders of the same attempts, {counted(orders.problems, 'problem')}: "
