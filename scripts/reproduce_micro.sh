@@ -39,29 +39,29 @@ generate() { "$venv/bin/heavydistill" generate --journal "$out/journal" "$@"; }
 build() { "$venv/bin/heavydistill" build "$@"; }
 # Problems of the teacher, of each seed's own work, and of the measurement do not meet.
 measure() {
-  generate --config configs/evaluate/micro.yaml --set problems.seed=9000 \
-    --thinker "$1" --deliberator "$2" --out "$3"
+  generate --config configs/evaluate/micro8.yaml --thinker "$1" --deliberator "$1" --out "$2"
 }
 
 once "teacher's traces" "$out/traces" generate --thinker micro-student --deliberator micro \
   --k 4 --d 1 --set problems.size=4000 --set problems.seed=1000000 --out "$out/traces"
-once "sets for SFT" "$out/sets" build "$out/traces" --student micro-student --out "$out/sets"
+once "sets for SFT" "$out/sets" build "$out/traces" --student micro-student --preset natural \
+  --out "$out/sets"
 once "SFT" "$mine/sft/training.json" "${launch[@]}" scripts/sft.py \
-  --config configs/sft/micro/both.yaml --dataset_name "$out/sets" --num_train_epochs 2.4 \
+  --config configs/sft/micro/both.yaml --dataset_name "$out/sets" --num_train_epochs 1.8 \
   --seed "$seed" --output_dir "$mine/sft"
 once "own work" "$mine/own" generate --config configs/evaluate/micro.yaml \
   --thinker "$mine/sft" --deliberator "$mine/sft" --set problems.size=1300 \
   --set "problems.seed=$((3000000 + 10000 * seed))" --out "$mine/own"
-once "sets for GRPO" "$mine/own-sets" build "$mine/own" --student "$mine/sft" --out "$mine/own-sets"
+once "sets for GRPO" "$mine/own-sets" build "$mine/own" --student "$mine/sft" --preset natural \
+  --out "$mine/own-sets"
 once "GRPO" "$mine/grpo/training.json" "${launch[@]}" scripts/grpo.py \
   --config configs/grpo/micro/deliberator.yaml --model_name_or_path "$mine/sft" \
-  --dataset_name "$mine/own-sets" --max_steps 104 --save_steps 52 --seed "$seed" \
-  --output_dir "$mine/grpo"
+  --dataset_name "$mine/own-sets" --seed "$seed" --output_dir "$mine/grpo"
 
-once "measure base" "$out/measured-base" measure micro-student micro-student "$out/measured-base"
-once "measure teacher" "$out/measured-teacher" measure micro micro "$out/measured-teacher"
-once "measure SFT" "$mine/measured-sft" measure "$mine/sft" "$mine/sft" "$mine/measured-sft"
-once "measure GRPO" "$mine/measured-grpo" measure "$mine/grpo" "$mine/grpo" "$mine/measured-grpo"
+once "measure base" "$out/measured-base" measure micro-student "$out/measured-base"
+once "measure teacher" "$out/measured-teacher" measure micro "$out/measured-teacher"
+once "measure SFT" "$mine/measured-sft" measure "$mine/sft" "$mine/measured-sft"
+once "measure GRPO" "$mine/measured-grpo" measure "$mine/grpo" "$mine/measured-grpo"
 
 "$venv/bin/python" scripts/results_micro.py "$out" --write docs/results.md
 say "the table: docs/results.md"
