@@ -127,7 +127,7 @@ def _gains(seeds: list[Path], runs: dict[str, Path]) -> Iterator[str]:
             yield _line(name, *added, _points(bootstrap_difference(heavy, vote), signed=True))
 
 
-def _values(run: Path) -> dict[str, tuple[float, float, float]]:
+def _values(run: Path) -> dict[str, tuple[float, ...]]:
     """M, V and HM of each problem."""
     return {
         trace.problem.id: (
@@ -151,14 +151,23 @@ def _paired(
 
 
 def _times(folder: Path) -> Iterator[str]:
-    yield _line("stage", "minutes, by seed")
-    yield _line(":--", "--:")
-    took: dict[str, list[str]] = {}
+    """Minutes of each stage, a column a seed; what serves all seeds stands in the first one's."""
+    took: dict[str, dict[str, int]] = {}
+    seeds: dict[str, None] = {}
     with (folder / "seconds.tsv").open(encoding="utf-8") as file:
-        for _, stage, seconds in csv.reader(file, delimiter="\t"):
-            took.setdefault(stage, []).append(f"{int(seconds) / 60:.1f}")
-    for stage, minutes in took.items():
-        yield _line(stage, ", ".join(minutes))
+        for seed, stage, seconds in csv.reader(file, delimiter="\t"):
+            seeds[seed] = None
+            of_stage = took.setdefault(stage, {})
+            of_stage[seed] = of_stage.get(seed, 0) + int(seconds)
+    totals = {seed: sum(of_stage.get(seed, 0) for of_stage in took.values()) for seed in seeds}
+    yield _line("minutes", *(f"seed {seed}" for seed in seeds))
+    yield _line(":--", *["--:"] * len(seeds))
+    for stage, seconds_of in {**took, "all": totals}.items():
+        yield _line(stage, *(_minutes(seconds_of.get(seed)) for seed in seeds))
+
+
+def _minutes(seconds: int | None) -> str:
+    return "-" if seconds is None else f"{seconds / 60:.1f}"
 
 
 def _summary(run: Path) -> dict[str, Any]:
