@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from heavydistill.heavy.ballot import Ballot, Vote
 from heavydistill.schema import Deliberation, Label, Problem, Trajectory, Verdict
 
 
@@ -13,6 +14,20 @@ def problem(text: str = "What is 2 + 3?", verifier: str = "math", **fields: Any)
     args = json.dumps(fields.pop("args", {}))
     usual = {"id": "p", "text": text, "reference": "5", "verifier": verifier}
     return Problem(**{**usual, "verifier_args": args, **fields})
+
+
+def ballot(*votes: Vote, same_as: str = "") -> Ballot:
+    """Of a judge that was asked because units were missing."""
+    return Ballot(
+        by="exact@1",
+        rule_reason="needs_units",
+        rule_evidence="",
+        model="critic",
+        prompt="judge.general.en@abc",
+        asked="j_1",
+        same_as=same_as,
+        votes=list(votes),
+    )
 
 
 def deliberation(answer_text: str, reasoning: str = "", **fields: Any) -> Deliberation:

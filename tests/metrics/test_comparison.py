@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from generations import ballot
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from heavydistill.errors import ConfigError
-from heavydistill.heavy.ballot import Ballot, Vote
+from heavydistill.heavy.ballot import Vote
 from heavydistill.metrics.comparable import (
     Asked,
     Model,
@@ -286,17 +287,7 @@ def test_a_run_without_verdicts_is_refused(make_trace: MakeTrace) -> None:
 
 
 def test_another_judge_is_refused_where_rules_left_something_open(make_trace: MakeTrace) -> None:
-    ballot = Ballot(
-        by="exact@1",
-        rule_reason="needs_units",
-        rule_evidence="",
-        model="critic",
-        prompt="judge.general.en@abc",
-        asked="j_1",
-        same_as="",
-        votes=[Vote(said="correct")],
-    )
-    evidence = json.dumps(dataclasses.asdict(ballot))
+    evidence = json.dumps(dataclasses.asdict(ballot(Vote(said="correct"))))
     open_, decided = numbered([make_trace(["7", "?"])]), numbered([make_trace(["7", "8"])])
     judged = side(judged_by(decided, "judge:critic@abc after exact@1", evidence=evidence))
     refuse_other_verdicts(judged, judged)

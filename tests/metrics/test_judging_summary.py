@@ -5,8 +5,9 @@ import json
 from collections.abc import Callable
 
 import pytest
+from generations import ballot
 
-from heavydistill.heavy.ballot import Ballot, Vote, verdict_of
+from heavydistill.heavy.ballot import Vote, verdict_of
 from heavydistill.metrics.judging import Judging
 from heavydistill.metrics.summary import summarize
 from heavydistill.metrics.usage import Usage
@@ -20,18 +21,10 @@ def put_to_a_judge(generation: Generation, *said: str, same_as: str = "") -> Gen
         Vote(said=one, prompt_tokens=10, completion_tokens=-1 if one == "failed" else 3)
         for one in said
     ]
-    ballot = Ballot(
-        by="exact@1",
-        rule_reason="needs_units",
-        rule_evidence="",
-        model="critic",
-        prompt="judge.general.en@abc",
-        asked="j_1",
-        same_as=same_as,
-        votes=votes,
-    )
     rule = dataclasses.replace(generation.verdict, label="undecided", reason="needs_units")
-    return dataclasses.replace(generation, verdict=verdict_of(rule, ballot))
+    return dataclasses.replace(
+        generation, verdict=verdict_of(rule, ballot(*votes, same_as=same_as))
+    )
 
 
 @pytest.fixture

@@ -5,8 +5,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from generations import ballot
 
-from heavydistill.heavy.ballot import Ballot, Vote, verdict_of
+from heavydistill.heavy.ballot import Vote, verdict_of
 from heavydistill.report.trace import print_trace
 from heavydistill.schema import (
     Cache,
@@ -202,18 +203,9 @@ def test_wide_and_long_words_stay_within_the_width(trace: Trace, printed: Printe
 
 def test_the_votes_of_a_judge_stand_with_its_verdict(trace: Trace, printed: Printed) -> None:
     rule = Verdict(label="undecided", reason="needs_units", extracted="5 m", verifier="exact@1")
-    ballot = Ballot(
-        by="exact@1",
-        rule_reason="needs_units",
-        rule_evidence="",
-        model="critic",
-        prompt="judge.general.en@abc",
-        asked="j_1",
-        same_as="",
-        votes=[Vote(said="correct"), Vote(said="cannot_tell"), Vote(said="correct")],
-    )
+    votes = (Vote(said="correct"), Vote(said="cannot_tell"), Vote(said="correct"))
     first, *others = trace.pool
-    judged = dataclasses.replace(first, verdict=verdict_of(rule, ballot))
+    judged = dataclasses.replace(first, verdict=verdict_of(rule, ballot(*votes)))
     text = printed(print_trace, dataclasses.replace(trace, pool=[judged, *others]))
     assert "[+] correct   answer 5 m   (judged, judge:critic@abc after exact@1)" in text
     assert "rules left it undecided (needs_units); votes: correct, cannot tell, correct" in text
