@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,9 +38,6 @@ if TYPE_CHECKING:
 
 # Keys and values of 1.7B parameters take 229 KB a token in float32.
 _BATCH_TOKENS = {"cpu": 32_768, "cuda": 262_144}
-
-# Tokens after which rows that have ended leave their batch.
-_STRETCH = 16
 
 _CHECKPOINT_SUFFIXES = {".json", ".safetensors", ".bin", ".model", ".jinja"}
 
@@ -141,13 +138,10 @@ class LocalEngine:
             yield i, self._response(row, len(prompts[i]), seconds)
 
     def _written(self, prompts: list[list[int]], requests: list[Request]) -> list[list[int]]:
-        """The tokens of each row, up to the end of its turn or more.
-
-        They are written a stretch at a time, and rows that have ended take no part in the next.
-        """
+        """The tokens of each row, up to the end of its turn or more."""
         import torch
 
-        from heavydistill.engine.growing import make_room
+        from heavydistill.engine.stretches import write
 
         sampling, width = requests[0].sampling, max(map(len, prompts))
         pad, device = self.tokenizer.pad_token_id, self.model.device
@@ -155,28 +149,12 @@ class LocalEngine:
         mask = torch.tensor(
             [[0] * (width - len(row)) + [1] * len(row) for row in prompts], device=device
         )
-        ends = torch.tensor(self._eos_ids(), device=device)
-        rows, cache = list(range(len(prompts))), None
-        written: list[list[int]] = [[] for _ in prompts]
-        for most in _stretches(sampling.max_tokens):
-            output = self.model.generate(
-                input_ids=ids,
-                attention_mask=mask,
-                past_key_values=cache,
-                generation_config=self._generation_config(most),
-                logits_processor=_processors(sampling, [requests[i].seed for i in rows], width),
-            )
-            for row, tokens in zip(rows, output.sequences[:, width:].tolist(), strict=True):
-                written[row] = tokens
-            going = (~torch.isin(output.sequences[:, width:], ends).any(dim=1)).nonzero()[:, 0]
-            if not len(going):
-                break
-            rows = [rows[i] for i in going.tolist()]
-            ids, cache = output.sequences[going], output.past_key_values
-            cache.batch_select_indices(going)
-            make_room(cache)
-            mask = torch.nn.functional.pad(mask[going], (0, most), value=1)
-        return written
+
+        def processors_of(rows: Sequence[int]) -> LogitsProcessorList:
+            return _processors(sampling, [requests[i].seed for i in rows], width)
+
+        config = self._generation_config(sampling.max_tokens)
+        return write(self.model.generate, ids, mask, config, processors_of)
 
     def _generation_config(self, most: int):  # type: ignore[no-untyped-def]
         from transformers import GenerationConfig
@@ -187,7 +165,6 @@ class LocalEngine:
             max_new_tokens=most,
             eos_token_id=self._eos_ids(),
             pad_token_id=self.tokenizer.pad_token_id,
-            return_dict_in_generate=True,
         )
 
     def _eos_ids(self) -> list[int]:
@@ -319,11 +296,6 @@ def _unloadable(model: str, error: Exception) -> TeacherError:
         f"The model {model!r} cannot be loaded: {error}",
         "Give a folder with a transformers checkpoint or a Hub id that this machine can reach.",
     )
-
-
-def _stretches(tokens: int) -> Iterator[int]:
-    for begun in range(0, tokens, _STRETCH):
-        yield min(_STRETCH, tokens - begun)
 
 
 def _processors(sampling: Sampling, seeds: list[int], width: int) -> LogitsProcessorList:

@@ -125,7 +125,7 @@ def test_rows_that_have_ended_leave_their_batch(engine, monkeypatch):
         widths.append(len(input_ids))
         return generate(input_ids=input_ids, **options)
 
-    monkeypatch.setattr("heavydistill.engine.local._STRETCH", 4)
+    monkeypatch.setattr("heavydistill.engine.stretches._STRETCH", 4)
     monkeypatch.setattr(engine.model, "generate", watched)
     assert [sample(one) for one in engine.generate(requests)] == whole
     ended_by = [sum(one.completion_tokens > begun for one in whole) for begun in range(0, 30, 4)]

@@ -5,6 +5,9 @@ cuts the result into micro-batches. Here no forward pass sees a column that is p
 rows, be it for the loss, for the old log-probabilities or for those of a reference model. All of
 them are the same up to rounding, so loss and gradients are too.
 
+Nor is the model asked about rows that have ended, where it generates by itself and nothing is asked
+of that which counts from the beginning (``generation_kwargs``, ``cache_implementation``).
+
 The order of the prompts is of the seed and the number of the epoch, so that a training that goes on
 asks what it would have asked. TRL's is of how many epochs the process has begun.
 
@@ -15,15 +18,20 @@ neutral in TRL either.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from importlib.metadata import version
 from typing import Any
 
 import torch
 from torch.nn.functional import pad
+from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import Sampler
+from transformers import GenerationConfig
+from transformers.integrations import is_deepspeed_zero3_enabled
 from trl import GRPOTrainer
 from trl.trainer.utils import RepeatSampler
 
+from heavydistill.engine.stretches import write
 from heavydistill.errors import ConfigError
 from heavydistill.training.rl.measuring import Measuring
 from heavydistill.training.rl.passk import PassAtK
@@ -74,6 +82,18 @@ class RlTrainer(Measuring, RolesMixin, GRPOTrainer):
     def __init__(self, *, muon: bool = False, **options: Any) -> None:
         demand_trl()
         super().__init__(muon=muon, **options)
+        if self._may_let_rows_go():
+            self.model.generate = partial(_generate, self.model.generate)
+
+    def _may_let_rows_go(self) -> bool:
+        others = (
+            self.use_vllm,
+            self.args.use_transformers_continuous_batching,
+            self.args.generation_kwargs,
+            self.args.cache_implementation,
+            is_deepspeed_zero3_enabled(),  # its processes must all call the model as often
+        )
+        return not any(others)
 
     def _get_train_sampler(self, dataset: Any = None) -> Sampler[int]:
         sampler: RepeatSampler = super()._get_train_sampler(dataset)
@@ -146,6 +166,19 @@ class RlTrainer(Measuring, RolesMixin, GRPOTrainer):
     def _rounded(self, width: int, most: int) -> int:
         multiple = self.pad_to_multiple_of or 1
         return min(most, -(-width // multiple) * multiple)
+
+
+def _generate(
+    generate: Callable[..., Any],
+    input_ids: torch.Tensor,
+    attention_mask: torch.Tensor,
+    generation_config: GenerationConfig,
+) -> torch.Tensor:
+    """What ``generate`` returns, (rows, prompt + longest completion)."""
+    written = write(generate, input_ids, attention_mask, generation_config)
+    rows = [torch.tensor(row, device=input_ids.device) for row in written]
+    completions = pad_sequence(rows, True, generation_config.pad_token_id)
+    return torch.cat([input_ids, completions], dim=1)
 
 
 class _OfEpoch(Sampler[int]):

@@ -226,3 +226,30 @@ def test_a_training_that_diverges_is_an_error_and_none_that_has_no_figure(tmp_pa
     made.log({"loss": 0.5})
     with pytest.raises(ConfigError, match="The training diverged: loss is nan at step 0"):
         made.log({"loss": float("nan")})
+
+
+def rolled_out(folder: Path, **changes: Any) -> tuple[list[list[int]], list[int]]:
+    """What is written of some prompts, without chance; and the rows of each forward pass."""
+    made = trainer(RlTrainer, folder, top_k=1, max_completion_length=96, **changes)
+    asked = [[{"role": "user", "content": f"What is {n} + {7 * n}?"}] for n in (3, 12, 250, 31, 4)]
+    prompts = tokenizer().apply_chat_template(asked, add_generation_prompt=True, return_dict=False)
+    forward, rows = made.model.forward, []
+
+    def counting(input_ids: torch.Tensor, **options: Any) -> Any:
+        rows.append(len(input_ids))
+        return forward(input_ids=input_ids, **options)
+
+    made.model.forward = counting
+    written, _ = made._generate_single_turn(prompts, None, {}, 1)
+    return written, rows
+
+
+def test_rows_that_have_ended_are_not_asked_about_and_the_same_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("heavydistill.engine.stretches._STRETCH", 4)
+    ours, rows = rolled_out(tmp_path / "ours")
+    theirs, all_rows = rolled_out(tmp_path / "theirs", cache_implementation="dynamic")
+    assert ours == theirs
+    assert len(set(map(len, ours))) > 1
+    assert set(all_rows) == {5} and rows[0] == 5 and min(rows) < 5
