@@ -11,7 +11,6 @@ Secrets are never configuration: ``endpoint.api_key_env`` names the environment 
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import json
 import re
@@ -210,14 +209,15 @@ class RunConfig(Section):
     def identity(self) -> str:
         """Tells runs apart: the same wherever it is kept and whoever serves its models.
 
-        How many processes judge changes no verdict; what each of them may take does. Pools are
-        told apart by what is in them.
+        How many processes judge or deliberate changes nothing; what each verdict may take does.
+        Pools are told apart by what is in them.
         """
         transport = set(Endpoint.model_fields) - {"tokenizer"}
         place = {"out", "journal", "budget", "pools"}
         content = self.model_dump(exclude=place if self.pools else place | {"pools_sha256"})
         content["verify"]["own"] = [Path(file).name for file in self.verify.own]
         del content["verify"]["workers"], content["verify"]["sandbox"]["url"]
+        del content["deliberate"]["processes"]
         content["endpoint"] = {k: v for k, v in content["endpoint"].items() if k not in transport}
         if content["judge"]:
             del content["judge"]["endpoint"]
@@ -371,36 +371,3 @@ def caps_of(budget: str | None) -> tuple[float | None, int | None]:
         return None, None
     amount, unit = float(found[1]), found[2].lower()
     return (amount, None) if unit == "usd" else (None, round(amount * _TOKENS[unit]))
-
-
-def without_places(config: RunConfig) -> dict[str, Any]:
-    """A configuration as JSON for others to read, without folders, addresses and machine."""
-    tree = config.model_dump(
-        mode="json",
-        exclude={
-            **dict.fromkeys(("out", "journal", "pools", "verify"), True),
-            "deliberate": {"processes"},
-        },
-    )
-    tree["endpoint"] = key_name_of(tree["endpoint"])
-    source = Path(tree["problems"]["source"])
-    if source.suffix in (".jsonl", ".parquet"):
-        tree["problems"]["source"] = source.name
-    for role in ("teacher", "thinker", "deliberator"):
-        tree[role] = tree[role] and name_alone(tree[role])
-    if tree["judge"]:
-        tree["judge"]["model"] = name_alone(tree["judge"]["model"])
-        tree["judge"]["endpoint"] = key_name_of(tree["judge"]["endpoint"])
-    return tree
-
-
-def key_name_of(endpoint: dict[str, Any] | None) -> dict[str, Any] | None:
-    """Of an endpoint the variable of its key alone: whoever publishes looks for what is in it."""
-    return endpoint and {"api_key_env": endpoint["api_key_env"]}
-
-
-@functools.cache
-def name_alone(source: str) -> str:
-    """The name of a file or folder, and any other source as it is."""
-    path = Path(source)
-    return path.resolve().name if path.is_absolute() or path.exists() else source

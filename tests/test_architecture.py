@@ -20,7 +20,7 @@ PACKAGE = "heavydistill"
 # before it; the parts of STRANGERS do not know each other either.
 LAYERS = [
     {"schema", "errors", "sections", "asking", "versioned", "markdown"},
-    {"config", "heavy", "metrics"},
+    {"config", "shareable", "heavy", "metrics"},
     {
         "teachers",
         "engine",

@@ -301,7 +301,9 @@ def test_who_judges_where_makes_no_other_run_but_what_a_verdict_may_take_does() 
     def identity(**verify: object) -> str:
         return load_config(None, {f"verify.{key}": each for key, each in verify.items()}).identity
 
-    assert identity() == identity(workers=7)
+    assert (
+        identity() == identity(workers=7) == load_config(None, {"deliberate.processes": 2}).identity
+    )
     assert identity(own=["a/mine.py"]) == identity(own=["b/mine.py"]) != identity()
     assert len({identity(), identity(timeout_s=9), identity(memory_mb=999)}) == 3
 

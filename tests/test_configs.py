@@ -10,7 +10,7 @@ import yaml
 
 from heavydistill.build.config import load_build_config
 from heavydistill.cli.app import app
-from heavydistill.config import RunConfig, Think, load_config
+from heavydistill.config import Deliberate, RunConfig, Think, load_config
 from heavydistill.problems.procedural import micro_problems
 from heavydistill.teachers.complete import complete
 from heavydistill.teachers.registry import shipped
@@ -34,8 +34,14 @@ def test_the_micro_models_are_evaluated_on_seeds_of_their_own() -> None:
     problems = micro_problems(config.problems)
     seeds = {json.loads(problem.verifier_args)["seed"] for problem in problems}
     assert len(problems) == 1000 and max(seeds) + len(problems) < 10**9
-    # What is said there for checkpoints is what the profile says, but for K.
-    of_profile = complete(RunConfig(teacher="micro-student", think=Think(k=asked.think.k)))
+    # What is said there for checkpoints is what the profile says, but for K and how fast.
+    of_profile = complete(
+        RunConfig(
+            teacher="micro-student",
+            think=Think(k=asked.think.k),
+            deliberate=Deliberate(processes=asked.deliberate.processes),
+        )
+    )
     assert (asked.domain, asked.think, asked.deliberate, asked.cache) == (
         of_profile.domain,
         of_profile.think,

@@ -10,15 +10,24 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 
 # Imports every module outside ``pipeline``, one after the other, and prints the first one after
-# which a heavy package is loaded. Those that extend classes of torch and TRL are left out; others
-# import them where a training begins.
+# which a heavy package is loaded. Those that extend classes of torch, transformers and TRL are left
+# out; others import them where a model is loaded or a training begins.
 IMPORT_ALL = """
 import importlib, pkgutil, sys
 import heavydistill
 
 EXTENDING = {
-    f"heavydistill.training.{name}"
-    for name in ("callbacks", "muon", "rl.joint", "rl.trainer", "rl.watching", "trainer")
+    f"heavydistill.{name}"
+    for name in (
+        "engine.growing",
+        "engine.stretches",
+        "training.callbacks",
+        "training.muon",
+        "training.rl.joint",
+        "training.rl.trainer",
+        "training.rl.watching",
+        "training.trainer",
+    )
 }
 HEAVY = {"torch", "transformers", "distilabel", "datasets", "pandas", "pyarrow", "trl"}
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from heavydistill.asking import Endpoint, Sampling, SamplingChoice
 from heavydistill.build.config import BuildConfig, Redeliberate
-from heavydistill.config import RunConfig, caps_of, name_alone
+from heavydistill.config import RunConfig, caps_of
 from heavydistill.engine.journal import Journal, key
 from heavydistill.engine.request import (
     Request,
@@ -29,6 +29,7 @@ from heavydistill.engine.request import (
 from heavydistill.engine.tokenizer import TEMPLATE_TOKENS, ReaderTokenizer
 from heavydistill.errors import ConfigError
 from heavydistill.schema import Cache, content_id
+from heavydistill.shareable import name_alone
 from heavydistill.teachers.capabilities import bounded, obeyed
 from heavydistill.teachers.complete import OF_ANOTHER_MODEL, located
 from heavydistill.teachers.profile import Profile

@@ -17,7 +17,6 @@ from heavydistill.build.presets import Preset
 from heavydistill.build.sources import key_of
 from heavydistill.build.success import Success, is_right, success_of
 from heavydistill.chat.student import Student
-from heavydistill.config import name_alone
 from heavydistill.schema import (
     Cache,
     Deliberation,
@@ -27,6 +26,7 @@ from heavydistill.schema import (
     Trace,
     Trajectory,
 )
+from heavydistill.shareable import name_alone
 
 NOT_COUNTED = -1
 

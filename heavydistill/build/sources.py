@@ -12,9 +12,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from heavydistill.config import Domain, Language, RunConfig, load_config, name_alone, without_places
+from heavydistill.config import Domain, Language, RunConfig, load_config
 from heavydistill.errors import ConfigError
 from heavydistill.schema import Problem, Trace, content_id
+from heavydistill.shareable import name_alone, without_places
 from heavydistill.storage import count_traces, read_traces
 from heavydistill.workplace import Workplace
 

@@ -11,7 +11,6 @@ from typing import Any, get_args
 from heavydistill.build.builder import Build
 from heavydistill.build.notes import own_names
 from heavydistill.build.writing import SetWriter
-from heavydistill.config import key_name_of, name_alone
 from heavydistill.schema import Stratum
 from heavydistill.sets.folder import TRAINED, VIEWS
 from heavydistill.sets.manifest import (
@@ -24,6 +23,7 @@ from heavydistill.sets.manifest import (
     StudentUsed,
 )
 from heavydistill.sets.rows import SPLITS
+from heavydistill.shareable import key_name_of, name_alone
 
 _QUANTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "max": 1.0}
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from heavydistill.config import load_config, without_places
+from heavydistill.config import load_config
 from heavydistill.errors import ConfigError
 from heavydistill.metrics.comparable import Model, Side, refuse_other_verdicts
 from heavydistill.metrics.comparison import COMPARISON, Comparison, compare
@@ -23,6 +23,7 @@ from heavydistill.metrics.summary import summary_of
 from heavydistill.metrics.tally import Tally
 from heavydistill.metrics.usage import Usage
 from heavydistill.pipeline.result import all_traces
+from heavydistill.shareable import without_places
 from heavydistill.storage import trace_files
 from heavydistill.workplace import Workplace, recover
 

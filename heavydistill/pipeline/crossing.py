@@ -21,13 +21,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from heavydistill import problems as problem_sources
-from heavydistill.config import RunConfig, name_alone
+from heavydistill.config import RunConfig
 from heavydistill.errors import ConfigError
 from heavydistill.metrics.crossing import CROSSING, Crossing, cross
 from heavydistill.pipeline import run
 from heavydistill.pipeline.evaluation import RunOne
 from heavydistill.pipeline.following import check_following, reading_pools
 from heavydistill.pipeline.result import all_traces
+from heavydistill.shareable import name_alone
 from heavydistill.teachers.complete import complete
 from heavydistill.teachers.registry import find
 from heavydistill.versioned import write_versioned

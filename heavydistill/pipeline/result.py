@@ -17,12 +17,13 @@ from pathlib import Path
 from typing import Any
 
 import heavydistill
-from heavydistill.config import RunConfig, dump_config, load_config, name_alone
+from heavydistill.config import RunConfig, dump_config, load_config
 from heavydistill.errors import ConfigError, RunError
 from heavydistill.metrics.comparable import Model
 from heavydistill.metrics.summary import Summary, summarize
 from heavydistill.problems.options import orders_kept
 from heavydistill.schema import FAILED, Problem, Trace, from_row
+from heavydistill.shareable import name_alone
 from heavydistill.storage import (
     REJECTS_FOLDER,
     TRACES_FOLDER,

@@ -27,10 +27,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from heavydistill.config import RunConfig, name_alone
+from heavydistill.config import RunConfig
 from heavydistill.engine.ledger import Balance, account_of, balance_of
 from heavydistill.errors import ConfigError
 from heavydistill.pipeline.tally import Tally
+from heavydistill.shareable import name_alone
 from heavydistill.teachers.registry import find
 from heavydistill.workplace import Workplace
 

@@ -17,10 +17,11 @@ from typing import Any
 
 import yaml
 
-from heavydistill.config import load_config, without_places
+from heavydistill.config import load_config
 from heavydistill.errors import ConfigError
 from heavydistill.metrics.comparison import COMPARISON
 from heavydistill.metrics.crossing import CROSSING
+from heavydistill.shareable import without_places
 from heavydistill.storage import LEAF_FOLDER, REJECTS_FOLDER, TRACES_FOLDER
 from heavydistill.workplace import Workplace
 

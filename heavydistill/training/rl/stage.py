@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import heavydistill
-from heavydistill.config import without_places
 from heavydistill.engine.tokenizer import ReaderTokenizer
 from heavydistill.errors import ConfigError
 from heavydistill.record import Ends, Result, RlUsed, SetsUsed, TrainingRecord
+from heavydistill.shareable import without_places
 from heavydistill.training import keeping, launching
 from heavydistill.training.base import Base, load_base
 from heavydistill.training.course import Taken, carry_out, check_steps, method_of, of_trainer
