@@ -47,7 +47,7 @@ once "teacher's traces" "$out/traces" generate --thinker micro-student --deliber
 once "sets for SFT" "$out/sets" build "$out/traces" --student micro-student --preset natural \
   --out "$out/sets"
 once "SFT" "$mine/sft/training.json" "${launch[@]}" scripts/sft.py \
-  --config configs/sft/micro/both.yaml --dataset_name "$out/sets" --num_train_epochs 1.8 \
+  --config configs/sft/micro/both.yaml --dataset_name "$out/sets" --num_train_epochs 1.7 \
   --seed "$seed" --output_dir "$mine/sft"
 once "own work" "$mine/own" generate --config configs/evaluate/micro.yaml \
   --thinker "$mine/sft" --deliberator "$mine/sft" --set problems.size=1300 \
@@ -58,10 +58,10 @@ once "GRPO" "$mine/grpo/training.json" "${launch[@]}" scripts/grpo.py \
   --config configs/grpo/micro/deliberator.yaml --model_name_or_path "$mine/sft" \
   --dataset_name "$mine/own-sets" --seed "$seed" --output_dir "$mine/grpo"
 
-once "measure base" "$out/measured-base" measure micro-student "$out/measured-base"
-once "measure teacher" "$out/measured-teacher" measure micro "$out/measured-teacher"
 once "measure SFT" "$mine/measured-sft" measure "$mine/sft" "$mine/measured-sft"
 once "measure GRPO" "$mine/measured-grpo" measure "$mine/grpo" "$mine/measured-grpo"
+once "measure base" "$out/measured-base" measure micro-student "$out/measured-base"
+once "measure teacher" "$out/measured-teacher" measure micro "$out/measured-teacher"
 
 "$venv/bin/python" scripts/results_micro.py "$out" --write docs/results.md
 say "the table: docs/results.md"

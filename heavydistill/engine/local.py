@@ -36,8 +36,9 @@ if TYPE_CHECKING:
     import torch
     from transformers import LogitsProcessorList
 
-# Keys and values of 1.7B parameters take 229 KB a token in float32.
-_BATCH_TOKENS = {"cpu": 32_768, "cuda": 262_144}
+_BATCH_TOKENS = {"cpu": 131_072, "cuda": 262_144}
+_BATCH_BYTES = 8 * 10**9
+"""Most that keys and values of a batch take: 35,000 tokens of 1.7B parameters in float32."""
 
 _CHECKPOINT_SUFFIXES = {".json", ".safetensors", ".bin", ".model", ".jinja"}
 
@@ -53,7 +54,7 @@ class LocalEngine:
         model: Path or Hub id, of a model or an adapter.
         think_tags: Opening and closing tag of its thinking, if any.
         batch_tokens: Bound of one batch: sequences times (longest prompt + ``max_tokens``);
-            None takes what is fast on the device.
+            None takes what is fast on the device and not too large for its memory.
 
     Raises:
         TeacherError: The checkpoint cannot be loaded or has no chat template; or it is an adapter
@@ -70,7 +71,7 @@ class LocalEngine:
         self.is_drained = False
         self.tokenizer, self.model = _load(model)
         self.think_tags = think_tags
-        self.batch_tokens = batch_tokens or _BATCH_TOKENS[self.model.device.type]
+        self.batch_tokens = batch_tokens or _batch_tokens(self.model)
         self.context = int(self.model.config.max_position_embeddings)
 
     def generate(self, requests: list[Request], keep: Keep = forget) -> list[Response]:
@@ -196,6 +197,15 @@ class LocalEngine:
             prompt_tokens=prompt_tokens,
             completion_tokens=0,
         )
+
+
+def _batch_tokens(model: Any) -> int:
+    """As many tokens as are fast on the device, of whose keys and values the memory has room."""
+    text = model.config.get_text_config()
+    heads = getattr(text, "num_key_value_heads", None) or text.num_attention_heads
+    size = getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads
+    of_token = 2 * text.num_hidden_layers * heads * size * model.dtype.itemsize
+    return min(_BATCH_TOKENS[model.device.type], _BATCH_BYTES // of_token)
 
 
 def local_revision(model: str) -> str:

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from heavydistill.config import Endpoint, Sampling
+from heavydistill.engine import local
 from heavydistill.engine.local import LocalEngine
 from heavydistill.engine.request import Request, Response, user_turn
 from heavydistill.errors import TeacherError
@@ -113,6 +114,13 @@ def test_a_sample_does_not_depend_on_its_batch(engine, checkpoint):
     # Two sequences a batch at most.
     narrow = LocalEngine(str(checkpoint), None, batch_tokens=2 * (60 + PLAIN.max_tokens))
     assert together == [sample(one) for one in narrow.generate(requests)]
+
+
+def test_a_batch_is_what_is_fast_and_has_room_in_memory(engine, monkeypatch):
+    assert engine.batch_tokens == 131_072
+    a_token = 2 * 2 * 32 * 4  # keys and values, two layers, all heads together, float32
+    monkeypatch.setattr(local, "_BATCH_BYTES", 1000 * a_token)
+    assert local._batch_tokens(engine.model) == 1000
 
 
 def test_rows_that_have_ended_leave_their_batch(engine, monkeypatch):
