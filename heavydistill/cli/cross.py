@@ -45,6 +45,7 @@ def cross(
     from rich.console import Console
 
     from heavydistill.cli.asking import ending_early
+    from heavydistill.cli.ending import end
     from heavydistill.cli.generate import print_reused
     from heavydistill.cli.plan import print_heading, print_line
     from heavydistill.cli.progress import Progress, checking
@@ -65,27 +66,20 @@ def cross(
         console.print(told, markup=False, highlight=False, soft_wrap=True)
     if dry_run:
         return
-    incomplete: list[str] = []
+    finished: dict[str, Finished] = {}
 
     def run_one(name: str, each: RunPlan) -> Finished:
         console.rule(f"run: {name}")
         with Progress(console, each) as progress:
-            finished = run(each, progress.on_batch, on_start=progress.on_start)
+            finished[name] = run(each, progress.on_batch, on_start=progress.on_start)
         print_reused(progress, console)
-        failed = finished.summary.deliberations.failed + finished.summary.trajectories.failed
-        if failed or finished.rejects:
-            incomplete.append(f"Of {name}, {failed:,} request(s) and {finished.rejects:,} row(s)")
-        return finished
+        return finished[name]
 
     with ending_early(console, plan.folder, plan.journal):
         table = crossing.crossed(plan, run_one)
     console.rule("crossing")
     print_crossing(table, console)
-    lines = [f"{line} failed, and count as wrong." for line in incomplete]
-    for line in (*lines, f"Crossing: {plan.folder}"):
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
-    if incomplete:
-        raise typer.Exit(1)
+    end("Crossing", plan.folder, plan.journal, finished, console)
 
 
 def _names(given: str) -> list[str]:

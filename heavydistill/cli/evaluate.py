@@ -10,9 +10,6 @@ from heavydistill.cli.flags import with_run_flags
 from heavydistill.config import RunConfig
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
-    from heavydistill.pipeline.evaluation import Plan
     from heavydistill.pipeline.run import Finished
     from heavydistill.pipeline.run import Plan as RunPlan
 
@@ -63,6 +60,7 @@ def evaluate(
     from rich.console import Console
 
     from heavydistill.cli.asking import ending_early
+    from heavydistill.cli.ending import end
     from heavydistill.cli.generate import print_reused
     from heavydistill.cli.plan import print_heading, print_line
     from heavydistill.cli.progress import Progress, checking
@@ -73,6 +71,7 @@ def evaluate(
     from heavydistill.report.comparison import print_comparison
     from heavydistill.report.controls import print_controlled
     from heavydistill.report.table import print_summary
+    from heavydistill.report.text import plain, versions
 
     console = Console()
     with checking(console) as on_checked:
@@ -102,32 +101,9 @@ def evaluate(
     if evaluated.comparison.before:
         print_comparison(evaluated.comparison, console)
     else:
+        after = evaluated.comparison.after
         print_summary(finished[evaluation.AFTER].summary, console, breakdown=True)
+        console.print(plain(versions(after.prompts, after.verifiers)), soft_wrap=True)
     if evaluated.controlled:
         print_controlled(evaluated.controlled, console)
-    _print_ending(plan, finished, console)
-
-
-def _print_ending(plan: Plan, finished: dict[str, Finished], console: Console) -> None:
-    """Where it is; and if what failed is in the figures, that, with exit code 1."""
-    runs = ", ".join(f"{plan.folder}/{which}" for which in finished)
-    lines = [f"Evaluation: {plan.folder}, its runs: {runs}"]
-    for which, each in finished.items():
-        summary = each.summary
-        failed = summary.deliberations.failed + summary.judging.failed
-        failed += summary.trajectories.failed if summary.usage["thinking"].requests else 0
-        if failed or each.rejects:
-            lines.append(
-                f"Of the run {which}, {failed:,} request(s) and {each.rejects:,} row(s) failed, "
-                "and count as wrong."
-            )
-    is_whole = len(lines) == 1
-    if not is_whole:
-        lines.append(
-            f"Remove {plan.folder} and give the same command to ask for them again; all else is "
-            f"in {plan.journal}."
-        )
-    for line in lines:
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
-    if not is_whole:
-        raise typer.Exit(1)
+    end("Evaluation", plan.folder, plan.journal, finished, console)

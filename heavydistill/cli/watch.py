@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 _LOOKS_EVERY_S = 1.0
 # Between two runs of an evaluation nobody writes for a moment.
 _PATIENCE_S = 10.0
+_NOT_ASKING = "it asks nobody just now: references are checked, or a server is started"
 _QUIET_S = 10.0  # after which a file is called old
 
 
@@ -37,13 +38,18 @@ def watch(
     """
     from rich.console import Console
 
+    from heavydistill.report.text import plain
+
     console = Console()
-    if not (seen := _look(run)):
-        _print_end(run, console)
-    elif not console.is_terminal:
-        _print_line(seen, console)
-    else:
+    seen = _look(run)
+    if console.is_terminal and (seen or _is_begun(run)):
         seen = _follow(run, seen, console)
+    elif seen:
+        _print_line(seen, console)
+    elif _is_begun(run):
+        console.print(plain(f"{run} has begun; {_NOT_ASKING}"), soft_wrap=True)
+    else:
+        _print_end(run, console)
     if seen and seen.is_alive is False:
         raise typer.Exit(1)
 
@@ -61,15 +67,25 @@ def _look(run: Path) -> Seen | None:
     return seen
 
 
+def _is_begun(run: Path) -> bool:
+    """Whether a process works on it, be it that it has not asked yet."""
+    from heavydistill.workplace import Workplace
+
+    return Workplace(run).is_claimed
+
+
 def _follow(run: Path, seen: Seen | None, console: Console) -> Seen | None:
     """Keep a picture up to date until the run ends or is gone; then what it last was."""
     from rich.live import Live
 
+    from heavydistill.report.text import plain
+
     try:
         with Live(console=console, auto_refresh=False) as live:
-            while seen:
-                live.update(_picture(seen), refresh=True)
-                if seen.is_alive is False:
+            while seen or _is_begun(run):
+                shown = _picture(seen) if seen else plain(f"{run}: {_NOT_ASKING}")
+                live.update(shown, refresh=True)
+                if seen and seen.is_alive is False:
                     return seen
                 time.sleep(_LOOKS_EVERY_S)
                 seen = _look(run)
@@ -225,6 +241,7 @@ def _print_end(run: Path, console: Console) -> None:
 
     Raises:
         ConfigError: There is none.
+        Exit: It was broken off, with code 1.
     """
     from heavydistill.report.text import plain
     from heavydistill.workplace import Workplace
@@ -241,12 +258,17 @@ def _print_end(run: Path, console: Console) -> None:
             "it asks: before, its references are checked and a server is started. One that was "
             "stopped before anything was finished leaves no folder.",
         )
-    for name, path in ended.items():
+    ends = [_end(path) for path in ended.values()]
+    for name, (is_broken, told) in zip(ended, ends, strict=True):
         shown = f"{run} ({name})" if name else str(run)
-        console.print(plain(f"{shown} is finished: {_end(path)}"), soft_wrap=True)
+        how = "was broken off" if is_broken else "is finished"
+        console.print(plain(f"{shown} {how}: {told}"), soft_wrap=True)
+    if any(is_broken for is_broken, _ in ends):
+        raise typer.Exit(1)
 
 
-def _end(folder: Path) -> str:
+def _end(folder: Path) -> tuple[bool, str]:
+    """(whether problems are missing, what came out)."""
     from heavydistill.report.text import percent
 
     try:
@@ -265,7 +287,7 @@ def _end(folder: Path) -> str:
             "requests failed": failed,
         }
         rest = "".join(f"; {count:,} {what}" for what, count in lacks.items() if count)
-        return f"{summary['problems']:,} problems; {shown}{rest}"
+        return bool(summary["missing"]), f"{summary['problems']:,} problems; {shown}{rest}"
     except (OSError, ValueError, LookupError, TypeError) as error:
         raise ConfigError(
             f"{folder}/summary.json cannot be read: {type(error).__name__}: {error}",

@@ -119,7 +119,11 @@ def refuse_other_problems(before: Side, after: Side) -> None:
     }
     told = [f"{_listed(names)} missing {where}" for where, names in lonely.items() if names]
     changed = [p for p in then if p in now and _question(then[p]) != _question(now[p])]
-    told += [f"{_listed(changed)} with another text or reference"] if changed else []
+    told += (
+        [f"{_listed(changed)} with another text, reference, verifier or arguments of it"]
+        if changed
+        else []
+    )
     if told:
         raise ConfigError(
             f"The runs are not over the same problems: {'; '.join(told)}",
@@ -152,9 +156,9 @@ def refuse_other_verdicts(before: Side, after: Side) -> None:
             _JUDGE_AGAIN,
         )
     judges = [set(side.summary.judging.judges) for side in sides]
-    # A judge changes nothing in a run in which rules leave nothing undecided.
+    # A judge changes nothing in a run in which rules leave nothing open to it.
     needs_none = [
-        not names and not side.tally.undecided for names, side in zip(judges, sides, strict=True)
+        not names and not side.tally.left_open for names, side in zip(judges, sides, strict=True)
     ]
     if judges[0] != judges[1] and not any(needs_none):
         told = [
@@ -167,8 +171,8 @@ def refuse_other_verdicts(before: Side, after: Side) -> None:
         )
 
 
-def _question(row: Row) -> tuple[str, str]:
-    return row.text, row.reference
+def _question(row: Row) -> tuple[str, ...]:
+    return row.text, row.reference, row.verifier, row.verifier_args
 
 
 def _listed(names: list[str]) -> str:

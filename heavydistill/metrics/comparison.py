@@ -100,8 +100,8 @@ class Changes:
     Attributes:
         problems: In the group.
         mean_at_k: M@K, which is the thinker's own pass@1.
-        vote_at_k: V@K.
-        pass_at_k: P@K, of the whole pool.
+        vote_at_k: V@K, of the smaller K of the two runs, as of ``groups.Metrics``.
+        pass_at_k: P@K, likewise.
         heavy_mean_at_d: HM@D of the last round; None if one of the runs has no deliberations.
         heavy_pass_at_d: HP@D of the last round; None likewise.
         heavy_minus_vote: HM@D - V@K, paired by problem within each run; None likewise.
@@ -159,13 +159,14 @@ class Comparison(Changes):
 
     @property
     def names(self) -> list[str]:
-        """Of the metrics; where K or D differ, those of both runs stand in them."""
-        k, d = self._of_both("k"), self._of_both("d")
-        return [f"M@{k}", f"V@{k}", f"P@{k}", f"HM@{d}", f"HP@{d}", f"HM@{d} - V@{k}"]
-
-    def _of_both(self, size: str) -> str:
-        runs = (run for run in (self.before, self.after) if run)
-        return "/".join(dict.fromkeys(str(getattr(run.summary, size)) for run in runs))
+        """Of the metrics; where D or the trajectories differ, those of both runs stand in them."""
+        runs = [run.summary for run in (self.before, self.after) if run]
+        of_both, d = (
+            "/".join(dict.fromkeys(map(str, sizes)))
+            for sizes in ([run.k for run in runs], [run.d for run in runs])
+        )
+        k = min(run.k for run in runs)
+        return [f"M@{of_both}", f"V@{k}", f"P@{k}", f"HM@{d}", f"HP@{d}", f"HM@{d} - V@{k}"]
 
 
 def compare(after: Side, before: Side | None, versions: dict[str, str]) -> Comparison:
@@ -186,9 +187,10 @@ def compare(after: Side, before: Side | None, versions: dict[str, str]) -> Compa
         asked = asked_differently(before, after)
     rows = [{row.problem: row for row in side.tally.rows} for side in sides]
     rounds = [side.tally.rounds for side in sides]
+    k = min(side.summary.k for side in sides)
 
     def changes(problems: Iterable[str]) -> dict[str, Any]:
-        return _changes([[of[problem] for problem in problems] for of in rows], rounds)
+        return _changes([[of[problem] for problem in problems] for of in rows], rounds, k)
 
     def by(grouping: str) -> dict[str, Changes]:
         groups = grouped(after.tally.rows, grouping)
@@ -218,10 +220,10 @@ def read_comparison(path: Path) -> Comparison:
     return read_versioned(path, Comparison, FORMAT, what="evaluation", missing=fix, other=fix)
 
 
-def _changes(runs: Sequence[Sequence[Row]], rounds: Sequence[int]) -> dict[str, Any]:
+def _changes(runs: Sequence[Sequence[Row]], rounds: Sequence[int], k: int) -> dict[str, Any]:
     """The fields of ``Changes``; position i of each run is the same problem."""
     values = [
-        [values_of(row, of_run if all(rounds) else 0) for row in rows]
+        [values_of(row, of_run if all(rounds) else 0, k) for row in rows]
         for rows, of_run in zip(runs, rounds, strict=True)
     ]
 

@@ -1,8 +1,12 @@
 """Deliberation beside its controls, paired by problem: is it the coordination that helps?
 
 A control is a run on the same problems with the same models, sampling and verifiers, in which one
-thing differs (see ``NAMES``). What one answer of it costs is in written tokens, the pool that it
-reads included: a heavy answer is K trajectories and one deliberation.
+thing differs (see ``NAMES``). What one answer of it costs is in written tokens, with what had to be
+sampled for the cache that it reads, as ``row`` counts it: a heavy answer is a cache's trajectories
+and one deliberation.
+
+A run that reads the pools of the evaluated one lacks the problems that a step of that failed on.
+They count as wrong in both.
 
 How much the order of the attempts matters is measured between runs whose caches differ in it alone:
 the chance that two deliberations of different orders differ in being right, beside the chance that
@@ -16,15 +20,18 @@ Not covered: votes that spend the same tokens, which come from the pool alone.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 
 import heavydistill
 from heavydistill.errors import ConfigError
+from heavydistill.metrics.estimators import deliberations_of
 from heavydistill.metrics.intervals import Interval, bootstrap_difference, bootstrap_mean
-from heavydistill.schema import Generation, Trace
+from heavydistill.metrics.row import Round
+from heavydistill.metrics.tally import prompts_of, verifiers_of
+from heavydistill.schema import FAILED, Generation, Trace
 from heavydistill.versioned import read_versioned
 
 FORMAT = "heavydistill-controls/1"
@@ -45,9 +52,10 @@ class Answering:
 
     Attributes:
         accuracy: Chance that one answer is right.
-        tokens: Mean tokens that are written for one answer, with the pool if it reads one; of the
+        tokens: Mean tokens that are written for one answer, with the cache if it reads one; of the
             problems where all of them are known. None if there is no such problem.
-        unknown_tokens: Problems that are not in that mean.
+        unknown_tokens: Problems with answers that are not in that mean.
+        unasked: Problems without any answer: too few attempts, or a step failed on them.
         samples: Answers, all problems.
         cut_off: Of those, the ones at the most tokens.
         without_answer: Of those, the ones that failed or gave no answer; of a chooser, named no
@@ -57,6 +65,7 @@ class Answering:
     accuracy: Interval
     tokens: float | None
     unknown_tokens: int
+    unasked: int
     samples: int
     cut_off: int
     without_answer: int
@@ -101,6 +110,8 @@ class Controlled:
     """An evaluated run beside its controls.
 
     Attributes:
+        prompts: Names and hashes of the wordings of all of them.
+        verifiers: Names and versions behind all verdicts.
         problems: In each of them.
         heavy: The evaluated run's deliberations.
         controls: In the order of ``NAMES``.
@@ -109,6 +120,8 @@ class Controlled:
 
     format: str = FORMAT
     heavydistill: str
+    prompts: list[str]
+    verifiers: list[str]
     problems: int
     heavy: Answering
     controls: list[Control]
@@ -120,31 +133,37 @@ def order_name(places: int) -> str:
     return f"{_ORDER}{places}"
 
 
-def hold_against(evaluated: Iterable[Trace], controls: Mapping[str, Iterable[Trace]]) -> Controlled:
+def hold_against(
+    evaluated: Iterable[Trace], rounds: int, controls: Mapping[str, Iterable[Trace]]
+) -> Controlled:
     """Compare a run with its controls.
 
     Args:
         evaluated: All of its traces, with deliberations.
+        rounds: Of deliberation in it, of which the last counts. Controls have one at most.
         controls: The traces of each control by its name, on the same problems.
 
     Raises:
         ConfigError: The problems of a control are others.
     """
-    heavy = _Answers.of_deliberations(evaluated)
-    of_pool = (ALONE, CHAIN)
+    heavy = _Answers(evaluated, rounds)
     others = {
-        name: _Answers.of_pool(traces) if name in of_pool else _Answers.of_deliberations(traces)
+        name: _Answers(traces, 0 if name in (ALONE, CHAIN) else 1)
         for name, traces in controls.items()
     }
     for name, answers in others.items():
-        if set(answers.right) != set(heavy.right):
+        if not heavy.right.keys() - heavy.failed <= answers.right.keys() <= heavy.right.keys():
             raise ConfigError(
                 f"The run {name} is not over the problems of the evaluated one",
                 "Remove the folder of the evaluation and give the same command again.",
             )
+        answers.lack(heavy.right.keys())
     orders = [heavy, *(each for name, each in others.items() if name.startswith(_ORDER))]
+    everyone = (heavy, *others.values())
     return Controlled(
         heavydistill=heavydistill.__version__,
+        prompts=sorted(set().union(*(each.prompts for each in everyone))),
+        verifiers=sorted(set().union(*(each.verifiers for each in everyone))),
         problems=len(heavy.right),
         heavy=heavy.answering,
         controls=[
@@ -171,41 +190,54 @@ def read_controlled(path: Path) -> Controlled:
 
 
 class _Answers:
-    """Whether the answers of each problem are right, what they took, and the cache they are on."""
+    """Whether the answers of each problem are right, what they took, and the cache they are on.
 
-    def __init__(self) -> None:
+    Args:
+        traces: All of a run.
+        round: Whose deliberations are the answers; of 0, the trajectories.
+
+    Attributes:
+        right: Of each problem, for each answer.
+        caches: Of each problem, what the answers are on.
+        failed: Problems that a step failed on.
+        prompts: Names and hashes of the wordings.
+        verifiers: Names and versions behind the verdicts.
+    """
+
+    def __init__(self, traces: Iterable[Trace], round: int) -> None:
         self.right: dict[str, list[bool]] = {}
         self.caches: dict[str, str] = {}
+        self.failed: set[str] = set()
+        self.prompts: set[str] = set()
+        self.verifiers: set[str] = set()
         self._tokens: list[float] = []
         self._samples = self._cut_off = self._without = 0
-
-    @classmethod
-    def of_pool(cls, traces: Iterable[Trace]) -> _Answers:
-        answers = cls()
         for trace in traces:
-            answers._add(trace, trace.pool, [])
-        return answers
+            self._add(trace, round)
 
-    @classmethod
-    def of_deliberations(cls, traces: Iterable[Trace]) -> _Answers:
-        answers = cls()
-        for trace in traces:
-            last = max((one.round for one in trace.deliberations), default=0)
-            given = [one for one in trace.deliberations if one.round == last]
-            earlier = [one for one in trace.deliberations if one.round < last]
-            answers._add(trace, given, [*trace.pool, *earlier])
-            answers.caches[trace.problem.id] = given[0].cache if given else ""
-        return answers
-
-    def _add(self, trace: Trace, given: Sequence[Generation], read: Sequence[Generation]) -> None:
-        self.right[trace.problem.id] = [one.is_correct for one in given]
+    def _add(self, trace: Trace, round: int) -> None:
+        problem = trace.problem.id
+        deliberations = deliberations_of(trace, round)
+        given: Sequence[Generation] = deliberations if round else trace.pool
+        self.right[problem] = [one.is_correct for one in given]
+        self.caches[problem] = deliberations[0].cache if deliberations else ""
+        self.failed |= {problem} if trace.status.startswith(FAILED) else set()
+        self.prompts |= prompts_of(trace)
+        self.verifiers |= verifiers_of(trace)
         self._samples += len(given)
         self._cut_off += sum(one.unusable_because == "truncated" for one in given)
         self._without += sum(one.unusable_because in ("error", "empty") for one in given)
-        known = all(one.completion_tokens >= 0 for one in (*given, *read))
-        if given and known:
-            spent = sum(one.completion_tokens for one in read)
-            self._tokens.append(spent + fmean(one.completion_tokens for one in given))
+        tokens = Round.of(trace, round).tokens["completion"] if round else _mean_tokens(given)
+        if given and tokens is not None:
+            self._tokens.append(tokens)
+
+    def lack(self, problems: Collection[str]) -> None:
+        """Count those of these problems that are not there as without an answer."""
+        self.right |= {problem: [] for problem in problems if problem not in self.right}
+
+    @property
+    def _unasked(self) -> int:
+        return sum(not answers for answers in self.right.values())
 
     @property
     def means(self) -> list[float]:
@@ -220,11 +252,17 @@ class _Answers:
         return Answering(
             accuracy=bootstrap_mean(self.means),
             tokens=fmean(self._tokens) if self._tokens else None,
-            unknown_tokens=len(self.right) - len(self._tokens),
+            unknown_tokens=len(self.right) - self._unasked - len(self._tokens),
+            unasked=self._unasked,
             samples=self._samples,
             cut_off=self._cut_off,
             without_answer=self._without,
         )
+
+
+def _mean_tokens(given: Sequence[Generation]) -> float | None:
+    counts = [one.completion_tokens for one in given]
+    return fmean(counts) if counts and min(counts) >= 0 else None
 
 
 def _share(right: Sequence[bool]) -> float:

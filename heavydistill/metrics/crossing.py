@@ -1,20 +1,22 @@
 """Every thinker with every deliberator on the same problems: whose attempts, whose deliberation.
 
 A row is a thinker with its own metrics, a cell what a deliberator makes of that thinker's pools.
-Cells of a row are paired by problem, and so are cells of a column.
+Cells of a row are paired by problem, and so are cells of a column: what a deliberator was not
+given, because a step failed on it, counts as wrong.
 
 Not covered: the runs themselves (``pipeline.crossing``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import heavydistill
-from heavydistill.metrics import estimators
 from heavydistill.metrics.intervals import Interval, bootstrap_difference, bootstrap_mean
+from heavydistill.metrics.row import Row
+from heavydistill.metrics.tally import Tally
 from heavydistill.schema import Trace
 from heavydistill.versioned import read_versioned
 
@@ -49,6 +51,7 @@ class Cell:
         heavy_mean_at_d: HM@D of the last round.
         heavy_pass_at_d: HP@D likewise.
         heavy_minus_vote: HM@D - V@K, paired by problem.
+        unasked: Problems that were not deliberated on.
     """
 
     thinker: str
@@ -56,6 +59,7 @@ class Cell:
     heavy_mean_at_d: Interval
     heavy_pass_at_d: Interval
     heavy_minus_vote: Interval
+    unasked: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,34 +82,58 @@ def cross(runs: Mapping[tuple[str, str], Iterable[Trace]], k: int, d: int, round
     """The table of runs by (thinker, deliberator), each row whole.
 
     Args:
-        runs: All traces of each run, on the same problems.
+        runs: All traces of each run, a thinker's own run first; the others read its pools, and lack
+            the problems that a step of it failed on.
         k: Trajectories a problem.
         d: Deliberations a cache.
         rounds: Of which the last counts.
     """
-    thinkers: dict[str, Thinker] = {}
-    cells, problems = [], 0
+    pools: dict[str, dict[str, Row]] = {}
+    cells = []
     prompts: set[str] = set()
     verifiers: set[str] = set()
     for (thinker, deliberator), traces in runs.items():
-        values = _Values(rounds)
-        for trace in traces:
-            values.add(trace)
-        prompts |= values.prompts
-        verifiers |= values.verifiers
-        problems = len(values.vote)
-        thinkers.setdefault(thinker, values.thinker(thinker))
-        cells.append(values.cell(thinker, deliberator))
+        tally = Tally(traces)
+        rows = {row.problem: row for row in tally.rows}
+        prompts |= tally.prompts
+        verifiers |= tally.verifiers
+        own = pools.setdefault(thinker, rows)
+        cells.append(_cell(thinker, deliberator, own, rows, rounds))
     return Crossing(
         heavydistill=heavydistill.__version__,
-        problems=problems,
+        problems=len(next(iter(pools.values()))),
         k=k,
         d=d,
         rounds=rounds,
         prompts=sorted(prompts),
         verifiers=sorted(verifiers),
-        thinkers=list(thinkers.values()),
+        thinkers=[_thinker(name, list(own.values())) for name, own in pools.items()],
         cells=cells,
+    )
+
+
+def _thinker(name: str, rows: Sequence[Row]) -> Thinker:
+    return Thinker(
+        name=name,
+        mean_at_k=bootstrap_mean([row.mean for row in rows]),
+        vote_at_k=bootstrap_mean([row.vote for row in rows]),
+        pass_at_k=bootstrap_mean([row.any_right for row in rows]),
+    )
+
+
+def _cell(
+    thinker: str, deliberator: str, own: Mapping[str, Row], rows: Mapping[str, Row], rounds: int
+) -> Cell:
+    """What became of the thinker's own pools where the deliberator read them."""
+    last = [rows[name].round(rounds) if name in rows else row.without for name, row in own.items()]
+    votes = [row.vote for row in own.values()]
+    return Cell(
+        thinker=thinker,
+        deliberator=deliberator,
+        heavy_mean_at_d=bootstrap_mean([round.mean for round in last]),
+        heavy_pass_at_d=bootstrap_mean([round.any_right for round in last]),
+        heavy_minus_vote=bootstrap_difference([round.mean for round in last], votes),
+        unasked=sum(round.d == 0 for round in last),
     )
 
 
@@ -117,45 +145,3 @@ def read_crossing(path: Path) -> Crossing:
     """
     fix = "Give the file that `heavydistill cross` wrote, or cross again."
     return read_versioned(path, Crossing, FORMAT, what="crossing", missing=fix, other=fix)
-
-
-class _Values:
-    """What each problem of a run counts for, in the order of the traces."""
-
-    def __init__(self, rounds: int) -> None:
-        self._rounds = rounds
-        self.mean: list[float] = []
-        self.vote: list[float] = []
-        self.any_right: list[float] = []
-        self.heavy_mean: list[float] = []
-        self.heavy_pass: list[float] = []
-        self.prompts: set[str] = set()
-        self.verifiers: set[str] = set()
-
-    def add(self, trace: Trace) -> None:
-        self.mean.append(estimators.mean_at_k(trace))
-        self.vote.append(estimators.vote_at_k(trace))
-        self.any_right.append(estimators.pass_at_k(trace))
-        self.heavy_mean.append(estimators.heavy_mean_at_d(trace, self._rounds))
-        self.heavy_pass.append(estimators.heavy_pass_at_d(trace, self._rounds))
-        self.prompts |= {trace.thinker_prompt_version} - {""}
-        self.prompts |= {cache.prompt_version for cache in trace.caches}
-        judged = (one.verdict for one in (*trace.pool, *trace.deliberations))
-        self.verifiers |= {verdict.verifier for verdict in judged if verdict}
-
-    def thinker(self, name: str) -> Thinker:
-        return Thinker(
-            name=name,
-            mean_at_k=bootstrap_mean(self.mean),
-            vote_at_k=bootstrap_mean(self.vote),
-            pass_at_k=bootstrap_mean(self.any_right),
-        )
-
-    def cell(self, thinker: str, deliberator: str) -> Cell:
-        return Cell(
-            thinker=thinker,
-            deliberator=deliberator,
-            heavy_mean_at_d=bootstrap_mean(self.heavy_mean),
-            heavy_pass_at_d=bootstrap_mean(self.heavy_pass),
-            heavy_minus_vote=bootstrap_difference(self.heavy_mean, self.vote),
-        )

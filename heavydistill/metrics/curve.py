@@ -19,10 +19,9 @@ so it lies on the line between them. It is never extrapolated: where K is too sm
 it needs is told. A cache of all K costs more than K votes, so it needs a larger pool: for
 instance K = 16 with ``cache.width`` 4.
 
-More ways to answer (a judge's choice of one of k, one long chain) need calls of their own. Such a
-point is made like the others, added to those given to ``mark_pareto``, and named in ``Way``.
-
-Not covered: prices and time. Intervals of differences take the number of matched votes as given.
+Not covered: ways to answer that need calls of their own, such as a judge's choice of one of k or
+one long chain (see ``controls``); prices and time. Intervals of differences take the number of
+matched votes as given.
 """
 
 from __future__ import annotations

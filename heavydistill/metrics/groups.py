@@ -43,8 +43,8 @@ class Metrics:
     Attributes:
         problems: In it.
         mean_at_k: M@K.
-        vote_at_k: V@K.
-        pass_at_k: P@K, of the whole pool.
+        vote_at_k: V@K; of a pool that is larger, the expected value of K of it.
+        pass_at_k: P@K, likewise.
         heavy_mean_at_d: HM@D of the last round of the run; None if that was never deliberated.
         heavy_pass_at_d: HP@D of the last round; None likewise.
         heavy_minus_vote: HM@D - V@K, paired by problem; None likewise.
@@ -59,27 +59,34 @@ class Metrics:
     heavy_minus_vote: Interval | None
 
 
-def values_of(row: Row, rounds: int) -> dict[str, float]:
-    """What a problem counts for in each metric; in those of deliberation only if there was any."""
-    values = {"mean_at_k": row.mean, "vote_at_k": row.vote, "pass_at_k": row.any_right}
+def values_of(row: Row, rounds: int, k: int) -> dict[str, float]:
+    """What a problem counts for in each metric; in those of deliberation only if there was any.
+
+    Args:
+        row: Of the problem.
+        rounds: Of deliberation in the run; 0 if there are none.
+        k: Trajectories of a vote. A pool that has fewer votes with all that it has.
+    """
+    vote, any_right = row.vote, row.any_right
+    if row.k > k:
+        vote, any_right = row.votes[k - 1], row.passes[k - 1]
+    values = {"mean_at_k": row.mean, "vote_at_k": vote, "pass_at_k": any_right}
     if rounds:
         last = row.round(rounds)
         values |= {
             "heavy_mean_at_d": last.mean,
             "heavy_pass_at_d": last.any_right,
-            "heavy_minus_vote": last.mean - row.vote,
+            "heavy_minus_vote": last.mean - vote,
         }
     return values
 
 
-def measure(rows: Sequence[Row], rounds: int) -> dict[str, Any]:
+def measure(rows: Sequence[Row], rounds: int, k: int) -> dict[str, Any]:
     """The fields of the ``Metrics`` of these problems, of which there is at least one.
 
-    Args:
-        rows: Of the problems.
-        rounds: Of deliberation in the run; 0 if there are none.
+    Arguments are as of ``values_of``, with the rows of all of them.
     """
-    values = [values_of(row, rounds) for row in rows]
+    values = [values_of(row, rounds, k) for row in rows]
     metrics = {name: bootstrap_mean([each[name] for each in values]) for name in values[0]}
     return {"problems": len(rows), **dict.fromkeys(NAMES), **metrics}
 
@@ -98,6 +105,6 @@ def grouped(rows: Sequence[Row], by: str) -> dict[str, list[Row]]:
     return {name: [row for row in rows if name_of(row) == name] for name in names}
 
 
-def breakdown(rows: Sequence[Row], rounds: int, by: str) -> dict[str, Metrics]:
+def breakdown(rows: Sequence[Row], rounds: int, k: int, by: str) -> dict[str, Metrics]:
     """The metrics of each group; arguments as of ``measure`` and ``grouped``."""
-    return {name: Metrics(**measure(of, rounds)) for name, of in grouped(rows, by).items()}
+    return {name: Metrics(**measure(of, rounds, k)) for name, of in grouped(rows, by).items()}

@@ -78,6 +78,7 @@ class Row:
         text: What was asked.
         reference: The right answer.
         verifier: Kind of its verifier.
+        verifier_args: What that is told.
         family: Of a procedural problem; empty where there is none.
         stratum: Of its pool.
         outcome: Of the last round against the vote.
@@ -96,6 +97,7 @@ class Row:
     text: str
     reference: str
     verifier: str
+    verifier_args: str
     family: str
     stratum: Stratum | None
     outcome: Outcome | None
@@ -118,6 +120,7 @@ class Row:
             text=problem.text,
             reference=problem.reference,
             verifier=problem.verifier,
+            verifier_args=problem.verifier_args,
             family=family_of(problem),
             stratum=trace.stratum,
             outcome=trace.outcome,

@@ -123,7 +123,7 @@ def summary_of(tally: Tally) -> Summary:
     means, heavy_means = [row.mean for row in rows], [told.mean for told in last_round]
     table = _outcomes_by_stratum(rows)
     return Summary(
-        **measure(rows, rounds),
+        **measure(rows, rounds, k),
         k=k,
         d=_most_common(told.d for told in last_round),
         rounds=rounds,
@@ -132,9 +132,9 @@ def summary_of(tally: Tally) -> Summary:
         **rates(rows),
         vote_copy_rate=vote_copy_rate(last_round),
         places=places_of(last_round),
-        by_verifier=breakdown(rows, rounds, "verifier"),
-        by_family=breakdown(rows, rounds, "family"),
-        by_stratum=breakdown(rows, rounds, "stratum"),
+        by_verifier=breakdown(rows, rounds, k, "verifier"),
+        by_family=breakdown(rows, rounds, k, "family"),
+        by_stratum=breakdown(rows, rounds, k, "stratum"),
         curve=curve_of(rows, k, rounds),
         strata={stratum: sum(row.values()) for stratum, row in table.items()},
         outcomes={label: sum(row[label] for row in table.values()) for label in table[NO_LABEL]},

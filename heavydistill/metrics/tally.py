@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable
 
+from heavydistill.asking import NEVER_JUDGED
 from heavydistill.heavy.ballot import rule_of
 from heavydistill.metrics.counts import GenerationCounts, GenerationTally
 from heavydistill.metrics.judging import Judging, JudgingTally
@@ -66,9 +67,14 @@ class Tally:
         return self._deliberations.counts
 
     @property
-    def undecided(self) -> int:
-        """Verdicts that are so."""
-        return self.trajectories.undecided + self.deliberations.undecided
+    def left_open(self) -> int:
+        """Undecided verdicts about which a judge could be asked."""
+        return sum(
+            count
+            for counts in (self.trajectories, self.deliberations)
+            for reason, count in counts.undecided_because.items()
+            if reason.partition(":")[0] not in NEVER_JUDGED
+        )
 
     @property
     def judging(self) -> Judging:
@@ -91,13 +97,23 @@ class Tally:
 
     def _add(self, trace: Trace) -> None:
         self.rows.append(Row.of(trace))
-        self.prompts |= {trace.thinker_prompt_version} - {""}
-        self.prompts |= {cache.prompt_version for cache in trace.caches}
+        self.prompts |= prompts_of(trace)
+        self.verifiers |= verifiers_of(trace)
         self.thinkers |= {one.model for one in trace.pool}
         self.deliberators |= {one.model for one in trace.deliberations}
-        samples = [*trace.pool, *trace.deliberations]
-        self.verifiers |= {one.verdict.verifier for one in samples if one.verdict}
         self._trajectories.add(trace.pool)
         self._deliberations.add(trace.deliberations)
-        self._judging.add(samples, self._voted)
+        self._judging.add([*trace.pool, *trace.deliberations], self._voted)
         self._statuses[trace.status] += 1
+
+
+def prompts_of(trace: Trace) -> set[str]:
+    """Names and hashes of the wordings that were asked."""
+    wordings = {trace.thinker_prompt_version, *(cache.prompt_version for cache in trace.caches)}
+    return wordings - {""}
+
+
+def verifiers_of(trace: Trace) -> set[str]:
+    """Names and versions behind its verdicts."""
+    samples = (*trace.pool, *trace.deliberations)
+    return {one.verdict.verifier for one in samples if one.verdict}

@@ -2,9 +2,9 @@
 
 ``alone`` asks the deliberator without any attempt, sampled and capped as it deliberates: if that is
 as good, the cache was ignored. ``chain`` lets the thinker write one long chain, which may have the
-tokens that K attempts and one deliberation may have. ``choose`` has the deliberator name the best
-attempt of the same cache: Best-of-K with a judge. ``order-N`` gives it the same attempts, moved
-round by N places. Same model, sampling and verifiers everywhere.
+tokens that the attempts of a cache and the deliberations of one answer may have. ``choose`` has the
+deliberator name the best attempt of the same cache: Best-of-K with a judge. ``order-N`` gives it
+the same attempts, moved round by N places. Same model, sampling and verifiers everywhere.
 
 Not covered: what their figures say (``metrics.controls``); votes that spend the same tokens, which
 need no further run.
@@ -55,14 +55,19 @@ def controls_of(evaluated: run.Plan, names: Collection[str], orders: int) -> lis
         orders: In how many orders its caches are read, its own among them; 0 or 1 for that alone.
 
     Raises:
-        ConfigError: There is no such control, the run takes its pools from another, or there are
-            not so many orders.
+        ConfigError: There is no such control, the run takes its pools from another or does not
+            deliberate, there are not so many orders, or more than one and several rounds.
         BudgetError: A chooser's prompt does not fit.
     """
     config = evaluated.config
     if unknown := sorted(set(names) - set(NAMES)):
         raise ConfigError(
             f"--controls: there is no control {unknown[0]!r}", f"Choose of {', '.join(NAMES)}."
+        )
+    if (names or orders > 1) and not config.rounds:
+        raise ConfigError(
+            "--controls and --orders are held against deliberations, and --d is 0",
+            "Set --d to 1 or more.",
         )
     _refuse_without_thinker(config, names)
     made = []
@@ -83,10 +88,6 @@ def _refuse_without_thinker(config: RunConfig, names: Collection[str]) -> None:
             "none",
             f"Leave out --pools, or ask for {CHOOSE} and --orders alone.",
         )
-    if names and not config.rounds:
-        raise ConfigError(
-            "--controls are held against deliberations, and --d is 0", "Set --d to 1 or more."
-        )
 
 
 def _alone(config: RunConfig) -> Control:
@@ -101,8 +102,11 @@ def _alone(config: RunConfig) -> Control:
 def _chain(evaluated: run.Plan) -> Control:
     config = evaluated.config
     who = config.roles[0]
-    wanted = config.think.k * sampling_of(config.think).max_tokens
-    wanted += sampling_of(config.deliberate).max_tokens
+    random = config.cache.selection == "random"  # else all are sampled for it
+    attempts = (config.cache.width if random else None) or config.think.k
+    wanted = attempts * sampling_of(config.think).max_tokens
+    deliberations = (config.rounds - 1) * config.deliberate.d + 1
+    wanted += deliberations * sampling_of(config.deliberate).max_tokens
     most = min(wanted, _room_of_thinker(evaluated))
     sampling = config.think.sampling.model_copy(update={"max_tokens": most})
     think = Think(k=_FEWEST, min_k=1, sampling=sampling)
@@ -139,6 +143,11 @@ def _choose(evaluated: run.Plan) -> Control:
 
 def _other_orders(config: RunConfig, orders: int) -> list[Control]:
     width = config.cache.width or config.think.k
+    if orders > 1 and config.rounds > 1:
+        raise ConfigError(
+            f"--orders {orders} is about the attempts of one round, and there are {config.rounds}",
+            "Set --rounds to 1, or leave out --orders.",
+        )
     if orders > width:
         raise ConfigError(
             f"--orders {orders}: a cache of {width} attempts has {width} orders that move them "
@@ -151,9 +160,8 @@ def _other_orders(config: RunConfig, orders: int) -> list[Control]:
 def _other_order(config: RunConfig, places: int) -> Control:
     order = config.cache.order + places
     cache = config.cache.model_copy(update={"order": order})
-    deliberate = config.deliberate.model_copy(update={"rounds": 1})
     told = f"{config.roles[1]} deliberates on the same attempts, moved round by {places}"
-    changed = reading_pools(config, cache=cache, deliberate=deliberate)
+    changed = reading_pools(config, cache=cache)
     return Control(order_name(places), changed, True, told)
 
 

@@ -28,6 +28,7 @@ from heavydistill.pipeline import run
 from heavydistill.pipeline.evaluation import RunOne
 from heavydistill.pipeline.following import check_following, reading_pools
 from heavydistill.pipeline.result import all_traces
+from heavydistill.pipeline.room import check_room
 from heavydistill.shareable import name_alone
 from heavydistill.teachers.complete import complete
 from heavydistill.teachers.registry import find
@@ -44,12 +45,14 @@ class Plan:
         journal: Where the responses of all its runs are kept.
         asked: For each thinker by name, the run that asks it.
         deliberators: All of them, as they are asked and by name, in their order.
+        given: What the user said, for all of them.
     """
 
     folder: Path
     journal: Path
     asked: dict[str, run.Plan]
     deliberators: dict[str, str]
+    given: RunConfig
 
     @property
     def pairs(self) -> list[tuple[str, str]]:
@@ -84,15 +87,18 @@ def check(
     refuse_taken(folder)
     journal = Path(config.journal or folder.parent / "journal")
     readers = _named(deliberators, config, "--deliberators")
-    for asked in readers.values():  # a mistake in the last one is found before the first is asked
-        complete(_of(config, thinkers[0], asked))
+    # A mistake in the last one is found before the first is asked.
+    reading = [complete(_of(config, thinkers[0], asked)) for asked in readers.values()]
     plans: dict[str, run.Plan] = {}
     for name, asked in _named(thinkers, config, "--thinkers").items():
         first_reader = next(iter(readers))
         places = {"out": str(folder / _pair(name, first_reader)), "journal": str(journal)}
         each = _of(config, asked, readers[first_reader]).model_copy(update=places)
         plans[name] = run.check(each, on_checked=on_checked)
-    return Plan(folder, journal, plans, readers)
+    problems = next(iter(plans.values())).problems
+    for completed in reading[1:]:
+        check_room(completed, problems)
+    return Plan(folder, journal, plans, readers, config)
 
 
 def crossed(plan: Plan, run_one: RunOne) -> Crossing:
@@ -134,7 +140,8 @@ def _placed(plan: Plan, thinker: str, reader: str, folder: Path) -> run.Plan:
         deliberator=plan.deliberators[reader],
         out=str(plan.folder / name),
         journal=str(plan.journal),
-        cache=asking.config.cache.model_copy(update={"budget_tokens": None}),
+        cache=plan.given.cache,
+        deliberate=plan.given.deliberate,
     )
     return check_following(config, _pair(thinker, first), plan.folder, folder)
 

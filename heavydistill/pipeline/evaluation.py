@@ -183,7 +183,8 @@ def _controlled(plan: Plan, run_one: RunOne, folder: Path) -> Controlled:
         log = plan.folder.with_name(f"{plan.folder.name}.{control.name}.vllm.log")
         run_one(control.name, dataclasses.replace(each, server_log=log))
     traces = {control.name: all_traces(folder / control.name) for control in plan.controls}
-    controlled = hold_against(all_traces(folder / AFTER), traces)
+    rounds = plan.runs[AFTER].config.rounds
+    controlled = hold_against(all_traces(folder / AFTER), rounds, traces)
     write_versioned(controlled, folder / CONTROLS)
     return controlled
 

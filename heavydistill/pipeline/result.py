@@ -122,7 +122,7 @@ def all_traces(run: Path) -> Iterator[Trace]:
 def made_by(config: RunConfig) -> dict[str, Any]:
     """This version and the models of a run, without folders, as they stand in ``summary.json``.
 
-    Nobody thinks where pools are those of another run.
+    Nobody thinks where pools are those of another run, or deliberates where that is not asked.
     """
     profiles = [find(name, config.endpoint) for name in config.roles]
     thinker, deliberator = (
@@ -132,7 +132,7 @@ def made_by(config: RunConfig) -> dict[str, Any]:
     return {
         "heavydistill": heavydistill.__version__,
         "thinker": None if config.pools else thinker,
-        "deliberator": deliberator,
+        "deliberator": deliberator if config.rounds else None,
     }
 
 

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from heavydistill.metrics.controls import NAMES, Answering, Controlled, Orders
 from heavydistill.metrics.intervals import Interval
-from heavydistill.report.text import percent, plain, points, print_table
+from heavydistill.report.text import percent, plain, points, print_table, versions
 from heavydistill.report.text import table as new_table
 
 
@@ -30,11 +30,12 @@ def print_controlled(controlled: Controlled, console: Console) -> None:
         told = percent(accuracy.mean), _ends(accuracy), tokens, added
         ways.add_row(name, *told)
     print_table(ways, console)
-    console.print(plain("Tokens are written ones for one answer, with the pool where it is read."))
+    console.print(plain("Tokens are written ones for one answer, with the attempts that it reads."))
     for name, answering, _ in rows:
         _print_flaws(name, answering, console)
     if controlled.orders:
         _print_orders(controlled.orders, console)
+    console.print(plain(versions(controlled.prompts, controlled.verifiers)), soft_wrap=True)
 
 
 def _print_flaws(name: str, answering: Answering, console: Console) -> None:
@@ -45,6 +46,9 @@ def _print_flaws(name: str, answering: Answering, console: Console) -> None:
     told = [f"{count:,} {what}" for what, count in flaws.items() if count]
     if told:
         line = f"Of {answering.samples:,} answers ({name}): {', '.join(told)}; they count as wrong"
+        console.print(plain(line), soft_wrap=True)
+    if answering.unasked:
+        line = f"{answering.unasked:,} problem(s) without an answer ({name}), which count as wrong"
         console.print(plain(line), soft_wrap=True)
     if answering.unknown_tokens:
         line = f"{answering.unknown_tokens:,} problem(s) whose tokens are unknown ({name})"

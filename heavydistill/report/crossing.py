@@ -9,7 +9,15 @@ from rich.console import Console
 
 from heavydistill.metrics.crossing import Cell, Crossing
 from heavydistill.metrics.intervals import Interval
-from heavydistill.report.text import counted, percent, plain, points, print_if_few, print_table
+from heavydistill.report.text import (
+    counted,
+    percent,
+    plain,
+    points,
+    print_if_few,
+    print_table,
+    versions,
+)
 from heavydistill.report.text import table as new_table
 
 
@@ -33,6 +41,14 @@ def print_crossing(crossing: Crossing, console: Console) -> None:
         shown.add_row(thinker.name, *map(_share, own), *heavy)
     print_table(shown, console)
     console.print(plain(f"Below HM@{d}: HM@{d} - V@{k} in points. With 95% intervals."))
+    for cell in crossing.cells:
+        if cell.unasked:
+            line = (
+                f"{cell.deliberator} answered nothing on {cell.unasked:,} problem(s) of "
+                f"{cell.thinker}, which count as wrong"
+            )
+            console.print(plain(line), soft_wrap=True)
+    console.print(plain(versions(crossing.prompts, crossing.verifiers)), soft_wrap=True)
     print_if_few(crossing.problems, console)
 
 

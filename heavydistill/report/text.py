@@ -6,6 +6,7 @@ Everything that this package itself writes is ASCII unless the console is a term
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from rich import box
 from rich.console import Console
@@ -58,6 +59,11 @@ def print_if_few(problems: int, console: Console) -> None:
 def counted(count: int, noun: str) -> str:
     """A number with its noun."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def versions(prompts: Sequence[str], verifiers: Sequence[str]) -> str:
+    """What was asked and who judged, by name and version."""
+    return f"Prompts {', '.join(prompts)}; verdicts by {', '.join(verifiers)}."
 
 
 def percent(share: float | None) -> str:

@@ -131,7 +131,7 @@ def test_other_problems_are_refused_by_their_names(make_trace: MakeTrace) -> Non
     assert "p2, p3, p4 and 2 more missing after; p0 missing before" in str(caught.value)
     other = dataclasses.replace(traces[0].problem, reference="8")
     changed = [dataclasses.replace(traces[0], problem=other), *traces[1:]]
-    with pytest.raises(ConfigError, match="p0 with another text or reference"):
+    with pytest.raises(ConfigError, match="p0 with another text, reference, verifier or arguments"):
         compare(side(changed), side(traces), {})
 
 
@@ -270,8 +270,17 @@ def test_verdicts_of_other_versions_are_refused_with_how_to_judge_again(
         refuse_other_verdicts(before, after)
     assert "exact@1 (before), exact@2 (after)" in str(caught.value)
     assert "heavydistill replay" in str(caught.value)
-    # Other kinds of problems have other verifiers.
-    refuse_other_verdicts(side(judged_by(traces, "math@1")), after)
+
+
+def test_another_verifier_of_a_problem_makes_it_another_problem(make_trace: MakeTrace) -> None:
+    traces = numbered([make_trace(["7", "8"], ["7"])])
+    for changed in ({"verifier": "math"}, {"verifier_args": '{"marker": "####"}'}):
+        others = [
+            dataclasses.replace(trace, problem=dataclasses.replace(trace.problem, **changed))
+            for trace in traces
+        ]
+        with pytest.raises(ConfigError, match="p0 with another text, reference, verifier or arg"):
+            compare(side(traces), side(others, "new"), {})
 
 
 def test_a_run_without_verdicts_is_refused(make_trace: MakeTrace) -> None:
@@ -294,3 +303,6 @@ def test_another_judge_is_refused_where_rules_left_something_open(make_trace: Ma
     refuse_other_verdicts(judged, side(decided, "new"))
     with pytest.raises(ConfigError, match=r"critic@abc \(before\), nobody \(after\)"):
         refuse_other_verdicts(judged, side(open_, "new"))
+    # A judge is never asked about what was cut off.
+    cut_off = judged_by(decided, "exact@1", label="undecided", reason="truncated")
+    refuse_other_verdicts(judged, side(cut_off, "new"))

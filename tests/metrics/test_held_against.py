@@ -48,7 +48,7 @@ def test_each_way_has_its_accuracy_and_what_deliberation_adds(make_trace: Make) 
     heavy = named([make_trace(["7", "1"], ["7", "7"]), make_trace(["1", "2"], ["7", "2"])])
     alone = named([make_trace(["7", "3"]), make_trace(["4", "3"])])
     choose = named([make_trace(["7", "1"], ["7", "1"]), make_trace(["1", "2"], ["1", "1"])])
-    told = hold_against(heavy, {ALONE: alone, CHOOSE: choose})
+    told = hold_against(heavy, 1, {ALONE: alone, CHOOSE: choose})
     assert told.problems == 2 and told.heavy.accuracy.mean == 0.75
     assert [control.name for control in told.controls] == [ALONE, CHOOSE]
     assert [control.answering.accuracy.mean for control in told.controls] == [0.25, 0.25]
@@ -72,7 +72,7 @@ def test_tokens_are_those_of_one_answer_and_of_the_pool_that_it_reads(make_trace
         ]
     )
     chain = named([spending(make_trace(["7", "1"]), 900), spending(make_trace(["7", "1"]), 300)])
-    told = hold_against(heavy, {CHAIN: chain})
+    told = hold_against(heavy, 1, {CHAIN: chain})
     assert (told.heavy.tokens, told.heavy.unknown_tokens) == (240, 1)
     assert (told.controls[0].answering.tokens, told.controls[0].answering.unknown_tokens) == (
         600,
@@ -88,7 +88,9 @@ def test_what_is_cut_off_or_missing_counts_as_wrong_and_is_counted(make_trace: M
         dataclasses.replace(empty, answer_text="", verdict=None),
         whole,
     ]
-    told = hold_against([trace], {ALONE: [dataclasses.replace(trace, pool=pool, deliberations=[])]})
+    told = hold_against(
+        [trace], 1, {ALONE: [dataclasses.replace(trace, pool=pool, deliberations=[])]}
+    )
     answering = told.controls[0].answering
     assert (answering.samples, answering.cut_off, answering.without_answer) == (3, 1, 1)
     assert answering.accuracy.mean == pytest.approx(1 / 3)
@@ -108,7 +110,7 @@ def test_flips_are_those_of_all_pairs(make_trace: Make, right: list[list[list[bo
         answers = [["7" if one else "1" for one in problem[order]] for problem in right]
         return named([make_trace(["7"], each) for each in answers], order)
 
-    told = hold_against(traces(0), {order_name(n): traces(n) for n in (1, 2)}).orders
+    told = hold_against(traces(0), 1, {order_name(n): traces(n) for n in (1, 2)}).orders
     assert told and told.within and told.flips
 
     def between(problem: list[list[bool]]) -> float:
@@ -127,23 +129,23 @@ def test_flips_are_those_of_all_pairs(make_trace: Make, right: list[list[list[bo
 def test_problems_that_were_not_deliberated_in_every_order_tell_nothing(make_trace: Make) -> None:
     first = named([make_trace(["7"], ["7", "1"]), make_trace(["7"], ["7", "7"])])
     second = named([make_trace(["7"], ["7", "7"]), make_trace(["7"])], 1)
-    told = hold_against(first, {order_name(1): second}).orders
+    told = hold_against(first, 1, {order_name(1): second}).orders
     assert told and told.problems == 1 and told.between.mean == 0.5
-    assert hold_against(second[1:], {order_name(1): first[1:]}).orders is None
+    assert hold_against(second[1:], 1, {order_name(1): first[1:]}).orders is None
 
 
 def test_a_cache_that_is_the_same_in_two_orders_tells_nothing_of_the_order(
     make_trace: Make,
 ) -> None:
     same = named([make_trace(["7"], ["7", "1"])])
-    told = hold_against(same, {order_name(1): same}).orders
+    told = hold_against(same, 1, {order_name(1): same}).orders
     # Its deliberations are the same ones, and not two draws that agree.
     assert told and told.within and told.between.mean == told.within.mean == 1.0
 
 
 def test_with_one_deliberation_sampling_cannot_be_told_from_order(make_trace: Make) -> None:
     first, second = named([make_trace(["7"], ["7"])]), named([make_trace(["7"], ["1"])], 1)
-    told = hold_against(first, {order_name(1): second}).orders
+    told = hold_against(first, 1, {order_name(1): second}).orders
     assert told and told.between.mean == 1.0 and told.within is None and told.flips is None
 
 
@@ -151,11 +153,13 @@ def test_the_file_is_read_back_and_the_same_runs_give_the_same_bytes(
     make_trace: Make, tmp_path: Path
 ) -> None:
     heavy = named([make_trace(["7", "1"], ["7", "1"])])
-    told = hold_against(heavy, {ALONE: heavy, order_name(1): heavy})
+    told = hold_against(heavy, 1, {ALONE: heavy, order_name(1): heavy})
     write_versioned(told, tmp_path / CONTROLS)
     assert read_controlled(tmp_path / CONTROLS) == told
     first = (tmp_path / CONTROLS).read_bytes()
-    write_versioned(hold_against(heavy, {ALONE: heavy, order_name(1): heavy}), tmp_path / CONTROLS)
+    write_versioned(
+        hold_against(heavy, 1, {ALONE: heavy, order_name(1): heavy}), tmp_path / CONTROLS
+    )
     assert (tmp_path / CONTROLS).read_bytes() == first
     tree = json.loads(first) | {"format": "heavydistill-controls/0"}
     (tmp_path / CONTROLS).write_text(json.dumps(tree))
@@ -163,7 +167,57 @@ def test_the_file_is_read_back_and_the_same_runs_give_the_same_bytes(
         read_controlled(tmp_path / CONTROLS)
 
 
+def test_problems_that_a_step_failed_on_count_as_wrong_in_what_reads_the_pools(
+    make_trace: Make,
+) -> None:
+    whole, failed = named([make_trace(["7", "1"], ["7", "7"]), make_trace(["7", "1"])])
+    failed = dataclasses.replace(failed, status="failed: build_caches: BudgetError: too long")
+    told = hold_against([whole, failed], 1, {CHOOSE: [whole], order_name(1): [whole]})
+    assert told.problems == 2 and told.heavy.accuracy.mean == 0.5 and told.heavy.unasked == 1
+    choose = told.controls[0].answering
+    assert choose.accuracy.mean == 0.5 and choose.unasked == 1 and choose.unknown_tokens == 0
+    assert told.orders and told.orders.problems == 1
+
+
+def test_of_several_rounds_the_last_counts_also_where_a_problem_did_not_come_so_far(
+    make_trace: Make,
+) -> None:
+    (first,) = named([make_trace(["7"], ["7"])])
+    (second,) = named([make_trace(["7"], ["7"])])
+    again = [dataclasses.replace(one, round=2) for one in second.deliberations]
+    second = dataclasses.replace(
+        second,
+        problem=dataclasses.replace(second.problem, id="p1"),
+        deliberations=[*second.deliberations, *again],
+    )
+    told = hold_against([first, second], 2, {ALONE: named([make_trace(["7"])] * 2)})
+    assert told.heavy.accuracy.mean == 0.5 and told.heavy.unasked == 1
+
+
+def test_a_cache_of_some_attempts_at_random_costs_those(
+    make_trace: Make, with_cache: Callable[..., Trace]
+) -> None:
+    (trace,) = named([make_trace(["7", "1", "1", "1"], ["7"])])
+    trace = dataclasses.replace(
+        trace,
+        pool=[dataclasses.replace(one, completion_tokens=100) for one in trace.pool],
+        deliberations=[
+            dataclasses.replace(one, completion_tokens=40) for one in trace.deliberations
+        ],
+    )
+    shown = [one.id for one in trace.pool[:2]]
+    told = hold_against([with_cache(trace, shown)], 1, {ALONE: [trace]})
+    assert told.heavy.tokens == 2 * 100 + 40
+
+
+def test_prompts_and_verifiers_of_all_runs_are_told(make_trace: Make) -> None:
+    heavy, alone = named([make_trace(["7"], ["7"])]), named([make_trace(["7"])])
+    alone = [dataclasses.replace(one, thinker_prompt_version="deliberator@9") for one in alone]
+    told = hold_against(heavy, 1, {ALONE: alone})
+    assert told.prompts == ["deliberator@9"] and told.verifiers == ["exact@1"]
+
+
 def test_other_problems_are_refused(make_trace: Make) -> None:
     traces = named([make_trace(["7"], ["7"]), make_trace(["7"], ["7"])])
     with pytest.raises(ConfigError, match="alone is not over the problems"):
-        hold_against(traces, {ALONE: traces[1:]})
+        hold_against(traces, 1, {ALONE: traces[1:]})

@@ -43,8 +43,15 @@ def test_the_chain_may_have_the_tokens_of_all(tmp_path: Path) -> None:
     assert chain.config.rounds == 0 and "at most 700 tokens, 2 times" in chain.told
 
 
+def test_the_chain_may_have_what_a_cache_at_random_and_all_rounds_take(tmp_path: Path) -> None:
+    sizes = {"think__sampling__max_tokens": 100, "deliberate__sampling__max_tokens": 200}
+    chain = control(tmp_path, "chain", cache__width=2, deliberate__rounds=2, **sizes)
+    assert sampling_of(chain.config.think).max_tokens == 2 * 100 + 2 * 200 + 200
+
+
 def test_a_chain_that_does_not_fit_the_context_is_shorter_and_said(tmp_path: Path) -> None:
-    sizes = {"think__k": 64, "cache__width": 4, "think__sampling__max_tokens": 192}
+    sizes = {"think__k": 64, "cache__selection": "max_length", "cache__width": 4}
+    sizes |= {"think__sampling__max_tokens": 192}
     chain = control(tmp_path, "chain", **sizes)
     assert sampling_of(chain.config.think).max_tokens < 2048
     assert "of the 12,736 that the heavy answer may have" in chain.told
@@ -76,6 +83,8 @@ def test_orders_move_the_attempts_round(tmp_path: Path) -> None:
         ([], 5, {}, "a cache of 4 attempts has 4 orders"),
         ([], 3, {"cache__width": 2}, "a cache of 2 attempts has 2 orders"),
         (["chain"], 1, {"deliberate__d": 0}, "--d is 0"),
+        ([], 2, {"deliberate__d": 0}, "--d is 0"),
+        ([], 2, {"deliberate__rounds": 2}, "Set --rounds to 1"),
     ],
 )
 def test_what_cannot_be_is_refused(

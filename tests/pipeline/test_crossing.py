@@ -20,7 +20,7 @@ from heavydistill.metrics.summary import summarize
 from heavydistill.pipeline.crossing import Plan, check, crossed
 from heavydistill.pipeline.run import Finished
 from heavydistill.pipeline.run import Plan as RunPlan
-from heavydistill.storage import TRACES_FOLDER, write_traces
+from heavydistill.storage import TRACES_FOLDER, read_traces, write_traces
 
 MICRO = Path(heavydistill.__file__).parent / "micro" / "teacher"
 
@@ -68,6 +68,9 @@ def test_a_thinker_is_asked_once_and_all_read_its_pools(trained: str, tmp_path: 
         assert reading.config.pools == str(tmp_path / "x" / f"{thinker}+micro")
         assert reading.pools_at and reading.pools_at.name == f"{thinker}+micro"
         assert reading.config.deliberator == trained
+        # It is asked as a checkpoint is, and not as the first deliberator's profile says.
+        asking = asked[f"{thinker}+micro"].config.deliberate.sampling
+        assert asking.max_tokens == 448 != reading.config.deliberate.sampling.max_tokens
     assert {each.config.domain for each in asked.values()} == {"brief"}
     assert sorted(path.name for path in (tmp_path / "x").iterdir()) == sorted([*names, CROSSING])
     assert read_crossing(tmp_path / "x" / CROSSING) == table
@@ -76,6 +79,37 @@ def test_a_thinker_is_asked_once_and_all_read_its_pools(trained: str, tmp_path: 
     assert means == [1, 0, 1, 0] and table.thinkers[0].mean_at_k.mean == 0.25
     assert table.cells[0].heavy_minus_vote.mean == pytest.approx(1 - 0.25)
     assert str(tmp_path) not in json.dumps(dataclasses.asdict(table))
+
+
+def test_what_a_step_failed_on_counts_as_wrong_for_all_who_read(tmp_path: Path) -> None:
+    plan = checked(tmp_path, ["micro-student"], ["micro", "micro-student"])
+
+    def run_one(name: str, each: RunPlan) -> Finished:
+        finished = made(each, True)
+        if not each.pools:
+            return finished
+        # It reads what is in traces/, and the second problem is not there.
+        traces = list(read_traces(each.folder))[:1]
+        shutil.rmtree(each.folder / TRACES_FOLDER)
+        write_traces(traces, each.folder / TRACES_FOLDER)
+        return finished
+
+    table = crossed(plan, run_one)
+    assert table.problems == 2 and [cell.unasked for cell in table.cells] == [0, 1]
+    assert [cell.heavy_mean_at_d.mean for cell in table.cells] == [1.0, 0.5]
+    assert table.cells[1].heavy_minus_vote.mean == pytest.approx(0.5 - 0.25)
+
+
+def test_a_budget_that_is_given_holds_for_every_reader(tmp_path: Path) -> None:
+    plan = checked(tmp_path, ["micro"], ["micro", "micro-student"], cache__budget_tokens=700)
+    asked: dict[str, RunPlan] = {}
+
+    def run_one(name: str, each: RunPlan) -> Finished:
+        asked[name] = each
+        return made(each, True)
+
+    crossed(plan, run_one)
+    assert [each.config.cache.budget_tokens for each in asked.values()] == [700, 700]
 
 
 @pytest.mark.parametrize(

@@ -172,7 +172,7 @@ def test_sizes_that_differ_stand_in_the_names_of_the_metrics(comparison: Compari
     assert comparison.before
     smaller = dataclasses.replace(comparison.before, summary=summary(k=4))
     told = dataclasses.replace(comparison, before=smaller)
-    assert told.names[:2] == ["M@4/8", "V@4/8"] and told.names[3] == "HM@4"
+    assert told.names[:2] == ["M@4/8", "V@4"] and told.names[3] == "HM@4"
     assert "K=4/8 trajectories, D=4 deliberations" in as_markdown(told)
 
 

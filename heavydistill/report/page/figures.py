@@ -17,6 +17,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from heavydistill.errors import ConfigError
 from heavydistill.metrics.summary import Summary, summarize
+from heavydistill.metrics.tally import prompts_of, verifiers_of
 from heavydistill.metrics.usage import Usage
 from heavydistill.report.page.entries import name_of
 from heavydistill.schema import Generation, Trace
@@ -81,8 +82,8 @@ class _Notes:
                 self._add_generation(stage, one)
         self.thinkers |= {name_of(one.model) for one in trace.pool}
         self.deliberators |= {name_of(one.model) for one in trace.deliberations}
-        self.prompts |= {trace.thinker_prompt_version} - {""}
-        self.prompts |= {cache.prompt_version for cache in trace.caches}
+        self.prompts |= prompts_of(trace)
+        self.verifiers |= verifiers_of(trace)
         problem = trace.problem
         told = "\x1f".join((problem.id, problem.text, problem.reference))
         # A sum does not depend on the order, in which runs differ.
@@ -91,7 +92,6 @@ class _Notes:
     def _add_generation(self, stage: str, one: Generation) -> None:
         if one.verdict:
             self.judged += 1
-            self.verifiers.add(one.verdict.verifier)
         if one.completion_tokens > 0:
             right = "right" if one.is_correct else "not right"
             self.lengths[f"{stage}, {right}"][one.completion_tokens] += 1

@@ -23,7 +23,7 @@ from heavydistill.report.comparison_tables import Grid, Layout, grids
 from heavydistill.report.page import plots
 from heavydistill.report.page.cards import card, difference, scroll, share
 from heavydistill.report.page.markup import Html, joined, table, tag
-from heavydistill.report.text import counted, percent, points
+from heavydistill.report.text import counted, percent, points, versions
 
 _HEAVY = "deliberation"
 _METRICS = "Metric"
@@ -105,7 +105,12 @@ def _controls(file: Path) -> Html:
         "What else the same models do",
         tag("div", *_drawn([*_votes(file.with_name(COMPARISON)), *_dots(ways)])),
         tag("div", _orders(controlled.orders)),
-        tag("div", scroll(table(head, rows)), class_="whole"),
+        tag(
+            "div",
+            scroll(table(head, rows)),
+            tag("p", versions(controlled.prompts, controlled.verifiers), class_="note"),
+            class_="whole",
+        ),
         wide=True,
     )
 
@@ -142,8 +147,9 @@ def _votes(evaluation: Path) -> list[plots.Dot]:
 
 def _flaws(answering: Answering) -> str:
     flaws = {"cut off": answering.cut_off, "without an answer": answering.without_answer}
-    told = ", ".join(f"{count:,} {what}" for what, count in flaws.items() if count)
-    return f"{told} of {answering.samples:,}" if told else "-"
+    told = [f"{count:,} {what} of {answering.samples:,}" for what, count in flaws.items() if count]
+    told += [f"{counted(answering.unasked, 'problem')} unasked"] if answering.unasked else []
+    return ", ".join(told) or "-"
 
 
 def _orders(orders: Orders | None) -> Html:
@@ -185,6 +191,7 @@ def _crossing(file: Path) -> Html:
         "Thinkers and deliberators",
         tag("p", told, class_="note"),
         scroll(table(head, rows)),
+        tag("p", versions(crossing.prompts, crossing.verifiers), class_="note"),
         wide=True,
     )
 
@@ -192,4 +199,5 @@ def _crossing(file: Path) -> Html:
 def _met(cell: Cell) -> Html:
     added = cell.heavy_minus_vote
     told = f"{points(added.mean)} ({points(added.low)} to {points(added.high)})"
+    told += f"; {counted(cell.unasked, 'problem')} unasked" if cell.unasked else ""
     return joined([share(cell.heavy_mean_at_d), tag("small", told)])
