@@ -21,22 +21,39 @@ cd "$root"
 export HF_HUB_OFFLINE=1 TOKENIZERS_PARALLELISM=false OMP_NUM_THREADS="${OMP_NUM_THREADS:-1}"
 out="${OUT:-out/reproduce}"
 mine="$out/seed-$seed"
-launch=("$venv/bin/accelerate" launch --config_file configs/accelerate/cpu2.yaml)
 mkdir -p "$mine"
+
+# Whether a folder is all that it should be: a run may lack problems, and a training has its
+# model's config.json last.
+is_whole() {
+  if [ -e "$1/summary.json" ]; then
+    grep -q '"missing": 0' "$1/summary.json"
+  else
+    [ -e "$1/manifest.json" ] || [ -e "$1/config.json" ]
+  fi
+}
 
 # once STAGE FOLDER COMMAND...: runs a command whose result is not there, and says how long it took.
 once() {
-  local stage="$1" folder="$2" began=$SECONDS
+  local stage="$1" folder="$2" began=$SECONDS status=0
   shift 2
-  [ ! -e "$folder" ] || return 0
+  ! is_whole "$folder" || return 0
   say "$stage"
-  "$@" || fail "$stage ended with $?; give the same command again to go on."
-  [ -e "$folder" ] || fail "$stage left no $folder."
+  "$@" || status=$?
   printf '%s\t%s\t%d\n' "$seed" "$stage" "$((SECONDS - began))" >>"$out/seconds.tsv"
+  is_whole "$folder" || fail "$stage ended with $status; give the same command again to go on."
 }
 
 generate() { "$venv/bin/heavydistill" generate --journal "$out/journal" "$@"; }
 build() { "$venv/bin/heavydistill" build "$@"; }
+# train SCRIPT FOLDER FLAGS...: goes on where there is a checkpoint to go on from.
+train() {
+  local script="$1" folder="$2" resume=()
+  shift 2
+  ! compgen -G "$folder/checkpoint-*/whole.json" >/dev/null || resume=(--resume_from_checkpoint true)
+  "$venv/bin/accelerate" launch --config_file configs/accelerate/cpu2.yaml "$script" \
+    --output_dir "$folder" --seed "$seed" "$@" "${resume[@]}"
+}
 # Problems of the teacher, of each seed's own work, and of the measurement do not meet.
 measure() {
   generate --config configs/evaluate/micro8.yaml --thinker "$1" --deliberator "$1" --out "$2"
@@ -46,17 +63,16 @@ once "teacher's traces" "$out/traces" generate --thinker micro-student --deliber
   --k 4 --d 1 --set problems.size=4000 --set problems.seed=1000000 --out "$out/traces"
 once "sets for SFT" "$out/sets" build "$out/traces" --student micro-student --preset natural \
   --out "$out/sets"
-once "SFT" "$mine/sft/training.json" "${launch[@]}" scripts/sft.py \
-  --config configs/sft/micro/both.yaml --dataset_name "$out/sets" --num_train_epochs 1.7 \
-  --seed "$seed" --output_dir "$mine/sft"
+once "SFT" "$mine/sft" train scripts/sft.py "$mine/sft" --config configs/sft/micro/both.yaml \
+  --dataset_name "$out/sets" --num_train_epochs 1.7
 once "own work" "$mine/own" generate --config configs/evaluate/micro.yaml \
   --thinker "$mine/sft" --deliberator "$mine/sft" --set problems.size=1300 \
   --set "problems.seed=$((3000000 + 10000 * seed))" --out "$mine/own"
 once "sets for GRPO" "$mine/own-sets" build "$mine/own" --student "$mine/sft" --preset natural \
   --out "$mine/own-sets"
-once "GRPO" "$mine/grpo/training.json" "${launch[@]}" scripts/grpo.py \
+once "GRPO" "$mine/grpo" train scripts/grpo.py "$mine/grpo" \
   --config configs/grpo/micro/deliberator.yaml --model_name_or_path "$mine/sft" \
-  --dataset_name "$mine/own-sets" --seed "$seed" --output_dir "$mine/grpo"
+  --dataset_name "$mine/own-sets"
 
 once "measure SFT" "$mine/measured-sft" measure "$mine/sft" "$mine/measured-sft"
 once "measure GRPO" "$mine/measured-grpo" measure "$mine/grpo" "$mine/measured-grpo"

@@ -14,36 +14,39 @@ import json
 import os
 import platform
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from heavydistill.errors import ConfigError, UserError
 from heavydistill.metrics import estimators
 from heavydistill.metrics.intervals import Interval, bootstrap_difference
-from heavydistill.storage import read_traces
+from heavydistill.metrics.tally import prompts_of, verifiers_of
+from heavydistill.pipeline.result import all_traces
+from heavydistill.report.text import versions
 
+K, D = 8, 4
 METRICS = {
-    "M@8": "mean_at_k",
-    "V@8": "vote_at_k",
-    "P@8": "pass_at_k",
-    "HM@4": "heavy_mean_at_d",
-    "HP@4": "heavy_pass_at_d",
-    "HM@4 - V@8": "heavy_minus_vote",
+    f"M@{K}": "mean_at_k",
+    f"V@{K}": "vote_at_k",
+    f"P@{K}": "pass_at_k",
+    f"HM@{D}": "heavy_mean_at_d",
+    f"HP@{D}": "heavy_pass_at_d",
+    f"HM@{D} - V@{K}": "heavy_minus_vote",
 }
 HEAD = """# What the micro models show
 
 Made by `bash scripts/reproduce_micro.sh`, once for each seed, on {cores} CPU cores ({machine},
 Python {python}), with nothing downloaded. {problems} problems that no model learnt from; in per
-cent, with 95 % bootstrap intervals over problems. K = 8 trajectories a problem, all of which vote;
-D = 4 deliberations on a cache of four of them. M@8 is the thinker's own pass@1. Regress: of the
-problems whose vote is right, those whose deliberations are wrong.
+cent, with 95 % bootstrap intervals over problems. K = {k} trajectories a problem, all of which
+vote; D = {d} deliberations on a cache of four of them. M@{k} is the thinker's own pass@1. Regress:
+of the problems whose vote is right, those whose deliberations are wrong. {versions}
 """
 SHOWN = """## What is shown, and what is not
 
-- A student of 0.6 million parameters that deliberates worse than it votes (base) learns from a
-  teacher's traces (SFT), and then from verdicts on its own work (GRPO). What each of the two adds
-  stands above, with what it does to the thinker's own pass@1.
+- A student of 0.6 million parameters (base) is trained on a teacher's traces (SFT), and then on
+  verdicts on its own work (GRPO). What each of the two changes stands above, with what it does to
+  the thinker's own pass@1; an interval that holds 0 shows no change.
 - It is procedural arithmetic, and teacher and student are tiny. Nothing here says by how much a
   model of billions of parameters gains, or on which problems.
 - The intervals are over problems. What another training seed gives stands in the rows of the seeds.
@@ -70,7 +73,8 @@ def main() -> None:
 
 def written(folder: Path) -> Iterator[str]:
     """The lines of the page."""
-    seeds = sorted(path for path in folder.glob("seed-*") if (path / "measured-grpo").is_dir())
+    begun = sorted(folder.glob("seed-*"))
+    seeds = [path for path in begun if (path / "measured-grpo").is_dir()]
     if not seeds:
         raise ConfigError(
             f"{folder} has no seed that was measured to the end",
@@ -88,7 +92,12 @@ def written(folder: Path) -> Iterator[str]:
         machine=platform.machine(),
         python=".".join(platform.python_version_tuple()[:2]),
         problems=f"{summaries['base']['problems']:,}",
+        k=K,
+        d=D,
+        versions=_versions(runs.values()),
     )
+    if left_out := [path.name for path in begun if path not in seeds]:
+        yield f"Not measured to the end, and left out: {', '.join(left_out)}.\n"
     yield from _metrics(summaries)
     yield "\n## What each stage adds, in points, paired by problem\n"
     yield from _gains(seeds, runs)
@@ -110,7 +119,7 @@ def _metrics(summaries: dict[str, dict[str, Any]]) -> Iterator[str]:
 
 
 def _gains(seeds: list[Path], runs: dict[str, Path]) -> Iterator[str]:
-    yield _line("", "M@8", "V@8", "HM@4", "HM@4 - V@8 after it")
+    yield _line("", f"M@{K}", f"V@{K}", f"HM@{D}", f"HM@{D} - V@{K} after it")
     yield _line(":--", *["--:"] * 4)
     values = {name: _values(run) for name, run in runs.items()}
     for seed in seeds:
@@ -135,8 +144,18 @@ def _values(run: Path) -> dict[str, tuple[float, ...]]:
             estimators.vote_at_k(trace),
             estimators.heavy_mean_at_d(trace, 1),
         )
-        for trace in read_traces(run)
+        for trace in all_traces(run)
     }
+
+
+def _versions(runs: Iterable[Path]) -> str:
+    prompts: set[str] = set()
+    verifiers: set[str] = set()
+    for run in runs:
+        for trace in all_traces(run):
+            prompts |= prompts_of(trace)
+            verifiers |= verifiers_of(trace)
+    return versions(sorted(prompts), sorted(verifiers))
 
 
 def _paired(
@@ -154,11 +173,17 @@ def _times(folder: Path) -> Iterator[str]:
     """Minutes of each stage, a column a seed; what serves all seeds stands in the first one's."""
     took: dict[str, dict[str, int]] = {}
     seeds: dict[str, None] = {}
-    with (folder / "seconds.tsv").open(encoding="utf-8") as file:
-        for seed, stage, seconds in csv.reader(file, delimiter="\t"):
-            seeds[seed] = None
-            of_stage = took.setdefault(stage, {})
-            of_stage[seed] = of_stage.get(seed, 0) + int(seconds)
+    try:
+        lines = (folder / "seconds.tsv").read_text(encoding="utf-8").splitlines()
+    except OSError as error:
+        raise ConfigError(
+            f"{folder} does not tell how long it took: {error}",
+            "Give the folder of `bash scripts/reproduce_micro.sh`.",
+        ) from error
+    for seed, stage, seconds in csv.reader(lines, delimiter="\t"):
+        seeds[seed] = None
+        of_stage = took.setdefault(stage, {})
+        of_stage[seed] = of_stage.get(seed, 0) + int(seconds)
     totals = {seed: sum(of_stage.get(seed, 0) for of_stage in took.values()) for seed in seeds}
     yield _line("minutes", *(f"seed {seed}" for seed in seeds))
     yield _line(":--", *["--:"] * len(seeds))
@@ -172,11 +197,16 @@ def _minutes(seconds: int | None) -> str:
 
 def _summary(run: Path) -> dict[str, Any]:
     try:
-        return dict(json.loads((run / "summary.json").read_text(encoding="utf-8")))
-    except (OSError, ValueError) as error:
+        summary = dict(json.loads((run / "summary.json").read_text(encoding="utf-8")))
+        is_whole = (summary["k"], summary["d"], summary["missing"]) == (K, D, 0)
+    except (OSError, ValueError, LookupError):
+        is_whole = False
+    if not is_whole:
         raise ConfigError(
-            f"{run} is no whole run", "Run `bash scripts/reproduce_micro.sh`; it goes on."
-        ) from error
+            f"{run} is no whole run with K = {K} and D = {D}",
+            "Run `bash scripts/reproduce_micro.sh`; it goes on.",
+        )
+    return summary
 
 
 def _points(value: Interval | dict[str, float], signed: bool = False) -> str:
