@@ -142,7 +142,7 @@ class LocalEngine:
         """The tokens of each row, up to the end of its turn or more."""
         import torch
 
-        from heavydistill.engine.stretches import write
+        from heavydistill.engine.stretches import may_let_rows_go, write
 
         sampling, width = requests[0].sampling, max(map(len, prompts))
         pad, device = self.tokenizer.pad_token_id, self.model.device
@@ -155,7 +155,10 @@ class LocalEngine:
             return _processors(sampling, [requests[i].seed for i in rows], width)
 
         config = self._generation_config(sampling.max_tokens)
-        return write(self.model.generate, ids, mask, config, processors_of)
+        in_stretches = may_let_rows_go(self.model.config)
+        return write(
+            self.model.generate, ids, mask, config, processors_of, in_stretches=in_stretches
+        )
 
     def _generation_config(self, most: int):  # type: ignore[no-untyped-def]
         from transformers import GenerationConfig
@@ -205,7 +208,7 @@ def _batch_tokens(model: Any) -> int:
     heads = getattr(text, "num_key_value_heads", None) or text.num_attention_heads
     size = getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads
     of_token = 2 * text.num_hidden_layers * heads * size * model.dtype.itemsize
-    return min(_BATCH_TOKENS[model.device.type], _BATCH_BYTES // of_token)
+    return min(_BATCH_TOKENS[model.device.type], int(_BATCH_BYTES // of_token))
 
 
 def local_revision(model: str) -> str:

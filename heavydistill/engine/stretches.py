@@ -4,8 +4,9 @@ transformers' ``generate`` asks a model about all rows until the last one has en
 called for a stretch of tokens at a time: rows that have ended take no part in the next one, and
 keys and values are written into spare room (see ``growing``).
 
-Not covered: what ``generate`` counts from the beginning of a call, such as ``min_new_tokens``;
-beams; weights that are spread over processes, which must all call it as often.
+Not covered: models that remember more than keys and values (see ``may_let_rows_go``); what
+``generate`` counts from the beginning of a call, such as ``min_new_tokens``; beams; weights that
+are spread over processes, which must all call it as often.
 """
 
 from __future__ import annotations
@@ -15,12 +16,22 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from transformers import GenerationConfig, LogitsProcessorList
+from transformers import GenerationConfig, LogitsProcessorList, PreTrainedConfig
+from transformers.cache_utils import DynamicCache, DynamicLayer, DynamicSlidingWindowLayer
 
 from heavydistill.engine.growing import make_room
 
 _STRETCH = 16
 """Tokens after which rows that have ended leave their batch."""
+
+
+def may_let_rows_go(config: PreTrainedConfig) -> bool:
+    """Whether rows can be taken out of what a model of this configuration remembers.
+
+    States of linear attention and of convolutions cannot be chosen by row.
+    """
+    of_attention = (DynamicLayer, DynamicSlidingWindowLayer)
+    return all(type(layer) in of_attention for layer in DynamicCache(config=config).layers)
 
 
 def write(
@@ -29,6 +40,8 @@ def write(
     attention_mask: torch.Tensor,
     config: GenerationConfig,
     processors_of: Callable[[Sequence[int]], LogitsProcessorList] | None = None,
+    *,
+    in_stretches: bool = True,
 ) -> list[list[int]]:
     """The tokens that are written of each row, up to the end of its turn or a few more.
 
@@ -38,13 +51,15 @@ def write(
         attention_mask: Likewise.
         config: With ``max_new_tokens``, ``eos_token_id`` and ``pad_token_id``.
         processors_of: From the numbers of rows to what is done to their logits besides.
+        in_stretches: False for models whose rows may not go.
     """
-    width = input_ids.size(1)
+    limit, width = config.max_new_tokens, input_ids.size(1)
+    stretch = _STRETCH if in_stretches else limit
     ends = torch.as_tensor(config.eos_token_id, device=input_ids.device)
     rows, cache = list(range(len(input_ids))), None
     written: list[list[int]] = [[] for _ in rows]
-    for begun in range(0, config.max_new_tokens, _STRETCH):
-        most = min(_STRETCH, config.max_new_tokens - begun)
+    for begun in range(0, limit, stretch):
+        most = min(stretch, limit - begun)
         output = generate(
             input_ids=input_ids,
             attention_mask=attention_mask,
@@ -56,11 +71,12 @@ def write(
         for row, tokens in zip(rows, told.tolist(), strict=True):
             written[row] = tokens
         going = (~torch.isin(told, ends).any(dim=1)).nonzero()[:, 0]
-        if not len(going):
+        if not len(going) or begun + most == limit:
             break
-        rows = [rows[i] for i in going.tolist()]
         input_ids, cache = output.sequences[going], output.past_key_values
-        cache.batch_select_indices(going)
+        if len(going) < len(rows):
+            cache.batch_select_indices(going)
+            rows = [rows[i] for i in going.tolist()]
         make_room(cache)
         attention_mask = torch.nn.functional.pad(attention_mask[going], (0, most), value=1)
     return written

@@ -172,6 +172,8 @@ def plain(verdict: Verdict) -> Verdict:
     "".join(texts).encode()
     if verdict.score is None:
         return verdict
+    if not 0 <= verdict.score <= 1:
+        raise ValueError("a verifier gave a score that is not between 0 and 1")
     return dataclasses.replace(verdict, score=float(verdict.score))
 
 

@@ -36,7 +36,7 @@ class Chunks:
 
     def add(self, row: dict[str, Any]) -> tuple[int, int]:
         """Take a trace; returns its chunk and its place in it."""
-        text = json.dumps(row, ensure_ascii=False, separators=(",", ":"))
+        text = json.dumps(row, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
         if not self._rows:
             self.count += 1
         place = self.count - 1, len(self._rows)

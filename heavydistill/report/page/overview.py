@@ -52,7 +52,6 @@ def of_run(number: int, source: Source, figures: Figures) -> Html:
         tag("div", *cards, class_="cards"),
         id=f"summary-{number}",
         class_="summary",
-        hidden="hidden" if number else None,
     )
 
 

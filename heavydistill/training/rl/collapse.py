@@ -117,16 +117,15 @@ def check_guards(guards: GuardArguments, arguments: GRPOConfig) -> None:
         for strategy in (arguments.eval_strategy, arguments.save_strategy)
     )
     every = arguments.eval_steps, arguments.save_steps
-    aligned = saved == "best" or (
-        saved == evaluated and (saved != "steps" or _is_multiple(every[1], every[0]))
-    )
+    # The best one must have been saved when it was measured.
+    aligned = saved == "best" or (saved == evaluated and (saved != "steps" or every[0] == every[1]))
     if evaluated == "no" or not aligned:
         raise ConfigError(
-            f"guard_{rolling[0]} is {ROLL_BACK}, and no checkpoint is kept where it is evaluated: "
-            f"eval_strategy {evaluated}, save_strategy {saved}, eval_steps {every[0]}, save_steps "
-            f"{every[1]}",
-            "Give --eval_strategy steps, --save_strategy steps, and a save_steps that is a "
-            "multiple of eval_steps; or --save_strategy best.",
+            f"guard_{rolling[0]} is {ROLL_BACK}, and there is not a checkpoint wherever it is "
+            f"evaluated: eval_strategy {evaluated}, save_strategy {saved}, eval_steps {every[0]}, "
+            f"save_steps {every[1]}",
+            "Give --eval_strategy steps, and --save_strategy best, or steps with the same number "
+            "for save_steps as for eval_steps.",
         )
 
 
@@ -234,9 +233,3 @@ def _falling(
 def _at(points: Sequence[_Point], step: int) -> float:
     """The last value up to a step, or the first one of all."""
     return next((value for when, value in reversed(points) if when <= step), points[0][1])
-
-
-def _is_multiple(larger: float, smaller: float | None) -> bool:
-    """Of steps, or shares of all steps."""
-    times = larger / smaller if smaller else 0.5
-    return math.isclose(times, round(times))

@@ -75,7 +75,8 @@ class HeldOut:
             ``verifier``, ``verifier_args``, ``cache`` (its id) and ``vote`` (V of its attempts).
         thinker: Rows with the first six of these.
         drawn: Of the caches, those that no run made but the build.
-        too_long: Of a run's problems, those of which no cache could be made that fits.
+        too_long: Rows that are left out because they do not fit, and of a run's problems those of
+            which no cache could be made that fits.
     """
 
     deliberator: list[Row]
@@ -87,6 +88,13 @@ class HeldOut:
     def roles(self) -> dict[str, list[Row]]:
         """The rows of each role."""
         return {"deliberator": self.deliberator, "thinker": self.thinker}
+
+    def that_fit(self, fits: Callable[[Row], bool]) -> HeldOut:
+        """Without the rows that do not, which are counted."""
+        deliberator = [row for row in self.deliberator if fits(row)]
+        thinker = [row for row in self.thinker if fits(row)]
+        lost = len(self.deliberator) - len(deliberator) + len(self.thinker) - len(thinker)
+        return HeldOut(deliberator, thinker, self.drawn, self.too_long + lost)
 
     @property
     def texts(self) -> set[str]:

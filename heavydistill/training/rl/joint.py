@@ -134,11 +134,12 @@ class JointTrainer(RlTrainer):
     ) -> torch.Tensor:
         """The rewards of all processes' rows, (rows, functions): those of the deliberations."""
         last = slice(self._size - 1, None, self._size)
+        failed = [episode.failed is not None for episode in self._played]
+        for given, is_failed in zip(inputs[last], failed, strict=True):
+            given["failed"] = is_failed
         rewards = super()._calculate_rewards(
             inputs[last], prompts[last], completions[last], ids[last]
         )
-        failed = [episode.failed is not None for episode in self._played]
-        rewards[self.accelerator.gather(torch.tensor(failed, device=rewards.device))] = 0.0
         self._rewards = rewards
         return rewards.repeat_interleave(self._size, dim=0)
 

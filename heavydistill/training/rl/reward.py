@@ -92,6 +92,7 @@ class Rewarded:
 
 MALFORMED = Rewarded(0.0, "malformed", "malformed")
 CUT_OFF = Rewarded(None, "cut_off", "cut_off")
+FAILED = Rewarded(0.0, "", "failed")
 
 
 class FinalAnswer:
@@ -126,13 +127,21 @@ class FinalAnswer:
         verifier_args: Sequence[str],
         log_metric: Callable[[str, float], None],
         log_extra: Callable[[str, list[Any]], None],
+        failed: Sequence[bool] | None = None,
         **others: Any,
     ) -> list[float | None]:
-        """The reward of each completion; None where there is none."""
+        """The reward of each completion; None where there is none.
+
+        Arguments are columns, as TRL gives them, but for its two ways to log. ``failed`` tells of
+        which completions the episode failed: they earn nothing, whatever they say.
+        """
         from accelerate.utils import gather_object
 
         columns = zip(problem, text, reference, verifier, verifier_args, strict=True)
         rewarded = self._rewarded([_problem(*row) for row in columns], completion_ids)
+        if failed:
+            pairs = zip(rewarded, failed, strict=True)
+            rewarded = [FAILED if is_failed else one for one, is_failed in pairs]
         # A group may lie in two processes.
         right = gather_object([_is_right(one) for one in rewarded])
         for name, share in group_shares(right, self._group).items():

@@ -16,6 +16,7 @@ import heavydistill
 from heavydistill.engine.tokenizer import ReaderTokenizer
 from heavydistill.errors import ConfigError
 from heavydistill.record import Ends, Result, RlUsed, SetsUsed, TrainingRecord
+from heavydistill.sets.folder import MANIFEST
 from heavydistill.shareable import without_places
 from heavydistill.training import keeping, launching
 from heavydistill.training.base import Base, load_base
@@ -24,7 +25,6 @@ from heavydistill.training.course import versions as versions_of
 from heavydistill.training.located import Located
 from heavydistill.training.outline import of_any
 from heavydistill.training.rl.arguments import DELIBERATOR, JOINT, THINKER, Asked, metric_of
-from heavydistill.training.rl.batches import check_room
 from heavydistill.training.rl.episodes import Episodes
 from heavydistill.training.rl.held_out import HeldOut, held_out
 from heavydistill.training.rl.prompts import Prompts, find_sets, read_prompts, thinker_prompt
@@ -82,6 +82,12 @@ def prepare(asked: Asked) -> Prepared:
     check_steps(asked)
     start = keeping.start_of(Path(str(asked.trl.output_dir)), asked.trl.resume_from_checkpoint)
     launch = launching.planned(asked)
+    if launch.engine.startswith("fsdp") and not asked.trl.use_vllm:
+        raise ConfigError(
+            "FSDP and no vLLM: the processes would wait for each other, for their responses are of "
+            "different lengths",
+            "Give --use_vllm true, or launch with zero2 or zero3.",
+        )
     sets = find_sets(asked)
     base = load_base(asked, [sets] if sets else [])
     prompts = read_prompts(asked, base, sets)
@@ -178,14 +184,20 @@ def _episodes(asked: Asked, base: Base, prompts: Prompts) -> Episodes:
     assert prompts.run, "episodes are of a run"
     most = asked.trl.max_completion_length
     reader = ReaderTokenizer(base.path)
-    return Episodes(prompts.run, base.chat, reader, base.context, most)
+    return Episodes(prompts.run, base.chat, reader, _context(asked, base), most)
+
+
+def _context(asked: Asked, base: Base) -> int:
+    """Most tokens of a prompt and a response together."""
+    server = asked.trl.vllm_max_model_length if asked.trl.use_vllm else None
+    return min(base.context, server or base.context)
 
 
 def _held_out(asked: Asked, base: Base, sets: Located | None, prompts: Prompts) -> HeldOut | None:
     """What the training is measured on meanwhile, if it is.
 
     Raises:
-        ConfigError: There is nothing, or it does not fit the model.
+        ConfigError: There is nothing, or nothing of it fits the model.
     """
     if not (asked.trl.do_eval or asked.trl.eval_on_start):
         return None
@@ -196,18 +208,24 @@ def _held_out(asked: Asked, base: Base, sets: Located | None, prompts: Prompts) 
         )
     folder = Path(asked.rl.held_out_from or str(sets and sets.folder))
     wording = prompts.run or wording_of(sets.manifest if sets else None)
+    makes_caches = prompts.run and not (folder / MANIFEST).is_file()
+    most = _context(asked, base) - asked.trl.max_completion_length
     found = held_out(
         folder,
         asked.rl.held_out,
         (lambda problem: thinker_prompt(problem, wording)) if wording else None,
-        _episodes(asked, base, prompts).cache_of if prompts.run else None,
+        _episodes(asked, base, prompts).cache_of if makes_caches else None,
         prompts.train["text"],
-    )
-    lengths = [
-        base.chat.prompt_tokens(row["prompt"]) for rows in found.roles.values() for row in rows
-    ]
-    server = asked.trl.vllm_max_model_length if asked.trl.use_vllm else None
-    check_room(lengths, asked.trl.max_completion_length, base.context, server)
+    ).that_fit(lambda row: base.chat.prompt_tokens(row["prompt"]) <= most)
+    role = THINKER if asked.mode == THINKER else DELIBERATOR
+    if not found.roles[role]:
+        what = "problem" if role == THINKER else "cache"
+        raise ConfigError(
+            f"held_out: {folder} has no held-out {what} to measure on ({found.too_long:,} too long "
+            f"for {most:,} tokens beside a response)",
+            "Give another folder with --held_out_from, or a smaller max_completion_length; or "
+            "leave eval_strategy out.",
+        )
     return found
 
 

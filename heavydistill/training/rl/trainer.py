@@ -6,7 +6,7 @@ rows, be it for the loss, for the old log-probabilities or for those of a refere
 them are the same up to rounding, so loss and gradients are too.
 
 Nor is the model asked about rows that have ended, where it generates by itself and nothing is asked
-of that which counts from the beginning (``generation_kwargs``, ``cache_implementation``).
+of that which counts from the beginning. If something is, that is said.
 
 The order of the prompts is of the seed and the number of the epoch, so that a training that goes on
 asks what it would have asked. TRL's is of how many epochs the process has begun.
@@ -31,7 +31,7 @@ from transformers.integrations import is_deepspeed_zero3_enabled
 from trl import GRPOTrainer
 from trl.trainer.utils import RepeatSampler
 
-from heavydistill.engine.stretches import write
+from heavydistill.engine.stretches import may_let_rows_go, write
 from heavydistill.errors import ConfigError
 from heavydistill.training.rl.measuring import Measuring
 from heavydistill.training.rl.passk import PassAtK
@@ -50,6 +50,12 @@ OF_TRL = (
     "_log_metric",
 )
 """What the trainers of this package replace or call of TRL's though it is private."""
+# Of a model's own settings, those that mean the same in every stretch, or that TRL sets.
+_OF_EVERY_CALL = {
+    *("bos_token_id", "eos_token_id", "pad_token_id", "transformers_version"),
+    *("do_sample", "temperature", "top_k", "top_p", "min_p", "repetition_penalty"),
+    *("max_length", "max_new_tokens", "use_cache"),
+}
 
 
 def demand_trl() -> None:
@@ -82,18 +88,31 @@ class RlTrainer(Measuring, RolesMixin, GRPOTrainer):
     def __init__(self, *, muon: bool = False, **options: Any) -> None:
         demand_trl()
         super().__init__(muon=muon, **options)
-        if self._may_let_rows_go():
+        if self.use_vllm or self.args.use_transformers_continuous_batching:
+            return
+        if kept := self._what_keeps_rows():
+            self.accelerator.print(
+                "Responses that have ended are generated on until the longest of their batch has "
+                f"ended too, because of {kept}."
+            )
+        else:
             self.model.generate = partial(_generate, self.model.generate)
 
-    def _may_let_rows_go(self) -> bool:
-        others = (
-            self.use_vllm,
-            self.args.use_transformers_continuous_batching,
-            self.args.generation_kwargs,
-            self.args.cache_implementation,
-            is_deepspeed_zero3_enabled(),  # its processes must all call the model as often
-        )
-        return not any(others)
+    def _what_keeps_rows(self) -> str:
+        """Why rows that have ended may not leave their batch; empty if they may."""
+        own = self.model.generation_config
+        set_there = {name for name, value in own.to_diff_dict().items() if value}
+        counting = sorted(set_there - _OF_EVERY_CALL)
+        reasons = {
+            "generation_kwargs": self.args.generation_kwargs,
+            "cache_implementation": self.args.cache_implementation,
+            # Its processes must all call the model as often.
+            "weights that are spread over processes": is_deepspeed_zero3_enabled(),
+            "what the model remembers": not may_let_rows_go(self.model.config),
+            "use_cache in its generation_config.json": own.use_cache is False,
+            f"{', '.join(counting)} in its generation_config.json": counting,
+        }
+        return next((reason for reason, holds in reasons.items() if holds), "")
 
     def _get_train_sampler(self, dataset: Any = None) -> Sampler[int]:
         sampler: RepeatSampler = super()._get_train_sampler(dataset)

@@ -36,6 +36,7 @@ function route() {
 }
 
 function showTraces() {
+  looked++; // what is still being read is not wanted any more
   if (state.listed !== state.run) {
     state.listed = state.run;
     stopSearch();
@@ -50,7 +51,7 @@ function showTraces() {
 }
 
 async function showTrace(entry) {
-  const mine = ++looked;
+  const mine = looked;
   const place = byId("trace");
   let content;
   try {
@@ -87,7 +88,7 @@ function startSearch() {
   clearTimeout(typed);
   stopSearch();
   if (!queryOf()) {
-    list.search = null;
+    search = list.search = null;
     byId("searched").hidden = true;
     list.filter();
     highlight(byId("trace"), "");
