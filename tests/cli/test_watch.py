@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 from fake_server import FakeServer, completion, serving
+from runs import write_run
 
 import heavydistill
 from heavydistill.cli.app import main
@@ -215,6 +216,24 @@ def test_a_run_that_never_was_is_an_error(tmp_path: Path, call: Any) -> None:
     (tmp_path / "mine" / "summary.json").write_text("{}", encoding="utf-8")
     code, _, told = call(tmp_path / "mine")
     assert code == 2 and "cannot be read: KeyError" in told
+
+
+def test_a_run_that_was_broken_off_is_not_finished(tmp_path: Path, call: Any) -> None:
+    run = write_run(tmp_path / "run", 5)
+    summary = dataclasses.asdict(summarize(read_traces(run)))
+    text = json.dumps(summary | {"missing": 7, "rejects": 0})
+    (run / "summary.json").write_text(text, encoding="utf-8")
+    code, printed, _ = call(run)
+    assert code == 1 and "was broken off: 5 problems" in printed and "7 problems missing" in printed
+
+
+def test_a_run_that_asks_nobody_just_now_is_no_error(
+    tmp_path: Path, call: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("heavydistill.cli.watch._PATIENCE_S", 0.0)
+    with Workplace(tmp_path / "run").claimed():
+        code, printed, _ = call(tmp_path / "run")
+    assert code == 0 and "run has begun; it asks nobody just now" in printed
 
 
 @pytest.fixture

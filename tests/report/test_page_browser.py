@@ -241,6 +241,36 @@ def test_a_search_can_be_stopped(browser, report):
         assert visit.page.is_hidden("#stop")
 
 
+def test_a_search_that_is_cleared_before_its_end_stays_so(browser, report):
+    with visiting(browser, report) as visit:
+        visit.press("/")
+        visit.page.evaluate(
+            """() => {
+              const query = document.getElementById("query");
+              query.value = "carry";
+              query.dispatchEvent(new KeyboardEvent("keydown", { key: "Enter", bubbles: true }));
+              document.getElementById("clear").click();
+            }"""
+        )
+        visit.page.wait_for_timeout(500)  # longer than the chunk that was being unpacked takes
+        assert visit.page.is_hidden("#searched") and visit.counted == f"{PROBLEMS} problems"
+
+
+def test_a_trace_that_was_left_does_not_come_back(browser, report):
+    with visiting(browser, report) as visit:
+        visit.page.evaluate("location.hash = 'traces/0/3'")
+        visit.shows("sum:3")
+        visit.page.evaluate(
+            """() => {
+              location.hash = "traces/0/40";
+              setTimeout(() => { location.hash = "traces/0"; }, 0);
+            }"""
+        )
+        visit.says("#trace", "Choose a problem")
+        visit.page.wait_for_timeout(500)
+        assert "Choose a problem" in visit.page.inner_text("#trace")
+
+
 def test_a_hostile_trace_stays_text(browser, written):
     file = written(evil_trace())
     with visiting(browser, file) as visit:

@@ -88,6 +88,25 @@ def test_right_is_1_wrong_is_0_and_both_are_logged(pool: VerdictPool, chat: Chat
     assert told.extra["verdict"] == ["equal", "different", "equal", "equal"]
 
 
+def test_an_episode_that_failed_is_not_right_whatever_its_answer(
+    pool: VerdictPool, chat: Chat
+) -> None:
+    told = Told()
+    reward = FinalAnswer(pool, chat, group=2)
+    texts = [HONEST_RIGHT] * 4
+    tokenizer = chat.tokenizer
+    given = reward(
+        completion_ids=[tokenizer(text)["input_ids"] for text in texts],
+        log_metric=told.metrics.__setitem__,
+        log_extra=told.extra.__setitem__,
+        failed=[True, True, False, False],
+        **columns(SUM, len(texts)),
+    )
+    assert given == [0.0, 0.0, 1.0, 1.0]
+    assert told.metrics["groups/all_right"] == told.metrics["verdict/correct"] == 0.5
+    assert told.extra["verdict"] == ["failed", "failed", "equal", "equal"]
+
+
 def test_held_out_responses_are_judged_as_rewarded_ones_are(pool: VerdictPool, chat: Chat) -> None:
     texts = [HONEST_RIGHT, HONEST_WRONG, HONEST_RIGHT.removesuffix("<|im_end|>")]
     rows = [{name: values[0] for name, values in columns(SUM, 1).items()}] * len(texts)

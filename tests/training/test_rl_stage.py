@@ -18,7 +18,8 @@ from trainings import GRPO, ROOT, grpo_asked, grpo_flags, main
 
 from heavydistill.errors import ConfigError
 from heavydistill.hub.model_card import write_model_card
-from heavydistill.record import TrainingRecord, read_record
+from heavydistill.record import Launch, TrainingRecord, read_record
+from heavydistill.training.rl import stage
 from heavydistill.training.rl.stage import new_trainer, outline, prepare, train
 from heavydistill.verifiers.pool import VerdictPool
 
@@ -84,6 +85,24 @@ def test_bad_input_ends_with_2_and_leaves_nothing(
     assert main(grpo_flags(sets, "out", **keys), GRPO) == 2
     assert message in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_fsdp_needs_vllm(sets: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    launch = Launch(processes=2, engine="fsdp2", device="cuda", attention="sdpa")
+    monkeypatch.setattr("heavydistill.training.launching.planned", lambda _: launch)
+    with pytest.raises(ConfigError, match="FSDP and no vLLM"):
+        prepare(grpo_asked(sets, tmp_path / "out", **FEW))
+
+
+def test_held_out_prompts_that_do_not_fit_are_left_out_and_none_is_an_error(
+    sets: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = {**FEW, **LOOKED_AT}
+    found = prepare(grpo_asked(sets, tmp_path / "out", **keys)).held_out
+    assert found and found.too_long == 0
+    monkeypatch.setattr(stage, "_context", lambda asked, base: 2)
+    with pytest.raises(ConfigError, match=r"no held-out cache to measure on \(\d+ too long"):
+        prepare(grpo_asked(sets, tmp_path / "out", **keys))
 
 
 def test_what_the_libraries_do_not_take_is_said(sets: Path, tmp_path: Path) -> None:

@@ -19,9 +19,10 @@ from own_verifiers import DEEDS
 
 from heavydistill.config import Verifying
 from heavydistill.errors import ConfigError
-from heavydistill.schema import Problem
+from heavydistill.schema import Problem, Verdict
 from heavydistill.verifiers import crew, registry
 from heavydistill.verifiers.pool import VerdictPool
+from heavydistill.verifiers.workers import plain
 
 OWN = str(Path(__file__).parents[1] / "own_verifiers.py")
 SETTINGS = Verifying(own=[OWN], workers=2, timeout_s=1.0, memory_mb=1024)
@@ -240,6 +241,13 @@ def test_a_decision_of_no_sense_in_the_run_s_own_process_is_undecided(
     assert (verdict.label, verdict.reason) == ("undecided", "verifier_error:TypeError")
 
 
+@pytest.mark.parametrize("score", [float("nan"), -0.1, 1.5, float("inf")])
+def test_a_score_that_is_no_share_is_a_fault_of_the_verifier(score: float) -> None:
+    verdict = Verdict(label="correct", reason="r", extracted=None, verifier="own@1", score=score)
+    with pytest.raises(ValueError, match="not between 0 and 1"):
+        plain(verdict)
+
+
 def test_a_limit_that_is_none_is_a_fault_of_the_verifier(shared: VerdictPool) -> None:
     posed = problem(verifier_args="[]")
     assert shared.judge(posed, "hang").verdict.reason == "verifier_error:ValueError"
@@ -386,8 +394,9 @@ def test_a_file_that_is_no_verifier_is_refused(tmp_path: Path) -> None:
 SCRIPT = """
 import signal
 from heavydistill.config import Verifying
-from heavydistill.schema import Problem
+from heavydistill.schema import Problem, Verdict
 from heavydistill.verifiers.pool import VerdictPool
+from heavydistill.verifiers.workers import plain
 
 # As in a terminal, whatever runs the tests has made of it.
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -136,10 +136,11 @@ class JointTrainer(RlTrainer):
         last = slice(self._size - 1, None, self._size)
         failed = [episode.failed is not None for episode in self._played]
         for given, is_failed in zip(inputs[last], failed, strict=True):
-            given["failed"] = is_failed
+            given["failed"] = is_failed  # for what a reward counts
         rewards = super()._calculate_rewards(
             inputs[last], prompts[last], completions[last], ids[last]
         )
+        rewards[self.accelerator.gather(torch.tensor(failed, device=rewards.device))] = 0.0
         self._rewards = rewards
         return rewards.repeat_interleave(self._size, dim=0)
 

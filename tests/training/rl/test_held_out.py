@@ -14,7 +14,7 @@ from heavydistill.errors import BudgetError, ConfigError
 from heavydistill.heavy.voting import vote_value
 from heavydistill.schema import Cache, CacheItem, Problem, Trajectory, from_row
 from heavydistill.sets.rows import TrajectoryRow
-from heavydistill.training.rl.held_out import FIT, held_out
+from heavydistill.training.rl.held_out import FIT, HeldOut, held_out
 
 
 def asked(problem: Problem) -> str:
@@ -140,3 +140,11 @@ def test_a_run_of_which_no_cache_can_be_made_is_refused(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", 2, k=2, d=0)
     with pytest.raises(ConfigError, match="2 do not fit the student"):
         held_out(run, 10, asked, never)
+
+
+def test_rows_that_do_not_fit_are_left_out_and_counted() -> None:
+    rows = [{"problem": name, "text": name} for name in ("a", "b", "c")]
+    found = HeldOut(rows, rows[1:], drawn=1, too_long=2)
+    kept = found.that_fit(lambda row: row["problem"] != "b")
+    assert kept.deliberator == [rows[0], rows[2]] and kept.thinker == [rows[2]]
+    assert (kept.drawn, kept.too_long) == (1, 4)

@@ -253,3 +253,18 @@ def test_rows_that_have_ended_are_not_asked_about_and_the_same_is_written(
     assert ours == theirs
     assert len(set(map(len, ours))) > 1
     assert set(all_rows) == {5} and rows[0] == 5 and min(rows) < 5
+
+
+def test_settings_of_the_model_that_count_from_the_beginning_keep_rows(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    free = trainer(RlTrainer, tmp_path / "free")
+    assert not free._what_keeps_rows() and not capfd.readouterr().out
+    model = free.model
+    model.generation_config.min_new_tokens = 20
+    assert free._what_keeps_rows() == "min_new_tokens in its generation_config.json"
+    model.generation_config.min_new_tokens = None
+    model.generation_config.use_cache = False
+    assert free._what_keeps_rows() == "use_cache in its generation_config.json"
+    trainer(RlTrainer, tmp_path / "kept", cache_implementation="dynamic")
+    assert "until the longest of their batch" in capfd.readouterr().out

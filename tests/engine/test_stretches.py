@@ -1,0 +1,80 @@
+"""Which models may let rows go, and that the others write as they would by themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    GenerationConfig,
+    Lfm2Config,
+    LlamaConfig,
+    PreTrainedConfig,
+)
+
+from heavydistill.engine.stretches import may_let_rows_go, write
+
+SIZES = {
+    "vocab_size": 64,
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "num_key_value_heads": 2,
+}
+LLAMA = LlamaConfig(**SIZES)
+LFM2 = Lfm2Config(**SIZES, layer_types=["conv", "full_attention"])
+
+
+@pytest.mark.parametrize(
+    ("config", "may"),
+    [
+        (LLAMA, True),
+        (AutoConfig.for_model("mistral", **SIZES, sliding_window=8), True),
+        (LFM2, False),
+        (AutoConfig.for_model("qwen3_next", layer_types=["linear_attention"] * 48), False),
+    ],
+    ids=lambda value: getattr(value, "model_type", None),
+)
+def test_states_that_are_not_of_tokens_keep_rows(config: PreTrainedConfig, may: bool) -> None:
+    assert may_let_rows_go(config) is may
+
+
+@pytest.mark.parametrize("config", [LLAMA, LFM2], ids=lambda config: config.model_type)
+def test_what_is_written_is_what_generate_writes(config: PreTrainedConfig) -> None:
+    torch.manual_seed(0)
+    model = AutoModelForCausalLM.from_config(config).eval()
+    prompts = torch.randint(3, 64, (5, 7))
+    asked = GenerationConfig(
+        do_sample=False, max_new_tokens=50, eos_token_id=list(range(3, 9)), pad_token_id=0
+    )
+    whole = model.generate(
+        input_ids=prompts, attention_mask=torch.ones_like(prompts), generation_config=asked
+    )[:, 7:].tolist()
+    calls: list[int] = []
+
+    def counted(generate: Callable[..., Any]) -> Callable[..., Any]:
+        def call(**options: Any) -> Any:
+            calls.append(len(options["input_ids"]))
+            return generate(**options)
+
+        return call
+
+    written = write(
+        counted(model.generate),
+        prompts,
+        torch.ones_like(prompts),
+        asked,
+        in_stretches=may_let_rows_go(config),
+    )
+
+    def up_to_end(row: list[int]) -> list[int]:
+        ends = [at for at, token in enumerate(row) if token in asked.eos_token_id]
+        return row[: ends[0] + 1] if ends else row
+
+    assert list(map(up_to_end, written)) == list(map(up_to_end, whole))
+    assert (len(calls) == 1) is not may_let_rows_go(config)
