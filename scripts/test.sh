@@ -32,6 +32,7 @@ check ruff-format ruff format --check .
 check ruff-check ruff check .
 check mypy mypy heavydistill
 # Two at a time: half of the suite waits for processes and servers. Files stay together, so that what a
-# file's tests share is made once; `-n 0` runs them one after the other.
-check pytest pytest -rs -m "not gpu" -n 2 --dist loadfile "$@"
+# file's tests share is made once, and in their order, whose last ones are short: by the number of
+# tests the longest would come last, alone. `-n 0` runs them one after the other.
+check pytest pytest -rs -m "not gpu" -n 2 --dist loadfile --no-loadscope-reorder "$@"
 [ -z "$failed" ] || fail "failed:$failed"
