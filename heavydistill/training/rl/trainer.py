@@ -101,7 +101,8 @@ class RlTrainer(Measuring, RolesMixin, GRPOTrainer):
     def _what_keeps_rows(self) -> str:
         """Why rows that have ended may not leave their batch; empty if they may."""
         own = self.model.generation_config
-        set_there = {name for name, value in own.to_diff_dict().items() if value}
+        told = own.to_diff_dict().items()
+        set_there = {name for name, value in told if value and not name.startswith("_")}
         counting = sorted(set_there - _OF_EVERY_CALL)
         reasons = {
             "generation_kwargs": self.args.generation_kwargs,
