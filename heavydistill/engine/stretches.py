@@ -1,8 +1,9 @@
-"""Generation that lets rows go when they have ended.
+"""Generation that reads a prompt once for all of its samples, and lets rows go that have ended.
 
 transformers' ``generate`` asks a model about all rows until the last one has ended. Here it is
 called for a stretch of tokens at a time: rows that have ended take no part in the next one, and
-keys and values are written into spare room (see ``growing``).
+keys and values are written into spare room (see ``growing``). Before the first stretch it reads
+each prompt but for its last token, and samples of one prompt begin with copies of what it keeps.
 
 Not covered: models that remember more than keys and values (see ``may_let_rows_go``); what
 ``generate`` counts from the beginning of a call, such as ``min_new_tokens``; beams; weights that
@@ -17,7 +18,12 @@ from typing import Any
 
 import torch
 from transformers import GenerationConfig, LogitsProcessorList, PreTrainedConfig
-from transformers.cache_utils import DynamicCache, DynamicLayer, DynamicSlidingWindowLayer
+from transformers.cache_utils import (
+    Cache,
+    DynamicCache,
+    DynamicLayer,
+    DynamicSlidingWindowLayer,
+)
 
 from heavydistill.engine.growing import make_room
 
@@ -56,7 +62,8 @@ def write(
     limit, width = config.max_new_tokens, input_ids.size(1)
     stretch = _STRETCH if in_stretches else limit
     ends = torch.as_tensor(config.eos_token_id, device=input_ids.device)
-    rows, cache = list(range(len(input_ids))), None
+    rows = list(range(len(input_ids)))
+    cache = _read(generate, input_ids, attention_mask, config) if in_stretches else None
     written: list[list[int]] = [[] for _ in rows]
     for begun in range(0, limit, stretch):
         most = min(stretch, limit - begun)
@@ -80,6 +87,29 @@ def write(
         make_room(cache)
         attention_mask = torch.nn.functional.pad(attention_mask[going], (0, most), value=1)
     return written
+
+
+def _read(
+    generate: Callable[..., Any],
+    input_ids: torch.Tensor,
+    attention_mask: torch.Tensor,
+    config: GenerationConfig,
+) -> Cache | None:
+    """Keys and values of prompts but for their last tokens; None if no two prompts are the same."""
+    both = torch.stack([input_ids, attention_mask], dim=1)
+    prompts, of_row = both.unique(dim=0, return_inverse=True)
+    if len(prompts) == len(both) or attention_mask.sum(dim=1).min() < 2:
+        return None
+    # The token that it writes besides is not taken.
+    read = generate(
+        input_ids=prompts[:, 0, :-1],
+        attention_mask=prompts[:, 1, :-1],
+        generation_config=_for_a_stretch(config, 1),
+    )
+    cache: Cache = read.past_key_values
+    cache.batch_select_indices(of_row)
+    make_room(cache)
+    return cache
 
 
 def _for_a_stretch(config: GenerationConfig, tokens: int) -> GenerationConfig:

@@ -26,6 +26,7 @@ SIZES = {
     "num_attention_heads": 2,
     "num_key_value_heads": 2,
 }
+ENDS = list(range(3, 9))
 LLAMA = LlamaConfig(**SIZES)
 LFM2 = Lfm2Config(**SIZES, layer_types=["conv", "full_attention"])
 
@@ -49,9 +50,7 @@ def test_what_is_written_is_what_generate_writes(config: PreTrainedConfig) -> No
     torch.manual_seed(0)
     model = AutoModelForCausalLM.from_config(config).eval()
     prompts = torch.randint(3, 64, (5, 7))
-    asked = GenerationConfig(
-        do_sample=False, max_new_tokens=50, eos_token_id=list(range(3, 9)), pad_token_id=0
-    )
+    asked = GenerationConfig(do_sample=False, max_new_tokens=50, eos_token_id=ENDS, pad_token_id=0)
     whole = model.generate(
         input_ids=prompts, attention_mask=torch.ones_like(prompts), generation_config=asked
     )[:, 7:].tolist()
@@ -72,9 +71,31 @@ def test_what_is_written_is_what_generate_writes(config: PreTrainedConfig) -> No
         in_stretches=may_let_rows_go(config),
     )
 
-    def up_to_end(row: list[int]) -> list[int]:
-        ends = [at for at, token in enumerate(row) if token in asked.eos_token_id]
-        return row[: ends[0] + 1] if ends else row
-
-    assert list(map(up_to_end, written)) == list(map(up_to_end, whole))
+    assert list(map(_up_to_end, written)) == list(map(_up_to_end, whole))
     assert (len(calls) == 1) is not may_let_rows_go(config)
+
+
+def test_a_prompt_is_read_once_for_all_of_its_samples() -> None:
+    torch.manual_seed(0)
+    model = AutoModelForCausalLM.from_config(LLAMA).eval()
+    first, second, third = torch.randint(3, 64, (3, 9))
+    prompts = torch.stack([second, first, second, third, first, first])
+    mask = torch.ones_like(prompts)
+    prompts[3, :4] = mask[3, :4] = 0  # a shorter one
+    asked = GenerationConfig(do_sample=False, max_new_tokens=20, eos_token_id=[2], pad_token_id=0)
+    whole = model.generate(input_ids=prompts, attention_mask=mask, generation_config=asked)
+    shapes: list[tuple[int, ...]] = []
+    model.model.embed_tokens.register_forward_pre_hook(
+        lambda _, inputs: shapes.append(tuple(inputs[0].shape))
+    )
+    written = write(model.generate, prompts, mask, asked)
+    assert written == whole[:, 9:].tolist()
+    assert shapes[:2] == [(3, 8), (6, 1)] and {shape[1] for shape in shapes[1:]} == {1}
+    shapes.clear()
+    write(model.generate, prompts[[1, 0, 3]], mask[[1, 0, 3]], asked)
+    assert shapes[0] == (3, 9)
+
+
+def _up_to_end(row: list[int]) -> list[int]:
+    ends = [at for at, token in enumerate(row) if token in ENDS]
+    return row[: ends[0] + 1] if ends else row
