@@ -137,7 +137,9 @@ def test_rows_that_have_ended_leave_their_batch(engine, monkeypatch):
     monkeypatch.setattr(engine.model, "generate", watched)
     assert [sample(one) for one in engine.generate(requests)] == whole
     ended_by = [sum(one.completion_tokens > begun for one in whole) for begun in range(0, 30, 4)]
-    assert widths == [count for count in ended_by if count] and len(set(widths)) > 2
+    # Each prompt is read once, for all of its samples.
+    assert widths == [len(PROMPTS), *(count for count in ended_by if count)]
+    assert len(set(widths)) > 3
 
 
 def test_the_seed_alone_decides_the_sample(engine):
