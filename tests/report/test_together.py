@@ -35,7 +35,7 @@ def evaluation(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_versioned(compare(sides[0], sides[1], {}), folder / COMPARISON)
     traces = {name: list(read_traces(folder / name)) for name in ("before", "after")}
     controls = {"alone": traces["before"], "order-1": traces["before"]}
-    write_versioned(hold_against(traces["after"], controls), folder / CONTROLS)
+    write_versioned(hold_against(traces["after"], 1, controls), folder / CONTROLS)
     return folder
 
 
