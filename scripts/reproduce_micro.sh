@@ -66,7 +66,7 @@ once "sets for SFT" "$out/sets" build "$out/traces" --student micro-student --pr
 once "SFT" "$mine/sft" train scripts/sft.py "$mine/sft" --config configs/sft/micro/both.yaml \
   --dataset_name "$out/sets" --num_train_epochs 1.7
 once "own work" "$mine/own" generate --config configs/evaluate/micro.yaml \
-  --thinker "$mine/sft" --deliberator "$mine/sft" --set problems.size=1300 \
+  --thinker "$mine/sft" --deliberator "$mine/sft" --set problems.size=2200 \
   --set "problems.seed=$((3000000 + 10000 * seed))" --out "$mine/own"
 once "sets for GRPO" "$mine/own-sets" build "$mine/own" --student "$mine/sft" --preset natural \
   --out "$mine/own-sets"
