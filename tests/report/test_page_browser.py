@@ -224,17 +224,23 @@ def test_search_takes_any_text_as_it_is(browser, report, written, text):
         assert visit.listed == ["p"]
 
 
+def search_and_click(visit, button):
+    """Begin a search, and click before anything of it is there."""
+    visit.press("/")
+    visit.page.evaluate(
+        """(button) => {
+          const query = document.getElementById("query");
+          query.value = "carry";
+          query.dispatchEvent(new KeyboardEvent("keydown", { key: "Enter", bubbles: true }));
+          document.getElementById(button).click();
+        }""",
+        button,
+    )
+
+
 def test_a_search_can_be_stopped(browser, report):
     with visiting(browser, report) as visit:
-        visit.press("/")
-        visit.page.evaluate(
-            """() => {
-              const query = document.getElementById("query");
-              query.value = "carry";
-              query.dispatchEvent(new KeyboardEvent("keydown", { key: "Enter", bubbles: true }));
-              document.getElementById("stop").click();
-            }"""
-        )
+        search_and_click(visit, "stop")
         visit.says("#searched", "Stopped. ")
         assert " of 60 searched" in visit.page.inner_text("#searched")
         assert "60 of 60" not in visit.page.inner_text("#searched")
@@ -243,15 +249,7 @@ def test_a_search_can_be_stopped(browser, report):
 
 def test_a_search_that_is_cleared_before_its_end_stays_so(browser, report):
     with visiting(browser, report) as visit:
-        visit.press("/")
-        visit.page.evaluate(
-            """() => {
-              const query = document.getElementById("query");
-              query.value = "carry";
-              query.dispatchEvent(new KeyboardEvent("keydown", { key: "Enter", bubbles: true }));
-              document.getElementById("clear").click();
-            }"""
-        )
+        search_and_click(visit, "clear")
         visit.page.wait_for_timeout(500)  # longer than the chunk that was being unpacked takes
         assert visit.page.is_hidden("#searched") and visit.counted == f"{PROBLEMS} problems"
 
