@@ -19,6 +19,12 @@ from trl import SFTTrainer
 from heavydistill.errors import ConfigError
 from heavydistill.training.muon import MuonAdamW
 
+# accelerate numbers the CPUs of several processes, and the Trainer has checkpoints read to "cpu:1",
+# which torch does not know by itself.
+torch.serialization.register_package(
+    11, lambda _: None, lambda storage, place: storage if place.startswith("cpu:") else None
+)
+
 
 class RolesMixin(Trainer):
     """Stands before one of TRL's trainers; writes no card, and tied weights once.

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from trainings import asked
 
 from heavydistill.training.sft import new_trainer, prepare
@@ -39,3 +40,12 @@ def test_weights_that_are_no_longer_alike_are_both_written(sets: Path, tmp_path:
     trainer._save(str(tmp_path / "several"), dict(gathered))
     written = load_file(tmp_path / "several" / "model.safetensors")
     assert all(written[name].equal(weight) for name, weight in gathered.items())
+
+
+def test_what_several_processes_on_a_cpu_wrote_is_read_to_each_of_them(tmp_path: Path) -> None:
+    written = {"step": torch.arange(3)}
+    torch.save(written, tmp_path / "optimizer.pt")
+    for number in range(2):
+        place = torch.device("cpu", number)
+        read = torch.load(tmp_path / "optimizer.pt", map_location=place, weights_only=True)
+        assert torch.equal(read["step"], written["step"])
