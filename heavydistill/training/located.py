@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,16 +35,16 @@ class Located:
     template: str
 
 
-def locate(path: str, name: str, revision: str | None = None) -> Located:
+def locate(path: str, names: Sequence[str], revision: str | None = None) -> Located:
     """Find a folder of sets; one on the Hub is downloaded, without what is not read.
 
     Args:
         path: The folder, or its id on the Hub.
-        name: Of the set that is read.
+        names: Of the sets and views that are read.
         revision: Branch, tag or commit on the Hub.
 
     Raises:
-        ConfigError: There are no such sets, or files of that set are not those of the build.
+        ConfigError: There are no such sets, or files that are read are not those of the build.
     """
     folder = Path(path)
     if folder.is_dir():
@@ -53,18 +54,18 @@ def locate(path: str, name: str, revision: str | None = None) -> Located:
             )
         found, commit = folder.resolve().name, ""
     else:
-        folder, found = _downloaded(path, name, revision), path
+        folder, found = _downloaded(path, names, revision), path
         commit = folder.name  # snapshots/COMMIT
     manifest = read_manifest(folder)
-    _check_files(folder, name, manifest)
+    _check_files(folder, names, manifest)
     template = folder / CHAT_TEMPLATE
     text = template.read_bytes().decode() if template.is_file() else ""
     return Located(folder, found, commit, manifest, text)
 
 
-def _check_files(folder: Path, name: str, manifest: Manifest) -> None:
+def _check_files(folder: Path, names: Sequence[str], manifest: Manifest) -> None:
     """What is read is what was built: the record has its manifest, and a cache is kept by it."""
-    files = [file_of(folder, name, split) for split in SPLITS]
+    files = [file_of(folder, name, split) for name in names for split in SPLITS]
     for path in (*files, folder / CHAT_TEMPLATE):
         wanted = manifest.files.get(path.relative_to(folder).as_posix())
         if wanted != (_digest(path) if path.is_file() else None):
@@ -80,7 +81,7 @@ def _digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _downloaded(path: str, name: str, revision: str | None) -> Path:
+def _downloaded(path: str, names: Sequence[str], revision: str | None) -> Path:
     from huggingface_hub import snapshot_download
 
     fix = "Give a folder that `heavydistill build --out FOLDER` wrote, or its id on the Hub."
@@ -92,7 +93,7 @@ def _downloaded(path: str, name: str, revision: str | None) -> Path:
                 path,
                 repo_type="dataset",
                 revision=revision,
-                allow_patterns=[MANIFEST, CHAT_TEMPLATE, f"{name}/*"],
+                allow_patterns=[MANIFEST, CHAT_TEMPLATE, *(f"{name}/*" for name in names)],
             )
         )
     except Exception as error:  # not there, no network, no right: the library has no common base

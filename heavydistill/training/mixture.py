@@ -61,7 +61,7 @@ def shares(rows: Sequence[int], fractions: Sequence[float | None]) -> list[int]:
 
 
 def _found(source: Source) -> Found:
-    sets = locate(source.path, f"sft_{source.role}", source.revision)
+    sets = locate(source.path, [f"sft_{source.role}"], source.revision)
     found = Found(**{one.name: getattr(sets, one.name) for one in fields(sets)}, source=source)
     file = found.file("train")
     if file is None or not count_rows(file):

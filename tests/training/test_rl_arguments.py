@@ -81,6 +81,7 @@ def test_a_preset_sets_what_it_says_and_the_record_tells_it(tmp_path: Path, pres
             "verify is given beside run",
         ),
         ({"mode": "thinker", "max_accuracy": 0.5}, "max_accuracy is given, and a thinker"),
+        ({"mode": "joint", "unmeasured": "ask"}, "unmeasured is given, and a joint"),
         ({"max_accuracy": 1.5}, "max_accuracy: 1.5 is no share"),
         ({"format_share": 0.2}, "format_share: 0.2 is not between 0 and 0.05"),
         ({"verify": {"worker": 1}}, "verify: unknown key worker. Did you mean workers?"),

@@ -109,6 +109,51 @@ def test_a_bound_that_no_cache_keeps_is_told_the_least_that_one_does(tmp_path: P
     assert len(found(sets, tmp_path, max_accuracy=0.334).train) == 1
 
 
+def unmeasured(folder: Path, *rights: int) -> Path:
+    """Sets without prompts of RL, and with caches of two attempts that nobody was asked about."""
+    write_sets(folder, without=("rl", "train"))
+    rewrite(
+        folder,
+        "caches",
+        lambda row: [
+            {**row, "id": f"{row['id']}_{n}", "right": right, "rl_label": "unmeasured"}
+            for n, right in enumerate((*rights, rights[0]))
+        ],
+    )
+    return folder
+
+
+def test_caches_that_nobody_measured_are_asked_if_that_is_wanted(tmp_path: Path) -> None:
+    sets = unmeasured(tmp_path / "sets", 0, 1, 2)
+    message = refused(sets, tmp_path)
+    assert (
+        "(8 unmeasured)" in message and "or ask them as they are with --unmeasured ask" in message
+    )
+    prompts = found(sets, tmp_path, unmeasured="ask", max_accuracy=0.5)
+    assert prompts.train["cache"] == ["c_0_0", "c_0_1", "c_0_3"], "none of the validation split"
+    assert prompts.left_out == {"over_accuracy": 1}
+    assert (prompts.unmeasured, prompts.measured_on) == (3, [])
+    row = prompts.train[0]
+    assert (row["problem"], row["width"], row["success"], row["reference"]) == ("p_0", 2, None, "6")
+    assert "Attempt 1" in row["prompt"][0]["content"]
+    sets = unmeasured(tmp_path / "right", 2)
+    message = refused(sets, tmp_path, unmeasured="ask", max_accuracy=0.5)
+    assert message.endswith("Give --max_accuracy 1 or more.")
+
+
+def test_unmeasured_caches_are_asked_beside_those_that_teach(tmp_path: Path) -> None:
+    sets = write_sets(tmp_path / "sets")
+    rewrite(
+        sets,
+        "caches",
+        lambda row: [row, *[{**row, "id": "again", "rl_label": "unmeasured"}] * 2],
+    )
+    assert found(sets, tmp_path).train["cache"] == ["c_0"]
+    prompts = found(sets, tmp_path, unmeasured="ask")
+    assert prompts.train["cache"] == ["c_0", "again"]
+    assert (prompts.train["success"], prompts.unmeasured) == ([0.5, None], 1)
+
+
 def test_prompts_that_do_not_fit_are_refused_or_left_out_and_counted(tmp_path: Path) -> None:
     long = [{"role": "user", "content": "one plus one " * 400}]
     sets = with_rows(tmp_path / "sets", {"cache": "c0"}, {"cache": "c1", "prompt": long})

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 DELIBERATOR, JOINT, THINKER = MODES = ("deliberator", "joint", "thinker")
 EPISODE, ROW = "episode", "row"
+ASK, LEAVE_OUT = "ask", "leave_out"
 MOST_FORMAT = 0.05
 HM, PASS_AT_1 = "eval_hm", "eval_pass_at_1"
 _SAMPLED = "what is learnt is what the model itself would write; ratios are of its distribution"
@@ -63,6 +64,7 @@ class RlArguments(PassAtKArguments, GuardArguments, HeldOutArguments, Around):
         "pass_at_k",
         "format_share",
         "max_accuracy",
+        "unmeasured",
         "too_long",
         "held_out",
         *(f"guard_{name}" for name in GUARDS),
@@ -118,6 +120,15 @@ class RlArguments(PassAtKArguments, GuardArguments, HeldOutArguments, Around):
         metadata={
             "help": "Deliberator: only caches in which at most this share of the attempts is "
             "right. Those that are always or never answered rightly are left out in any case."
+        },
+    )
+    unmeasured: str = field(
+        default=LEAVE_OUT,
+        metadata={
+            "help": "Deliberator: caches on which too few deliberations were judged to tell: "
+            "`leave_out`, or `ask` them as well. That spares the deliberations of a run (`generate "
+            "--d 0`), and some of these caches teach nothing.",
+            "choices": [LEAVE_OUT, ASK],
         },
     )
     too_long: str = field(
@@ -236,6 +247,11 @@ class Asked:
         return str(self.rl.mode)
 
     @property
+    def looks_at_held_out(self) -> bool:
+        """Whether it is measured meanwhile."""
+        return bool(self.trl.do_eval or self.trl.eval_on_start)
+
+    @property
     def batch(self) -> Batch:
         """The numbers of a generation and a step."""
         return batch_of(self.trl, self.trl.world_size)
@@ -286,11 +302,12 @@ def _check_sources(rl: RlArguments) -> None:
         raise ConfigError(
             "verify is given beside run, which has a section of that name", "Say it there."
         )
-    if rl.mode != DELIBERATOR and rl.max_accuracy is not None:
-        raise ConfigError(
-            f"max_accuracy is given, and a {rl.mode} training has no caches before it begins",
-            "Leave it out.",
-        )
+    for name, default in (("max_accuracy", None), ("unmeasured", LEAVE_OUT)):
+        if rl.mode != DELIBERATOR and getattr(rl, name) != default:
+            raise ConfigError(
+                f"{name} is given, and a {rl.mode} training has no caches before it begins",
+                "Leave it out.",
+            )
 
 
 def _check_ranges(rl: RlArguments) -> None:

@@ -1,6 +1,7 @@
 """What is asked in a GRPO training: caches that are there, or problems.
 
-A deliberator is asked the prompts of the set ``rl``; a thinker, and the thinkers of an episode, are
+A deliberator is asked the prompts of the set ``rl``, with ``unmeasured: ask`` also caches of
+``caches`` whose success nobody has measured; a thinker, and the thinkers of an episode, are
 asked the problems of a folder of sets or of a run, in the wording of the run. A prompt that is
 left out is counted by its reason:
 
@@ -12,7 +13,7 @@ left out is counted by its reason:
 
 The rows of the dataset have ``prompt``, one user turn; the problem's ``problem`` (its id),
 ``text``, ``reference``, ``verifier``, ``verifier_args``; of a cache also ``cache`` (its id),
-``stratum``, ``right``, ``width`` and ``success``, of a problem ``domain``.
+``stratum``, ``right``, ``width`` and ``success`` (null: not measured), of a problem ``domain``.
 
 Not covered: what is measured meanwhile (``held_out``).
 """
@@ -36,7 +37,7 @@ from heavydistill.sets.folder import read_rows
 from heavydistill.sets.rows import USED
 from heavydistill.training.base import Base
 from heavydistill.training.located import Located, locate
-from heavydistill.training.rl.arguments import DELIBERATOR, Asked
+from heavydistill.training.rl.arguments import ASK, DELIBERATOR, Asked
 from heavydistill.training.rl.batches import check_prompts, check_room
 from heavydistill.training.rl.run import run_of
 from heavydistill.verifiers import registry
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from datasets import Dataset
 
 NEVER, ALWAYS, OVER = "never_right", "always_right", "over_accuracy"
+UNMEASURED = "unmeasured"
 TOO_LONG, UNFIT = "too_long", "unfit"
 _OF_PROBLEM = ("problem", "text", "reference", "verifier", "verifier_args")
 _OF_CACHE = ("prompt", *_OF_PROBLEM, "cache", "stratum", "right", "width", "success")
@@ -60,6 +62,7 @@ class Prompts:
         train: A row for each prompt; see the module.
         lengths: Tokens of the prompts of ``train``, with the template and what opens an answer.
         left_out: How many are not asked, by reason.
+        unmeasured: Prompts of ``train`` whose success nobody has measured.
         measured_on: On whose deliberations the success of the caches was measured, sorted.
         run: How problems are asked; None where the prompts are caches.
         verify: How answers are judged.
@@ -68,6 +71,7 @@ class Prompts:
     train: Dataset
     lengths: list[int]
     left_out: dict[str, int]
+    unmeasured: int
     measured_on: list[str]
     run: RunConfig | None
     verify: Verifying
@@ -95,7 +99,12 @@ def find_sets(asked: Asked) -> Located | None:
     """
     if not asked.rl.dataset_name:
         return None
-    return locate(asked.rl.dataset_name, "rl" if asked.mode == DELIBERATOR else "problems")
+    names = {"rl"} if asked.mode == DELIBERATOR else {"problems"}
+    if asked.rl.unmeasured == ASK:
+        names |= {"caches", "problems"}
+    if asked.looks_at_held_out and asked.rl.held_out_from is None:
+        names |= {"caches", "problems", "trajectories"}
+    return locate(asked.rl.dataset_name, sorted(names))
 
 
 def read_prompts(asked: Asked, base: Base, sets: Located | None) -> Prompts:
@@ -110,6 +119,8 @@ def read_prompts(asked: Asked, base: Base, sets: Located | None) -> Prompts:
         run, verify = None, asked.verify
         train = _caches(sets)
         measured_on = sorted({row["measured_on"] for row in train})
+        if asked.rl.unmeasured == ASK:
+            train += _unmeasured(sets)
     else:
         run = run_of(asked, sets.manifest if sets else None)
         verify = run.verify if asked.rl.run else asked.verify
@@ -118,9 +129,10 @@ def read_prompts(asked: Asked, base: Base, sets: Located | None) -> Prompts:
         measured_on = []
     _check_verifiers(train, verify)
     if asked.mode == DELIBERATOR and sets:
-        train = _teaching(train, asked, left_out)
+        caches = train
+        train = _teaching(caches, asked, left_out)
         if not train:
-            raise _nothing_left(asked, sets, left_out)
+            raise _nothing_left(asked, sets, caches, left_out)
     lengths = [_tokens(base, row) for row in train]
     response = asked.trl.max_completion_length
     server = asked.trl.vllm_max_model_length if asked.trl.use_vllm else None
@@ -139,6 +151,7 @@ def read_prompts(asked: Asked, base: Base, sets: Located | None) -> Prompts:
         train=_dataset(train),
         lengths=lengths,
         left_out=dict(sorted(left_out.items())),
+        unmeasured=sum("cache" in row and row["success"] is None for row in train),
         measured_on=measured_on,
         run=run,
         verify=verify,
@@ -147,6 +160,32 @@ def read_prompts(asked: Asked, base: Base, sets: Located | None) -> Prompts:
 
 def _caches(sets: Located) -> list[_Row]:
     return list(read_rows(sets.folder, "rl", "train"))
+
+
+def _unmeasured(sets: Located) -> list[_Row]:
+    """The caches that were deliberated too seldom to tell, each once."""
+    of_train = {
+        row["id"]: row for row in read_rows(sets.folder, "problems") if row["split"] == "train"
+    }
+    found = {
+        row["id"]: row
+        for row in read_rows(sets.folder, "caches")
+        if row["rl_label"] == UNMEASURED and row["problem"] in of_train
+    }
+    return [_unmeasured_row(of_train[cache["problem"]], cache) for cache in found.values()]
+
+
+def _unmeasured_row(problem: _Row, cache: _Row) -> _Row:
+    return {
+        "prompt": [{"role": "user", "content": cache["prompt"]}],
+        "problem": problem["id"],
+        **{name: problem[name] for name in _OF_PROBLEM[1:]},
+        "cache": cache["id"],
+        "stratum": cache["stratum"],
+        "right": cache["right"],
+        "width": len(cache["items"]),
+        "success": None,
+    }
 
 
 def _of_run(run: RunConfig, left_out: Counter[str]) -> list[Problem]:
@@ -210,10 +249,8 @@ def _teaching(rows: Iterable[_Row], asked: Asked, left_out: Counter[str]) -> lis
     most = asked.rl.max_accuracy
     kept = []
     for row in rows:
-        if row["success"] <= 0:
-            left_out[NEVER] += 1
-        elif row["success"] >= 1:
-            left_out[ALWAYS] += 1
+        if not _may_teach(row):
+            left_out[ALWAYS if row["success"] else NEVER] += 1
         elif most is not None and row["right"] > most * row["width"] + _ROUNDING:
             left_out[OVER] += 1
         else:
@@ -221,12 +258,18 @@ def _teaching(rows: Iterable[_Row], asked: Asked, left_out: Counter[str]) -> lis
     return kept
 
 
-def _nothing_left(asked: Asked, sets: Located, left_out: Counter[str]) -> ConfigError:
+def _may_teach(row: _Row) -> bool:
+    return row["success"] is None or 0 < row["success"] < 1
+
+
+def _nothing_left(
+    asked: Asked, sets: Located, caches: Iterable[_Row], left_out: Counter[str]
+) -> ConfigError:
     """What is said of a set without successes, or with nothing else."""
     model = asked.model.model_name_or_path
     again = f"`heavydistill refilter {asked.rl.dataset_name} --checkpoint {model} --out NEW`"
     if left_out[OVER]:
-        lowest = min(row["right"] / row["width"] for row in _caches(sets) if 0 < row["success"] < 1)
+        lowest = min(row["right"] / row["width"] for row in caches if _may_teach(row))
         return ConfigError(
             f"max_accuracy: {left_out[OVER]:,} caches of {sets.name} have more than "
             f"{asked.rl.max_accuracy:g} of their attempts right, and none has as few",
@@ -236,7 +279,9 @@ def _nothing_left(asked: Asked, sets: Located, left_out: Counter[str]) -> Config
         row["rl_label"] for row in read_rows(sets.folder, "caches") if row["rl_label"]
     )
     listed = ", ".join(f"{count:,} {label}" for label, count in labels.most_common(3))
-    if labels[ALWAYS] > labels[NEVER]:
+    if labels[UNMEASURED] > labels[ALWAYS] + labels[NEVER]:
+        fix = f"Measure them with {again}, or ask them as they are with --unmeasured ask."
+    elif labels[ALWAYS] > labels[NEVER]:
         fix = "Build harder sets, for instance with --preset heavyskill or from harder problems."
     else:
         fix = (

@@ -199,7 +199,7 @@ def _held_out(asked: Asked, base: Base, sets: Located | None, prompts: Prompts) 
     Raises:
         ConfigError: There is nothing, or nothing of it fits the model.
     """
-    if not (asked.trl.do_eval or asked.trl.eval_on_start):
+    if not asked.looks_at_held_out:
         return None
     if asked.rl.held_out_from is None and sets is None:
         raise ConfigError(
@@ -242,6 +242,7 @@ def outline(prepared: Prepared) -> list[tuple[str, str]]:
         (
             f"{source}, {prepared.asked.mode}",
             f"{record.sequences:,} prompts of up to {prompts.longest:,} tokens"
+            + (f", {prompts.unmeasured:,} of them unmeasured" if prompts.unmeasured else "")
             + (f"; left out{left[1:]}" if left else ""),
         ),
         (
