@@ -66,13 +66,13 @@ once "sets for SFT" "$out/sets" build "$out/traces" --student micro-student --pr
 once "SFT" "$mine/sft" train scripts/sft.py "$mine/sft" --config configs/sft/micro/both.yaml \
   --dataset_name "$out/sets" --num_train_epochs 1.7
 once "own work" "$mine/own" generate --config configs/evaluate/micro.yaml \
-  --thinker "$mine/sft" --deliberator "$mine/sft" --set problems.size=2200 \
+  --thinker "$mine/sft" --deliberator "$mine/sft" --d 0 --set problems.size=2400 \
   --set "problems.seed=$((3000000 + 10000 * seed))" --out "$mine/own"
 once "sets for GRPO" "$mine/own-sets" build "$mine/own" --student "$mine/sft" --preset natural \
   --out "$mine/own-sets"
 once "GRPO" "$mine/grpo" train scripts/grpo.py "$mine/grpo" \
   --config configs/grpo/micro/deliberator.yaml --model_name_or_path "$mine/sft" \
-  --dataset_name "$mine/own-sets"
+  --dataset_name "$mine/own-sets" --unmeasured ask --max_accuracy 0.75
 
 once "measure SFT" "$mine/measured-sft" measure "$mine/sft" "$mine/measured-sft"
 once "measure GRPO" "$mine/measured-grpo" measure "$mine/grpo" "$mine/measured-grpo"

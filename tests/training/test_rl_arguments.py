@@ -83,6 +83,12 @@ def test_a_preset_sets_what_it_says_and_the_record_tells_it(tmp_path: Path, pres
         ({"mode": "thinker", "max_accuracy": 0.5}, "max_accuracy is given, and a thinker"),
         ({"mode": "joint", "unmeasured": "ask"}, "unmeasured is given, and a joint"),
         ({"max_accuracy": 1.5}, "max_accuracy: 1.5 is no share"),
+        ({"norm_learning_rate": 0.0}, "norm_learning_rate: 0.0 is not more than 0"),
+        ({"norm_learning_rate": 0.01, "use_peft": True}, "what is trained is an adapter"),
+        (
+            {"norm_learning_rate": 0.01, "optim": "galore_adamw", "optim_target_modules": ["mlp"]},
+            "galore_adamw sorts weights in its own way",
+        ),
         ({"format_share": 0.2}, "format_share: 0.2 is not between 0 and 0.05"),
         ({"verify": {"worker": 1}}, "verify: unknown key worker. Did you mean workers?"),
         ({"verify": {"workers": 0}}, "verify: workers: "),

@@ -78,16 +78,18 @@ class RlTrainer(Measuring, RolesMixin, GRPOTrainer):
     """TRL's trainer for GRPO, GSPO and their like, measured on held-out rows.
 
     Args:
-        muon: Whether Muon takes the place of the optimizer of the arguments.
+        norm_learning_rate: Of the weights of normalisation layers and of biases; None for that of
+            the arguments.
         options: As of ``Measuring`` and ``GRPOTrainer``.
 
     Raises:
         ConfigError: TRL is of another minor version.
     """
 
-    def __init__(self, *, muon: bool = False, **options: Any) -> None:
+    def __init__(self, *, norm_learning_rate: float | None = None, **options: Any) -> None:
         demand_trl()
-        super().__init__(muon=muon, **options)
+        self._norm_learning_rate = norm_learning_rate
+        super().__init__(muon=False, **options)
         if self.use_vllm or self.args.use_transformers_continuous_batching:
             return
         if kept := self._what_keeps_rows():
@@ -114,6 +116,15 @@ class RlTrainer(Measuring, RolesMixin, GRPOTrainer):
             f"{', '.join(counting)} in its generation_config.json": counting,
         }
         return next((reason for reason, holds in reasons.items() if holds), "")
+
+    def create_optimizer(self, *arguments: Any) -> torch.optim.Optimizer:
+        """Make the optimizer of the arguments."""
+        made = super().create_optimizer(*arguments)
+        if self._norm_learning_rate is not None:
+            # The Trainer's groups: what weights decay of, and norms and biases, which it spares.
+            _, spared = made.param_groups
+            spared["lr"] = self._norm_learning_rate
+        return made
 
     def _get_train_sampler(self, dataset: Any = None) -> Sampler[int]:
         sampler: RepeatSampler = super()._get_train_sampler(dataset)

@@ -26,7 +26,9 @@ class Padded(RlTrainer):
     _get_per_token_logps_and_entropies = GRPOTrainer._get_per_token_logps_and_entropies
 
 
-def trainer(kind: type[RlTrainer], folder: Path, **changes: Any) -> RlTrainer:
+def trainer(
+    kind: type[RlTrainer], folder: Path, norm_learning_rate: float | None = None, **changes: Any
+) -> RlTrainer:
     usual = {
         "num_generations": 4,
         "per_device_train_batch_size": 4,
@@ -38,6 +40,7 @@ def trainer(kind: type[RlTrainer], folder: Path, **changes: Any) -> RlTrainer:
         train_dataset=problems(4),
         reward_funcs=rewarding([0.0, 1.0, 0.0, 1.0]),
         processing_class=tokenizer(),
+        norm_learning_rate=norm_learning_rate,
     )
     made.current_gradient_accumulation_steps = 1
     return made
@@ -166,6 +169,19 @@ def test_columns_are_a_multiple_where_that_is_asked_for(tmp_path: Path) -> None:
     seen = widths(made)
     loss_and_gradients(made, micro_batch())
     assert seen == [(4, 32 + 24)]
+
+
+def test_norms_learn_at_a_rate_of_their_own(tmp_path: Path) -> None:
+    made = trainer(RlTrainer, tmp_path, 0.5, learning_rate=1e-3, max_steps=1)
+    before = {name: weight.detach().clone() for name, weight in made.model.named_parameters()}
+    made.train()
+    moved = {
+        name: (weight - before[name]).abs().max().item()
+        for name, weight in made.model.named_parameters()
+    }
+    # A first step of Adam is as long as the rate where there is a gradient.
+    assert all((change > 0.1) == ("norm" in name) for name, change in moved.items())
+    assert max(moved.values()) < 0.6 and 0 < moved["model.embed_tokens.weight"] < 2e-3
 
 
 def test_what_goes_on_asks_what_it_would_have_asked(tmp_path: Path) -> None:
