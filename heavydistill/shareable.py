@@ -6,7 +6,6 @@ or a file by its name alone. Secrets are never configuration (see ``config``).
 
 from __future__ import annotations
 
-import functools
 from pathlib import Path
 from typing import Any
 
@@ -39,8 +38,13 @@ def key_name_of(endpoint: dict[str, Any] | None) -> dict[str, Any] | None:
     return endpoint and {"api_key_env": endpoint["api_key_env"]}
 
 
-@functools.cache
 def name_alone(source: str) -> str:
-    """The name of a file or folder, and any other source as it is."""
+    """The name of a file or folder, and any other source as it is.
+
+    One that is not here is known for one by its shape; ``a/b`` may as well be an id on the Hub.
+    """
     path = Path(source)
-    return path.resolve().name if path.is_absolute() or path.exists() else source
+    if path.exists():
+        return path.resolve().name
+    is_place = path.is_absolute() or len(path.parts) > 2 or path.parts[:1] == ("..",)
+    return path.name if is_place else source

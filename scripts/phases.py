@@ -21,7 +21,8 @@ Each phase is started by `accelerate launch`, so this script is not. After a cra
 same command goes on: what is done is not done again. --dry_run checks every phase with the model
 that is there by now.
 
-Exit codes: 0 done; 1 a phase broke; 2 you can mend it; 130 interrupted.
+Exit codes: 0 done; 1 a phase broke, or could not begin, which its message tells (`accelerate
+launch` makes 1 of both); 2 you can mend it; 130 interrupted.
 """
 
 from __future__ import annotations
@@ -49,4 +50,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(exit_code(main))
+    sys.exit(exit_code(main, "The same command goes on where it ended."))

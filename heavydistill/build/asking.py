@@ -29,7 +29,6 @@ from heavydistill.engine.request import (
 from heavydistill.engine.tokenizer import TEMPLATE_TOKENS, ReaderTokenizer
 from heavydistill.errors import ConfigError
 from heavydistill.schema import Cache, content_id
-from heavydistill.shareable import name_alone
 from heavydistill.teachers.capabilities import bounded, obeyed
 from heavydistill.teachers.complete import OF_ANOTHER_MODEL, located
 from heavydistill.teachers.profile import Profile
@@ -163,7 +162,7 @@ def asking_of(wanted: Redeliberate, section: str, out: Path, about: object) -> A
     sampling = bounded(f"{section}sampling", chosen, model.deliberator, endpoint.capabilities)
     journal = journal_of(wanted, out)
     return Asking(
-        model=_placeless(model),
+        model=_resolved(model),
         endpoint=endpoint,
         sampling=sampling,
         d=wanted.d,
@@ -232,12 +231,12 @@ def _as_in_run(wanted: Redeliberate, run: RunConfig) -> Redeliberate:
     )
 
 
-def _placeless(model: Profile) -> Profile:
-    """A model that was given as a folder, or is served under a path, by the last name of that."""
+def _resolved(model: Profile) -> Profile:
+    """A model in a folder by the whole path of that, under which the journal knows it."""
     folder = Path(model.model)
     if model.kind == "local" and folder.is_dir():
-        model = replace(model, model=str(folder.resolve()))
-    return replace(model, name=name_alone(model.name))
+        return replace(model, model=str(folder.resolve()))
+    return model
 
 
 def _check_budget(

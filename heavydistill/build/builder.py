@@ -101,6 +101,7 @@ def look(config: BuildConfig, on_progress: OnProgress) -> Build:
             _meet(build, source, trace, note.problem)
             done += 1
             on_progress("Reading traces", done, total)
+    build.taker.demand_attempts()
     choosing.split_problems(build.problems, config.validation, config.seed)
     notes = build.all_notes
     choosing.settle_sets(notes, build.problems, config.sets.per_problem)

@@ -17,6 +17,7 @@ from heavydistill.build.presets import Preset
 from heavydistill.build.sources import key_of
 from heavydistill.build.success import Success, is_right, success_of
 from heavydistill.chat.student import Student
+from heavydistill.errors import ConfigError
 from heavydistill.schema import (
     Cache,
     Deliberation,
@@ -141,17 +142,20 @@ class NoteTaker:
 
     Attributes:
         attention: Over all traces so far.
+        writers: Of all attempts so far.
     """
 
     def __init__(self, config: BuildConfig, preset: Preset, student: Student) -> None:
         self._config, self._preset, self._student = config, preset, student
         self._own_names = own_names(student)
         self.attention = AttentionCount()
+        self.writers: set[str] = set()
 
     def look(self, trace: Trace) -> TraceNote:
         """What is to be known of a trace."""
         key = key_of(trace.problem)
         note = TraceNote(key, [self._attempt(trace.problem, t) for t in trace.pool], [])
+        self.writers.update(t.model for t in trace.pool)
         by_id: dict[str, Generation] = {t.id: t for t in trace.pool}
         by_id.update((d.id, d) for d in trace.deliberations)
         taken = set()
@@ -198,6 +202,23 @@ class NoteTaker:
             uses_attempts=looked.uses_attempts,
             copied=looked.copied,
         )
+
+    def demand_attempts(self) -> None:
+        """See to it that somebody wrote attempts that may stand in a set.
+
+        Raises:
+            ConfigError: Nobody whose attempts are wanted wrote any.
+        """
+        if self.writers and not any(map(self._may_stand, self.writers)):
+            wanted, writers = self._config.sets.written_by, ", ".join(sorted(self.writers))
+            own = ", ".join(sorted(self._own_names))
+            raise ConfigError(
+                f"Only attempts of the {wanted} are wanted (--cache-from), and there are none: all "
+                f"are by {writers}, and the student is known as {own}",
+                "Give --student the model that wrote them, or leave out --cache-from."
+                if wanted == "student"
+                else "Give runs of another model, or leave out --cache-from.",
+            )
 
     def _own_set(
         self, key: str, trace: Trace, cache: Cache, shown: Sequence[Generation]

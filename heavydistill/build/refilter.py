@@ -28,7 +28,7 @@ from heavydistill.build.success import ALWAYS_RIGHT, NEVER_RIGHT, UNMEASURED, is
 from heavydistill.build.summing import quantiles
 from heavydistill.chat.student import Student
 from heavydistill.chat.template import Chat, own_template
-from heavydistill.errors import ConfigError
+from heavydistill.errors import ConfigError, TeacherError
 from heavydistill.schema import Deliberation, from_row
 from heavydistill.sets.folder import CHAT_TEMPLATE, Writer, file_of, read_rows
 from heavydistill.sets.manifest import Manifest, Refiltered, read_manifest, write_manifest
@@ -180,10 +180,27 @@ class _Files:
 
 
 def _student(config: RefilterConfig, manifest: Manifest) -> Student:
+    """The student of the sets; a checkpoint of the same template stands for one that is elsewhere.
+
+    Raises:
+        TeacherError, ConfigError: There is none.
+    """
     template = Path(config.sets) / CHAT_TEMPLATE
-    return Student(
-        config.student or manifest.student.name, template if template.is_file() else None
-    )
+    mended = template if template.is_file() else None
+    name = config.student or manifest.student.name
+    try:
+        return Student(name, mended)
+    except TeacherError as error:
+        if config.student:
+            raise
+        if Path(config.checkpoint).is_dir():
+            child = Student(config.checkpoint, mended)
+            if child.template_sha256 == manifest.student.template_sha256:
+                return child
+        raise ConfigError(
+            f"The student of the sets, {name}, is not found by that name: {error.args[0]}",
+            "Give its folder with --student.",
+        ) from error
 
 
 def _asking(config: RefilterConfig, manifest: Manifest, student: Student) -> Asking:

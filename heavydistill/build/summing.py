@@ -10,6 +10,7 @@ from typing import Any, get_args
 
 from heavydistill.build.builder import Build
 from heavydistill.build.notes import own_names
+from heavydistill.build.success import UNMEASURED
 from heavydistill.build.writing import SetWriter
 from heavydistill.schema import Stratum
 from heavydistill.sets.folder import TRAINED, VIEWS
@@ -32,12 +33,8 @@ def manifest_of(
     build: Build, written: SetWriter, guarded: dict[str, int], asked: list[Asked]
 ) -> Manifest:
     """The manifest of a build that was written."""
-    used = [
-        one
-        for note in build.all_notes
-        for one in note.sets
-        if not one.sft_label or not one.rl_label
-    ]
+    every = [one for note in build.all_notes for one in note.sets]
+    used = [one for one in every if not one.sft_label or not one.rl_label]
     names = own_names(build.student)
     own = sum(names.issuperset(one.thinkers) for one in used)
     rows = {name: {split: written.counts[name][split] for split in SPLITS} for name in TRAINED}
@@ -70,6 +67,9 @@ def manifest_of(
         strata=strata_of(build),
         undeliberated=build.undeliberated - written.unfit,
         unfit=written.unfit,
+        unmeasured=sum(
+            one.rl_label == UNMEASURED and (one.wanted or one.cache is not None) for one in every
+        ),
         attention=Attention(
             deliberations=attention.deliberations,
             using=attention.using,

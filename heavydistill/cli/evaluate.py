@@ -83,7 +83,9 @@ def evaluate(
         print_line(estimate(each), each, console)
     for control in plan.controls:
         console.rule(f"plan: {control.name}")
-        console.print(control.told, markup=False, highlight=False, soft_wrap=True)
+        most = control.requests(len(plan.runs[evaluation.AFTER].problems))
+        told = f"{control.told}: up to {most:,} requests"
+        console.print(told, markup=False, highlight=False, soft_wrap=True)
     if dry_run:
         return
     finished: dict[str, Finished] = {}

@@ -169,7 +169,7 @@ def _chosen(manifest: Manifest, roles: set[str]) -> Iterator[str]:
 
 def _ended(result: Result) -> Iterator[tuple[str, str]]:
     yield "Steps", f"{count(result.steps)} ({result.epochs:g} epochs)"
-    if result.train_loss is not None:
+    if result.train_loss is not None and not result.rollouts:  # that of GRPO is always about 0
         yield "Training loss", f"{result.train_loss:.4f}"
     for role, loss in result.eval_loss.items():
         yield f"Validation loss, {text(role)}", f"{loss:.4f}"

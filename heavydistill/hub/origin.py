@@ -24,6 +24,7 @@ from heavydistill.hub.terms import (
     written,
 )
 from heavydistill.record import BaseModelUsed, TrainingRecord
+from heavydistill.sets.manifest import Manifest
 from heavydistill.teachers.files import ProfileFile
 from heavydistill.teachers.registry import names
 
@@ -141,7 +142,8 @@ def _licence_before(used: BaseModelUsed, known: Mapping[str, ProfileFile]) -> st
 def _wrote(record: TrainingRecord) -> Iterator[tuple[str, str]]:
     """(role, name) of all that wrote rows of the roles that were learnt, or judged them.
 
-    Of GRPO those that wrote the attempts in the caches. What a base of ours learnt counts as well.
+    Of GRPO those that wrote the attempts in the caches. What a base of ours learnt counts as well,
+    and stands for what it wrote itself.
     """
     if record.base.training:
         yield from _wrote(record.base.training)
@@ -149,5 +151,16 @@ def _wrote(record: TrainingRecord) -> Iterator[tuple[str, str]]:
         return  # of the sets only problems were asked
     for used in record.sets:
         for role, name in written(used.manifest):
-            if not (role == "deliberator" and (used.role == "thinker" or record.rl)):
+            if role == "deliberator" and (used.role == "thinker" or record.rl):
+                continue
+            if not _is_base(role, name, used.manifest, record.base):
                 yield role, name
+
+
+def _is_base(role: str, name: str, manifest: Manifest, base: BaseModelUsed) -> bool:
+    """Whether whoever wrote in a role is the base, a model of ours, in every run of that name."""
+    if not base.training or name != base.name:
+        return False
+    models = [run.summary.get(role) or {} for run in manifest.runs]
+    revisions = {model.get("revision") for model in models if model.get("name") == name}
+    return revisions == {base.revision}

@@ -134,9 +134,14 @@ def _python(
         "inputs = tokenizer.apply_chat_template(",
         '    messages, add_generation_prompt=True, return_dict=True, return_tensors="pt"',
         ").to(model.device)",
-        f"output = model.generate(**inputs, max_new_tokens={record.max_length})",
+        f"output = model.generate(**inputs, max_new_tokens={_response_tokens(record)})",
         'print(tokenizer.decode(output[0, inputs["input_ids"].shape[1] :]))',
     )
+
+
+def _response_tokens(record: TrainingRecord) -> int:
+    """Most that it wrote in GRPO; of what it imitated, prompt and response are counted together."""
+    return record.max_length - (record.rl.longest_prompt if record.rl else 0)
 
 
 def _served(record: TrainingRecord, base: Base, place: str) -> Iterator[str]:

@@ -45,6 +45,11 @@ class Control:
     reads_pools: bool
     told: str
 
+    def requests(self, problems: int) -> int:
+        """Most that it asks about so many problems: the journal may have answers already."""
+        attempts = 0 if self.reads_pools else self.config.think.k
+        return problems * (attempts + self.config.deliberate.d)
+
 
 def controls_of(evaluated: run.Plan, names: Collection[str], orders: int) -> list[Control]:
     """The controls of a checked run.
@@ -62,7 +67,8 @@ def controls_of(evaluated: run.Plan, names: Collection[str], orders: int) -> lis
     config = evaluated.config
     if unknown := sorted(set(names) - set(NAMES)):
         raise ConfigError(
-            f"--controls: there is no control {unknown[0]!r}", f"Choose of {', '.join(NAMES)}."
+            f"--controls: there is no control {unknown[0]!r}",
+            f"Choose of {', '.join(NAMES)}, or give all.",
         )
     if (names or orders > 1) and not config.rounds:
         raise ConfigError(
@@ -138,6 +144,8 @@ def _choose(evaluated: run.Plan) -> Control:
     deliberate = config.deliberate.model_copy(update={"task": "choose", "rounds": 1})
     check_room(config.model_copy(update={"deliberate": deliberate}), evaluated.problems)
     told = f"{config.roles[1]} names the best of the same attempts, {deliberate.d} times"
+    if {problem.domain or config.domain for problem in evaluated.problems} != {"general"}:
+        told += ", in the wording that serves all domains"
     return Control(CHOOSE, reading_pools(config, deliberate=deliberate), True, told)
 
 

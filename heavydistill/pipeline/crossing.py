@@ -29,7 +29,6 @@ from heavydistill.pipeline.evaluation import RunOne
 from heavydistill.pipeline.following import check_following, reading_pools
 from heavydistill.pipeline.result import all_traces
 from heavydistill.pipeline.room import check_room
-from heavydistill.shareable import name_alone
 from heavydistill.teachers.complete import complete
 from heavydistill.teachers.registry import find
 from heavydistill.versioned import write_versioned
@@ -155,7 +154,7 @@ def _named(models: Sequence[str], config: RunConfig, flag: str) -> dict[str, str
     """The models by the names of their profiles."""
     named: dict[str, str] = {}
     for model in models:
-        name = name_alone(find(model, config.endpoint).name).replace("/", "--")
+        name = find(model, config.endpoint).name.replace("/", "--")
         if name in named:
             raise ConfigError(
                 f"{flag}: {model} and {named[name]} are both called {name}",

@@ -23,7 +23,6 @@ from heavydistill.metrics.comparable import Model
 from heavydistill.metrics.summary import Summary, summarize
 from heavydistill.problems.options import orders_kept
 from heavydistill.schema import FAILED, Problem, Trace, from_row
-from heavydistill.shareable import name_alone
 from heavydistill.storage import (
     REJECTS_FOLDER,
     TRACES_FOLDER,
@@ -126,7 +125,7 @@ def made_by(config: RunConfig) -> dict[str, Any]:
     """
     profiles = [find(name, config.endpoint) for name in config.roles]
     thinker, deliberator = (
-        dataclasses.asdict(Model(name_alone(each.name), revision_of(each, config.endpoint)))
+        dataclasses.asdict(Model(each.name, revision_of(each, config.endpoint)))
         for each in profiles
     )
     return {

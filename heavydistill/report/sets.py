@@ -89,6 +89,13 @@ def _lines(manifest: Manifest) -> list[str]:
             f"The mixture would take {manifest.undeliberated:,} more sets if they had a "
             f"deliberation to learn from: {how}."
         )
+    if manifest.unmeasured:
+        lines.append(
+            f"{manifest.unmeasured:,} caches are no prompts of RL because fewer than two of their "
+            "deliberations were judged: `heavydistill generate --d 2` or more pays for them, "
+            "`heavydistill refilter` asks a checkpoint, and scripts/grpo.py --unmeasured ask "
+            "takes them as they are."
+        )
     if manifest.unfit:
         lines.append(f"{manifest.unfit:,} more sets would not fit the student, and are left out.")
     if manifest.recut:

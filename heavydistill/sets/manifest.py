@@ -154,6 +154,8 @@ class Manifest(Section):
     """Sets that the mixture would take, and that have no deliberation to learn from."""
     unfit: int = 0
     """Drawn sets that the mixture would take, and that the student's context does not hold."""
+    unmeasured: int = 0
+    """Caches that are no prompts of RL because too few deliberations on them were judged."""
     attention: Attention
     student_written: Share
     """Sets of attempts that are all the student's own, of those that are used."""

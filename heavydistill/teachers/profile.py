@@ -15,7 +15,8 @@ class Profile:
     """A model as a teacher.
 
     Attributes:
-        name: Of its profile, however its file was named; without one, as the user named it.
+        name: Of its profile, however its file was named; without one its id or the
+            name that it is served under, and of a folder or path the last name.
         kind: ``local`` runs in this process, ``endpoint`` is asked over HTTP.
         model: Folder or Hub id (local), or the served name (endpoint).
         tokenizer: Folder or Hub id whose tokenizer counts what this model reads; empty if none is

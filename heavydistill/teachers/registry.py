@@ -24,6 +24,7 @@ from heavydistill.engine.adapter import Adapter, adapter_of, file_in
 from heavydistill.engine.ledger import Ledger, Tariff
 from heavydistill.engine.request import Engine
 from heavydistill.errors import TeacherError
+from heavydistill.shareable import name_alone
 from heavydistill.teachers.files import Price, ProfileFile, load_profile
 from heavydistill.teachers.profile import Profile
 from heavydistill.teachers.providers import PROVIDERS, provider_at
@@ -94,7 +95,7 @@ def find(name: str, endpoint: Endpoint, sampling: SamplingName = "paper") -> Pro
         context = _context_of(name, adapter)
         thinker, deliberator = _of_roles(Sampling(), context)
         return Profile(
-            name=name,
+            name=name_alone(name),
             kind="local",
             model=name,
             tokenizer=adapter.tokenizer if adapter else name,
@@ -124,7 +125,7 @@ def _served(
         # Hosted APIs refuse parameters that they do not know, so top_k is sent only on request.
         thinker, deliberator = _of_roles(Sampling(top_k=0), context)
         return Profile(
-            name=name,
+            name=name_alone(name),
             kind="endpoint",
             model=name,
             tokenizer=endpoint.tokenizer or "",

@@ -86,7 +86,7 @@ def load_base(asked: Asked, found: Sequence[Located]) -> Base:
         revision = getattr(config, "_commit_hash", None) or local_revision(path)
     except Exception as error:  # no such model, no network, no tokenizer: there is no common base
         raise ConfigError(
-            f"model_name_or_path: {given} cannot be loaded: {error}",
+            f"model_name_or_path: {given} cannot be loaded: {_no_folder(path)}{error}",
             "Give a folder with a checkpoint, an id on the Hub that this machine can reach "
             "(HF_TOKEN for a private one), or a profile's name.",
         ) from error
@@ -105,6 +105,11 @@ def load_base(asked: Asked, found: Sequence[Located]) -> Base:
     name = given if given == path and not Path(path).is_dir() else Path(given).name
     training = read_record(Path(path)) if (Path(path) / RECORD).is_file() else None
     return Base(name, path, revision, tokenizer, chat, config.max_position_embeddings, training)
+
+
+def _no_folder(path: str) -> str:
+    """What libraries do not say of a folder that is not there: they ask the Hub for it."""
+    return "" if Path(path).exists() else "no such folder is here, and of the Hub: "
 
 
 def _path_of(name: str) -> str:

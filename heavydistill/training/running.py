@@ -21,8 +21,15 @@ _OF_LAUNCH = re.compile(
 )
 
 
-def exit_code(script: Callable[[], None]) -> int:
+def exit_code(
+    script: Callable[[], None],
+    goes_on: str = "--resume_from_checkpoint true goes on from the last checkpoint.",
+) -> int:
     """Run a script and turn what it raises into a message and an exit code.
+
+    Args:
+        script: To run.
+        goes_on: How it goes on after Ctrl-C.
 
     With several processes each says which one it is: what broke one of them may be on its
     machine alone.
@@ -34,9 +41,7 @@ def exit_code(script: Callable[[], None]) -> int:
     except HeavydistillError as error:
         return _say(f"The training broke: {error}", 1)
     except KeyboardInterrupt:
-        return _say(
-            "Interrupted. --resume_from_checkpoint true goes on from the last checkpoint.", 130
-        )
+        return _say(f"Interrupted. {goes_on}", 130)
     return 0
 
 

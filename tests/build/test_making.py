@@ -186,6 +186,7 @@ def test_a_pool_without_deliberations_gives_a_thinker_and_says_what_is_missing(
     assert manifest.rows["sft_thinker"]["train"] > 0
     assert manifest.undeliberated > 0
     assert all(row["rl_label"] == "unmeasured" for row in rows(tmp_path / "sets", "caches"))
+    assert manifest.unmeasured == len(rows(tmp_path / "sets", "caches"))
 
 
 def test_an_empty_result_says_what_took_what_and_leaves_nothing_behind(

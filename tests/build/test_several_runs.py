@@ -14,6 +14,7 @@ from heavydistill.build.making import EmptyError
 from heavydistill.build.presets import PRESETS
 from heavydistill.config import Problems, RunConfig, dump_config
 from heavydistill.engine.tokenizer import ReaderTokenizer
+from heavydistill.errors import ConfigError
 from heavydistill.heavy.cache import build_cache
 from heavydistill.heavy.prompts import load
 from heavydistill.schema import Trace
@@ -50,6 +51,21 @@ def test_a_student_that_is_given_as_a_folder_knows_its_own_attempts(
         assert manifest.student.name == "mine"
         assert manifest.student_written.part == manifest.student_written.whole > 0
         assert str(tmp_path) not in (out / "manifest.json").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("written_by", "thinker", "mends"),
+    [
+        ("student", "another", "Give --student the model that wrote them"),
+        ("teacher", "student", "Give runs of another model"),
+    ],
+)
+def test_attempts_of_nobody_who_is_wanted_are_told(
+    tmp_path: Path, written_by: str, thinker: str, mends: str
+) -> None:
+    run = write_run(tmp_path / "run", 4, thinker=thinker)
+    with pytest.raises(ConfigError, match=f"all are by {thinker}.*{mends}"):
+        build(tmp_path / "sets", run, student=str(STUDENT), sets__written_by=written_by)
 
 
 def test_a_file_of_problems_is_named_alike_from_everywhere(

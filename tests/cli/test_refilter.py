@@ -18,12 +18,13 @@ import pytest
 from asked_caches import MICRO, pairs, write_caches
 from fake_server import FakeServer, completion, serving
 
+from heavydistill.chat.student import Student
 from heavydistill.cli.app import main
 from heavydistill.engine.journal import Journal
 from heavydistill.engine.ledger import Ledger
 from heavydistill.schema import from_row
 from heavydistill.sets.folder import CHAT_TEMPLATE, read_rows, splits_of
-from heavydistill.sets.manifest import read_manifest
+from heavydistill.sets.manifest import read_manifest, write_manifest
 from heavydistill.sets.rows import CacheRow, ProblemRow, RlRow
 
 COMMAND = str(Path(sys.executable).parent / "heavydistill")
@@ -319,6 +320,19 @@ def test_a_checkpoint_that_would_be_asked_in_another_template_is_told(sets, tmp_
         told = run(*arguments(server, mended, tmp_path / "new"), "--dry-run")
         assert f"chat template of the sets, {mended / CHAT_TEMPLATE}" in told
         assert "template" not in run(*arguments(server, sets, tmp_path / "new"), "--dry-run")
+
+
+def test_a_checkpoint_stands_for_a_student_that_is_elsewhere(sets, tmp_path):
+    moved = shutil.copytree(sets, tmp_path / "moved")
+    manifest = read_manifest(moved)
+    template = Student(MICRO).template_sha256
+    for sha256, code in ((template, 0), ("0" * 64, 2)):
+        gone = {"name": "gone", "template_sha256": sha256}
+        student = manifest.student.model_copy(update=gone)
+        write_manifest(manifest.model_copy(update={"student": student}), moved)
+        asked = [COMMAND, "refilter", str(moved), f"--checkpoint={MICRO}", "--dry-run"]
+        told = run(*asked, f"--out={tmp_path}/new", code=code)
+        assert ("Give its folder with --student" in told) == (code == 2)
 
 
 @pytest.mark.slow

@@ -400,6 +400,7 @@ def test_a_model_of_grpo_tells_what_was_asked_and_rewarded(tmp_path):
     assert "left out: 7 `never_right`, 2 `too_long`" in text
     assert "| reward, first and last tenth | 0.25, 0.5 |" in text
     assert "Rows learnt" not in text and "Tokens of an epoch" not in text
+    assert "Training loss" not in text
 
 
 def test_of_grpo_only_those_are_authors_whose_words_were_read():
@@ -412,6 +413,20 @@ def test_of_grpo_only_those_are_authors_whose_words_were_read():
     thinker = ASKED.model_copy(update={"mode": "thinker"})
     alone = record(sets=used, stage="grpo", rl=thinker, role="thinker")
     assert origin_of(alone).authors == []
+
+
+def test_a_base_of_ours_that_wrote_the_attempts_needs_no_terms_of_its_own():
+    own = {"name": "out", "revision": "0" * 16}
+    glm = {"thinker": ["glm-4.6"], "deliberator": ["glm-4.6"]}
+    before = record(base=ON_HUB, sets=[sets(manifest(models=glm))])
+    base = BaseModelUsed(name="out", revision="0" * 16, template_sha256="1" * 64, training=before)
+    for thinker, is_sure in ((own, True), ({**own, "revision": "another"}, False)):
+        read = manifest(models={"thinker": ["out"]})
+        runs = [run.model_copy(update={"summary": {"thinker": thinker}}) for run in read.runs]
+        asked = [sets(read.model_copy(update={"runs": runs}))]
+        origin = origin_of(record(base=base, sets=asked, stage="grpo", rl=ASKED))
+        assert ("out" not in {one.name for one in origin.authors}) == is_sure
+        assert (origin.licence().name != "other") == is_sure
 
 
 def test_a_base_of_ours_hands_on_its_licence_and_its_authors(tmp_path):

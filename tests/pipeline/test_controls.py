@@ -65,6 +65,8 @@ def test_a_chooser_reads_the_same_caches(tmp_path: Path) -> None:
     config = choose.config.model_copy(update={"pools": str(pools), "out": str(tmp_path / "c")})
     checked = run.check(config)
     assert checked.config.deliberate.task == "choose" and checked.config.think.k == 2
+    assert choose.told.endswith("in the wording that serves all domains")
+    assert choose.requests(100) == 100 * choose.config.deliberate.d
 
 
 def test_orders_move_the_attempts_round(tmp_path: Path) -> None:

@@ -27,8 +27,11 @@ def test_sets_without_a_deliberation_are_told_with_what_is_left_to_try(is_asked)
     console = Console(file=printed, width=200)
     build = load_build_config(None, {"runs": ["run"], "out": "sets"}).model_dump()
     tokens = {name: {} for name in TRAINED}
-    told = manifest(build=build, tokens=tokens, undeliberated=3, asked=[asked] * is_asked)
+    told = manifest(
+        build=build, tokens=tokens, undeliberated=3, unmeasured=4, asked=[asked] * is_asked
+    )
     print_manifest(told, console)
     assert "3 more sets" in printed.getvalue()
+    assert "4 caches are no prompts of RL" in printed.getvalue()
     assert ("--redeliberate asks for them" in printed.getvalue()) != is_asked
     assert ("redeliberate.d or another --teacher" in printed.getvalue()) == is_asked

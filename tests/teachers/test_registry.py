@@ -55,6 +55,13 @@ def test_a_folder_is_a_local_model_with_its_own_context(checkpoint):
     assert profile.thinker == profile.deliberator == Sampling(max_tokens=2048)
 
 
+def test_a_folder_is_called_by_its_last_name_from_wherever_it_is_found(checkpoint, monkeypatch):
+    monkeypatch.chdir(checkpoint.parent)
+    for given in (str(checkpoint), checkpoint.name, f"./{checkpoint.name}"):
+        found = registry.find(given, HERE)
+        assert (found.name, found.model) == (checkpoint.name, given)
+
+
 @pytest.mark.parametrize("config", [None, "{}", "[]", "no json"])
 def test_a_folder_that_does_not_say_its_context_is_refused(tmp_path, config):
     if config is not None:

@@ -55,6 +55,10 @@ def test_gspo_is_the_preset_and_every_value_of_it_can_be_changed(tmp_path: Path)
     assert parse(["--config", path, "--steps_per_generation", "4"]).trl.steps_per_generation == 4
 
 
+def test_without_anything_it_says_where_to_begin() -> None:
+    assert "Give --config FILE" in refused()
+
+
 @pytest.mark.parametrize("preset", PRESETS)
 def test_a_preset_sets_what_it_says_and_the_record_tells_it(tmp_path: Path, preset: str) -> None:
     asked = parse(["--config", written(tmp_path), "--preset", preset])
@@ -71,7 +75,7 @@ def test_a_preset_sets_what_it_says_and_the_record_tells_it(tmp_path: Path, pres
         ({"num_generatons": 4}, "no key 'num_generatons'. Did you mean num_generations?"),
         ({"mode": "judge"}, "mode: 'judge' is none of deliberator, joint, thinker"),
         ({"preset": "ppo"}, "preset: 'ppo' is none of gspo, dapo, dr_grpo"),
-        ({"mode": None}, "Who learns is not said. Give --mode"),
+        ({"mode": None}, "Who learns is not said. Give --config FILE, such as one of"),
         ({"dataset_name": None}, "There is nothing to learn from. Give --dataset_name"),
         ({"dataset_name": None, "mode": "joint"}, "or --run: the configuration of a run."),
         ({"run": "r.yaml"}, "Both dataset_name and run are given"),
@@ -83,6 +87,12 @@ def test_a_preset_sets_what_it_says_and_the_record_tells_it(tmp_path: Path, pres
         ({"mode": "thinker", "max_accuracy": 0.5}, "max_accuracy is given, and a thinker"),
         ({"mode": "joint", "unmeasured": "ask"}, "unmeasured is given, and a joint"),
         ({"max_accuracy": 1.5}, "max_accuracy: 1.5 is no share"),
+        ({"temperature": 0.0}, "temperature: 0.0 is not more than 0"),
+        ({"max_completion_length": -5}, "max_completion_length: -5 is not more than 0"),
+        ({"beta": -1.0}, "beta: -1.0 is less than 0"),
+        ({"max_steps": 0}, "max_steps: 0 is no number of steps"),
+        ({"num_train_epochs": 0}, "num_train_epochs: 0 is not more than 0"),
+        ({"save_steps": 0}, "save_steps: 0 is not more than 0"),
         ({"norm_learning_rate": 0.0}, "norm_learning_rate: 0.0 is not more than 0"),
         ({"norm_learning_rate": 0.01, "use_peft": True}, "what is trained is an adapter"),
         (

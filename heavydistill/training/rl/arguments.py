@@ -171,7 +171,8 @@ class RlArguments(PassAtKArguments, GuardArguments, HeldOutArguments, Around):
 
 
 def _settle(parser: TrlParser, given: Callable[[], argparse.Namespace]) -> None:
-    """Take what the preset says, and look at the batches before TRL does."""
+    """Take what the preset says, and look at sources and batches before TRL looks at anything."""
+    _check_sources(given())
     parser.set_defaults(**PRESETS[given().preset])
     values = given()
     if values.eval_strategy != "no" and values.metric_for_best_model is None:
@@ -277,8 +278,7 @@ def parse(arguments: Sequence[str] | None = None, description: str | None = None
         ConfigError: A key or value that is none; see ``strict`` and ``batches``.
     """
     rl, trl, model = SCRIPT.read(RlArguments, arguments, description)
-    _check_sources(rl)
-    _check_ranges(rl)
+    _check_ranges(rl, trl)
     _check_norms(rl, trl, model)
     for key in trl.generation_kwargs or {}:
         if key in _NOT_GENERATION:
@@ -292,9 +292,12 @@ def parse(arguments: Sequence[str] | None = None, description: str | None = None
     return Asked(rl, trl, model, parse_section(Verifying, dict(rl.verify or {}), "verify: ", fix))
 
 
-def _check_sources(rl: RlArguments) -> None:
+def _check_sources(rl: argparse.Namespace) -> None:
     if rl.mode is None:
-        raise ConfigError("Who learns is not said", f"Give --mode: {', '.join(MODES)}.")
+        raise ConfigError(
+            "Who learns is not said",
+            f"Give --config FILE, such as one of configs/grpo, or --mode: {', '.join(MODES)}.",
+        )
     if rl.dataset_name and rl.run:
         raise ConfigError("Both dataset_name and run are given", "Leave out one of the two.")
     if rl.mode == DELIBERATOR and rl.run:
@@ -320,7 +323,18 @@ def _check_sources(rl: RlArguments) -> None:
             )
 
 
-def _check_ranges(rl: RlArguments) -> None:
+def _check_ranges(rl: RlArguments, trl: GRPOConfig) -> None:
+    for name, value in (
+        ("temperature", trl.temperature),
+        ("max_completion_length", trl.max_completion_length),
+    ):
+        if value is None or not value > 0:
+            raise ConfigError(f"{name}: {value} is not more than 0", "Give a larger one.")
+    if not trl.beta >= 0:
+        raise ConfigError(
+            f"beta: {trl.beta} is less than 0, and would reward what is far from the reference",
+            "Give 0 or more.",
+        )
     if not 0 <= rl.format_share <= MOST_FORMAT:
         raise ConfigError(
             f"format_share: {rl.format_share} is not between 0 and {MOST_FORMAT}: with more, form "

@@ -115,10 +115,10 @@ def check_episodes(batch: Batch, attempts: int) -> None:
     if batch.group % size == 0 and batch.group >= 2 * size and batch.per_device % size == 0:
         return
     group = max(2, round(batch.group / size)) * size
-    per_device = _up_to(batch.per_device, size)
+    per_device = up_to(batch.per_device, size)
     of_step = per_device * batch.processes
     wanted = -(-batch.rows // of_step)  # about as many responses as were asked for
-    steps = _up_to(wanted, math.lcm(group, of_step) // of_step)
+    steps = up_to(wanted, math.lcm(group, of_step) // of_step)
     raise ConfigError(
         f"num_generations {batch.group} and per_device_train_batch_size {batch.per_device} are to "
         f"be whole episodes of K + 1 = {size} responses (think.k is {attempts}), two or more to a "
@@ -213,7 +213,7 @@ def _next_multiple(steps: int, group: int, rows: int) -> int:
     """The least number of steps, no fewer than these, of which a generation has whole groups."""
     of_step = rows // steps
     unit = math.lcm(of_step, group) // of_step
-    return _up_to(steps, unit)
+    return up_to(steps, unit)
 
 
 def _nearest(number: int, numbers: Sequence[int]) -> int:
@@ -221,6 +221,6 @@ def _nearest(number: int, numbers: Sequence[int]) -> int:
     return min(numbers, key=lambda one: (abs(one - number), -one))
 
 
-def _up_to(number: int, unit: int) -> int:
+def up_to(number: int, unit: int) -> int:
     """The least multiple of a unit that is no smaller."""
     return -(-number // unit) * unit

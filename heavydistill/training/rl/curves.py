@@ -2,8 +2,9 @@
 
 Six panels over the steps: held-out accuracy (HM, V and the thinker's pass@1), HM - V, the training
 reward, entropy, length, and the groups that teach nothing. What is logged at every step is drawn
-thin, and its smoothed values, which the guards look at, thick. Where a guard fired there is a line,
-with its name in the panel that it looks at.
+thin, and its smoothed values, which the guards look at, thick, as the figure says; as long as there
+are too few steps to smooth, the steps themselves stand for them. Where a guard fired there is a
+line, with its name in the panel that it looks at.
 
 The colours are those of Okabe and Ito, which the colour-blind can tell apart, and no two lines of a
 panel differ in colour alone. The same history gives the same bytes with the same matplotlib.
@@ -34,6 +35,7 @@ _BLUE, _ORANGE, _GREEN, _RED = "#0072B2", "#E69F00", "#009E73", "#D55E00"
 _GREY, _BLACK = "#666666", "#000000"
 _INCHES = (11.0, 9.5)
 _DPI = 120
+_LEGEND_COLUMNS = 3
 
 
 class _Line(NamedTuple):
@@ -62,8 +64,8 @@ _PANELS = (
         "share right",
         (
             _Line("eval_hm", "HM: deliberations", _BLUE, marker="o"),
-            _Line("eval_v", "V: vote of the same attempts", _ORANGE, "--"),
-            _Line("eval_pass_at_1", "pass@1 of the thinker", _GREEN, marker="s"),
+            _Line("eval_v", "V: vote of the attempts", _ORANGE, "--", marker="^"),
+            _Line("eval_pass_at_1", "pass@1: thinker", _GREEN, marker="s"),
         ),
         guard="evaluation",
     ),
@@ -116,6 +118,13 @@ def draw(
             _draw(axes, panel, history, fired, window)
         for axes in cells[-1]:
             axes.set_xlabel("training step")
+            axes.xaxis.get_major_locator().set_params(integer=True)
+        figure.supxlabel(
+            f"Thin: every step that was logged. Thick: the median of {window} of them, at which "
+            "the guards look. With marks: evaluations.",
+            fontsize=8,
+            color=_GREY,
+        )
         figure.draw_without_rendering()
         figure.set_layout_engine("none")  # it is laid out, once for both
         for kind, said in (("png", {"Software": None}), ("svg", {"Date": None, "Creator": None})):
@@ -131,7 +140,6 @@ def _draw(
     fired: Sequence[Alarm],
     window: int,
 ) -> None:
-    axes.set_title(panel.title, loc="left", fontweight="bold")
     axes.set_ylabel(panel.unit)
     axes.grid(alpha=0.25)
     axes.spines[["top", "right"]].set_visible(False)
@@ -142,9 +150,6 @@ def _draw(
         axes.set_ylim(-0.03, 1.03)
     elif panel.unit.startswith("HM - V"):
         axes.axhline(0, color=_GREY, linewidth=1)
-    else:
-        low, high = axes.get_ylim()
-        axes.set_ylim(low, high + 0.12 * (high - low))  # for the legend
     for alarm in fired:
         is_own = alarm.guard == panel.guard
         label = f"guard, step {alarm.step}: {alarm.action.replace('_', ' ')}" if is_own else None
@@ -156,8 +161,21 @@ def _draw(
             label=label,
         )
     is_titled = len(panel.lines) == 1 and panel.guard not in {alarm.guard for alarm in fired}
-    if axes.get_legend_handles_labels()[0] and not is_titled:
-        axes.legend(fontsize=8, framealpha=0.85, loc="best")
+    entries = 0 if is_titled else len(axes.get_legend_handles_labels()[0])
+    rows = -(-entries // _LEGEND_COLUMNS)
+    axes.set_title(panel.title, loc="left", fontweight="bold", pad=6 + 14 * rows)
+    if rows:
+        # Between title and axes, where it hides no line.
+        legend = axes.legend(
+            loc="lower left",
+            bbox_to_anchor=(0, 1),
+            borderaxespad=0.2,
+            ncols=_LEGEND_COLUMNS,
+            columnspacing=1,
+            fontsize=8,
+            frameon=False,
+        )
+        legend.set_in_layout(False)  # the pad of the title has its room
 
 
 def _draw_line(axes: Axes, line: _Line, points: list[tuple[int, float]], window: int) -> bool:
@@ -170,10 +188,19 @@ def _draw_line(axes: Axes, line: _Line, points: list[tuple[int, float]], window:
             steps, values, line.style, color=line.colour, marker=line.marker, label=line.label
         )
         return True
-    axes.plot(steps, values, "-", color=line.colour, alpha=0.3, linewidth=0.8)
     thick = smoothed(points, window)
     if thick:
-        axes.plot(
-            *zip(*thick, strict=True), line.style, color=line.colour, linewidth=2, label=line.label
-        )
+        axes.plot(steps, values, "-", color=line.colour, alpha=0.3, linewidth=0.8)
+        steps, values = zip(*thick, strict=True)
+    # A line of one point is none.
+    marker = "" if len(steps) > 1 else "."
+    axes.plot(
+        steps,
+        values,
+        line.style,
+        color=line.colour,
+        marker=marker,
+        linewidth=2 if thick else 1,
+        label=line.label,
+    )
     return True

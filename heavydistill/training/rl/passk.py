@@ -42,6 +42,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from heavydistill.errors import ConfigError
+from heavydistill.training.rl.batches import up_to
 
 if TYPE_CHECKING:
     from trl import GRPOConfig
@@ -73,7 +74,7 @@ def check(k: int, arguments: GRPOConfig) -> None:
         raise ConfigError(
             f"pass_at_k: {k} is not between 1 and num_generations - 1, which is "
             f"{arguments.num_generations - 1}: a group must hold more answers than a pool",
-            f"Give --num_generations {2 * k} or a smaller pass_at_k." if k > 1 else "Give 1.",
+            _larger_group(k, arguments) if k > 1 else "Give 1.",
         )
     if k > 1 and arguments.scale_rewards != "none":
         raise ConfigError(
@@ -86,6 +87,15 @@ def check(k: int, arguments: GRPOConfig) -> None:
             f"pass_at_k is {k}, and multi_objective_aggregation normalizes the rewards one by one",
             "Give --multi_objective_aggregation sum_then_normalize.",
         )
+
+
+def _larger_group(k: int, arguments: GRPOConfig) -> str:
+    """What makes the groups large enough, and the batch with them."""
+    group = 2 * k
+    of_step = arguments.per_device_train_batch_size * arguments.world_size
+    steps = up_to(arguments.steps_per_generation, math.lcm(group, of_step) // of_step)
+    more = f" --steps_per_generation {steps}" * (steps != arguments.steps_per_generation)
+    return f"Give --num_generations {group}{more}, or a smaller pass_at_k."
 
 
 def advantages(rewards: Sequence[float], k: int) -> list[float]:

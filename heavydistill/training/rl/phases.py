@@ -44,7 +44,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -64,6 +64,9 @@ _OWN = ("model_name_or_path", "output_dir", "resume_from_checkpoint", "dry_run")
 _REFILTER = "-refilter.yaml"
 _OF_REFILTER = ("sets", "checkpoint", "out")
 _GONE_S = 30.0
+_MENDABLE = (2,)
+# `accelerate launch` ends with 1 for all but 0, and a check ends badly for what can be mended.
+_MENDABLE_UNTRAINED = (1, 2)
 
 
 class Phase(Section):
@@ -132,7 +135,8 @@ def run(path: Path, scripts: Path, dry_run: bool = False) -> Path:
         Folder of the last model that is there; the first one's if there is none yet.
 
     Raises:
-        ConfigError: The file, or that of a phase, is none; or a phase that is done was another one.
+        ConfigError: The file, or that of a phase, is none; or a phase that is done was another one;
+            or a phase cannot begin as it is asked for.
         RunError: A phase broke; the same command goes on with it.
     """
     phases = load_phases(path)
@@ -248,7 +252,7 @@ def _check(turn: _Turn, model: str, phases: Phases, scripts: Path, title: str) -
         file = Path(folder) / f"{turn.folder.name}.yaml"
         file.write_text(yaml.safe_dump(keys), encoding="utf-8")
         command = _training(file, phases, scripts, [*going_on, "--dry_run", "true"])
-        _call(command, title)
+        _call(command, title, _MENDABLE_UNTRAINED)
 
 
 def _asked(turn: _Turn, model: str) -> dict[str, Any]:
@@ -315,11 +319,16 @@ def _whole(turn: _Turn, scripts: Path, title: str, before: str | None) -> str:
     return str(merged)
 
 
-def _call(command: list[str], what: str) -> None:
+def _call(command: list[str], what: str, mendable: Collection[int] = _MENDABLE) -> None:
     """Run a program, and end it and all that it started if this one is interrupted.
 
+    Args:
+        command: The program.
+        what: It does.
+        mendable: Its exit codes for what the user can mend.
+
     Raises:
-        RunError: It did not end well; its message is on the terminal.
+        ConfigError, RunError: It did not end well; its message is on the terminal.
     """
     process = subprocess.Popen(command, start_new_session=True)
     try:
@@ -332,7 +341,8 @@ def _call(command: list[str], what: str) -> None:
         _await_group(process.pid)
         raise
     if code:
-        raise RunError(
+        kind = ConfigError if code in mendable else RunError
+        raise kind(
             f"{what} ended with exit code {code}: {shlex.join(command)}",
             "Mend what it says above, and give the same command again: it goes on there.",
         )

@@ -42,3 +42,11 @@ def test_a_user_s_own_style_changes_nothing_and_is_kept(tmp_path: Path) -> None:
 def test_what_was_not_logged_is_said(tmp_path: Path) -> None:
     draw([{"loss": 0.1, "reward": 0.5, "step": 1}], tmp_path, [])
     assert (tmp_path / "curves.svg").read_text(encoding="utf-8").count("nothing logged") >= 5
+
+
+def test_a_single_point_is_seen_and_the_smoothing_is_said(tmp_path: Path) -> None:
+    draw([{"reward": 0.5, "groups/all_wrong": 0.2, "eval_v": 0.4, "step": 1}], tmp_path, [])
+    text = (tmp_path / "curves.svg").read_text(encoding="utf-8")
+    for said in ("hopeless", "V: vote of the attempts", "Thick: the median of 5 of them"):
+        assert said in text
+    assert text.count("<use xlink:href=") > 2  # markers

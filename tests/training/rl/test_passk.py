@@ -90,6 +90,9 @@ def _arguments(**changes: Any) -> Any:
         "num_generations": 8,
         "scale_rewards": "none",
         "multi_objective_aggregation": "sum_then_normalize",
+        "per_device_train_batch_size": 8,
+        "steps_per_generation": 2,
+        "world_size": 1,
     }
     return SimpleNamespace(**{**usual, **changes})
 
@@ -102,7 +105,8 @@ def test_arguments_with_which_it_can_be_had_pass() -> None:
 @pytest.mark.parametrize(
     ("k", "changes", "said"),
     [
-        (8, {}, "--num_generations 16"),
+        (8, {}, "Give --num_generations 16, or"),
+        (9, {}, "Give --num_generations 18 --steps_per_generation 9, or"),
         (0, {}, "Give 1"),
         (4, {"scale_rewards": "group"}, "--scale_rewards none"),
         (4, {"scale_rewards": "batch"}, "--scale_rewards none"),

@@ -40,7 +40,7 @@ called = {"keys": keys, "flags": flags, "world": os.environ.get("WORLD_SIZE", "1
 with open("calls", "a") as file:
     file.write(json.dumps(called) + "\\n")
 if "--dry_run" in flags:
-    sys.exit()
+    sys.exit(behaviour == "cannot")
 folder.mkdir(exist_ok=True)
 if os.environ.get("RANK", "0") != "0" and behaviour != "hang":
     sys.exit()
@@ -175,6 +175,17 @@ def test_a_phase_that_broke_goes_on_and_what_is_done_is_not_done_again(
     (call,) = place.calls
     assert call["keys"]["model_name_or_path"] == "out/01-thinker"
     assert call["flags"] == ["--resume_from_checkpoint", "true"]
+
+
+def test_what_a_check_or_a_refilter_finds_the_user_can_mend(place: Place, direct: None) -> None:
+    place.behaves(_02_deliberator="cannot")
+    with pytest.raises(ConfigError, match="Phase 2 of 2, 02-deliberator ended with exit code 1"):
+        place.run(dry_run=True)
+    sets = write_sets(place.folder / "sets")
+    asked = {"name": "own", "config": "one.yaml", "keys": {"dataset_name": str(sets)}}
+    place.write(phases=[{**asked, "refilter": {"d": 0}}])
+    with pytest.raises(ConfigError, match="Phase 1 of 1, 01-own: its refilter ended with exit co"):
+        place.run()
 
 
 def test_a_phase_with_nothing_to_go_on_from_begins_anew(place: Place, direct: None) -> None:
