@@ -93,10 +93,14 @@ def test_a_preset_sets_what_it_says_and_the_record_tells_it(tmp_path: Path, pres
         ({"max_steps": 0}, "max_steps: 0 is no number of steps"),
         ({"num_train_epochs": 0}, "num_train_epochs: 0 is not more than 0"),
         ({"save_steps": 0}, "save_steps: 0 is not more than 0"),
-        ({"norm_learning_rate": 0.0}, "norm_learning_rate: 0.0 is not more than 0"),
-        ({"norm_learning_rate": 0.01, "use_peft": True}, "what is trained is an adapter"),
+        ({"final_norm_learning_rate": 0.0}, "final_norm_learning_rate: 0.0 is not more than 0"),
+        ({"final_norm_learning_rate": 0.01, "use_peft": True}, "what is trained is an adapter"),
         (
-            {"norm_learning_rate": 0.01, "optim": "galore_adamw", "optim_target_modules": ["mlp"]},
+            {
+                "final_norm_learning_rate": 0.01,
+                "optim": "galore_adamw",
+                "optim_target_modules": ["mlp"],
+            },
             "galore_adamw sorts weights in its own way",
         ),
         ({"format_share": 0.2}, "format_share: 0.2 is not between 0 and 0.05"),

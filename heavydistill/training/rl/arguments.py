@@ -25,6 +25,8 @@ from heavydistill.training.rl.held_out import HeldOutArguments
 from heavydistill.training.rl.passk import PassAtKArguments
 from heavydistill.training.rl.passk import check as check_pass_at_k
 from heavydistill.training.rl.presets import GSPO, PRESETS, STEPS
+from heavydistill.training.rl.sureness import SurenessArguments
+from heavydistill.training.rl.sureness import check as check_sureness
 from heavydistill.training.strict import Around, Script
 
 if TYPE_CHECKING:
@@ -55,7 +57,7 @@ _NOT_GENERATION = {
 
 
 @dataclass
-class RlArguments(PassAtKArguments, GuardArguments, HeldOutArguments, Around):
+class RlArguments(PassAtKArguments, SurenessArguments, GuardArguments, HeldOutArguments, Around):
     """Who learns from what, and what is done around it."""
 
     told: ClassVar[tuple[str, ...]] = (
@@ -63,7 +65,7 @@ class RlArguments(PassAtKArguments, GuardArguments, HeldOutArguments, Around):
         "objective",
         "pass_at_k",
         "format_share",
-        "norm_learning_rate",
+        "final_norm_learning_rate",
         "max_accuracy",
         "unmeasured",
         "too_long",
@@ -145,14 +147,6 @@ class RlArguments(PassAtKArguments, GuardArguments, HeldOutArguments, Around):
         metadata={
             "help": "Share of the reward that a response earns by its form alone, right or wrong: "
             "thinking that ends, and one final answer. At most 0.05."
-        },
-    )
-    norm_learning_rate: float | None = field(
-        default=None,
-        metadata={
-            "help": "Learning rate of the weights of normalisation layers, and of biases. They are "
-            "few, set how sure the model is of its tokens, and bear steps a hundred times as large "
-            "as matrices do. [default: learning_rate]"
         },
     )
     verify: dict | None = field(  # type: ignore[type-arg]
@@ -279,7 +273,7 @@ def parse(arguments: Sequence[str] | None = None, description: str | None = None
     """
     rl, trl, model = SCRIPT.read(RlArguments, arguments, description)
     _check_ranges(rl, trl)
-    _check_norms(rl, trl, model)
+    check_sureness(rl.final_norm_learning_rate, trl, model)
     for key in trl.generation_kwargs or {}:
         if key in _NOT_GENERATION:
             raise ConfigError(
@@ -344,24 +338,6 @@ def _check_ranges(rl: RlArguments, trl: GRPOConfig) -> None:
     if rl.max_accuracy is not None and not 0 <= rl.max_accuracy <= 1:
         raise ConfigError(
             f"max_accuracy: {rl.max_accuracy} is no share", "Give one from 0 to 1, such as 0.375."
-        )
-
-
-def _check_norms(rl: RlArguments, trl: GRPOConfig, model: ModelConfig) -> None:
-    rate = rl.norm_learning_rate
-    if rate is None:
-        return
-    if rate <= 0:
-        raise ConfigError(f"norm_learning_rate: {rate} is not more than 0", "Give a larger one.")
-    if model.use_peft:
-        raise ConfigError(
-            "norm_learning_rate is given, and what is trained is an adapter",
-            "Leave it out, or use_peft.",
-        )
-    if trl.optim_target_modules:
-        raise ConfigError(
-            f"norm_learning_rate is given, and {trl.optim.value} sorts weights in its own way",
-            "Leave it out, or optim_target_modules.",
         )
 
 

@@ -158,7 +158,7 @@ def new_trainer(prepared: Prepared, pool: VerdictPool) -> RlTrainer:
         if looked_at
         else None,
         "judge": reward.judge,
-        "norm_learning_rate": asked.rl.norm_learning_rate,
+        "final_norm_learning_rate": asked.rl.final_norm_learning_rate,
         **of_trainer(prepared),
     }
     metric = metric_of(asked.mode)

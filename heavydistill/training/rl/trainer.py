@@ -35,6 +35,7 @@ from heavydistill.engine.stretches import may_let_rows_go, write
 from heavydistill.errors import ConfigError
 from heavydistill.training.rl.measuring import Measuring
 from heavydistill.training.rl.passk import PassAtK
+from heavydistill.training.rl.sureness import set_rate
 from heavydistill.training.trainer import RolesMixin
 
 TRL = "1.16"
@@ -78,17 +79,16 @@ class RlTrainer(Measuring, RolesMixin, GRPOTrainer):
     """TRL's trainer for GRPO, GSPO and their like, measured on held-out rows.
 
     Args:
-        norm_learning_rate: Of the weights of normalisation layers and of biases; None for that of
-            the arguments.
+        final_norm_learning_rate: As of ``sureness``; None for that of the arguments.
         options: As of ``Measuring`` and ``GRPOTrainer``.
 
     Raises:
         ConfigError: TRL is of another minor version.
     """
 
-    def __init__(self, *, norm_learning_rate: float | None = None, **options: Any) -> None:
+    def __init__(self, *, final_norm_learning_rate: float | None = None, **options: Any) -> None:
         demand_trl()
-        self._norm_learning_rate = norm_learning_rate
+        self._final_norm_learning_rate = final_norm_learning_rate
         super().__init__(muon=False, **options)
         if self.use_vllm or self.args.use_transformers_continuous_batching:
             return
@@ -120,10 +120,8 @@ class RlTrainer(Measuring, RolesMixin, GRPOTrainer):
     def create_optimizer(self, *arguments: Any) -> torch.optim.Optimizer:
         """Make the optimizer of the arguments."""
         made = super().create_optimizer(*arguments)
-        if self._norm_learning_rate is not None:
-            # The Trainer's groups: what weights decay of, and norms and biases, which it spares.
-            _, spared = made.param_groups
-            spared["lr"] = self._norm_learning_rate
+        if self._final_norm_learning_rate is not None:
+            set_rate(made, self.model, self._final_norm_learning_rate)
         return made
 
     def _get_train_sampler(self, dataset: Any = None) -> Sampler[int]:
