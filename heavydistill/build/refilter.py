@@ -180,7 +180,7 @@ class _Files:
 
 
 def _student(config: RefilterConfig, manifest: Manifest) -> Student:
-    """The student of the sets; a checkpoint of the same template stands for one that is elsewhere."""
+    """The student of the sets; a checkpoint of its template stands for one that is elsewhere."""
     template = Path(config.sets) / CHAT_TEMPLATE
     mended = template if template.is_file() else None
     name = config.student or manifest.student.name
