@@ -64,6 +64,8 @@ class RlUsed(Section):
     """Responses that are one episode: K + 1 where thinkers and a deliberator are."""
     longest_prompt: int
     """Tokens of it."""
+    response_tokens: int | None = None
+    """Most tokens of a response; None where it was not written down."""
     left_out: dict[str, int] = Field(default_factory=dict)
     """Prompts of all splits that were not asked, by reason."""
     problems_sha256: str

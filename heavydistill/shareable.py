@@ -41,10 +41,8 @@ def key_name_of(endpoint: dict[str, Any] | None) -> dict[str, Any] | None:
 def name_alone(source: str) -> str:
     """The name of a file or folder, and any other source as it is.
 
-    One that is not here is known for one by its shape; ``a/b`` may as well be an id on the Hub.
+    What is not here and looks like an id on the Hub or at a provider is taken for one.
     """
     path = Path(source)
-    if path.exists():
-        return path.resolve().name
-    is_place = path.is_absolute() or len(path.parts) > 2 or path.parts[:1] == ("..",)
-    return path.name if is_place else source
+    is_place = path.exists() or path.is_absolute() or path.parts[:1] == ("..",)
+    return path.resolve().name if is_place else source

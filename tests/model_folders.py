@@ -12,6 +12,7 @@ from typing import Any
 from set_folders import manifest
 from students import MICRO
 
+from heavydistill.hub.model_card import write_model_card
 from heavydistill.record import (
     BaseModelUsed,
     Launch,
@@ -109,3 +110,9 @@ def _write_adapter(folder: Path, changes: dict[str, Any]) -> None:
     base = AutoModelForCausalLM.from_pretrained(MICRO)
     get_peft_model(base, LoraConfig(**(usual | changes))).save_pretrained(folder)
     AutoTokenizer.from_pretrained(MICRO).save_pretrained(folder)
+
+
+def card_of(folder: Path, **changes: Any) -> str:
+    """The card of such a folder, which is made for it; changes as of ``write_model``."""
+    write_model_card(write_model(folder, **changes))
+    return (folder / "README.md").read_text(encoding="utf-8")

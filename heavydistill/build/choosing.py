@@ -140,9 +140,8 @@ def choose_for_rl(
     offered = [one for note in notes for one in note.sets if not one.rl_label]
     best: dict[CandidateSet, SetNote] = {}
     for one in sorted(offered, key=lambda one: -one.success.judged):
-        one.rl_label = one.success.label
-        if not one.rl_label and best.setdefault(one.of, one) is not one:
-            one.rl_label = "duplicate"
+        is_best = best.setdefault(one.of, one) is one
+        one.rl_label = one.success.label if is_best else "duplicate"
     offered = [one for one in offered if not one.rl_label]
     kept, _ = _mixed(offered, problems, preset, seed)
     for one in _rest(offered, kept):

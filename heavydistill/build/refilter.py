@@ -24,11 +24,11 @@ from typing import Any
 from heavydistill.build.asking import Asking, Volume, asking_of, volume_of
 from heavydistill.build.config import Redeliberate, RefilterConfig
 from heavydistill.build.deliberator import Deliberator
+from heavydistill.build.fitting import differences, student_of
 from heavydistill.build.success import ALWAYS_RIGHT, NEVER_RIGHT, UNMEASURED, is_right, success_of
 from heavydistill.build.summing import quantiles
 from heavydistill.chat.student import Student
-from heavydistill.chat.template import Chat, own_template
-from heavydistill.errors import ConfigError, TeacherError
+from heavydistill.errors import ConfigError
 from heavydistill.schema import Deliberation, from_row
 from heavydistill.sets.folder import CHAT_TEMPLATE, Writer, file_of, read_rows
 from heavydistill.sets.manifest import Manifest, Refiltered, read_manifest, write_manifest
@@ -109,7 +109,7 @@ def check(config: RefilterConfig) -> Plan:
     sets, out = Path(config.sets), Path(config.out)
     manifest = read_manifest(sets)
     refuse_taken(out)
-    student = _student(config, manifest)
+    student = student_of(manifest, config)
     asking = _asking(config, manifest, student)
     problems = {row["id"]: from_row(ProblemRow, row) for row in read_rows(sets, "problems")}
     volume = volume_of(asking, _asked_about(sets, problems))
@@ -122,7 +122,7 @@ def check(config: RefilterConfig) -> Plan:
         f"{lacking}\nIts verdicts would be undecided; give the command again then."
         for lacking in _unavailable(config, problems.values())
     ]
-    warnings += _other_template(sets, asking, student)
+    warnings += differences(manifest, config, asking, student)
     return Plan(config, manifest, student, problems, asking, volume, warnings)
 
 
@@ -179,26 +179,6 @@ class _Files:
         self._writers[name, split].write(row)
 
 
-def _student(config: RefilterConfig, manifest: Manifest) -> Student:
-    """The student of the sets; a checkpoint of its template stands for one that is elsewhere."""
-    template = Path(config.sets) / CHAT_TEMPLATE
-    mended = template if template.is_file() else None
-    name = config.student or manifest.student.name
-    try:
-        return Student(name, mended)
-    except TeacherError as error:
-        if config.student:
-            raise
-        if Path(config.checkpoint).is_dir():
-            child = Student(config.checkpoint, mended)
-            if child.template_sha256 == manifest.student.template_sha256:
-                return child
-        raise ConfigError(
-            f"The student of the sets, {name}, is not found by that name: {error.args[0]}",
-            "Give its folder with --student.",
-        ) from error
-
-
 def _asking(config: RefilterConfig, manifest: Manifest, student: Student) -> Asking:
     endpoint, sampling = config.endpoint, config.sampling
     if sampling.max_tokens is None:
@@ -221,27 +201,6 @@ def _asking(config: RefilterConfig, manifest: Manifest, student: Student) -> Ask
     )
     chosen = config.model_dump(include={"checkpoint", "sampling", "d", "seed"})
     return asking_of(wanted, "", Path(config.out), [manifest.model_dump(), chosen])
-
-
-def _other_template(sets: Path, asking: Asking, student: Student) -> list[str]:
-    """What is to be said if the checkpoint is not asked as the sets say, or may not be."""
-    mended, name = sets / CHAT_TEMPLATE, asking.model.name
-    if asking.model.kind == "endpoint":
-        if not mended.is_file():
-            return []
-        return [f"The server must ask {name} in the chat template of the sets, {mended}."]
-    from transformers import AutoTokenizer
-
-    template = own_template(AutoTokenizer.from_pretrained(asking.model.model))
-    probe = [{"role": "user", "content": "?"}]
-    theirs = Chat(student.chat.tokenizer, student.chat.stops, template)
-    if theirs.render(probe, opens=True) == student.chat.render(probe, opens=True):
-        return []
-    fix = f"Copy {mended} into its folder" if mended.is_file() else "Take one of that student"
-    return [
-        f"{name} puts its prompts in another chat template than the one that the sets are made "
-        f"for, that of {student.name}, so it is not asked what it was trained on.\n{fix}."
-    ]
 
 
 def _unavailable(config: RefilterConfig, problems: Iterable[ProblemRow]) -> list[str]:
@@ -361,6 +320,7 @@ def _manifest(plan: Plan, model: Deliberator, outcome: Outcome) -> Manifest:
             },
             "tokens": {"rl": quantiles(outcome.tokens)},
             "guarded": {},
+            "unmeasured": outcome.labelled(UNMEASURED),
             "refiltered": Refiltered(
                 checkpoint=asking.model.name,
                 revision=revision_of(asking.model, asking.endpoint) if local else "",

@@ -158,9 +158,12 @@ def _wrote(record: TrainingRecord) -> Iterator[tuple[str, str]]:
 
 
 def _is_base(role: str, name: str, manifest: Manifest, base: BaseModelUsed) -> bool:
-    """Whether whoever wrote in a role is the base, a model of ours, in every run of that name."""
-    if not base.training or name != base.name:
+    """Whether whoever wrote in a role is the base, a model of ours, for sure.
+
+    A run on the pools of another does not tell whose they are, nor does an import.
+    """
+    if not base.training or name != base.name or name in {asked.model for asked in manifest.asked}:
         return False
     models = [run.summary.get(role) or {} for run in manifest.runs]
-    revisions = {model.get("revision") for model in models if model.get("name") == name}
+    revisions = {model.get("revision") for model in models if model.get("name") in (name, None)}
     return revisions == {base.revision}

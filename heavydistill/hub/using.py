@@ -141,7 +141,7 @@ def _python(
 
 def _response_tokens(record: TrainingRecord) -> int:
     """Most that it wrote in GRPO; of what it imitated, prompt and response are counted together."""
-    return record.max_length - (record.rl.longest_prompt if record.rl else 0)
+    return (record.rl and record.rl.response_tokens) or record.max_length
 
 
 def _served(record: TrainingRecord, base: Base, place: str) -> Iterator[str]:

@@ -125,7 +125,8 @@ def _served(
         # Hosted APIs refuse parameters that they do not know, so top_k is sent only on request.
         thinker, deliberator = _of_roles(Sampling(top_k=0), context)
         return Profile(
-            name=name_alone(name),
+            # Servers call a model by its path; what else is like one here is not asked about.
+            name=Path(name).name if Path(name).is_absolute() else name,
             kind="endpoint",
             model=name,
             tokenizer=endpoint.tokenizer or "",

@@ -18,6 +18,7 @@ from heavydistill.chat.template import Chat, own_template
 from heavydistill.engine.local import local_revision
 from heavydistill.errors import ConfigError, TeacherError
 from heavydistill.record import RECORD, BaseModelUsed, TrainingRecord, read_record
+from heavydistill.shareable import name_alone
 from heavydistill.teachers.registry import file_of
 
 if TYPE_CHECKING:
@@ -102,9 +103,10 @@ def load_base(asked: Asked, found: Sequence[Located]) -> Base:
     tokenizer.chat_template = template
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token
-    name = given if given == path and not Path(path).is_dir() else Path(given).name
     training = read_record(Path(path)) if (Path(path) / RECORD).is_file() else None
-    return Base(name, path, revision, tokenizer, chat, config.max_position_embeddings, training)
+    return Base(
+        name_alone(given), path, revision, tokenizer, chat, config.max_position_embeddings, training
+    )
 
 
 def _no_folder(path: str) -> str:

@@ -94,7 +94,7 @@ class Taken:
 
 
 def check_steps(asked: Asked) -> None:
-    """Refuse steps of nothing.
+    """Refuse steps of nothing, and what the Trainer would take for something else.
 
     Raises:
         ConfigError: A number that must be larger is 0 or less.
@@ -102,6 +102,16 @@ def check_steps(asked: Asked) -> None:
     for name in _MORE_THAN_0:
         if (value := getattr(asked.trl, name)) <= 0:
             raise ConfigError(f"{name}: {value} is not more than 0", "Give a larger one.")
+    if asked.trl.max_steps == 0 or asked.trl.max_steps < -1:
+        raise ConfigError(
+            f"max_steps: {asked.trl.max_steps} is no number of steps",
+            "Give 1 or more, or leave it out: num_train_epochs then says how many there are.",
+        )
+    if asked.trl.save_strategy == "steps" and not asked.trl.save_steps > 0:
+        raise ConfigError(
+            f"save_steps: {asked.trl.save_steps:g} is not more than 0",
+            "Give a number of steps, a share of all below 1, or --save_strategy no.",
+        )
 
 
 def method_of(model: ModelConfig) -> str:

@@ -27,12 +27,12 @@ def exit_code(
 ) -> int:
     """Run a script and turn what it raises into a message and an exit code.
 
+    With several processes each says which one it is: what broke one of them may be on its
+    machine alone.
+
     Args:
         script: To run.
         goes_on: How it goes on after Ctrl-C.
-
-    With several processes each says which one it is: what broke one of them may be on its
-    machine alone.
     """
     try:
         script()

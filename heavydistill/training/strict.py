@@ -167,7 +167,6 @@ class Script:
             if getattr(trl, name) not in allowed:
                 # Without its value, for it may be a key.
                 raise ConfigError(f"{name}: it cannot be set: {why}", f"Leave {name} out.")
-        _check_steps(trl)
         _check_around(ours, trl, model)
         return ours, trl, model
 
@@ -259,24 +258,6 @@ def _given(parser: TrlParser, tree: dict[str, Any], rest: list[str]) -> argparse
     parser.set_defaults(**{key: value for key, value in tree.items() if key != "env"})
     given: argparse.Namespace = parser.parse_known_args(rest)[0]
     return given
-
-
-def _check_steps(trl: TrainingArguments) -> None:
-    """What the Trainer would take for something else, or break on after minutes."""
-    if trl.max_steps == 0 or trl.max_steps < -1:
-        raise ConfigError(
-            f"max_steps: {trl.max_steps} is no number of steps",
-            "Give 1 or more, or leave it out: num_train_epochs then says how many there are.",
-        )
-    if trl.max_steps == -1 and not trl.num_train_epochs > 0:
-        raise ConfigError(
-            f"num_train_epochs: {trl.num_train_epochs:g} is not more than 0", "Give a larger one."
-        )
-    if trl.save_strategy == "steps" and not trl.save_steps > 0:
-        raise ConfigError(
-            f"save_steps: {trl.save_steps:g} is not more than 0",
-            "Give a number of steps, a share of all below 1, or --save_strategy no.",
-        )
 
 
 def _check_around(ours: Around, trl: TrainingArguments, model: ModelConfig) -> None:

@@ -57,7 +57,7 @@ class RolesMixin(Trainer):
                 raise ConfigError(
                     f"The training diverged: {name} is {value} at step {self.state.global_step}",
                     "Begin anew with another --output_dir and a --learning_rate smaller than "
-                    f"{self.args.learning_rate:g}.",
+                    f"{self.args.learning_rate:g} (all rates that are given).",
                 )
 
     def _run_epoch(self, **options: Any) -> None:

@@ -38,6 +38,15 @@ def test_a_set_that_two_runs_made_of_one_pool_counts_once(tmp_path: Path) -> Non
     assert "duplicate" in again
 
 
+def test_a_set_that_one_run_measured_is_not_unmeasured_in_another(tmp_path: Path) -> None:
+    write_run(tmp_path / "one", 12)
+    seldom = (_reread(trace, seed=5, most=1) for trace in traces(12))
+    write_traces(seldom, tmp_path / "two" / TRACES_FOLDER)
+    alone = build(tmp_path / "alone", tmp_path / "two")
+    assert alone.unmeasured == len(rows(tmp_path / "alone", "caches")) > 0
+    assert build(tmp_path / "both", tmp_path / "one", tmp_path / "two").unmeasured == 0
+
+
 def test_a_student_that_is_given_as_a_folder_knows_its_own_attempts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -160,8 +169,8 @@ def _rewritten(trace: Trace, reasoning: dict[int, str]) -> Trace:
     )
 
 
-def _reread(trace: Trace, seed: int) -> Trace:
-    """Another run on the same pool: another order in the cache, and other deliberations."""
+def _reread(trace: Trace, seed: int, most: int | None = None) -> Trace:
+    """Another run on the same pool: another order in the cache, and (so many) deliberations."""
     cache = build_cache(
         trace.problem,
         trace.pool,
@@ -176,6 +185,6 @@ def _reread(trace: Trace, seed: int) -> Trace:
     )
     there = [
         replace(one, id=f"{one.id}-{seed}", cache=cache.id, reasoning=f"{one.reasoning} So.")
-        for one in trace.deliberations
+        for one in trace.deliberations[:most]
     ]
     return replace(trace, caches=[cache], deliberations=there)

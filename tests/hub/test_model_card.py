@@ -8,11 +8,10 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 from huggingface_hub import ModelCard
-from model_folders import COMMIT, GENERATED, record, sets, write_model
+from model_folders import COMMIT, GENERATED, card_of, record, sets, write_model
 from set_folders import manifest
 from students import MICRO
 from summaries import summary
@@ -23,17 +22,12 @@ from heavydistill.metrics.comparable import Model
 from heavydistill.metrics.comparison import Change, Comparison, Measured
 from heavydistill.metrics.groups import NAMES
 from heavydistill.metrics.intervals import Interval
-from heavydistill.record import BaseModelUsed, Ends, Result, RlUsed
+from heavydistill.record import BaseModelUsed, Result
 from heavydistill.sets.manifest import BenchmarkUsed
 from heavydistill.versioned import write_versioned
 
 COMMAND = str(Path(sys.executable).parent / "heavydistill")
 ON_HUB = BaseModelUsed(name="Qwen/Qwen3-8B", revision=COMMIT, template_sha256="1" * 64)
-
-
-def made(folder: Path, **changes: Any) -> str:
-    write_model_card(write_model(folder, **changes))
-    return (folder / "README.md").read_text(encoding="utf-8")
 
 
 def blocks(card: str, language: str) -> list[str]:
@@ -51,24 +45,24 @@ def flag(command: list[str], name: str) -> str:
 
 def test_the_hub_understands_its_metadata(tmp_path):
     there = sets(name="org/sets", revision=COMMIT)
-    data = ModelCard(made(tmp_path / "a", lora={}, base=ON_HUB, sets=[there, sets()])).data
+    data = ModelCard(card_of(tmp_path / "a", lora={}, base=ON_HUB, sets=[there, sets()])).data
     assert data.base_model == "Qwen/Qwen3-8B" and data.base_model_relation == "adapter"
     assert data.library_name == "peft" and data.pipeline_tag == "text-generation"
     assert data.license == "apache-2.0" and data.language == ["en"]
     assert data.datasets == ["org/sets"]
     assert {"heavydistill", "deliberator", "sft", "lora"} <= set(data.tags)
     assert "thinker" not in data.tags
-    data = ModelCard(made(tmp_path / "b", base=ON_HUB, role="both")).data
+    data = ModelCard(card_of(tmp_path / "b", base=ON_HUB, role="both")).data
     assert data.base_model_relation == "finetune" and data.library_name == "transformers"
     assert {"thinker", "deliberator"} <= set(data.tags) and "full" not in data.tags
-    data = ModelCard(made(tmp_path / "c")).data
+    data = ModelCard(card_of(tmp_path / "c")).data
     assert data.base_model is None and data.datasets is None
     assert "base_model_relation" not in data.to_dict()
 
 
 def test_a_profile_that_was_trained_has_its_name_on_the_hub(tmp_path):
     base = ON_HUB.model_copy(update={"name": "qwen3-8b"})
-    assert ModelCard(made(tmp_path / "a", base=base)).data.base_model == "Qwen/Qwen3-8B"
+    assert ModelCard(card_of(tmp_path / "a", base=base)).data.base_model == "Qwen/Qwen3-8B"
 
 
 def test_the_licence_is_the_base_models_where_all_who_wrote_allow_it():
@@ -86,8 +80,8 @@ def test_the_licence_is_the_base_models_where_all_who_wrote_allow_it():
 
 
 def test_the_same_training_has_the_same_card_anywhere(tmp_path):
-    first = made(tmp_path / "a", lora={})
-    assert made(tmp_path / "b" / "c", lora={}) == first
+    first = card_of(tmp_path / "a", lora={})
+    assert card_of(tmp_path / "b" / "c", lora={}) == first
     assert str(tmp_path) not in first and str(MICRO) not in first
 
 
@@ -118,7 +112,7 @@ def test_what_the_user_wrote_at_the_end_is_kept_and_a_card_of_another_program_is
     ],
 )
 def test_it_says_what_the_weights_are(tmp_path, method, lora, what):
-    assert what in made(tmp_path / "model", method=method, lora=lora)
+    assert what in card_of(tmp_path / "model", method=method, lora=lora)
 
 
 def test_data_has_its_provenance(tmp_path):
@@ -130,7 +124,7 @@ def test_data_has_its_provenance(tmp_path):
     )
     there = sets(told, name="org/sets", revision=COMMIT, fraction=0.75)
     thinker = there.model_copy(update={"role": "thinker", "fraction": 0.25})
-    card = made(tmp_path / "a", sets=[there, thinker], role="both")
+    card = card_of(tmp_path / "a", sets=[there, thinker], role="both")
     assert card.count("\n### org/sets\n") == 1
     place = "[org/sets](https://huggingface.co/datasets/org/sets) `0123456789ab`"
     assert f"| {place} | deliberator | 75.0% | 1,200 | 60 | 4 |" in card
@@ -147,15 +141,15 @@ def test_data_has_its_provenance(tmp_path):
         "- `math@2`",
     ):
         assert part in card, part
-    alone = made(tmp_path / "b", sets=[thinker], role="thinker")
+    alone = card_of(tmp_path / "b", sets=[thinker], role="thinker")
     assert "| tie |" not in alone and "31 of 48" not in alone and "| `micro` | thinker |" in alone
     none = manifest(benchmarks=[], runs=[GENERATED.model_copy(update={"config": {}})])
-    card = made(tmp_path / "c", sets=[sets(none)])
+    card = card_of(tmp_path / "c", sets=[sets(none)])
     assert "not compared with any benchmark" in card and "`run` (24 problems)" in card
 
 
 def test_the_training_is_told(tmp_path):
-    card = made(
+    card = card_of(
         tmp_path / "model",
         method="qlora",
         lora={},
@@ -191,14 +185,14 @@ def test_the_training_is_told(tmp_path):
 
 
 def test_a_deliberator_is_asked_after_the_base_model_thought(tmp_path):
-    (command,) = commands(made(tmp_path / "a", lora={"use_dora": True}), "heavydistill")[:1]
+    (command,) = commands(card_of(tmp_path / "a", lora={"use_dora": True}), "heavydistill")[:1]
     assert flag(command, "--thinker") == "micro-student"
     assert flag(command, "--deliberator") == "path/to/this/folder"
     assert flag(command, "--set") == "domain=brief"
-    (command,) = commands(made(tmp_path / "b", role="thinker"), "heavydistill")
+    (command,) = commands(card_of(tmp_path / "b", role="thinker"), "heavydistill")
     assert flag(command, "--thinker") == "path/to/this/folder"
     assert flag(command, "--deliberator") == "micro-student"
-    both = commands(made(tmp_path / "c", role="both"), "heavydistill")
+    both = commands(card_of(tmp_path / "c", role="both"), "heavydistill")
     assert [flag(command, "--teacher") for command in both] == ["path/to/this/folder"] * 2
 
 
@@ -211,7 +205,7 @@ def test_the_wording_is_given_only_where_it_is_one_and_not_the_usual(tmp_path):
         ]
     ):
         told = manifest(prompts=prompts)
-        command, *_ = commands(made(tmp_path / str(number), sets=[sets(told)]), "heavydistill")
+        command, *_ = commands(card_of(tmp_path / str(number), sets=[sets(told)]), "heavydistill")
         assert [value for value in command if "=" in value] == given
 
 
@@ -220,7 +214,7 @@ def test_the_wording_is_given_only_where_it_is_one_and_not_the_usual(tmp_path):
     [({}, "8"), ({"r": 32, "use_rslora": True}, "32"), ({"rank_pattern": {"q_proj": 40}}, "64")],
 )
 def test_vllm_serves_base_model_and_adapter(tmp_path, lora, rank):
-    card = made(tmp_path / "model", lora=lora, base=ON_HUB)
+    card = card_of(tmp_path / "model", lora=lora, base=ON_HUB)
     (serve,) = commands(card, "vllm")
     assert serve[2] == "Qwen/Qwen3-8B" and flag(serve, "--revision") == COMMIT
     assert flag(serve, "--max-lora-rank") == rank and "--enable-lora" in serve
@@ -233,14 +227,14 @@ def test_vllm_serves_base_model_and_adapter(tmp_path, lora, rank):
 
 @pytest.mark.parametrize("lora", [{"use_dora": True}, {"modules_to_save": ["lm_head"]}, {"r": 600}])
 def test_an_adapter_that_vllm_does_not_take_is_merged_first(tmp_path, lora):
-    card = made(tmp_path / "model", lora=lora)
+    card = card_of(tmp_path / "model", lora=lora)
     (serve,) = commands(card, "vllm")
     assert serve == ["vllm", "serve", "merged"]
     assert "model.merge_and_unload()" in blocks(card, "python")[1]
 
 
 def test_vllm_serves_a_full_model_which_then_reads_attempts_of_another_run(tmp_path):
-    card = made(tmp_path / "model")
+    card = card_of(tmp_path / "model")
     assert commands(card, "vllm") == [["vllm", "serve", "path/to/this/folder"]]
     ask = commands(card, "heavydistill")[1]
     assert flag(ask, "--pools") == "runs/attempts" and "--thinker" not in ask
@@ -249,7 +243,7 @@ def test_vllm_serves_a_full_model_which_then_reads_attempts_of_another_run(tmp_p
 @pytest.mark.parametrize("role", ["thinker", "deliberator", "both"])
 def test_its_command_runs(tmp_path, role):
     folder = tmp_path / "model"
-    command, *_ = commands(made(folder, role=role), "heavydistill")
+    command, *_ = commands(card_of(folder, role=role), "heavydistill")
     (tmp_path / "problems.jsonl").write_text('{"text": "What is 2 + 3?", "reference": "5"}\n')
     arguments = [part.replace("path/to/this/folder", str(folder)) for part in command[1:]]
     done = subprocess.run(
@@ -263,13 +257,13 @@ def test_a_deliberator_is_asked_with_as_many_attempts_as_it_learnt_from(tmp_path
     wide = GENERATED.model_copy(update={"name": "wide", "config": {"think": {"k": 24}}})
     told = sets(told=manifest(runs=[GENERATED, wide]))
     for role in ("deliberator", "both"):
-        card = made(tmp_path / role, role=role, sets=[told])
+        card = card_of(tmp_path / role, role=role, sets=[told])
         assert flag(commands(card, "heavydistill")[0], "--k") == "24"
         assert "runs of up to 24 attempts a problem" in card
-    card = made(tmp_path / "thinker", role="thinker", sets=[told])
+    card = card_of(tmp_path / "thinker", role="thinker", sets=[told])
     assert "--k" not in commands(card, "heavydistill")[0] and "up to 24" not in card
     untold = sets(told=manifest(runs=[GENERATED.model_copy(update={"config": {}})]))
-    card = made(tmp_path / "untold", sets=[untold])
+    card = card_of(tmp_path / "untold", sets=[untold])
     assert "--k" not in commands(card, "heavydistill")[0] and "of up to" not in card
 
 
@@ -278,7 +272,7 @@ def test_names_of_others_are_no_markup_and_no_commands(tmp_path):
         name="a|b`c\n# Title; rm -rf x", revision="0" * 16, template_sha256="1" * 64
     )
     told = sets(name="<b>\n## More")
-    card = made(tmp_path / "model", lora={}, base=base, sets=[told])
+    card = card_of(tmp_path / "model", lora={}, base=base, sets=[told])
     assert not [line for line in card.splitlines() if line.startswith(("# Title", "## More"))]
     assert not [text for text in blocks(card, "bash") if "rm -rf" in text]
     assert "<b>" not in card.replace("`<b> ## More`", "")
@@ -372,70 +366,3 @@ def test_an_evaluation_without_a_before_has_no_difference(tmp_path):
     card = (folder / "README.md").read_text(encoding="utf-8")
     assert "| Metric | What it says | After |" in card and "Before:" not in card
     assert "| HM@4 | a deliberation is right | 72.3% (60.0 to 80.0) |" in card
-
-
-ASKED = RlUsed(
-    mode="deliberator",
-    longest_prompt=500,
-    left_out={"never_right": 7, "too_long": 2},
-    problems_sha256="0" * 64,
-)
-REWARDED = Result(
-    steps=8,
-    epochs=1.0,
-    train_loss=0.1,
-    rollouts={"reward": Ends(first=0.25, last=0.5)},
-    tokens=3000,
-    seconds=1.5,
-    peak_memory_gib=None,
-)
-
-
-def test_a_model_of_grpo_tells_what_was_asked_and_rewarded(tmp_path):
-    text = made(tmp_path / "a", stage="grpo", rl=ASKED, result=REWARDED)
-    data = ModelCard(text).data
-    assert "grpo" in data.tags and "sft" not in data.tags
-    assert "reinforcement learning, in which the verdict of a verifier on its answers" in text
-    assert "caches of `sets` were asked, of up to 500 tokens" in text
-    assert "left out: 7 `never_right`, 2 `too_long`" in text
-    assert "| reward, first and last tenth | 0.25, 0.5 |" in text
-    assert "Rows learnt" not in text and "Tokens of an epoch" not in text
-    assert "Training loss" not in text
-
-
-def test_of_grpo_only_those_are_authors_whose_words_were_read():
-    models = {"thinker": ["glm-4.6"], "deliberator": ["gpt-5"]}
-    used = [sets(manifest(models=models))]
-    wrote = {one.name for one in origin_of(record(sets=used)).authors}
-    assert wrote == {"glm-4.6", "gpt-5"}
-    of_caches = record(sets=used, stage="grpo", rl=ASKED)
-    assert {one.name for one in origin_of(of_caches).authors} == {"glm-4.6"}
-    thinker = ASKED.model_copy(update={"mode": "thinker"})
-    alone = record(sets=used, stage="grpo", rl=thinker, role="thinker")
-    assert origin_of(alone).authors == []
-
-
-def test_a_base_of_ours_that_wrote_the_attempts_needs_no_terms_of_its_own():
-    own = {"name": "out", "revision": "0" * 16}
-    glm = {"thinker": ["glm-4.6"], "deliberator": ["glm-4.6"]}
-    before = record(base=ON_HUB, sets=[sets(manifest(models=glm))])
-    base = BaseModelUsed(name="out", revision="0" * 16, template_sha256="1" * 64, training=before)
-    for thinker, is_sure in ((own, True), ({**own, "revision": "another"}, False)):
-        read = manifest(models={"thinker": ["out"]})
-        runs = [run.model_copy(update={"summary": {"thinker": thinker}}) for run in read.runs]
-        asked = [sets(read.model_copy(update={"runs": runs}))]
-        origin = origin_of(record(base=base, sets=asked, stage="grpo", rl=ASKED))
-        assert ("out" not in {one.name for one in origin.authors}) == is_sure
-        assert (origin.licence().name != "other") == is_sure
-
-
-def test_a_base_of_ours_hands_on_its_licence_and_its_authors(tmp_path):
-    gpt = {"thinker": ["gpt-5"], "deliberator": ["gpt-5"]}
-    before = record(base=ON_HUB, sets=[sets(manifest(models=gpt))])
-    folder = BaseModelUsed(name="out", revision="0" * 16, template_sha256="1" * 64, training=before)
-    after = record(base=folder, sets=[sets(manifest(models={}))], stage="grpo", rl=ASKED)
-    origin = origin_of(after)
-    assert "gpt-5" in {one.name for one in origin.authors}
-    assert origin.base.licence and origin.base.hub is None
-    text = made(tmp_path / "a", base=folder, stage="grpo", rl=ASKED, result=REWARDED)
-    assert "The base itself came of `Qwen/Qwen3-8B` by supervised fine-tuning as" in text

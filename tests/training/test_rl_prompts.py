@@ -141,6 +141,15 @@ def test_caches_that_nobody_measured_are_asked_if_that_is_wanted(tmp_path: Path)
     assert message.endswith("Give --max_accuracy 1 or more.")
 
 
+def test_that_nobody_measured_is_told_where_the_caches_are_not_fetched(tmp_path: Path) -> None:
+    sets = unmeasured(tmp_path / "sets", 0)
+    manifest = read_manifest(sets)
+    shutil.rmtree(sets / "caches")
+    write_manifest(manifest.model_copy(update={"unmeasured": 7}), sets)
+    message = refused(sets, tmp_path)
+    assert "(7 unmeasured)" in message and "--unmeasured ask" in message
+
+
 def test_unmeasured_caches_are_asked_beside_those_that_teach(tmp_path: Path) -> None:
     sets = write_sets(tmp_path / "sets")
     rewrite(

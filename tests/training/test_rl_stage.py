@@ -65,6 +65,8 @@ def test_a_dry_run_says_what_would_be_trained_and_writes_nothing(
         ({"max_accuracy": 0.0}, "Error: max_accuracy: "),
         ({"evaluate": "nowhere.yaml"}, "Error: nowhere.yaml: No such file"),
         ({"learning_rate": 0}, "Error: learning_rate: 0.0 is not more than 0"),
+        ({"max_steps": 0}, "Error: max_steps: 0 is no number of steps"),
+        ({"save_strategy": "steps", "save_steps": 0}, "Error: save_steps: 0 is not more than 0"),
         ({"lora_r": 8}, "Error: lora_r is set, and use_peft is not"),
     ],
 )

@@ -278,6 +278,8 @@ def _nothing_left(
     labels = left_out or Counter(
         row["rl_label"] for row in read_rows(sets.folder, "caches") if row["rl_label"]
     )
+    if not labels and sets.manifest.unmeasured:  # caches are not always fetched from the Hub
+        labels = Counter({UNMEASURED: sets.manifest.unmeasured})
     listed = ", ".join(f"{count:,} {label}" for label, count in labels.most_common(3))
     if labels[UNMEASURED] > labels[ALWAYS] + labels[NEVER]:
         fix = f"Measure them with {again}, or ask them as they are with --unmeasured ask."

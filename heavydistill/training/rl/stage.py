@@ -115,6 +115,7 @@ def prepare(asked: Asked) -> Prepared:
             mode=asked.mode,
             rows_of_episode=prompts.run.think.k + 1 if prompts.run and asked.mode == JOINT else 1,
             longest_prompt=prompts.longest,
+            response_tokens=asked.trl.max_completion_length,
             left_out=prompts.left_out,
             problems_sha256=prompts.problems_sha256,
             run=without_places(prompts.run) if prompts.run else None,

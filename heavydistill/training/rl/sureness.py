@@ -16,6 +16,7 @@ from heavydistill.errors import ConfigError
 
 if TYPE_CHECKING:
     import torch
+    from transformers import PreTrainedModel
     from trl import GRPOConfig, ModelConfig
 
 
@@ -58,28 +59,46 @@ def check(rate: float | None, trl: GRPOConfig, model: ModelConfig) -> None:
         )
 
 
-def set_rate(optimizer: torch.optim.Optimizer, model: torch.nn.Module, rate: float) -> None:
-    """Give the weights of the last normalisation a group and a rate of their own.
+def set_rate(optimizer: torch.optim.Optimizer, model: PreTrainedModel, rate: float) -> None:
+    """Give the weights of the last normalisation groups and a rate of their own.
 
     Args:
         optimizer: Of the model; no step was taken.
-        model: The modules of it that are called norms are taken for its normalisations, and the
-            last one that it lists for the last one.
+        model: As of ``_final_norm``.
         rate: Of these weights.
 
     Raises:
-        ConfigError: The model has no normalisation, or its weights are in no group.
+        ConfigError: Which normalisation is the last one cannot be told.
     """
-    norms = [module for module in model.modules() if "norm" in type(module).__name__.lower()]
-    own = {id(weight) for weight in norms[-1].parameters()} if norms else set()
-    for group in optimizer.param_groups:
+    own = {id(weight) for weight in _final_norm(model).parameters()}
+    for group in list(optimizer.param_groups):
         mine = [weight for weight in group["params"] if id(weight) in own]
         if mine:
             group["params"] = [weight for weight in group["params"] if id(weight) not in own]
             optimizer.add_param_group({**group, "params": mine, "lr": rate})
-            return
-    raise ConfigError(
-        "final_norm_learning_rate is given, and the optimizer has no weights of a last "
-        "normalisation",
-        "Leave it out.",
-    )
+
+
+def _final_norm(model: PreTrainedModel) -> torch.nn.Module:
+    """The one normalisation that is in no list of layers, of several the one of the model's width.
+
+    By what modules are called, for what they do cannot be asked of them.
+    """
+    from torch.nn import ModuleList
+
+    lists = [module for module in model.modules() if isinstance(module, ModuleList)]
+    of_layers = {id(module) for layers in lists for module in layers.modules()}
+    norms = {
+        name: module
+        for name, module in model.named_modules()
+        if "norm" in type(module).__name__.lower() and id(module) not in of_layers
+    }
+    if len(norms) > 1:
+        width = model.config.get_text_config().hidden_size
+        norms = {name: one for name, one in norms.items() if one.weight.numel() == width}
+    if len(norms) != 1:
+        raise ConfigError(
+            "final_norm_learning_rate is given, and which normalisation of the model is the last "
+            f"one cannot be told: {', '.join(norms) or 'there is none'}",
+            "Leave it out.",
+        )
+    return next(iter(norms.values()))

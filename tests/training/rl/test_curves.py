@@ -45,8 +45,12 @@ def test_what_was_not_logged_is_said(tmp_path: Path) -> None:
 
 
 def test_a_single_point_is_seen_and_the_smoothing_is_said(tmp_path: Path) -> None:
-    draw([{"reward": 0.5, "groups/all_wrong": 0.2, "eval_v": 0.4, "step": 1}], tmp_path, [])
-    text = (tmp_path / "curves.svg").read_text(encoding="utf-8")
-    for said in ("hopeless", "V: vote of the attempts", "Thick: the median of 5 of them"):
-        assert said in text
-    assert text.count("<use xlink:href=") > 2  # markers
+    marks = []
+    for steps in ([1], [1, 2]):
+        entries = [{"reward": 0.5, "groups/all_wrong": 0.2, "step": step} for step in steps]
+        draw([*entries, {"eval_v": 0.4, "step": 1}], tmp_path, [])
+        text = (tmp_path / "curves.svg").read_text(encoding="utf-8")
+        for said in ("hopeless", "V: vote of the attempts", "Thick: the median of 5 of them"):
+            assert said in text
+        marks.append(text.count(" <use ") - text.count("xtick") - text.count("ytick"))
+    assert marks[0] > marks[1] > 0  # two points are a line already
