@@ -22,7 +22,7 @@ def test_a_folder_is_its_last_name(
     [
         ("/gone/sft", "sft"),
         ("../gone/sft", "sft"),
-        ("runs/gone/sft", "sft"),
+        ("accounts/provider/models/large", "accounts/provider/models/large"),
         ("org/model", "org/model"),
         ("micro", "micro"),
         ("gym:chain_sum", "gym:chain_sum"),

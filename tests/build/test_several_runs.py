@@ -42,9 +42,10 @@ def test_a_set_that_one_run_measured_is_not_unmeasured_in_another(tmp_path: Path
     write_run(tmp_path / "one", 12)
     seldom = (_reread(trace, seed=5, most=1) for trace in traces(12))
     write_traces(seldom, tmp_path / "two" / TRACES_FOLDER)
-    alone = build(tmp_path / "alone", tmp_path / "two")
+    alone = build(tmp_path / "alone", tmp_path / "two", sets__per_problem=1)
     assert alone.unmeasured == len(rows(tmp_path / "alone", "caches")) > 0
-    assert build(tmp_path / "both", tmp_path / "one", tmp_path / "two").unmeasured == 0
+    both = build(tmp_path / "both", tmp_path / "one", tmp_path / "two", sets__per_problem=1)
+    assert both.unmeasured == 0
 
 
 def test_a_student_that_is_given_as_a_folder_knows_its_own_attempts(
