@@ -129,6 +129,9 @@ class Think(Section):
     """Trajectories a problem."""
     min_k: int = Field(2, ge=1)
     """Fewest usable trajectories with which a problem goes on to deliberation."""
+    processes: int = Field(1, ge=1)
+    """How many processes think at once, each with the model in its memory, of one that is not
+    served: worth it on several cores where little or nothing is deliberated."""
     sampling: SamplingChoice = SamplingChoice()
 
 
@@ -217,7 +220,7 @@ class RunConfig(Section):
         content = self.model_dump(exclude=place if self.pools else place | {"pools_sha256"})
         content["verify"]["own"] = [Path(file).name for file in self.verify.own]
         del content["verify"]["workers"], content["verify"]["sandbox"]["url"]
-        del content["deliberate"]["processes"]
+        del content["think"]["processes"], content["deliberate"]["processes"]
         content["endpoint"] = {k: v for k, v in content["endpoint"].items() if k not in transport}
         if content["judge"]:
             del content["judge"]["endpoint"]

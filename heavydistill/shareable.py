@@ -18,6 +18,7 @@ def without_places(config: RunConfig) -> dict[str, Any]:
         mode="json",
         exclude={
             **dict.fromkeys(("out", "journal", "pools", "verify"), True),
+            "think": {"processes"},
             "deliberate": {"processes"},
         },
     )

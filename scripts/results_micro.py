@@ -49,8 +49,8 @@ SHOWN = """## What is shown, and what is not
   the thinker's own pass@1; an interval that holds 0 shows no change.
 - It is procedural arithmetic, and teacher and student are tiny. Nothing here says by how much a
   model of billions of parameters gains, or on which problems.
-- All answers are sampled at temperature 1. Part of what GRPO adds there is that the student is surer
-  of its tokens; configs/grpo/README.md tells what is left of it at a low temperature.
+- All answers are sampled at temperature 1. Part of what GRPO adds there is that the student is
+  surer of its tokens; configs/grpo/README.md tells what is left of it at a low temperature.
 - The intervals are over problems. What another training seed gives stands in the rows of the seeds.
 - The configurations were chosen on other problems than these.
 """

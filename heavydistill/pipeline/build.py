@@ -44,7 +44,7 @@ def window_of(config: RunConfig) -> int:
     rounds = config.rounds
     rows = rounds * pace_of(config, deliberate_stage(1)).rows * config.deliberate.processes
     if not config.pools:
-        rows += pace_of(config, THINK).rows
+        rows += pace_of(config, THINK).rows * config.think.processes
     if config.judge:
         rows += (1 + rounds) * pace_of(config, JUDGE).rows
     return 2 * rows
@@ -176,6 +176,7 @@ def build_heavy_pipeline(
                 language=config.language,
                 input_batch_size=think.batch,
                 batches_in_flight=think.in_flight,
+                **_replicas(config.think.processes),
             )
         last = last >> Verify(
             name="verify_pool",
@@ -206,7 +207,7 @@ def build_heavy_pipeline(
                 task=config.deliberate.task,
                 input_batch_size=deliberate.batch,
                 batches_in_flight=deliberate.in_flight,
-                **_replicas(config),
+                **_replicas(config.deliberate.processes),
             )
             last = last >> Verify(
                 name=f"verify_deliberations_{round}",
@@ -220,9 +221,8 @@ def build_heavy_pipeline(
     return pipeline
 
 
-def _replicas(config: RunConfig) -> dict[str, Any]:
-    """Of steps that deliberate; only where they are wished, for on Ray the nodes decide."""
-    wished = config.deliberate.processes
+def _replicas(wished: int) -> dict[str, Any]:
+    """Of steps that ask; only where they are wished, for on Ray the nodes decide."""
     return {"resources": StepResources(replicas=wished)} if wished > 1 else {}
 
 

@@ -57,12 +57,15 @@ def complete(config: RunConfig) -> RunConfig:
             "Set endpoint.tokenizer (--tokenizer) to a folder or a Hub id with a tokenizer.json.",
         )
     _check_budget(config, thinker, deliberator)
-    if config.deliberate.processes > 1 and deliberator.kind != "local":
-        raise ConfigError(
-            f"deliberate.processes is {config.deliberate.processes}, and {deliberator.name} is "
-            "served",
-            "Leave it out; endpoint.concurrency says how many requests are in flight.",
-        )
+    for stage, processes, model in (
+        ("think", 1 if config.pools else config.think.processes, thinker),
+        ("deliberate", config.deliberate.processes, deliberator),
+    ):
+        if processes > 1 and model.kind != "local":
+            raise ConfigError(
+                f"{stage}.processes is {processes}, and {model.name} is served",
+                "Leave it out; endpoint.concurrency says how many requests are in flight.",
+            )
     seen = endpoint.capabilities
     deliberate = bounded(
         "deliberate.sampling", config.deliberate.sampling, deliberator.deliberator, seen

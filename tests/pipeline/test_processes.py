@@ -1,4 +1,4 @@
-"""Deliberations from several processes."""
+"""Attempts and deliberations from several processes."""
 
 from __future__ import annotations
 
@@ -37,22 +37,24 @@ def without_times(trace: Trace) -> Trace:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_two_processes_deliberate_and_the_traces_are_those_of_one(tmp_path: Path) -> None:
-    generate(tmp_path, "--set=deliberate.processes=2", "--out=two", "--journal=of-two")
+def test_two_processes_of_each_stage_give_the_traces_of_one(tmp_path: Path) -> None:
+    processes = ["--set=think.processes=2", "--set=deliberate.processes=2"]
+    generate(tmp_path, *processes, "--out=two", "--journal=of-two")
     generate(tmp_path, "--out=one", "--journal=of-one")
     one, two = (map(without_times, read_traces(tmp_path / name)) for name in ("one", "two"))
     assert list(one) == list(two)
     # Each process that asks writes a segment of its own.
     segments = {name: len(list((tmp_path / f"of-{name}").iterdir())) for name in ("one", "two")}
-    assert segments == {"one": 2, "two": 3}
+    assert segments == {"one": 2, "two": 4}
     configs = [(tmp_path / name / "config.yaml").read_text("utf-8") for name in ("one", "two")]
     assert "processes: 2" in configs[1] and "processes: 2" not in configs[0]
 
 
-def test_a_served_model_has_slots_and_no_processes() -> None:
+@pytest.mark.parametrize("stage", ["think", "deliberate"])
+def test_a_served_model_has_slots_and_no_processes(stage: str) -> None:
     served = {"base_url": "http://127.0.0.1:9/v1", "tokenizer": "micro", "context": 2048}
     asked = RunConfig.model_validate(
-        {"teacher": "some", "endpoint": served, "deliberate": {"processes": 2}}
+        {"teacher": "some", "endpoint": served, stage: {"processes": 2}}
     )
-    with pytest.raises(ConfigError, match=r"deliberate\.processes .* endpoint\.concurrency"):
+    with pytest.raises(ConfigError, match=rf"{stage}\.processes .* endpoint\.concurrency"):
         complete(asked)
