@@ -61,13 +61,17 @@ measure() {
 
 once "teacher's traces" "$out/traces" generate --thinker micro-student --deliberator micro \
   --k 4 --d 1 --set problems.size=4000 --set problems.seed=1000000 --out "$out/traces"
-once "sets for SFT" "$out/sets" build "$out/traces" --student micro-student --preset natural \
-  --out "$out/sets"
+# The attempts above are the student's own. Without a teacher's to learn from, it thinks worse for
+# having learnt to deliberate.
+once "teacher's attempts" "$out/attempts" generate --thinker micro --deliberator micro --k 2 --d 0 \
+  --set problems.size=5000 --set problems.seed=2000000 --set think.processes=2 --out "$out/attempts"
+once "sets for SFT" "$out/sets" build "$out/traces" "$out/attempts" --student micro-student \
+  --preset natural --out "$out/sets"
 once "SFT" "$mine/sft" train scripts/sft.py "$mine/sft" --config configs/sft/micro/both.yaml \
-  --dataset_name "$out/sets" --num_train_epochs 1.7
+  --dataset_name "$out/sets" --num_train_epochs 1.5
 once "own work" "$mine/own" generate --config configs/evaluate/micro.yaml \
   --thinker "$mine/sft" --deliberator "$mine/sft" --d 0 --set problems.size=2400 \
-  --set "problems.seed=$((3000000 + 10000 * seed))" --out "$mine/own"
+  --set "problems.seed=$((3000000 + 10000 * seed))" --set think.processes=2 --out "$mine/own"
 once "sets for GRPO" "$mine/own-sets" build "$mine/own" --student "$mine/sft" --preset natural \
   --out "$mine/own-sets"
 once "GRPO" "$mine/grpo" train scripts/grpo.py "$mine/grpo" \

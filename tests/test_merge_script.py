@@ -63,7 +63,7 @@ def test_an_adapter_thinks_and_deliberates(adapter: Path, tmp_path: Path) -> Non
     asked = run(COMMAND, "generate", *roles, "--limit=1", "--k=4", "--d=1", f"--out={out}")
     assert asked.returncode == 0, asked.stderr
     (trace,) = read_traces(out)
-    assert {one.model for one in (*trace.pool, *trace.deliberations)} == {str(adapter)}
+    assert {one.model for one in (*trace.pool, *trace.deliberations)} == {adapter.name}
     assert trace.deliberations
 
 

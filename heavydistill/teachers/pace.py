@@ -12,6 +12,8 @@ from heavydistill.config import Endpoint
 from heavydistill.teachers.profile import Profile
 
 LOCAL_BATCH = 16
+"""Rows of a batch for a model in this process, at least."""
+_LOCAL_REQUESTS = 64  # of a batch, at least: with fewer a small model waits for Python
 _ROWS_PER_SLOT = 8
 _MOST_IN_FLIGHT = 512
 
@@ -30,9 +32,9 @@ class Pace:
 
     @classmethod
     def of(cls, model: Profile, samples: int, endpoint: Endpoint) -> Pace:
-        """For so many samples a row; 0 is as slow as 1."""
+        """For so many samples a row; 0 asks nothing, and of an endpoint is as slow as 1."""
         if model.kind == "local":
-            return cls(LOCAL_BATCH, 1)
+            return cls(max(LOCAL_BATCH, _LOCAL_REQUESTS // samples if samples else 0), 1)
         slots = -(-endpoint.slots // max(1, samples))
         return cls(1, max(slots, min(_MOST_IN_FLIGHT, _ROWS_PER_SLOT * slots)))
 

@@ -133,8 +133,8 @@ class Run:
     nodes: dict[str, dict[int, str]]
 
 
-FLAGS = ("--k=2", "--d=1", "--set=problems.size=24")
-RESPONSES = 24 * 3
+FLAGS = ("--k=4", "--d=4", "--set=problems.size=24")
+RESPONSES = 24 * (4 + 4)
 
 
 @pytest.fixture(scope="module")

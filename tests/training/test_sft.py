@@ -331,7 +331,7 @@ def test_a_training_that_diverges_ends_with_2_and_leaves_no_model(
     assert main(flags(sets, out, **keys, logging_steps=50)) == 2
     said = capsys.readouterr().err
     assert "Error: The training diverged: " in said and "is nan at step " in said
-    assert "a --learning_rate smaller than 1e+30." in said
+    assert "a --learning_rate smaller than 1e+30" in said
     assert {path.name for path in out.iterdir()} == {"training.json"}
     assert read_record(out).result is None
 
