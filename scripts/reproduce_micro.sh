@@ -71,7 +71,7 @@ once "SFT" "$mine/sft" train scripts/sft.py "$mine/sft" --config configs/sft/mic
   --dataset_name "$out/sets" --num_train_epochs 1.5
 once "own work" "$mine/own" generate --config configs/evaluate/micro.yaml \
   --thinker "$mine/sft" --deliberator "$mine/sft" --d 0 --set problems.size=2400 \
-  --set "problems.seed=$((3000000 + 10000 * seed))" --set think.processes=2 --out "$mine/own"
+  --set "problems.seed=$((3000000 + 10000 * seed))" --out "$mine/own"
 once "sets for GRPO" "$mine/own-sets" build "$mine/own" --student "$mine/sft" --preset natural \
   --out "$mine/own-sets"
 once "GRPO" "$mine/grpo" train scripts/grpo.py "$mine/grpo" \

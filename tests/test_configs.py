@@ -38,7 +38,7 @@ def test_the_micro_models_are_evaluated_on_seeds_of_their_own() -> None:
     of_profile = complete(
         RunConfig(
             teacher="micro-student",
-            think=Think(k=asked.think.k),
+            think=Think(k=asked.think.k, processes=asked.think.processes),
             deliberate=Deliberate(processes=asked.deliberate.processes),
         )
     )
