@@ -6,10 +6,11 @@
 #   bash scripts/reproduce_micro.sh                        # seed 1
 #   for seed in 1 2 3; do SEED=$seed bash scripts/reproduce_micro.sh; done
 #
-# The teacher's traces and the figures of base and teacher are made once, and serve all seeds. How
-# long each stage took stands in the table. It is all in out/reproduce (OUT=folder names
-# another); a run that was broken off goes on when the same command is given again. At the end
-# docs/results.md has the table of all seeds that are there.
+# One seed takes under an hour from nothing, and the next ones less: the teacher's traces and the
+# figures of base and teacher are made once. At the end docs/results.md has the table of all seeds
+# that are there, and how long each stage took. All else is in out/reproduce; OUT=folder names
+# another, which then has results.md as well. A run that was broken off goes on when the same
+# command is given again.
 set -euo pipefail
 
 . "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
@@ -34,14 +35,20 @@ is_whole() {
 }
 
 # once STAGE FOLDER COMMAND...: runs a command whose result is not there, and says how long it took.
+# Whatever comes after a stage that was made just now is made from it, so it cannot be there yet.
+made=""
 once() {
   local stage="$1" folder="$2" began=$SECONDS status=0
   shift 2
-  ! is_whole "$folder" || return 0
+  if is_whole "$folder"; then
+    [ -z "$made" ] || fail "$folder is older than $made: remove it, and give the same command again."
+    return 0
+  fi
   say "$stage"
   "$@" || status=$?
   printf '%s\t%s\t%d\n' "$seed" "$stage" "$((SECONDS - began))" >>"$out/seconds.tsv"
   is_whole "$folder" || fail "$stage ended with $status; give the same command again to go on."
+  [[ "$stage" = measure* ]] || made="$folder"
 }
 
 generate() { "$venv/bin/heavydistill" generate --journal "$out/journal" "$@"; }
@@ -58,6 +65,10 @@ train() {
 measure() {
   generate --config configs/evaluate/micro8.yaml --thinker "$1" --deliberator "$1" --out "$2"
 }
+
+# Nothing that is made below changes these two.
+once "measure base" "$out/measured-base" measure micro-student "$out/measured-base"
+once "measure teacher" "$out/measured-teacher" measure micro "$out/measured-teacher"
 
 once "teacher's traces" "$out/traces" generate --thinker micro-student --deliberator micro \
   --k 4 --d 1 --set problems.size=4000 --set problems.seed=1000000 --out "$out/traces"
@@ -80,8 +91,8 @@ once "GRPO" "$mine/grpo" train scripts/grpo.py "$mine/grpo" \
 
 once "measure SFT" "$mine/measured-sft" measure "$mine/sft" "$mine/measured-sft"
 once "measure GRPO" "$mine/measured-grpo" measure "$mine/grpo" "$mine/measured-grpo"
-once "measure base" "$out/measured-base" measure micro-student "$out/measured-base"
-once "measure teacher" "$out/measured-teacher" measure micro "$out/measured-teacher"
 
-"$venv/bin/python" scripts/results_micro.py "$out" --write docs/results.md
-say "the table: docs/results.md"
+results="${OUT:+$out/results.md}"
+results="${results:-docs/results.md}"
+"$venv/bin/python" scripts/results_micro.py "$out" --write "$results"
+say "the table: $results"

@@ -3,7 +3,8 @@
     python scripts/results_micro.py out/reproduce --write docs/results.md
 
 A table of base, SFT, GRPO and teacher on the same problems, each seed in rows of its own, then what
-GRPO adds to SFT and SFT to the base, paired by problem, and how long each stage took.
+SFT adds to the base and GRPO to SFT, paired by problem, what holds in how many seeds, and how long
+each stage took. Runs that were not asked and judged alike are refused.
 """
 
 from __future__ import annotations
@@ -14,44 +15,38 @@ import json
 import os
 import platform
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from heavydistill.errors import ConfigError, UserError
-from heavydistill.metrics import estimators
-from heavydistill.metrics.intervals import Interval, bootstrap_difference
-from heavydistill.metrics.tally import prompts_of, verifiers_of
+from heavydistill.metrics.comparable import Side, refuse_other_verdicts, refuse_other_ways
+from heavydistill.metrics.comparison import Comparison, compare
+from heavydistill.metrics.intervals import Interval
+from heavydistill.pipeline.comparing import side_of
 from heavydistill.pipeline.result import all_traces
-from heavydistill.report.text import versions
+from heavydistill.report.text import counted, points, versions
 
 K, D = 8, 4
-METRICS = {
-    f"M@{K}": "mean_at_k",
-    f"V@{K}": "vote_at_k",
-    f"P@{K}": "pass_at_k",
-    f"HM@{D}": "heavy_mean_at_d",
-    f"HP@{D}": "heavy_pass_at_d",
-    f"HM@{D} - V@{K}": "heavy_minus_vote",
-}
+NAMES = [f"M@{K}", f"V@{K}", f"P@{K}", f"HM@{D}", f"HP@{D}", f"HM@{D} - V@{K}"]
 HEAD = """# What the micro models show
 
 Made by `bash scripts/reproduce_micro.sh`, once for each seed, on {cores} CPU cores ({machine},
-Python {python}), with nothing downloaded. {problems} problems that no model learnt from; in per
-cent, with 95 % bootstrap intervals over problems. K = {k} trajectories a problem, all of which
-vote; D = {d} deliberations on a cache of four of them. M@{k} is the thinker's own pass@1. Regress:
-of the problems whose vote is right, those whose deliberations are wrong. {versions}
+Python {python}), without a model or data from anywhere else. {problems} problems of seeds that no
+training uses: {known} of them have the text of one of the {learnt} that were learnt from. In per
+cent, with 95 % intervals over problems. K = {k} trajectories a problem, all of which vote; D = {d}
+deliberations on a cache of {width} of them. M@{k} is the thinker's own pass@1. Last columns: of the
+problems whose vote is right, those whose deliberations are wrong; and HM@{d} minus the vote of as
+many trajectories as take as many written tokens. Temperature {temperature:g}, top_p {top_p:g},
+top_k {top_k}. {versions}
 """
-SHOWN = """## What is shown, and what is not
+SHOWN = """## What this does not show
 
-- A student of 0.6 million parameters (base) is trained on a teacher's traces (SFT), and then on
-  verdicts on its own work (GRPO). What each of the two changes stands above, with what it does to
-  the thinker's own pass@1; an interval that holds 0 shows no change.
-- It is procedural arithmetic, and teacher and student are tiny. Nothing here says by how much a
-  model of billions of parameters gains, or on which problems.
-- All answers are sampled at temperature 1. Part of what GRPO adds there is that the student is
-  surer of its tokens; configs/grpo/README.md tells what is left of it at a low temperature.
-- The intervals are over problems. What another training seed gives stands in the rows of the seeds.
+- Both models have 0.6 million parameters, and the problems are procedural arithmetic. Nothing here
+  says by how much a model of billions of parameters gains, or on which problems.
+- Part of what GRPO adds at this temperature is that the student is surer of its tokens;
+  [configs/grpo](../configs/grpo/README.md) has what is left of it at a low one.
+- The intervals are over problems. What another training seed gives stands in the rows of the seeds,
+  of which there are few; all of them have one base, one teacher and one set of traces.
 - The configurations were chosen on other problems than these.
 """
 
@@ -82,124 +77,54 @@ def written(folder: Path) -> Iterator[str]:
             f"{folder} has no seed that was measured to the end",
             "Run `bash scripts/reproduce_micro.sh` first; it goes on where it was.",
         )
-    runs = {"base": folder / "measured-base"}
-    for seed in seeds:
-        number = seed.name.removeprefix("seed-")
-        runs[f"SFT, seed {number}"] = seed / "measured-sft"
-        runs[f"GRPO, seed {number}"] = seed / "measured-grpo"
-    runs["teacher"] = folder / "measured-teacher"
-    summaries = {name: _summary(run) for name, run in runs.items()}
-    yield HEAD.format(
-        cores=_cores(),
-        machine=platform.machine(),
-        python=".".join(platform.python_version_tuple()[:2]),
-        problems=f"{summaries['base']['problems']:,}",
-        k=K,
-        d=D,
-        versions=_versions(runs.values()),
-    )
+    sides = _measured(folder, seeds)
+    added = {
+        name: compare(side, sides[_before(name)], {})
+        for name, side in sides.items()
+        if name.startswith(("SFT", "GRPO"))
+    }
+    yield _head(folder, seeds, sides.values())
     if left_out := [path.name for path in begun if path not in seeds]:
         yield f"Not measured to the end, and left out: {', '.join(left_out)}.\n"
-    yield from _metrics(summaries)
+    yield from _metrics(sides)
     yield "\n## What each stage adds, in points, paired by problem\n"
-    yield from _gains(seeds, runs)
+    yield from _gains(added)
+    yield "\n## In how many seeds\n"
+    yield from _held(sides, added)
     yield "\n## How long it took\n"
-    yield from _times(folder)
+    yield from _times(folder, [_number(seed) for seed in seeds])
     yield ""
     yield SHOWN.rstrip()
 
 
-def _metrics(summaries: dict[str, dict[str, Any]]) -> Iterator[str]:
-    yield _line("", *METRICS, "regress")
-    yield _line(":--", *["--:"] * (len(METRICS) + 1))
-    for name, summary in summaries.items():
-        cells = [
-            _points(summary[key], signed=key == "heavy_minus_vote") for key in METRICS.values()
-        ]
-        regress = summary["regress"]
-        yield _line(name, *cells, f"{regress['count']:,} of {regress['of']:,}")
-
-
-def _gains(seeds: list[Path], runs: dict[str, Path]) -> Iterator[str]:
-    yield _line("", f"M@{K}", f"V@{K}", f"HM@{D}", f"HM@{D} - V@{K} after it")
-    yield _line(":--", *["--:"] * 4)
-    values = {name: _values(run) for name, run in runs.items()}
+def _measured(folder: Path, seeds: list[Path]) -> dict[str, Side]:
+    """All that was measured, in the order of the table."""
+    runs = {"base": folder / "measured-base"}
     for seed in seeds:
-        number = seed.name.removeprefix("seed-")
-        for stage, before in (("SFT", "base"), ("GRPO", f"SFT, seed {number}")):
-            name = f"{stage}, seed {number}"
-            after, earlier = values[name], values[before]
-            added = [
-                _points(bootstrap_difference(*_paired(after, earlier, place)), signed=True)
-                for place in range(3)
-            ]
-            over_vote = [(heavy, vote) for _, vote, heavy in after.values()]
-            heavy, vote = zip(*over_vote, strict=True)
-            yield _line(name, *added, _points(bootstrap_difference(heavy, vote), signed=True))
+        runs[f"SFT, seed {_number(seed)}"] = seed / "measured-sft"
+        runs[f"GRPO, seed {_number(seed)}"] = seed / "measured-grpo"
+    runs["teacher"] = folder / "measured-teacher"
+    for run in runs.values():
+        _demand_whole(run)
+    sides = {name: side_of(run, name) for name, run in runs.items()}
+    for side in sides.values():
+        refuse_other_ways(sides["base"], side)
+        refuse_other_verdicts(sides["base"], side)
+    return sides
 
 
-def _values(run: Path) -> dict[str, tuple[float, ...]]:
-    """M, V and HM of each problem."""
-    return {
-        trace.problem.id: (
-            estimators.mean_at_k(trace),
-            estimators.vote_at_k(trace),
-            estimators.heavy_mean_at_d(trace, 1),
-        )
-        for trace in all_traces(run)
-    }
+def _number(seed: Path) -> str:
+    return seed.name.removeprefix("seed-")
 
 
-def _versions(runs: Iterable[Path]) -> str:
-    prompts: set[str] = set()
-    verifiers: set[str] = set()
-    for run in runs:
-        for trace in all_traces(run):
-            prompts |= prompts_of(trace)
-            verifiers |= verifiers_of(trace)
-    return versions(sorted(prompts), sorted(verifiers))
+def _before(name: str) -> str:
+    """What the student was before a stage."""
+    return name.replace("GRPO", "SFT") if name.startswith("GRPO") else "base"
 
 
-def _paired(
-    after: dict[str, tuple[float, ...]], before: dict[str, tuple[float, ...]], place: int
-) -> tuple[list[float], list[float]]:
-    if set(after) != set(before):
-        raise ConfigError(
-            "The measured runs are not over the same problems",
-            "Remove the folders measured-* and run scripts/reproduce_micro.sh again.",
-        )
-    return [after[name][place] for name in after], [before[name][place] for name in after]
-
-
-def _times(folder: Path) -> Iterator[str]:
-    """Minutes of each stage, a column a seed; what serves all seeds stands in the first one's."""
-    took: dict[str, dict[str, int]] = {}
-    seeds: dict[str, None] = {}
+def _demand_whole(run: Path) -> None:
     try:
-        lines = (folder / "seconds.tsv").read_text(encoding="utf-8").splitlines()
-    except OSError as error:
-        raise ConfigError(
-            f"{folder} does not tell how long it took: {error}",
-            "Give the folder of `bash scripts/reproduce_micro.sh`.",
-        ) from error
-    for seed, stage, seconds in csv.reader(lines, delimiter="\t"):
-        seeds[seed] = None
-        of_stage = took.setdefault(stage, {})
-        of_stage[seed] = of_stage.get(seed, 0) + int(seconds)
-    totals = {seed: sum(of_stage.get(seed, 0) for of_stage in took.values()) for seed in seeds}
-    yield _line("minutes", *(f"seed {seed}" for seed in seeds))
-    yield _line(":--", *["--:"] * len(seeds))
-    for stage, seconds_of in {**took, "all": totals}.items():
-        yield _line(stage, *(_minutes(seconds_of.get(seed)) for seed in seeds))
-
-
-def _minutes(seconds: int | None) -> str:
-    return "-" if seconds is None else f"{seconds / 60:.1f}"
-
-
-def _summary(run: Path) -> dict[str, Any]:
-    try:
-        summary = dict(json.loads((run / "summary.json").read_text(encoding="utf-8")))
+        summary = json.loads((run / "summary.json").read_text(encoding="utf-8"))
         is_whole = (summary["k"], summary["d"], summary["missing"]) == (K, D, 0)
     except (OSError, ValueError, LookupError):
         is_whole = False
@@ -208,24 +133,127 @@ def _summary(run: Path) -> dict[str, Any]:
             f"{run} is no whole run with K = {K} and D = {D}",
             "Run `bash scripts/reproduce_micro.sh`; it goes on.",
         )
-    return summary
 
 
-def _points(value: Interval | dict[str, float], signed: bool = False) -> str:
-    if isinstance(value, Interval):
-        mean, low, high = value.mean, value.low, value.high
-    else:
-        mean, low, high = value["mean"], value["low"], value["high"]
+def _head(folder: Path, seeds: list[Path], sides: Iterable[Side]) -> str:
+    one, *others = sides
+    runs = [folder / "traces", folder / "attempts", *(seed / "own" for seed in seeds)]
+    learnt = {trace.problem.text for run in runs for trace in all_traces(run)}
+    tallies = [side.tally for side in (one, *others)]
+    prompts, verifiers = (
+        sorted(set().union(*(getattr(tally, of) for tally in tallies)))
+        for of in ("prompts", "verifiers")
+    )
+    return HEAD.format(
+        cores=len(os.sched_getaffinity(0)),
+        machine=platform.machine(),
+        python=".".join(platform.python_version_tuple()[:2]),
+        problems=f"{len(one.tally.rows):,}",
+        known=sum(row.text in learnt for row in one.tally.rows) or "none",
+        learnt=f"{len(learnt):,}",
+        k=K,
+        d=D,
+        width=one.config["cache"]["width"],
+        versions=versions(prompts, verifiers),
+        **one.config["deliberate"]["sampling"],
+    )
+
+
+def _metrics(sides: dict[str, Side]) -> Iterator[str]:
+    yield _line("", *NAMES, "regress", f"HM@{D} - votes")
+    yield _line(":--", *["--:"] * (len(NAMES) + 2))
+    for name, side in sides.items():
+        values = [change.after for _, _, change in compare(side, None, {}).metrics]
+        regress, votes = side.summary.regress.interval, _over_votes(side)
+        yield _line(
+            name,
+            *(_points(value, signed="-" in of) for of, value in zip(NAMES, values, strict=True)),
+            _points(regress) if regress else "-",
+            _points(votes, signed=True) if votes else "-",
+        )
+
+
+def _over_votes(side: Side) -> Interval | None:
+    """HM@D minus the vote of as many written tokens; None where that takes more than K."""
+    curve = side.summary.curve
+    return curve.matched["completion"].heavy_minus_vote if curve else None
+
+
+def _gains(added: dict[str, Comparison]) -> Iterator[str]:
+    yield _line("", *NAMES)
+    yield _line(":--", *["--:"] * len(NAMES))
+    for name, comparison in added.items():
+        yield _line(name, *(_points(value, signed=True) for value in _differences(comparison)))
+
+
+def _differences(comparison: Comparison) -> list[Interval]:
+    return [change.difference for _, _, change in comparison.metrics if change.difference]
+
+
+def _held(sides: dict[str, Side], added: dict[str, Comparison]) -> Iterator[str]:
+    """What the intervals of all seeds say together."""
+    for stage in ("SFT", "GRPO"):
+        of_seeds = [_differences(added[name]) for name in added if name.startswith(stage)]
+        for name, values in zip(NAMES, zip(*of_seeds, strict=True), strict=True):
+            if name in (f"M@{K}", f"V@{K}", f"HM@{D}"):
+                yield f"- {stage} adds to {name}: {_signs(values)}."
+    after = [side for name, side in sides.items() if name.startswith("GRPO")]
+    over = {f"V@{K}": [side.summary.heavy_minus_vote for side in after]}
+    over["the vote of as many written tokens"] = [_over_votes(side) for side in after]
+    for name, values in over.items():
+        yield f"- HM@{D} after GRPO is above {name} by: {_signs([v for v in values if v])}."
+
+
+def _signs(values: Sequence[Interval]) -> str:
+    if not values:
+        return "not known"
+    means = sorted(value.mean for value in values)
+    above = sum(value.low > 0 for value in values)
+    below = sum(value.high < 0 for value in values)
+    shown = " to ".join(dict.fromkeys(points(mean) for mean in (means[0], means[-1])))
+    return (
+        f"{shown} points; the interval is above 0 in {above} of {counted(len(values), 'seed')}, "
+        f"and below 0 in {below}"
+    )
+
+
+def _times(folder: Path, measured: list[str]) -> Iterator[str]:
+    """Minutes of each stage, a column a seed; what serves all seeds stands in the first one's."""
+    took: dict[str, dict[str, int]] = {}
+    try:
+        lines = (folder / "seconds.tsv").read_text(encoding="utf-8").splitlines()
+    except OSError as error:
+        raise ConfigError(
+            f"{folder} does not tell how long it took: {error}",
+            "Give the folder of `bash scripts/reproduce_micro.sh`.",
+        ) from error
+    for seed, stage, seconds in csv.reader(lines, delimiter="\t"):
+        of_stage = took.setdefault(stage, {})
+        of_stage[seed] = of_stage.get(seed, 0) + int(seconds)
+    seeds = sorted({seed for of_stage in took.values() for seed in of_stage})
+    # A story of one seed alone has to make what another seed has made.
+    whole = {
+        seed: sum(of_stage.get(seed, next(iter(of_stage.values()))) for of_stage in took.values())
+        for seed in measured
+    }
+    yield _line("minutes", *(f"seed {seed}" for seed in seeds))
+    yield _line(":--", *["--:"] * len(seeds))
+    for stage, seconds_of in {**took, "the whole story of this seed": whole}.items():
+        yield _line(stage, *(_minutes(seconds_of.get(seed)) for seed in seeds))
+
+
+def _minutes(seconds: int | None) -> str:
+    return "-" if seconds is None else f"{seconds / 60:.1f}"
+
+
+def _points(value: Interval, signed: bool = False) -> str:
     sign = "+" if signed else ""
-    return f"{100 * mean:{sign}.1f} ({100 * low:{sign}.1f} to {100 * high:{sign}.1f})"
+    mean, low, high = (f"{100 * share:{sign}.1f}" for share in (value.mean, value.low, value.high))
+    return f"{mean} ({low} to {high})"
 
 
 def _line(*cells: str) -> str:
     return f"| {' | '.join(cells)} |"
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0))
 
 
 if __name__ == "__main__":
