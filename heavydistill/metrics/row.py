@@ -36,6 +36,7 @@ class Round:
     Attributes:
         mean: HM@D.
         any_right: HP@D.
+        passes: HP@d for d = 1 to D.
         copies: As of ``estimators.vote_copy_rate``.
         d: Deliberations.
         first_right: Whether the first of them is right.
@@ -46,6 +47,7 @@ class Round:
 
     mean: float
     any_right: float
+    passes: tuple[float, ...]
     copies: float | None
     d: int
     first_right: bool
@@ -60,6 +62,7 @@ class Round:
         return cls(
             mean=estimators.heavy_mean_at_d(trace, round),
             any_right=estimators.heavy_pass_at_d(trace, round),
+            passes=passes_at(deliberations),
             copies=estimators.vote_copy_rate(trace, round),
             d=len(deliberations),
             first_right=any(one.index == 0 and one.is_correct for one in deliberations),
@@ -67,6 +70,10 @@ class Round:
             used=int(share * len(trace.pool) + 0.5),
             tokens={cost: _spent(trace, round, deliberations, share, cost) for cost in COSTS},
         )
+
+    def pass_at(self, d: int) -> float:
+        """HP@d; with fewer deliberations than that, of all that there are."""
+        return self.passes[d - 1] if self.d > d else self.any_right
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +136,7 @@ class Row:
             vote=estimators.vote_at_k(trace),
             any_right=estimators.pass_at_k(trace),
             votes=votes_at(trace.pool),
-            passes=passes_at(trace),
+            passes=passes_at(trace.pool),
             tokens={cost: _total(trace.pool, cost) for cost in COSTS},
             rounds=tuple(Round.of(trace, round) for round in range(1, last + 1)),
             without=Round.of(trace, last + 1),

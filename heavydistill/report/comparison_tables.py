@@ -13,6 +13,7 @@ from typing import Any
 from heavydistill.metrics.comparison import Changes, Comparison, Measured
 from heavydistill.metrics.groups import NAMES, STRATA
 from heavydistill.metrics.intervals import Interval
+from heavydistill.metrics.mcnemar import Pairs
 from heavydistill.report.text import counted
 
 Cell = Callable[[Interval | None, bool], str]
@@ -142,20 +143,32 @@ def _groups(title: str, groups: dict[str, Changes], comparison: Comparison, layo
 
 
 def _pairs(comparison: Comparison, runs: list[Measured]) -> Grid:
-    told = {"vote": comparison.vote_pairs, "first deliberation": comparison.deliberation_pairs}
+    told = {
+        "vote": (comparison.vote_pairs, _left_out(comparison, runs)),
+        "first deliberation": (comparison.deliberation_pairs, ""),
+    }
     before, after = (run.name for run in runs)
-    rows = [
-        (
-            name,
-            "",
-            [f"{n:,}" for n in (pairs.both, pairs.only_before, pairs.only_after, pairs.neither)]
-            + [p_value(pairs.p_value)],
-        )
-        for name, pairs in told.items()
-        if pairs
-    ]
+    rows = [(name, note, _counts(pairs)) for name, (pairs, note) in told.items() if pairs or note]
     head = ["Problems right", "both", f"only {before}", f"only {after}", "neither", "McNemar's p"]
     return Grid(head, rows)
+
+
+def _left_out(comparison: Comparison, runs: list[Measured]) -> str:
+    """Whose votes are not paired, and why; empty if all are."""
+    before, after = runs
+    if before.summary.k != after.summary.k:
+        return f"not paired: K={before.summary.k} and K={after.summary.k}"
+    unpaired = comparison.unpaired_votes
+    if not unpaired:
+        return ""
+    return f"without {counted(unpaired, 'problem')} of more than {after.summary.k} trajectories"
+
+
+def _counts(pairs: Pairs | None) -> list[str]:
+    if pairs is None:
+        return ["-"] * 5
+    counts = (pairs.both, pairs.only_before, pairs.only_after, pairs.neither)
+    return [*(f"{count:,}" for count in counts), p_value(pairs.p_value)]
 
 
 def _strata(runs: list[Measured], titles: list[str], cell: Cell) -> Grid:

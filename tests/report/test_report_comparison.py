@@ -176,6 +176,19 @@ def test_sizes_that_differ_stand_in_the_names_of_the_metrics(comparison: Compari
     assert "K=4/8 trajectories, D=4 deliberations" in as_markdown(told)
 
 
+def test_votes_that_are_not_paired_are_told(comparison: Comparison, printed: Printed) -> None:
+    assert comparison.before
+    smaller = dataclasses.replace(comparison.before, summary=summary(k=4))
+    told = dataclasses.replace(comparison, before=smaller, vote_pairs=None)
+    lines = lines_of(printed(print_comparison, told))
+    assert "vote - - - - -" in lines and "not paired: K=4 and K=8" in " ".join(lines)
+    assert "| vote, not paired: K=4 and K=8 | - |" in as_markdown(told)
+    few = Pairs(both=500, only_before=40, only_after=60, neither=388, p_value=0.0569)
+    told = dataclasses.replace(comparison, vote_pairs=few)
+    row = "| vote, without 12 problems of more than 8 trajectories | 500 |"
+    assert row in as_markdown(told)
+
+
 def test_markdown_has_the_same_tables_and_says_what_the_brackets_are(
     comparison: Comparison,
 ) -> None:
