@@ -20,6 +20,7 @@ from heavydistill.report.breakdown import matched_lines, ranged
 from heavydistill.report.comparison_tables import Layout, grids, runs_of
 from heavydistill.report.table import print_samples
 from heavydistill.report.text import (
+    FEW_NOTE,
     FEW_PROBLEMS,
     counted,
     percent,
@@ -67,12 +68,17 @@ def print_comparison(comparison: Comparison, console: Console) -> None:
     console.print(Text(_heading(comparison), style="bold"))
     for line in _how(comparison):
         console.print(plain(line), soft_wrap=True)
-    for grid in grids(comparison, _TERMINAL):
+    shown = list(grids(comparison, _TERMINAL))
+    for grid in shown:
         rows = new_table(console, *grid.head)
         for label, note, cells in grid.rows:
             first = plain(label).append(f"\n  {note}" if note else "")
             rows.add_row(first, *map(plain, cells))
         print_table(rows, console)
+        if grid.below:
+            console.print(plain(grid.below))
+    if any(grid.has_few for grid in shown):
+        console.print(plain(f"\n{FEW_NOTE}"))
     _print_reading(comparison, console)
     print_if_few(comparison.problems, console)
     worth = list(_worth(comparison))
@@ -96,18 +102,23 @@ def as_markdown(comparison: Comparison) -> str:
     _require_before(comparison)
     parts = [f"**{markdown.text(_heading(comparison))}**"]
     parts += [markdown.text(line) for line in _how(comparison)]
-    for grid in grids(comparison, _MARKDOWN):
+    shown = list(grids(comparison, _MARKDOWN))
+    for grid in shown:
         rows = [
             [markdown.text(f"{label}, {note}" if note else label), *map(markdown.text, cells)]
             for label, note, cells in grid.rows
         ]
         parts.append(markdown.table([markdown.text(title) for title in grid.head], rows))
+        parts += [markdown.text(grid.below)] if grid.below else []
+    if any(grid.has_few for grid in shown):
+        parts.append(markdown.text(FEW_NOTE))
     parts += [markdown.text(f"{word}: {', '.join(names)}.") for word, names in _read(comparison)]
     parts += [markdown.text(f"{line}.") for line in _worth(comparison)]
     few = f" Fewer than {FEW_PROBLEMS} problems: the intervals are too narrow to rely on."
     parts.append(
-        "In brackets: 95% intervals, bootstrapped over problems; differences are in points and "
-        "paired by problem. McNemar's p is exact and two-sided."
+        "In brackets: 95% intervals, bootstrapped over problems, Wilson's of rescue, regress and "
+        "emergent; differences are in points and paired by problem. McNemar's p is exact and "
+        "two-sided."
         + (few if comparison.problems < FEW_PROBLEMS else "")
         + f" heavydistill {comparison.heavydistill}."
     )

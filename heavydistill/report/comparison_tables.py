@@ -14,7 +14,8 @@ from heavydistill.metrics.comparison import Changes, Comparison, Measured
 from heavydistill.metrics.groups import NAMES, STRATA
 from heavydistill.metrics.intervals import Interval
 from heavydistill.metrics.mcnemar import Pairs
-from heavydistill.report.text import counted
+from heavydistill.report.breakdown import STRATA_NOTE
+from heavydistill.report.text import FEW, counted, marked
 
 Cell = Callable[[Interval | None, bool], str]
 """A value with its interval, and whether it is a difference, in points; ``-`` if there is none."""
@@ -48,10 +49,17 @@ class Grid:
     Attributes:
         head: Titles of its columns.
         rows: Label, note on it (or empty), and the cells of the other columns.
+        below: What is to be known of all of it, if anything.
     """
 
     head: list[str]
     rows: list[tuple[str, str, list[str]]]
+    below: str = ""
+
+    @property
+    def has_few(self) -> bool:
+        """Whether anything in it is marked as of few problems."""
+        return any(FEW in text for _, note, cells in self.rows for text in (note, *cells))
 
 
 def runs_of(comparison: Comparison) -> list[Measured]:
@@ -133,7 +141,7 @@ def _groups(title: str, groups: dict[str, Changes], comparison: Comparison, layo
     rows = [
         (
             name,
-            counted(changes.problems, "problem"),
+            marked(counted(changes.problems, "problem"), changes.problems),
             [layout.narrow(getattr(changes, key).difference, True) for key, _ in shown],
         )
         for name, changes in groups.items()
@@ -181,20 +189,23 @@ def _strata(runs: list[Measured], titles: list[str], cell: Cell) -> Grid:
                 text
                 for group in groups
                 for text in (
-                    f"{group.problems:,}" if group else "0",
+                    marked(f"{group.problems:,}", group.problems) if group else "0",
                     cell(group.heavy_minus_vote if group else None, True),
                 )
             ]
             rows.append((stratum, "", cells))
     head = [text for title in titles for text in (f"{title}: problems", f"{title}: HM - V")]
-    return Grid(["Stratum", *head], rows)
+    return Grid(["Stratum", *head], rows, STRATA_NOTE)
 
 
 def _habits(runs: list[Measured], titles: list[str], cell: Cell) -> Grid:
     rows = []
     for name, meaning in _RATES.items():
         rates = [getattr(run.summary, name) for run in runs]
-        cells = [f"{cell(rate.interval, False)}\n{rate.count:,} of {rate.of:,}" for rate in rates]
+        cells = [
+            f"{cell(rate.interval, False)}\n{marked(f'{rate.count:,} of {rate.of:,}', rate.of)}"
+            for rate in rates
+        ]
         rows.append((name, meaning, cells))
     copies = [cell(run.summary.vote_copy_rate, False) for run in runs]
     rows.append(("vote copy", "a deliberation repeats the vote", copies))

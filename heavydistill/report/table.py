@@ -18,10 +18,12 @@ from heavydistill.metrics.usage import Usage
 from heavydistill.report.breakdown import matched_lines, print_breakdown
 from heavydistill.report.text import (
     counted,
+    marked,
     percent,
     plain,
     points,
     print_if_few,
+    print_marks,
     print_table,
     table,
 )
@@ -144,10 +146,12 @@ def _print_rates(summary: Summary, console: Console) -> None:
             "first place",
             points(over.mean),
             f"{points(over.low)} to {points(over.high)}",
-            f"{first.problems:,}",
+            marked(f"{first.problems:,}", first.problems),
             "repeats it, over chance",
         )
     print_table(rates, console)
+    sizes = [rate.of for _, rate, _ in rows]
+    print_marks([*sizes, *(place.problems for place in summary.places[:1])], console)
 
 
 def _print_matched(summary: Summary, console: Console) -> None:
@@ -254,7 +258,7 @@ def _cost(used: Usage) -> str:
 
 
 def _of(rate: Rate) -> str:
-    return f"{rate.count:,} of {rate.of:,}"
+    return marked(f"{rate.count:,} of {rate.of:,}", rate.of)
 
 
 def _range(interval: Interval) -> str:

@@ -6,7 +6,7 @@ Everything that this package itself writes is ASCII unless the console is a term
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from rich import box
 from rich.console import Console
@@ -18,6 +18,9 @@ _ASCII_BOX = box.Box(
 )
 FEW_PROBLEMS = 30
 """Below this, percentile bootstrap intervals are clearly narrower than they should be."""
+FEW = "(few)"
+"""Marks figures of fewer problems than that, in runs that have more."""
+FEW_NOTE = f"{FEW}: fewer than {FEW_PROBLEMS} problems, whose intervals are not to be relied on."
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
@@ -54,6 +57,17 @@ def print_if_few(problems: int, console: Console) -> None:
         console.print(
             Text(f"Fewer than {FEW_PROBLEMS} problems: the intervals are too narrow to rely on.")
         )
+
+
+def marked(told: str, problems: int) -> str:
+    """How many problems there are, with a mark where they are few."""
+    return f"{told} {FEW}" if 0 < problems < FEW_PROBLEMS else told
+
+
+def print_marks(sizes: Iterable[int], console: Console) -> None:
+    """Print what the mark says, below tables of so many problems each, if it is in them."""
+    if any(marked("", size) for size in sizes):
+        console.print(plain(FEW_NOTE))
 
 
 def counted(count: int, noun: str) -> str:

@@ -9,6 +9,7 @@ from rich.console import Console
 from summaries import group
 from summaries import summary as invented
 
+from heavydistill.metrics.habits import Rate
 from heavydistill.metrics.intervals import Interval
 from heavydistill.metrics.judging import Judging
 from heavydistill.metrics.summary import RoundMetrics, Summary
@@ -130,6 +131,27 @@ def test_a_run_without_deliberations_says_so(summary: Summary, printed: Printed)
 def test_few_problems_come_with_a_warning(summary: Summary, printed: Printed) -> None:
     assert "too narrow" not in printed(print_summary, summary)
     assert "too narrow" in printed(print_summary, dataclasses.replace(summary, problems=29))
+
+
+def test_rates_and_groups_of_few_problems_are_marked(summary: Summary, printed: Printed) -> None:
+    text = printed(print_summary, summary, breakdown=True)
+    assert "(few)" not in text
+    rate = Rate(9, 9, 1.0, Interval(1.0, 0.7, 1.0))
+    few = dataclasses.replace(summary, emergent=rate)
+    text = printed(print_summary, few)
+    assert _line(text, "emergent").startswith("emergent 100.0% 70.0% to 100.0% 9 of 9 (few)")
+    assert "20 of 95 (few)" not in text
+    assert text.count("(few): fewer than 30 problems") == 1
+    groups = {"a": group(29), "b": group(30)}
+    text = printed(print_summary, dataclasses.replace(summary, by_family=groups), breakdown=True)
+    assert _line(text, "29 problems").startswith("29 problems (few) 38-42")
+    assert "30 problems (few)" not in text
+    assert text.count("(few): fewer than 30 problems") == 1
+
+
+def test_what_binds_the_difference_of_a_stratum_is_said(summary: Summary, printed: Printed) -> None:
+    text = " ".join(printed(print_summary, summary, breakdown=True).split())
+    assert "Strata are told by the vote itself: HM - V is at most 0 where that is right" in text
 
 
 def test_what_is_not_a_terminal_gets_ascii_only(summary: Summary, printed: Printed) -> None:
