@@ -122,5 +122,7 @@ def summary(**changed: Any) -> Summary:
             "deliberating": Usage(4_800, 7_000, 6_000, 8_000, 3, 5, 2),
         },
         statuses={"ok": 1190, "too_few_usable": 10},
+        prompts=["thinker.brief.en@1"],
+        verifiers=["math@2"],
     )
     return Summary(**{**fields, **changed})

@@ -65,8 +65,6 @@ class Measured:
         heavydistill: Likewise.
         thinker: Likewise.
         deliberator: Likewise.
-        prompts: Names and hashes of the wordings.
-        verifiers: Names and versions behind the verdicts.
         summary: Of the run. Traces that a step failed on have the status ``failed``.
     """
 
@@ -74,8 +72,6 @@ class Measured:
     heavydistill: str
     thinker: Model | None
     deliberator: Model | None
-    prompts: list[str]
-    verifiers: list[str]
     summary: Summary
 
 
@@ -279,8 +275,6 @@ def _measured(side: Side) -> Measured:
         heavydistill=side.heavydistill,
         thinker=side.thinker,
         deliberator=side.deliberator,
-        prompts=sorted(side.tally.prompts),
-        verifiers=sorted(side.tally.verifiers),
         summary=dataclasses.replace(side.summary, statuses=dict(_statuses(side.summary))),
     )
 

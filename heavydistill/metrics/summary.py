@@ -67,6 +67,8 @@ class Summary(Metrics):
         usage: What each stage of the run took, ``thinking``, ``deliberating`` (all rounds) and, if
             a judge was asked, ``judging``; ``thinking`` is 0 where it took its pools from another.
         statuses: Traces of each status, most common first.
+        prompts: Names and hashes of the wordings that were asked.
+        verifiers: Names and versions behind the verdicts.
     """
 
     k: int
@@ -91,6 +93,8 @@ class Summary(Metrics):
     judging: Judging = field(default_factory=Judging)
     usage: dict[str, Usage]
     statuses: dict[str, int]
+    prompts: list[str]
+    verifiers: list[str]
 
 
 def summarize(traces: Iterable[Trace], voted: Collection[str] | None = None) -> Summary:
@@ -145,6 +149,8 @@ def summary_of(tally: Tally) -> Summary:
         judging=tally.judging,
         usage=tally.usage,
         statuses=tally.statuses,
+        prompts=sorted(tally.prompts),
+        verifiers=sorted(tally.verifiers),
     )
 
 

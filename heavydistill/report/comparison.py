@@ -91,6 +91,7 @@ def print_comparison(comparison: Comparison, console: Console) -> None:
         samples[f"trajectories {run.name}"] = run.summary.trajectories
         samples[f"deliberations {run.name}"] = run.summary.deliberations
     print_samples(samples, console)
+    console.print(plain(f"\n{_compared_by(comparison)}"), soft_wrap=True)
 
 
 def as_markdown(comparison: Comparison) -> str:
@@ -120,9 +121,15 @@ def as_markdown(comparison: Comparison) -> str:
         "emergent; differences are in points and paired by problem. McNemar's p is exact and "
         "two-sided."
         + (few if comparison.problems < FEW_PROBLEMS else "")
-        + f" heavydistill {comparison.heavydistill}."
+        + f" {markdown.text(_compared_by(comparison))}"
     )
     return "\n\n".join(parts) + "\n"
+
+
+def _compared_by(comparison: Comparison) -> str:
+    ran = ", ".join(f"{name} {version}" for name, version in comparison.versions.items())
+    told = f"Compared by heavydistill {comparison.heavydistill}"
+    return f"{told}; the models ran with {ran}." if ran else f"{told}."
 
 
 def _require_before(comparison: Comparison) -> None:

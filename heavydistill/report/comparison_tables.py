@@ -98,8 +98,8 @@ def _provenance(runs: list[Measured], titles: list[str]) -> Grid:
     rows = [
         ("Thinker", [model(run, "thinker") for run in runs]),
         ("Deliberator", [model(run, "deliberator") for run in runs]),
-        ("Prompts", [",\n".join(run.prompts) for run in runs]),
-        ("Verifiers", [",\n".join(run.verifiers) for run in runs]),
+        ("Prompts", [",\n".join(run.summary.prompts) for run in runs]),
+        ("Verifiers", [",\n".join(run.summary.verifiers) for run in runs]),
         ("heavydistill", [run.heavydistill or "unknown" for run in runs]),
         ("Traces", [_listed(run.summary.statuses) for run in runs]),
     ]

@@ -26,13 +26,14 @@ from heavydistill.report.text import (
     print_marks,
     print_table,
     table,
+    versions,
 )
 
 _NO_OUTCOME = "not delib."
 
 
 def print_summary(summary: Summary, console: Console, *, breakdown: bool = False) -> None:
-    """Print what a run achieved, what failed in it and what it cost.
+    """Print what a run achieved, what failed in it, what it cost, and by which versions.
 
     Args:
         summary: Of the run.
@@ -52,6 +53,8 @@ def print_summary(summary: Summary, console: Console, *, breakdown: bool = False
     _print_failures(summary, console)
     _print_judging(summary, console)
     _print_usage(summary, console)
+    told = versions(summary.prompts, summary.verifiers)
+    console.print(plain(f"\n{told}"), soft_wrap=True)
 
 
 def _heading(summary: Summary) -> Text:

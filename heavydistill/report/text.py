@@ -77,7 +77,8 @@ def counted(count: int, noun: str) -> str:
 
 def versions(prompts: Sequence[str], verifiers: Sequence[str]) -> str:
     """What was asked and who judged, by name and version."""
-    return f"Prompts {', '.join(prompts)}; verdicts by {', '.join(verifiers)}."
+    asked, judged = (", ".join(names) or "unknown" for names in (prompts, verifiers))
+    return f"Prompts {asked}; verdicts by {judged}."
 
 
 def percent(share: float | None) -> str:

@@ -83,7 +83,7 @@ def test_values_by_hand(make_trace: MakeTrace) -> None:
     after_it = told.after.summary
     assert (told.problems, after_it.k, after_it.d, after_it.rounds) == (2, 4, 2, 1)
     assert told.before and told.before.deliberator and told.before.deliberator.name == "base"
-    assert after_it.deliberations.total == 3 and told.after.verifiers == ["exact@1"]
+    assert after_it.deliberations.total == 3 and told.after.summary.verifiers == ["exact@1"]
     assert told.names[0] == "M@4" and told.names[-1] == "HM@2 - V@4"
 
 

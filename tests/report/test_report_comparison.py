@@ -26,8 +26,6 @@ def measured(name: str, model: str, truncated: int) -> Measured:
         heavydistill="0.1.0",
         thinker=told,
         deliberator=told,
-        prompts=["thinker.brief.en@1"],
-        verifiers=["math@2"],
         summary=summary(
             problems=1000,
             trajectories=GenerationCounts(8000, 0, {}, truncated, 0, 0, 0, {}),
@@ -159,6 +157,15 @@ def test_habits_and_tokens_of_both_stand_side_by_side(
     told = "7,000 and 3 unknown"
     assert f"deliberating, prompt {told} {told}" in lines
     assert "After: HM@4 takes the tokens written of 6.0 votes" in text.replace("\n", " ")
+
+
+def test_what_ran_the_models_is_said_in_both(comparison: Comparison, printed: Printed) -> None:
+    told = dataclasses.replace(comparison, versions={"torch": "2.1", "distilabel": "1.5"})
+    line = "Compared by heavydistill 0.1.0; the models ran with torch 2.1, distilabel 1.5."
+    assert printed(print_comparison, told).endswith(f"{line}\n") and line in as_markdown(told)
+    unknown = "Compared by heavydistill 0.1.0.\n"
+    assert printed(print_comparison, comparison).endswith(unknown)
+    assert as_markdown(comparison).endswith(unknown)
 
 
 def test_what_was_asked_differently_is_listed(comparison: Comparison, printed: Printed) -> None:

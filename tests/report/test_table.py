@@ -154,6 +154,13 @@ def test_what_binds_the_difference_of_a_stratum_is_said(summary: Summary, printe
     assert "Strata are told by the vote itself: HM - V is at most 0 where that is right" in text
 
 
+def test_versions_of_prompts_and_verifiers_are_said(summary: Summary, printed: Printed) -> None:
+    told = printed(print_summary, summary)
+    assert told.endswith("Prompts thinker.brief.en@1; verdicts by math@2.\n")
+    imported = dataclasses.replace(summary, prompts=[])
+    assert "Prompts unknown; verdicts by math@2." in printed(print_summary, imported)
+
+
 def test_what_is_not_a_terminal_gets_ascii_only(summary: Summary, printed: Printed) -> None:
     assert printed(print_summary, summary).isascii()
 
