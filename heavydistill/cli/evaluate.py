@@ -31,8 +31,8 @@ def evaluate(
         str | None,
         typer.Option(
             help="Runs that the deliberation is held against, with commas between: alone (the "
-            "deliberator without attempts), chain (one long chain with the tokens of all), choose "
-            "(the best attempt, as the deliberator names it), or all. [default: none]",
+            "deliberator without attempts), chain (one long chain, which may have the tokens of "
+            "all), choose (the best attempt, as the deliberator names it), or all. [default: none]",
             rich_help_panel="Controls",
         ),
     ] = None,

@@ -140,7 +140,7 @@ def summary_of(tally: Tally) -> Summary:
         by_verifier=breakdown(rows, rounds, k, d, "verifier"),
         by_family=breakdown(rows, rounds, k, d, "family"),
         by_stratum=breakdown(rows, rounds, k, d, "stratum"),
-        curve=curve_of(rows, k, rounds),
+        curve=curve_of(rows, k, d, rounds),
         strata={stratum: sum(row.values()) for stratum, row in table.items()},
         outcomes={label: sum(row[label] for row in table.values()) for label in table[NO_LABEL]},
         outcomes_by_stratum=table,

@@ -34,6 +34,7 @@ _WAYS: dict[Way, str] = {
     "vote": "vote of {k}",
     "pass": "any of {k}",
     "deliberation": "deliberation on {k}",
+    "heavy_vote": "vote of {d} delib.",
 }
 
 
@@ -84,7 +85,7 @@ def left_out_lines(curve: Curve) -> Iterator[str]:
 
 def name_of(point: Point) -> str:
     """A point of the curve."""
-    told = _WAYS[point.way].format(k=point.k)
+    told = _WAYS[point.way].format(k=point.k, d=point.d)
     return told + (f", round {point.rounds}" if point.rounds > 1 else "")
 
 
@@ -120,7 +121,7 @@ def _print_curve(curve: Curve, console: Console) -> None:
     bounds = {point.k: point.accuracy.mean for point in curve.points if point.way == "pass"}
     head = ("Answer", "Right", "95% interval", "Any right", "Written", "And read")
     rows = table(console, *head)
-    for point in curve.points:
+    for point in (*curve.points, *curve.heavy_votes):
         if point.way == "pass":
             continue
         value = point.accuracy

@@ -221,6 +221,8 @@ def test_kinds_strata_and_the_curve_are_shown_where_they_are_asked_for(
     assert "Verifier" not in text  # of one alone, it is what stands above
     assert _line(text, "vote of 1") == "vote of 1 42.0% 38.0% to 47.0% 42.0% 1,000 * 2,000 *"
     assert _line(text, "deliberation on 4").endswith("49.0% to 58.0% 6,000 * 12,000")
+    told = _line(text, "vote of 2 delib.")
+    assert told.endswith("51.0% to 60.0% 7,000 * 14,000")
 
 
 def test_a_run_without_deliberations_has_no_columns_of_them(
