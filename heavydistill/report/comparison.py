@@ -7,7 +7,6 @@ with nothing, whose table is that of ``table``.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from rich.console import Console
 from rich.text import Text
@@ -28,11 +27,9 @@ from heavydistill.report.text import (
     points,
     print_if_few,
     print_table,
+    sampled,
 )
 from heavydistill.report.text import table as new_table
-
-# Values that change nothing, so that they need not be shown.
-_OFF = {"min_p": 0, "repetition_penalty": 1}
 
 
 def _two_lines(value: Interval | None, signed: bool) -> str:
@@ -162,16 +159,7 @@ def _how(comparison: Comparison) -> Iterator[str]:
     for stage, key in stages.items():
         # Who took pools from another run asked nobody to think.
         if stage == "deliberating" or comparison.after.thinker:
-            yield f"  {stage}: {_sampling(config[key]['sampling'])}"
-
-
-def _sampling(chosen: dict[str, Any]) -> str:
-    shown = {
-        name: value
-        for name, value in chosen.items()
-        if value is not None and _OFF.get(name) != value
-    }
-    return ", ".join(f"{name} {value:g}" for name, value in shown.items())
+            yield f"  {stage}: {sampled(config[key]['sampling'])}"
 
 
 def _read(comparison: Comparison) -> list[tuple[str, list[str]]]:

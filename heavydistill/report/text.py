@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from rich import box
 from rich.console import Console
@@ -21,6 +22,8 @@ FEW_PROBLEMS = 30
 FEW = "(few)"
 """Marks figures of fewer problems than that, in runs that have more."""
 FEW_NOTE = f"{FEW}: fewer than {FEW_PROBLEMS} problems, whose intervals are not to be relied on."
+# Values of sampling that change nothing, so that they need not be shown.
+_OFF = {"min_p": 0, "repetition_penalty": 1}
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
@@ -73,6 +76,16 @@ def print_marks(sizes: Iterable[int], console: Console) -> None:
 def counted(count: int, noun: str) -> str:
     """A number with its noun."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def sampled(chosen: dict[str, Any]) -> str:
+    """How a model was sampled, without values that change nothing."""
+    shown = {
+        name: value
+        for name, value in chosen.items()
+        if value is not None and _OFF.get(name) != value
+    }
+    return ", ".join(f"{name} {value:g}" for name, value in shown.items())
 
 
 def versions(prompts: Sequence[str], verifiers: Sequence[str]) -> str:
