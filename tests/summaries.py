@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 from heavydistill.metrics.counts import GenerationCounts
@@ -53,6 +54,9 @@ CURVE = Curve(
         _point("vote", 1, 0.42, 1000, "completion", "all"),
         _point("pass", 1, 0.42, 1000),
         _point("deliberation", 4, 0.53, 6000, "completion"),
+    ],
+    heavy_votes=[
+        dataclasses.replace(_point("heavy_vote", 4, 0.55, 7000, "completion"), rounds=1, d=2)
     ],
     matched={
         "completion": MatchedVote(
@@ -122,5 +126,7 @@ def summary(**changed: Any) -> Summary:
             "deliberating": Usage(4_800, 7_000, 6_000, 8_000, 3, 5, 2),
         },
         statuses={"ok": 1190, "too_few_usable": 10},
+        prompts=["thinker.brief.en@1"],
+        verifiers=["math@2"],
     )
     return Summary(**{**fields, **changed})

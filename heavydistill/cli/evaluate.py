@@ -31,8 +31,8 @@ def evaluate(
         str | None,
         typer.Option(
             help="Runs that the deliberation is held against, with commas between: alone (the "
-            "deliberator without attempts), chain (one long chain with the tokens of all), choose "
-            "(the best attempt, as the deliberator names it), or all. [default: none]",
+            "deliberator without attempts), chain (one long chain, which may have the tokens of "
+            "all), choose (the best attempt, as the deliberator names it), or all. [default: none]",
             rich_help_panel="Controls",
         ),
     ] = None,
@@ -71,7 +71,6 @@ def evaluate(
     from heavydistill.report.comparison import print_comparison
     from heavydistill.report.controls import print_controlled
     from heavydistill.report.table import print_summary
-    from heavydistill.report.text import plain, versions
 
     console = Console()
     with checking(console) as on_checked:
@@ -103,9 +102,7 @@ def evaluate(
     if evaluated.comparison.before:
         print_comparison(evaluated.comparison, console)
     else:
-        after = evaluated.comparison.after
         print_summary(finished[evaluation.AFTER].summary, console, breakdown=True)
-        console.print(plain(versions(after.prompts, after.verifiers)), soft_wrap=True)
     if evaluated.controlled:
         print_controlled(evaluated.controlled, console)
     end("Evaluation", plan.folder, plan.journal, finished, console)

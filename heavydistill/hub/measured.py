@@ -90,7 +90,7 @@ def _how(comparison: Comparison) -> Iterator[str]:
             thinker = code(run.thinker.name) if run.thinker else "another run"
             by = code(run.deliberator.name) if run.deliberator else "nobody"
             yield f"{when}: trajectories by {thinker}, deliberations by {by}."
-    yield f"Judged by {', '.join(map(code, comparison.after.verifiers)) or UNKNOWN}."
+    yield f"Judged by {', '.join(map(code, summary.verifiers)) or UNKNOWN}."
 
 
 def _source(comparison: Comparison) -> str:

@@ -2,11 +2,12 @@
 
 A difference is after minus before, with the interval of pairs: each problem stands against itself.
 What failed counts as wrong in both, and a problem that was not deliberated is worth 0 there (see
-``estimators``). Where there is one answer a problem, as of the vote and of the first deliberation,
-McNemar's counts stand beside. Any two runs can be compared, by two teachers for instance; then
-``before`` is the one that the other is compared with. ``dataclasses.asdict`` of a comparison is
-what ``evaluation.json`` holds: the same runs give the same bytes, and nothing in it is a path or
-an address.
+``estimators``). V, P and HP change with their size, so runs of different sizes are compared at the
+smaller one, with the expected value of so many samples of the larger. Where there is one answer a
+problem, as of the vote of a whole pool and of the first deliberation, McNemar's counts stand
+beside. Any two runs can be compared, by two teachers for instance; then ``before`` is the one that
+the other is compared with. ``dataclasses.asdict`` of a comparison is what ``evaluation.json``
+holds: the same runs give the same bytes, and nothing in it is a path or an address.
 
 What may be compared is said in ``comparable``. Not covered: more than two runs.
 """
@@ -36,7 +37,7 @@ from heavydistill.metrics.summary import Summary
 from heavydistill.schema import FAILED
 from heavydistill.versioned import read_versioned
 
-FORMAT = "heavydistill-evaluation/2"
+FORMAT = "heavydistill-evaluation/3"
 COMPARISON = "evaluation.json"
 MEANINGS = dict(
     zip(
@@ -64,8 +65,6 @@ class Measured:
         heavydistill: Likewise.
         thinker: Likewise.
         deliberator: Likewise.
-        prompts: Names and hashes of the wordings.
-        verifiers: Names and versions behind the verdicts.
         summary: Of the run. Traces that a step failed on have the status ``failed``.
     """
 
@@ -73,8 +72,6 @@ class Measured:
     heavydistill: str
     thinker: Model | None
     deliberator: Model | None
-    prompts: list[str]
-    verifiers: list[str]
     summary: Summary
 
 
@@ -103,7 +100,7 @@ class Changes:
         vote_at_k: V@K, of the smaller K of the two runs, as of ``groups.Metrics``.
         pass_at_k: P@K, likewise.
         heavy_mean_at_d: HM@D of the last round; None if one of the runs has no deliberations.
-        heavy_pass_at_d: HP@D of the last round; None likewise.
+        heavy_pass_at_d: HP@D of the last round, of the smaller D; None likewise.
         heavy_minus_vote: HM@D - V@K, paired by problem within each run; None likewise.
     """
 
@@ -130,9 +127,10 @@ class Comparison(Changes):
         after: The run after, or the only one.
         by_verifier: The metrics of the problems of each verifier.
         by_family: Likewise of each family of procedural problems.
-        vote_pairs: Whose vote is right, where a tie is not; None if there was no run before.
-        deliberation_pairs: Whose first deliberation of the last round is right; None likewise, or
-            if one of the runs has no deliberations.
+        vote_pairs: Whose vote is right, where a tie is not, of the problems whose vote is V@K in
+            both runs; None if there was no run before, or if K is not the same in both.
+        deliberation_pairs: Whose first deliberation of the last round is right; None if there was
+            no run before, or if one of the runs has no deliberations.
     """
 
     format: str = FORMAT
@@ -159,14 +157,20 @@ class Comparison(Changes):
 
     @property
     def names(self) -> list[str]:
-        """Of the metrics; where D or the trajectories differ, those of both runs stand in them."""
+        """Of the metrics; where sizes differ, those of both runs, or the one that is compared."""
         runs = [run.summary for run in (self.before, self.after) if run]
         of_both, d = (
             "/".join(dict.fromkeys(map(str, sizes)))
             for sizes in ([run.k for run in runs], [run.d for run in runs])
         )
-        k = min(run.k for run in runs)
-        return [f"M@{of_both}", f"V@{k}", f"P@{k}", f"HM@{d}", f"HP@{d}", f"HM@{d} - V@{k}"]
+        k, fewest = min(run.k for run in runs), min(run.d for run in runs)
+        return [f"M@{of_both}", f"V@{k}", f"P@{k}", f"HM@{d}", f"HP@{fewest}", f"HM@{d} - V@{k}"]
+
+    @property
+    def unpaired_votes(self) -> int:
+        """Problems that are not in ``vote_pairs``."""
+        pairs = self.vote_pairs
+        return self.problems - (pairs.problems if pairs else 0)
 
 
 def compare(after: Side, before: Side | None, versions: dict[str, str]) -> Comparison:
@@ -187,10 +191,10 @@ def compare(after: Side, before: Side | None, versions: dict[str, str]) -> Compa
         asked = asked_differently(before, after)
     rows = [{row.problem: row for row in side.tally.rows} for side in sides]
     rounds = [side.tally.rounds for side in sides]
-    k = min(side.summary.k for side in sides)
+    sizes = [min(getattr(side.summary, size) for side in sides) for size in ("k", "d")]
 
     def changes(problems: Iterable[str]) -> dict[str, Any]:
-        return _changes([[of[problem] for problem in problems] for of in rows], rounds, k)
+        return _changes([[of[problem] for problem in problems] for of in rows], rounds, *sizes)
 
     def by(grouping: str) -> dict[str, Changes]:
         groups = grouped(after.tally.rows, grouping)
@@ -206,7 +210,11 @@ def compare(after: Side, before: Side | None, versions: dict[str, str]) -> Compa
         **changes(rows[-1]),
         by_verifier=by("verifier"),
         by_family=by("family"),
-        **_pairs([[of[problem] for problem in rows[-1]] for of in rows], rounds),
+        **_pairs(
+            [[of[problem] for problem in rows[-1]] for of in rows],
+            rounds,
+            [side.summary.k for side in sides],
+        ),
     )
 
 
@@ -220,10 +228,12 @@ def read_comparison(path: Path) -> Comparison:
     return read_versioned(path, Comparison, FORMAT, what="evaluation", missing=fix, other=fix)
 
 
-def _changes(runs: Sequence[Sequence[Row]], rounds: Sequence[int], k: int) -> dict[str, Any]:
+def _changes(
+    runs: Sequence[Sequence[Row]], rounds: Sequence[int], k: int, d: int
+) -> dict[str, Any]:
     """The fields of ``Changes``; position i of each run is the same problem."""
     values = [
-        [values_of(row, of_run if all(rounds) else 0, k) for row in rows]
+        [values_of(row, of_run if all(rounds) else 0, k, d) for row in rows]
         for rows, of_run in zip(runs, rounds, strict=True)
     ]
 
@@ -239,17 +249,22 @@ def _changes(runs: Sequence[Sequence[Row]], rounds: Sequence[int], k: int) -> di
     return {"problems": len(runs[-1]), **{name: change(name) for name in NAMES}}
 
 
-def _pairs(runs: Sequence[Sequence[Row]], rounds: Sequence[int]) -> dict[str, Any]:
-    """``vote_pairs`` and ``deliberation_pairs``."""
+def _pairs(
+    runs: Sequence[Sequence[Row]], rounds: Sequence[int], sizes: Sequence[int]
+) -> dict[str, Any]:
+    """``vote_pairs`` and ``deliberation_pairs``; ``sizes`` are the K of each run."""
     if len(runs) == 1:
         return {"vote_pairs": None, "deliberation_pairs": None}
-    votes = [[row.vote > _HALF for row in rows] for rows in runs]
+    k, is_one_size = min(sizes), len(set(sizes)) == 1
+    # A vote of some of a pool is no one answer: it is right with a chance.
+    voting = [each for each in zip(*runs, strict=True) if max(row.k for row in each) <= k]
+    votes = [[row.vote > _HALF for row in rows] for rows in zip(*voting, strict=True)]
     first = [
         [row.round(of_run).first_right for row in rows]
         for rows, of_run in zip(runs, rounds, strict=True)
     ]
     return {
-        "vote_pairs": paired(*votes),
+        "vote_pairs": paired(*votes) if is_one_size and voting else None,
         "deliberation_pairs": paired(*first) if all(rounds) else None,
     }
 
@@ -260,8 +275,6 @@ def _measured(side: Side) -> Measured:
         heavydistill=side.heavydistill,
         thinker=side.thinker,
         deliberator=side.deliberator,
-        prompts=sorted(side.tally.prompts),
-        verifiers=sorted(side.tally.verifiers),
         summary=dataclasses.replace(side.summary, statuses=dict(_statuses(side.summary))),
     )
 

@@ -1,9 +1,11 @@
 """Deliberation beside its controls, paired by problem: is it the coordination that helps?
 
 A control is a run on the same problems with the same models, sampling and verifiers, in which one
-thing differs (see ``NAMES``). What one answer of it costs is in written tokens, with what had to be
-sampled for the cache that it reads, as ``row`` counts it: a heavy answer is a cache's trajectories
-and one deliberation.
+thing differs (see ``NAMES``). None is matched in tokens: ``choose`` judges the same cache once, and
+``chain`` may have the tokens of a heavy answer but ends where it ends. So what one answer costs is
+told of each, in written tokens and with those that are read, with what had to be sampled for the
+cache that it reads, as ``row`` counts it: a heavy answer is a cache's trajectories and one
+deliberation. A claim should hold in both.
 
 A run that reads the pools of the evaluated one lacks the problems that a step of that failed on.
 They count as wrong in both.
@@ -29,12 +31,12 @@ import heavydistill
 from heavydistill.errors import ConfigError
 from heavydistill.metrics.estimators import deliberations_of
 from heavydistill.metrics.intervals import Interval, bootstrap_difference, bootstrap_mean
-from heavydistill.metrics.row import Round
+from heavydistill.metrics.row import COSTS, Cost, Round, Tokens, tokens_of
 from heavydistill.metrics.tally import prompts_of, verifiers_of
 from heavydistill.schema import FAILED, Generation, Trace
 from heavydistill.versioned import read_versioned
 
-FORMAT = "heavydistill-controls/1"
+FORMAT = "heavydistill-controls/2"
 CONTROLS = "controls.json"
 ALONE, CHAIN, CHOOSE = "alone", "chain", "choose"
 NAMES = {
@@ -55,6 +57,8 @@ class Answering:
         tokens: Mean tokens that are written for one answer, with the cache if it reads one; of the
             problems where all of them are known. None if there is no such problem.
         unknown_tokens: Problems with answers that are not in that mean.
+        all_tokens: Likewise with the tokens that are read.
+        unknown_all_tokens: Problems with answers that are not in that mean.
         unasked: Problems without any answer: too few attempts, or a step failed on them.
         samples: Answers, all problems.
         cut_off: Of those, the ones at the most tokens.
@@ -65,6 +69,8 @@ class Answering:
     accuracy: Interval
     tokens: float | None
     unknown_tokens: int
+    all_tokens: float | None
+    unknown_all_tokens: int
     unasked: int
     samples: int
     cut_off: int
@@ -210,7 +216,7 @@ class _Answers:
         self.failed: set[str] = set()
         self.prompts: set[str] = set()
         self.verifiers: set[str] = set()
-        self._tokens: list[float] = []
+        self._tokens: dict[Cost, list[float]] = {cost: [] for cost in COSTS}
         self._samples = self._cut_off = self._without = 0
         for trace in traces:
             self._add(trace, round)
@@ -227,9 +233,10 @@ class _Answers:
         self._samples += len(given)
         self._cut_off += sum(one.unusable_because == "truncated" for one in given)
         self._without += sum(one.unusable_because in ("error", "empty") for one in given)
-        tokens = Round.of(trace, round).tokens["completion"] if round else _mean_tokens(given)
-        if given and tokens is not None:
-            self._tokens.append(tokens)
+        tokens = Round.of(trace, round).tokens if round else _mean_tokens(given)
+        for cost, of_one in tokens.items():
+            if given and of_one is not None:
+                self._tokens[cost].append(of_one)
 
     def lack(self, problems: Collection[str]) -> None:
         """Count those of these problems that are not there as without an answer."""
@@ -249,10 +256,14 @@ class _Answers:
 
     @property
     def answering(self) -> Answering:
+        written, with_read = (self._tokens[cost] for cost in COSTS)
+        answered = len(self.right) - self._unasked
         return Answering(
             accuracy=bootstrap_mean(self.means),
-            tokens=fmean(self._tokens) if self._tokens else None,
-            unknown_tokens=len(self.right) - self._unasked - len(self._tokens),
+            tokens=fmean(written) if written else None,
+            unknown_tokens=answered - len(written),
+            all_tokens=fmean(with_read) if with_read else None,
+            unknown_all_tokens=answered - len(with_read),
             unasked=self._unasked,
             samples=self._samples,
             cut_off=self._cut_off,
@@ -260,9 +271,9 @@ class _Answers:
         )
 
 
-def _mean_tokens(given: Sequence[Generation]) -> float | None:
-    counts = [one.completion_tokens for one in given]
-    return fmean(counts) if counts and min(counts) >= 0 else None
+def _mean_tokens(given: Sequence[Generation]) -> Tokens:
+    sums = {cost: tokens_of(given, cost) for cost in COSTS}
+    return {cost: None if of is None else of / max(1, len(given)) for cost, of in sums.items()}
 
 
 def _share(right: Sequence[bool]) -> float:

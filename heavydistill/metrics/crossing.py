@@ -1,10 +1,12 @@
 """Every thinker with every deliberator on the same problems: whose attempts, whose deliberation.
 
 A row is a thinker with its own metrics, a cell what a deliberator makes of that thinker's pools.
-Cells of a row are paired by problem, and so are cells of a column: what a deliberator was not
-given, because a step failed on it, counts as wrong.
+All cells are over the same problems: what a deliberator was not given, because a step failed on it,
+counts as wrong. Each interval is of a cell by itself. What a configuration leaves open of sampling,
+the profile of each model fills in, so models may be sampled differently: the table says how.
 
-Not covered: the runs themselves (``pipeline.crossing``).
+Not covered: the runs themselves (``pipeline.crossing``); differences between cells, which
+``comparison`` tells of two of the runs, paired by problem.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import heavydistill
 from heavydistill.metrics.intervals import Interval, bootstrap_difference, bootstrap_mean
@@ -20,8 +23,11 @@ from heavydistill.metrics.tally import Tally
 from heavydistill.schema import Trace
 from heavydistill.versioned import read_versioned
 
-FORMAT = "heavydistill-crossing/1"
+FORMAT = "heavydistill-crossing/2"
 CROSSING = "crossing.json"
+
+Samplings = dict[str, dict[str, dict[str, Any]]]
+"""For each stage, thinking and deliberating, how each model was sampled."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +70,11 @@ class Cell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Crossing:
-    """The whole table; rows and columns in the order in which they were named."""
+    """The whole table; rows and columns in the order in which they were named.
+
+    Attributes:
+        sampling: How rows and columns were sampled; empty if that is not known.
+    """
 
     format: str = FORMAT
     heavydistill: str
@@ -74,11 +84,18 @@ class Crossing:
     rounds: int
     prompts: list[str]
     verifiers: list[str]
+    sampling: Samplings
     thinkers: list[Thinker]
     cells: list[Cell]
 
 
-def cross(runs: Mapping[tuple[str, str], Iterable[Trace]], k: int, d: int, rounds: int) -> Crossing:
+def cross(
+    runs: Mapping[tuple[str, str], Iterable[Trace]],
+    k: int,
+    d: int,
+    rounds: int,
+    sampling: Samplings | None = None,
+) -> Crossing:
     """The table of runs by (thinker, deliberator), each row whole.
 
     Args:
@@ -87,6 +104,7 @@ def cross(runs: Mapping[tuple[str, str], Iterable[Trace]], k: int, d: int, round
         k: Trajectories a problem.
         d: Deliberations a cache.
         rounds: Of which the last counts.
+        sampling: As of ``Crossing``; None if it is not known.
     """
     pools: dict[str, dict[str, Row]] = {}
     cells = []
@@ -107,6 +125,7 @@ def cross(runs: Mapping[tuple[str, str], Iterable[Trace]], k: int, d: int, round
         rounds=rounds,
         prompts=sorted(prompts),
         verifiers=sorted(verifiers),
+        sampling=sampling or {},
         thinkers=[_thinker(name, list(own.values())) for name, own in pools.items()],
         cells=cells,
     )

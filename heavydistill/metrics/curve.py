@@ -5,13 +5,15 @@ Each point is a way to answer, with its accuracy and the mean tokens that it tak
     vote           the most frequent answer of k trajectories, for k = 1 to K, as of ``subsets``
     pass           whether any of k is right: no way to answer, but the bound of every choice
     deliberation   one deliberation on a cache, for each round
+    heavy_vote     the most frequent answer of d deliberations of the last round, for d = 2 to D
 
 HM@D is the mean over D deliberations of which each is one answer, so its price is what one answer
 costs: the trajectories that its cache was made from (see ``row``), all deliberations of earlier
 rounds, which stand in that cache, and one deliberation of its own round. The other D - 1 only
-measure it more exactly. Tokens are counted in two ways: those that were written (``completion``),
-as papers count test-time compute, and with those that were read (``all``), which is harder on
-deliberation, whose prompt holds the attempts. A claim should hold in both.
+measure it more exactly. A vote of d of them takes d - 1 deliberations more, and is worth what it is
+over all subsets, as that of trajectories. Tokens are counted in two ways: those that were written
+(``completion``), as papers count test-time compute, and with those that were read (``all``), which
+is harder on deliberation, whose prompt holds the attempts. A claim should hold in both.
 
 The token-matched vote is V at so many votes as take the same mean tokens a problem. Between two
 whole numbers it is the value of taking one vote more with the chance that makes the tokens equal,
@@ -37,7 +39,7 @@ from typing import Literal
 from heavydistill.metrics.intervals import Interval, bootstrap_difference, bootstrap_mean
 from heavydistill.metrics.row import COSTS, Cost, Row
 
-Way = Literal["vote", "pass", "deliberation"]
+Way = Literal["vote", "pass", "deliberation", "heavy_vote"]
 _NO_ANSWER: set[Way] = {"pass"}
 _DIGITS = 9
 
@@ -50,6 +52,7 @@ class Point:
         way: How.
         k: Trajectories that it takes; of a deliberation those of most problems.
         rounds: Of deliberation.
+        d: Deliberations that are voted among; 1 of one deliberation, 0 of votes and passes.
         accuracy: Over all problems of the curve.
         tokens: Mean a problem, by what is counted, over the problems where they are known;
             without those that are known of none.
@@ -60,6 +63,7 @@ class Point:
     way: Way
     k: int
     rounds: int
+    d: int = 0
     accuracy: Interval
     tokens: dict[Cost, Interval]
     pareto: dict[Cost, bool] = field(default_factory=dict)
@@ -97,6 +101,7 @@ class Curve:
         unknown_tokens: Of the problems of the curve, those that are left out of figures of tokens,
             because a sample's count is unknown.
         points: Votes, passes, and a deliberation of each round.
+        heavy_votes: Votes among deliberations, which stand or fall among ``points``.
         matched: By what is counted; empty without deliberations or known tokens.
     """
 
@@ -105,15 +110,17 @@ class Curve:
     smaller_pools: int
     unknown_tokens: dict[Cost, int]
     points: list[Point]
+    heavy_votes: list[Point]
     matched: dict[Cost, MatchedVote]
 
 
-def curve_of(rows: Sequence[Row], k: int, rounds: int) -> Curve | None:
+def curve_of(rows: Sequence[Row], k: int, d: int, rounds: int) -> Curve | None:
     """The curve of a run; None if it has no trajectories.
 
     Args:
         rows: Of all problems.
         k: Most common size of a pool.
+        d: Most common number of deliberations in the last round.
         rounds: Of deliberation; 0 if there are none.
     """
     on_it = [row for row in rows if row.k >= k] if k else []
@@ -121,13 +128,14 @@ def curve_of(rows: Sequence[Row], k: int, rounds: int) -> Curve | None:
         return None
     known = {cost: [row for row in on_it if _is_known(row, rounds, cost)] for cost in COSTS}
     counted = {cost: those for cost, those in known.items() if those}
-    points = [*_votes(on_it, counted, k), *_deliberations(on_it, counted, rounds)]
+    points = mark_pareto([*_votes(on_it, counted, k), *_deliberations(on_it, counted, d, rounds)])
     return Curve(
         k=k,
         problems=len(on_it),
         smaller_pools=len(rows) - len(on_it),
         unknown_tokens={cost: len(on_it) - len(those) for cost, those in known.items()},
-        points=mark_pareto(points),
+        points=[point for point in points if point.way != "heavy_vote"],
+        heavy_votes=[point for point in points if point.way == "heavy_vote"],
         matched={
             cost: _matched(those, k, rounds, cost)
             for cost, those in counted.items()
@@ -185,20 +193,27 @@ def _votes(rows: Sequence[Row], counted: dict[Cost, list[Row]], k: int) -> Itera
 
 
 def _deliberations(
-    rows: Sequence[Row], counted: dict[Cost, list[Row]], rounds: int
+    rows: Sequence[Row], counted: dict[Cost, list[Row]], d: int, rounds: int
 ) -> Iterator[Point]:
+    """One of each round, and of the last round the votes of more."""
     for round in range(1, rounds + 1):
-        used = Counter(row.round(round).used for row in rows)
-        yield Point(
-            way="deliberation",
-            k=max(used, key=lambda size: (used[size], size)),
-            rounds=round,
-            accuracy=bootstrap_mean([row.round(round).mean for row in rows]),
-            tokens={
-                cost: bootstrap_mean([row.round(round).tokens[cost] or 0.0 for row in those])
-                for cost, those in counted.items()
-            },
-        )
+        told = [row.round(round) for row in rows]
+        used = Counter(each.used for each in told)
+        for count in range(1, d + 1 if round == rounds else 2):
+            values = [each.mean if count == 1 else each.vote_at(count) for each in told]
+            yield Point(
+                way="deliberation" if count == 1 else "heavy_vote",
+                k=max(used, key=lambda size: (used[size], size)),
+                rounds=round,
+                d=count,
+                accuracy=bootstrap_mean(values),
+                tokens={
+                    cost: bootstrap_mean(
+                        [row.round(round).tokens_at(count, cost) or 0.0 for row in those]
+                    )
+                    for cost, those in counted.items()
+                },
+            )
 
 
 def _matched(rows: Sequence[Row], k: int, rounds: int, cost: Cost) -> MatchedVote:

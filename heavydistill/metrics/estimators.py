@@ -39,6 +39,11 @@ def pass_at_k(trace: Trace, k: int | None = None) -> float:
         return float(right > 0)
     if not 1 <= k <= n:
         raise ValueError(f"pass@k needs 1 <= k <= {n}, the size of the pool; got k={k}")
+    return chance_of_any(n, right, k)
+
+
+def chance_of_any(n: int, right: int, k: int) -> float:
+    """Chance that one of k samples is right, which are drawn from n with so many right ones."""
     return 1.0 - math.comb(n - right, k) / math.comb(n, k)
 
 

@@ -46,7 +46,8 @@ class Metrics:
         vote_at_k: V@K; of a pool that is larger, the expected value of K of it.
         pass_at_k: P@K, likewise.
         heavy_mean_at_d: HM@D of the last round of the run; None if that was never deliberated.
-        heavy_pass_at_d: HP@D of the last round; None likewise.
+        heavy_pass_at_d: HP@D of the last round; None likewise. Of more deliberations, the expected
+            value of D of them.
         heavy_minus_vote: HM@D - V@K, paired by problem; None likewise.
     """
 
@@ -59,13 +60,14 @@ class Metrics:
     heavy_minus_vote: Interval | None
 
 
-def values_of(row: Row, rounds: int, k: int) -> dict[str, float]:
+def values_of(row: Row, rounds: int, k: int, d: int) -> dict[str, float]:
     """What a problem counts for in each metric; in those of deliberation only if there was any.
 
     Args:
         row: Of the problem.
         rounds: Of deliberation in the run; 0 if there are none.
         k: Trajectories of a vote. A pool that has fewer votes with all that it has.
+        d: Deliberations of which any may be right; likewise.
     """
     vote, any_right = row.vote, row.any_right
     if row.k > k:
@@ -75,18 +77,18 @@ def values_of(row: Row, rounds: int, k: int) -> dict[str, float]:
         last = row.round(rounds)
         values |= {
             "heavy_mean_at_d": last.mean,
-            "heavy_pass_at_d": last.any_right,
+            "heavy_pass_at_d": last.pass_at(d),
             "heavy_minus_vote": last.mean - vote,
         }
     return values
 
 
-def measure(rows: Sequence[Row], rounds: int, k: int) -> dict[str, Any]:
+def measure(rows: Sequence[Row], rounds: int, k: int, d: int) -> dict[str, Any]:
     """The fields of the ``Metrics`` of these problems, of which there is at least one.
 
     Arguments are as of ``values_of``, with the rows of all of them.
     """
-    values = [values_of(row, rounds, k) for row in rows]
+    values = [values_of(row, rounds, k, d) for row in rows]
     metrics = {name: bootstrap_mean([each[name] for each in values]) for name in values[0]}
     return {"problems": len(rows), **dict.fromkeys(NAMES), **metrics}
 
@@ -105,6 +107,6 @@ def grouped(rows: Sequence[Row], by: str) -> dict[str, list[Row]]:
     return {name: [row for row in rows if name_of(row) == name] for name in names}
 
 
-def breakdown(rows: Sequence[Row], rounds: int, k: int, by: str) -> dict[str, Metrics]:
+def breakdown(rows: Sequence[Row], rounds: int, k: int, d: int, by: str) -> dict[str, Metrics]:
     """The metrics of each group; arguments as of ``measure`` and ``grouped``."""
-    return {name: Metrics(**measure(of, rounds, k)) for name, of in grouped(rows, by).items()}
+    return {name: Metrics(**measure(of, rounds, k, d)) for name, of in grouped(rows, by).items()}

@@ -19,7 +19,12 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any, get_args
 
-from heavydistill.metrics.intervals import Interval, bootstrap_difference, bootstrap_mean
+from heavydistill.metrics.intervals import (
+    Interval,
+    bootstrap_difference,
+    bootstrap_mean,
+    wilson,
+)
 from heavydistill.metrics.row import Round, Row
 from heavydistill.schema import Outcome
 
@@ -34,7 +39,7 @@ class Rate:
         count: Problems for which it holds.
         of: Problems for which it could hold.
         share: ``count / of``; None if ``of`` is 0.
-        interval: Of the share, over those problems; None likewise.
+        interval: Of the share, Wilson's, over those problems; None likewise.
     """
 
     count: int
@@ -83,10 +88,9 @@ def places_of(rounds: Iterable[Round]) -> list[Place]:
 
 
 def _rate(rows: Iterable[Row], hits: Sequence[str], among: Sequence[str]) -> Rate:
-    holds = [float(row.outcome in hits) for row in rows if row.outcome in among]
-    count, of = int(sum(holds)), len(holds)
-    interval = bootstrap_mean(holds) if of else None
-    return Rate(count, of, count / of if of else None, interval)
+    holds = [row.outcome in hits for row in rows if row.outcome in among]
+    count, of = sum(holds), len(holds)
+    return Rate(count, of, count / of if of else None, wilson(count, of) if of else None)
 
 
 def _place(place: int, caches: Sequence[tuple[float, ...]]) -> Place:

@@ -1,19 +1,24 @@
-"""Intervals over problems: of what was seen (bootstrap), and of what is to come.
+"""Intervals over problems: of what was seen (bootstrap, Wilson), and of what is to come.
 
 The problem is the unit that is resampled: samples of one problem are not independent. 10,000
-resamples, the 95 % percentile interval, and the same seed gives the same interval.
+resamples, the 95 % percentile interval, and the same seed gives the same interval. Where a problem
+counts for 1 or 0, Wilson's interval is better: few problems that all agree leave a bootstrap
+nothing to resample, and it would say that the share is known.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import NormalDist
 
 import numpy as np
 import numpy.typing as npt
 
 RESAMPLES = 10_000
 _PERCENTILES = (2.5, 97.5)
+_Z = NormalDist().inv_cdf(_PERCENTILES[1] / 100)
 _FEWEST_GROUPS = 2
 # Drawing how often one value comes takes about as long as drawing so many problems.
 _PROBLEMS_A_VALUE = 8
@@ -44,6 +49,26 @@ def bootstrap_mean(values: Sequence[float], seed: int = 0) -> Interval:
     means = _resampled(distinct, counts, np.random.default_rng(seed))
     low, high = np.percentile(means, _PERCENTILES)
     return Interval(float(counts @ distinct / counts.sum()), float(low), float(high))
+
+
+def wilson(count: int, of: int) -> Interval:
+    """The share ``count / of`` of problems that are each 1 or 0, with Wilson's score interval.
+
+    Without correction for continuity: E. B. Wilson, Probable Inference, the Law of Succession, and
+    Statistical Inference, JASA 22 (1927), 209-212.
+
+    Raises:
+        ValueError: ``of`` is below 1, or ``count`` is not between 0 and ``of``.
+    """
+    if not 0 <= count <= of or not of:
+        raise ValueError(f"{count} of {of} is no share")
+    share, spread = count / of, _Z**2 / of
+    middle = (share + spread / 2) / (1 + spread)
+    reach = math.sqrt(spread * (share * (1 - share) + spread / 4)) / (1 + spread)
+    # The ends of 0 of n and n of n are 0 and 1 but for rounding.
+    return Interval(
+        share, max(0.0, min(share, middle - reach)), min(1.0, max(share, middle + reach))
+    )
 
 
 def _resampled(

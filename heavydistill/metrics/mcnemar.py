@@ -30,6 +30,11 @@ class Pairs:
     neither: int
     p_value: float
 
+    @property
+    def problems(self) -> int:
+        """All of them."""
+        return self.both + self.only_before + self.only_after + self.neither
+
 
 def paired(before: Sequence[bool], after: Sequence[bool]) -> Pairs:
     """Count them; position i of both is the same problem.

@@ -36,22 +36,28 @@ class Round:
     Attributes:
         mean: HM@D.
         any_right: HP@D.
+        passes: HP@d for d = 1 to D.
         copies: As of ``estimators.vote_copy_rate``.
         d: Deliberations.
         first_right: Whether the first of them is right.
         places: As of ``estimators.agreement_by_place``.
         used: Trajectories that had to be sampled for one deliberation of this round.
         tokens: Of these, of all deliberations of earlier rounds, and of one of this round.
+        more: Tokens of one more deliberation of this round; 0 if there are none.
+        votes: The vote of d deliberations for d = 1 to D, as V@k is of trajectories.
     """
 
     mean: float
     any_right: float
+    passes: tuple[float, ...]
     copies: float | None
     d: int
     first_right: bool
     places: tuple[float, ...]
     used: int
     tokens: Tokens
+    more: Tokens
+    votes: tuple[float, ...]
 
     @classmethod
     def of(cls, trace: Trace, round: int) -> Round:
@@ -60,13 +66,29 @@ class Round:
         return cls(
             mean=estimators.heavy_mean_at_d(trace, round),
             any_right=estimators.heavy_pass_at_d(trace, round),
+            passes=passes_at(deliberations),
             copies=estimators.vote_copy_rate(trace, round),
             d=len(deliberations),
             first_right=any(one.index == 0 and one.is_correct for one in deliberations),
             places=estimators.agreement_by_place(trace, round),
             used=int(share * len(trace.pool) + 0.5),
             tokens={cost: _spent(trace, round, deliberations, share, cost) for cost in COSTS},
+            more={cost: _of_one(deliberations, cost) for cost in COSTS},
+            votes=votes_at(deliberations),
         )
+
+    def pass_at(self, d: int) -> float:
+        """HP@d; with fewer deliberations than that, of all that there are."""
+        return self.passes[d - 1] if self.d > d else self.any_right
+
+    def vote_at(self, d: int) -> float:
+        """The vote of d deliberations; with fewer than that, of all that there are."""
+        return self.votes[min(d, self.d) - 1] if self.d else 0.0
+
+    def tokens_at(self, d: int, cost: Cost) -> float | None:
+        """What as many take that ``vote_at`` counts."""
+        first, more = self.tokens[cost], self.more[cost]
+        return None if first is None or more is None else first + max(0, min(d, self.d) - 1) * more
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,8 +151,8 @@ class Row:
             vote=estimators.vote_at_k(trace),
             any_right=estimators.pass_at_k(trace),
             votes=votes_at(trace.pool),
-            passes=passes_at(trace),
-            tokens={cost: _total(trace.pool, cost) for cost in COSTS},
+            passes=passes_at(trace.pool),
+            tokens={cost: tokens_of(trace.pool, cost) for cost in COSTS},
             rounds=tuple(Round.of(trace, round) for round in range(1, last + 1)),
             without=Round.of(trace, last + 1),
         )
@@ -153,15 +175,21 @@ def family_of(problem: Problem) -> str:
 def _spent(
     trace: Trace, round: int, deliberations: Sequence[Deliberation], share: float, cost: Cost
 ) -> float | None:
-    pool = _total(trace.pool, cost)
-    earlier = _total([d for d in trace.deliberations if d.round < round], cost)
-    these = _total(deliberations, cost)
-    if pool is None or earlier is None or these is None:
+    pool = tokens_of(trace.pool, cost)
+    earlier = tokens_of([d for d in trace.deliberations if d.round < round], cost)
+    last = _of_one(deliberations, cost)
+    if pool is None or earlier is None or last is None:
         return None
-    return share * pool + earlier + these / max(1, len(deliberations))
+    return share * pool + earlier + last
 
 
-def _total(generations: Sequence[Generation], cost: Cost) -> float | None:
+def _of_one(deliberations: Sequence[Deliberation], cost: Cost) -> float | None:
+    """Mean tokens of one of them; 0 if there are none."""
+    these = tokens_of(deliberations, cost)
+    return None if these is None else these / max(1, len(deliberations))
+
+
+def tokens_of(generations: Sequence[Generation], cost: Cost) -> float | None:
     """Their tokens; None if any count is unknown."""
     counts = [one.completion_tokens for one in generations]
     if cost == "all":

@@ -2,8 +2,9 @@
 
 Each is the expected value over all subsets of k trajectories, each as likely as any other. It is
 computed by counting them, not by drawing some, so it is exact but for rounding. M@k needs no
-function: it is the same for every k. P@k is ``estimators.pass_at_k`` (arXiv 2107.03374), and V@k
-counts as follows. Who votes and what a tie is worth is as in ``heavy.voting``.
+function: it is the same for every k. P@k is as of ``estimators.pass_at_k`` (arXiv 2107.03374), and
+V@k counts as follows. Who votes and what a tie is worth is as in ``heavy.voting``. Deliberations of
+one cache are a pool of their own, so HP@d is P@k of them.
 
 A subset in which an answer wins holds t of its m trajectories, s answers have t, and all others
 have fewer. Of its t, the expected share that is right is c / m, if c of the m are, so the answer
@@ -25,16 +26,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from heavydistill.metrics import estimators
-from heavydistill.schema import Generation, Trace
+from heavydistill.metrics.estimators import chance_of_any
+from heavydistill.schema import Generation
 
 # C(n, k) is a float up to here; larger pools are counted in whole numbers, which is slower.
 _LARGEST_OF_FLOATS = 1_000
 
 
-def passes_at(trace: Trace) -> tuple[float, ...]:
+def passes_at(pool: Sequence[Generation]) -> tuple[float, ...]:
     """P@k for k = 1 to the size of the pool."""
-    return tuple(estimators.pass_at_k(trace, k) for k in range(1, len(trace.pool) + 1))
+    n, right = len(pool), sum(one.is_correct for one in pool)
+    return tuple(chance_of_any(n, right, k) for k in range(1, n + 1))
 
 
 def votes_at(pool: Sequence[Generation]) -> tuple[float, ...]:

@@ -67,6 +67,8 @@ class Summary(Metrics):
         usage: What each stage of the run took, ``thinking``, ``deliberating`` (all rounds) and, if
             a judge was asked, ``judging``; ``thinking`` is 0 where it took its pools from another.
         statuses: Traces of each status, most common first.
+        prompts: Names and hashes of the wordings that were asked.
+        verifiers: Names and versions behind the verdicts.
     """
 
     k: int
@@ -91,6 +93,8 @@ class Summary(Metrics):
     judging: Judging = field(default_factory=Judging)
     usage: dict[str, Usage]
     statuses: dict[str, int]
+    prompts: list[str]
+    verifiers: list[str]
 
 
 def summarize(traces: Iterable[Trace], voted: Collection[str] | None = None) -> Summary:
@@ -120,22 +124,23 @@ def summary_of(tally: Tally) -> Summary:
         )
     last_round = [row.round(rounds) for row in rows]
     k = _most_common(row.k for row in rows)
+    d = _most_common(told.d for told in last_round)
     means, heavy_means = [row.mean for row in rows], [told.mean for told in last_round]
     table = _outcomes_by_stratum(rows)
     return Summary(
-        **measure(rows, rounds, k),
+        **measure(rows, rounds, k, d),
         k=k,
-        d=_most_common(told.d for told in last_round),
+        d=d,
         rounds=rounds,
         heavy_minus_mean=bootstrap_difference(heavy_means, means) if rounds else None,
-        per_round=[_round_metrics(rows, round) for round in range(1, rounds + 1)],
+        per_round=[_round_metrics(rows, round, d) for round in range(1, rounds + 1)],
         **rates(rows),
         vote_copy_rate=vote_copy_rate(last_round),
         places=places_of(last_round),
-        by_verifier=breakdown(rows, rounds, k, "verifier"),
-        by_family=breakdown(rows, rounds, k, "family"),
-        by_stratum=breakdown(rows, rounds, k, "stratum"),
-        curve=curve_of(rows, k, rounds),
+        by_verifier=breakdown(rows, rounds, k, d, "verifier"),
+        by_family=breakdown(rows, rounds, k, d, "family"),
+        by_stratum=breakdown(rows, rounds, k, d, "stratum"),
+        curve=curve_of(rows, k, d, rounds),
         strata={stratum: sum(row.values()) for stratum, row in table.items()},
         outcomes={label: sum(row[label] for row in table.values()) for label in table[NO_LABEL]},
         outcomes_by_stratum=table,
@@ -144,6 +149,8 @@ def summary_of(tally: Tally) -> Summary:
         judging=tally.judging,
         usage=tally.usage,
         statuses=tally.statuses,
+        prompts=sorted(tally.prompts),
+        verifiers=sorted(tally.verifiers),
     )
 
 
@@ -155,12 +162,12 @@ def _outcomes_by_stratum(rows: Iterable[Row]) -> dict[str, dict[str, int]]:
     return table
 
 
-def _round_metrics(rows: Sequence[Row], round: int) -> RoundMetrics:
+def _round_metrics(rows: Sequence[Row], round: int, d: int) -> RoundMetrics:
     told = [row.round(round) for row in rows]
     return RoundMetrics(
         round,
         bootstrap_mean([each.mean for each in told]),
-        bootstrap_mean([each.any_right for each in told]),
+        bootstrap_mean([each.pass_at(d) for each in told]),
     )
 
 

@@ -23,13 +23,13 @@ from pathlib import Path
 from heavydistill import problems as problem_sources
 from heavydistill.config import RunConfig
 from heavydistill.errors import ConfigError
-from heavydistill.metrics.crossing import CROSSING, Crossing, cross
+from heavydistill.metrics.crossing import CROSSING, Crossing, Samplings, cross
 from heavydistill.pipeline import run
 from heavydistill.pipeline.evaluation import RunOne
 from heavydistill.pipeline.following import check_following, reading_pools
 from heavydistill.pipeline.result import all_traces
 from heavydistill.pipeline.room import check_room
-from heavydistill.teachers.complete import complete
+from heavydistill.teachers.complete import complete, sampling_of
 from heavydistill.teachers.registry import find
 from heavydistill.versioned import write_versioned
 from heavydistill.workplace import new_folder, refuse_taken
@@ -113,16 +113,20 @@ def crossed(plan: Plan, run_one: RunOne) -> Crossing:
         RunError: As of ``run.run``. There is no folder, and what was answered is in the journal.
         KeyboardInterrupt: Likewise.
     """
+    sampling: Samplings = {"thinking": {}, "deliberating": {}}
     with new_folder(plan.folder) as folder:
         for thinker, reader in plan.pairs:
             name = _pair(thinker, reader)
             each = _placed(plan, thinker, reader, folder)
             log = plan.folder.with_name(f"{plan.folder.name}.{name}.vllm.log")
             run_one(name, dataclasses.replace(each, server_log=log))
+            if not each.pools:
+                sampling["thinking"][thinker] = sampling_of(each.config.think).model_dump()
+            sampling["deliberating"][reader] = sampling_of(each.config.deliberate).model_dump()
         config = next(iter(plan.asked.values())).config
         runs = {pair: all_traces(folder / _pair(*pair)) for pair in plan.pairs}
         k, d, rounds = config.think.k, config.deliberate.d, config.rounds
-        crossing = cross(runs, k, d, rounds)
+        crossing = cross(runs, k, d, rounds, sampling)
         write_versioned(crossing, folder / CROSSING)
     return crossing
 

@@ -14,23 +14,41 @@ from heavydistill.metrics.groups import NAMES, Metrics
 from heavydistill.metrics.intervals import Interval
 from heavydistill.metrics.row import COSTS, Cost
 from heavydistill.metrics.summary import Summary
-from heavydistill.report.text import counted, percent, plain, points, print_table, table
+from heavydistill.report.text import (
+    counted,
+    marked,
+    percent,
+    plain,
+    points,
+    print_marks,
+    print_table,
+    table,
+)
 
 COUNTED: dict[Cost, str] = {"completion": "tokens written", "all": "tokens written and read"}
+STRATA_NOTE = (
+    "Strata are told by the vote itself: HM - V is at most 0 where that is right (all-right, "
+    "majority-right), and at least 0 where it is wrong (minority-right, all-wrong)."
+)
 _WAYS: dict[Way, str] = {
     "vote": "vote of {k}",
     "pass": "any of {k}",
     "deliberation": "deliberation on {k}",
+    "heavy_vote": "vote of {d} delib.",
 }
 
 
 def print_breakdown(summary: Summary, console: Console) -> None:
     """Print the metrics of each kind and stratum, and the curve."""
-    groups = {"Verifier": summary.by_verifier, "Family": summary.by_family}
+    kinds = {"Verifier": summary.by_verifier, "Family": summary.by_family}
+    # Of one kind alone, it is what stands above.
+    groups = {title: each for title, each in kinds.items() if len(each) > 1}
+    groups["Stratum"] = summary.by_stratum
     for title, each in groups.items():
-        if len(each) > 1:  # of one alone, it is what stands above
-            _print_groups(title, each, summary, console)
-    _print_groups("Stratum", summary.by_stratum, summary, console)
+        _print_groups(title, each, summary, console)
+    if summary.heavy_minus_vote:
+        console.print(plain(STRATA_NOTE))
+    print_marks([of.problems for each in groups.values() for of in each.values()], console)
     if summary.curve:
         _print_curve(summary.curve, console)
 
@@ -67,7 +85,7 @@ def left_out_lines(curve: Curve) -> Iterator[str]:
 
 def name_of(point: Point) -> str:
     """A point of the curve."""
-    told = _WAYS[point.way].format(k=point.k)
+    told = _WAYS[point.way].format(k=point.k, d=point.d)
     return told + (f", round {point.rounds}" if point.rounds > 1 else "")
 
 
@@ -92,7 +110,8 @@ def _print_groups(
     rows = table(console, title, *shown.values())
     for name, metrics in groups.items():
         cells = [_cell(getattr(metrics, key), signed="minus" in key) for key in shown]
-        label = plain(name).append(f"\n  {counted(metrics.problems, 'problem')}")
+        problems = marked(counted(metrics.problems, "problem"), metrics.problems)
+        label = plain(name).append(f"\n  {problems}")
         rows.add_row(label, *cells)
     print_table(rows, console)
 
@@ -102,7 +121,7 @@ def _print_curve(curve: Curve, console: Console) -> None:
     bounds = {point.k: point.accuracy.mean for point in curve.points if point.way == "pass"}
     head = ("Answer", "Right", "95% interval", "Any right", "Written", "And read")
     rows = table(console, *head)
-    for point in curve.points:
+    for point in (*curve.points, *curve.heavy_votes):
         if point.way == "pass":
             continue
         value = point.accuracy

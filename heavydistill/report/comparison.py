@@ -7,7 +7,6 @@ with nothing, whose table is that of ``table``.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from rich.console import Console
 from rich.text import Text
@@ -20,6 +19,7 @@ from heavydistill.report.breakdown import matched_lines, ranged
 from heavydistill.report.comparison_tables import Layout, grids, runs_of
 from heavydistill.report.table import print_samples
 from heavydistill.report.text import (
+    FEW_NOTE,
     FEW_PROBLEMS,
     counted,
     percent,
@@ -27,11 +27,9 @@ from heavydistill.report.text import (
     points,
     print_if_few,
     print_table,
+    sampled,
 )
 from heavydistill.report.text import table as new_table
-
-# Values that change nothing, so that they need not be shown.
-_OFF = {"min_p": 0, "repetition_penalty": 1}
 
 
 def _two_lines(value: Interval | None, signed: bool) -> str:
@@ -67,12 +65,17 @@ def print_comparison(comparison: Comparison, console: Console) -> None:
     console.print(Text(_heading(comparison), style="bold"))
     for line in _how(comparison):
         console.print(plain(line), soft_wrap=True)
-    for grid in grids(comparison, _TERMINAL):
+    shown = list(grids(comparison, _TERMINAL))
+    for grid in shown:
         rows = new_table(console, *grid.head)
         for label, note, cells in grid.rows:
             first = plain(label).append(f"\n  {note}" if note else "")
             rows.add_row(first, *map(plain, cells))
         print_table(rows, console)
+        if grid.below:
+            console.print(plain(grid.below))
+    if any(grid.has_few for grid in shown):
+        console.print(plain(f"\n{FEW_NOTE}"))
     _print_reading(comparison, console)
     print_if_few(comparison.problems, console)
     worth = list(_worth(comparison))
@@ -85,6 +88,7 @@ def print_comparison(comparison: Comparison, console: Console) -> None:
         samples[f"trajectories {run.name}"] = run.summary.trajectories
         samples[f"deliberations {run.name}"] = run.summary.deliberations
     print_samples(samples, console)
+    console.print(plain(f"\n{_compared_by(comparison)}"), soft_wrap=True)
 
 
 def as_markdown(comparison: Comparison) -> str:
@@ -96,22 +100,33 @@ def as_markdown(comparison: Comparison) -> str:
     _require_before(comparison)
     parts = [f"**{markdown.text(_heading(comparison))}**"]
     parts += [markdown.text(line) for line in _how(comparison)]
-    for grid in grids(comparison, _MARKDOWN):
+    shown = list(grids(comparison, _MARKDOWN))
+    for grid in shown:
         rows = [
             [markdown.text(f"{label}, {note}" if note else label), *map(markdown.text, cells)]
             for label, note, cells in grid.rows
         ]
         parts.append(markdown.table([markdown.text(title) for title in grid.head], rows))
+        parts += [markdown.text(grid.below)] if grid.below else []
+    if any(grid.has_few for grid in shown):
+        parts.append(markdown.text(FEW_NOTE))
     parts += [markdown.text(f"{word}: {', '.join(names)}.") for word, names in _read(comparison)]
     parts += [markdown.text(f"{line}.") for line in _worth(comparison)]
     few = f" Fewer than {FEW_PROBLEMS} problems: the intervals are too narrow to rely on."
     parts.append(
-        "In brackets: 95% intervals, bootstrapped over problems; differences are in points and "
-        "paired by problem. McNemar's p is exact and two-sided."
+        "In brackets: 95% intervals, bootstrapped over problems, Wilson's of rescue, regress and "
+        "emergent; differences are in points and paired by problem. McNemar's p is exact and "
+        "two-sided."
         + (few if comparison.problems < FEW_PROBLEMS else "")
-        + f" heavydistill {comparison.heavydistill}."
+        + f" {markdown.text(_compared_by(comparison))}"
     )
     return "\n\n".join(parts) + "\n"
+
+
+def _compared_by(comparison: Comparison) -> str:
+    ran = ", ".join(f"{name} {version}" for name, version in comparison.versions.items())
+    told = f"Compared by heavydistill {comparison.heavydistill}"
+    return f"{told}; the models ran with {ran}." if ran else f"{told}."
 
 
 def _require_before(comparison: Comparison) -> None:
@@ -144,16 +159,7 @@ def _how(comparison: Comparison) -> Iterator[str]:
     for stage, key in stages.items():
         # Who took pools from another run asked nobody to think.
         if stage == "deliberating" or comparison.after.thinker:
-            yield f"  {stage}: {_sampling(config[key]['sampling'])}"
-
-
-def _sampling(chosen: dict[str, Any]) -> str:
-    shown = {
-        name: value
-        for name, value in chosen.items()
-        if value is not None and _OFF.get(name) != value
-    }
-    return ", ".join(f"{name} {value:g}" for name, value in shown.items())
+            yield f"  {stage}: {sampled(config[key]['sampling'])}"
 
 
 def _read(comparison: Comparison) -> list[tuple[str, list[str]]]:

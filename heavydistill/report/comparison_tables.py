@@ -13,7 +13,9 @@ from typing import Any
 from heavydistill.metrics.comparison import Changes, Comparison, Measured
 from heavydistill.metrics.groups import NAMES, STRATA
 from heavydistill.metrics.intervals import Interval
-from heavydistill.report.text import counted
+from heavydistill.metrics.mcnemar import Pairs
+from heavydistill.report.breakdown import STRATA_NOTE
+from heavydistill.report.text import FEW, counted, marked
 
 Cell = Callable[[Interval | None, bool], str]
 """A value with its interval, and whether it is a difference, in points; ``-`` if there is none."""
@@ -47,10 +49,17 @@ class Grid:
     Attributes:
         head: Titles of its columns.
         rows: Label, note on it (or empty), and the cells of the other columns.
+        below: What is to be known of all of it, if anything.
     """
 
     head: list[str]
     rows: list[tuple[str, str, list[str]]]
+    below: str = ""
+
+    @property
+    def has_few(self) -> bool:
+        """Whether anything in it is marked as of few problems."""
+        return any(FEW in text for _, note, cells in self.rows for text in (note, *cells))
 
 
 def runs_of(comparison: Comparison) -> list[Measured]:
@@ -89,8 +98,8 @@ def _provenance(runs: list[Measured], titles: list[str]) -> Grid:
     rows = [
         ("Thinker", [model(run, "thinker") for run in runs]),
         ("Deliberator", [model(run, "deliberator") for run in runs]),
-        ("Prompts", [",\n".join(run.prompts) for run in runs]),
-        ("Verifiers", [",\n".join(run.verifiers) for run in runs]),
+        ("Prompts", [",\n".join(run.summary.prompts) for run in runs]),
+        ("Verifiers", [",\n".join(run.summary.verifiers) for run in runs]),
         ("heavydistill", [run.heavydistill or "unknown" for run in runs]),
         ("Traces", [_listed(run.summary.statuses) for run in runs]),
     ]
@@ -132,7 +141,7 @@ def _groups(title: str, groups: dict[str, Changes], comparison: Comparison, layo
     rows = [
         (
             name,
-            counted(changes.problems, "problem"),
+            marked(counted(changes.problems, "problem"), changes.problems),
             [layout.narrow(getattr(changes, key).difference, True) for key, _ in shown],
         )
         for name, changes in groups.items()
@@ -142,20 +151,32 @@ def _groups(title: str, groups: dict[str, Changes], comparison: Comparison, layo
 
 
 def _pairs(comparison: Comparison, runs: list[Measured]) -> Grid:
-    told = {"vote": comparison.vote_pairs, "first deliberation": comparison.deliberation_pairs}
+    told = {
+        "vote": (comparison.vote_pairs, _left_out(comparison, runs)),
+        "first deliberation": (comparison.deliberation_pairs, ""),
+    }
     before, after = (run.name for run in runs)
-    rows = [
-        (
-            name,
-            "",
-            [f"{n:,}" for n in (pairs.both, pairs.only_before, pairs.only_after, pairs.neither)]
-            + [p_value(pairs.p_value)],
-        )
-        for name, pairs in told.items()
-        if pairs
-    ]
+    rows = [(name, note, _counts(pairs)) for name, (pairs, note) in told.items() if pairs or note]
     head = ["Problems right", "both", f"only {before}", f"only {after}", "neither", "McNemar's p"]
     return Grid(head, rows)
+
+
+def _left_out(comparison: Comparison, runs: list[Measured]) -> str:
+    """Whose votes are not paired, and why; empty if all are."""
+    before, after = runs
+    if before.summary.k != after.summary.k:
+        return f"not paired: K={before.summary.k} and K={after.summary.k}"
+    unpaired = comparison.unpaired_votes
+    if not unpaired:
+        return ""
+    return f"without {counted(unpaired, 'problem')} of more than {after.summary.k} trajectories"
+
+
+def _counts(pairs: Pairs | None) -> list[str]:
+    if pairs is None:
+        return ["-"] * 5
+    counts = (pairs.both, pairs.only_before, pairs.only_after, pairs.neither)
+    return [*(f"{count:,}" for count in counts), p_value(pairs.p_value)]
 
 
 def _strata(runs: list[Measured], titles: list[str], cell: Cell) -> Grid:
@@ -168,20 +189,23 @@ def _strata(runs: list[Measured], titles: list[str], cell: Cell) -> Grid:
                 text
                 for group in groups
                 for text in (
-                    f"{group.problems:,}" if group else "0",
+                    marked(f"{group.problems:,}", group.problems) if group else "0",
                     cell(group.heavy_minus_vote if group else None, True),
                 )
             ]
             rows.append((stratum, "", cells))
     head = [text for title in titles for text in (f"{title}: problems", f"{title}: HM - V")]
-    return Grid(["Stratum", *head], rows)
+    return Grid(["Stratum", *head], rows, STRATA_NOTE)
 
 
 def _habits(runs: list[Measured], titles: list[str], cell: Cell) -> Grid:
     rows = []
     for name, meaning in _RATES.items():
         rates = [getattr(run.summary, name) for run in runs]
-        cells = [f"{cell(rate.interval, False)}\n{rate.count:,} of {rate.of:,}" for rate in rates]
+        cells = [
+            f"{cell(rate.interval, False)}\n{marked(f'{rate.count:,} of {rate.of:,}', rate.of)}"
+            for rate in rates
+        ]
         rows.append((name, meaning, cells))
     copies = [cell(run.summary.vote_copy_rate, False) for run in runs]
     rows.append(("vote copy", "a deliberation repeats the vote", copies))

@@ -1,4 +1,4 @@
-"""The table of an evaluation's controls: what else the same tokens, models and caches could do.
+"""The table of an evaluation's controls: what else the same models and caches do, at which cost.
 
 Not covered: the numbers themselves, which ``metrics.controls`` computes.
 """
@@ -15,9 +15,8 @@ from heavydistill.report.text import table as new_table
 
 def print_controlled(controlled: Controlled, console: Console) -> None:
     """Print what each way to answer achieves and costs, and what the order of attempts does."""
-    ways = new_table(
-        console, "Way to answer", "Right", "95% interval", "Tokens", "Deliberation adds"
-    )
+    head = ("Way to answer", "Right", "Written", "And read", "Of heavy", "Deliberation adds")
+    ways = new_table(console, *head)
     rows: list[tuple[str, Answering, Interval | None]] = [
         ("deliberation on the attempts", controlled.heavy, None)
     ]
@@ -25,12 +24,20 @@ def print_controlled(controlled: Controlled, console: Console) -> None:
         rows.append((NAMES[control.name], control.answering, control.heavy_minus))
     for name, answering, heavy_minus in rows:
         accuracy = answering.accuracy
-        tokens = "unknown" if answering.tokens is None else f"{answering.tokens:,.0f}"
-        added = _of_points(heavy_minus) if heavy_minus else ""
-        told = percent(accuracy.mean), _ends(accuracy), tokens, added
-        ways.add_row(name, *told)
+        tokens = (
+            "unknown" if count is None else f"{count:,.0f}"
+            for count in (answering.tokens, answering.all_tokens)
+        )
+        added = _of_points(heavy_minus).replace(" (", "\n(") if heavy_minus else ""
+        right = f"{percent(accuracy.mean)}\n{_ends(accuracy)}"
+        ways.add_row(name, right, *tokens, _share(answering, controlled.heavy), added)
     print_table(ways, console)
-    console.print(plain("Tokens are written ones for one answer, with the attempts that it reads."))
+    note = (
+        "With 95% intervals. Tokens are those of one answer, with the attempts that it reads: "
+        "written, and with those read. Of heavy: the share of the written tokens of a deliberation "
+        "on the attempts, for controls are not matched in tokens."
+    )
+    console.print(plain(note))
     for name, answering, _ in rows:
         _print_flaws(name, answering, console)
     if controlled.orders:
@@ -50,9 +57,21 @@ def _print_flaws(name: str, answering: Answering, console: Console) -> None:
     if answering.unasked:
         line = f"{answering.unasked:,} problem(s) without an answer ({name}), which count as wrong"
         console.print(plain(line), soft_wrap=True)
-    if answering.unknown_tokens:
-        line = f"{answering.unknown_tokens:,} problem(s) whose tokens are unknown ({name})"
-        console.print(plain(line), soft_wrap=True)
+    unknown = {
+        "written": answering.unknown_tokens,
+        "written and read": answering.unknown_all_tokens,
+    }
+    for what, count in unknown.items():
+        if count:
+            line = f"{count:,} problem(s) whose tokens {what} are unknown ({name})"
+            console.print(plain(line), soft_wrap=True)
+
+
+def _share(answering: Answering, heavy: Answering) -> str:
+    """Its written tokens over those of a heavy answer."""
+    if answering.tokens is None or not heavy.tokens:
+        return "unknown"
+    return f"{100 * answering.tokens / heavy.tokens:.0f}%"
 
 
 def _print_orders(orders: Orders, console: Console) -> None:

@@ -16,6 +16,7 @@ from heavydistill.report.text import (
     points,
     print_if_few,
     print_table,
+    sampled,
     versions,
 )
 from heavydistill.report.text import table as new_table
@@ -41,6 +42,11 @@ def print_crossing(crossing: Crossing, console: Console) -> None:
         shown.add_row(thinker.name, *map(_share, own), *heavy)
     print_table(shown, console)
     console.print(plain(f"Below HM@{d}: HM@{d} - V@{k} in points. With 95% intervals."))
+    for stage, of_each in crossing.sampling.items():
+        told = {name: sampled(chosen) for name, chosen in of_each.items()}
+        if len(set(told.values())) > 1:
+            each = "; ".join(f"{name}: {how}" for name, how in told.items())
+            console.print(plain(f"Not sampled alike, {stage}: {each}"))
     for cell in crossing.cells:
         if cell.unasked:
             line = (

@@ -18,19 +18,22 @@ from heavydistill.metrics.usage import Usage
 from heavydistill.report.breakdown import matched_lines, print_breakdown
 from heavydistill.report.text import (
     counted,
+    marked,
     percent,
     plain,
     points,
     print_if_few,
+    print_marks,
     print_table,
     table,
+    versions,
 )
 
 _NO_OUTCOME = "not delib."
 
 
 def print_summary(summary: Summary, console: Console, *, breakdown: bool = False) -> None:
-    """Print what a run achieved, what failed in it and what it cost.
+    """Print what a run achieved, what failed in it, what it cost, and by which versions.
 
     Args:
         summary: Of the run.
@@ -50,6 +53,8 @@ def print_summary(summary: Summary, console: Console, *, breakdown: bool = False
     _print_failures(summary, console)
     _print_judging(summary, console)
     _print_usage(summary, console)
+    told = versions(summary.prompts, summary.verifiers)
+    console.print(plain(f"\n{told}"), soft_wrap=True)
 
 
 def _heading(summary: Summary) -> Text:
@@ -144,10 +149,12 @@ def _print_rates(summary: Summary, console: Console) -> None:
             "first place",
             points(over.mean),
             f"{points(over.low)} to {points(over.high)}",
-            f"{first.problems:,}",
+            marked(f"{first.problems:,}", first.problems),
             "repeats it, over chance",
         )
     print_table(rates, console)
+    sizes = [rate.of for _, rate, _ in rows]
+    print_marks([*sizes, *(place.problems for place in summary.places[:1])], console)
 
 
 def _print_matched(summary: Summary, console: Console) -> None:
@@ -254,7 +261,7 @@ def _cost(used: Usage) -> str:
 
 
 def _of(rate: Rate) -> str:
-    return f"{rate.count:,} of {rate.of:,}"
+    return marked(f"{rate.count:,} of {rate.of:,}", rate.of)
 
 
 def _range(interval: Interval) -> str:

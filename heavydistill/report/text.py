@@ -6,7 +6,8 @@ Everything that this package itself writes is ASCII unless the console is a term
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from rich import box
 from rich.console import Console
@@ -18,6 +19,11 @@ _ASCII_BOX = box.Box(
 )
 FEW_PROBLEMS = 30
 """Below this, percentile bootstrap intervals are clearly narrower than they should be."""
+FEW = "(few)"
+"""Marks figures of fewer problems than that, in runs that have more."""
+FEW_NOTE = f"{FEW}: fewer than {FEW_PROBLEMS} problems, whose intervals are not to be relied on."
+# Values of sampling that change nothing, so that they need not be shown.
+_OFF = {"min_p": 0, "repetition_penalty": 1}
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
@@ -56,14 +62,36 @@ def print_if_few(problems: int, console: Console) -> None:
         )
 
 
+def marked(told: str, problems: int) -> str:
+    """How many problems there are, with a mark where they are few."""
+    return f"{told} {FEW}" if 0 < problems < FEW_PROBLEMS else told
+
+
+def print_marks(sizes: Iterable[int], console: Console) -> None:
+    """Print what the mark says, below tables of so many problems each, if it is in them."""
+    if any(marked("", size) for size in sizes):
+        console.print(plain(FEW_NOTE))
+
+
 def counted(count: int, noun: str) -> str:
     """A number with its noun."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
+def sampled(chosen: dict[str, Any]) -> str:
+    """How a model was sampled, without values that change nothing."""
+    shown = {
+        name: value
+        for name, value in chosen.items()
+        if value is not None and _OFF.get(name) != value
+    }
+    return ", ".join(f"{name} {value:g}" for name, value in shown.items())
+
+
 def versions(prompts: Sequence[str], verifiers: Sequence[str]) -> str:
     """What was asked and who judged, by name and version."""
-    return f"Prompts {', '.join(prompts)}; verdicts by {', '.join(verifiers)}."
+    asked, judged = (", ".join(names) or "unknown" for names in (prompts, verifiers))
+    return f"Prompts {asked}; verdicts by {judged}."
 
 
 def percent(share: float | None) -> str:

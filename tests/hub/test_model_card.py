@@ -289,8 +289,6 @@ def comparison(before: bool = True) -> Comparison:
         heavydistill="0.1.0",
         thinker=Model("micro-student", "cd" * 8),
         deliberator=trained,
-        prompts=[],
-        verifiers=["math@2"],
         summary=summary(),
     )
     untrained = dataclasses.replace(

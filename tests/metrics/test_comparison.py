@@ -83,7 +83,7 @@ def test_values_by_hand(make_trace: MakeTrace) -> None:
     after_it = told.after.summary
     assert (told.problems, after_it.k, after_it.d, after_it.rounds) == (2, 4, 2, 1)
     assert told.before and told.before.deliberator and told.before.deliberator.name == "base"
-    assert after_it.deliberations.total == 3 and told.after.verifiers == ["exact@1"]
+    assert after_it.deliberations.total == 3 and told.after.summary.verifiers == ["exact@1"]
     assert told.names[0] == "M@4" and told.names[-1] == "HM@2 - V@4"
 
 
@@ -217,6 +217,41 @@ def test_one_answer_a_problem_is_counted_as_mcnemar_does(make_trace: MakeTrace) 
     told = compare(after, before, {})
     counts = [dataclasses.astuple(pairs) for pairs in (told.vote_pairs, told.deliberation_pairs)]
     assert counts == [(1, 1, 1, 1, 1.0), (1, 1, 1, 1, 1.0)]
+
+
+def test_any_deliberation_is_of_the_smaller_d(make_trace: MakeTrace) -> None:
+    """Else the run that was given more would be better for that alone."""
+    pool = ["7", "8"]
+    few = numbered([make_trace(pool, ["7", "8"]), make_trace(pool, ["8", "8"])])
+    many = numbered(
+        [make_trace(pool, ["8", "8"], ["7", "8", "8", "8"]), make_trace(pool, ["8"], ["7"] * 4)]
+    )
+    told = compare(side(many, "trained"), side(few), {})
+    assert told.heavy_pass_at_d and told.heavy_pass_at_d.before
+    assert told.heavy_pass_at_d.before.mean == 0.5
+    # Two of four of which one is right, in 3 of 6 ways; two of four that are all right.
+    assert told.heavy_pass_at_d.after.mean == (0.5 + 1) / 2
+    assert told.names[3:5] == ["HM@2/4", "HP@2"]
+    turned = compare(side(few), side(many, "trained"), {})
+    assert turned.heavy_pass_at_d and turned.heavy_pass_at_d.before
+    assert turned.heavy_pass_at_d.before.mean == 0.75
+    assert told.by_verifier["exact"].heavy_pass_at_d == told.heavy_pass_at_d
+
+
+def test_votes_of_other_sizes_are_not_paired(make_trace: MakeTrace) -> None:
+    few = numbered([make_trace(["7", "8"], ["7"]), make_trace(["7", "7"], ["8"])])
+    many = numbered([make_trace(["7"] * 4, ["7"]), make_trace(["8"] * 4, ["8"])])
+    told = compare(side(many, "trained"), side(few), {})
+    assert told.vote_pairs is None and told.unpaired_votes == 2
+    assert told.deliberation_pairs and told.deliberation_pairs.problems == 2
+
+
+def test_a_pool_of_more_than_k_leaves_its_problem_out_of_the_pairs(make_trace: MakeTrace) -> None:
+    pools = [["7", "7"], ["7", "7", "8"], ["8", "8"], []]
+    traces = numbered([make_trace(pool) for pool in pools])
+    told = compare(side(traces, "trained"), side(traces), {})
+    assert told.vote_pairs and told.unpaired_votes == 1
+    assert (told.vote_pairs.both, told.vote_pairs.neither) == (1, 2)
 
 
 def test_each_kind_of_problem_is_compared(make_trace: MakeTrace) -> None:

@@ -32,8 +32,8 @@ def costing(trace: Trace, prompt: int, completion: int) -> Trace:
     )
 
 
-def of(traces: Sequence[Trace], k: int = 4, rounds: int = 1) -> Curve:
-    curve = curve_of([Row.of(trace) for trace in traces], k, rounds)
+def of(traces: Sequence[Trace], k: int = 4, rounds: int = 1, d: int = 1) -> Curve:
+    curve = curve_of([Row.of(trace) for trace in traces], k, d, rounds)
     assert curve
     return curve
 
@@ -59,6 +59,30 @@ def test_a_vote_costs_its_trajectories_and_a_deliberation_all_that_it_read(
     second = point(curve, "deliberation", round=2)
     assert second.tokens["all"].mean == 4 * 15 + 2 * 120 + 120
     assert second.accuracy.mean == pytest.approx(2 / 3)
+
+
+def test_a_vote_of_deliberations_costs_each_of_them_and_reads_one_cache(
+    make_trace: MakeTrace, with_cache: MakeTrace
+) -> None:
+    given = ["7", "7", "8"]
+    trace = make_trace(["7", "8", "8", "9"], ["7", "8"], given)
+    trace = with_cache(trace, ["t_0", "t_1", "t_2", "t_3"])
+    trace = with_cache(trace, ["d1_0", "d1_1", "t_0"], round=2)
+    alone = make_trace(["8", "8", "8", "8"])  # was not deliberated
+    curve = of([costing(trace, 100, 20), alone], rounds=2, d=3)
+    assert [(p.d, p.rounds, p.k) for p in curve.heavy_votes] == [(2, 2, 4), (3, 2, 4)]
+    subsets = votes_at(trace.deliberations[2:])
+    assert subsets[2] == 1.0
+    assert [p.accuracy.mean for p in curve.heavy_votes] == [subsets[1] / 2, subsets[2] / 2]
+    # The pool of each, and of one alone two earlier deliberations and d of the last round.
+    written = [p.tokens["completion"].mean for p in curve.heavy_votes]
+    assert written == [4 * WRITTEN + 4 * 20 / 2, 4 * WRITTEN + 5 * 20 / 2]
+    both = [p.tokens["all"].mean for p in curve.heavy_votes]
+    assert both == [4 * 15 + 4 * 120 / 2, 4 * 15 + 5 * 120 / 2]
+    # One deliberation is right less often and a vote of three is right more often than two are.
+    assert [p.pareto["all"] for p in curve.heavy_votes] == [False, True]
+    one = point(curve, "deliberation", round=2)
+    assert (one.d, one.accuracy.mean) == (1, pytest.approx(subsets[0] / 2))
 
 
 @pytest.mark.parametrize(
@@ -138,7 +162,7 @@ def test_smaller_pools_are_left_out_and_counted(make_trace: MakeTrace) -> None:
     curve = of([make_trace(["7"] * 4, ["7"]), make_trace(["8"] * 3, ["7"]), make_trace([])])
     assert (curve.problems, curve.smaller_pools) == (1, 2)
     assert point(curve, "vote").accuracy.mean == 1.0
-    assert curve_of([Row.of(make_trace([]))], 0, 0) is None
+    assert curve_of([Row.of(make_trace([]))], 0, 0, 0) is None
 
 
 @settings(max_examples=25, deadline=None)

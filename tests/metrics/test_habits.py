@@ -9,7 +9,7 @@ import pytest
 
 from heavydistill.metrics.estimators import agreement_by_place
 from heavydistill.metrics.habits import places_of, rates, vote_copy_rate
-from heavydistill.metrics.intervals import bootstrap_mean
+from heavydistill.metrics.intervals import bootstrap_mean, wilson
 from heavydistill.metrics.row import Row
 from heavydistill.metrics.summary import summarize
 from heavydistill.schema import Trace
@@ -24,7 +24,7 @@ def test_a_share_has_the_interval_of_the_problems_for_which_it_could_hold(
     rows = [Row.of(make_trace(["7"], ["7"], outcome=outcome)) for outcome in outcomes]
     regress = rates(rows)["regress"]
     assert (regress.count, regress.of, regress.share) == (2, 8, 0.25)
-    assert regress.interval == bootstrap_mean([0.0] * 6 + [1.0] * 2)
+    assert regress.interval == wilson(2, 8)
     emergent = rates(rows)["emergent"]
     assert (emergent.of, emergent.share, emergent.interval) == (0, None, None)
 

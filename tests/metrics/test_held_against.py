@@ -78,6 +78,9 @@ def test_tokens_are_those_of_one_answer_and_of_the_pool_that_it_reads(make_trace
         600,
         0,
     )
+    # With what is read: 10 tokens of every prompt, which are known of all.
+    assert (told.heavy.all_tokens, told.heavy.unknown_all_tokens) == (240 + 3 * 10, 1)
+    assert told.controls[0].answering.all_tokens == 600 + 10
 
 
 def test_what_is_cut_off_or_missing_counts_as_wrong_and_is_counted(make_trace: Make) -> None:

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from heavydistill.metrics import intervals
 from heavydistill.metrics.intervals import (
@@ -10,6 +12,7 @@ from heavydistill.metrics.intervals import (
     bootstrap_difference,
     bootstrap_mean,
     predicted_ratio,
+    wilson,
 )
 
 
@@ -42,6 +45,35 @@ def test_covers_the_true_mean_about_95_times_in_100() -> None:
         interval = bootstrap_mean(list(rng.binomial(8, truth, 150) / 8), seed=repeat)
         covered += interval.low <= truth <= interval.high
     assert 0.91 <= covered / repeats <= 0.98
+
+
+@given(st.integers(1, 10_000).flatmap(lambda of: st.tuples(st.integers(0, of), st.just(of))))
+def test_a_share_lies_in_its_interval_which_narrows_with_more_problems(
+    counts: tuple[int, int],
+) -> None:
+    count, of = counts
+    told, more = wilson(count, of), wilson(4 * count, 4 * of)
+    assert 0 <= told.low <= told.mean == count / of <= told.high <= 1
+    assert told.low < told.high
+    assert more.high - more.low < told.high - told.low
+    other = wilson(of - count, of)
+    assert (1 - other.high, 1 - other.low) == pytest.approx((told.low, told.high))
+
+
+def test_shares_of_problems_are_those_of_the_literature() -> None:
+    """Table I of Newcombe, Statist. Med. 17 (1998), method 3."""
+    for count, of, low, high in (
+        (81, 263, 0.2553, 0.3662),
+        (15, 148, 0.0624, 0.1605),
+        (0, 20, 0.0, 0.1611),
+        (1, 29, 0.0061, 0.1718),
+    ):
+        told = wilson(count, of)
+        assert (round(told.low, 4), round(told.high, 4)) == (low, high)
+    assert wilson(9, 9).high == 1.0
+    for count, of in ((0, 0), (3, 2), (-1, 2)):
+        with pytest.raises(ValueError, match="no share"):
+            wilson(count, of)
 
 
 def test_difference_is_paired() -> None:

@@ -66,7 +66,7 @@ def test_groups_are_named_in_order_and_count_every_problem_once(traces: list[Tra
 
 
 def test_without_deliberations_a_group_has_no_metrics_of_them(make_trace: MakeTrace) -> None:
-    (group,) = breakdown([Row.of(make_trace(["7", "8"]))], 0, 2, "verifier").values()
+    (group,) = breakdown([Row.of(make_trace(["7", "8"]))], 0, 2, 0, "verifier").values()
     assert group.heavy_mean_at_d is None and group.heavy_minus_vote is None
     assert group.mean_at_k.mean == 0.5
     assert grouped([], "stratum") == {}

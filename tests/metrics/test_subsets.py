@@ -49,7 +49,7 @@ def test_one_vote_is_one_trajectory_and_all_votes_are_the_vote(
     make_trace: MakeTrace, answers: list[str | None]
 ) -> None:
     trace = make_trace(answers)
-    votes, passes = votes_at(trace.pool), passes_at(trace)
+    votes, passes = votes_at(trace.pool), passes_at(trace.pool)
     assert len(votes) == len(passes) == len(trace.pool)
     assert votes[0] == pytest.approx(mean_at_k(trace)) == pytest.approx(passes[0])
     assert votes[-1] == pytest.approx(vote_at_k(trace))
@@ -88,4 +88,4 @@ def test_pools_too_large_for_floats_are_counted_in_whole_numbers(
 
 def test_who_does_not_vote_is_worth_nothing(make_trace: MakeTrace) -> None:
     assert votes_at(make_trace([None, None]).pool) == (0.0, 0.0)
-    assert votes_at([]) == () and passes_at(make_trace([])) == ()
+    assert votes_at([]) == () and passes_at([]) == ()

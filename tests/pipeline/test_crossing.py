@@ -78,6 +78,14 @@ def test_a_thinker_is_asked_once_and_all_read_its_pools(trained: str, tmp_path: 
     means = [cell.heavy_mean_at_d.mean for cell in table.cells]
     assert means == [1, 0, 1, 0] and table.thinkers[0].mean_at_k.mean == 0.25
     assert table.cells[0].heavy_minus_vote.mean == pytest.approx(1 - 0.25)
+    most = {
+        stage: [each["max_tokens"] for each in of.values()] for stage, of in table.sampling.items()
+    }
+    assert list(table.sampling["thinking"]) == ["micro-student", "trained"]
+    assert list(table.sampling["deliberating"]) == ["micro", "trained"]
+    configs = [asked[f"{thinker}+trained"].config for thinker in ("micro-student", "trained")]
+    assert {most["deliberating"][1]} == {of.deliberate.sampling.max_tokens for of in configs}
+    assert most["deliberating"][0] == 448
     assert str(tmp_path) not in json.dumps(dataclasses.asdict(table))
 
 

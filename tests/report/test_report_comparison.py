@@ -5,11 +5,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from summaries import summary
+from summaries import group, summary
 
 from heavydistill.metrics.comparable import Asked, Model
 from heavydistill.metrics.comparison import Change, Changes, Comparison, Measured
 from heavydistill.metrics.counts import GenerationCounts
+from heavydistill.metrics.habits import Rate
 from heavydistill.metrics.intervals import Interval
 from heavydistill.metrics.mcnemar import Pairs
 from heavydistill.report.comparison import as_markdown, print_comparison
@@ -25,8 +26,6 @@ def measured(name: str, model: str, truncated: int) -> Measured:
         heavydistill="0.1.0",
         thinker=told,
         deliberator=told,
-        prompts=["thinker.brief.en@1"],
-        verifiers=["math@2"],
         summary=summary(
             problems=1000,
             trajectories=GenerationCounts(8000, 0, {}, truncated, 0, 0, 0, {}),
@@ -160,6 +159,15 @@ def test_habits_and_tokens_of_both_stand_side_by_side(
     assert "After: HM@4 takes the tokens written of 6.0 votes" in text.replace("\n", " ")
 
 
+def test_what_ran_the_models_is_said_in_both(comparison: Comparison, printed: Printed) -> None:
+    told = dataclasses.replace(comparison, versions={"torch": "2.1", "distilabel": "1.5"})
+    line = "Compared by heavydistill 0.1.0; the models ran with torch 2.1, distilabel 1.5."
+    assert printed(print_comparison, told).endswith(f"{line}\n") and line in as_markdown(told)
+    unknown = "Compared by heavydistill 0.1.0.\n"
+    assert printed(print_comparison, comparison).endswith(unknown)
+    assert as_markdown(comparison).endswith(unknown)
+
+
 def test_what_was_asked_differently_is_listed(comparison: Comparison, printed: Printed) -> None:
     asked = [Asked("think.k", 4, 8), Asked("domain", None, "brief")]
     text = printed(print_comparison, dataclasses.replace(comparison, asked_differently=asked))
@@ -174,6 +182,40 @@ def test_sizes_that_differ_stand_in_the_names_of_the_metrics(comparison: Compari
     told = dataclasses.replace(comparison, before=smaller)
     assert told.names[:2] == ["M@4/8", "V@4"] and told.names[3] == "HM@4"
     assert "K=4/8 trajectories, D=4 deliberations" in as_markdown(told)
+
+
+def test_votes_that_are_not_paired_are_told(comparison: Comparison, printed: Printed) -> None:
+    assert comparison.before
+    smaller = dataclasses.replace(comparison.before, summary=summary(k=4))
+    told = dataclasses.replace(comparison, before=smaller, vote_pairs=None)
+    lines = lines_of(printed(print_comparison, told))
+    assert "vote - - - - -" in lines and "not paired: K=4 and K=8" in " ".join(lines)
+    assert "| vote, not paired: K=4 and K=8 | - |" in as_markdown(told)
+    few = Pairs(both=500, only_before=40, only_after=60, neither=388, p_value=0.0569)
+    told = dataclasses.replace(comparison, vote_pairs=few)
+    row = "| vote, without 12 problems of more than 8 trajectories | 500 |"
+    assert row in as_markdown(told)
+
+
+def test_groups_rates_and_strata_of_few_problems_are_marked(
+    comparison: Comparison, printed: Printed
+) -> None:
+    assert "(few)" not in printed(print_comparison, comparison)
+    assert comparison.before
+    rate = Rate(9, 9, 1.0, Interval(1.0, 0.7, 1.0))
+    rare = summary(emergent=rate, by_stratum={"tie": group(12)})
+    families = dict(comparison.by_family)
+    families["chain_sum"] = dataclasses.replace(families["chain_sum"], problems=29)
+    told = dataclasses.replace(
+        comparison,
+        before=dataclasses.replace(comparison.before, summary=rare),
+        by_family=families,
+    )
+    for text in (" ".join(printed(print_comparison, told).split()), as_markdown(told)):
+        for size in ("9 of 9", "12", "29 problems"):
+            assert f"{size} (few)" in text, size
+        assert text.count("(few): fewer than 30 problems") == 1
+        assert "Strata are told by the vote itself: HM - V" in text
 
 
 def test_markdown_has_the_same_tables_and_says_what_the_brackets_are(

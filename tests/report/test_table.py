@@ -9,6 +9,7 @@ from rich.console import Console
 from summaries import group
 from summaries import summary as invented
 
+from heavydistill.metrics.habits import Rate
 from heavydistill.metrics.intervals import Interval
 from heavydistill.metrics.judging import Judging
 from heavydistill.metrics.summary import RoundMetrics, Summary
@@ -132,6 +133,34 @@ def test_few_problems_come_with_a_warning(summary: Summary, printed: Printed) ->
     assert "too narrow" in printed(print_summary, dataclasses.replace(summary, problems=29))
 
 
+def test_rates_and_groups_of_few_problems_are_marked(summary: Summary, printed: Printed) -> None:
+    text = printed(print_summary, summary, breakdown=True)
+    assert "(few)" not in text
+    rate = Rate(9, 9, 1.0, Interval(1.0, 0.7, 1.0))
+    few = dataclasses.replace(summary, emergent=rate)
+    text = printed(print_summary, few)
+    assert _line(text, "emergent").startswith("emergent 100.0% 70.0% to 100.0% 9 of 9 (few)")
+    assert "20 of 95 (few)" not in text
+    assert text.count("(few): fewer than 30 problems") == 1
+    groups = {"a": group(29), "b": group(30)}
+    text = printed(print_summary, dataclasses.replace(summary, by_family=groups), breakdown=True)
+    assert _line(text, "29 problems").startswith("29 problems (few) 38-42")
+    assert "30 problems (few)" not in text
+    assert text.count("(few): fewer than 30 problems") == 1
+
+
+def test_what_binds_the_difference_of_a_stratum_is_said(summary: Summary, printed: Printed) -> None:
+    text = " ".join(printed(print_summary, summary, breakdown=True).split())
+    assert "Strata are told by the vote itself: HM - V is at most 0 where that is right" in text
+
+
+def test_versions_of_prompts_and_verifiers_are_said(summary: Summary, printed: Printed) -> None:
+    told = printed(print_summary, summary)
+    assert told.endswith("Prompts thinker.brief.en@1; verdicts by math@2.\n")
+    imported = dataclasses.replace(summary, prompts=[])
+    assert "Prompts unknown; verdicts by math@2." in printed(print_summary, imported)
+
+
 def test_what_is_not_a_terminal_gets_ascii_only(summary: Summary, printed: Printed) -> None:
     assert printed(print_summary, summary).isascii()
 
@@ -192,6 +221,8 @@ def test_kinds_strata_and_the_curve_are_shown_where_they_are_asked_for(
     assert "Verifier" not in text  # of one alone, it is what stands above
     assert _line(text, "vote of 1") == "vote of 1 42.0% 38.0% to 47.0% 42.0% 1,000 * 2,000 *"
     assert _line(text, "deliberation on 4").endswith("49.0% to 58.0% 6,000 * 12,000")
+    told = _line(text, "vote of 2 delib.")
+    assert told.endswith("51.0% to 60.0% 7,000 * 14,000")
 
 
 def test_a_run_without_deliberations_has_no_columns_of_them(

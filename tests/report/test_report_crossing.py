@@ -1,0 +1,56 @@
+"""The table of a crossing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from heavydistill.metrics.crossing import Cell, Crossing, Thinker
+from heavydistill.metrics.intervals import Interval
+from heavydistill.report.crossing import print_crossing
+
+Printed = Callable[..., str]
+SAMPLING = {"temperature": 1.0, "top_p": 0.95, "top_k": None, "min_p": 0.0, "max_tokens": 448}
+
+
+def crossing(*most: int) -> Crossing:
+    """Of one thinker, and deliberators with so many tokens each."""
+    value = Interval(0.5, 0.4, 0.6)
+    names = [f"reader-{number}" for number in range(len(most))]
+    return Crossing(
+        heavydistill="0.1.0",
+        problems=40,
+        k=4,
+        d=2,
+        rounds=1,
+        prompts=["deliberator@1"],
+        verifiers=["math@2"],
+        sampling={
+            "thinking": {"one": SAMPLING},
+            "deliberating": {
+                name: SAMPLING | {"max_tokens": count}
+                for name, count in zip(names, most, strict=True)
+            },
+        },
+        thinkers=[Thinker(name="one", mean_at_k=value, vote_at_k=value, pass_at_k=value)],
+        cells=[
+            Cell(
+                thinker="one",
+                deliberator=name,
+                heavy_mean_at_d=value,
+                heavy_pass_at_d=value,
+                heavy_minus_vote=Interval(0.0, -0.1, 0.1),
+                unasked=0,
+            )
+            for name in names
+        ],
+    )
+
+
+def test_deliberators_that_are_not_sampled_alike_are_named(printed: Printed) -> None:
+    text = printed(print_crossing, crossing(448, 512))
+    line = (
+        "Not sampled alike, deliberating: reader-0: temperature 1, top_p 0.95, max_tokens 448; "
+        "reader-1: temperature 1, top_p 0.95, max_tokens 512"
+    )
+    assert line in " ".join(text.split()) and "thinking" not in text
+    assert "Not sampled alike" not in printed(print_crossing, crossing(448, 448))
