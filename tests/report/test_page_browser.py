@@ -72,10 +72,10 @@ def written(tmp_path: Path) -> Callable[..., Path]:
 
 def evil_trace() -> Trace:
     pool = [
-        trajectory(f"{EVIL} \\boxed{{5}}", EVIL, index=0, id="t_0"),
-        trajectory("x" * 300_000, EVIL * 50, index=1, id="t_1", label="incorrect"),
+        trajectory(f"{EVIL} \\boxed{{5}}", EVIL, index=0, id="keys"),
+        trajectory("x" * 300_000, EVIL * 50, index=1, id="index-1", label="incorrect"),
     ]
-    told = [deliberation(EVIL, "Attempt 1 and attempt 2 differ.")]
+    told = [deliberation(EVIL, "Attempt 1 and attempt 2 differ.", id="chunk-1-0")]
     asked = problem(EVIL, id='p" onclick="alert(9)', reference=EVIL, source=EVIL)
     return Trace(
         problem=asked,
@@ -293,6 +293,22 @@ def test_a_hostile_trace_stays_text(browser, written):
         visit.press("v", "j", "e")
         visit.page.wait_for_selector("#trace .problem")
         assert visit.fits()
+
+
+def test_a_response_may_be_called_as_a_part_of_the_page_is(browser, run, tmp_path):
+    write_traces([evil_trace()], tmp_path / "evil" / TRACES_FOLDER)
+    file = write_report([tmp_path / "evil", run], tmp_path / "both.html").file
+    with visiting(browser, file) as visit:
+        page = visit.page
+        visit.press("v", "j")
+        page.wait_for_selector("#trace .problem")
+        page.click(".glance a >> nth=1")
+        assert page.evaluate("document.activeElement.textContent").startswith("Trajectory 2")
+        visit.press("?")
+        assert page.is_visible("dialog") and "next problem" in page.inner_text("dialog")
+        visit.press("Escape", "r", "j")
+        visit.shows("sum:0")
+        assert "Ann has" in page.inner_text("#problem")
 
 
 def test_formulas_are_mathml_and_prices_are_text(browser, written):
