@@ -59,7 +59,7 @@ def banner(source: Source, figures: Figures) -> Html:
     """What keeps the figures from being those of a whole run, if anything does."""
     if not source.unfinished:
         return Html("")
-    told = f"{source.unfinished} {counted(figures.summary.problems, 'problem')} are in this report."
+    told = f"{source.unfinished} In this report: {counted(figures.summary.problems, 'problem')}."
     return tag("p", tag("strong", "Unfinished. "), told, class_="banner", role="status")
 
 
