@@ -279,6 +279,40 @@ def test_figures_come_from_the_rows_and_prices_from_the_record(traces):
     assert sum(told.lengths[name].total() for name in figures.LENGTHS) == 12 * 6
 
 
+def test_runs_side_by_side_say_whether_they_were_asked_and_judged_alike(traces):
+    def side_by_side(*runs: list[Trace]) -> str:
+        return overview.of_all([RUN] * len(runs), [figures.figures(RUN, run) for run in runs])
+
+    def asked(**changes: str) -> list[Trace]:
+        first = dataclasses.replace(traces[0].problem, **changes)
+        return [dataclasses.replace(traces[0], problem=first), *traces[1:]]
+
+    def judged(verifier: str) -> list[Trace]:
+        def by_it(one):
+            return dataclasses.replace(
+                one, verdict=dataclasses.replace(one.verdict, verifier=verifier)
+            )
+
+        return [
+            dataclasses.replace(
+                trace,
+                pool=list(map(by_it, trace.pool)),
+                deliberations=list(map(by_it, trace.deliberations)),
+            )
+            for trace in traces
+        ]
+
+    alike = side_by_side(traces, traces)
+    assert "over the same problems" in alike and "warning" not in alike
+    assert "math@2" in alike and "thinker.brief.en@" in alike
+    for other in (asked(verifier="exact"), asked(verifier_args='{"units": true}')):
+        shown = side_by_side(traces, other)
+        assert "different problems" in shown and shown.count("warning") == 1
+    shown = side_by_side(traces, judged("math@1"))
+    assert "over the same problems" in shown and "note warning" in shown
+    assert "judged by different verifiers or versions" in shown and "math@1" in shown
+
+
 def test_a_run_without_verdicts_is_refused(tmp_path):
     trace = Trace(problem=problem(), pool=[trajectory("5", label=None)])
     write_traces([trace], tmp_path / TRACES_FOLDER)

@@ -42,8 +42,8 @@ class Figures:
         models: Who wrote trajectories, then who wrote deliberations.
         verifiers: Names and versions behind the verdicts.
         prompts: Names and hashes of the wordings.
-        problems: Digest of ids, texts and references in any order: runs over the same problems
-            have the same.
+        problems: Digest of ids, texts, references, verifiers and their arguments in any order:
+            runs over the same problems have the same.
         missing: Problems without a row.
     """
 
@@ -87,7 +87,8 @@ class _Notes:
         self.prompts |= prompts_of(trace)
         self.verifiers |= verifiers_of(trace)
         problem = trace.problem
-        told = "\x1f".join((problem.id, problem.text, problem.reference))
+        asked = (problem.id, problem.text, problem.reference)
+        told = "\x1f".join((*asked, problem.verifier, problem.verifier_args))
         # A sum does not depend on the order, in which runs differ.
         self.problems += int.from_bytes(hashlib.sha256(told.encode()).digest())
 

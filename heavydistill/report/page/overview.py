@@ -6,7 +6,7 @@ The numbers of every plot stand in a table beside it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from heavydistill.metrics.curve import Curve, MatchedVote
 from heavydistill.metrics.intervals import Interval
@@ -67,14 +67,6 @@ def of_all(sources: Sequence[Source], figures: Sequence[Figures]) -> Html:
     """The runs beside each other, and whether that compares anything; nothing for a single one."""
     if len(sources) < 2:
         return Html("")
-    same = len({one.problems for one in figures}) == 1
-    note = (
-        "All runs are over the same problems. Each interval is of a run by itself; differences "
-        "paired by problem are what `heavydistill compare` tells."
-        if same
-        else "The runs are over different problems, so that differences between these rows may be "
-        "those of the problems."
-    )
     rows = []
     for source, one in zip(sources, figures, strict=True):
         summary = one.summary
@@ -86,17 +78,39 @@ def of_all(sources: Sequence[Source], figures: Sequence[Figures]) -> Html:
             summary.heavy_pass_at_d,
         )
         sizes = (f"{summary.problems:,}", str(summary.k), str(summary.d))
-        rows.append(
-            [source.label, *sizes, *map(share, values), difference(summary.heavy_minus_vote)]
-        )
+        ways = (", ".join(one.verifiers) or "-", ", ".join(one.prompts) or "-")
+        added = difference(summary.heavy_minus_vote)
+        rows.append([source.label, *sizes, *map(share, values), added, *ways])
     head = ("Run", "Problems", "K", "D", "M@K", "V@K", "P@K", "HM@D", "HP@D", "HM - V")
     return tag(
         "section",
         tag("h2", "Runs"),
-        tag("p", note, class_="note" if same else "note warning"),
-        tag("div", table(head, rows), class_="scroll"),
+        *_comparability(figures),
+        scroll(table((*head, "Verifiers", "Prompts"), rows)),
         class_="runs",
     )
+
+
+def _comparability(figures: Sequence[Figures]) -> Iterator[Html]:
+    """Whether differences between the runs are those of what was asked."""
+    if len({one.problems for one in figures}) == 1:
+        note = (
+            "All runs are over the same problems. Each interval is of a run by itself; differences "
+            "paired by problem are what `heavydistill compare` tells."
+        )
+        yield tag("p", note, class_="note")
+    else:
+        note = (
+            "The runs are over different problems, or the same with other references or verifiers, "
+            "so that differences between these rows may be those of the problems."
+        )
+        yield tag("p", note, class_="note warning")
+    if len({tuple(one.verifiers) for one in figures if one.verifiers}) > 1:
+        note = (
+            "The runs were judged by different verifiers or versions of them, so that differences "
+            "between these rows may be those of the verdicts."
+        )
+        yield tag("p", note, class_="note warning")
 
 
 def _facts(figures: Figures) -> Html:
