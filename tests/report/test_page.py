@@ -23,6 +23,7 @@ from heavydistill.metrics.summary import summarize
 from heavydistill.report.page import chunks, entries, figures, overview, plots, sources, writing
 from heavydistill.report.page.entries import SAID, entry, whole
 from heavydistill.report.page.markup import joined, table, tag
+from heavydistill.report.text import percent, points
 from heavydistill.schema import FAILED, Trace
 from heavydistill.storage import (
     LEAF_FOLDER,
@@ -204,6 +205,8 @@ def test_an_entry_counts_what_is_said_of_each_response():
     }
     assert told["deliberations"] == [0] * len(SAID)
     assert told["status"] == "failed" and len(told["text"]) <= 160
+    assert (told["verifier"], told["family"]) == ("math", "")
+    assert entry(Trace(problem=problem(args={"family": "sums"}), pool=pool))["family"] == "sums"
 
 
 def test_the_whole_says_which_attempts_a_deliberation_uses(traces):
@@ -253,6 +256,11 @@ def test_the_curve_is_drawn_from_the_summary_and_told_in_a_table(traces):
     page = overview.of_run(0, RUN, told)
     for point in curve.points:
         assert f"{point.tokens['completion'].mean:,.0f} tokens" in page
+    on_front = [point for point in curve.points if point.pareto["completion"]]
+    drawn = re.findall(r'<(?:circle|path)[^>]* class="(vote|deliberation)( outdone)?"', page)
+    assert [bool(outdone) for _, outdone in drawn].count(False) == len(on_front)
+    marked = [point for point in curve.points for cost in point.tokens if point.pareto[cost]]
+    assert page.count('class="front"') == len(marked) > 0
     # An attempt reads 30 tokens and writes 40; so does a deliberation: five of four attempts' size.
     assert "takes the written tokens of 5.0 votes: to compare, a pool needs 5 attempts" in page
     unknown = [
@@ -264,6 +272,22 @@ def test_the_curve_is_drawn_from_the_summary_and_told_in_a_table(traces):
     told = figures.figures(RUN, unknown)
     page = overview.of_run(0, RUN, told)
     assert "No problem has all its tokens counted" in page
+
+
+def test_the_parts_of_a_run_stand_in_tables_and_the_first_place_among_the_rates(traces):
+    told = figures.figures(RUN, traces)
+    page = overview.of_run(0, RUN, told)
+    parts = page[page.index("Parts of the run") :].partition("</article>")[0]
+    assert re.findall(r"<thead><tr><th[^>]*>([^<]*)", parts) == ["Stratum"]  # one kind is all
+    for name, metrics in told.summary.by_stratum.items():
+        (row,) = re.findall(f'<th scope="row">{name}.*?</tr>', parts)
+        assert metrics.heavy_minus_vote and percent(metrics.mean_at_k.mean) in row
+        assert points(metrics.heavy_minus_vote.mean) in row
+    first = told.summary.places[0].over_expected.mean
+    assert re.search(rf'<th scope="row">first place</th><td>{re.escape(points(first))}<', page)
+    alone = [dataclasses.replace(trace, caches=[], deliberations=[]) for trace in traces]
+    page = overview.of_run(0, RUN, figures.figures(RUN, alone))
+    assert "Parts of the run" in page and "HM@" not in page and "first place" not in page
 
 
 def test_figures_come_from_the_rows_and_prices_from_the_record(traces):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -113,7 +114,35 @@ def test_filters_show_what_fits_all_of_them(browser, report, traces):
         wrong = [t for t in traces if any(not d.is_correct for d in t.deliberations)]
         page.select_option("#filter-verdict", "deliberations incorrect")
         assert visit.counted == f"{len(wrong)} of {PROBLEMS} problems"
-        assert page.locator("#filter-kind option").all_inner_texts() == ["any", "math (60)"]
+        assert page.locator("#filter-verifier option").all_inner_texts() == ["any", "math (60)"]
+        assert page.is_hidden("#filter-family")
+
+
+def test_kinds_of_problems_have_a_filter_and_a_row_in_a_folded_table(browser, written, traces):
+    families = ("leg_counting", "chain_sum", "chain_sum")
+    of_kinds = [of_family(trace, families[n % 3]) for n, trace in enumerate(traces)]
+    with visiting(browser, written(*of_kinds), size=PHONE) as visit:
+        page = visit.page
+        parts = page.locator(".card", has_text="Parts of the run")
+        table = parts.locator("table", has_text="chain_sum")
+        assert not table.is_visible()
+        parts.locator("summary").click()
+        assert table.is_visible() and visit.fits()
+        assert "40 problems" in table.locator("tr", has_text="chain_sum").inner_text()
+        assert "by construction at most 0" in parts.inner_text()
+        page.click("#show-traces")
+        choices = page.locator("#filter-family option").all_inner_texts()
+        assert choices == ["any", "chain_sum (40)", "leg_counting (20)"]
+        page.select_option("#filter-family", "leg_counting")
+        assert visit.counted == f"20 of {PROBLEMS} problems"
+        assert visit.listed[:2] == ["sum:0", "sum:3"] and visit.fits()
+
+
+def of_family(trace: Trace, family: str) -> Trace:
+    args = json.dumps({"family": family})
+    return dataclasses.replace(
+        trace, problem=dataclasses.replace(trace.problem, verifier_args=args)
+    )
 
 
 def test_the_keys_walk_through_problems_and_the_address_keeps_the_place(browser, report, traces):
