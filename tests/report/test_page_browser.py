@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -72,10 +73,10 @@ def written(tmp_path: Path) -> Callable[..., Path]:
 
 def evil_trace() -> Trace:
     pool = [
-        trajectory(f"{EVIL} \\boxed{{5}}", EVIL, index=0, id="t_0"),
-        trajectory("x" * 300_000, EVIL * 50, index=1, id="t_1", label="incorrect"),
+        trajectory(f"{EVIL} \\boxed{{5}}", EVIL, index=0, id="keys"),
+        trajectory("x" * 300_000, EVIL * 50, index=1, id="index-1", label="incorrect"),
     ]
-    told = [deliberation(EVIL, "Attempt 1 and attempt 2 differ.")]
+    told = [deliberation(EVIL, "Attempt 1 and attempt 2 differ.", id="chunk-1-0")]
     asked = problem(EVIL, id='p" onclick="alert(9)', reference=EVIL, source=EVIL)
     return Trace(
         problem=asked,
@@ -113,7 +114,35 @@ def test_filters_show_what_fits_all_of_them(browser, report, traces):
         wrong = [t for t in traces if any(not d.is_correct for d in t.deliberations)]
         page.select_option("#filter-verdict", "deliberations incorrect")
         assert visit.counted == f"{len(wrong)} of {PROBLEMS} problems"
-        assert page.locator("#filter-kind option").all_inner_texts() == ["any", "math (60)"]
+        assert page.locator("#filter-verifier option").all_inner_texts() == ["any", "math (60)"]
+        assert page.is_hidden("#filter-family")
+
+
+def test_kinds_of_problems_have_a_filter_and_a_row_in_a_folded_table(browser, written, traces):
+    families = ("leg_counting", "chain_sum", "chain_sum")
+    of_kinds = [of_family(trace, families[n % 3]) for n, trace in enumerate(traces)]
+    with visiting(browser, written(*of_kinds), size=PHONE) as visit:
+        page = visit.page
+        parts = page.locator(".card", has_text="Parts of the run")
+        table = parts.locator("table", has_text="chain_sum")
+        assert not table.is_visible()
+        parts.locator("summary").click()
+        assert table.is_visible() and visit.fits()
+        assert "40 problems" in table.locator("tr", has_text="chain_sum").inner_text()
+        assert "by construction at most 0" in parts.inner_text()
+        page.click("#show-traces")
+        choices = page.locator("#filter-family option").all_inner_texts()
+        assert choices == ["any", "chain_sum (40)", "leg_counting (20)"]
+        page.select_option("#filter-family", "leg_counting")
+        assert visit.counted == f"20 of {PROBLEMS} problems"
+        assert visit.listed[:2] == ["sum:0", "sum:3"] and visit.fits()
+
+
+def of_family(trace: Trace, family: str) -> Trace:
+    args = json.dumps({"family": family})
+    return dataclasses.replace(
+        trace, problem=dataclasses.replace(trace.problem, verifier_args=args)
+    )
 
 
 def test_the_keys_walk_through_problems_and_the_address_keeps_the_place(browser, report, traces):
@@ -293,6 +322,22 @@ def test_a_hostile_trace_stays_text(browser, written):
         visit.press("v", "j", "e")
         visit.page.wait_for_selector("#trace .problem")
         assert visit.fits()
+
+
+def test_a_response_may_be_called_as_a_part_of_the_page_is(browser, run, tmp_path):
+    write_traces([evil_trace()], tmp_path / "evil" / TRACES_FOLDER)
+    file = write_report([tmp_path / "evil", run], tmp_path / "both.html").file
+    with visiting(browser, file) as visit:
+        page = visit.page
+        visit.press("v", "j")
+        page.wait_for_selector("#trace .problem")
+        page.click(".glance a >> nth=1")
+        assert page.evaluate("document.activeElement.textContent").startswith("Trajectory 2")
+        visit.press("?")
+        assert page.is_visible("dialog") and "next problem" in page.inner_text("dialog")
+        visit.press("Escape", "r", "j")
+        visit.shows("sum:0")
+        assert "Ann has" in page.inner_text("#problem")
 
 
 def test_formulas_are_mathml_and_prices_are_text(browser, written):

@@ -17,9 +17,10 @@ def scroll(inner: Html) -> Html:
     return tag("div", inner, class_="scroll")
 
 
-def numbers(inner: Html) -> Html:
-    """The table of a plot, folded."""
-    return tag("details", tag("summary", "The numbers"), scroll(inner))
+def numbers(inner: Html, note: str = "") -> Html:
+    """The table of a plot, folded, with what there is to say of it."""
+    told = tag("p", note, class_="note") if note else ""
+    return tag("details", tag("summary", "The numbers"), scroll(inner), told)
 
 
 def share(value: Interval | None) -> str:

@@ -18,6 +18,7 @@ from typing import Any
 
 from heavydistill.heavy.cache import blocks_of
 from heavydistill.heavy.naming import named
+from heavydistill.metrics.row import family_of
 from heavydistill.schema import FAILED, Cache, Deliberation, Generation, Trace, to_row
 
 SAID = ("correct", "incorrect", "undecided", "unjudged", "failed", "truncated")
@@ -33,7 +34,8 @@ def entry(trace: Trace) -> dict[str, Any]:
         "stratum": trace.stratum,
         "outcome": trace.outcome,
         "status": "failed" if trace.status.startswith(FAILED) else trace.status,
-        "kind": trace.problem.verifier,
+        "verifier": trace.problem.verifier,
+        "family": family_of(trace.problem),
         "pool": _counts(trace.pool),
         "deliberations": _counts(trace.deliberations),
         "k": len(trace.pool),

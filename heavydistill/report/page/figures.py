@@ -20,6 +20,8 @@ from heavydistill.metrics.summary import Summary, summarize
 from heavydistill.metrics.tally import prompts_of, verifiers_of
 from heavydistill.metrics.usage import Usage
 from heavydistill.report.page.entries import name_of
+from heavydistill.report.page.sources import Source
+from heavydistill.report.text import counted
 from heavydistill.schema import Generation, Trace
 
 LENGTHS = tuple(
@@ -40,8 +42,8 @@ class Figures:
         models: Who wrote trajectories, then who wrote deliberations.
         verifiers: Names and versions behind the verdicts.
         prompts: Names and hashes of the wordings.
-        problems: Digest of ids, texts and references in any order: runs over the same problems
-            have the same.
+        problems: Digest of ids, texts, references, verifiers and their arguments in any order:
+            runs over the same problems have the same.
         missing: Problems without a row.
     """
 
@@ -85,7 +87,8 @@ class _Notes:
         self.prompts |= prompts_of(trace)
         self.verifiers |= verifiers_of(trace)
         problem = trace.problem
-        told = "\x1f".join((problem.id, problem.text, problem.reference))
+        asked = (problem.id, problem.text, problem.reference)
+        told = "\x1f".join((*asked, problem.verifier, problem.verifier_args))
         # A sum does not depend on the order, in which runs differ.
         self.problems += int.from_bytes(hashlib.sha256(told.encode()).digest())
 
@@ -97,34 +100,46 @@ class _Notes:
             self.lengths[f"{stage}, {right}"][one.completion_tokens] += 1
 
 
-def figures(name: str, traces: Iterable[Trace], recorded: dict[str, Any]) -> Figures:
+def figures(source: Source, traces: Iterable[Trace]) -> Figures:
     """The figures of a run, whose traces are read once and not kept.
 
     Args:
-        name: Of the run, for what is raised.
-        traces: All of them.
-        recorded: What its ``summary.json`` says.
+        source: The run.
+        traces: All of it.
 
     Raises:
-        ConfigError: It has no verdicts.
+        ConfigError: It is whole and has no verdicts.
         RunError: It has no traces.
     """
     notes = _Notes()
     summary = summarize(notes.of(traces))
-    if not notes.judged:
-        raise ConfigError(
-            f"{name} has no verdicts: none of its {summary.problems:,} problems has a response "
-            "that was judged",
-            "Have them judged: `heavydistill generate --pools RUN` judges what has no verdict.",
-        )
+    if not (notes.judged or source.unfinished):  # what is unfinished may get some yet
+        raise _nothing_judged(source.name, summary)
     return Figures(
-        summary=_with_usage(summary, recorded),
+        summary=_with_usage(summary, source.recorded),
         lengths=notes.lengths,
         models=(sorted(notes.thinkers), sorted(notes.deliberators)),
         verifiers=sorted(notes.verifiers),
         prompts=sorted(notes.prompts),
         problems=f"{notes.problems % (1 << 256):064x}",
-        missing=recorded.get("missing", 0),
+        missing=source.recorded.get("missing", 0),
+    )
+
+
+def _nothing_judged(name: str, summary: Summary) -> ConfigError:
+    problems = counted(summary.problems, "problem")
+    stages = (summary.trajectories, summary.deliberations)
+    if any(stage.unjudged for stage in stages):
+        return ConfigError(
+            f"{name} has no verdicts: no response of its {problems} was judged",
+            "Have them judged: `heavydistill generate --pools RUN` judges what has no verdict.",
+        )
+    failures = sum((Counter(stage.failures) for stage in stages), Counter[str]())
+    listed = ", ".join(f"{count:,} {kind}" for kind, count in failures.most_common())
+    return ConfigError(
+        f"{name} has nothing to report: its {problems} got no response"
+        + (f" (failed requests: {listed})" if listed else ""),
+        "Give its command again, which asks anew for what failed.",
     )
 
 

@@ -6,23 +6,27 @@ The numbers of every plot stand in a table beside it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-from heavydistill.metrics.curve import Curve, MatchedVote
+from heavydistill.metrics.curve import Curve, MatchedVote, Point
 from heavydistill.metrics.intervals import Interval
 from heavydistill.metrics.row import COSTS, Cost
 from heavydistill.metrics.summary import NO_LABEL, Summary
+from heavydistill.report.breakdown import name_of
 from heavydistill.report.page import plots
 from heavydistill.report.page.cards import card, difference, ends, numbers, scroll, share
 from heavydistill.report.page.figures import LENGTHS, Figures
+from heavydistill.report.page.groups import of_groups
 from heavydistill.report.page.markup import Html, joined, table, tag
 from heavydistill.report.page.sources import Source
 from heavydistill.report.text import FEW_PROBLEMS, counted, percent, points
 from heavydistill.schema import FAILED
 
-_WAYS = {"vote": "vote on k", "pass": "any of k is right", "deliberation": "deliberation on k"}
 _COSTS: dict[Cost, str] = {"completion": "written", "all": "read and written"}
-_TOKENS = [f"Tokens a problem, {_COSTS[cost]}" for cost in COSTS]
+_CURVE = ("Answer", "Written", "And read", "Right")
+_TOKENS = (
+    "Tokens a problem, written, and with those read. * nothing else is as often right for as few."
+)
 
 
 def of_run(number: int, source: Source, figures: Figures) -> Html:
@@ -36,7 +40,8 @@ def of_run(number: int, source: Source, figures: Figures) -> Html:
     summary = figures.summary
     cards = [
         _metrics(summary),
-        _curve(figures.summary.curve),
+        of_groups(summary),
+        _curve(summary.curve),
         _labels(summary),
         _rates(summary),
         _lengths(figures),
@@ -59,7 +64,7 @@ def banner(source: Source, figures: Figures) -> Html:
     """What keeps the figures from being those of a whole run, if anything does."""
     if not source.unfinished:
         return Html("")
-    told = f"{source.unfinished} {counted(figures.summary.problems, 'problem')} are in this report."
+    told = f"{source.unfinished} In this report: {counted(figures.summary.problems, 'problem')}."
     return tag("p", tag("strong", "Unfinished. "), told, class_="banner", role="status")
 
 
@@ -67,14 +72,6 @@ def of_all(sources: Sequence[Source], figures: Sequence[Figures]) -> Html:
     """The runs beside each other, and whether that compares anything; nothing for a single one."""
     if len(sources) < 2:
         return Html("")
-    same = len({one.problems for one in figures}) == 1
-    note = (
-        "All runs are over the same problems. Each interval is of a run by itself; differences "
-        "paired by problem are what `heavydistill compare` tells."
-        if same
-        else "The runs are over different problems, so that differences between these rows may be "
-        "those of the problems."
-    )
     rows = []
     for source, one in zip(sources, figures, strict=True):
         summary = one.summary
@@ -86,17 +83,39 @@ def of_all(sources: Sequence[Source], figures: Sequence[Figures]) -> Html:
             summary.heavy_pass_at_d,
         )
         sizes = (f"{summary.problems:,}", str(summary.k), str(summary.d))
-        rows.append(
-            [source.label, *sizes, *map(share, values), difference(summary.heavy_minus_vote)]
-        )
+        ways = (", ".join(one.verifiers) or "-", ", ".join(one.prompts) or "-")
+        added = difference(summary.heavy_minus_vote)
+        rows.append([source.label, *sizes, *map(share, values), added, *ways])
     head = ("Run", "Problems", "K", "D", "M@K", "V@K", "P@K", "HM@D", "HP@D", "HM - V")
     return tag(
         "section",
         tag("h2", "Runs"),
-        tag("p", note, class_="note" if same else "note warning"),
-        tag("div", table(head, rows), class_="scroll"),
+        *_comparability(figures),
+        scroll(table((*head, "Verifiers", "Prompts"), rows)),
         class_="runs",
     )
+
+
+def _comparability(figures: Sequence[Figures]) -> Iterator[Html]:
+    """Whether differences between the runs are those of what was asked."""
+    if len({one.problems for one in figures}) == 1:
+        note = (
+            "All runs are over the same problems. Each interval is of a run by itself; differences "
+            "paired by problem are what `heavydistill compare` tells."
+        )
+        yield tag("p", note, class_="note")
+    else:
+        note = (
+            "The runs are over different problems, or the same with other references or verifiers, "
+            "so that differences between these rows may be those of the problems."
+        )
+        yield tag("p", note, class_="note warning")
+    if len({tuple(one.verifiers) for one in figures if one.verifiers}) > 1:
+        note = (
+            "The runs were judged by different verifiers or versions of them, so that differences "
+            "between these rows may be those of the verdicts."
+        )
+        yield tag("p", note, class_="note warning")
 
 
 def _facts(figures: Figures) -> Html:
@@ -162,16 +181,16 @@ def _curve(curve: Curve | None) -> Html:
         return card("Accuracy over tokens", tag("p", "No problem has all its tokens counted."))
     rows = [
         [
-            _WAYS[point.way],
-            str(point.k),
-            *(f"{point.tokens[cost].mean:,.0f}" if cost in point.tokens else "-" for cost in COSTS),
+            name_of(point),
+            *(_spent(point, cost) for cost in COSTS),
             share(point.accuracy),
         ]
         for point in shown
     ]
-    entries = [("vote", "vote on k attempts"), ("pass", "any of k is right")]
+    entries = [("vote", "vote of k attempts"), ("pass", "any of k is right")]
     if any(point.way == "deliberation" for point in shown):
         entries.append(("deliberation", "one deliberation on k"))
+    entries.append(("vote outdone", "hollow: something else is as often right for less"))
     notes = [f"Over {counted(curve.problems, 'problem')}, from the one pool of each."]
     if curve.smaller_pools:
         notes.append(f"{counted(curve.smaller_pools, 'problem')} left out: a smaller pool.")
@@ -186,8 +205,16 @@ def _curve(curve: Curve | None) -> Html:
         plots.curve_plot(list(map(plots.dot, shown))),
         plots.legend(entries),
         tag("p", " ".join(notes), class_="note"),
-        numbers(table(("Way", "k", *_TOKENS, "Right, 95 % interval"), rows)),
+        numbers(table(_CURVE, rows), _TOKENS),
     )
+
+
+def _spent(point: Point, cost: Cost) -> Html:
+    """Tokens of a way to answer, with a mark if it is on the front."""
+    if cost not in point.tokens:
+        return Html("-")
+    mark = tag("span", "*", class_="front") if point.pareto[cost] else ""
+    return joined([f"{point.tokens[cost].mean:,.0f}", mark])
 
 
 def _matched(counted_as: str, matched: MatchedVote) -> str:
@@ -225,30 +252,30 @@ def _labels(summary: Summary) -> Html:
 
 def _rates(summary: Summary) -> Html:
     meanings = {
-        "rescue": "vote wrong or tied, deliberation right",
-        "regress": "vote right, deliberation wrong",
-        "emergent": "no trajectory right, deliberation right",
+        "rescue": "right, vote was not",
+        "regress": "wrong, vote was right",
+        "emergent": "right, no trajectory was",
     }
     rates = [(name, getattr(summary, name)) for name in meanings]
     rows = [
         [
             name,
-            share(rate.interval) if rate.interval else "-",
+            share(rate.interval),
             f"{rate.count:,} of {rate.of:,}",
             meanings[name],
         ]
         for name, rate in rates
     ]
-    copies = [
-        "vote copy",
-        share(summary.vote_copy_rate) if summary.vote_copy_rate else "-",
-        "",
-        "deliberation repeats the vote",
-    ]
+    rows.append(["vote copy", share(summary.vote_copy_rate), "", "repeats the vote"])
+    if summary.places:
+        first = summary.places[0]
+        meaning = "repeats the first attempt, points over chance"
+        over = difference(first.over_expected)
+        rows.append(["first place", over, f"{first.problems:,}", meaning])
     return card(
         "Rescue and regress",
         plots.rates_plot(rates),
-        scroll(table(("Rate", "Value", "Problems", "Meaning"), [*rows, copies])),
+        scroll(table(("Rate", "Value", "Problems", "Deliberation"), rows)),
     )
 
 

@@ -17,6 +17,7 @@ from heavydistill.metrics.groups import STRATA
 from heavydistill.metrics.habits import OUTCOMES, Rate
 from heavydistill.metrics.intervals import Interval
 from heavydistill.metrics.summary import NO_LABEL, Summary
+from heavydistill.report.breakdown import name_of
 from heavydistill.report.page.markup import Html, joined, tag
 from heavydistill.report.text import percent
 
@@ -55,6 +56,8 @@ class Dot:
         accuracy: Of one answer.
         tokens: Written for it.
         label: Shown beside it.
+        outdone: Whether another answer in the plot is as often right for fewer tokens; then it is
+            hollow.
     """
 
     mark: str
@@ -62,12 +65,13 @@ class Dot:
     accuracy: Interval
     tokens: float
     label: str = ""
+    outdone: bool = False
 
 
 def dot(point: Point) -> Dot:
-    """A point of a curve."""
-    name = f"{point.way} on {point.k}"
-    return Dot(point.way, name, point.accuracy, point.tokens["completion"].mean)
+    """A point of a curve among its others."""
+    tokens, outdone = point.tokens["completion"].mean, not point.pareto["completion"]
+    return Dot(point.way, name_of(point), point.accuracy, tokens, outdone=outdone)
 
 
 def curve_plot(dots: Sequence[Dot]) -> Html:
@@ -237,13 +241,12 @@ def _mark(one: Dot, at: Callable[[Dot, float], tuple[float, float]]) -> Html:
     _, low = at(one, one.accuracy.low)
     _, high = at(one, one.accuracy.high)
     title = f"{one.name}: {percent(one.accuracy.mean)}, {one.tokens:,.0f} tokens"
+    kind = f"{one.mark} outdone" if one.outdone else one.mark
     shape = {
-        "vote": tag("circle", cx=x, cy=y, r=4.5, class_="vote"),
-        "pass": tag("rect", x=x - 4, y=y - 4, width=8, height=8, class_="pass"),
-        "deliberation": tag(
-            "path", d=f"M{x:.1f} {y - 8:.1f}l8 8l-8 8l-8-8z", class_="deliberation"
-        ),
-        "control": tag("path", d=f"M{x:.1f} {y - 7:.1f}l7 12h-14z", class_="control"),
+        "vote": tag("circle", cx=x, cy=y, r=4.5, class_=kind),
+        "pass": tag("rect", x=x - 4, y=y - 4, width=8, height=8, class_=kind),
+        "deliberation": tag("path", d=f"M{x:.1f} {y - 8:.1f}l8 8l-8 8l-8-8z", class_=kind),
+        "control": tag("path", d=f"M{x:.1f} {y - 7:.1f}l7 12h-14z", class_=kind),
     }[one.mark]
     side = ("end", -9) if x > _WIDTH - 80 else ("start", 9)
     label = _text(x + side[1], y + 4, one.label, side[0], "name") if one.label else ""

@@ -9,6 +9,7 @@ Not covered: the runs themselves (``overview``), and the numbers, which ``metric
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -118,7 +119,7 @@ def _controls(file: Path) -> Html:
 def _drawn(dots: list[plots.Dot]) -> list[Html]:
     """The plot; nothing if no tokens are known."""
     keys = [
-        ("vote", "vote on k attempts"),
+        ("vote", "vote of k attempts"),
         ("deliberation", "deliberation"),
         ("control", "control"),
     ]
@@ -141,8 +142,10 @@ def _dots(ways: list[tuple[str, str, Answering, Interval | None]]) -> Iterator[p
 
 
 def _votes(evaluation: Path) -> list[plots.Dot]:
+    """Of the evaluated run; which are outdone is known among themselves, and not by controls."""
     curve = read_comparison(evaluation).after.summary.curve
-    return [plots.dot(p) for p in curve.points if p.way == "vote" and p.tokens] if curve else []
+    votes = [p for p in curve.points if p.way == "vote" and p.tokens] if curve else []
+    return [dataclasses.replace(plots.dot(vote), outdone=False) for vote in votes]
 
 
 def _flaws(answering: Answering) -> str:

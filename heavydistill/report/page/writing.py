@@ -69,8 +69,8 @@ def write_report(folders: Sequence[Path], out: Path) -> Written:
         out: The file; one that an earlier call wrote is replaced.
 
     Raises:
-        ConfigError: A folder holds no run, or one without verdicts or of another schema version; or
-            ``out`` is something else than a report.
+        ConfigError: A folder holds no run, or a whole one without verdicts, or one of another
+            schema version; or ``out`` is something else than a report.
         RunError: A run has no traces, or the disk is full or fails. There is no new file.
     """
     _refuse_others(out)
@@ -106,7 +106,7 @@ def _read(number: int, source: Source, file: IO[bytes]) -> tuple[Figures, str]:
             entries.append({**entry(trace), "at": chunks.add(whole(trace))})
             yield trace
 
-    of_run = figures(source.name, noted(read_files(source.files)), source.recorded)
+    of_run = figures(source, noted(read_files(source.files)))
     chunks.close()
     index = {
         "name": source.name,

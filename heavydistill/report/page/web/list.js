@@ -3,7 +3,8 @@
 const ROW = 62; // pixels, as in the style
 const SAID = ["correct", "incorrect", "undecided", "unjudged", "failed", "truncated"];
 const SAID_NAMES = { unjudged: "not judged", failed: "request failed", truncated: "cut off" };
-const FILTERS = ["stratum", "outcome", "verdict", "kind", "status"];
+const FILTERS = ["stratum", "outcome", "verdict", "verifier", "family", "status"];
+const NEEDS_TWO = ["family", "status"]; // filters that are not shown where all problems are alike
 const NONE = { stratum: "none", outcome: "not deliberated" };
 const ORDER = {
   stratum: ["all-right", "majority-right", "tie", "minority-right", "all-wrong"],
@@ -45,7 +46,7 @@ class List {
     const option = (value) => el("option", { value }, `${choiceName(name, value)} (${number(counts.get(value))})`);
     const select = byId(`filter-${name}`);
     select.replaceChildren(el("option", { value: "" }, "any"), ...values.map(option));
-    select.closest("label").hidden = name === "status" && values.length < 2;
+    select.closest("label").hidden = NEEDS_TWO.includes(name) && values.length < 2;
   }
 
   filter() {

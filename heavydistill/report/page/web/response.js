@@ -23,6 +23,9 @@ const answerOf = (one) => (one.verdict?.extracted == null ? el("span.note", {}, 
 
 const lengthOf = (one) => `${tokens(one.prompt_tokens)} read, ${tokens(one.completion_tokens)} written`;
 
+/** Id of the card of a response in the page, in which the response's own might be that of a chunk. */
+const cardId = (id) => `r:${id}`;
+
 /** The card of a response; `facts` are further lines: [name, content]. */
 function responseCard(one, title, facts, query) {
   const lines = [
@@ -35,7 +38,7 @@ function responseCard(one, title, facts, query) {
   if (one.finish_reason !== "stop") lines.splice(2, 0, ["ended", one.finish_reason === "length" ? "cut off at the most tokens" : "the request failed"]);
   const card = el(
     `article.response.${saidOf(one)}`,
-    { id: one.id },
+    { id: cardId(one.id) },
     el("header", {}, el("h4", {}, title), verdictChip(one)),
     factList(lines),
   );

@@ -62,7 +62,7 @@ function glance(trace, names) {
   return el("details.glance", { open: true }, el("summary", {}, "At a glance"), table(["Response", "Verdict", "Answer", "Written", "In the cache, or from it"], rows));
 }
 
-const link = (id, names) => el("a.jump", { href: "#", "data-jump": id }, names.get(id) ?? id);
+const link = (id, names) => el("a.jump", { href: "#", "data-jump": cardId(id) }, names.get(id) ?? id);
 
 const separated = (parts) => parts.flatMap((part, place) => (place ? [", ", part] : [part]));
 
