@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import subprocess
 import sys
@@ -13,7 +14,7 @@ import yaml
 from trainings import GRPO, ROOT
 
 from heavydistill.errors import ConfigError
-from heavydistill.training.rl.arguments import SCRIPT, parse
+from heavydistill.training.rl.arguments import SCRIPT, RlArguments, parse
 from heavydistill.training.rl.presets import PRESETS
 from heavydistill.training.strict import REFUSED
 from heavydistill.training.told import told
@@ -186,6 +187,14 @@ def test_what_would_be_ignored_or_bend_the_ratio_is_refused(tmp_path: Path, name
     message = refused("--config", written(tmp_path, **{name: OTHER[name]}, **more))
     assert message.startswith(f"{name}: it cannot be set: ")
     assert message.endswith(f"Leave {name} out.") and "hf_secret" not in message
+
+
+def test_the_script_names_its_own_flags() -> None:
+    said = GRPO.read_text(encoding="utf-8").partition('"""\n')[0]
+    own = {field.name for field in dataclasses.fields(RlArguments)} - {"verify"}
+    guards = {name for name in own if name.startswith("guard_")}
+    assert not {name for name in own - guards if f"--{name}" not in said}
+    assert "--guard_entropy and the\nother guards" in said
 
 
 def test_help_begins_with_how_to_use_it() -> None:
