@@ -15,8 +15,8 @@ other guards, --chat_template_path, --evaluate, --license and --dry_run, and in 
 --help lists all; configs/grpo/README.md says which file to begin with.
 
 The output folder has the model, its card, its record (training.json), the checkpoints, the curves
-(curves.png, curves.svg), and with --evaluate the figures before and after. After a crash the same command with
---resume_from_checkpoint true goes on from the last checkpoint that is whole.
+(curves.png, curves.svg), and with --evaluate the figures before and after. After a crash the same
+command with --resume_from_checkpoint true goes on from the last checkpoint that is whole.
 
 Exit codes: 0 done; 1 it broke; 2 you can mend it; 130 interrupted. `accelerate launch` ends with
 1 for all but 0, below what is said here.

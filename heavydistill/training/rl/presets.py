@@ -1,7 +1,7 @@
 """Ways to turn rewards into steps, each a few of TRL's arguments; every one of them can be changed.
 
-None says in how many steps a generation is learnt from. ``STEPS`` is what a training takes that does
-not say it either, so that ratios and their clipping mean something: as long as the policy is the one
+None says in how many steps a generation is learnt from: a training that does not say it either
+takes ``STEPS``, so that ratios and their clipping mean something. As long as the policy is the one
 that sampled, every ratio is 1. None has a reference model.
 """
 
