@@ -4,8 +4,9 @@
     accelerate launch --config_file configs/accelerate/single.yaml scripts/sft.py \\
         --config configs/sft/4b-lora/deliberator.yaml --dataset_name sets/glm
 
-Every flag of TRL's SFTConfig and ModelConfig works, in the file as on the command line, which wins:
---learning_rate 1e-4, --lora_r 128, --report_to trackio, --push_to_hub. Beside them there are
+Every flag of TRL's SFTConfig and ModelConfig works but for those that would cut rows, learn
+something else or do nothing; each says why. They stand in the file as on the command line, which
+wins: --learning_rate 1e-4, --lora_r 128, --report_to trackio, --push_to_hub. Beside them there are
 --dataset_name, --role, --too_long, --muon, --evaluate, --license and --dry_run, and in the file
 datasets, a mixture. --help lists all; configs/sft/README.md says which file to begin with.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import importlib.util
+import re
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,8 +16,15 @@ import yaml
 
 from heavydistill.config import load_config
 from heavydistill.errors import ConfigError
-from heavydistill.training.rl.arguments import MODES, Asked, RlArguments, parse
-from heavydistill.training.rl.batches import Batch, check_batch, check_episodes
+from heavydistill.training.rl.arguments import MODES, Asked, RlArguments, metric_of, parse
+from heavydistill.training.rl.batches import (
+    Batch,
+    check_batch,
+    check_episodes,
+    check_prompts,
+    check_validation,
+)
+from heavydistill.training.rl.collapse import GUARDS, ROLL_BACK, GuardArguments, check_guards
 from heavydistill.training.rl.phases import load_phases
 from heavydistill.training.rl.presets import STEPS
 
@@ -98,6 +106,41 @@ def test_its_batches_are_whole_and_learnt_from_in_as_many_steps_as_it_says(file:
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: f"{file.parent.name}/{file.stem}")
+def test_it_is_measured_meanwhile_where_the_time_allows(file: Path) -> None:
+    read, text = asked(file), file.read_text(encoding="utf-8")
+    if f"{file.parent.name}/{file.stem}" == "micro/deliberator":
+        assert not read.looks_at_held_out and read.rl.guard_evaluation == "off"
+        flags = re.search(r"^# (--eval_strategy .*)$", text, re.MULTILINE)
+        assert flags, "the file says what switches it on"
+        read = parse(["--config", str(file), *given(file), *shlex.split(flags[1]), *HERE])
+    trl, numbers = read.trl, batch(file)
+    assert read.looks_at_held_out and read.rl.guard_evaluation == "warn"
+    assert trl.metric_for_best_model == metric_of(file.stem)
+    processes, group = numbers.processes, trl.num_generations_eval
+    check_validation(trl.per_device_eval_batch_size, processes, group)
+    assert trl.per_device_eval_batch_size <= numbers.per_device * numbers.per_generation
+    every = {f"guard_{guard}": ROLL_BACK for guard in GUARDS}
+    check_guards(GuardArguments(**every), trl)
+    assert read.rl.dataset_name or read.rl.held_out_from, "a run holds no problems out"
+    if sets := read.rl.held_out_from:
+        assert f"measured on the validation problems of {sets}" in text
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: f"{file.parent.name}/{file.stem}")
+def test_there_are_as_many_problems_as_a_generation_asks_or_it_says_whose(file: Path) -> None:
+    run = asked(file).rl.run
+    if run is None:
+        return
+    problems = load_config(Path(run)).problems
+    there = problems.size
+    if problems.source != "micro":
+        there = len(Path(problems.source).read_text(encoding="utf-8").splitlines())
+    said = f"# First put your own problems into {run}: its {there} are a sample.\n"
+    if said not in file.read_text(encoding="utf-8"):
+        check_prompts(batch(file), there)
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: f"{file.parent.name}/{file.stem}")
 def test_the_command_in_its_first_line_is_the_one_to_give(file: Path) -> None:
     first = file.read_text(encoding="utf-8").partition("\n")[0]
     command = shlex.split(first.removeprefix("# "))
@@ -172,7 +215,9 @@ def test_phases_are_trainings_and_listed(file: Path, tmp_path: Path) -> None:
         model = {"model_name_or_path": phases.model_name_or_path}
         both = {**values(Path(phase.config)), **phase.keys, **model}
         keys.write_text(yaml.safe_dump(both), "utf-8")
-        assert parse(["--config", str(keys), *HERE]).trl.max_steps == 100
+        read = parse(["--config", str(keys), *HERE])
+        assert read.trl.max_steps == 100
+        assert read.rl.dataset_name or read.rl.held_out_from, "a run holds no problems out"
     assert f"](phases/{file.name})" in (CONFIGS / "README.md").read_text(encoding="utf-8")
 
 

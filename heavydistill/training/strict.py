@@ -216,9 +216,13 @@ class Script:
                 raise ConfigError(f"{path}: there is no key {key!r}", fix)
             choices = actions[key].choices
             if choices is not None and value is not None and value not in choices:
-                listed = ", ".join(map(str, choices))
-                fix = 'Write "no", between quotes.' if value is False else "Take one of them."
-                raise ConfigError(f"{path}: {key}: {value!r} is none of {listed}", fix)
+                words = [str(choice) for choice in choices]
+                # Which YAML takes for false.
+                word = next((one for one in words if one in ("no", "off")), None)
+                fix = "Take one of them."
+                if value is False and word:
+                    fix = f'Write "{word}", between quotes.'
+                raise ConfigError(f"{path}: {key}: {value!r} is none of {', '.join(words)}", fix)
             try:
                 # Text is what a flag is too, such as 1e-4, which is no number in YAML.
                 TypeAdapter(hints[key]).validate_python(value, strict=not isinstance(value, str))

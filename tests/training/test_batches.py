@@ -118,9 +118,13 @@ def test_there_is_a_step_to_take_or_the_message_says_how_few_steps_a_generation_
     assert batch.steps(prompts) == 0
     message = refused(check_prompts, batch, prompts)
     mended = changed(batch, message)
+    least = math.lcm(batch.group, batch.per_device * batch.processes)
+    assert (mended != batch) == (prompts * batch.group >= least)
     if mended != batch:
         check_batch(mended)
         check_prompts(mended, prompts)
+    else:
+        assert f"{least} responses are the least" in message
 
 
 @given(BATCHES, st.integers(1, 500))
@@ -156,7 +160,7 @@ def test_prompts_and_a_response_fit_or_the_message_says_what_would(
     elif found := re.search(r"--vllm_max_model_length (\d+)", message):
         check_room(lengths, response, context, int(found[1]))
     else:
-        assert longest >= context
+        assert longest >= context and "Take a model that reads more or shorter prompts" in message
     assert ("--too_long leave_out" in message) == (
         longest + response > context and min(lengths) + response <= context
     )

@@ -168,6 +168,22 @@ def test_a_trick_earns_no_more_than_an_honest_wrong_answer(
     assert earned is not None and earned <= wrong
 
 
+# What a text without special tokens does not show: ``final_answer`` takes it for an honest answer.
+UNSEEN = {"a control token in the answer"}
+
+
+@pytest.mark.parametrize("trick", HACKS)
+def test_a_trick_earns_nothing_by_the_dotted_path_but_where_it_cannot_be_seen(
+    chat: Chat, trick: str
+) -> None:
+    ids = chat.tokenizer(HACKS[trick])["input_ids"]
+    # As TRL has it: nothing behind the first end, and no special tokens.
+    whole = ids[: ids.index(chat.tokenizer.eos_token_id) + 1]
+    text = chat.tokenizer.decode(whole, skip_special_tokens=True)
+    earned = final_answer(completions=[text], **columns(SUM, 1))
+    assert earned == [float(trick in UNSEEN)]
+
+
 @pytest.mark.parametrize(
     ("problem", "answer"),
     [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import subprocess
 import sys
@@ -13,7 +14,7 @@ import yaml
 from trainings import GRPO, ROOT
 
 from heavydistill.errors import ConfigError
-from heavydistill.training.rl.arguments import SCRIPT, parse
+from heavydistill.training.rl.arguments import SCRIPT, RlArguments, parse
 from heavydistill.training.rl.presets import PRESETS
 from heavydistill.training.strict import REFUSED
 from heavydistill.training.told import told
@@ -107,6 +108,11 @@ def test_a_preset_sets_what_it_says_and_the_record_tells_it(tmp_path: Path, pres
         ({"num_generations": 3}, "Give --num_generations 4, or --steps_per_generation 6."),
         ({"generation_batch_size": 16}, "generation_batch_size: it is per_device"),
         ({"eval_strategy": "epoch", "per_device_eval_batch_size": 3}, "batch_size 4."),
+        ({"guard_evaluation": "stop"}, "guard_evaluation is stop, and nothing is evaluated"),
+        ({"guard_evaluation": "warn"}, "guard_evaluation is warn, and nothing is evaluated"),
+        ({"guard_entropy": "roll_back"}, "Give --eval_strategy steps, and --save_strategy best"),
+        ({"guard_entropy": False}, 'Write "off", between quotes.'),
+        ({"eval_strategy": False}, 'Write "no", between quotes.'),
         ({"generation_kwargs": {"top_k": 5}}, "generation_kwargs: top_k cannot be set"),
         ({"model_name_or_path": None}, "There is no model to train"),
         ({"hub_model_id": "a/b"}, "hub_model_id is set, and push_to_hub is not"),
@@ -122,6 +128,15 @@ def test_a_fault_is_named_with_what_mends_it(
     )
     usual = {"num_generations": 4, "per_device_train_batch_size": 4}
     assert message in refused("--config", written(tmp_path, **{**usual, **keys}))
+
+
+def test_only_what_is_measured_is_watched_for_its_fall(tmp_path: Path) -> None:
+    path = written(tmp_path)
+    never = parse(["--config", path])
+    assert never.rl.guard_evaluation == told(never)["guard_evaluation"] == "off"
+    measured = parse(["--config", path, "--eval_strategy", "steps"])
+    assert measured.rl.guard_evaluation == "warn" and "guard_evaluation" not in told(measured)
+    assert measured.trl.metric_for_best_model == "eval_hm"
 
 
 @pytest.mark.parametrize(
@@ -172,6 +187,14 @@ def test_what_would_be_ignored_or_bend_the_ratio_is_refused(tmp_path: Path, name
     message = refused("--config", written(tmp_path, **{name: OTHER[name]}, **more))
     assert message.startswith(f"{name}: it cannot be set: ")
     assert message.endswith(f"Leave {name} out.") and "hf_secret" not in message
+
+
+def test_the_script_names_its_own_flags() -> None:
+    said = GRPO.read_text(encoding="utf-8").partition('"""\n')[0]
+    own = {field.name for field in dataclasses.fields(RlArguments)} - {"verify"}
+    guards = {name for name in own if name.startswith("guard_")}
+    assert not {name for name in own - guards if f"--{name}" not in said}
+    assert "--guard_entropy and the\nother guards" in said
 
 
 def test_help_begins_with_how_to_use_it() -> None:

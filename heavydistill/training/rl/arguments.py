@@ -20,7 +20,7 @@ from heavydistill.config import Verifying
 from heavydistill.errors import ConfigError
 from heavydistill.sections import parse as parse_section
 from heavydistill.training.rl.batches import Batch, batch_of, check_batch, check_validation
-from heavydistill.training.rl.collapse import GUARDS, GuardArguments, check_guards
+from heavydistill.training.rl.collapse import GUARDS, OFF, GuardArguments, check_guards
 from heavydistill.training.rl.held_out import HeldOutArguments
 from heavydistill.training.rl.passk import PassAtKArguments
 from heavydistill.training.rl.passk import check as check_pass_at_k
@@ -169,7 +169,10 @@ def _settle(parser: TrlParser, given: Callable[[], argparse.Namespace]) -> None:
     _check_sources(given())
     parser.set_defaults(**PRESETS[given().preset])
     values = given()
-    if values.eval_strategy != "no" and values.metric_for_best_model is None:
+    if values.eval_strategy == "no":
+        # It can never fire; where it is asked for, ``check_guards`` says so.
+        parser.set_defaults(guard_evaluation=OFF)
+    elif values.metric_for_best_model is None:
         parser.set_defaults(metric_for_best_model=metric_of(values.mode))
     if values.generation_batch_size is not None:
         raise ConfigError(

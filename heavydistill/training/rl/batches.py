@@ -136,15 +136,14 @@ def check_prompts(batch: Batch, prompts: int) -> None:
     """
     if prompts >= batch.prompts:
         return
-    most = prompts * batch.group
-    steps = most // (batch.per_device * batch.processes)
-    least = math.lcm(batch.group, batch.per_device * batch.processes)
-    fits = steps and (most := batch.per_device * batch.processes * steps) % batch.group == 0
+    of_step = batch.per_device * batch.processes
+    least = math.lcm(batch.group, of_step)  # responses that are whole groups and whole steps
+    steps = prompts * batch.group // least * (least // of_step)
     raise ConfigError(
         f"A generation asks {batch.prompts:,} prompts ({_product(batch)}, {batch.group} of each), "
         f"and there are {prompts:,}",
         f"Give --steps_per_generation {steps}, or more prompts."
-        if fits
+        if steps
         else f"Give more prompts, or a smaller batch: {least} responses are the least that "
         "are whole groups of this size here.",
     )
@@ -171,7 +170,10 @@ def check_room(lengths: Sequence[int], response: int, context: int, server: int 
         if many < len(lengths):
             fixes.append("leave out what is longer with --too_long leave_out")
         if not fixes:
-            fixes.append(f"build the sets with --set max_tokens={context}")
+            fixes.append(
+                "take a model that reads more or shorter prompts; caches are cut to fit by "
+                f"`heavydistill build --set max_tokens={context}`"
+            )
         fix = ", or ".join(fixes)
         raise ConfigError(
             f"max_completion_length: {many:,} of {len(lengths):,} prompts and {response:,} tokens "

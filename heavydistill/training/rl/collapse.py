@@ -90,8 +90,8 @@ def check_guards(guards: GuardArguments, arguments: GRPOConfig) -> None:
     """Whether the guards can do what is asked of them.
 
     Raises:
-        ConfigError: A value is out of its range; or there is no best checkpoint to roll back to,
-            because nothing is evaluated or kept.
+        ConfigError: A value is out of its range; a guard watches the evaluation, and there is none;
+            or there is no best checkpoint to roll back to.
     """
     for guard in GUARDS:
         if (action := guards.action_of(guard)) not in ACTIONS:
@@ -104,18 +104,19 @@ def check_guards(guards: GuardArguments, arguments: GRPOConfig) -> None:
     for name in ("guard_evaluation_falls", "guard_window"):
         if (count := getattr(guards, name)) < 1:
             raise ConfigError(f"{name}: {count} is below 1", "Give 1 or more.")
-    rolling = [guard for guard in GUARDS if guards.action_of(guard) == ROLL_BACK]
-    if not rolling:
-        return
-    if arguments.metric_for_best_model is None:
-        raise ConfigError(
-            f"guard_{rolling[0]} is {ROLL_BACK}, and which checkpoint is the best is not said",
-            "Give --metric_for_best_model eval_hm.",
-        )
     evaluated, saved = (
         str(getattr(strategy, "value", strategy))
         for strategy in (arguments.eval_strategy, arguments.save_strategy)
     )
+    if evaluated == "no" and guards.guard_evaluation != OFF:
+        raise ConfigError(
+            f"guard_evaluation is {guards.guard_evaluation}, and nothing is evaluated",
+            "Give --eval_strategy steps, and beside a run --held_out_from; or leave "
+            "guard_evaluation out.",
+        )
+    rolling = [guard for guard in GUARDS if guards.action_of(guard) == ROLL_BACK]
+    if not rolling:
+        return
     every = arguments.eval_steps, arguments.save_steps
     # The best one must have been saved when it was measured.
     aligned = saved == "best" or (saved == evaluated and (saved != "steps" or every[0] == every[1]))
@@ -126,6 +127,11 @@ def check_guards(guards: GuardArguments, arguments: GRPOConfig) -> None:
             f"save_steps {every[1]}",
             "Give --eval_strategy steps, and --save_strategy best, or steps with the same number "
             "for save_steps as for eval_steps.",
+        )
+    if arguments.metric_for_best_model is None:
+        raise ConfigError(
+            f"guard_{rolling[0]} is {ROLL_BACK}, and which checkpoint is the best is not said",
+            "Leave metric_for_best_model out: it is that of the mode.",
         )
 
 

@@ -127,7 +127,8 @@ class Episodes:
             raise ConfigError(
                 f"deliberate has {run.rounds} rounds to {run.deliberate.task}, and an episode has "
                 "one to deliberate",
-                "Set deliberate.rounds and deliberate.d to 1 and deliberate.task to deliberate.",
+                "Set deliberate.rounds to 1, deliberate.d to 1 or more, and deliberate.task to "
+                "deliberate.",
             )
         self.k = run.think.k
         self.thinker_tokens = run.think.sampling.max_tokens or max_tokens

@@ -138,7 +138,8 @@ def held_out(
         raise ConfigError(
             f"held_out_from: {len(both)} of the held-out problems are learnt from, such as "
             f"{both[0][:80]!r}",
-            "Give a folder with other problems, or leave it out to hold out the validation split.",
+            "Give a folder with other problems; beside dataset_name it may be left out, and the "
+            "validation split is held out.",
         )
     return found
 
@@ -150,7 +151,7 @@ def _of_sets(folder: Path, most: int, thinker_prompt: ThinkerPrompt | None) -> H
         raise ConfigError(
             f"held_out: {folder} has no problem in its validation split",
             "Build the sets with --set validation=0.05 or more, give another folder with "
-            "--held_out_from, or leave eval_strategy out.",
+            "--held_out_from, or give --eval_strategy no.",
         )
     chosen = dict(sorted(problems.items(), key=lambda one: content_id("held", one[0])))
     caches: dict[str, CacheRow] = {}

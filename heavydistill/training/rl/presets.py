@@ -1,7 +1,8 @@
 """Ways to turn rewards into steps, each a few of TRL's arguments; every one of them can be changed.
 
-All three learn from a generation in four steps, so that ratios and their clipping mean something:
-as long as the policy is the one that sampled, every ratio is 1. None has a reference model.
+None says in how many steps a generation is learnt from: a training that does not say it either
+takes ``STEPS``, so that ratios and their clipping mean something. As long as the policy is the one
+that sampled, every ratio is 1. None has a reference model.
 """
 
 from __future__ import annotations

@@ -22,8 +22,9 @@ form, so that nothing can be hidden from whoever reads the answer.
     FinalAnswer    the same for scripts/grpo.py, which knows the tokenizer
 
 ``final_answer`` sees the text that TRL decoded, without special tokens, so it cannot see whether a
-response was cut off: set ``mask_truncated_completions``. Where the prompt opens the thinking, or
-think tags are special tokens, thinking is not told from the answer there; take scripts/grpo.py.
+response was cut off: set ``mask_truncated_completions``. Nor does it see such a token in an answer:
+``\\boxed{4<|pad|>2}`` is 42 there, and earns 1. Where the prompt opens the thinking, or think tags
+are special tokens, thinking is not told from the answer. For all of these take scripts/grpo.py.
 
 Verdicts come from a pool of killable workers with limits of time and memory; each comes, so that
 no step waits for ever.

@@ -20,6 +20,8 @@ from heavydistill.training.rl.collapse import (
 )
 
 USUAL = GuardArguments()
+UNMEASURED = {"guard_evaluation": "off"}
+NEVER = {"eval_strategy": "no"}
 
 
 def fired(curves: dict[str, Any], guards: GuardArguments = USUAL, **options: Any) -> dict[str, int]:
@@ -177,8 +179,11 @@ def test_all_guards_may_do_everything_where_there_is_a_best_checkpoint() -> None
         ({"guard_length_below": 1.0}, {}, "guard_length_below: 1.0 is not between"),
         ({"guard_evaluation_falls": 0}, {}, "guard_evaluation_falls: 0 is below 1"),
         ({"guard_window": 0}, {}, "guard_window: 0 is below 1"),
-        ({"guard_length": "roll_back"}, {"metric_for_best_model": None}, "eval_hm"),
-        ({"guard_length": "roll_back"}, {"eval_strategy": "no"}, "--eval_strategy steps"),
+        ({"guard_length": "roll_back"}, {"metric_for_best_model": None}, "that of the mode"),
+        ({**UNMEASURED, "guard_length": "roll_back"}, NEVER, "--eval_strategy steps, and --save"),
+        ({"guard_evaluation": "warn"}, NEVER, "guard_evaluation is warn, and nothing is eval"),
+        ({"guard_evaluation": "stop"}, NEVER, "and beside a run --held_out_from; or leave"),
+        ({"guard_evaluation": "roll_back"}, NEVER, "guard_evaluation is roll_back, and nothing"),
         ({"guard_length": "roll_back"}, {"save_steps": 20}, "same number for save_steps"),
         ({"guard_length": "roll_back"}, {"save_strategy": "no"}, "--save_strategy best"),
     ],
@@ -190,8 +195,11 @@ def test_what_cannot_be_done_is_refused(
         check_guards(GuardArguments(**guards), _arguments(**arguments))
 
 
-def test_without_rolling_back_nothing_needs_to_be_evaluated() -> None:
-    check_guards(USUAL, _arguments(metric_for_best_model=None, eval_strategy="no"))
+def test_without_rolling_back_the_others_need_no_evaluation() -> None:
+    arguments = _arguments(metric_for_best_model=None, **NEVER)
+    for action in ("warn", "stop"):
+        others = {f"guard_{guard}": action for guard in GUARDS}
+        check_guards(GuardArguments(**{**others, **UNMEASURED}), arguments)
 
 
 def test_they_are_flags_of_a_script() -> None:

@@ -223,8 +223,8 @@ def test_problems_without_room_are_told_before(verdicts: VerdictPool) -> None:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"deliberate": {"rounds": 2}}, "has 2 rounds .* Set deliberate.rounds and"),
-        ({"deliberate": {"d": 0}}, "has 0 rounds"),
+        ({"deliberate": {"rounds": 2}}, "has 2 rounds .* Set deliberate.rounds to 1"),
+        ({"deliberate": {"d": 0}}, "has 0 rounds .* deliberate.d to 1 or more"),
         ({"deliberate": {"task": "choose"}}, "to choose, and an episode has one to deliberate"),
         ({"cache": {"budget_tokens": 1935}}, r"Set cache.budget_tokens to 1934 or less\."),
         (
