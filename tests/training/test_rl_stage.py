@@ -90,6 +90,15 @@ def test_bad_input_ends_with_2_and_leaves_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_another_minor_version_of_trl_is_refused(
+    sets: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(stage, "version", lambda name: "1.17.2")
+    assert main(grpo_flags(sets, tmp_path / "out", dry_run=True, **FEW), GRPO) == 2
+    said = capsys.readouterr().err
+    assert "TRL 1.17.2 is installed" in said and "pip install 'trl>=1.16,<1.17'" in said
+
+
 def test_fsdp_needs_vllm(sets: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     launch = Launch(processes=2, engine="fsdp2", device="cuda", attention="sdpa")
     monkeypatch.setattr("heavydistill.training.launching.planned", lambda _: launch)
