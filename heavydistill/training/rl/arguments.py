@@ -107,7 +107,8 @@ class RlArguments(PassAtKArguments, SurenessArguments, GuardArguments, HeldOutAr
         default=None,
         metadata={
             "help": "Folder of sets from `heavydistill build` or `refilter`, or its id on the Hub. "
-            "A deliberator is asked the prompts of its set `rl`, the others its problems."
+            "A deliberator is asked the prompts of its set `rl`, the others its problems that were "
+            "answered rightly sometimes."
         },
     )
     run: str | None = field(

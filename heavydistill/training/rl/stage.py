@@ -288,11 +288,16 @@ def outline(prepared: Prepared) -> list[tuple[str, str]]:
         )
     others = [name for name in prompts.measured_on if name != prepared.base.name]
     if others:
+        what, how = (
+            ("caches", "`heavydistill refilter`")
+            if prepared.asked.mode == DELIBERATOR
+            else ("problems", "a build from its own run")
+        )
         lines.append(
             (
                 "note",
-                f"which caches teach something was measured on {', '.join(others)}; `heavydistill "
-                "refilter` measures it on the model that is trained",
+                f"which {what} teach something was measured on {', '.join(others)}; {how} measures "
+                "it on the model that is trained",
             )
         )
     return [*lines, *of_any(prepared)]
