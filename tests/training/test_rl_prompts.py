@@ -211,6 +211,8 @@ RUN = {
     "cache": {"width": 2},
 }
 
+EPISODES = {"mode": "joint", "num_generations": 6, "per_device_train_batch_size": 6}
+
 
 def run_file(folder: Path, **keys: Any) -> Path:
     path = folder / "run.yaml"
@@ -261,6 +263,23 @@ def test_a_k_that_does_not_divide_the_batch_is_told_what_would(tmp_path: Path) -
     assert found(None, tmp_path, mode="joint", run=run, **keys).run
 
 
+def test_a_prompt_of_an_episode_leaves_room_for_an_attempt_which_may_be_shorter(
+    tmp_path: Path,
+) -> None:
+    keys = {**EPISODES, "max_completion_length": 2040, "too_long": "leave_out"}
+    assert "max_completion_length: no prompt leaves room for 2,040 tokens" in refused(
+        None, tmp_path, run=run_file(tmp_path, think={"k": 2}), **keys
+    )
+    run = run_file(tmp_path, think={"k": 2, "sampling": {"max_tokens": 1900}})
+    for more in (keys, {**keys, "too_long": "refuse"}):
+        prompts = found(None, tmp_path, run=run, **more)
+        assert len(prompts.train) == 12 and prompts.left_out == {}
+    run = run_file(tmp_path, think={"k": 2, "sampling": {"max_tokens": 2030}})
+    assert "think.sampling.max_tokens: no prompt leaves room" in refused(
+        None, tmp_path, run=run, **keys
+    )
+
+
 def of_runs(*configs: dict[str, Any]) -> list[RunUsed]:
     return [
         RunUsed(name=f"run{n}", traces=2, config=config, summary={})
@@ -293,7 +312,6 @@ def test_runs_that_do_not_tell_or_agree_are_refused(
 
 
 WAY = {"domain": "brief", "think": {"k": 2}}
-EPISODES = {"mode": "joint", "num_generations": 6, "per_device_train_batch_size": 6}
 RIGHT, WRONG, UNSAID = "correct", "incorrect", "undecided"
 
 

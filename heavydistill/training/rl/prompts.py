@@ -149,18 +149,19 @@ def read_prompts(asked: Asked, base: Base, sets: Located | None) -> Prompts:
         if not train:
             raise _no_problem_left(sets, left_out)
     lengths = [_tokens(base, row) for row in train]
-    response = asked.trl.max_completion_length
+    named, response = _response(asked, run)
     server = asked.trl.vllm_max_model_length if asked.trl.use_vllm else None
     if asked.rl.too_long == "leave_out":
         room = (server or base.context) - response
         if min(lengths) > room:
             raise ConfigError(
-                f"max_completion_length: no prompt leaves room for {response:,} tokens of a "
+                f"{named}: no prompt leaves room for {response:,} tokens of a "
                 f"response in {room + response:,}; the shortest has {min(lengths):,}",
                 "Give a smaller one.",
             )
         train, lengths = _fitting(train, lengths, room, left_out)
-    check_room(lengths, response, base.context, server)
+    if asked.mode != JOINT:  # ``Episodes.demand_room`` looks at both prompts of an episode
+        check_room(lengths, response, base.context, server)
     check_prompts(asked.batch, len(train))
     return Prompts(
         train=_dataset(train),
@@ -171,6 +172,14 @@ def read_prompts(asked: Asked, base: Base, sets: Located | None) -> Prompts:
         run=run,
         verify=verify,
     )
+
+
+def _response(asked: Asked, run: RunConfig | None) -> tuple[str, int]:
+    """Most tokens of a response to one of these prompts, and the key that says it."""
+    attempt = run.think.sampling.max_tokens if run and asked.mode == JOINT else None
+    if attempt:
+        return "think.sampling.max_tokens", attempt
+    return "max_completion_length", asked.trl.max_completion_length
 
 
 def _caches(sets: Located) -> list[_Row]:
