@@ -105,8 +105,16 @@ def hashes(folder: Path) -> dict[str, str]:
     return found
 
 
-def read_rows(folder: Path, name: str, split: str = "train") -> Iterator[dict[str, Any]]:
+def read_rows(
+    folder: Path, name: str, split: str = "train", columns: list[str] | None = None
+) -> Iterator[dict[str, Any]]:
     """The rows of a split, a group in memory at a time; none if the split has no file.
+
+    Args:
+        folder: Of the sets.
+        name: Of the set.
+        split: Of it.
+        columns: Those that are read, of a struct as ``verdict.label``; all if it is left out.
 
     Raises:
         ConfigError: The folder holds no sets, or the file cannot be read; raised by this call.
@@ -117,16 +125,16 @@ def read_rows(folder: Path, name: str, split: str = "train") -> Iterator[dict[st
             "Give the folder that `heavydistill build --out FOLDER` wrote.",
         )
     path = file_of(folder, name, split)
-    return rows_of(path) if path.is_file() else iter(())
+    return rows_of(path, columns) if path.is_file() else iter(())
 
 
-def rows_of(file: Path) -> Iterator[dict[str, Any]]:
-    """The rows of a file, a group in memory at a time.
+def rows_of(file: Path, columns: list[str] | None = None) -> Iterator[dict[str, Any]]:
+    """The rows of a file, a group in memory at a time, with all columns or these.
 
     Raises:
         ConfigError: It cannot be read; raised by this call.
     """
-    return _rows(_open(file))
+    return _rows(_open(file), columns)
 
 
 def count_rows(file: Path) -> int:
@@ -135,10 +143,10 @@ def count_rows(file: Path) -> int:
         return int(opened.metadata.num_rows)
 
 
-def _rows(file: pq.ParquetFile) -> Iterator[dict[str, Any]]:
+def _rows(file: pq.ParquetFile, columns: list[str] | None) -> Iterator[dict[str, Any]]:
     with contextlib.closing(file):
         for group in range(file.num_row_groups):
-            yield from file.read_row_group(group).to_pylist()
+            yield from file.read_row_group(group, columns).to_pylist()
 
 
 def _open(path: Path) -> pq.ParquetFile:

@@ -35,7 +35,8 @@ _NEW = ".new"
 _FREE = re.compile(
     r"log.*|report_to|run_name|eval_.*|do_eval|save_.*|push_to_hub|hub_.*|disable_tqdm|project|"
     r"trackio_.*|dataset_num_proc|dataloader_(?!drop_last).*|per_device_eval_batch_size|"
-    r"guard_.*|held_out|resume_from_checkpoint|gradient_checkpointing.*|activation_offloading|"
+    r"num_generations_eval|metric_for_best_model|greater_is_better|guard_.*|held_out|"
+    r"resume_from_checkpoint|gradient_checkpointing.*|activation_offloading|"
     r"vllm_gpu_memory_utilization|vllm_enable_sleep_mode|num_completions_to_print"
 )
 
@@ -222,7 +223,8 @@ def _sizes(folder: Path) -> dict[str, int]:
 def _schedule(record: TrainingRecord) -> dict[str, Any]:
     """All that must be the same, a key each."""
     sets = {
-        f"source {number}": (one.role, one.rows, content_id("sets", one.manifest.files))
+        # Not the rows of validation, which are looked at.
+        f"source {number}": (one.role, one.rows["train"], content_id("sets", one.manifest.files))
         for number, one in enumerate(record.sets, start=1)
     }
     arguments = {

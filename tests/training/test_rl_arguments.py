@@ -139,6 +139,23 @@ def test_only_what_is_measured_is_watched_for_its_fall(tmp_path: Path) -> None:
     assert measured.trl.metric_for_best_model == "eval_hm"
 
 
+def test_a_correction_of_rows_is_refused_where_a_sample_is_an_episode(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = __import__("importlib").util.find_spec
+    monkeypatch.setattr(
+        "importlib.util.find_spec", lambda name, *a: name == "vllm" or real(name, *a)
+    )
+    keys = {"mode": "joint", "use_vllm": True, "use_cpu": False}
+    path = written(tmp_path, **keys, vllm_importance_sampling_mode="sequence_mask")
+    message = refused("--config", path)
+    assert message.startswith("vllm_importance_sampling_mode: sequence_mask is of rows")
+    assert message.endswith("Set vllm_importance_sampling_mode: token_truncate.")
+    assert parse(["--config", path, "--objective", "row"]).rl.objective == "row"
+    usual = parse(["--config", path, "--vllm_importance_sampling_mode", "token_truncate"])
+    assert usual.trl.use_vllm
+
+
 @pytest.mark.parametrize(
     ("flags", "message"),
     [

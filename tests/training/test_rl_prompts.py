@@ -17,11 +17,16 @@ from heavydistill.heavy.prompts import load
 from heavydistill.schema import from_row
 from heavydistill.sets.folder import Writer, file_of, read_rows
 from heavydistill.sets.manifest import RunUsed, read_manifest, write_manifest
-from heavydistill.sets.rows import CacheRow, ProblemRow, RlRow
+from heavydistill.sets.rows import CacheRow, ProblemRow, RlRow, TrajectoryRow
 from heavydistill.training.base import load_base
 from heavydistill.training.rl.prompts import Prompts, find_sets, read_prompts
 
-KINDS: dict[str, type] = {"rl": RlRow, "caches": CacheRow, "problems": ProblemRow}
+KINDS: dict[str, type] = {
+    "rl": RlRow,
+    "caches": CacheRow,
+    "problems": ProblemRow,
+    "trajectories": TrajectoryRow,
+}
 
 
 def rewrite(
@@ -206,6 +211,8 @@ RUN = {
     "cache": {"width": 2},
 }
 
+EPISODES = {"mode": "joint", "num_generations": 6, "per_device_train_batch_size": 6}
+
 
 def run_file(folder: Path, **keys: Any) -> Path:
     path = folder / "run.yaml"
@@ -256,6 +263,23 @@ def test_a_k_that_does_not_divide_the_batch_is_told_what_would(tmp_path: Path) -
     assert found(None, tmp_path, mode="joint", run=run, **keys).run
 
 
+def test_a_prompt_of_an_episode_leaves_room_for_an_attempt_which_may_be_shorter(
+    tmp_path: Path,
+) -> None:
+    keys = {**EPISODES, "max_completion_length": 2040, "too_long": "leave_out"}
+    assert "max_completion_length: no prompt leaves room for 2,040 tokens" in refused(
+        None, tmp_path, run=run_file(tmp_path, think={"k": 2}), **keys
+    )
+    run = run_file(tmp_path, think={"k": 2, "sampling": {"max_tokens": 1900}})
+    for more in (keys, {**keys, "too_long": "refuse"}):
+        prompts = found(None, tmp_path, run=run, **more)
+        assert len(prompts.train) == 12 and prompts.left_out == {}
+    run = run_file(tmp_path, think={"k": 2, "sampling": {"max_tokens": 2030}})
+    assert "think.sampling.max_tokens: no prompt leaves room" in refused(
+        None, tmp_path, run=run, **keys
+    )
+
+
 def of_runs(*configs: dict[str, Any]) -> list[RunUsed]:
     return [
         RunUsed(name=f"run{n}", traces=2, config=config, summary={})
@@ -285,3 +309,67 @@ def test_runs_that_do_not_tell_or_agree_are_refused(
     sets = write_sets(tmp_path / "sets", runs=of_runs(*configs))
     found_message = refused(sets, tmp_path, mode="thinker")
     assert message in found_message and "give --run in place of --dataset_name" in found_message
+
+
+WAY = {"domain": "brief", "think": {"k": 2}}
+RIGHT, WRONG, UNSAID = "correct", "incorrect", "undecided"
+
+
+def answered(folder: Path, *attempts: tuple[str | None, ...], **cache: Any) -> Path:
+    """Sets with a problem for each of these rows of verdicts, and for each a cache."""
+    write_sets(folder, runs=of_runs(WAY))
+    names = [f"p{number}" for number in range(len(attempts))]
+    rewrite(
+        folder,
+        "problems",
+        lambda row: [{**row, "id": name} for name in names] * (row["split"] == "train"),
+    )
+    once = iter([True])
+
+    def judged(row: dict[str, Any]) -> list[dict[str, Any]]:
+        return [
+            {**row, "problem": name, "verdict": said and {**row["verdict"], "label": said}}
+            for name, verdicts in zip(names, attempts, strict=True)
+            for said in verdicts
+        ] * next(once, False)
+
+    rewrite(folder, "trajectories", judged)
+    rewrite(
+        folder, "caches", lambda row: [{**row, "problem": "p0", **cache}] * (row["id"] == "c_0")
+    )
+    return folder
+
+
+def test_problems_that_are_always_or_never_answered_rightly_are_left_out(tmp_path: Path) -> None:
+    verdicts = [(WRONG, WRONG), (RIGHT, WRONG), (RIGHT, RIGHT), (RIGHT, None), (UNSAID, WRONG)]
+    sets = answered(tmp_path / "sets", *verdicts)
+    prompts = found(sets, tmp_path, mode="thinker")
+    assert prompts.train["problem"] == ["p1", "p3", "p4"]
+    assert prompts.train["success"] == [0.5, None, None]
+    assert prompts.left_out == {"always_right": 1, "never_right": 1}
+    assert (prompts.unmeasured, prompts.measured_on) == (2, ["micro"])
+
+
+@pytest.mark.parametrize(("success", "asked"), [(0.5, True), (1.0, True), (0.0, False)])
+def test_of_an_episode_a_right_deliberation_counts_too(
+    tmp_path: Path, success: float, asked: bool
+) -> None:
+    sets = answered(tmp_path / "sets", (WRONG, WRONG), (RIGHT, WRONG), success=success, judged=4)
+    prompts = found(sets, tmp_path, **EPISODES)
+    assert prompts.train["problem"] == ["p0"] * asked + ["p1"]
+    assert found(sets, tmp_path, mode="thinker").train["problem"] == ["p1"]
+
+
+def test_problems_without_attempts_are_asked_and_counted(tmp_path: Path) -> None:
+    sets = write_sets(tmp_path / "sets", runs=of_runs(WAY), without=("trajectories", "train"))
+    prompts = found(sets, tmp_path, mode="thinker")
+    assert (prompts.unmeasured, prompts.left_out, prompts.measured_on) == (1, {}, [])
+    run = run_file(tmp_path)
+    assert found(None, tmp_path, mode="thinker", run=run).unmeasured == 0
+
+
+def test_problems_of_which_none_can_teach_are_refused_with_what_to_do(tmp_path: Path) -> None:
+    sets = answered(tmp_path / "sets", (RIGHT, RIGHT), (RIGHT, RIGHT), (WRONG, WRONG))
+    message = refused(sets, tmp_path, mode="thinker")
+    assert "(2 always_right, 1 never_right), so there is nothing to learn" in message
+    assert "Build sets from harder problems" in message and "give --run" in message

@@ -18,7 +18,8 @@ from trainings import GRPO, ROOT, grpo_asked, grpo_flags, main
 
 from heavydistill.errors import ConfigError
 from heavydistill.hub.model_card import write_model_card
-from heavydistill.record import Launch, TrainingRecord, read_record
+from heavydistill.record import Launch, TrainingRecord, read_record, write_record
+from heavydistill.training.keeping import mark_whole
 from heavydistill.training.rl import stage
 from heavydistill.training.rl.stage import new_trainer, outline, prepare, train
 from heavydistill.verifiers.pool import VerdictPool
@@ -89,6 +90,15 @@ def test_bad_input_ends_with_2_and_leaves_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_another_minor_version_of_trl_is_refused(
+    sets: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(stage, "version", lambda name: "1.17.2")
+    assert main(grpo_flags(sets, tmp_path / "out", dry_run=True, **FEW), GRPO) == 2
+    said = capsys.readouterr().err
+    assert "TRL 1.17.2 is installed" in said and "pip install 'trl>=1.16,<1.17'" in said
+
+
 def test_fsdp_needs_vllm(sets: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     launch = Launch(processes=2, engine="fsdp2", device="cuda", attention="sdpa")
     monkeypatch.setattr("heavydistill.training.launching.planned", lambda _: launch)
@@ -156,6 +166,22 @@ def test_a_model_of_ours_brings_how_it_came_about(sets: Path, tmp_path: Path) ->
     keys = {**FEW, "model_name_or_path": base}
     record = prepare(grpo_asked(sets, tmp_path / "out", **keys)).record
     assert record.base.name == "base" and record.base.training == before
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_evaluation_may_begin_or_end_when_a_training_goes_on(
+    sets: Path, tmp_path: Path, first: bool
+) -> None:
+    out = tmp_path / "out"
+    both = [FEW, {**FEW, **LOOKED_AT}]
+    before, after = reversed(both) if first else both
+    record = prepare(grpo_asked(sets, out, **before)).record
+    checkpoint = out / "checkpoint-1"
+    checkpoint.mkdir(parents=True)
+    mark_whole(checkpoint)
+    write_record(record, out)
+    asked = grpo_asked(sets, out, **after, resume_from_checkpoint="true")
+    assert prepare(asked).start == checkpoint
 
 
 # --- On a set that was built from a real run.

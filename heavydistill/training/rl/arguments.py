@@ -107,7 +107,8 @@ class RlArguments(PassAtKArguments, SurenessArguments, GuardArguments, HeldOutAr
         default=None,
         metadata={
             "help": "Folder of sets from `heavydistill build` or `refilter`, or its id on the Hub. "
-            "A deliberator is asked the prompts of its set `rl`, the others its problems."
+            "A deliberator is asked the prompts of its set `rl`, the others its problems that were "
+            "answered rightly sometimes."
         },
     )
     run: str | None = field(
@@ -282,7 +283,7 @@ def parse(arguments: Sequence[str] | None = None, description: str | None = None
             raise ConfigError(
                 f"generation_kwargs: {key} cannot be set: {_SAMPLED}", "Leave it out."
             )
-    _check_vllm(trl)
+    _check_vllm(rl, trl)
     _check_thinker(rl, trl)
     check_guards(rl, trl)
     fix = "Correct the value in the file."
@@ -364,9 +365,16 @@ def _check_thinker(rl: RlArguments, trl: GRPOConfig) -> None:
         )
 
 
-def _check_vllm(trl: GRPOConfig) -> None:
+def _check_vllm(rl: RlArguments, trl: GRPOConfig) -> None:
     if not trl.use_vllm:
         return
+    mode = trl.vllm_importance_sampling_mode
+    is_of_rows = trl.vllm_importance_sampling_correction and mode.startswith("sequence")
+    if is_of_rows and rl.mode == JOINT and rl.objective == EPISODE:
+        raise ConfigError(
+            f"vllm_importance_sampling_mode: {mode} is of rows, and a sample is an episode",
+            "Set vllm_importance_sampling_mode: token_truncate.",
+        )
     if importlib.util.find_spec("vllm") is None:
         raise ConfigError(
             "use_vllm is set, and vllm is not installed here",

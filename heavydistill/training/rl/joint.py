@@ -30,8 +30,6 @@ from typing import Any, Literal
 import torch
 from trl import GRPOConfig
 
-from heavydistill.errors import ConfigError
-from heavydistill.training.rl.batches import batch_of, check_episodes
 from heavydistill.training.rl.episodes import Completion, Episode, Episodes, figures
 from heavydistill.training.rl.trainer import RlTrainer
 from heavydistill.verifiers.pool import VerdictPool
@@ -53,12 +51,11 @@ class JointTrainer(RlTrainer):
         objective: ``episode`` is the one above. ``row`` is what TRL makes of it unasked: the
             episode's reward stands on each of its rows, and each row has a ratio, a length and a
             place in a micro-batch of its own, where it is padded to rows of the other role.
-        args: TRL's. For GSPO ``importance_sampling_level`` is ``sequence`` and ``loss_type`` is
-            ``grpo``.
+        args: TRL's, with whole episodes (``batches.check_episodes``) and, for an ``episode``, no
+            correction by sequence of what vLLM samples (``arguments``). For GSPO
+            ``importance_sampling_level`` is ``sequence`` and ``loss_type`` is ``grpo``.
         options: As of ``RlTrainer``.
 
-    Raises:
-        ConfigError: Rows that are no whole episodes, or arguments that have no meaning here.
     """
 
     def __init__(
@@ -72,7 +69,6 @@ class JointTrainer(RlTrainer):
     ) -> None:
         self._episodes, self._verdicts, self._objective = episodes, verdicts, objective
         self._size = episodes.k + 1
-        check(args, episodes.k, objective)
         super().__init__(args=args, **options)
         self.rollout_func = self._rolled_out
         self._inputs: list[_Batch] = []
@@ -230,30 +226,3 @@ def _deviation(values: torch.Tensor) -> torch.Tensor:
     squares = (values - values.nanmean(dim=1, keepdim=True)).square().nansum(dim=1, keepdim=True)
     count = (~values.isnan()).sum(dim=1, keepdim=True)
     return (squares / (count - 1).clamp(min=1)).sqrt()
-
-
-def check(args: GRPOConfig, k: int, objective: Objective) -> None:
-    """Whether TRL's arguments can be those of episodes.
-
-    Args:
-        args: The arguments.
-        k: Thinkers of an episode.
-        objective: As of ``JointTrainer``.
-
-    Raises:
-        ConfigError: They cannot; the message says what can.
-    """
-    check_episodes(batch_of(args, args.world_size), k)
-    if objective == "episode" and args.multi_objective_aggregation != "sum_then_normalize":
-        raise ConfigError(
-            f"multi_objective_aggregation is {args.multi_objective_aggregation!r}, and an episode "
-            "has one reward",
-            "Set multi_objective_aggregation: sum_then_normalize.",
-        )
-    corrects = args.use_vllm and args.vllm_importance_sampling_correction
-    mode = args.vllm_importance_sampling_mode
-    if objective == "episode" and corrects and mode.startswith("sequence"):
-        raise ConfigError(
-            f"vllm_importance_sampling_mode: {mode} is of rows, and a sample is an episode",
-            "Set vllm_importance_sampling_mode: token_truncate.",
-        )

@@ -82,11 +82,6 @@ def check(k: int, arguments: GRPOConfig) -> None:
             "standard deviation of its group, the advantage would be that of pass@1",
             "Give --scale_rewards none.",
         )
-    if k > 1 and arguments.multi_objective_aggregation != "sum_then_normalize":
-        raise ConfigError(
-            f"pass_at_k is {k}, and multi_objective_aggregation normalizes the rewards one by one",
-            "Give --multi_objective_aggregation sum_then_normalize.",
-        )
 
 
 def _larger_group(k: int, arguments: GRPOConfig) -> str:

@@ -15,7 +15,9 @@
 
 Thinker and deliberator alternate like that; a curriculum is two phases of a deliberator, first with
 ``max_accuracy`` on its sets, then with ``refilter``: before the phase ``heavydistill refilter``
-makes the prompts of its ``dataset_name`` anew, for the model as it is then.
+makes the prompts of its ``dataset_name`` anew, for the model as it is then. The caches stay those
+of ``dataset_name``: what the thinker of an earlier phase would write never stands in one. For that,
+``heavydistill generate`` with it and ``build`` come between two files of phases.
 
 Each phase is scripts/grpo.py in processes of its own, through ``accelerate launch``. In the output
 folder there are, for each:
@@ -29,7 +31,8 @@ folder there are, for each:
 The same command goes on after a crash: what is done is not done again, and a phase that has begun
 goes on from its last whole checkpoint. A phase that a guard ended with ``stop`` is the last one.
 
-Not covered: phases at the same time; prompts of thinkers that are filtered by success.
+Not covered: phases at the same time; caches of the model as it is at a phase (mode ``joint`` has
+them); new successes of a thinker's problems, which stay those of the attempts in ``dataset_name``.
 """
 
 from __future__ import annotations

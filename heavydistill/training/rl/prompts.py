@@ -5,15 +5,22 @@ A deliberator is asked the prompts of the set ``rl``, with ``unmeasured: ask`` a
 asked the problems of a folder of sets or of a run, in the wording of the run. A prompt that is
 left out is counted by its reason:
 
-    never_right    no deliberation on the cache was right, so that a group would teach nothing
+    never_right    no response was right, so that a group would teach nothing
     always_right   all were, likewise
     over_accuracy  more than ``max_accuracy`` of its attempts are right
     too_long       it leaves no room for a response in the model's context
     unfit          its problem cannot be judged, and the run has ``problems.unfit: leave_out``
 
+The responses are those that were judged, two or more: deliberations on the cache; attempts at the
+problem, of the set ``trajectories``, where a thinker learns; and of an episode, whose reward is the
+deliberation's, both, for where no attempt was right a deliberation still may be. A problem with
+fewer, and each one of a folder without attempts or of a run, which nobody has answered yet, is
+asked unfiltered.
+
 The rows of the dataset have ``prompt``, one user turn; the problem's ``problem`` (its id),
 ``text``, ``reference``, ``verifier``, ``verifier_args``; of a cache also ``cache`` (its id),
-``stratum``, ``right``, ``width`` and ``success`` (null: not measured), of a problem ``domain``.
+``stratum``, ``right``, ``width`` and ``success`` (null: not measured), of a problem ``domain`` and,
+where it is one of sets, ``success``.
 
 Not covered: what is measured meanwhile (``held_out``).
 """
@@ -37,7 +44,7 @@ from heavydistill.sets.folder import read_rows
 from heavydistill.sets.rows import USED
 from heavydistill.training.base import Base
 from heavydistill.training.located import Located, locate
-from heavydistill.training.rl.arguments import ASK, DELIBERATOR, Asked
+from heavydistill.training.rl.arguments import ASK, DELIBERATOR, JOINT, Asked
 from heavydistill.training.rl.batches import check_prompts, check_room
 from heavydistill.training.rl.run import run_of
 from heavydistill.verifiers import registry
@@ -51,6 +58,7 @@ TOO_LONG, UNFIT = "too_long", "unfit"
 _OF_PROBLEM = ("problem", "text", "reference", "verifier", "verifier_args")
 _OF_CACHE = ("prompt", *_OF_PROBLEM, "cache", "stratum", "right", "width", "success")
 _ROUNDING = 1e-9
+_FEWEST_JUDGED = 2  # as of a cache
 _Row = dict[str, Any]
 
 
@@ -62,8 +70,8 @@ class Prompts:
         train: A row for each prompt; see the module.
         lengths: Tokens of the prompts of ``train``, with the template and what opens an answer.
         left_out: How many are not asked, by reason.
-        unmeasured: Prompts of ``train`` whose success nobody has measured.
-        measured_on: On whose deliberations the success of the caches was measured, sorted.
+        unmeasured: Prompts of ``train`` from sets whose success nobody has measured.
+        measured_on: On whose responses success was measured, sorted.
         run: How problems are asked; None where the prompts are caches.
         verify: How answers are judged.
     """
@@ -99,7 +107,9 @@ def find_sets(asked: Asked) -> Located | None:
     """
     if not asked.rl.dataset_name:
         return None
-    names = {"rl"} if asked.mode == DELIBERATOR else {"problems"}
+    names = {"rl"} if asked.mode == DELIBERATOR else {"problems", "trajectories"}
+    if asked.mode == JOINT:
+        names |= {"caches"}
     if asked.rl.unmeasured == ASK:
         names |= {"caches", "problems"}
     if asked.looks_at_held_out and asked.rl.held_out_from is None:
@@ -127,35 +137,49 @@ def read_prompts(asked: Asked, base: Base, sets: Located | None) -> Prompts:
         problems = _of_sets(sets) if sets else _of_run(run, left_out)
         train = list(_thinker_rows(problems, run))
         measured_on = []
+        if sets:
+            success, measured_on = _successes(sets, asked.mode)
+            train = [{**row, "success": success.get(row["problem"])} for row in train]
     _check_verifiers(train, verify)
-    if asked.mode == DELIBERATOR and sets:
-        caches = train
-        train = _teaching(caches, asked, left_out)
+    if sets:
+        found = train
+        train = _teaching(found, asked, left_out)
+        if not train and asked.mode == DELIBERATOR:
+            raise _no_cache_left(asked, sets, found, left_out)
         if not train:
-            raise _nothing_left(asked, sets, caches, left_out)
+            raise _no_problem_left(sets, left_out)
     lengths = [_tokens(base, row) for row in train]
-    response = asked.trl.max_completion_length
+    named, response = _response(asked, run)
     server = asked.trl.vllm_max_model_length if asked.trl.use_vllm else None
     if asked.rl.too_long == "leave_out":
         room = (server or base.context) - response
         if min(lengths) > room:
             raise ConfigError(
-                f"max_completion_length: no prompt leaves room for {response:,} tokens of a "
+                f"{named}: no prompt leaves room for {response:,} tokens of a "
                 f"response in {room + response:,}; the shortest has {min(lengths):,}",
                 "Give a smaller one.",
             )
         train, lengths = _fitting(train, lengths, room, left_out)
-    check_room(lengths, response, base.context, server)
+    if asked.mode != JOINT:  # ``Episodes.demand_room`` looks at both prompts of an episode
+        check_room(lengths, response, base.context, server)
     check_prompts(asked.batch, len(train))
     return Prompts(
         train=_dataset(train),
         lengths=lengths,
         left_out=dict(sorted(left_out.items())),
-        unmeasured=sum("cache" in row and row["success"] is None for row in train),
+        unmeasured=sum("success" in row and row["success"] is None for row in train),
         measured_on=measured_on,
         run=run,
         verify=verify,
     )
+
+
+def _response(asked: Asked, run: RunConfig | None) -> tuple[str, int]:
+    """Most tokens of a response to one of these prompts, and the key that says it."""
+    attempt = run.think.sampling.max_tokens if run and asked.mode == JOINT else None
+    if attempt:
+        return "think.sampling.max_tokens", attempt
+    return "max_completion_length", asked.trl.max_completion_length
 
 
 def _caches(sets: Located) -> list[_Row]:
@@ -211,6 +235,26 @@ def _of_sets(sets: Located) -> list[Problem]:
     return found
 
 
+def _successes(sets: Located, mode: str) -> tuple[dict[str, float], list[str]]:
+    """The share of each problem's judged responses that is right, and who wrote the attempts."""
+    right: Counter[str] = Counter()
+    judged: Counter[str] = Counter()
+    models = set()
+    wanted = ["problem", "model", "verdict.label"]
+    for row in read_rows(sets.folder, "trajectories", columns=wanted):
+        models.add(row["model"])
+        label = row["verdict"] and row["verdict"]["label"]
+        right[row["problem"]] += label == "correct"
+        judged[row["problem"]] += label in ("correct", "incorrect")
+    if mode == JOINT:
+        for row in read_rows(sets.folder, "caches", columns=["problem", "success", "judged"]):
+            if row["judged"]:
+                right[row["problem"]] += round(row["success"] * row["judged"])
+                judged[row["problem"]] += row["judged"]
+    known = {problem: n for problem, n in judged.items() if n >= _FEWEST_JUDGED}
+    return {problem: right[problem] / n for problem, n in known.items()}, sorted(models)
+
+
 def _thinker_rows(problems: Iterable[Problem], run: RunConfig) -> Iterator[_Row]:
     for problem in problems:
         domain = problem.domain or run.domain or "general"
@@ -245,7 +289,7 @@ def _check_verifiers(rows: Iterable[_Row], verify: Verifying) -> None:
 
 
 def _teaching(rows: Iterable[_Row], asked: Asked, left_out: Counter[str]) -> list[_Row]:
-    """The caches that can teach something."""
+    """The prompts that can teach something."""
     most = asked.rl.max_accuracy
     kept = []
     for row in rows:
@@ -262,7 +306,21 @@ def _may_teach(row: _Row) -> bool:
     return row["success"] is None or 0 < row["success"] < 1
 
 
-def _nothing_left(
+def _no_problem_left(sets: Located, left_out: Counter[str]) -> ConfigError:
+    harder = "harder" if left_out[ALWAYS] >= left_out[NEVER] else "easier"
+    return ConfigError(
+        f"{sets.name} has no problem that was answered rightly sometimes and not always "
+        f"({_listed(left_out)}), so there is nothing to learn",
+        f"Build sets from {harder} problems or from the model's own run, or ask them unfiltered: "
+        "give --run, the configuration of a run, in place of --dataset_name.",
+    )
+
+
+def _listed(left_out: Counter[str]) -> str:
+    return ", ".join(f"{count:,} {reason}" for reason, count in left_out.most_common(3))
+
+
+def _no_cache_left(
     asked: Asked, sets: Located, caches: Iterable[_Row], left_out: Counter[str]
 ) -> ConfigError:
     """What is said of a set without successes, or with nothing else."""
@@ -280,7 +338,6 @@ def _nothing_left(
     )
     if not labels and sets.manifest.unmeasured:  # caches are not always fetched from the Hub
         labels = Counter({UNMEASURED: sets.manifest.unmeasured})
-    listed = ", ".join(f"{count:,} {label}" for label, count in labels.most_common(3))
     if labels[UNMEASURED] > labels[ALWAYS] + labels[NEVER]:
         fix = f"Measure them with {again}, or ask them as they are with --unmeasured ask."
     elif labels[ALWAYS] > labels[NEVER]:
@@ -292,7 +349,7 @@ def _nothing_left(
         )
     return ConfigError(
         f"{sets.name} has no cache that is answered rightly sometimes and not always"
-        f"{f' ({listed})' if listed else ''}, so there is nothing to learn",
+        f"{f' ({_listed(labels)})' if labels else ''}, so there is nothing to learn",
         fix,
     )
 

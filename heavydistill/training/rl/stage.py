@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import math
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +37,8 @@ from heavydistill.verifiers.pool import VerdictPool
 if TYPE_CHECKING:
     from heavydistill.training.rl.trainer import RlTrainer
 
+TRL = "1.16"
+"""The minor version of TRL that the trainers are made for: they build on what it does inside."""
 _ROLES = {DELIBERATOR: "deliberator", JOINT: "both"}
 # What the record tells of both ends of a training, where it was logged.
 _TOLD = (
@@ -78,6 +81,7 @@ def prepare(asked: Asked) -> Prepared:
     Raises:
         UserError: Whatever a user can mend; see the modules that are called.
     """
+    _demand_trl()
     method = method_of(asked.model)
     check_steps(asked)
     start = keeping.start_of(Path(str(asked.trl.output_dir)), asked.trl.resume_from_checkpoint)
@@ -124,6 +128,18 @@ def prepare(asked: Asked) -> Prepared:
     if start:
         keeping.check_same(Path(str(asked.trl.output_dir)), record)
     return Prepared(asked, base, prompts, looked_at, record, start)
+
+
+def _demand_trl() -> None:
+    # Before anything of it is imported that another version may not have.
+    installed = version("trl")
+    if installed.split(".")[:2] != TRL.split("."):
+        following = f"{TRL.split('.')[0]}.{int(TRL.split('.')[1]) + 1}"
+        raise ConfigError(
+            f"TRL {installed} is installed, and the trainers of the GRPO stage build on what "
+            f"TRL {TRL} does inside",
+            f"pip install 'trl>={TRL},<{following}'",
+        )
 
 
 def train(prepared: Prepared) -> TrainingRecord:
@@ -272,11 +288,16 @@ def outline(prepared: Prepared) -> list[tuple[str, str]]:
         )
     others = [name for name in prompts.measured_on if name != prepared.base.name]
     if others:
+        what, how = (
+            ("caches", "`heavydistill refilter`")
+            if prepared.asked.mode == DELIBERATOR
+            else ("problems", "a build from its own run")
+        )
         lines.append(
             (
                 "note",
-                f"which caches teach something was measured on {', '.join(others)}; `heavydistill "
-                "refilter` measures it on the model that is trained",
+                f"which {what} teach something was measured on {', '.join(others)}; {how} measures "
+                "it on the model that is trained",
             )
         )
     return [*lines, *of_any(prepared)]

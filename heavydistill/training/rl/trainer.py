@@ -19,7 +19,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from importlib.metadata import version
 from typing import Any
 
 import torch
@@ -32,14 +31,11 @@ from trl import GRPOTrainer
 from trl.trainer.utils import RepeatSampler
 
 from heavydistill.engine.stretches import may_let_rows_go, write
-from heavydistill.errors import ConfigError
 from heavydistill.training.rl.measuring import Measuring
 from heavydistill.training.rl.passk import PassAtK
 from heavydistill.training.rl.sureness import set_rate
 from heavydistill.training.trainer import RolesMixin
 
-TRL = "1.16"
-"""The minor version of TRL whose private methods are those below."""
 OF_TRL = (
     "_calculate_rewards",
     "_compute_loss",
@@ -50,7 +46,8 @@ OF_TRL = (
     "_log_completion_extra",
     "_log_metric",
 )
-"""What the trainers of this package replace or call of TRL's though it is private."""
+"""What the trainers of this package replace or call of TRL's though it is private, as it is in
+``stage.TRL``."""
 # Of a model's own settings, those that mean the same in every stretch, or that TRL sets.
 _OF_EVERY_CALL = {
     *("bos_token_id", "eos_token_id", "pad_token_id", "transformers_version"),
@@ -59,35 +56,15 @@ _OF_EVERY_CALL = {
 }
 
 
-def demand_trl() -> None:
-    """See to it that TRL is the one that the trainers are made for.
-
-    Raises:
-        ConfigError: It is of another minor version.
-    """
-    installed = version("trl")
-    if installed.split(".")[:2] != TRL.split("."):
-        following = f"{TRL.split('.')[0]}.{int(TRL.split('.')[1]) + 1}"
-        raise ConfigError(
-            f"TRL {installed} is installed, and the trainers of the GRPO stage build on what "
-            f"TRL {TRL} does inside",
-            f"pip install 'trl>={TRL},<{following}'",
-        )
-
-
 class RlTrainer(Measuring, RolesMixin, GRPOTrainer):
     """TRL's trainer for GRPO, GSPO and their like, measured on held-out rows.
 
     Args:
         final_norm_learning_rate: As of ``sureness``; None for that of the arguments.
         options: As of ``Measuring`` and ``GRPOTrainer``.
-
-    Raises:
-        ConfigError: TRL is of another minor version.
     """
 
     def __init__(self, *, final_norm_learning_rate: float | None = None, **options: Any) -> None:
-        demand_trl()
         self._final_norm_learning_rate = final_norm_learning_rate
         super().__init__(muon=False, **options)
         if self.use_vllm or self.args.use_transformers_continuous_batching:

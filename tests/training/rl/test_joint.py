@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 from rollouts import STUDENT, Replayed, arguments, made_up, problems, rewarding, tokenizer
 from trl import GRPOTrainer
 
-from heavydistill.errors import ConfigError
 from heavydistill.training.rl.episodes import Episode
-from heavydistill.training.rl.joint import JointTrainer, check, episode_advantages
+from heavydistill.training.rl.joint import JointTrainer, episode_advantages
 from heavydistill.verifiers.pool import VerdictPool
 
 GROUP = 4
@@ -260,38 +259,3 @@ def test_advantages_compare_the_episodes_of_a_problem(
     for number, group in enumerate(groups):
         if len({one for one in group if one is not None}) <= 1:
             assert found[3 * number : 3 * number + 3].abs().max() < 1e-6
-
-
-@pytest.mark.parametrize(
-    ("changes", "objective", "said"),
-    [
-        ({"num_generations": 6}, "episode", "Give --num_generations 8 .*: 2 episodes a problem"),
-        ({"per_device_train_batch_size": 6}, "row", "--per_device_train_batch_size 8 "),
-        (
-            {"multi_objective_aggregation": "normalize_then_sum"},
-            "episode",
-            "Set multi_objective_aggregation: sum_then_normalize",
-        ),
-        (
-            {"use_vllm": True, "vllm_importance_sampling_mode": "sequence_mask"},
-            "episode",
-            "Set vllm_importance_sampling_mode: token_truncate",
-        ),
-    ],
-)
-def test_what_has_no_meaning_for_episodes_is_refused(
-    tmp_path: Path, changes: dict[str, Any], objective: Any, said: str
-) -> None:
-    usual = {
-        "num_generations": 8,
-        "per_device_train_batch_size": 8,
-        "steps_per_generation": 2,
-        "gradient_accumulation_steps": 1,
-    }
-    given = {**usual, **changes}
-    args = arguments(tmp_path, **usual)
-    for name, value in given.items():
-        setattr(args, name, value)
-    with pytest.raises(ConfigError, match=said):
-        check(args, 3, objective)
-    check(arguments(tmp_path, **usual), 3, objective)

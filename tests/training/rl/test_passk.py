@@ -89,7 +89,6 @@ def _arguments(**changes: Any) -> Any:
     usual = {
         "num_generations": 8,
         "scale_rewards": "none",
-        "multi_objective_aggregation": "sum_then_normalize",
         "per_device_train_batch_size": 8,
         "steps_per_generation": 2,
         "world_size": 1,
@@ -110,7 +109,6 @@ def test_arguments_with_which_it_can_be_had_pass() -> None:
         (0, {}, "Give 1"),
         (4, {"scale_rewards": "group"}, "--scale_rewards none"),
         (4, {"scale_rewards": "batch"}, "--scale_rewards none"),
-        (4, {"multi_objective_aggregation": "normalize_then_sum"}, "sum_then_normalize"),
     ],
 )
 def test_arguments_with_which_it_cannot_are_refused(
