@@ -10,7 +10,7 @@ from pathlib import Path
 from statistics import fmean
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from heavydistill.errors import ConfigError
@@ -99,6 +99,7 @@ def test_what_is_cut_off_or_missing_counts_as_wrong_and_is_counted(make_trace: M
     assert answering.accuracy.mean == pytest.approx(1 / 3)
 
 
+@settings(deadline=None)
 @given(
     st.integers(2, 3).flatmap(
         lambda d: st.lists(

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from heavydistill.metrics import intervals
@@ -47,6 +47,7 @@ def test_covers_the_true_mean_about_95_times_in_100() -> None:
     assert 0.91 <= covered / repeats <= 0.98
 
 
+@settings(deadline=None)
 @given(st.integers(1, 10_000).flatmap(lambda of: st.tuples(st.integers(0, of), st.just(of))))
 def test_a_share_lies_in_its_interval_which_narrows_with_more_problems(
     counts: tuple[int, int],
