@@ -54,9 +54,7 @@ CURVE = Curve(
         _point("vote", 1, 0.42, 1000, "completion", "all"),
         _point("pass", 1, 0.42, 1000),
         _point("deliberation", 4, 0.53, 6000, "completion"),
-    ],
-    heavy_votes=[
-        dataclasses.replace(_point("heavy_vote", 4, 0.55, 7000, "completion"), rounds=1, d=2)
+        dataclasses.replace(_point("heavy_vote", 4, 0.55, 7000, "completion"), rounds=1, d=2),
     ],
     matched={
         "completion": MatchedVote(

@@ -100,8 +100,7 @@ class Curve:
         smaller_pools: Problems that are left out because they have fewer.
         unknown_tokens: Of the problems of the curve, those that are left out of figures of tokens,
             because a sample's count is unknown.
-        points: Votes, passes, and a deliberation of each round.
-        heavy_votes: Votes among deliberations, which stand or fall among ``points``.
+        points: Votes, passes, a deliberation of each round, and votes of those of the last one.
         matched: By what is counted; empty without deliberations or known tokens.
     """
 
@@ -110,7 +109,6 @@ class Curve:
     smaller_pools: int
     unknown_tokens: dict[Cost, int]
     points: list[Point]
-    heavy_votes: list[Point]
     matched: dict[Cost, MatchedVote]
 
 
@@ -128,14 +126,13 @@ def curve_of(rows: Sequence[Row], k: int, d: int, rounds: int) -> Curve | None:
         return None
     known = {cost: [row for row in on_it if _is_known(row, rounds, cost)] for cost in COSTS}
     counted = {cost: those for cost, those in known.items() if those}
-    points = mark_pareto([*_votes(on_it, counted, k), *_deliberations(on_it, counted, d, rounds)])
+    points = [*_votes(on_it, counted, k), *_deliberations(on_it, counted, d, rounds)]
     return Curve(
         k=k,
         problems=len(on_it),
         smaller_pools=len(rows) - len(on_it),
         unknown_tokens={cost: len(on_it) - len(those) for cost, those in known.items()},
-        points=[point for point in points if point.way != "heavy_vote"],
-        heavy_votes=[point for point in points if point.way == "heavy_vote"],
+        points=mark_pareto(points),
         matched={
             cost: _matched(those, k, rounds, cost)
             for cost, those in counted.items()

@@ -121,7 +121,7 @@ def _print_curve(curve: Curve, console: Console) -> None:
     bounds = {point.k: point.accuracy.mean for point in curve.points if point.way == "pass"}
     head = ("Answer", "Right", "95% interval", "Any right", "Written", "And read")
     rows = table(console, *head)
-    for point in (*curve.points, *curve.heavy_votes):
+    for point in curve.points:
         if point.way == "pass":
             continue
         value = point.accuracy

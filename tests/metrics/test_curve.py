@@ -70,17 +70,18 @@ def test_a_vote_of_deliberations_costs_each_of_them_and_reads_one_cache(
     trace = with_cache(trace, ["d1_0", "d1_1", "t_0"], round=2)
     alone = make_trace(["8", "8", "8", "8"])  # was not deliberated
     curve = of([costing(trace, 100, 20), alone], rounds=2, d=3)
-    assert [(p.d, p.rounds, p.k) for p in curve.heavy_votes] == [(2, 2, 4), (3, 2, 4)]
+    votes = [one for one in curve.points if one.way == "heavy_vote"]
+    assert [(p.d, p.rounds, p.k) for p in votes] == [(2, 2, 4), (3, 2, 4)]
     subsets = votes_at(trace.deliberations[2:])
     assert subsets[2] == 1.0
-    assert [p.accuracy.mean for p in curve.heavy_votes] == [subsets[1] / 2, subsets[2] / 2]
+    assert [p.accuracy.mean for p in votes] == [subsets[1] / 2, subsets[2] / 2]
     # The pool of each, and of one alone two earlier deliberations and d of the last round.
-    written = [p.tokens["completion"].mean for p in curve.heavy_votes]
+    written = [p.tokens["completion"].mean for p in votes]
     assert written == [4 * WRITTEN + 4 * 20 / 2, 4 * WRITTEN + 5 * 20 / 2]
-    both = [p.tokens["all"].mean for p in curve.heavy_votes]
+    both = [p.tokens["all"].mean for p in votes]
     assert both == [4 * 15 + 4 * 120 / 2, 4 * 15 + 5 * 120 / 2]
     # One deliberation is right less often and a vote of three is right more often than two are.
-    assert [p.pareto["all"] for p in curve.heavy_votes] == [False, True]
+    assert [p.pareto["all"] for p in votes] == [False, True]
     one = point(curve, "deliberation", round=2)
     assert (one.d, one.accuracy.mean) == (1, pytest.approx(subsets[0] / 2))
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
 from heavydistill.metrics.intervals import Interval
 from heavydistill.report.page.markup import Html, joined, tag
-from heavydistill.report.text import percent, points
+from heavydistill.report.text import FEW_NOTE, marked, percent, points
 
 
 def card(title: str, *parts: str, wide: bool = False) -> Html:
@@ -41,3 +43,9 @@ def difference(value: Interval | None) -> str:
 def ends(value: Interval) -> str:
     """The interval of a share."""
     return f"{percent(value.low).rstrip('%')} to {percent(value.high)}"
+
+
+def few_note(sizes: Iterable[int]) -> Iterator[Html]:
+    """What the mark of few problems says, below tables of so many each, if it is in them."""
+    if any(marked("", size) for size in sizes):
+        yield tag("p", FEW_NOTE, class_="note")

@@ -6,14 +6,10 @@ from collections.abc import Mapping
 
 from heavydistill.metrics.groups import NAMES, Metrics
 from heavydistill.metrics.summary import Summary
-from heavydistill.report.page.cards import card, difference, scroll, share
+from heavydistill.report.breakdown import STRATA_NOTE
+from heavydistill.report.page.cards import card, difference, few_note, scroll, share
 from heavydistill.report.page.markup import Html, joined, table, tag
-from heavydistill.report.text import counted
-
-_CONDITIONED = (
-    "A stratum is told by the pool on which the vote was taken, so HM - V is by construction at "
-    "most 0 where the majority is right, and at least 0 where it is wrong."
-)
+from heavydistill.report.text import counted, marked
 
 
 def of_groups(summary: Summary) -> Html:
@@ -22,7 +18,9 @@ def of_groups(summary: Summary) -> Html:
     tables = [_table(title, groups, summary) for title, groups in parts.items() if len(groups) > 1]
     if summary.by_stratum:
         tables.append(_table("Stratum", summary.by_stratum, summary))
-        tables.append(tag("p", _CONDITIONED, class_="note"))
+        tables.append(tag("p", STRATA_NOTE, class_="note"))
+    shown = [*parts.values(), summary.by_stratum]
+    tables += few_note(of.problems for groups in shown for of in groups.values())
     folded = tag("details", tag("summary", "Metrics of each"), *tables, class_="whole")
     return card("Parts of the run", folded, wide=True) if tables else Html("")
 
@@ -33,7 +31,9 @@ def _table(title: str, groups: Mapping[str, Metrics], summary: Summary) -> Html:
     shown = {key: head for key, head in zip(NAMES, heads, strict=True) if getattr(summary, key)}
     rows = [
         [
-            joined([name, tag("small", counted(metrics.problems, "problem"))]),
+            joined(
+                [name, tag("small", marked(counted(metrics.problems, "problem"), metrics.problems))]
+            ),
             *((difference if "minus" in key else share)(getattr(metrics, key)) for key in shown),
         ]
         for name, metrics in groups.items()

@@ -14,12 +14,12 @@ from heavydistill.metrics.row import COSTS, Cost
 from heavydistill.metrics.summary import NO_LABEL, Summary
 from heavydistill.report.breakdown import name_of
 from heavydistill.report.page import plots
-from heavydistill.report.page.cards import card, difference, ends, numbers, scroll, share
+from heavydistill.report.page.cards import card, difference, ends, few_note, numbers, scroll, share
 from heavydistill.report.page.figures import LENGTHS, Figures
 from heavydistill.report.page.groups import of_groups
 from heavydistill.report.page.markup import Html, joined, table, tag
 from heavydistill.report.page.sources import Source
-from heavydistill.report.text import FEW_PROBLEMS, counted, percent, points
+from heavydistill.report.text import FEW_PROBLEMS, counted, marked, percent, points
 from heavydistill.schema import FAILED
 
 _COSTS: dict[Cost, str] = {"completion": "written", "all": "read and written"}
@@ -189,7 +189,7 @@ def _curve(curve: Curve | None) -> Html:
     ]
     entries = [("vote", "vote of k attempts"), ("pass", "any of k is right")]
     if any(point.way == "deliberation" for point in shown):
-        entries.append(("deliberation", "one deliberation on k"))
+        entries.append(("deliberation", "one deliberation on k, and votes of several"))
     entries.append(("vote outdone", "hollow: something else is as often right for less"))
     notes = [f"Over {counted(curve.problems, 'problem')}, from the one pool of each."]
     if curve.smaller_pools:
@@ -261,7 +261,7 @@ def _rates(summary: Summary) -> Html:
         [
             name,
             share(rate.interval),
-            f"{rate.count:,} of {rate.of:,}",
+            marked(f"{rate.count:,} of {rate.of:,}", rate.of),
             meanings[name],
         ]
         for name, rate in rates
@@ -276,6 +276,7 @@ def _rates(summary: Summary) -> Html:
         "Rescue and regress",
         plots.rates_plot(rates),
         scroll(table(("Rate", "Value", "Problems", "Deliberation"), rows)),
+        *few_note([rate.of for _, rate in rates]),
     )
 
 

@@ -71,7 +71,8 @@ class Dot:
 def dot(point: Point) -> Dot:
     """A point of a curve among its others."""
     tokens, outdone = point.tokens["completion"].mean, not point.pareto["completion"]
-    return Dot(point.way, name_of(point), point.accuracy, tokens, outdone=outdone)
+    mark = "deliberation" if point.way == "heavy_vote" else point.way
+    return Dot(mark, name_of(point), point.accuracy, tokens, outdone=outdone)
 
 
 def curve_plot(dots: Sequence[Dot]) -> Html:

@@ -1,8 +1,8 @@
 """What an evaluation or a crossing says of its runs together, beside the figures of each.
 
 The files that `heavydistill evaluate` and `heavydistill cross` left in their folders are shown:
-what changed from before to after, what else the same tokens buy (controls), and which deliberator
-makes what of whose attempts. They are there once all runs are.
+what changed from before to after, what other ways to answer are worth (controls), and which
+deliberator makes what of whose attempts. They are there once all runs are.
 
 Not covered: the runs themselves (``overview``), and the numbers, which ``metrics`` computes.
 """
