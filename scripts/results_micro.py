@@ -32,8 +32,8 @@ HEAD = """# What the micro models show
 
 Made by `bash scripts/reproduce_micro.sh`, once for each seed, on {cores} CPU cores ({machine},
 Python {python}), without a model or data from anywhere else. {problems} problems of seeds that no
-training uses: {known} of them have the text of one of the {learnt} that were learnt from. In per
-cent, with 95 % intervals over problems. K = {k} trajectories a problem, all of which vote; D = {d}
+training uses; of their texts, {known} stand among the {learnt} that were learnt from. In per cent,
+with 95 % intervals over problems. K = {k} trajectories a problem, all of which vote; D = {d}
 deliberations on a cache of {width} of them. M@{k} is the thinker's own pass@1. Last columns: of the
 problems whose vote is right, those whose deliberations are wrong; and HM@{d} minus the vote of as
 many trajectories as take as many written tokens. Temperature {temperature:g}, top_p {top_p:g},
@@ -149,7 +149,7 @@ def _head(folder: Path, seeds: list[Path], sides: Iterable[Side]) -> str:
         machine=platform.machine(),
         python=".".join(platform.python_version_tuple()[:2]),
         problems=f"{len(one.tally.rows):,}",
-        known=sum(row.text in learnt for row in one.tally.rows) or "none",
+        known=sum(row.text in learnt for row in one.tally.rows),
         learnt=f"{len(learnt):,}",
         k=K,
         d=D,

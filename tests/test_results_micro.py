@@ -94,7 +94,7 @@ def test_each_model_and_each_stage_has_its_own_figures(reproduced: Path) -> None
     assert re.fullmatch(r"\d+\.\d \(\d+\.\d to \d+\.\d\)", regress)
     assert "- GRPO adds to HM@4: +40.0 points; the interval is above 0 in 2 of 2 seeds" in page
     assert "- GRPO adds to M@8: 0.0 points; the interval is above 0 in 0 of 2 seeds" in page
-    assert "1 of them have the text of one of the 21 that were learnt from" in page
+    assert "of their texts, 1 stand among the 21 that were learnt from" in page
     assert "on a cache of 4 of them" in page.replace("\n", " ")
 
 

@@ -202,10 +202,7 @@ def _habits(runs: list[Measured], titles: list[str], cell: Cell) -> Grid:
     rows = []
     for name, meaning in _RATES.items():
         rates = [getattr(run.summary, name) for run in runs]
-        cells = [
-            f"{cell(rate.interval, False)}\n{marked(f'{rate.count:,} of {rate.of:,}', rate.of)}"
-            for rate in rates
-        ]
+        cells = [f"{cell(rate.interval, False)}\n{rate.count:,} of {rate.of:,}" for rate in rates]
         rows.append((name, meaning, cells))
     copies = [cell(run.summary.vote_copy_rate, False) for run in runs]
     rows.append(("vote copy", "a deliberation repeats the vote", copies))

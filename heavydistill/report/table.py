@@ -11,7 +11,6 @@ from rich.console import Console
 from rich.text import Text
 
 from heavydistill.metrics.counts import GenerationCounts
-from heavydistill.metrics.habits import Rate
 from heavydistill.metrics.intervals import Interval
 from heavydistill.metrics.summary import NO_LABEL, Summary
 from heavydistill.metrics.usage import Usage
@@ -139,7 +138,9 @@ def _print_rates(summary: Summary, console: Console) -> None:
     ]
     for name, rate, meaning in rows:
         interval = _range(rate.interval) if rate.interval else ""
-        rates.add_row(name, percent(rate.share), interval, _of(rate), meaning)
+        rates.add_row(
+            name, percent(rate.share), interval, f"{rate.count:,} of {rate.of:,}", meaning
+        )
     if copies := summary.vote_copy_rate:
         rates.add_row("vote copy", percent(copies.mean), _range(copies), "", "repeats the vote")
     if summary.places:
@@ -153,8 +154,7 @@ def _print_rates(summary: Summary, console: Console) -> None:
             "repeats it, over chance",
         )
     print_table(rates, console)
-    sizes = [rate.of for _, rate, _ in rows]
-    print_marks([*sizes, *(place.problems for place in summary.places[:1])], console)
+    print_marks([first.problems for first in summary.places[:1]], console)
 
 
 def _print_matched(summary: Summary, console: Console) -> None:
@@ -258,10 +258,6 @@ def _cost(used: Usage) -> str:
     if used.cached:
         return f"about {cost}" if unreported else f"at most {cost}"
     return f"at least {cost}" if unreported else cost
-
-
-def _of(rate: Rate) -> str:
-    return marked(f"{rate.count:,} of {rate.of:,}", rate.of)
 
 
 def _range(interval: Interval) -> str:

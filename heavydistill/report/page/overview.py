@@ -14,12 +14,12 @@ from heavydistill.metrics.row import COSTS, Cost
 from heavydistill.metrics.summary import NO_LABEL, Summary
 from heavydistill.report.breakdown import name_of
 from heavydistill.report.page import plots
-from heavydistill.report.page.cards import card, difference, ends, few_note, numbers, scroll, share
+from heavydistill.report.page.cards import card, difference, ends, numbers, scroll, share
 from heavydistill.report.page.figures import LENGTHS, Figures
 from heavydistill.report.page.groups import of_groups
 from heavydistill.report.page.markup import Html, joined, table, tag
 from heavydistill.report.page.sources import Source
-from heavydistill.report.text import FEW_PROBLEMS, counted, marked, percent, points
+from heavydistill.report.text import FEW_PROBLEMS, counted, percent, points
 from heavydistill.schema import FAILED
 
 _COSTS: dict[Cost, str] = {"completion": "written", "all": "read and written"}
@@ -261,7 +261,7 @@ def _rates(summary: Summary) -> Html:
         [
             name,
             share(rate.interval),
-            marked(f"{rate.count:,} of {rate.of:,}", rate.of),
+            f"{rate.count:,} of {rate.of:,}",
             meanings[name],
         ]
         for name, rate in rates
@@ -276,7 +276,6 @@ def _rates(summary: Summary) -> Html:
         "Rescue and regress",
         plots.rates_plot(rates),
         scroll(table(("Rate", "Value", "Problems", "Deliberation"), rows)),
-        *few_note([rate.of for _, rate in rates]),
     )
 
 
