@@ -55,7 +55,6 @@ class JointTrainer(RlTrainer):
             correction by sequence of what vLLM samples (``arguments``). For GSPO
             ``importance_sampling_level`` is ``sequence`` and ``loss_type`` is ``grpo``.
         options: As of ``RlTrainer``.
-
     """
 
     def __init__(

@@ -242,7 +242,7 @@ def _held_out(asked: Asked, base: Base, sets: Located | None, prompts: Prompts) 
             f"held_out: {folder} has no held-out {what} to measure on ({found.too_long:,} too long "
             f"for {most:,} tokens beside a response)",
             "Give another folder with --held_out_from, or a smaller max_completion_length; or "
-            "leave eval_strategy out.",
+            "give --eval_strategy no.",
         )
     return found
 
