@@ -109,6 +109,17 @@ def grpo_asked(sets: Path | str | None, out: Path | str, **keys: Any) -> GrpoAsk
     return parse(grpo_flags(sets, out, **keys))
 
 
+def command(*arguments: object) -> None:
+    """The command line, in a process of its own."""
+    code = "from heavydistill.cli.app import main; main()"
+    subprocess.run(
+        [sys.executable, "-c", code, *map(str, arguments)],
+        check=True,
+        capture_output=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+
+
 def main(given: list[str], script: Path = SCRIPT) -> int:
     """The exit code of a script, in this process."""
     with pytest.MonkeyPatch.context() as patch:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from runs import build, write_run
+from trainings import command
 
 pytest.importorskip("trl", reason="TRL is not installed")
 
@@ -30,4 +31,18 @@ def sets(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("built")
     run = write_run(folder / "runs" / "sums", 30, k=4, words=6)
     build(folder / "sets", run, validation=0.2)
+    return folder / "sets"
+
+
+@pytest.fixture(scope="session")
+def real(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Caches of the micro student's own attempts, on which it is right sometimes."""
+    folder = tmp_path_factory.mktemp("real")
+    command(
+        *["generate", "--teacher", "micro-student", "--k", 4, "--d", 4],
+        *["--set", "problems.size=60", "--set", "problems.seed=1000000"],
+        *["--out", folder / "runs" / "own"],
+    )
+    built = ["--student", "micro-student", "--set", "validation=0.2", "--out", folder / "sets"]
+    command("build", folder / "runs" / "own", *built)
     return folder / "sets"

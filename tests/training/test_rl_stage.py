@@ -21,6 +21,7 @@ from heavydistill.hub.model_card import write_model_card
 from heavydistill.record import Launch, TrainingRecord, read_record, write_record
 from heavydistill.training.keeping import mark_whole
 from heavydistill.training.rl import stage
+from heavydistill.training.rl.passk import TOO_FEW
 from heavydistill.training.rl.stage import new_trainer, outline, prepare, train
 from heavydistill.verifiers.pool import VerdictPool
 
@@ -197,30 +198,6 @@ class Trained:
     history: list[dict[str, Any]]
 
 
-def command(*arguments: object) -> None:
-    code = "from heavydistill.cli.app import main; main()"
-    subprocess.run(
-        [sys.executable, "-c", code, *map(str, arguments)],
-        check=True,
-        capture_output=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )
-
-
-@pytest.fixture(scope="module")
-def real(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Caches of the micro student's own attempts, on which it is right sometimes."""
-    folder = tmp_path_factory.mktemp("real")
-    command(
-        *["generate", "--teacher", "micro-student", "--k", 4, "--d", 4],
-        *["--set", "problems.size=60", "--set", "problems.seed=1000000"],
-        *["--out", folder / "runs" / "own"],
-    )
-    built = ["--student", "micro-student", "--set", "validation=0.2", "--out", folder / "sets"]
-    command("build", folder / "runs" / "own", *built)
-    return folder / "sets"
-
-
 @pytest.fixture(scope="module")
 def trained(real: Path, tmp_path_factory: pytest.TempPathFactory) -> Trained:
     folder = tmp_path_factory.mktemp("trained") / "out"
@@ -232,8 +209,6 @@ def trained(real: Path, tmp_path_factory: pytest.TempPathFactory) -> Trained:
 
 @pytest.mark.slow
 def test_a_deliberator_is_really_trained(trained: Trained) -> None:
-    from transformers import AutoModelForCausalLM
-
     record, result = trained.record, trained.record.result
     assert result is not None and result.steps == 8
     logged = [entry for entry in trained.history if "reward" in entry]
@@ -248,10 +223,41 @@ def test_a_deliberator_is_really_trained(trained: Trained) -> None:
     names = {path.name for path in trained.folder.iterdir()}
     assert {"model.safetensors", "config.json", "training.json"} <= names
     assert {"checkpoint-4", "checkpoint-8"} <= names and "README.md" not in names
-    model = AutoModelForCausalLM.from_pretrained(trained.folder)
-    before = AutoModelForCausalLM.from_pretrained(MICRO)
-    pairs = zip(model.parameters(), before.parameters(), strict=True)
-    assert any(not one.equal(other) for one, other in pairs)
+    assert has_learnt(trained.folder)
+
+
+def has_learnt(folder: Path) -> bool:
+    """Whether the weights are other than those that it began with."""
+    from transformers import AutoModelForCausalLM
+
+    models = [AutoModelForCausalLM.from_pretrained(one) for one in (folder, MICRO)]
+    pairs = zip(*(model.parameters() for model in models), strict=True)
+    return any(not one.equal(other) for one, other in pairs)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["deliberator", "joint"])
+def test_an_adapter_is_really_trained(real: Path, tmp_path: Path, mode: str) -> None:
+    from safetensors.torch import load_file
+
+    adapter = {"use_peft": True, "lora_target_modules": "all-linear"}
+    more = episodes_of(tmp_path) if mode == "joint" else {"dataset_name": real}
+    train(prepare(grpo_asked(None, tmp_path / "out", **{**STEPS, **more, **adapter})))
+    weights = load_file(tmp_path / "out" / "adapter_model.safetensors")
+    # They are 0 before they are trained.
+    learnt = [value.any().item() for name, value in weights.items() if "lora_B" in name]
+    assert learnt and all(learnt)
+
+
+def episodes_of(folder: Path) -> dict[str, Any]:
+    """Keys of a training on episodes of two attempts, whose run is written into the folder."""
+    run = folder / "run.yaml"
+    run.write_text(
+        "problems: {source: micro, size: 20, seed: 9}\ndomain: brief\n"
+        "think: {k: 2, sampling: {max_tokens: 96}}\n",
+        "utf-8",
+    )
+    return {"mode": "joint", "run": run, "num_generations": 6, "per_device_train_batch_size": 6}
 
 
 @pytest.mark.slow
@@ -339,11 +345,15 @@ def test_the_command_line_of_trl_learns_from_our_caches_and_our_reward(
 
 
 @pytest.mark.slow
-def test_a_thinker_learns_from_problems(tmp_path: Path) -> None:
+@pytest.mark.parametrize("of_pool", [{}, {"pass_at_k": 2, "scale_rewards": "none"}])
+def test_a_thinker_learns_from_problems(tmp_path: Path, of_pool: dict[str, Any]) -> None:
     run = tmp_path / "run.yaml"
     run.write_text("problems: {source: micro, size: 20, seed: 9}\ndomain: brief\n", "utf-8")
-    keys = {**STEPS, "max_steps": 4, "mode": "thinker", "run": run}
+    keys = {**STEPS, "max_steps": 4, "mode": "thinker", "run": run, **of_pool}
     record = train(prepare(grpo_asked(None, tmp_path / "out", **keys)))
+    state = json.loads((tmp_path / "out" / "checkpoint-4" / "trainer_state.json").read_text())
+    assert any(TOO_FEW in entry for entry in state["log_history"]) == bool(of_pool)
+    assert has_learnt(tmp_path / "out")
     assert record.role == "thinker" and record.sets == []
     assert record.rl is not None and record.rl.run is not None
     assert record.rl.run["problems"]["size"] == 20
@@ -376,14 +386,7 @@ def test_a_deliberator_is_measured_on_caches_that_it_does_not_learn(
 
 @pytest.mark.slow
 def test_thinkers_and_a_deliberation_learn_as_one_episode(real: Path, tmp_path: Path) -> None:
-    run = tmp_path / "run.yaml"
-    run.write_text(
-        "problems: {source: micro, size: 20, seed: 9}\ndomain: brief\n"
-        "think: {k: 2, sampling: {max_tokens: 96}}\n",
-        "utf-8",
-    )
-    episodes = {"mode": "joint", "run": run, "num_generations": 6, "held_out_from": real}
-    keys = {**STEPS, **LOOKED_AT, **episodes, "per_device_train_batch_size": 6}
+    keys = {**STEPS, **LOOKED_AT, **episodes_of(tmp_path), "held_out_from": real}
     prepared = prepare(grpo_asked(None, tmp_path / "out", **keys))
     assert "2 episodes" in dict(outline(prepared))["a generation"]
     record = train(prepared)
@@ -393,6 +396,23 @@ def test_thinkers_and_a_deliberation_learn_as_one_episode(real: Path, tmp_path: 
     history = json.loads((tmp_path / "out" / "checkpoint-8" / "trainer_state.json").read_text())
     logged = [entry for entry in history["log_history"] if "attempts/right" in entry]
     assert logged and all(entry["thinker/mean_length"] <= 96 for entry in logged)
+
+
+@pytest.mark.slow
+def test_episodes_that_go_on_end_as_the_same_model(tmp_path: Path) -> None:
+    keys = {**STEPS, **episodes_of(tmp_path), "steps_per_generation": 2}
+    keys |= {"max_steps": 4, "save_steps": 2}
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    train(prepare(grpo_asked(None, whole, **keys)))
+    assert has_learnt(whole)
+    shutil.copytree(whole, broken)
+    shutil.rmtree(broken / "checkpoint-4")
+    for name in ("model.safetensors", "config.json"):
+        (broken / name).unlink()
+    record = train(prepare(grpo_asked(None, broken, **keys, resume_from_checkpoint="true")))
+    assert record.result is not None and record.result.steps == 4
+    weights = [folder / "model.safetensors" for folder in (whole, broken)]
+    assert weights[0].read_bytes() == weights[1].read_bytes()
 
 
 def test_evaluation_of_a_run_asks_for_what_is_held_out(tmp_path: Path) -> None:
