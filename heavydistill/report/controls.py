@@ -15,7 +15,7 @@ from heavydistill.report.text import table as new_table
 
 def print_controlled(controlled: Controlled, console: Console) -> None:
     """Print what each way to answer achieves and costs, and what the order of attempts does."""
-    head = ("Way to answer", "Right", "Written", "And read", "Of heavy", "Deliberation adds")
+    head = ("Way to answer", "Right", "Written", "And read", "Of heavy", "Heavy adds")
     ways = new_table(console, *head)
     rows: list[tuple[str, Answering, Interval | None]] = [
         ("deliberation on the attempts", controlled.heavy, None)
@@ -35,7 +35,7 @@ def print_controlled(controlled: Controlled, console: Console) -> None:
     note = (
         "With 95% intervals. Tokens are those of one answer, with the attempts that it reads: "
         "written, and with those read. Of heavy: the share of the written tokens of a deliberation "
-        "on the attempts, for controls are not matched in tokens."
+        "on the attempts, for controls are not matched in tokens. Heavy adds: points, by problem."
     )
     console.print(plain(note))
     for name, answering, _ in rows:

@@ -91,7 +91,7 @@ def test_an_evaluation_is_held_against_its_controls(problems: Path, tmp_path: Pa
     assert told.orders.flips and told.orders.flips.mean > 0
     assert load_config(out / "order-1" / "config.yaml").pools == str(out / "after")
     printed = " ".join(done.stdout.split())
-    assert "3 orders of the same attempts" in printed and "Deliberation adds" in printed
+    assert "3 orders of the same attempts" in printed and "Heavy adds" in printed
     assert "without an answer" in printed and "first answers alone, without attempts" in printed
 
 

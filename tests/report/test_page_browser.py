@@ -129,7 +129,7 @@ def test_kinds_of_problems_have_a_filter_and_a_row_in_a_folded_table(browser, wr
         parts.locator("summary").click()
         assert table.is_visible() and visit.fits()
         assert "40 problems" in table.locator("tr", has_text="chain_sum").inner_text()
-        assert "by construction at most 0" in parts.inner_text()
+        assert "HM - V is at most 0 where that is right" in parts.inner_text()
         page.click("#show-traces")
         choices = page.locator("#filter-family option").all_inner_texts()
         assert choices == ["any", "chain_sum (40)", "leg_counting (20)"]
