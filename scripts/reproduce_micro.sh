@@ -72,8 +72,7 @@ once "measure teacher" "$out/measured-teacher" measure micro "$out/measured-teac
 
 once "teacher's traces" "$out/traces" generate --thinker micro-student --deliberator micro \
   --k 4 --d 1 --set problems.size=4000 --set problems.seed=1000000 --out "$out/traces"
-# The attempts above are the student's own. Without a teacher's to learn from, it thinks worse for
-# having learnt to deliberate.
+# The attempts above are the student's own; these are a teacher's, for its thinking to learn from.
 once "teacher's attempts" "$out/attempts" generate --thinker micro --deliberator micro --k 2 --d 0 \
   --set problems.size=5000 --set problems.seed=2000000 --set think.processes=2 --out "$out/attempts"
 once "sets for SFT" "$out/sets" build "$out/traces" "$out/attempts" --student micro-student \

@@ -15,12 +15,13 @@ from heavydistill.report.text import counted, marked
 def of_groups(summary: Summary) -> Html:
     """A folded table for each way to part the problems, but those that make one group of all."""
     parts = {"Verifier": summary.by_verifier, "Kind": summary.by_family}
-    tables = [_table(title, groups, summary) for title, groups in parts.items() if len(groups) > 1]
+    shown = {title: groups for title, groups in parts.items() if len(groups) > 1}
     if summary.by_stratum:
-        tables.append(_table("Stratum", summary.by_stratum, summary))
+        shown["Stratum"] = summary.by_stratum
+    tables = [_table(title, groups, summary) for title, groups in shown.items()]
+    if summary.by_stratum:
         tables.append(tag("p", STRATA_NOTE, class_="note"))
-    shown = [*parts.values(), summary.by_stratum]
-    tables += few_note(of.problems for groups in shown for of in groups.values())
+    tables += few_note(of.problems for groups in shown.values() for of in groups.values())
     folded = tag("details", tag("summary", "Metrics of each"), *tables, class_="whole")
     return card("Parts of the run", folded, wide=True) if tables else Html("")
 
