@@ -46,6 +46,14 @@ RECORD = TrainingRecord(
 ROOT = Path(__file__).parents[1]
 SCRIPT = ROOT / "scripts" / "sft.py"
 GRPO = ROOT / "scripts" / "grpo.py"
+LOOKED_AT = {
+    "eval_strategy": "steps",
+    "eval_steps": 4,
+    "held_out": 3,
+    "num_generations_eval": 2,
+    "per_device_eval_batch_size": 4,
+}
+"""Keys of GRPO that is measured on a few held-out problems as it goes."""
 _USUAL = {
     "model_name_or_path": "micro-student",
     "role": "both",

@@ -1,13 +1,50 @@
+"""A run to report, and what the tables of reports print."""
+
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
+import runs
+from browsing import browsing
 from rich.cells import cell_len
 from rich.console import Console
 
+from heavydistill.report.page.writing import write_report
+from heavydistill.schema import Trace
+from heavydistill.storage import TRACES_FOLDER, read_traces, write_traces
+
 WIDTH = 80
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return runs.write_run(tmp_path_factory.mktemp("runs") / "first", 12, k=4, d=2)
+
+
+@pytest.fixture(scope="module")
+def traces(run: Path) -> list[Trace]:
+    return list(read_traces(run))
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with browsing() as opened:
+        yield opened
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> Callable[..., Path]:
+    """The report of a run of these traces."""
+
+    def write(*traces: Trace) -> Path:
+        write_traces(traces, tmp_path / "run" / TRACES_FOLDER)
+        return write_report([tmp_path / "run"], tmp_path / "page.html").file
+
+    return write
 
 
 @pytest.fixture

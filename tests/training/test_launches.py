@@ -212,8 +212,8 @@ def test_deepspeed_trains_as_one_process_does(
 
 
 @pytest.mark.parametrize("launch", ["zero2", "zero3"])
-def test_deepspeed_plays_episodes_and_learns_from_them(
-    launch: str, compiled: dict[str, str], tmp_path: Path
+def test_deepspeed_plays_episodes_learns_from_them_and_is_measured(
+    launch: str, sets: Path, compiled: dict[str, str], tmp_path: Path
 ) -> None:
     out = tmp_path / "out"
     asked = tmp_path / "run.yaml"
@@ -229,7 +229,8 @@ def test_deepspeed_plays_episodes_and_learns_from_them(
         *["--run", str(asked), "--model_name_or_path", "micro-student", "--output_dir", str(out)],
         *["--num_generations", "12", "--per_device_train_batch_size", "6", "--max_steps", "4"],
         *["--max_completion_length", "160", "--warmup_steps", "0", "--save_steps", "4"],
-        *["--logging_steps", "1", "--disable_tqdm", "true"],
+        *["--held_out_from", str(sets), "--held_out", "2", "--eval_steps", "4"],
+        *["--per_device_eval_batch_size", "2", "--logging_steps", "1", "--disable_tqdm", "true"],
         **compiled,
     )
     assert ran.code == 0, ran.said[-6000:]
@@ -238,6 +239,7 @@ def test_deepspeed_plays_episodes_and_learns_from_them(
     assert record.result and record.result.steps == 4 and "attempts/right" in ran.said
     # All processes' episodes stand in the means, of which some were right and some were not.
     assert 0 < record.result.rollouts["reward"].first < 1
+    assert {"eval_hm", "eval_v", "eval_pass_at_1"} <= record.result.rollouts.keys()
     assert 0 < change(out, runs.STUDENT) < 1e-2
 
 
