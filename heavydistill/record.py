@@ -118,7 +118,8 @@ class Result(Section):
     eval_loss: dict[str, float] = Field(default_factory=dict)
     """The last one on the validation rows of each role; empty without evaluation."""
     rollouts: dict[str, Ends] = Field(default_factory=dict)
-    """Of GRPO: what was logged of the sampled responses, by its name; all starts together."""
+    """Of GRPO: what was logged of the sampled responses, by its name; all starts together, up to
+    the checkpoint that became the model."""
     tokens: int
     """Trained on since the last start, by all processes, prompts among them."""
     seconds: float

@@ -11,7 +11,8 @@ So a thinker and a deliberator are trained in turns, or a deliberator on harder 
     phases:
     - name: thinker
       config: configs/grpo/1gpu/thinker.yaml
-      keys: {pass_at_k: 4, max_steps: 100}   # win over the file
+      # They win over the file.
+      keys: {pass_at_k: 4, scale_rewards: none, max_steps: 100, held_out_from: sets/glm}
     - name: deliberator
       config: configs/grpo/1gpu/deliberator.yaml
       keys: {dataset_name: sets/glm, max_steps: 100}

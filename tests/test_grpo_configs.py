@@ -7,6 +7,7 @@ import functools
 import importlib.util
 import re
 import shlex
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ import yaml
 
 from heavydistill.config import load_config
 from heavydistill.errors import ConfigError
+from heavydistill.training.rl import phases as phases_module
 from heavydistill.training.rl.arguments import MODES, Asked, RlArguments, metric_of, parse
 from heavydistill.training.rl.batches import (
     Batch,
@@ -36,6 +38,7 @@ SIZES = ("1gpu", "8gpu", "micro")
 PROCESSES = {"1gpu": 1, "8gpu": 8, "micro": 2}
 FILES = [CONFIGS / size / f"{mode}.yaml" for size in SIZES for mode in MODES]
 PHASES = sorted((CONFIGS / "phases").glob("*.yaml"))
+PHASES_SCRIPT = (ROOT / "scripts" / "phases.py").read_text(encoding="utf-8")
 RUNS = sorted((CONFIGS / "asked").glob("*.yaml"))
 # Where the machine that reads a file has no GPU, the precision of one is refused without it.
 HERE = ["--use_cpu", "true", "--use_vllm", "false"]
@@ -219,6 +222,13 @@ def test_phases_are_trainings_and_listed(file: Path, tmp_path: Path) -> None:
         assert read.trl.max_steps == 100
         assert read.rl.dataset_name or read.rl.held_out_from, "a run holds no problems out"
     assert f"](phases/{file.name})" in (CONFIGS / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("text", [phases_module.__doc__, PHASES_SCRIPT], ids=["module", "script"])
+def test_the_example_of_phases_is_that_of_the_file(text: str) -> None:
+    shipped = yaml.safe_load((CONFIGS / "phases" / "alternating.yaml").read_text("utf-8"))
+    found = re.search(r"^    model_name_or_path:.*?(?=^\S)", text, re.MULTILINE | re.DOTALL)
+    assert found and yaml.safe_load(textwrap.dedent(found[0])) == shipped
 
 
 @pytest.mark.parametrize("size", SIZES)

@@ -140,6 +140,12 @@ class Student:
 
 def stops_of(name: str) -> frozenset[int]:
     """Where generation stops by a model's own ``generation_config.json``; none without one."""
+    found = generation_config(name).get("eos_token_id")
+    return frozenset(found if isinstance(found, list) else [found]) - {None}
+
+
+def generation_config(name: str) -> dict[str, Any]:
+    """What a model's own ``generation_config.json`` says; nothing without one."""
     from transformers.utils import cached_file
 
     file = cached_file(
@@ -148,10 +154,8 @@ def stops_of(name: str) -> frozenset[int]:
         _raise_exceptions_for_missing_entries=False,
         _raise_exceptions_for_connection_errors=False,
     )
-    if not file:
-        return frozenset()
-    found = json.loads(Path(file).read_text(encoding="utf-8")).get("eos_token_id")
-    return frozenset(found if isinstance(found, list) else [found]) - {None}
+    found: dict[str, Any] = json.loads(Path(file).read_text(encoding="utf-8")) if file else {}
+    return found
 
 
 def fit(tokenizer: Any, stops: frozenset[int] = frozenset(), template: str | None = None) -> Fitted:

@@ -28,7 +28,7 @@ from heavydistill.engine.adapter import (
     load_adapter,
     merge_adapter,
 )
-from heavydistill.engine.reasoning import split_reasoning
+from heavydistill.engine.reasoning import decoded, split_reasoning
 from heavydistill.engine.request import INTERRUPTED, Keep, Request, Response, forget
 from heavydistill.errors import TeacherError
 
@@ -180,7 +180,7 @@ class LocalEngine:
         eos = set(self._eos_ids())
         length = next((n for n, token in enumerate(row) if token in eos), None)
         written = row if length is None else row[:length]
-        text = self.tokenizer.decode(written, skip_special_tokens=True)
+        text = decoded(self.tokenizer, written, self.think_tags)
         reasoning, answer_text = split_reasoning(text, self.think_tags)
         return Response(
             reasoning=reasoning,

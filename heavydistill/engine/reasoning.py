@@ -7,12 +7,32 @@ put the opening tag into the prompt, so a closing tag alone is enough.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from heavydistill.engine.request import Response
 from heavydistill.errors import TeacherError
 
 _FIRST_WITHOUT = 3
+
+
+def decoded(tokenizer: Any, ids: Sequence[int], tags: tuple[str, str] | None) -> str:
+    """The text of a completion without control tokens, but with the tags of its thinking.
+
+    Some tokenizers have these among their control tokens.
+
+    Args:
+        tokenizer: Of transformers.
+        ids: What the model wrote.
+        tags: As of ``split_reasoning``.
+    """
+    control = {
+        id
+        for id, token in tokenizer.added_tokens_decoder.items()
+        if token.special and token.content not in (tags or ())
+    }
+    return str(tokenizer.decode([id for id in ids if id not in control]))
 
 
 def split_reasoning(text: str, tags: tuple[str, str] | None) -> tuple[str, str]:

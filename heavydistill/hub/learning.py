@@ -168,7 +168,17 @@ def _chosen(manifest: Manifest, roles: set[str]) -> Iterator[str]:
 
 
 def _ended(result: Result) -> Iterator[tuple[str, str]]:
-    yield "Steps", f"{count(result.steps)} ({result.epochs:g} epochs)"
+    back = next((one.rolled_back_to for one in result.alarms if one.rolled_back_to), None)
+    yield (
+        "Steps",
+        f"{count(result.steps)} ({result.epochs:g} epochs)"
+        + (f"; the model is that of step {count(back)}" if back else ""),
+    )
+    for alarm in result.alarms:
+        yield (
+            f"Guard {code(alarm.guard)}, step {count(alarm.step)}",
+            f"{alarm.value:.4g}, bound {alarm.bound:.4g}: {code(alarm.action)}",
+        )
     if result.train_loss is not None and not result.rollouts:  # that of GRPO is always about 0
         yield "Training loss", f"{result.train_loss:.4f}"
     for role, loss in result.eval_loss.items():

@@ -7,7 +7,7 @@ from model_folders import COMMIT, card_of, record, sets
 from set_folders import manifest
 
 from heavydistill.hub.origin import origin_of
-from heavydistill.record import BaseModelUsed, Ends, Result, RlUsed
+from heavydistill.record import Alarm, BaseModelUsed, Ends, Result, RlUsed
 
 ON_HUB = BaseModelUsed(name="Qwen/Qwen3-8B", revision=COMMIT, template_sha256="1" * 64)
 ASKED = RlUsed(
@@ -39,6 +39,16 @@ def test_a_model_of_grpo_tells_what_was_asked_and_rewarded(tmp_path):
     assert "Rows learnt" not in text and "Tokens of an epoch" not in text
     assert "Training loss" not in text
     assert "max_new_tokens=96)" in text
+
+
+def test_a_model_that_was_rolled_back_says_so(tmp_path):
+    alarm = Alarm(
+        guard="entropy", step=6, value=0.2, bound=0.6, action="roll_back", rolled_back_to=4
+    )
+    back = REWARDED.model_copy(update={"alarms": [alarm]})
+    text = card_of(tmp_path / "a", stage="grpo", rl=ASKED, result=back)
+    assert "| Steps | 8 (1 epochs); the model is that of step 4 |" in text
+    assert "| Guard `entropy`, step 6 | 0.2, bound 0.6: `roll_back` |" in text
 
 
 def test_of_grpo_only_those_are_authors_whose_words_were_read():

@@ -16,7 +16,6 @@ from heavydistill.training.rl.batches import (
     check_batch,
     check_episodes,
     check_prompts,
-    check_room,
     check_validation,
 )
 
@@ -139,32 +138,6 @@ def test_steps_are_counted_as_the_trainer_counts_them(batch: Batch, prompts: int
     )
     of_loader = len(sampler) // batch.rows
     assert batch.steps(prompts) == max(1, math.ceil(of_loader / batch.accumulation))
-
-
-@given(
-    st.lists(st.integers(1, 400), min_size=1),
-    st.integers(1, 400),
-    st.integers(50, 500),
-    st.none() | st.integers(50, 500),
-)
-def test_prompts_and_a_response_fit_or_the_message_says_what_would(
-    lengths: list[int], response: int, context: int, server: int | None
-) -> None:
-    longest = max(lengths)
-    if longest + response <= min(context, server or context):
-        check_room(lengths, response, context, server)
-        return
-    message = refused(check_room, lengths, response, context, server)
-    if found := re.search(r"--max_completion_length (\d+)", message):
-        check_room(lengths, int(found[1]), context, None)
-    elif found := re.search(r"--vllm_max_model_length (\d+)", message):
-        check_room(lengths, response, context, int(found[1]))
-    else:
-        assert longest >= context
-        assert ("Take a model that reads more" in message) == ("--too_long" not in message)
-    assert ("--too_long leave_out" in message) == (
-        longest + response > context and min(lengths) + response <= context
-    )
 
 
 @given(st.integers(1, 16), st.integers(1, 8), st.integers(1, 16))

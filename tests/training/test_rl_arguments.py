@@ -113,7 +113,21 @@ def test_a_preset_sets_what_it_says_and_the_record_tells_it(tmp_path: Path, pres
         ({"guard_entropy": "roll_back"}, "Give --eval_strategy steps, and --save_strategy best"),
         ({"guard_entropy": False}, 'Write "off", between quotes.'),
         ({"eval_strategy": False}, 'Write "no", between quotes.'),
-        ({"generation_kwargs": {"top_k": 5}}, "generation_kwargs: top_k cannot be set"),
+        (
+            {"eval_strategy": "steps", "greater_is_better": False},
+            "greater_is_better is false, and eval_hm is an accuracy",
+        ),
+        ({"do_eval": True}, "do_eval is given, and eval_strategy does not say when"),
+        ({"eval_strategy": "steps", "num_generations_eval": 0}, "num_generations_eval: 0 is below"),
+        (
+            {"eval_strategy": "steps", "metric_for_best_model": "eval_loss"},
+            "'eval_loss' does not tell how good a deliberator training is. Give eval_hm or "
+            "eval_hm_minus_v",
+        ),
+        (
+            {"mode": "thinker", "eval_strategy": "steps", "metric_for_best_model": "hm"},
+            "Give eval_pass_at_1 or eval_pass_at_d",
+        ),
         ({"model_name_or_path": None}, "There is no model to train"),
         ({"hub_model_id": "a/b"}, "hub_model_id is set, and push_to_hub is not"),
         ({"use_vllm": True}, 'pip install "heavydistill[vllm]"'),
@@ -180,6 +194,8 @@ OTHER: dict[str, Any] = {
     "top_p": 0.9,
     "top_k": 5,
     "min_p": 0.1,
+    "generation_kwargs": {"typical_p": 0.5},
+    "logging_strategy": "no",
     "repetition_penalty": 1.1,
     "vllm_structured_outputs_regex": "a",
     "remove_unused_columns": True,

@@ -20,6 +20,7 @@ from heavydistill.sets.manifest import RunUsed, read_manifest, write_manifest
 from heavydistill.sets.rows import CacheRow, ProblemRow, RlRow, TrajectoryRow
 from heavydistill.training.base import load_base
 from heavydistill.training.rl.prompts import Prompts, find_sets, read_prompts
+from heavydistill.training.rl.room import context_of
 
 KINDS: dict[str, type] = {
     "rl": RlRow,
@@ -267,17 +268,47 @@ def test_a_prompt_of_an_episode_leaves_room_for_an_attempt_which_may_be_shorter(
     tmp_path: Path,
 ) -> None:
     keys = {**EPISODES, "max_completion_length": 2040, "too_long": "leave_out"}
-    assert "max_completion_length: no prompt leaves room for 2,040 tokens" in refused(
-        None, tmp_path, run=run_file(tmp_path, think={"k": 2}), **keys
-    )
-    run = run_file(tmp_path, think={"k": 2, "sampling": {"max_tokens": 1900}})
+    shorter = {"deliberate": {"sampling": {"max_tokens": 90}}}
+    message = refused(None, tmp_path, run=run_file(tmp_path, think={"k": 2}, **shorter), **keys)
+    assert "and 2040 of an attempt do not fit the student's 2048 (12 of 12 problems)" in message
+    assert "Set max_completion_length to 19" in message and "leave_out" not in message
+    run = run_file(tmp_path, think={"k": 2, "sampling": {"max_tokens": 1900}}, **shorter)
     for more in (keys, {**keys, "too_long": "refuse"}):
         prompts = found(None, tmp_path, run=run, **more)
         assert len(prompts.train) == 12 and prompts.left_out == {}
-    run = run_file(tmp_path, think={"k": 2, "sampling": {"max_tokens": 2030}})
-    assert "think.sampling.max_tokens: no prompt leaves room" in refused(
-        None, tmp_path, run=run, **keys
-    )
+
+
+def test_problems_that_have_no_room_for_a_cache_are_left_out_where_that_is_asked_for(
+    tmp_path: Path,
+) -> None:
+    asked = {"think": {"k": 2}, "deliberate": {"sampling": {"max_tokens": 90}}}
+    free = found(None, tmp_path, run=run_file(tmp_path, **asked), **EPISODES)
+    # The frame of a cache holds the problem once, so the longest problem's is the largest.
+    longest = max(free.train["text"], key=len)
+    budgets = range(60, 400)
+    for budget in budgets:
+        run = run_file(tmp_path, cache={"budget_tokens": budget}, **asked)
+        try:
+            some = found(None, tmp_path, run=run, too_long="leave_out", **EPISODES)
+        except ConfigError as none:
+            assert "(12 of 12 problems)" in str(none)
+            continue
+        break
+    assert 0 < some.left_out["too_long"] < 12 and longest not in some.train["text"]
+    message = refused(None, tmp_path, run=run, **EPISODES)
+    assert f"and there is room for {budget} ({some.left_out['too_long']} of 12 problems)" in message
+    assert "Leave out what is longer with --too_long leave_out, or give more room" in message
+
+
+def test_with_a_server_the_shorter_context_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = grpo_asked(write_sets(tmp_path / "sets"), tmp_path, too_long="leave_out")
+    base = load_base(asked, [])
+    for server, least in ((9000, base.context), (300, 300), (None, base.context)):
+        monkeypatch.setattr(asked.trl, "use_vllm", True)
+        monkeypatch.setattr(asked.trl, "vllm_max_model_length", server)
+        assert context_of(asked, base) == least
 
 
 def of_runs(*configs: dict[str, Any]) -> list[RunUsed]:

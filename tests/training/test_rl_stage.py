@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,10 +15,14 @@ from trainings import GRPO, LOOKED_AT, grpo_asked, grpo_flags, main
 
 from heavydistill.errors import ConfigError
 from heavydistill.hub.model_card import write_model_card
-from heavydistill.record import Launch, read_record, write_record
+from heavydistill.record import Alarm, Ends, Launch, read_record, write_record
+from heavydistill.sets.folder import file_of
+from heavydistill.training.course import Taken
 from heavydistill.training.keeping import mark_whole
 from heavydistill.training.rl import stage
-from heavydistill.training.rl.stage import new_trainer, prepare, train
+from heavydistill.training.rl.collapse import GuardArguments
+from heavydistill.training.rl.stage import new_trainer, outline, prepare, train
+from heavydistill.training.rl.watching import WatchCollapse
 from heavydistill.verifiers.pool import VerdictPool
 
 # Setting up what several tests look at counts for the first of them.
@@ -100,7 +105,7 @@ def test_held_out_prompts_that_do_not_fit_are_left_out_and_none_is_an_error(
     keys = {**FEW, **LOOKED_AT}
     found = prepare(grpo_asked(sets, tmp_path / "out", **keys)).held_out
     assert found and found.too_long == 0
-    monkeypatch.setattr(stage, "_context", lambda asked, base: 2)
+    monkeypatch.setattr(stage, "context_of", lambda asked, base: 2)
     with pytest.raises(ConfigError, match=r"no held-out cache to measure on \(\d+ too long"):
         prepare(grpo_asked(sets, tmp_path / "out", **keys))
 
@@ -170,6 +175,43 @@ def test_evaluation_may_begin_or_end_when_a_training_goes_on(
     write_record(record, out)
     asked = grpo_asked(sets, out, **after, resume_from_checkpoint="true")
     assert prepare(asked).start == checkpoint
+
+
+def test_problems_that_nobody_can_judge_are_not_measured_on(sets: Path, tmp_path: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    other = tmp_path / "other"
+    shutil.copytree(sets, other)
+    file = file_of(other, "problems", "train")
+    table = pq.read_table(file)
+    unknown = pa.array(["mth"] * len(table), table.schema.field("verifier").type)
+    at = table.schema.get_field_index("verifier")
+    pq.write_table(table.set_column(at, table.schema.field(at), unknown), file)
+    keys = {**FEW, **LOOKED_AT, "held_out_from": other}
+    with pytest.raises(ConfigError, match="problems for the verifier 'mth', which is not known"):
+        prepare(grpo_asked(sets, tmp_path / "out", **keys))
+
+
+def test_guards_that_can_never_fire_are_told_or_refused(sets: Path, tmp_path: Path) -> None:
+    keys = {**FEW, "max_steps": 6, "logging_steps": 2}
+    said = outline(prepare(grpo_asked(sets, tmp_path / "out", **keys)))
+    notes = [text for name, text in said if name == "note"]
+    assert "guard_entropy cannot fire: it needs 5 logged values, and there will be 3" in notes
+    with pytest.raises(ConfigError, match="guard_entropy is stop and can never fire"):
+        prepare(grpo_asked(sets, tmp_path / "out", **keys, guard_entropy="stop"))
+
+
+def test_the_record_of_a_model_that_was_rolled_back_ends_where_the_model_does() -> None:
+    watching = WatchCollapse(GuardArguments())
+    back = {"action": "roll_back", "rolled_back_to": 20}
+    watching.alarms = [Alarm(guard="entropy", step=60, value=0.1, bound=0.6, **back)]
+    history = [{"step": step, "reward": float(step), "num_tokens": step} for step in range(1, 61)]
+    state = SimpleNamespace(log_history=history, global_step=60, epoch=1.0)
+    handler = SimpleNamespace(callbacks=[watching])
+    result = stage._result(Taken(SimpleNamespace(state=state, callback_handler=handler), 0, 0, 1))
+    assert result.rollouts["reward"] == Ends(first=1.5, last=19.5)
+    assert (result.steps, result.tokens, result.alarms) == (60, 60, watching.alarms)
 
 
 def test_evaluation_of_a_run_asks_for_what_is_held_out(tmp_path: Path) -> None:

@@ -1,10 +1,11 @@
 """What GRPO takes, beside what TRL takes: who learns, from which prompts, for which reward.
 
-The command line is TRL's, read strictly; see ``training.strict``. Three of TRL's defaults are
+The command line is TRL's, read strictly; see ``training.strict``. Some of TRL's defaults are
 others here: ``mask_truncated_completions`` is true, for a response that was cut off is neither
-right nor wrong; ``vllm_importance_sampling_mode`` is ``token_truncate``, because the ratio of a
-whole long response, the product of its tokens', is nearly always out of bounds; and those of the
-preset, with ``steps_per_generation`` four times ``gradient_accumulation_steps``.
+right nor wrong; ``min_p`` is 0, or a model's own would count; ``vllm_importance_sampling_mode`` is
+``token_truncate``, because the ratio of a whole long response, the product of its tokens', is
+nearly always out of bounds; and those of the preset, with ``steps_per_generation`` four times
+``gradient_accumulation_steps``.
 """
 
 from __future__ import annotations
@@ -37,23 +38,11 @@ EPISODE, ROW = "episode", "row"
 ASK, LEAVE_OUT = "ask", "leave_out"
 MOST_FORMAT = 0.05
 HM, PASS_AT_1 = "eval_hm", "eval_pass_at_1"
+# What is measured in any case where the role that learns last is, and is better the higher it is.
+_MEASURED = {HM: (HM, "eval_hm_minus_v"), PASS_AT_1: (PASS_AT_1, "eval_pass_at_d")}
 _SAMPLED = "what is learnt is what the model itself would write; ratios are of its distribution"
 _ONE_REWARD = "there is one reward, the verdict; format_share is its share of form"
 _TEMPLATE = "prompts are rendered as the sets and the model have it"
-# Values of ``generation_kwargs`` that a key of its own, or nothing, may set.
-_NOT_GENERATION = {
-    "temperature",
-    "top_p",
-    "top_k",
-    "min_p",
-    "repetition_penalty",
-    "max_new_tokens",
-    "max_tokens",
-    "n",
-    "num_return_sequences",
-    "do_sample",
-    "num_beams",
-}
 
 
 @dataclass
@@ -171,6 +160,11 @@ def _settle(parser: TrlParser, given: Callable[[], argparse.Namespace]) -> None:
     parser.set_defaults(**PRESETS[given().preset])
     values = given()
     if values.eval_strategy == "no":
+        if values.do_eval:
+            raise ConfigError(
+                "do_eval is given, and eval_strategy does not say when",
+                "Give --eval_strategy steps.",
+            )
         # It can never fire; where it is asked for, ``check_guards`` says so.
         parser.set_defaults(guard_evaluation=OFF)
     elif values.metric_for_best_model is None:
@@ -187,7 +181,11 @@ def _settle(parser: TrlParser, given: Callable[[], argparse.Namespace]) -> None:
     processes = int(os.environ.get("WORLD_SIZE", "1"))
     check_batch(batch_of(values, processes))
     if values.eval_strategy != "no":
-        group = values.num_generations_eval or values.num_generations
+        group = values.num_generations_eval
+        if group is None:
+            group = values.num_generations
+        elif group < 1:
+            raise ConfigError(f"num_generations_eval: {group} is below 1", "Give 1 or more.")
         check_validation(values.per_device_eval_batch_size, processes, group)
 
 
@@ -200,6 +198,11 @@ SCRIPT = Script(
         "min_p": ((None, 0.0), _SAMPLED),
         "repetition_penalty": ((1.0,), _SAMPLED),
         "vllm_structured_outputs_regex": ((None,), _SAMPLED),
+        "generation_kwargs": ((None,), _SAMPLED),
+        "logging_strategy": (
+            ("steps", "epoch"),
+            "guards, curves and the record are made of what is logged",
+        ),
         "remove_unused_columns": ((False,), "the reward judges by the columns of a problem"),
         "reward_weights": ((None,), _ONE_REWARD),
         "multi_objective_aggregation": (("sum_then_normalize",), _ONE_REWARD),
@@ -217,6 +220,7 @@ SCRIPT = Script(
     },
     defaults={
         "mask_truncated_completions": True,
+        "min_p": 0.0,
         "vllm_importance_sampling_mode": "token_truncate",
     },
     settle=_settle,
@@ -278,11 +282,8 @@ def parse(arguments: Sequence[str] | None = None, description: str | None = None
     rl, trl, model = SCRIPT.read(RlArguments, arguments, description)
     _check_ranges(rl, trl)
     check_sureness(rl.final_norm_learning_rate, trl, model)
-    for key in trl.generation_kwargs or {}:
-        if key in _NOT_GENERATION:
-            raise ConfigError(
-                f"generation_kwargs: {key} cannot be set: {_SAMPLED}", "Leave it out."
-            )
+    if trl.eval_strategy != "no":
+        _check_metric(rl.mode, trl)
     _check_vllm(rl, trl)
     _check_thinker(rl, trl)
     check_guards(rl, trl)
@@ -348,6 +349,17 @@ def _check_ranges(rl: RlArguments, trl: GRPOConfig) -> None:
 def metric_of(mode: str | None) -> str:
     """What a model is measured by while it trains: the role that learns last."""
     return PASS_AT_1 if mode == THINKER else HM
+
+
+def _check_metric(mode: str | None, trl: GRPOConfig) -> None:
+    measured, name = _MEASURED[metric_of(mode)], trl.metric_for_best_model
+    if name is not None and f"eval_{name.removeprefix('eval_')}" not in measured:
+        raise ConfigError(
+            f"metric_for_best_model: {name!r} does not tell how good a {mode} training is",
+            f"Give {' or '.join(measured)}, or leave it out.",
+        )
+    if trl.greater_is_better is False:
+        raise ConfigError(f"greater_is_better is false, and {name} is an accuracy", "Leave it out.")
 
 
 def _check_thinker(rl: RlArguments, trl: GRPOConfig) -> None:

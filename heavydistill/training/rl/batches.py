@@ -149,46 +149,6 @@ def check_prompts(batch: Batch, prompts: int) -> None:
     )
 
 
-def check_room(lengths: Sequence[int], response: int, context: int, server: int | None) -> None:
-    """See to it that the longest prompt and a response fit.
-
-    Args:
-        lengths: Tokens of the prompts.
-        response: ``max_completion_length``.
-        context: Of the model.
-        server: ``vllm_max_model_length``.
-
-    Raises:
-        ConfigError: They do not.
-    """
-    longest = max(lengths)
-    if longest + response > context:
-        many = sum(length + response > context for length in lengths)
-        fixes = []
-        if longest < context:
-            fixes.append(f"give --max_completion_length {context - longest}")
-        if many < len(lengths):
-            fixes.append("leave out what is longer with --too_long leave_out")
-        if not fixes:
-            fixes.append(
-                "take a model that reads more or shorter prompts; caches are cut to fit by "
-                f"`heavydistill build --set max_tokens={context}`"
-            )
-        fix = ", or ".join(fixes)
-        raise ConfigError(
-            f"max_completion_length: {many:,} of {len(lengths):,} prompts and {response:,} tokens "
-            f"of a response do not fit the {context:,} of the model; the longest prompt has "
-            f"{longest:,}",
-            f"{fix[0].upper()}{fix[1:]}.",
-        )
-    if server is not None and longest + response > server:
-        raise ConfigError(
-            f"vllm_max_model_length: {server:,} tokens do not hold the longest prompt, "
-            f"{longest:,}, and a response of {response:,}",
-            f"Give --vllm_max_model_length {longest + response}.",
-        )
-
-
 def check_validation(per_device: int, processes: int, group: int) -> None:
     """See to it that an evaluation has whole groups.
 

@@ -135,6 +135,60 @@ def check_guards(guards: GuardArguments, arguments: GRPOConfig) -> None:
         )
 
 
+def points(arguments: GRPOConfig, steps: int, epoch: int, generation: int) -> dict[str, int]:
+    """How many values each guard will see, at least.
+
+    Args:
+        arguments: When it logs and evaluates.
+        steps: Of the training.
+        epoch: Steps of an epoch.
+        generation: Steps that learn from one generation, of whose responses is logged once.
+    """
+
+    def every(strategy: str, given: float) -> int:
+        if strategy != "steps":
+            return epoch if strategy == "epoch" else steps + 1
+        return math.ceil(given * steps) if given < 1 else int(given)
+
+    log = every(arguments.logging_strategy, arguments.logging_steps)
+    evaluation = every(arguments.eval_strategy, arguments.eval_steps or 0)
+    of_responses = steps // max(log, generation)
+    return {
+        "entropy": steps // log,
+        "length": of_responses,
+        "all_right": of_responses,
+        "evaluation": steps // evaluation,
+    }
+
+
+def idle(guards: GuardArguments, seen: Mapping[str, int]) -> dict[str, str]:
+    """The guards that are on and will see too few values to fire, and why, in words.
+
+    Args:
+        guards: Bounds and actions.
+        seen: As of ``points``.
+
+    Raises:
+        ConfigError: One of them is to do more than warn.
+    """
+    needed = {guard: (guards.guard_window, "logged values") for guard in GUARDS}
+    needed["evaluation"] = (guards.guard_evaluation_falls + 1, "evaluations")
+    found = {
+        guard: f"it needs {least} {what}, and there will be {seen[guard]}"
+        for guard, (least, what) in needed.items()
+        if guards.action_of(guard) != OFF and seen[guard] < least
+    }
+    for guard, why in found.items():
+        if (action := guards.action_of(guard)) != WARN:
+            raise ConfigError(
+                f"guard_{guard} is {action} and can never fire: {why}",
+                "Give a smaller eval_steps or guard_evaluation_falls, or more steps."
+                if guard == "evaluation"
+                else "Give a smaller logging_steps or guard_window, or more steps.",
+            )
+    return found
+
+
 def alarms(
     history: Sequence[Mapping[str, Any]], guards: GuardArguments, metric: str = "eval_hm"
 ) -> list[Alarm]:

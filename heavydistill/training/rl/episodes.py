@@ -11,7 +11,7 @@ no answer. It earns 0, so that thinkers are not paid for leaving the work to the
 the deliberator writes there is sampled all the same, because all processes must ask a server as
 often as each other, but it is not learnt.
 
-Nothing is cut but by the cache's pruning: ``demand_room`` looks at prompts before a training, and
+Nothing is cut but by the cache's pruning: ``room`` looks at prompts before a training, and
 ``figures`` counts what each cache leaves out, and why, and what it shortens.
 
 Not covered: several rounds or deliberations; temperature, top_p and the like, which are those of
@@ -28,7 +28,7 @@ from typing import Any, Literal, get_args
 
 from heavydistill.chat.template import TAGS, Chat
 from heavydistill.config import RunConfig
-from heavydistill.engine.reasoning import split_reasoning
+from heavydistill.engine.reasoning import decoded, split_reasoning
 from heavydistill.engine.tokenizer import TEMPLATE_TOKENS
 from heavydistill.errors import BudgetError, ConfigError
 from heavydistill.heavy import prompts
@@ -136,44 +136,54 @@ class Episodes:
         around = chat.prompt_tokens([{"role": "user", "content": "?"}])
         room = context - self.deliberator_tokens - max(around, TEMPLATE_TOKENS)
         self.budget_tokens = run.cache.budget_tokens or min(PAPER_BUDGET_TOKENS, room)
-        if room < 1 or self.budget_tokens > room:
-            fix = f"Set cache.budget_tokens to {room} or less." if room > 0 else ""
+        self._keys = {
+            stage: f"{stage}.sampling.max_tokens" if of_run else "max_completion_length"
+            for stage, of_run in (
+                ("think", run.think.sampling.max_tokens),
+                ("deliberate", run.deliberate.sampling.max_tokens),
+            )
+        }
+        if room < 1:
+            raise ConfigError(
+                f"{self.deliberator_tokens} tokens of a deliberation leave no room for a cache in "
+                f"the student's {context}",
+                f"Set {self._keys['deliberate']} to {context // 2} or less.",
+            )
+        if self.budget_tokens > room:
             raise ConfigError(
                 f"cache.budget_tokens {run.cache.budget_tokens} and {self.deliberator_tokens} "
                 f"tokens of a deliberation do not fit the student's {context}",
-                fix or f"Set deliberate.sampling.max_tokens to {context // 2} or less.",
+                f"Set cache.budget_tokens to {room} or less.",
             )
         self._run, self._chat, self._reader, self._context = run, chat, reader, context
 
-    def demand_room(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        """See to it that both prompts of every problem can fit the context.
+    def lack_of_room(self, row: Mapping[str, Any]) -> tuple[str, str] | None:
+        """What of a problem does not fit the context, and what would do; None if all can.
 
         Args:
-            rows: Of the set that is trained on.
-
-        Raises:
-            ConfigError: One of them cannot; the message says what would do.
+            row: Of the set that is trained on.
         """
-        asked = [(row["problem"], len(self._ids(row["prompt"]))) for row in rows]
-        name, longest = max(asked, key=lambda pair: pair[1])
-        if longest + self.thinker_tokens > self._context:
-            raise ConfigError(
-                f"Problem {name}: its prompt of {longest} tokens and {self.thinker_tokens} of an "
-                f"attempt do not fit the student's {self._context}",
-                f"Leave it out, or set think.sampling.max_tokens to {self._context - longest} or "
-                "less.",
+        problem = problem_of(row)
+        prompt = len(self._ids(row["prompt"]))
+        left = self._context - prompt
+        if self.thinker_tokens > left:
+            return (
+                f"Problem {problem.id}: its prompt of {prompt} tokens and {self.thinker_tokens} of "
+                f"an attempt do not fit the student's {self._context}",
+                f"set {self._keys['think']} to {left} or less"
+                if left > 0
+                else "take shorter problems, or a model that reads more",
             )
-        for row in rows:
-            problem = problem_of(row)
-            width = min(self._run.think.min_k, self.k)
-            needed = frame_tokens(problem, width, self._wording(problem), self._reader)
-            if needed > self.budget_tokens:
-                raise ConfigError(
-                    f"Problem {problem.id}: a cache of {width} attempts has {needed} tokens without"
-                    f" a word of them, and there is room for {self.budget_tokens}",
-                    "Leave it out, or give more room with a larger cache.budget_tokens or a "
-                    "smaller deliberate.sampling.max_tokens.",
-                )
+        width = min(self._run.think.min_k, self.k)
+        needed = frame_tokens(problem, width, self._wording(problem), self._reader)
+        if needed > self.budget_tokens:
+            return (
+                f"Problem {problem.id}: a cache of {width} attempts has {needed} tokens without a "
+                f"word of them, and there is room for {self.budget_tokens}",
+                "give more room with a larger cache.budget_tokens or a smaller "
+                f"{self._keys['deliberate']}",
+            )
+        return None
 
     def play(
         self,
@@ -253,7 +263,7 @@ class Episodes:
 
     def _attempt(self, problem: Problem, index: int, row: Asked) -> Trajectory:
         written = row.completion
-        text = self._chat.tokenizer.decode(written.ids, skip_special_tokens=True)
+        text = decoded(self._chat.tokenizer, written.ids, TAGS)
         reasoning, answer_text = split_reasoning(text, TAGS)
         return Trajectory(
             id=content_id("t", problem.id, index, text),

@@ -77,12 +77,15 @@ class HeldOut:
         drawn: Of the caches, those that no run made but the build.
         too_long: Rows that are left out because they do not fit, and of a run's problems those of
             which no cache could be made that fits.
+        unusable: Of a run's problems, those of which no attempt can be shown. HM and V are without
+            them.
     """
 
     deliberator: list[Row]
     thinker: list[Row]
     drawn: int = 0
     too_long: int = 0
+    unusable: int = 0
 
     @property
     def roles(self) -> dict[str, list[Row]]:
@@ -94,7 +97,7 @@ class HeldOut:
         deliberator = [row for row in self.deliberator if fits(row)]
         thinker = [row for row in self.thinker if fits(row)]
         lost = len(self.deliberator) - len(deliberator) + len(self.thinker) - len(thinker)
-        return HeldOut(deliberator, thinker, self.drawn, self.too_long + lost)
+        return HeldOut(deliberator, thinker, self.drawn, self.too_long + lost, self.unusable)
 
     @property
     def texts(self) -> set[str]:
@@ -203,7 +206,7 @@ def _of_run(
         trace.problem.id: trace for trace in read_traces(folder) if trace.problem.id in chosen
     }
     deliberator: list[Row] = []
-    too_long = 0
+    too_long = unusable = 0
     for problem, pool in ((traces[one].problem, traces[one].pool) for one in chosen):
         try:
             cache = cache_of(problem, pool)
@@ -214,14 +217,16 @@ def _of_run(
         if shown:
             attempts = [attempt for attempt in pool if attempt.id in shown]
             deliberator.append(_cache_row(problem, cache, attempts))
+        else:
+            unusable += 1
     if not deliberator:
         raise ConfigError(
             f"held_out_from: of no pool in {folder} could a cache be made "
-            f"({too_long} do not fit the student)",
+            f"({too_long} do not fit the student, {unusable} have no usable attempt)",
             "Give a run with usable attempts, or a smaller max_completion_length.",
         )
     thinker = _thinker_rows([traces[one].problem for one in chosen], thinker_prompt)
-    return HeldOut(deliberator, thinker, too_long=too_long)
+    return HeldOut(deliberator, thinker, too_long=too_long, unusable=unusable)
 
 
 def _thinker_rows(problems: Sequence[Problem], thinker_prompt: ThinkerPrompt | None) -> list[Row]:

@@ -7,7 +7,7 @@
     phases:
     - name: thinker
       config: configs/grpo/1gpu/thinker.yaml
-      keys: {pass_at_k: 4, max_steps: 100}
+      keys: {pass_at_k: 4, scale_rewards: none, max_steps: 100, held_out_from: sets/glm}
     - name: deliberator
       config: configs/grpo/1gpu/deliberator.yaml
       keys: {dataset_name: sets/glm, max_steps: 100}

@@ -45,7 +45,8 @@ from heavydistill.sets.rows import USED
 from heavydistill.training.base import Base
 from heavydistill.training.located import Located, locate
 from heavydistill.training.rl.arguments import ASK, DELIBERATOR, JOINT, Asked
-from heavydistill.training.rl.batches import check_prompts, check_room
+from heavydistill.training.rl.batches import check_prompts
+from heavydistill.training.rl.room import with_room
 from heavydistill.training.rl.run import run_of
 from heavydistill.verifiers import registry
 
@@ -54,7 +55,7 @@ if TYPE_CHECKING:
 
 NEVER, ALWAYS, OVER = "never_right", "always_right", "over_accuracy"
 UNMEASURED = "unmeasured"
-TOO_LONG, UNFIT = "too_long", "unfit"
+UNFIT = "unfit"
 _OF_PROBLEM = ("problem", "text", "reference", "verifier", "verifier_args")
 _OF_CACHE = ("prompt", *_OF_PROBLEM, "cache", "stratum", "right", "width", "success")
 _ROUNDING = 1e-9
@@ -140,7 +141,7 @@ def read_prompts(asked: Asked, base: Base, sets: Located | None) -> Prompts:
         if sets:
             success, measured_on = _successes(sets, asked.mode)
             train = [{**row, "success": success.get(row["problem"])} for row in train]
-    _check_verifiers(train, verify)
+    check_verifiers(train, verify)
     if sets:
         found = train
         train = _teaching(found, asked, left_out)
@@ -148,20 +149,7 @@ def read_prompts(asked: Asked, base: Base, sets: Located | None) -> Prompts:
             raise _no_cache_left(asked, sets, found, left_out)
         if not train:
             raise _no_problem_left(sets, left_out)
-    lengths = [_tokens(base, row) for row in train]
-    named, response = _response(asked, run)
-    server = asked.trl.vllm_max_model_length if asked.trl.use_vllm else None
-    if asked.rl.too_long == "leave_out":
-        room = (server or base.context) - response
-        if min(lengths) > room:
-            raise ConfigError(
-                f"{named}: no prompt leaves room for {response:,} tokens of a "
-                f"response in {room + response:,}; the shortest has {min(lengths):,}",
-                "Give a smaller one.",
-            )
-        train, lengths = _fitting(train, lengths, room, left_out)
-    if asked.mode != JOINT:  # ``Episodes.demand_room`` looks at both prompts of an episode
-        check_room(lengths, response, base.context, server)
+    train, lengths = with_room(asked, base, run, train, left_out)
     check_prompts(asked.batch, len(train))
     return Prompts(
         train=_dataset(train),
@@ -172,14 +160,6 @@ def read_prompts(asked: Asked, base: Base, sets: Located | None) -> Prompts:
         run=run,
         verify=verify,
     )
-
-
-def _response(asked: Asked, run: RunConfig | None) -> tuple[str, int]:
-    """Most tokens of a response to one of these prompts, and the key that says it."""
-    attempt = run.think.sampling.max_tokens if run and asked.mode == JOINT else None
-    if attempt:
-        return "think.sampling.max_tokens", attempt
-    return "max_completion_length", asked.trl.max_completion_length
 
 
 def _caches(sets: Located) -> list[_Row]:
@@ -276,7 +256,12 @@ def thinker_prompt(problem: Problem, run: RunConfig) -> str:
     return wordings.thinker_prompt(problem.text, wording)
 
 
-def _check_verifiers(rows: Iterable[_Row], verify: Verifying) -> None:
+def check_verifiers(rows: Iterable[_Row], verify: Verifying) -> None:
+    """See to it that rows with these problems can be judged here.
+
+    Raises:
+        ConfigError: A verifier is not known, or lacks what it needs.
+    """
     registry.load_own(verify.own)
     kinds = {row["verifier"] for row in rows}
     if unknown := sorted(kinds - set(registry.names())):
@@ -352,25 +337,6 @@ def _no_cache_left(
         f"{f' ({_listed(labels)})' if labels else ''}, so there is nothing to learn",
         fix,
     )
-
-
-def _tokens(base: Base, row: _Row) -> int:
-    try:
-        return base.chat.prompt_tokens(row["prompt"])
-    except ValueError as error:
-        raise ConfigError(
-            f"The prompt of problem {row['problem']} cannot be rendered: {error}",
-            "Give a chat template that takes it, with --chat_template_path FILE.",
-        ) from error
-
-
-def _fitting(
-    rows: list[_Row], lengths: list[int], room: int, left_out: Counter[str]
-) -> tuple[list[_Row], list[int]]:
-    fits = [i for i, tokens in enumerate(lengths) if tokens <= room]
-    if len(fits) < len(rows):
-        left_out[TOO_LONG] += len(rows) - len(fits)
-    return [rows[i] for i in fits], [lengths[i] for i in fits]
 
 
 def _dataset(rows: list[_Row]) -> Dataset:

@@ -170,7 +170,10 @@ class FinalAnswer:
         """The text of a whole response, or its reward."""
         if not ids or ids[-1] not in self.ends:
             return CUT_OFF
-        end = next(at for at, token in enumerate(ids) if token in self.ends)
+        # What follows an end that stands inside is learnt with the rest, so it is judged too.
+        end = len(ids)
+        while end and ids[end - 1] in self.ends:
+            end -= 1
         text = self._chat.decode(ids[:end])
         if self._chat.control_token(text):
             return MALFORMED

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import heavydistill
-from heavydistill.engine.tokenizer import ReaderTokenizer
 from heavydistill.errors import ConfigError
 from heavydistill.record import Ends, Result, RlUsed, SetsUsed, TrainingRecord
 from heavydistill.sets.folder import MANIFEST
@@ -26,11 +25,19 @@ from heavydistill.training.course import versions as versions_of
 from heavydistill.training.located import Located
 from heavydistill.training.outline import of_any
 from heavydistill.training.rl.arguments import DELIBERATOR, JOINT, THINKER, Asked, metric_of
-from heavydistill.training.rl.episodes import Episodes
+from heavydistill.training.rl.collapse import idle, points
 from heavydistill.training.rl.held_out import HeldOut, held_out
-from heavydistill.training.rl.prompts import Prompts, find_sets, read_prompts, thinker_prompt
+from heavydistill.training.rl.prompts import (
+    Prompts,
+    check_verifiers,
+    find_sets,
+    read_prompts,
+    thinker_prompt,
+)
 from heavydistill.training.rl.reward import METRICS, FinalAnswer
+from heavydistill.training.rl.room import context_of, episodes_of
 from heavydistill.training.rl.run import wording_of
+from heavydistill.training.rl.sampling import check_sampling
 from heavydistill.training.told import told
 from heavydistill.verifiers.pool import VerdictPool
 
@@ -94,9 +101,9 @@ def prepare(asked: Asked) -> Prepared:
         )
     sets = find_sets(asked)
     base = load_base(asked, [sets] if sets else [])
+    if not asked.trl.use_vllm:
+        check_sampling(base.path)
     prompts = read_prompts(asked, base, sets)
-    if asked.mode == JOINT:
-        _episodes(asked, base, prompts).demand_room(prompts.train)
     looked_at = _held_out(asked, base, sets, prompts)
     record = TrainingRecord(
         heavydistill=heavydistill.__version__,
@@ -125,9 +132,19 @@ def prepare(asked: Asked) -> Prepared:
             run=without_places(prompts.run) if prompts.run else None,
         ),
     )
+    idle(asked.rl, points(asked.trl, *_steps(asked, len(prompts.train))))
     if start:
         keeping.check_same(Path(str(asked.trl.output_dir)), record)
     return Prepared(asked, base, prompts, looked_at, record, start)
+
+
+def _steps(asked: Asked, prompts: int) -> tuple[int, int, int]:
+    """Optimizer steps of the training, of an epoch, and of a generation."""
+    batch, trl = asked.batch, asked.trl
+    epoch = batch.steps(prompts)
+    steps = trl.max_steps if trl.max_steps > 0 else math.ceil(epoch * trl.num_train_epochs)
+    generation = max(1, batch.per_generation * batch.iterations // batch.accumulation)
+    return steps, epoch, generation
 
 
 def _demand_trl() -> None:
@@ -182,7 +199,8 @@ def new_trainer(prepared: Prepared, pool: VerdictPool) -> RlTrainer:
     options["callbacks"] += [WatchCollapse(asked.rl, metric), DrawCurves(asked.rl, metric)]
     trainer: RlTrainer
     if asked.mode == JOINT:
-        episodes = _episodes(asked, base, prompts)
+        assert prompts.run, "episodes are of a run"
+        episodes = episodes_of(asked, base, prompts.run)
         options["most_tokens"] = {
             "thinker": episodes.thinker_tokens,
             "deliberator": episodes.deliberator_tokens,
@@ -196,19 +214,6 @@ def new_trainer(prepared: Prepared, pool: VerdictPool) -> RlTrainer:
     # TRL masks by these, which are of the model's own configuration too.
     reward.ends = frozenset([*trainer.eos_token_ids, base.tokenizer.pad_token_id])
     return trainer
-
-
-def _episodes(asked: Asked, base: Base, prompts: Prompts) -> Episodes:
-    assert prompts.run, "episodes are of a run"
-    most = asked.trl.max_completion_length
-    reader = ReaderTokenizer(base.path)
-    return Episodes(prompts.run, base.chat, reader, _context(asked, base), most)
-
-
-def _context(asked: Asked, base: Base) -> int:
-    """Most tokens of a prompt and a response together."""
-    server = asked.trl.vllm_max_model_length if asked.trl.use_vllm else None
-    return min(base.context, server or base.context)
 
 
 def _held_out(asked: Asked, base: Base, sets: Located | None, prompts: Prompts) -> HeldOut | None:
@@ -226,15 +231,16 @@ def _held_out(asked: Asked, base: Base, sets: Located | None, prompts: Prompts) 
         )
     folder = Path(asked.rl.held_out_from or str(sets and sets.folder))
     wording = prompts.run or wording_of(sets.manifest if sets else None)
-    makes_caches = prompts.run and not (folder / MANIFEST).is_file()
-    most = _context(asked, base) - asked.trl.max_completion_length
+    asks_anew = not (folder / MANIFEST).is_file()
+    most = context_of(asked, base) - asked.trl.max_completion_length
     found = held_out(
         folder,
         asked.rl.held_out,
         (lambda problem: thinker_prompt(problem, wording)) if wording else None,
-        _episodes(asked, base, prompts).cache_of if makes_caches else None,
+        episodes_of(asked, base, prompts.run).cache_of if prompts.run and asks_anew else None,
         prompts.train["text"],
     ).that_fit(lambda row: base.chat.prompt_tokens(row["prompt"]) <= most)
+    check_verifiers([*found.deliberator, *found.thinker], prompts.verify)
     role = THINKER if asked.mode == THINKER else DELIBERATOR
     if not found.roles[role]:
         what = "problem" if role == THINKER else "cache"
@@ -251,8 +257,7 @@ def outline(prepared: Prepared) -> list[tuple[str, str]]:
     """(what, how much) of a training, for the terminal."""
     record, prompts, batch = prepared.record, prepared.prompts, prepared.asked.batch
     trl = prepared.asked.trl
-    per_epoch = batch.steps(record.sequences)
-    steps = trl.max_steps if trl.max_steps > 0 else math.ceil(per_epoch * trl.num_train_epochs)
+    steps, per_epoch, generation = _steps(prepared.asked, record.sequences)
     episode = record.rl.rows_of_episode if record.rl else 1
     left = "".join(f", {count:,} {reason}" for reason, count in prompts.left_out.items())
     source = record.sets[0].name if record.sets else str(prepared.asked.rl.run)
@@ -277,7 +282,14 @@ def outline(prepared: Prepared) -> list[tuple[str, str]]:
     ]
     if looked_at := prepared.held_out:
         drawn = f" ({looked_at.drawn:,} drawn by the build)" if looked_at.drawn else ""
-        lost = f", {looked_at.too_long:,} too long" if looked_at.too_long else ""
+        lost = "".join(
+            f", {count:,} {why}"
+            for count, why in (
+                (looked_at.too_long, "too long"),
+                (looked_at.unusable, "without a usable attempt"),
+            )
+            if count
+        )
         thinker = f"{len(looked_at.thinker):,}" if looked_at.thinker else "no"
         lines.append(
             (
@@ -286,6 +298,8 @@ def outline(prepared: Prepared) -> list[tuple[str, str]]:
                 f"thinker, {trl.num_generations_eval or batch.group} responses each",
             )
         )
+    asleep = idle(prepared.asked.rl, points(trl, steps, per_epoch, generation))
+    lines += [("note", f"guard_{guard} cannot fire: {why}") for guard, why in asleep.items()]
     others = [name for name in prompts.measured_on if name != prepared.base.name]
     if others:
         what, how = (
@@ -326,15 +340,19 @@ def _result(taken: Taken) -> Result:
     from heavydistill.training.rl.watching import WatchCollapse
 
     history = taken.trainer.state.log_history
+    callbacks = taken.trainer.callback_handler.callbacks
+    alarms = next(one.alarms for one in callbacks if isinstance(one, WatchCollapse))
+    # What was logged behind the checkpoint that became the model is not of the model.
+    step = next((one.rolled_back_to for one in alarms if one.rolled_back_to is not None), None)
+    of_model = [entry for entry in history if step is None or entry["step"] <= step]
     # TRL goes on counting where an earlier start ended.
     counted = [(entry["step"], entry["num_tokens"]) for entry in history if "num_tokens" in entry]
     before = max((tokens for step, tokens in counted if step <= taken.first), default=0)
     series = {
-        name: [entry[name] for entry in history if entry.get(name) is not None] for name in _TOLD
+        name: [entry[name] for entry in of_model if entry.get(name) is not None] for name in _TOLD
     }
-    callbacks = taken.trainer.callback_handler.callbacks
     return taken.result(
-        alarms=next(one.alarms for one in callbacks if isinstance(one, WatchCollapse)),
+        alarms=alarms,
         tokens=int(max((tokens for _, tokens in counted), default=before) - before),
         rollouts={name: _ends(values) for name, values in series.items() if values},
     )

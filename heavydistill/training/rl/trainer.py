@@ -84,7 +84,6 @@ class RlTrainer(Measuring, RolesMixin, GRPOTrainer):
         set_there = {name for name, value in told if value and not name.startswith("_")}
         counting = sorted(set_there - _OF_EVERY_CALL)
         reasons = {
-            "generation_kwargs": self.args.generation_kwargs,
             "cache_implementation": self.args.cache_implementation,
             # Its processes must all call the model as often.
             "weights that are spread over processes": is_deepspeed_zero3_enabled(),

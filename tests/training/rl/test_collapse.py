@@ -16,6 +16,8 @@ from heavydistill.training.rl.collapse import (
     GuardArguments,
     alarms,
     check_guards,
+    idle,
+    points,
     told,
 )
 
@@ -200,6 +202,47 @@ def test_without_rolling_back_the_others_need_no_evaluation() -> None:
     for action in ("warn", "stop"):
         others = {f"guard_{guard}": action for guard in GUARDS}
         check_guards(GuardArguments(**{**others, **UNMEASURED}), arguments)
+
+
+@pytest.mark.parametrize(
+    ("changes", "seen"),
+    [
+        ({}, {"entropy": 10, "length": 10, "all_right": 10, "evaluation": 4}),
+        ({"logging_steps": 1}, {"entropy": 40, "length": 10, "all_right": 10, "evaluation": 4}),
+        ({"logging_steps": 0.5}, {"entropy": 2, "length": 2, "all_right": 2, "evaluation": 4}),
+        (
+            {"logging_strategy": "epoch", "eval_strategy": "epoch"},
+            {"entropy": 5, "length": 5, "all_right": 5, "evaluation": 5},
+        ),
+        (NEVER, {"entropy": 10, "length": 10, "all_right": 10, "evaluation": 0}),
+    ],
+)
+def test_what_guards_will_see_is_known_before(changes: dict[str, Any], seen: Any) -> None:
+    arguments = _arguments(**{"logging_strategy": "steps", "logging_steps": 4, **changes})
+    assert points(arguments, steps=40, epoch=8, generation=4) == seen
+
+
+def test_a_guard_that_can_never_fire_is_told_and_refused_if_it_is_to_act() -> None:
+    seen = {"entropy": 5, "length": 4, "all_right": 5, "evaluation": 3}
+    found = idle(GuardArguments(guard_all_right="off"), seen)
+    assert found == {
+        "length": "it needs 5 logged values, and there will be 4",
+        "evaluation": "it needs 4 evaluations, and there will be 3",
+    }
+    assert idle(GuardArguments(guard_window=4, guard_evaluation_falls=2), seen) == {}
+    for guard, fix in (("length", "logging_steps"), ("evaluation", "eval_steps")):
+        with pytest.raises(ConfigError, match=f"guard_{guard} is stop .* a smaller {fix}"):
+            idle(GuardArguments(**{f"guard_{guard}": "stop"}), seen)
+
+
+@given(st.integers(1, 8), st.integers(1, 6))
+def test_what_is_not_idle_can_fire(window: int, more: int) -> None:
+    """On the fewest values that are not too few."""
+    guards = GuardArguments(guard_window=window)
+    collapsed = [{"groups/all_right": 1.0, "step": step} for step in range(window + more)]
+    for count in range(window + more):
+        seen = {"entropy": 99, "length": 99, "all_right": count, "evaluation": 99}
+        assert bool(alarms(collapsed[:count], guards)) != ("all_right" in idle(guards, seen))
 
 
 def test_they_are_flags_of_a_script() -> None:

@@ -11,7 +11,7 @@ import pytest
 from rollouts import END, STUDENT, arguments, rewarding, tokenizer
 
 from heavydistill.chat.student import stops_of
-from heavydistill.chat.template import Chat
+from heavydistill.chat.template import TAGS, Chat
 from heavydistill.config import Problems, RunConfig
 from heavydistill.engine.tokenizer import ReaderTokenizer
 from heavydistill.errors import ConfigError
@@ -206,16 +206,28 @@ def test_an_episode_without_a_cache_has_failed(
 
 def test_problems_without_room_are_told_before(verdicts: VerdictPool) -> None:
     two = rows()
-    episodes().demand_room(two)
+
+    def lacking(playing: Episodes) -> list[str]:
+        return [". ".join(lack) for row in two if (lack := playing.lack_of_room(row))]
+
+    assert lacking(episodes()) == []
     longest = max(
         len(tokenizer().apply_chat_template(row["prompt"], add_generation_prompt=True)["input_ids"])
         for row in two
     )
     playing = episodes(context=longest + 29, deliberate={"sampling": {"max_tokens": 1}})
-    with pytest.raises(ConfigError, match=r"do not fit .* set think.sampling.max_tokens to 29 or"):
-        playing.demand_room(two)
-    with pytest.raises(ConfigError, match="without a word of them, and there is room for 60"):
-        episodes(cache={"budget_tokens": 60}).demand_room(two)
+    assert any("set think.sampling.max_tokens to 29 or" in one for one in lacking(playing))
+    ours = episodes(
+        context=longest + 29, think={"k": K}, deliberate={"sampling": {"max_tokens": 1}}
+    )
+    assert any("set max_completion_length to 29 or" in one for one in lacking(ours))
+    long = {**two[0], "prompt": [{"role": "user", "content": "1 " * 2048}]}
+    lack = episodes().lack_of_room(long)
+    assert lack and lack[1] == "take shorter problems, or a model that reads more"
+    small = lacking(episodes(cache={"budget_tokens": 60}))
+    assert len(small) == 2
+    assert "without a word of them, and there is room for 60" in small[0]
+    assert "a smaller deliberate.sampling.max_tokens" in small[0]
     with pytest.raises(ConfigError, match=r"A prompt of .* tokens and 30 of a response do not fit"):
         playing.play(two, [1, 2], Policy(), verdicts)
 
@@ -229,13 +241,30 @@ def test_problems_without_room_are_told_before(verdicts: VerdictPool) -> None:
         ({"cache": {"budget_tokens": 1935}}, r"Set cache.budget_tokens to 1934 or less\."),
         (
             {"deliberate": {"sampling": {"max_tokens": 2000}}},
-            "Set deliberate.sampling.max_tokens to 1024 or less",
+            "leave no room for a cache .* Set deliberate.sampling.max_tokens to 1024 or less",
         ),
     ],
 )
 def test_what_cannot_be_an_episode_is_refused(changes: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         episodes(**changes)
+
+
+@pytest.mark.parametrize("is_control", [False, True])
+def test_thinking_is_told_from_the_answer_where_its_tags_are_control_tokens(
+    verdicts: VerdictPool, is_control: bool
+) -> None:
+    from transformers import AutoTokenizer
+
+    reading = AutoTokenizer.from_pretrained(STUDENT)
+    if is_control:
+        reading.add_special_tokens({"additional_special_tokens": [*TAGS]})
+        assert {*TAGS} <= {*reading.all_special_tokens}
+    playing = Episodes(run(), Chat(reading, stops_of(STUDENT)), ReaderTokenizer(STUDENT), 2048, 64)
+    texts = [f"<think>long</think>It is \\boxed{{{n}}}." for n in range(K + 1)]
+    (played,) = playing.play(rows(1), [1], Policy(*texts), verdicts)
+    assert [attempt.reasoning for attempt in played.pool] == ["long"] * K
+    assert played.pool[0].answer_text == "It is \\boxed{0}."
 
 
 def test_roles_without_a_length_of_their_own_have_that_of_the_training() -> None:

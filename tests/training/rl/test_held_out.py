@@ -90,7 +90,7 @@ def test_problems_that_are_learnt_from_are_refused(sets: Path) -> None:
 
 
 def _cache_of(problem: Problem, pool: Any) -> Cache:
-    """Of the first two attempts; those of one problem do not fit."""
+    """Of the first two attempts; those of one problem do not fit, none of another is usable."""
     if problem.id == "sum:3":
         raise BudgetError("too long", "")
     shown: list[Trajectory] = list(pool[:2])
@@ -114,6 +114,7 @@ def _cache_of(problem: Problem, pool: Any) -> Cache:
                 defused=0,
             )
             for one in shown
+            if problem.id != "sum:4"
         ],
         left_out=[],
         prompt=f"Read: {problem.text}",
@@ -126,7 +127,8 @@ def test_caches_of_a_run_are_made_of_its_pools(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", 6, k=4, d=0)
     traces = {trace.problem.id: trace for trace in read_traces(run)}
     found = held_out(run, 100, asked, _cache_of)
-    assert (len(found.deliberator), len(found.thinker), found.too_long) == (5, 6, 1)
+    assert (len(found.deliberator), len(found.thinker)) == (4, 6)
+    assert (found.too_long, found.unusable) == (1, 1)
     for row in found.deliberator:
         trace = traces[row["problem"]]
         assert row["prompt"][0]["content"] == f"Read: {trace.problem.text}"
@@ -144,7 +146,7 @@ def test_a_run_of_which_no_cache_can_be_made_is_refused(tmp_path: Path) -> None:
 
 def test_rows_that_do_not_fit_are_left_out_and_counted() -> None:
     rows = [{"problem": name, "text": name} for name in ("a", "b", "c")]
-    found = HeldOut(rows, rows[1:], drawn=1, too_long=2)
+    found = HeldOut(rows, rows[1:], drawn=1, too_long=2, unusable=3)
     kept = found.that_fit(lambda row: row["problem"] != "b")
     assert kept.deliberator == [rows[0], rows[2]] and kept.thinker == [rows[2]]
-    assert (kept.drawn, kept.too_long) == (1, 4)
+    assert (kept.drawn, kept.too_long, kept.unusable) == (1, 4, 3)
