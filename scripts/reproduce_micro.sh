@@ -4,7 +4,7 @@
 # four models are measured on 1,000 fresh problems.
 #
 #   bash scripts/reproduce_micro.sh                        # seed 1
-#   for seed in 1 2 3; do SEED=$seed bash scripts/reproduce_micro.sh; done
+#   for seed in 1 2 3; do SEED=$seed bash scripts/reproduce_micro.sh || break; done
 #
 # One seed takes under an hour from nothing, and the next ones less: the teacher's traces and the
 # figures of base and teacher are made once. At the end docs/results.md has the table of all seeds
@@ -34,21 +34,28 @@ is_whole() {
   fi
 }
 
-# once STAGE FOLDER COMMAND...: runs a command whose result is not there, and says how long it took.
-# Whatever comes after a stage that was made just now is made from it, so it cannot be there yet.
-made=""
+# once STAGE FOLDER FROM COMMAND...: runs a command whose result is not there, and says how long it
+# took. FROM are the folders that it is made from, with colons between them: none may be newer.
 once() {
-  local stage="$1" folder="$2" began=$SECONDS status=0
-  shift 2
+  local stage="$1" folder="$2" from="$3" began=$SECONDS status=0 inputs=() input
+  shift 3
+  IFS=: read -ra inputs <<<"$from"
   if is_whole "$folder"; then
-    [ -z "$made" ] || fail "$folder is older than $made: remove it, and give the same command again."
+    for input in "${inputs[@]}"; do
+      [ ! "$folder" -ot "$input" ] ||
+        fail "$folder is older than $input, which it is made from: remove it, and start again."
+    done
     return 0
   fi
   say "$stage"
+  # What is made anew from nothing takes the time that it takes now; a journal remembers responses.
+  [ -e "$folder" ] || [ "$1" != train ] || forget "$stage"
   "$@" || status=$?
   printf '%s\t%s\t%d\n' "$seed" "$stage" "$((SECONDS - began))" >>"$out/seconds.tsv"
   is_whole "$folder" || fail "$stage ended with $status; give the same command again to go on."
-  [[ "$stage" = measure* ]] || made="$folder"
+}
+forget() {
+  [ ! -e "$out/seconds.tsv" ] || sed -i "/^$seed\t$1\t/d" "$out/seconds.tsv"
 }
 
 generate() { "$venv/bin/heavydistill" generate --journal "$out/journal" "$@"; }
@@ -67,29 +74,29 @@ measure() {
 }
 
 # Nothing that is made below changes these two.
-once "measure base" "$out/measured-base" measure micro-student "$out/measured-base"
-once "measure teacher" "$out/measured-teacher" measure micro "$out/measured-teacher"
+once "measure base" "$out/measured-base" "" measure micro-student "$out/measured-base"
+once "measure teacher" "$out/measured-teacher" "" measure micro "$out/measured-teacher"
 
-once "teacher's traces" "$out/traces" generate --thinker micro-student --deliberator micro \
+once "teacher's traces" "$out/traces" "" generate --thinker micro-student --deliberator micro \
   --k 4 --d 1 --set problems.size=4000 --set problems.seed=1000000 --out "$out/traces"
 # The attempts above are the student's own; these are a teacher's, for its thinking to learn from.
-once "teacher's attempts" "$out/attempts" generate --thinker micro --deliberator micro --k 2 --d 0 \
+once "teacher's attempts" "$out/attempts" "" generate --thinker micro --deliberator micro --k 2 --d 0 \
   --set problems.size=5000 --set problems.seed=2000000 --set think.processes=2 --out "$out/attempts"
-once "sets for SFT" "$out/sets" build "$out/traces" "$out/attempts" --student micro-student \
-  --preset natural --out "$out/sets"
-once "SFT" "$mine/sft" train scripts/sft.py "$mine/sft" --config configs/sft/micro/both.yaml \
+once "sets for SFT" "$out/sets" "$out/traces:$out/attempts" build "$out/traces" "$out/attempts" \
+  --student micro-student --preset natural --out "$out/sets"
+once "SFT" "$mine/sft" "$out/sets" train scripts/sft.py "$mine/sft" --config configs/sft/micro/both.yaml \
   --dataset_name "$out/sets" --num_train_epochs 1.5
-once "own work" "$mine/own" generate --config configs/evaluate/micro.yaml \
+once "own work" "$mine/own" "$mine/sft" generate --config configs/evaluate/micro.yaml \
   --thinker "$mine/sft" --deliberator "$mine/sft" --d 0 --set problems.size=2400 \
   --set "problems.seed=$((3000000 + 10000 * seed))" --out "$mine/own"
-once "sets for GRPO" "$mine/own-sets" build "$mine/own" --student "$mine/sft" --preset natural \
+once "sets for GRPO" "$mine/own-sets" "$mine/own" build "$mine/own" --student "$mine/sft" --preset natural \
   --out "$mine/own-sets"
-once "GRPO" "$mine/grpo" train scripts/grpo.py "$mine/grpo" \
+once "GRPO" "$mine/grpo" "$mine/own-sets" train scripts/grpo.py "$mine/grpo" \
   --config configs/grpo/micro/deliberator.yaml --model_name_or_path "$mine/sft" \
   --dataset_name "$mine/own-sets" --unmeasured ask --max_accuracy 0.75
 
-once "measure SFT" "$mine/measured-sft" measure "$mine/sft" "$mine/measured-sft"
-once "measure GRPO" "$mine/measured-grpo" measure "$mine/grpo" "$mine/measured-grpo"
+once "measure SFT" "$mine/measured-sft" "$mine/sft" measure "$mine/sft" "$mine/measured-sft"
+once "measure GRPO" "$mine/measured-grpo" "$mine/grpo" measure "$mine/grpo" "$mine/measured-grpo"
 
 results="${OUT:+$out/results.md}"
 results="${results:-docs/results.md}"

@@ -35,9 +35,9 @@ Python {python}), without a model or data from anywhere else. {problems} problem
 training uses; of their texts, {known} stand among the {learnt} that were learnt from. In per cent,
 with 95 % intervals over problems. K = {k} trajectories a problem, all of which vote; D = {d}
 deliberations on a cache of {width} of them. M@{k} is the thinker's own pass@1. Last columns: of the
-problems whose vote is right, those whose deliberations are wrong; and HM@{d} minus the vote of as
-many trajectories as take as many written tokens. Temperature {temperature:g}, top_p {top_p:g},
-top_k {top_k}. {versions}
+problems whose vote is right, those of which not more than half of the deliberations are right; and
+HM@{d} minus the vote of as many trajectories as take as many written tokens. Temperature
+{temperature:g}, top_p {top_p:g}, top_k {top_k}. {versions}
 """
 SHOWN = """## What this does not show
 
