@@ -7,9 +7,11 @@ it; 130 interrupted.
 from __future__ import annotations
 
 import sys
+from typing import Annotated
 
 import typer
 
+import heavydistill
 from heavydistill.cli.benchmarks import benchmarks
 from heavydistill.cli.build import build
 from heavydistill.cli.compare import compare
@@ -32,12 +34,31 @@ from heavydistill.errors import HeavydistillError, UserError
 
 app = typer.Typer(
     name="heavydistill",
-    help="Turn a strong teacher's parallel reasoning into small models that deliberate.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
 )
+
+
+def _tell_version(asked: bool) -> None:
+    if asked:
+        print(f"heavydistill {heavydistill.__version__}")
+        raise typer.Exit
+
+
+@app.callback(help="Turn a strong teacher's parallel reasoning into small models that deliberate.")
+def _options(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_tell_version, is_eager=True, help="Say the version and exit."
+        ),
+    ] = False,
+) -> None:
+    """Stands before every verb."""
+
+
 app.command()(generate)
 app.command()(plan)
 app.command()(doctor)

@@ -27,7 +27,7 @@ from heavydistill.teachers.capabilities import save
 COMMAND = str(Path(sys.executable).parent / "heavydistill")
 MICRO = str(Path(__file__).parents[2] / "heavydistill" / "micro" / "teacher")
 PROBLEMS, K, D, IN_FLIGHT = 200, 8, 4, 16
-KILLS = 30
+KILLS = 12
 TOKENS = 18  # of every response of ``fake_server.completion``
 MAX_TOKENS = Sampling().max_tokens
 
