@@ -24,7 +24,8 @@ find_python() {
     echo "$PYTHON"
     return
   fi
-  for candidate in python3.13 python3.12 python3.11 python3; do
+  # Newer ones last: the pinned versions are not resolved for them.
+  for candidate in python3.12 python3.11 python3 python3.13; do
     if is_new_python "$candidate"; then
       echo "$candidate"
       return

@@ -23,8 +23,8 @@ def refilter(
     checkpoint: Annotated[
         str,
         typer.Option(
-            help="Folder of the checkpoint (a whole model; merge or serve an adapter), Hub id or "
-            "profile; with --endpoint also a served name.",
+            help="Folder of the checkpoint or adapter, Hub id or profile; with --endpoint also a "
+            "served name.",
         ),
     ],
     out: Annotated[str, typer.Option(help="Folder of the new sets.")],
