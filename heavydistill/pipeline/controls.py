@@ -16,7 +16,7 @@ import dataclasses
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from heavydistill.config import RunConfig, SamplingChoice, Think
+from heavydistill.config import RunConfig, SamplingChoice
 from heavydistill.engine.tokenizer import TEMPLATE_TOKENS, ReaderTokenizer
 from heavydistill.errors import ConfigError
 from heavydistill.heavy import prompts
@@ -138,7 +138,9 @@ def _asking(
     folder = evaluated.folder.with_name(name)
     changed = {
         "thinker": who,
-        "think": Think(k=k, min_k=1, sampling=sampling),
+        "think": config.think.model_copy(update={"k": k, "min_k": 1, "sampling": sampling}),
+        # No cache is made, and a configuration with one of more than K attempts cannot be read.
+        "cache": config.cache.model_copy(update={"width": None}),
         "deliberate": config.deliberate.model_copy(update={"d": 0, "rounds": 1}),
         "out": str(folder),
     }
