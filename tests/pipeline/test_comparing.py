@@ -72,6 +72,29 @@ def test_runs_asked_differently_are_compared_and_it_is_said(a: Path, b: Path) ->
     assert "http://x" not in as_json(told)
 
 
+@pytest.mark.parametrize("reader", ["a", "b"])
+def test_a_run_on_the_pools_of_another_differs_in_nothing_that_it_did_not_ask(
+    a: Path, b: Path, reader: str
+) -> None:
+    """Its configuration has the defaults of problems and thinking, which nobody was asked with."""
+    asked = {"problems": {"source": "gym:chain_sum", "size": 12}, "seed": 3, "domain": "brief"}
+    asked |= {"think": {"k": 4, "sampling": {"temperature": 0.5, "max_tokens": 64}}}
+    read = {"pools": "/elsewhere/a", "pools_sha256": "0123", "think": {"k": 4}, "seed": 4}
+    reading, asking = (a, b) if reader == "a" else (b, a)
+    (asking / "config.yaml").write_text(dump_config(RunConfig.model_validate(asked)))
+    (reading / "config.yaml").write_text(dump_config(RunConfig.model_validate(read)))
+    told = {one.key for one in compare_runs(a, b).asked_differently}
+    assert told == {"seed", "domain"}
+
+
+def test_runs_on_other_pools_are_told_apart(a: Path, b: Path) -> None:
+    for run, pools in ((a, "0123"), (b, "4567")):
+        config = RunConfig(pools="/elsewhere", pools_sha256=pools)
+        (run / "config.yaml").write_text(dump_config(config))
+    told = [(one.key, one.before, one.after) for one in compare_runs(a, b).asked_differently]
+    assert told == [("pools_sha256", "0123", "4567")]
+
+
 def test_the_same_runs_give_the_same_bytes_anywhere(
     a: Path, b: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
