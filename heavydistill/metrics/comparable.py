@@ -51,6 +51,7 @@ class Side:
         config: How it was asked: its configuration without models, folders and addresses.
         summary: Of it.
         tally: Of all that the summary is over.
+        left_out: Rows of its source that cannot be judged; None if the run does not tell.
     """
 
     name: str
@@ -60,6 +61,7 @@ class Side:
     config: dict[str, Any]
     summary: Summary
     tally: Tally
+    left_out: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

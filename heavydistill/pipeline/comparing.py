@@ -80,6 +80,11 @@ def side_of(run: Path, name: str) -> Side:
                 ("deliberator", tally.deliberators),
             )
         )
+        # A run on pools reads no source; what theirs left out, it does not know.
+        taken = config is not None and config.pools is not None
+        left_out = TypeAdapter(int | None).validate_python(
+            None if taken else record.get("left_out")
+        )
     except ValidationError as error:
         raise ConfigError(f"{run / 'summary.json'} is not that of a run", _A_RUN) from error
     return Side(
@@ -91,6 +96,7 @@ def side_of(run: Path, name: str) -> Side:
         # What a run took that has its pools from another one, its traces do not tell.
         summary=dataclasses.replace(summary, usage=usage),
         tally=tally,
+        left_out=left_out,
     )
 
 

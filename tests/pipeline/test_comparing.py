@@ -62,6 +62,16 @@ def test_usage_is_what_the_run_says_that_it_took(a: Path, b: Path) -> None:
     assert told.after.summary.usage["thinking"].requests == 0
 
 
+def test_rows_that_were_left_out_are_what_the_run_says(a: Path, b: Path) -> None:
+    record(b, left_out=3)
+    told = compare_runs(a, b)
+    assert told.before and told.before.left_out is None and told.after.left_out == 3
+    # One on the pools of another does not know what that left out.
+    config = RunConfig(pools="/elsewhere", pools_sha256="0123")
+    (b / "config.yaml").write_text(dump_config(config))
+    assert compare_runs(a, b).after.left_out is None
+
+
 def test_runs_asked_differently_are_compared_and_it_is_said(a: Path, b: Path) -> None:
     config = RunConfig(domain="stem", teacher="glm-4.6", endpoint={"base_url": "http://x:1/v1"})
     (b / "config.yaml").write_text(dump_config(config))
@@ -199,6 +209,11 @@ def a_strange_summary(run: Path) -> str:
     return "summary.json is not that of a run"
 
 
+def a_strange_count(run: Path) -> str:
+    record(run, left_out="few")
+    return "summary.json is not that of a run"
+
+
 def never_finished(run: Path) -> str:
     run.rename(run.with_name("gone"))
     Workplace(run).path.mkdir()
@@ -219,6 +234,7 @@ REFUSED = [
     no_traces,
     no_summary,
     a_strange_summary,
+    a_strange_count,
     never_finished,
     not_there,
 ]
