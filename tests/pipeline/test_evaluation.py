@@ -249,4 +249,6 @@ def test_deliberators_are_compared_on_the_pools_of_another_run(
     assert [each.config.deliberator for each in plan.runs.values()] == ["micro-student", trained]
     comparison = evaluate(plan, lambda _, each: with_answers(each, ["1", "2", "1"])).comparison
     assert comparison.after.thinker is None and comparison.after.summary.k == 3
+    # Else the card of a model would name the default source, which nobody read.
+    assert "problems" not in comparison.config and comparison.config["domain"]
     assert str(tmp_path) not in (plan.folder / COMPARISON).read_text()
