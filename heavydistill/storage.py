@@ -29,6 +29,7 @@ REJECTS_FOLDER = "rejects"
 """In the folder of a run: the rows that a step failed on, with the reason in ``status``."""
 LEAF_FOLDER = "leaf"
 """In the folder in which a pipeline works: the rows that have left its last step so far."""
+_TAKE_OUT = "Take the file out of the folder, or generate the traces again."
 _FILE = "train-00000-of-00001.parquet"
 # Between a list and its items; which names, depends on who wrote the file.
 _LIST_PARTS = {"list", "element", "item"}
@@ -49,6 +50,30 @@ def writing(place: Path, error: type[RunError] = RunError) -> Iterator[None]:
             f"{place} cannot be written: {fault.strerror or fault}",
             "Make room and give the same command again; what is in the journal is not asked again.",
         ) from fault
+
+
+@contextlib.contextmanager
+def reading(path: Path, fix: str = _TAKE_OUT) -> Iterator[pq.ParquetFile]:
+    """A parquet file for as long as it is read.
+
+    What is damaged in its rows shows only when they are read, and read as text.
+
+    Args:
+        path: Of it.
+        fix: What to do if it cannot be read.
+
+    Raises:
+        ConfigError: That, at its opening or while this lasts.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        with pq.ParquetFile(path) as file:
+            yield file
+    except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
+        told = " ".join(str(error).split()).rstrip(".")
+        raise ConfigError(f"{path} cannot be read as parquet: {told}", fix) from error
 
 
 def write_traces(traces: Iterable[Trace], folder: Path, rows_per_group: int = 100) -> Path:
@@ -94,7 +119,8 @@ def read_traces(run: Path) -> Iterator[Trace]:
 
     Raises:
         ConfigError: The folder is no run, a file cannot be read, or it was written with another
-            ``SCHEMA_VERSION``; raised by this call, before the first trace.
+            ``SCHEMA_VERSION``; raised by this call, before the first trace. Or rows are damaged,
+            which shows where they stand.
     """
     return _traces(trace_files(run))
 
@@ -131,7 +157,7 @@ def count_rows(folder: Path) -> int:
     """
     count = 0
     for path in folder.glob("*.parquet"):
-        with _open(path) as file:
+        with reading(path) as file:
             count += file.metadata.num_rows
     return count
 
@@ -157,13 +183,13 @@ def count_traces(run: Path) -> int:
     """How many traces ``read_traces`` gives; it must have accepted the folder."""
     total = 0
     for path in (run / TRACES_FOLDER).glob("*.parquet"):
-        with _open(path) as file:
+        with reading(path) as file:
             total += file.metadata.num_rows
     return total
 
 
 def _refuse_other_schema(path: Path) -> None:
-    with _open(path) as file:
+    with reading(path) as file:
         theirs = _names(file.schema_arrow)
         versions = set(file.read(columns=["schema_version"]).to_pydict().get("schema_version", []))
     if "schema_version" not in theirs:
@@ -204,7 +230,7 @@ def _traces(files: Iterable[Path]) -> Iterator[Trace]:
 
 
 def _rows(path: Path, columns: Sequence[str]) -> Iterator[dict[str, Any]]:
-    with _open(path) as file:
+    with reading(path) as file:
         leaves = [file.schema.column(number).path for number in range(len(file.schema))]
         wanted = [leaf for leaf in leaves if _is_in(leaf, columns)]
         for group in range(file.num_row_groups):
@@ -214,16 +240,3 @@ def _rows(path: Path, columns: Sequence[str]) -> Iterator[dict[str, Any]]:
 def _is_in(leaf: str, columns: Sequence[str]) -> bool:
     named = "".join(f"{part}." for part in leaf.split(".") if part not in _LIST_PARTS)
     return any(named.startswith(f"{column}.") for column in columns)
-
-
-def _open(path: Path) -> pq.ParquetFile:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        return pq.ParquetFile(path)
-    except (OSError, pa.ArrowException) as error:
-        raise ConfigError(
-            f"{path} cannot be read as parquet: {error}",
-            "Take the file out of the folder, or generate the traces again.",
-        ) from error

@@ -12,6 +12,7 @@ from typing import Any, Literal
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from damaging import damage
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -171,6 +172,28 @@ def test_a_broken_file_is_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot be read as parquet") as caught:
         read_traces(tmp_path)
     assert str(path) in caught.value.what
+
+
+def test_rows_that_cannot_be_read_are_said_with_their_file(tmp_path: Path) -> None:
+    path = write_traces(map(_trace, range(2)), tmp_path / TRACES_FOLDER, rows_per_group=1)
+    damage(path, "problem.text")
+    traces = read_traces(tmp_path)
+    assert next(traces) == _trace(0)
+    with pytest.raises(ConfigError, match="cannot be read as parquet") as caught:
+        next(traces)
+    assert str(path) in caught.value.what
+    damage(path, "schema_version")
+    with pytest.raises(ConfigError, match="cannot be read as parquet"):
+        read_traces(tmp_path)
+
+
+def test_text_that_is_none_is_said_with_its_file(tmp_path: Path) -> None:
+    table = pa.Table.from_pylist([to_row(_trace(1))], arrow_schema(Trace))
+    damaged = pa.Array.from_buffers(pa.string(), 1, pa.array([b"\xff"]).buffers())
+    status = table.schema.get_field_index("status")
+    _replace_file(tmp_path, table.set_column(status, "status", damaged))
+    with pytest.raises(ConfigError, match="cannot be read as parquet"):
+        list(read_traces(tmp_path))
 
 
 @given(traces=st.lists(_values(Trace), min_size=1, max_size=3))

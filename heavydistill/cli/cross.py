@@ -53,12 +53,13 @@ def cross(
     from heavydistill.pipeline.estimate import estimate
     from heavydistill.pipeline.run import run
     from heavydistill.report.crossing import print_crossing
+    from heavydistill.report.text import plain
 
     console = Console()
     with checking(console) as on_checked:
         plan = crossing.check(config, _names(thinkers), _names(deliberators), on_checked)
     for name, each in plan.asked.items():
-        console.rule(f"plan: {name}")
+        console.rule(plain(f"plan: {name}"))
         print_heading(each, console)
         print_line(estimate(each), each, console)
     if (readers := list(plan.deliberators)[1:]) and dry_run:
@@ -69,7 +70,7 @@ def cross(
     finished: dict[str, Finished] = {}
 
     def run_one(name: str, each: RunPlan) -> Finished:
-        console.rule(f"run: {name}")
+        console.rule(plain(f"run: {name}"))
         with Progress(console, each) as progress:
             finished[name] = run(each, progress.on_batch, on_start=progress.on_start)
         print_reused(progress, console)

@@ -85,6 +85,9 @@ def _how(comparison: Comparison) -> Iterator[str]:
         f"{summary.rounds} {'round' if summary.rounds == 1 else 'rounds'}, with prompts "
         f"{code(asked.get('domain') or UNKNOWN)} and seed {asked.get('seed', UNKNOWN)}."
     )
+    if left_out := comparison.after.left_out:
+        rows = "row" if left_out == 1 else "rows"
+        yield f"{count(left_out)} {rows} of it cannot be judged, and are left out."
     for when, run in (("Before", comparison.before), ("After", comparison.after)):
         if run:
             thinker = code(run.thinker.name) if run.thinker else "another run"

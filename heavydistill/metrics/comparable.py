@@ -21,6 +21,9 @@ _JUDGE_AGAIN = (
     "imported pool is imported again)."
 )
 _MOST_LISTED = 3
+_POOLS = "pools_sha256"
+# What says nothing of a run that took its problems and trajectories from another one.
+_NOT_OF_POOLS = ("problems.", "think.sampling.", _POOLS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +51,7 @@ class Side:
         config: How it was asked: its configuration without models, folders and addresses.
         summary: Of it.
         tally: Of all that the summary is over.
+        left_out: Rows of its source that cannot be judged; None if the run does not tell.
     """
 
     name: str
@@ -57,6 +61,7 @@ class Side:
     config: dict[str, Any]
     summary: Summary
     tally: Tally
+    left_out: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,15 +74,20 @@ class Asked:
 
 
 def asked_differently(before: Side, after: Side) -> list[Asked]:
-    """The keys of their configurations that are not the same; imported pools have none at all."""
+    """The keys of their configurations that are not the same; imported pools have none at all.
+
+    Where one of the two took the pools of another run, what it did not ask is not compared.
+    """
     if not (before.config and after.config):
         made = ["generated" if side.config else "imported" for side in (before, after)]
         return [Asked("configuration", *made)] if made[0] != made[1] else []
     then, now = dict(_leaves(before.config)), dict(_leaves(after.config))
+    one_took_pools = bool(then.get(_POOLS)) != bool(now.get(_POOLS))
+    passed_over = _NOT_OF_POOLS if one_took_pools else ()
     return [
         Asked(key, then.get(key), now.get(key))
         for key in {**then, **now}
-        if then.get(key) != now.get(key)
+        if then.get(key) != now.get(key) and not key.startswith(passed_over)
     ]
 
 

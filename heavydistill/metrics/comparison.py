@@ -66,6 +66,7 @@ class Measured:
         thinker: Likewise.
         deliberator: Likewise.
         summary: Of the run. Traces that a step failed on have the status ``failed``.
+        left_out: As of ``Side``; None in files from before it was told, too.
     """
 
     name: str
@@ -73,6 +74,7 @@ class Measured:
     thinker: Model | None
     deliberator: Model | None
     summary: Summary
+    left_out: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,6 +278,7 @@ def _measured(side: Side) -> Measured:
         thinker=side.thinker,
         deliberator=side.deliberator,
         summary=dataclasses.replace(side.summary, statuses=dict(_statuses(side.summary))),
+        left_out=side.left_out,
     )
 
 

@@ -67,6 +67,9 @@ def side_of(run: Path, name: str) -> Side:
     file = run / "config.yaml"
     config = load_config(file) if file.is_file() else None
     asked = without_places(config) if config else {}
+    # A run on the pools of another reads no source, and does not know what that left out.
+    taken = config is not None and config.pools is not None
+    not_asked = {*_NOT_ASKED, "problems"} if taken else _NOT_ASKED
     tally = Tally(all_traces(run))
     if not tally.rows:
         raise ConfigError(f"{run} holds no traces", _A_RUN)
@@ -80,6 +83,9 @@ def side_of(run: Path, name: str) -> Side:
                 ("deliberator", tally.deliberators),
             )
         )
+        left_out = TypeAdapter(int | None).validate_python(
+            None if taken else record.get("left_out")
+        )
     except ValidationError as error:
         raise ConfigError(f"{run / 'summary.json'} is not that of a run", _A_RUN) from error
     return Side(
@@ -87,10 +93,11 @@ def side_of(run: Path, name: str) -> Side:
         heavydistill=str(record.get("heavydistill", "")),
         thinker=thinker,
         deliberator=deliberator,
-        config={key: value for key, value in asked.items() if key not in _NOT_ASKED},
+        config={key: value for key, value in asked.items() if key not in not_asked},
         # What a run took that has its pools from another one, its traces do not tell.
         summary=dataclasses.replace(summary, usage=usage),
         tally=tally,
+        left_out=left_out,
     )
 
 

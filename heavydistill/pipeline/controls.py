@@ -12,10 +12,11 @@ need no further run.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from heavydistill.config import Deliberate, RunConfig, Think
+from heavydistill.config import RunConfig, SamplingChoice
 from heavydistill.engine.tokenizer import TEMPLATE_TOKENS, ReaderTokenizer
 from heavydistill.errors import ConfigError
 from heavydistill.heavy import prompts
@@ -23,7 +24,7 @@ from heavydistill.metrics.controls import ALONE, CHAIN, CHOOSE, NAMES, order_nam
 from heavydistill.pipeline import run
 from heavydistill.pipeline.following import reading_pools
 from heavydistill.pipeline.room import check_room
-from heavydistill.teachers.complete import sampling_of
+from heavydistill.teachers.complete import complete, sampling_of
 from heavydistill.teachers.registry import find
 
 _FEWEST = 2  # samples of a problem, see ``config.Think.k``
@@ -35,15 +36,21 @@ class Control:
 
     Attributes:
         name: Of its folder.
-        config: What it asks; without its place.
-        reads_pools: Whether it takes those of the evaluated run.
+        config: What it asks; of one that reads pools, without its place.
         told: What it does, for people.
+        plan: Checked, of one that asks about the problems anew. None if it takes the pools of the
+            evaluated run, without which it cannot be checked.
     """
 
     name: str
     config: RunConfig
-    reads_pools: bool
     told: str
+    plan: run.Plan | None = None
+
+    @property
+    def reads_pools(self) -> bool:
+        """Whether it takes those of the evaluated run."""
+        return self.plan is None
 
     def requests(self, problems: int) -> int:
         """Most that it asks about so many problems: the journal may have answers already."""
@@ -61,7 +68,8 @@ def controls_of(evaluated: run.Plan, names: Collection[str], orders: int) -> lis
 
     Raises:
         ConfigError: There is no such control, the run takes its pools from another or does not
-            deliberate, there are not so many orders, or more than one and several rounds.
+            deliberate, there are not so many orders, or more than one and several rounds. Or one
+            that asks anew cannot be asked, as of ``complete``.
         BudgetError: A chooser's prompt does not fit.
     """
     config = evaluated.config
@@ -78,7 +86,7 @@ def controls_of(evaluated: run.Plan, names: Collection[str], orders: int) -> lis
     _refuse_without_thinker(config, names)
     made = []
     if ALONE in names:
-        made.append(_alone(config))
+        made.append(_alone(evaluated))
     if CHAIN in names:
         made.append(_chain(evaluated))
     if CHOOSE in names:
@@ -96,30 +104,49 @@ def _refuse_without_thinker(config: RunConfig, names: Collection[str]) -> None:
         )
 
 
-def _alone(config: RunConfig) -> Control:
+def _alone(evaluated: run.Plan) -> Control:
+    config = evaluated.config
+    does = "answers alone, without attempts"
     k = max(_FEWEST, config.deliberate.d)
-    who = config.roles[1]
-    think = Think(k=k, min_k=1, sampling=config.deliberate.sampling)
-    changed = {"thinker": who, "think": think, "deliberate": _no_deliberations(config)}
-    told = f"{who} answers alone, without attempts, {k} times"
-    return Control(ALONE, config.model_copy(update=changed), False, told)
+    return _asking(evaluated, ALONE, config.roles[1], does, k, config.deliberate.sampling)
 
 
 def _chain(evaluated: run.Plan) -> Control:
     config = evaluated.config
-    who = config.roles[0]
     random = config.cache.selection == "random"  # else all are sampled for it
     attempts = (config.cache.width if random else None) or config.think.k
     wanted = attempts * sampling_of(config.think).max_tokens
     deliberations = (config.rounds - 1) * config.deliberate.d + 1
     wanted += deliberations * sampling_of(config.deliberate).max_tokens
-    most = min(wanted, _room_of_thinker(evaluated))
+    seen = config.endpoint.capabilities
+    most, why = min(  # with a reason why the heavy answer may have more, unless it may not
+        (wanted, ""),
+        (_room_of_thinker(evaluated), "more do not fit its context"),
+        ((seen and seen.max_output) or wanted, "its server takes no more in one response"),
+    )
+    short = f" of the {wanted:,} that the heavy answer may have; {why}" if why else ""
+    does = f"writes one chain of at most {most:,} tokens{short}"
     sampling = config.think.sampling.model_copy(update={"max_tokens": most})
-    think = Think(k=_FEWEST, min_k=1, sampling=sampling)
-    changed = {"think": think, "deliberate": _no_deliberations(config)}
-    short = f" of the {wanted:,} that the heavy answer may have; more do not fit its context"
-    told = f"{who} writes one chain of at most {most:,} tokens{short if most < wanted else ''}"
-    return Control(CHAIN, config.model_copy(update=changed), False, f"{told}, {_FEWEST} times")
+    return _asking(evaluated, CHAIN, config.roles[0], does, _FEWEST, sampling)
+
+
+def _asking(
+    evaluated: run.Plan, name: str, who: str, does: str, k: int, sampling: SamplingChoice
+) -> Control:
+    """A control that asks about the problems of the evaluated run anew, and deliberates nothing."""
+    config = evaluated.config
+    folder = evaluated.folder.with_name(name)
+    changed = {
+        "thinker": who,
+        "think": config.think.model_copy(update={"k": k, "min_k": 1, "sampling": sampling}),
+        # No cache is made, and a configuration with one of more than K attempts cannot be read.
+        "cache": config.cache.model_copy(update={"width": None}),
+        "deliberate": config.deliberate.model_copy(update={"d": 0, "rounds": 1}),
+        "out": str(folder),
+    }
+    config = complete(config.model_copy(update=changed))
+    plan = dataclasses.replace(evaluated, config=config, folder=folder)
+    return Control(name, config, f"{who} {does}, {k} times", plan)
 
 
 def _room_of_thinker(evaluated: run.Plan) -> int:
@@ -146,7 +173,7 @@ def _choose(evaluated: run.Plan) -> Control:
     told = f"{config.roles[1]} names the best of the same attempts, {deliberate.d} times"
     if {problem.domain or config.domain for problem in evaluated.problems} != {"general"}:
         told += ", in the wording that serves all domains"
-    return Control(CHOOSE, reading_pools(config, deliberate=deliberate), True, told)
+    return Control(CHOOSE, reading_pools(config, deliberate=deliberate), told)
 
 
 def _other_orders(config: RunConfig, orders: int) -> list[Control]:
@@ -170,11 +197,7 @@ def _other_order(config: RunConfig, places: int) -> Control:
     cache = config.cache.model_copy(update={"order": order})
     told = f"{config.roles[1]} deliberates on the same attempts, moved round by {places}"
     changed = reading_pools(config, cache=cache)
-    return Control(order_name(places), changed, True, told)
-
-
-def _no_deliberations(config: RunConfig) -> Deliberate:
-    return config.deliberate.model_copy(update={"d": 0, "rounds": 1})
+    return Control(order_name(places), changed, told)
 
 
 def names_of(told: Sequence[str]) -> list[str]:

@@ -43,14 +43,15 @@ class Plan:
         folder: Where it will be.
         journal: Where the responses of all its runs are kept.
         asked: For each thinker by name, the run that asks it.
-        deliberators: All of them, as they are asked and by name, in their order.
+        deliberators: All of them by name, in their order, each as it is asked with the first
+            thinker.
         given: What the user said, for all of them.
     """
 
     folder: Path
     journal: Path
     asked: dict[str, run.Plan]
-    deliberators: dict[str, str]
+    deliberators: dict[str, RunConfig]
     given: RunConfig
 
     @property
@@ -85,17 +86,19 @@ def check(
     folder = Path(config.out or f"runs/crossing-{time.strftime('%Y%m%d-%H%M%S')}")
     refuse_taken(folder)
     journal = Path(config.journal or folder.parent / "journal")
-    readers = _named(deliberators, config, "--deliberators")
     # A mistake in the last one is found before the first is asked.
-    reading = [complete(_of(config, thinkers[0], asked)) for asked in readers.values()]
+    readers = {
+        name: complete(_of(config, thinkers[0], asked))
+        for name, asked in _named(deliberators, config, "--deliberators").items()
+    }
+    first_reader = next(iter(readers))
     plans: dict[str, run.Plan] = {}
     for name, asked in _named(thinkers, config, "--thinkers").items():
-        first_reader = next(iter(readers))
         places = {"out": str(folder / _pair(name, first_reader)), "journal": str(journal)}
-        each = _of(config, asked, readers[first_reader]).model_copy(update=places)
+        each = _of(config, asked, readers[first_reader].roles[1]).model_copy(update=places)
         plans[name] = run.check(each, on_checked=on_checked)
     problems = next(iter(plans.values())).problems
-    for completed in reading[1:]:
+    for completed in list(readers.values())[1:]:
         check_room(completed, problems)
     return Plan(folder, journal, plans, readers, config)
 
@@ -109,10 +112,13 @@ def crossed(plan: Plan, run_one: RunOne) -> Crossing:
             whatever shows its progress.
 
     Raises:
-        TeacherError: A server does not have a model; nothing was asked of it.
+        TeacherError: A server does not have a model; nothing was asked.
         RunError: As of ``run.run``. There is no folder, and what was answered is in the journal.
         KeyboardInterrupt: Likewise.
     """
+    for asked in [*(each.config for each in plan.asked.values()), *plan.deliberators.values()]:
+        if asked.asks_servers and not asked.endpoint.serve:
+            run.require_endpoints(asked)
     sampling: Samplings = {"thinking": {}, "deliberating": {}}
     with new_folder(plan.folder) as folder:
         for thinker, reader in plan.pairs:
@@ -140,7 +146,7 @@ def _placed(plan: Plan, thinker: str, reader: str, folder: Path) -> run.Plan:
         return dataclasses.replace(asking, folder=folder / name)
     config = reading_pools(
         asking.config,
-        deliberator=plan.deliberators[reader],
+        deliberator=plan.deliberators[reader].roles[1],
         out=str(plan.folder / name),
         journal=str(plan.journal),
         cache=plan.given.cache,

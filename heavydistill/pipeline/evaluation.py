@@ -154,7 +154,8 @@ def evaluate(plan: Plan, run_one: RunOne) -> Evaluated:
         RunError: As of ``run.run``. There is no folder, and what was answered is in the journal.
         KeyboardInterrupt: Likewise.
     """
-    for each in plan.runs.values():
+    anew = [control.plan for control in plan.controls if control.plan]
+    for each in [*plan.runs.values(), *anew]:
         if each.config.asks_servers and not each.server:
             run.require_endpoints(each.config)
     with new_folder(plan.folder) as folder:
@@ -174,12 +175,12 @@ def evaluate(plan: Plan, run_one: RunOne) -> Evaluated:
 def _controlled(plan: Plan, run_one: RunOne, folder: Path) -> Controlled:
     """Make the controls in the folder, and hold the run after against them."""
     for control in plan.controls:
-        places = {"out": str(plan.folder / control.name), "journal": str(plan.journal)}
-        config = control.config.model_copy(update=places)
-        if control.reads_pools:
-            each = check_following(config, AFTER, plan.folder, folder)
+        if control.plan:
+            each = dataclasses.replace(control.plan, folder=folder / control.name)
         else:
-            each = dataclasses.replace(run.check(config), folder=folder / control.name)
+            places = {"out": str(plan.folder / control.name), "journal": str(plan.journal)}
+            config = control.config.model_copy(update=places)
+            each = check_following(config, AFTER, plan.folder, folder)
         log = plan.folder.with_name(f"{plan.folder.name}.{control.name}.vllm.log")
         run_one(control.name, dataclasses.replace(each, server_log=log))
     traces = {control.name: all_traces(folder / control.name) for control in plan.controls}

@@ -27,6 +27,7 @@ from heavydistill.storage import (
     REJECTS_FOLDER,
     TRACES_FOLDER,
     read_traces,
+    reading,
     write_traces,
     writing,
 )
@@ -114,7 +115,11 @@ def write(
 
 
 def all_traces(run: Path) -> Iterator[Trace]:
-    """The rows of a run that ``write`` wrote, rejected ones too: all that its summary is over."""
+    """The rows of a run that ``write`` wrote, rejected ones too: all that its summary is over.
+
+    Raises:
+        ConfigError: A file cannot be read.
+    """
     return _traces([place for place, _ in _places(_files(run))])
 
 
@@ -206,24 +211,22 @@ def _priced(summary: Summary, config: RunConfig) -> Summary:
 
 
 def _places(files: Iterable[Path]) -> Iterator[tuple[_Place, Problem]]:
-    import pyarrow.parquet as pq
-
     for path in files:
-        file = pq.ParquetFile(path)
-        for group in range(file.num_row_groups):
-            table = file.read_row_group(group, columns=["problem", "status"])
-            for number, row in enumerate(table.to_pylist()):
-                problem = from_row(Problem, row["problem"])
-                yield _Place(problem.id, row["status"], path, group, number), problem
+        with reading(path) as file:
+            for group in range(file.num_row_groups):
+                table = file.read_row_group(group, columns=["problem", "status"])
+                for number, row in enumerate(table.to_pylist()):
+                    problem = from_row(Problem, row["problem"])
+                    yield _Place(problem.id, row["status"], path, group, number), problem
 
 
 def _traces(places: Sequence[_Place]) -> Iterator[Trace]:
     """The traces at these places, a few groups of rows in memory at a time."""
-    import pyarrow.parquet as pq
 
     @lru_cache(maxsize=32)
-    def rows(file: Path, group: int) -> list[dict[str, Any]]:
-        return list(pq.ParquetFile(file).read_row_group(group).to_pylist())
+    def rows(path: Path, group: int) -> list[dict[str, Any]]:
+        with reading(path) as file:
+            return list(file.read_row_group(group).to_pylist())
 
     for place in places:
         yield from_row(Trace, rows(place.file, place.group)[place.row])

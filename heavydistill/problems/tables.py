@@ -76,9 +76,9 @@ def read_parquet(path: Path) -> Table:
     content = pa.BufferReader(_bytes_of(path))
     try:
         values = pq.read_table(content).to_pylist()
-    except pa.ArrowException as error:
+    except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
         raise ProblemsError(
-            f"{path} is not a parquet file: {error}", "Write it again, or give a .jsonl file."
+            f"{path} cannot be read as parquet: {error}", "Write it again, or give a .jsonl file."
         ) from error
     rows = [Row(f"{path}: row {number}", number, row) for number, row in enumerate(values, 1)]
     return _table(path.name, path.stem, str(path), rows)

@@ -103,6 +103,9 @@ def _provenance(runs: list[Measured], titles: list[str]) -> Grid:
         ("heavydistill", [run.heavydistill or "unknown" for run in runs]),
         ("Traces", [_listed(run.summary.statuses) for run in runs]),
     ]
+    if any(run.left_out for run in runs):
+        told = ["-" if run.left_out is None else f"{run.left_out:,}" for run in runs]
+        rows.append(("Rows left out", told))
     return Grid(["Run", *titles], [(label, "", cells) for label, cells in rows])
 
 

@@ -39,7 +39,7 @@ def print_crossing(crossing: Crossing, console: Console) -> None:
     for thinker in crossing.thinkers:
         own = (thinker.mean_at_k, thinker.vote_at_k, thinker.pass_at_k)
         heavy = [_cell(cells[thinker.name, reader]) for reader in readers]
-        shown.add_row(thinker.name, *map(_share, own), *heavy)
+        shown.add_row(plain(thinker.name), *map(_share, own), *heavy)
     print_table(shown, console)
     console.print(plain(f"Below HM@{d}: HM@{d} - V@{k} in points. With 95% intervals."))
     for stage, of_each in crossing.sampling.items():

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from rich import box
-from rich.console import Console
+from rich.console import Console, JustifyMethod
 from rich.table import Table
 from rich.text import Text
 
@@ -37,14 +37,15 @@ def plain(text: str, style: str = "") -> Text:
 
 
 def table(console: Console, *columns: str) -> Table:
-    """An empty table: the first column left, the others right."""
+    """An empty table: the first column left, the others right, their names literal."""
     result = Table(
         box=box.SIMPLE_HEAD if console.is_terminal else _ASCII_BOX,
         show_edge=False,
         pad_edge=False,
     )
     for position, name in enumerate(columns):
-        result.add_column(name, justify="right" if position else "left", overflow="fold")
+        justify: JustifyMethod = "right" if position else "left"
+        result.add_column(plain(name), justify=justify, overflow="fold")
     return result
 
 

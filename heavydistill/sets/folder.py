@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from heavydistill.errors import ConfigError
 from heavydistill.schema import arrow_schema, to_row
+from heavydistill.storage import reading
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
@@ -27,6 +28,7 @@ TRAINED = ("sft_deliberator", "sft_thinker", "rl")
 SETS = (*VIEWS, *TRAINED)
 CHAT_TEMPLATE = "chat_template.jinja"
 MANIFEST = "manifest.json"
+_BUILD_AGAIN = "Build it again."
 
 _GROUP_ROWS = 100
 _GROUP_CHARACTERS = 16 * 2**20
@@ -117,7 +119,8 @@ def read_rows(
         columns: Those that are read, of a struct as ``verdict.label``; all if it is left out.
 
     Raises:
-        ConfigError: The folder holds no sets, or the file cannot be read; raised by this call.
+        ConfigError: The folder holds no sets, or the file cannot be read; raised by this call. Or
+            rows are damaged, which shows where they stand.
     """
     if not (folder / MANIFEST).is_file():
         raise ConfigError(
@@ -132,33 +135,24 @@ def rows_of(file: Path, columns: list[str] | None = None) -> Iterator[dict[str, 
     """The rows of a file, a group in memory at a time, with all columns or these.
 
     Raises:
-        ConfigError: It cannot be read; raised by this call.
+        ConfigError: Likewise.
     """
-    return _rows(_open(file), columns)
+    held = contextlib.ExitStack()
+    return _rows(held.enter_context(reading(file, _BUILD_AGAIN)), columns, held)
 
 
 def count_rows(file: Path) -> int:
     """How many rows a file has."""
-    with _open(file) as opened:
+    with reading(file, _BUILD_AGAIN) as opened:
         return int(opened.metadata.num_rows)
 
 
-def _rows(file: pq.ParquetFile, columns: list[str] | None) -> Iterator[dict[str, Any]]:
-    with contextlib.closing(file):
+def _rows(
+    file: pq.ParquetFile, columns: list[str] | None, held: contextlib.ExitStack
+) -> Iterator[dict[str, Any]]:
+    with held:
         for group in range(file.num_row_groups):
             yield from file.read_row_group(group, columns).to_pylist()
-
-
-def _open(path: Path) -> pq.ParquetFile:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        return pq.ParquetFile(path)
-    except (OSError, pa.ArrowException) as error:
-        raise ConfigError(
-            f"{path} cannot be read as parquet: {error}", "Build it again."
-        ) from error
 
 
 def _characters(value: Any) -> int:

@@ -142,6 +142,16 @@ def test_trajectories_alone_are_deliberated_later(problems: Path, tmp_path: Path
     assert all(one.is_correct for trace in deliberated for one in trace.deliberations)
 
 
+def test_a_crossing_is_announced_with_the_names_of_its_models(
+    problems: Path, tmp_path: Path
+) -> None:
+    """Square brackets are those of a name, which is not read as markup."""
+    asked = ["--thinkers=x[v1],x[v2]", "--deliberators=r[v2]", f"--out={tmp_path / 'x'}"]
+    done = run("cross", "http://localhost:9/v1", problems, *asked, "--dry-run")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "plan: x[v1] " in done.stdout and "plan: x[v2] " in done.stdout
+
+
 def test_controls_that_are_not_are_refused(problems: Path, tmp_path: Path) -> None:
     done = run("evaluate", "http://localhost:9/v1", problems, "--teacher=x", "--controls=lone")
     assert done.returncode == 2 and "Choose of alone, chain, choose" in done.stderr

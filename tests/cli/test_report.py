@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import runs
+from damaging import damage
 
 from heavydistill.storage import TRACES_FOLDER, read_traces, write_traces
 
@@ -33,7 +34,7 @@ def test_the_page_lies_beside_the_run_unless_it_is_named(run: Path) -> None:
     assert page.read_text(encoding="utf-8").startswith("<!doctype html>")
 
 
-@pytest.mark.parametrize("fault", ["no run", "version", "no verdicts", "taken"])
+@pytest.mark.parametrize("fault", ["no run", "version", "damaged", "no verdicts", "taken"])
 def test_bad_input_is_refused_with_what_is_missing(run: Path, tmp_path: Path, fault: str) -> None:
     traces, folder = list(read_traces(run)), tmp_path / "bad"
     out, said = tmp_path / "page.html", ""
@@ -44,6 +45,10 @@ def test_bad_input_is_refused_with_what_is_missing(run: Path, tmp_path: Path, fa
         other = [dataclasses.replace(trace, schema_version="999") for trace in traces]
         write_traces(other, folder / TRACES_FOLDER)
         said = "schema version '999'"
+    elif fault == "damaged":
+        write_traces(traces, folder / TRACES_FOLDER)
+        file = damage(next((folder / TRACES_FOLDER).iterdir()), "pool.list.element.reasoning")
+        said = f"{file} cannot be read as parquet"
     elif fault == "no verdicts":
         pools = [[dataclasses.replace(t, verdict=None) for t in trace.pool] for trace in traces]
         bare = (

@@ -356,6 +356,18 @@ def test_the_hub_lists_as_its_results_only_what_the_model_did_itself(tmp_path, r
     assert [result.metric_name.split()[0] for result in results] == named
 
 
+def test_the_card_tells_what_the_evaluation_left_out(tmp_path):
+    folder = write_model(tmp_path / "model")
+    (folder / "evaluation").mkdir()
+    file, told = folder / "evaluation" / "evaluation.json", comparison()
+    for left_out, said in ((3, True), (0, False), (None, False)):
+        after = dataclasses.replace(told.after, left_out=left_out)
+        write_versioned(dataclasses.replace(told, after=after), file)
+        write_model_card(folder)
+        card = (folder / "README.md").read_text(encoding="utf-8")
+        assert ("3 rows of it cannot be judged, and are left out." in card) == said
+
+
 def test_an_evaluation_without_a_before_has_no_difference(tmp_path):
     folder = write_model(tmp_path / "model")
     (folder / "evaluation").mkdir()

@@ -162,11 +162,23 @@ def comparison(make_trace: MakeTrace) -> Comparison:
 
 def test_a_file_gives_back_what_was_written(comparison: Comparison, tmp_path: Path) -> None:
     file = tmp_path / "evaluation.json"
+    told = dataclasses.replace(comparison.after, left_out=3)
+    comparison = dataclasses.replace(comparison, after=told)
     write_versioned(comparison, file)
     assert read_comparison(file) == comparison
     alone = dataclasses.replace(comparison, before=None)
     write_versioned(alone, file)
     assert read_comparison(file) == alone
+
+
+def test_a_file_that_does_not_tell_what_was_left_out_is_read(
+    comparison: Comparison, tmp_path: Path
+) -> None:
+    tree = dataclasses.asdict(comparison)
+    del tree["after"]["left_out"]
+    file = tmp_path / "evaluation.json"
+    file.write_text(json.dumps(tree))
+    assert read_comparison(file).after.left_out is None
 
 
 def test_a_file_that_is_none_or_of_another_version_is_refused(

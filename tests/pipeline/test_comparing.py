@@ -62,6 +62,16 @@ def test_usage_is_what_the_run_says_that_it_took(a: Path, b: Path) -> None:
     assert told.after.summary.usage["thinking"].requests == 0
 
 
+def test_rows_that_were_left_out_are_what_the_run_says(a: Path, b: Path) -> None:
+    record(b, left_out=3)
+    told = compare_runs(a, b)
+    assert told.before and told.before.left_out is None and told.after.left_out == 3
+    # One on the pools of another does not know what that left out.
+    config = RunConfig(pools="/elsewhere", pools_sha256="0123")
+    (b / "config.yaml").write_text(dump_config(config))
+    assert compare_runs(a, b).after.left_out is None
+
+
 def test_runs_asked_differently_are_compared_and_it_is_said(a: Path, b: Path) -> None:
     config = RunConfig(domain="stem", teacher="glm-4.6", endpoint={"base_url": "http://x:1/v1"})
     (b / "config.yaml").write_text(dump_config(config))
@@ -70,6 +80,29 @@ def test_runs_asked_differently_are_compared_and_it_is_said(a: Path, b: Path) ->
         ("domain", "brief", "stem")
     ]
     assert "http://x" not in as_json(told)
+
+
+@pytest.mark.parametrize("reader", ["a", "b"])
+def test_a_run_on_the_pools_of_another_differs_in_nothing_that_it_did_not_ask(
+    a: Path, b: Path, reader: str
+) -> None:
+    """Its configuration has the defaults of problems and thinking, which nobody was asked with."""
+    asked = {"problems": {"source": "gym:chain_sum", "size": 12}, "seed": 3, "domain": "brief"}
+    asked |= {"think": {"k": 4, "sampling": {"temperature": 0.5, "max_tokens": 64}}}
+    read = {"pools": "/elsewhere/a", "pools_sha256": "0123", "think": {"k": 4}, "seed": 4}
+    reading, asking = (a, b) if reader == "a" else (b, a)
+    (asking / "config.yaml").write_text(dump_config(RunConfig.model_validate(asked)))
+    (reading / "config.yaml").write_text(dump_config(RunConfig.model_validate(read)))
+    told = {one.key for one in compare_runs(a, b).asked_differently}
+    assert told == {"seed", "domain"}
+
+
+def test_runs_on_other_pools_are_told_apart(a: Path, b: Path) -> None:
+    for run, pools in ((a, "0123"), (b, "4567")):
+        config = RunConfig(pools="/elsewhere", pools_sha256=pools)
+        (run / "config.yaml").write_text(dump_config(config))
+    told = [(one.key, one.before, one.after) for one in compare_runs(a, b).asked_differently]
+    assert told == [("pools_sha256", "0123", "4567")]
 
 
 def test_the_same_runs_give_the_same_bytes_anywhere(
@@ -176,6 +209,11 @@ def a_strange_summary(run: Path) -> str:
     return "summary.json is not that of a run"
 
 
+def a_strange_count(run: Path) -> str:
+    record(run, left_out="few")
+    return "summary.json is not that of a run"
+
+
 def never_finished(run: Path) -> str:
     run.rename(run.with_name("gone"))
     Workplace(run).path.mkdir()
@@ -196,6 +234,7 @@ REFUSED = [
     no_traces,
     no_summary,
     a_strange_summary,
+    a_strange_count,
     never_finished,
     not_there,
 ]

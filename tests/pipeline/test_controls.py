@@ -8,11 +8,14 @@ from typing import Any
 import pytest
 from pool_folders import pool_folder, pool_of
 
-from heavydistill.config import load_config
+import heavydistill
+from heavydistill.config import dump_config, load_config
 from heavydistill.errors import BudgetError, ConfigError
 from heavydistill.pipeline import run
 from heavydistill.pipeline.controls import Control, controls_of, names_of
 from heavydistill.teachers.complete import complete, sampling_of
+
+MICRO = str(Path(heavydistill.__file__).parent / "micro" / "teacher")
 
 
 def planned(tmp_path: Path, **keys: Any) -> run.Plan:
@@ -56,6 +59,32 @@ def test_a_chain_that_does_not_fit_the_context_is_shorter_and_said(tmp_path: Pat
     assert sampling_of(chain.config.think).max_tokens < 2048
     assert "of the 12,736 that the heavy answer may have" in chain.told
     run.check(chain.config.model_copy(update={"out": str(tmp_path / "chain")}))
+
+
+def test_a_chain_is_no_longer_than_its_server_takes_and_says_so(tmp_path: Path) -> None:
+    served = {"teacher": "served", "endpoint__base_url": "http://localhost:9/v1"}
+    served |= {"endpoint__tokenizer": MICRO, "think__sampling__max_tokens": 100}
+    served |= {"deliberate__sampling__max_tokens": 300}
+    chain = control(tmp_path, "chain", endpoint__capabilities__max_output=300, **served)
+    # Else the configuration would contradict itself once all other runs were paid for.
+    assert chain.plan and sampling_of(chain.plan.config.think).max_tokens == 300
+    assert "one chain of at most 300 tokens of the 700 that the heavy answer may" in chain.told
+    assert "its server takes no more in one response" in chain.told
+    at_most = control(tmp_path, "chain", endpoint__capabilities__max_output=700, **served)
+    assert "at most 700 tokens, 2 times" in at_most.told
+
+
+def test_what_a_control_asked_can_be_read_again(tmp_path: Path) -> None:
+    """By whoever compares, builds from or replays its folder; a cache may be wider than its K."""
+    plan = planned(tmp_path, think__processes=2, cache__width=3, problems__limit=1)
+    controls = controls_of(plan, ["alone", "chain", "choose"], 2)
+    for each in controls:
+        pools = "after" if each.reads_pools else None
+        config = each.config.model_copy(update={"pools": pools})
+        file = tmp_path / f"{each.name}.yaml"
+        file.write_text(dump_config(config))
+        assert load_config(file) == config
+    assert [each.config.think.processes for each in controls[:2]] == [2, 2]
 
 
 def test_a_chooser_reads_the_same_caches(tmp_path: Path) -> None:

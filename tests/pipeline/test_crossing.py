@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fake_server import completion, serving
 from generations import deliberation
 from pool_folders import pool_of
 
 import heavydistill
 from heavydistill.config import load_config
-from heavydistill.errors import ConfigError, UserError
+from heavydistill.errors import ConfigError, TeacherError, UserError
 from heavydistill.metrics.crossing import CROSSING, read_crossing
 from heavydistill.metrics.summary import summarize
 from heavydistill.pipeline.crossing import Plan, check, crossed
@@ -118,6 +119,22 @@ def test_a_budget_that_is_given_holds_for_every_reader(tmp_path: Path) -> None:
 
     crossed(plan, run_one)
     assert [each.config.cache.budget_tokens for each in asked.values()] == [700, 700]
+
+
+@pytest.mark.parametrize(
+    ("thinkers", "readers"),
+    [(["base"], ["first", "frist"]), (["base", "frist"], ["first"])],
+)
+def test_a_server_must_have_all_models_before_one_is_asked(
+    tmp_path: Path, thinkers: list[str], readers: list[str]
+) -> None:
+    listed = [{"id": name, "object": "model"} for name in ("base", "first")]
+    with serving(lambda body: completion("no"), (200, {"object": "list", "data": listed})) as at:
+        keys = {"endpoint__base_url": at.base_url, "endpoint__tokenizer": str(MICRO)}
+        plan = checked(tmp_path, thinkers, readers, **keys)
+        with pytest.raises(TeacherError, match="does not serve 'frist'"):
+            crossed(plan, lambda _, each: pytest.fail("it was asked"))
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from heavydistill.config import RunConfig, dump_config, load_config
 from heavydistill.errors import ConfigError, TeacherError, UserError
 from heavydistill.metrics.comparison import COMPARISON, read_comparison
 from heavydistill.metrics.summary import summarize
+from heavydistill.pipeline import run
 from heavydistill.pipeline.evaluation import AFTER, BEFORE, Plan, check, evaluate, paired
 from heavydistill.pipeline.result import made_by
 from heavydistill.pipeline.run import Finished
@@ -195,6 +196,43 @@ def test_a_server_must_have_both_models_before_one_is_asked(tmp_path: Path) -> N
     assert not plan.folder.parent.exists()
 
 
+def test_a_server_must_have_room_for_every_control_before_one_is_asked(tmp_path: Path) -> None:
+    """A chain is longer than what the other runs ask."""
+    listed = {"id": "base", "object": "model", "max_model_len": 2048}
+    keys: dict[str, Any] = {"think.k": 64, "cache.width": 2, "cache.selection": "max_length"}
+    keys |= {f"{stage}.sampling.max_tokens": 64 for stage in ("think", "deliberate")}
+    keys |= {"cache.budget_tokens": 900, "endpoint.context": 8192}
+    keys |= {"teacher": "base", "problems.limit": 3, "out": str(tmp_path / "evals" / "x")}
+    with serving(lambda body: completion("no"), (200, {"object": "list", "data": [listed]})) as at:
+        given = keys | {"endpoint.base_url": at.base_url, "endpoint.tokenizer": str(MICRO)}
+        plan = check(load_config(None, given), controls=["chain"])
+        with pytest.raises(TeacherError, match="serves base with 2048 tokens"):
+            evaluate(plan, lambda _, each: pytest.fail("it was asked"))
+    assert not plan.folder.parent.exists()
+
+
+def test_controls_that_ask_anew_are_made_as_they_were_checked(
+    trained: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is wrong with one must be found before the runs that it is held against are paid."""
+    given = config(teacher=trained, problems__limit=3, out=str(tmp_path / "evals" / "x"))
+    plan, asked = check(given, controls=["alone", "chain"]), {}
+    monkeypatch.setattr(run, "check", lambda *_: pytest.fail("it was checked too late"))
+
+    def run_one(which: str, each: RunPlan) -> Finished:
+        asked[which] = each
+        return with_answers(each, ["1", "0"])
+
+    controlled = evaluate(plan, run_one).controlled
+    assert list(asked) == [AFTER, "alone", "chain"] and controlled
+    assert [control.name for control in controlled.controls] == ["alone", "chain"]
+    for name in ("alone", "chain"):
+        assert asked[name].problems == plan.runs[AFTER].problems
+        assert asked[name].config.out == str(plan.folder / name)
+        assert asked[name].journal == plan.journal and asked[name].config.rounds == 0
+        assert load_config(plan.folder / name / "config.yaml") == asked[name].config
+
+
 def test_without_a_model_before_there_is_one_run(trained: str, tmp_path: Path) -> None:
     plan = checked(tmp_path, None, teacher=trained)
     comparison = evaluate(plan, lambda _, each: with_answers(each, ["1"])).comparison
@@ -211,4 +249,6 @@ def test_deliberators_are_compared_on_the_pools_of_another_run(
     assert [each.config.deliberator for each in plan.runs.values()] == ["micro-student", trained]
     comparison = evaluate(plan, lambda _, each: with_answers(each, ["1", "2", "1"])).comparison
     assert comparison.after.thinker is None and comparison.after.summary.k == 3
+    # Else the card of a model would name the default source, which nobody read.
+    assert "problems" not in comparison.config and comparison.config["domain"]
     assert str(tmp_path) not in (plan.folder / COMPARISON).read_text()

@@ -9,13 +9,14 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from damaging import damage
 from samples import trajectory
 
 from heavydistill.config import RunConfig
-from heavydistill.errors import RunError
-from heavydistill.pipeline.result import may_go_on, write
+from heavydistill.errors import ConfigError, RunError
+from heavydistill.pipeline.result import all_traces, may_go_on, write
 from heavydistill.schema import FAILED, OK, Problem, Trace, arrow_schema, to_row
-from heavydistill.storage import REJECTS_FOLDER, read_traces
+from heavydistill.storage import REJECTS_FOLDER, TRACES_FOLDER, read_traces
 from heavydistill.teachers.complete import complete
 
 CONFIG = complete(RunConfig())
@@ -73,3 +74,14 @@ def test_a_run_that_was_not_interrupted_takes_nothing_from_before(tmp_path):
     with pytest.raises(RunError, match="5 rows came out"):
         some = rows(tmp_path / "2", {problem.id: "a" for problem in PROBLEMS[1:]})
         write(CONFIG, PROBLEMS, some, tmp_path / "other", None)
+
+
+@pytest.mark.parametrize("column", ["problem.text", "pool.list.element.answer_text"])
+def test_rows_that_cannot_be_read_are_said_with_their_file(tmp_path, column):
+    full = rows(tmp_path / "1", {problem.id: "a" for problem in PROBLEMS})
+    write(CONFIG, PROBLEMS, full, tmp_path / "run", None)
+    (file,) = (tmp_path / "run" / TRACES_FOLDER).iterdir()
+    damage(file, column)
+    with pytest.raises(ConfigError, match="cannot be read as parquet") as caught:
+        list(all_traces(tmp_path / "run"))
+    assert str(file) in caught.value.what

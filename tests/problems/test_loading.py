@@ -7,6 +7,7 @@ import types
 from pathlib import Path
 
 import pytest
+from damaging import damage
 from judging import judged
 
 from heavydistill.config import Problems
@@ -151,7 +152,7 @@ def test_files_without_problems_are_errors(write, tmp_path):
     not_utf8.write_bytes(b'{"text": "caf\xe9"}')
     with pytest.raises(ProblemsError, match=r"latin.jsonl:1 is not UTF-8"):
         load_file(str(not_utf8))
-    with pytest.raises(ProblemsError, match="not a parquet file"):
+    with pytest.raises(ProblemsError, match="cannot be read as parquet"):
         load_file(write("{}", name="set.parquet"))
 
 
@@ -160,6 +161,15 @@ def test_a_key_without_effect_is_an_error(write):
         load_file(write(GOOD), gym={"chain_sum": {}})
     with pytest.raises(ProblemsError, match=r"problems.columns has no effect"):
         load(Problems(columns={"text": "question"}))
+
+
+def test_parquet_whose_rows_cannot_be_read_is_refused(tmp_path):
+    pa = pytest.importorskip("pyarrow")
+    pq = pytest.importorskip("pyarrow.parquet")
+    path = tmp_path / "sums.parquet"
+    pq.write_table(pa.table({"text": ["1 + 1"], "reference": ["2"]}), path)
+    with pytest.raises(ProblemsError, match=r"sums\.parquet cannot be read as parquet"):
+        load_file(str(damage(path, "text")))
 
 
 def test_a_parquet_file_is_read_by_row(tmp_path):

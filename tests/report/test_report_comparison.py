@@ -115,6 +115,16 @@ def test_who_was_asked_and_how_is_said(comparison: Comparison, printed: Printed)
     assert "trajectories after 8,000 0 3 0 0 0" in lines
 
 
+def test_rows_that_cannot_be_judged_are_told_where_any_were_left_out(
+    comparison: Comparison, printed: Printed
+) -> None:
+    assert "left out" not in printed(print_comparison, comparison)
+    after = dataclasses.replace(comparison.after, left_out=1234)
+    told = dataclasses.replace(comparison, after=after)
+    assert "Rows left out - 1,234" in lines_of(printed(print_comparison, told))
+    assert "| Rows left out | - | 1,234 |" in as_markdown(told)
+
+
 def test_pools_of_another_run_have_no_thinker(comparison: Comparison, printed: Printed) -> None:
     assert comparison.before
     told = dataclasses.replace(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 
 from heavydistill.metrics.crossing import Cell, Crossing, Thinker
@@ -44,6 +45,20 @@ def crossing(*most: int) -> Crossing:
             for name in names
         ],
     )
+
+
+def test_models_are_called_by_their_whole_names(printed: Printed) -> None:
+    """Square brackets are those of a name, and change nothing in how it is printed."""
+    one = crossing(448)
+    thinkers = [dataclasses.replace(one.thinkers[0], name=name) for name in ("a[v1]", "a[/b]")]
+    cells = [
+        dataclasses.replace(one.cells[0], thinker=thinker.name, deliberator="r[v2]")
+        for thinker in thinkers
+    ]
+    text = printed(print_crossing, dataclasses.replace(one, thinkers=thinkers, cells=cells))
+    assert "HM@2 r[v2]" in text
+    named = [line.split()[0] for line in text.splitlines() if "50.0%" in line]
+    assert named == ["a[v1]", "a[/b]"]
 
 
 def test_deliberators_that_are_not_sampled_alike_are_named(printed: Printed) -> None:
