@@ -14,12 +14,20 @@ from heavydistill.metrics.row import COSTS, Cost
 from heavydistill.metrics.summary import NO_LABEL, Summary
 from heavydistill.report.breakdown import name_of
 from heavydistill.report.page import plots
-from heavydistill.report.page.cards import card, difference, ends, numbers, scroll, share
+from heavydistill.report.page.cards import (
+    card,
+    difference,
+    ends,
+    few_warning,
+    numbers,
+    scroll,
+    share,
+)
 from heavydistill.report.page.figures import LENGTHS, Figures
 from heavydistill.report.page.groups import of_groups
 from heavydistill.report.page.markup import Html, joined, table, tag
 from heavydistill.report.page.sources import Source
-from heavydistill.report.text import FEW_PROBLEMS, counted, percent, points
+from heavydistill.report.text import counted, percent, points
 from heavydistill.schema import FAILED
 
 _COSTS: dict[Cost, str] = {"completion": "written", "all": "read and written"}
@@ -168,9 +176,7 @@ def _metrics(summary: Summary) -> Html:
             for one in summary.per_round
         ]
         parts.append(scroll(table(("Round", f"HM@{d}", f"HP@{d}"), rows)))
-    if summary.problems < FEW_PROBLEMS:
-        few = f"Fewer than {FEW_PROBLEMS} problems: the intervals are too narrow to rely on."
-        parts.append(tag("p", few, class_="note warning"))
+    parts += few_warning(summary.problems)
     plot = plots.metrics_plot([(name, value) for name, value, _ in known])
     return card("Metrics", plot, tag("div", *parts), wide=True)
 
