@@ -109,6 +109,9 @@ def test_changes_over_few_problems_say_so_and_tables_what_is_to_be_known_of_them
     assert STRATA_NOTE in tables["Stratum"] and FEW_NOTE in tables["Stratum"]
     assert [title for title, told in tables.items() if FEW_NOTE in told] == ["Stratum"]
     assert "9 (few)" in tables["Stratum"]
+    rescue = together.read_comparison(evaluation / COMPARISON).after.summary.rescue
+    share, of_all = rescue.interval, f"{rescue.count} of {rescue.of}"
+    assert share and f" to {percent(share.high)} {of_all} regress" in tables["Rate, 95% intervals"]
     assert words(shown).count(FEW_WARNING) == 2  # changes and controls
 
 

@@ -22,7 +22,7 @@ from heavydistill.metrics.groups import NAMES
 from heavydistill.metrics.intervals import Interval
 from heavydistill.report.comparison_tables import Grid, Layout, grids
 from heavydistill.report.page import plots
-from heavydistill.report.page.cards import card, difference, few_warning, scroll, share
+from heavydistill.report.page.cards import card, difference, ends, few_warning, scroll, share
 from heavydistill.report.page.markup import Html, joined, table, tag
 from heavydistill.report.text import FEW_NOTE, counted, percent, points, sampled, versions
 
@@ -88,18 +88,29 @@ def _changes(file: Path) -> Html:
 
 
 def _cell(value: Interval | None, signed: bool) -> str:
-    return difference(value) if signed else share(value)
+    """In two lines."""
+    if value is None:
+        return "-"
+    if signed:
+        return f"{points(value.mean)}\n{points(value.low)} to {points(value.high)}"
+    return f"{percent(value.mean)}\n{ends(value)}"
 
 
 def _table(grid: Grid) -> Html:
     """With what is to be known of it below."""
     rows = [
-        [joined([label, tag("small", note)]) if note else label, *cells]
+        [_lines(f"{label}\n{note}" if note else label), *map(_lines, cells)]
         for label, note, cells in grid.rows
     ]
     notes = [grid.below, FEW_NOTE if grid.has_few else ""]
     told = (tag("p", note, class_="note") for note in notes if note)
     return joined([scroll(table(grid.head, rows)), *told])
+
+
+def _lines(cell: str) -> Html:
+    """The first line of a cell, and the others below."""
+    first, *others = cell.split("\n")
+    return joined([first, *(tag("small", line) for line in others)])
 
 
 def _controls(file: Path) -> Html:
