@@ -1,7 +1,7 @@
 """All figures of a run that its page shows, from one reading of its traces.
 
-Figures come from the rows, so that a run in progress has them too. What rows do not tell, prices
-and problems without a row, is taken from the run's ``summary.json`` where there is one.
+Figures come from the rows, so that a run in progress has them too. What rows do not tell is
+taken from the run's ``summary.json`` where there is one: prices, and problems without a row.
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ class Figures:
         problems: Digest of ids, texts, references, verifiers and their arguments in any order:
             runs over the same problems have the same.
         missing: Problems without a row.
+        left_out: Rows of the source that are no problems of the run.
     """
 
     summary: Summary
@@ -54,6 +55,7 @@ class Figures:
     prompts: list[str]
     problems: str
     missing: int
+    left_out: int
 
 
 @dataclass(slots=True)
@@ -123,6 +125,7 @@ def figures(source: Source, traces: Iterable[Trace]) -> Figures:
         prompts=sorted(notes.prompts),
         problems=f"{notes.problems % (1 << 256):064x}",
         missing=source.recorded.get("missing", 0),
+        left_out=source.recorded.get("left_out", 0),
     )
 
 

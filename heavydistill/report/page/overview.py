@@ -18,6 +18,7 @@ from heavydistill.report.page.cards import (
     card,
     difference,
     ends,
+    few_note,
     few_warning,
     numbers,
     scroll,
@@ -27,7 +28,7 @@ from heavydistill.report.page.figures import LENGTHS, Figures
 from heavydistill.report.page.groups import of_groups
 from heavydistill.report.page.markup import Html, joined, table, tag
 from heavydistill.report.page.sources import Source
-from heavydistill.report.text import counted, percent, points
+from heavydistill.report.text import counted, marked, percent, points
 from heavydistill.schema import FAILED
 
 _COSTS: dict[Cost, str] = {"completion": "written", "all": "read and written"}
@@ -142,6 +143,8 @@ def _facts(figures: Figures) -> Html:
     ]
     if figures.missing:
         facts.append(f"{counted(figures.missing, 'problem')} without a row")
+    if figures.left_out:
+        facts.append(f"{counted(figures.left_out, 'row')} of the source left out")
     return tag("p", " · ".join(facts), class_="facts")
 
 
@@ -277,11 +280,13 @@ def _rates(summary: Summary) -> Html:
         first = summary.places[0]
         meaning = "repeats the first attempt, points over chance"
         over = difference(first.over_expected)
-        rows.append(["first place", over, f"{first.problems:,}", meaning])
+        problems = marked(f"{first.problems:,}", first.problems)
+        rows.append(["first place", over, problems, meaning])
     return card(
         "Rescue and regress",
         plots.rates_plot(rates),
         scroll(table(("Rate", "Value", "Problems", "Deliberation"), rows)),
+        *few_note(first.problems for first in summary.places[:1]),
     )
 
 
