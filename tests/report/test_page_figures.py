@@ -85,6 +85,17 @@ def test_figures_come_from_the_rows_and_prices_from_the_record(traces):
     assert sum(told.lengths[name].total() for name in figures.LENGTHS) == 12 * 6
 
 
+@pytest.mark.parametrize("unfinished", ["", "It is in progress."])
+def test_a_cost_that_only_the_rows_tell_says_that_another_run_may_have_paid(traces, unfinished):
+    used = {stage: dataclasses.asdict(of) for stage, of in summarize(traces).usage.items()}
+    for record, is_known in (({}, False), ({"usage": "old"}, False), ({"usage": used}, True)):
+        source = dataclasses.replace(recorded(record), unfinished=unfinished)
+        page = overview.of_run(0, source, figures.figures(source, traces))
+        cost = page[page.index("<h3>Cost</h3>") :].partition("</article>")[0]
+        assert ("what that one paid is in it" in cost) != is_known
+        assert f"{used['thinking']['completion']:,}" in cost
+
+
 def test_rows_that_were_left_out_are_counted(traces):
     for count, said in ((0, ""), (1, "1 row of the source left out"), (1200, "1,200 rows of")):
         source = recorded({"left_out": count})

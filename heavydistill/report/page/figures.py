@@ -38,6 +38,8 @@ class Figures:
     Attributes:
         summary: Metrics, labels and failures; its ``usage`` is that of the run's own summary where
             there is one.
+        is_own_usage: Whether there is; what rows tell includes what another run paid for pools
+            that this one reads.
         lengths: Tokens written and how many responses have so many, by ``LENGTHS``.
         models: Who wrote trajectories, then who wrote deliberations.
         verifiers: Names and versions behind the verdicts.
@@ -49,6 +51,7 @@ class Figures:
     """
 
     summary: Summary
+    is_own_usage: bool
     lengths: dict[str, Counter[int]]
     models: tuple[list[str], list[str]]
     verifiers: list[str]
@@ -117,8 +120,10 @@ def figures(source: Source, traces: Iterable[Trace]) -> Figures:
     summary = summarize(notes.of(traces))
     if not (notes.judged or source.unfinished):  # what is unfinished may get some yet
         raise _nothing_judged(source.name, summary)
+    usage = _own_usage(source.recorded)
     return Figures(
-        summary=_with_usage(summary, source.recorded),
+        summary=summary if usage is None else dataclasses.replace(summary, usage=usage),
+        is_own_usage=usage is not None,
         lengths=notes.lengths,
         models=(sorted(notes.thinkers), sorted(notes.deliberators)),
         verifiers=sorted(notes.verifiers),
@@ -146,10 +151,9 @@ def _nothing_judged(name: str, summary: Summary) -> ConfigError:
     )
 
 
-def _with_usage(summary: Summary, recorded: dict[str, Any]) -> Summary:
-    """With the costs of the run's own summary, which knows prices and what was paid elsewhere."""
+def _own_usage(recorded: dict[str, Any]) -> dict[str, Usage] | None:
+    """That of the run's own summary, which knows prices and what was paid elsewhere."""
     try:
-        usage = TypeAdapter(dict[str, Usage]).validate_python(recorded["usage"])
+        return TypeAdapter(dict[str, Usage]).validate_python(recorded["usage"])
     except (KeyError, ValidationError):
-        return summary
-    return dataclasses.replace(summary, usage=usage)
+        return None

@@ -36,6 +36,10 @@ _CURVE = ("Answer", "Written", "And read", "Right")
 _TOKENS = (
     "Tokens a problem, written, and with those read. * nothing else is as often right for as few."
 )
+_FROM_ROWS = (
+    "Added up over the responses in this report, for the run has left no summary of its own: where "
+    "its pools are those of another run, what that one paid is in it."
+)
 
 
 def of_run(number: int, source: Source, figures: Figures) -> Html:
@@ -54,7 +58,7 @@ def of_run(number: int, source: Source, figures: Figures) -> Html:
         _labels(summary),
         _rates(summary),
         _lengths(figures),
-        _usage(summary),
+        _usage(figures),
         _failures(summary),
         _asked(source, figures),
     ]
@@ -313,9 +317,9 @@ def _lengths(figures: Figures) -> Html:
     )
 
 
-def _usage(summary: Summary) -> Html:
+def _usage(figures: Figures) -> Html:
     rows = []
-    for stage, used in summary.usage.items():
+    for stage, used in figures.summary.usage.items():
         cost = "-" if used.cost_usd is None else f"{used.cost_usd:,.2f}"
         unknown = used.unknown_prompt + used.unknown_completion
         told = (used.requests, used.prompt, used.completion, unknown)
@@ -323,9 +327,10 @@ def _usage(summary: Summary) -> Html:
     head = ("Stage", "Requests", "Read", "Written", "Not counted", "USD")
     return card(
         "Cost",
-        plots.usage_plot(summary),
+        plots.usage_plot(figures.summary),
         plots.legend([("read", "tokens read"), ("written", "tokens written")]),
         scroll(table(head, rows)),
+        "" if figures.is_own_usage else tag("p", _FROM_ROWS, class_="note"),
     )
 
 
