@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from heavydistill.errors import ConfigError
 from heavydistill.metrics.summary import summarize
 from heavydistill.report.page import figures, overview, plots, sources, writing
-from heavydistill.report.text import percent, points
+from heavydistill.report.text import FEW_NOTE, percent, points
 from heavydistill.schema import Trace
 from heavydistill.storage import (
     LEAF_FOLDER,
@@ -65,6 +65,8 @@ def test_the_parts_of_a_run_stand_in_tables_and_the_first_place_among_the_rates(
         assert points(metrics.heavy_minus_vote.mean) in row
     first = told.summary.places[0].over_expected.mean
     assert re.search(rf'<th scope="row">first place</th><td>{re.escape(points(first))}<', page)
+    rates = page[page.index("Rescue and regress") :].partition("</article>")[0]
+    assert f"{told.summary.places[0].problems} (few)" in rates and FEW_NOTE in rates
     alone = [dataclasses.replace(trace, caches=[], deliberations=[]) for trace in traces]
     page = overview.of_run(0, RUN, figures.figures(RUN, alone))
     assert "Parts of the run" in page and "HM@" not in page and "first place" not in page
@@ -81,6 +83,24 @@ def test_figures_come_from_the_rows_and_prices_from_the_record(traces):
     again = figures.figures(RUN, reversed(traces))
     assert again.problems == told.problems != figures.figures(RUN, traces[1:]).problems
     assert sum(told.lengths[name].total() for name in figures.LENGTHS) == 12 * 6
+
+
+@pytest.mark.parametrize("unfinished", ["", "It is in progress."])
+def test_a_cost_that_only_the_rows_tell_says_that_another_run_may_have_paid(traces, unfinished):
+    used = {stage: dataclasses.asdict(of) for stage, of in summarize(traces).usage.items()}
+    for record, is_known in (({}, False), ({"usage": "old"}, False), ({"usage": used}, True)):
+        source = dataclasses.replace(recorded(record), unfinished=unfinished)
+        page = overview.of_run(0, source, figures.figures(source, traces))
+        cost = page[page.index("<h3>Cost</h3>") :].partition("</article>")[0]
+        assert ("what that one paid is in it" in cost) != is_known
+        assert f"{used['thinking']['completion']:,}" in cost
+
+
+def test_rows_that_were_left_out_are_counted(traces):
+    for count, said in ((0, ""), (1, "1 row of the source left out"), (1200, "1,200 rows of")):
+        source = recorded({"left_out": count})
+        page = overview.of_run(0, source, figures.figures(source, traces))
+        assert said in page and ("of the source" in page) == bool(count)
 
 
 def test_runs_side_by_side_say_whether_they_were_asked_and_judged_alike(traces):

@@ -16,11 +16,14 @@ from heavydistill.metrics.comparison import COMPARISON, compare
 from heavydistill.metrics.controls import CONTROLS, hold_against
 from heavydistill.metrics.crossing import CROSSING, cross
 from heavydistill.pipeline.comparing import side_of
+from heavydistill.report.breakdown import STRATA_NOTE
 from heavydistill.report.page import together, writing
-from heavydistill.report.text import percent, points
+from heavydistill.report.text import FEW_NOTE, percent, points
 from heavydistill.schema import Trace
 from heavydistill.storage import TRACES_FOLDER, read_traces, write_traces
 from heavydistill.versioned import write_versioned
+
+FEW_WARNING = "Fewer than 30 problems: the intervals are too narrow to rely on."
 
 
 @pytest.fixture(scope="module")
@@ -72,6 +75,53 @@ def test_an_evaluation_shows_changes_controls_and_orders(evaluation: Path) -> No
     assert 'class="deliberation"' in shown
 
 
+def test_tokens_are_told_as_written_and_read_and_of_how_many_problems_they_are_unknown(
+    evaluation: Path, tmp_path: Path
+) -> None:
+    known = list(read_traces(evaluation / "after"))
+    lost = [("prompt_tokens", "completion_tokens")] * 3 + [("prompt_tokens",)] * 2
+    some = [_unknown(trace, *of) for trace, of in zip(known, lost, strict=False)]
+    none = [_unknown(trace, *lost[0]) for trace in known]
+    controls = {"alone": none, "choose": known}
+    shutil.copy(evaluation / COMPARISON, tmp_path)
+    write_versioned(hold_against([*some, *known[5:]], 1, controls), tmp_path / CONTROLS)
+    told = words(together.of_folder(tmp_path).partition("Tokens written")[2])
+    assert "And read Deliberation adds" in told and "Controls are not matched in tokens" in told
+    right = "100.0% 100.0 to 100.0%"
+    assert f"attempts {right} 200 3 problems unknown 350 5 problems unknown - -" in told
+    assert "without attempts 55.0%" in told and "- 20 problems unknown - 20 problems un" in told
+    assert f"names it {right} 200 350 0.0" in told
+
+
+def _unknown(trace: Trace, *fields: str) -> Trace:
+    """With attempts of which these tokens are not known."""
+    lost = dict.fromkeys(fields, -1)
+    return dataclasses.replace(trace, pool=[dataclasses.replace(one, **lost) for one in trace.pool])
+
+
+def test_changes_over_few_problems_say_so_and_tables_what_is_to_be_known_of_them(
+    evaluation: Path, tmp_path: Path
+) -> None:
+    shown = together.of_folder(evaluation)
+    tables = {
+        words(table[: table.index("</th>")]): words(table) for table in shown.split("<thead>")[1:]
+    }
+    assert STRATA_NOTE in tables["Stratum"] and FEW_NOTE in tables["Stratum"]
+    assert [title for title, told in tables.items() if FEW_NOTE in told] == ["Stratum"]
+    assert "9 (few)" in tables["Stratum"]
+    rescue = together.read_comparison(evaluation / COMPARISON).after.summary.rescue
+    share, of_all = rescue.interval, f"{rescue.count} of {rescue.of}"
+    assert share and f" to {percent(share.high)} {of_all} regress" in tables["Rate, 95% intervals"]
+    assert words(shown).count(FEW_WARNING) == 2  # changes and controls
+
+
+def test_changes_over_thirty_problems_bear_no_warning(tmp_path: Path) -> None:
+    side = side_of(runs.write_run(tmp_path / "run", 30, k=2, d=1), "run")
+    write_versioned(compare(side, side, {}), tmp_path / COMPARISON)
+    told = words(together.of_folder(tmp_path))
+    assert "30 problems" in told and FEW_WARNING not in told
+
+
 def test_a_crossing_shows_a_row_a_thinker_and_a_column_a_deliberator(
     evaluation: Path, tmp_path: Path
 ) -> None:
@@ -88,6 +138,32 @@ def test_a_crossing_shows_a_row_a_thinker_and_a_column_a_deliberator(
     for cell in crossing.cells:
         assert percent(cell.heavy_mean_at_d.mean) in told
         assert points(cell.heavy_minus_vote.mean) in told
+
+
+def test_a_crossing_says_who_was_not_sampled_alike_and_that_problems_are_few(
+    evaluation: Path, tmp_path: Path
+) -> None:
+    traces = list(read_traces(evaluation / "before"))
+    told = _crossed(traces, {"a": 1.0, "<b>b</b>": 0.3}, tmp_path)
+    assert "Not sampled alike, deliberating: a: temperature 1; <b>b</b>: temperature 0.3" in told
+    assert "alike, thinking" not in told and FEW_WARNING in told
+    many = [
+        dataclasses.replace(trace, problem=dataclasses.replace(trace.problem, id=f"{half}"))
+        for half, trace in enumerate(traces * 2)
+    ]
+    told = _crossed(many, {"a": 1.0, "b": 1.0}, tmp_path)
+    assert "40 problems" in told and "alike" not in told and FEW_WARNING not in told
+
+
+def _crossed(traces: list[Trace], readers: dict[str, float], folder: Path) -> str:
+    """What is told of one thinker with deliberators of these temperatures."""
+    sampling = {
+        "thinking": {"t": {"temperature": 1.0}},
+        "deliberating": {name: {"temperature": heat} for name, heat in readers.items()},
+    }
+    crossing = cross({("t", name): traces for name in readers}, 4, 2, 1, sampling)
+    write_versioned(crossing, folder / CROSSING)
+    return words(together.of_folder(folder))
 
 
 def test_a_run_says_nothing_of_several_and_one_alone_has_no_changes(

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from heavydistill.metrics.intervals import Interval
 from heavydistill.report.page.markup import Html, joined, tag
-from heavydistill.report.text import FEW_NOTE, marked, percent, points
+from heavydistill.report.text import FEW_NOTE, FEW_PROBLEMS, marked, percent, points
 
 
 def card(title: str, *parts: str, wide: bool = False) -> Html:
@@ -43,6 +43,13 @@ def difference(value: Interval | None) -> str:
 def ends(value: Interval) -> str:
     """The interval of a share."""
     return f"{percent(value.low).rstrip('%')} to {percent(value.high)}"
+
+
+def few_warning(problems: int) -> Iterator[Html]:
+    """What is to be known of intervals over so few problems, if there are so few."""
+    if problems < FEW_PROBLEMS:
+        few = f"Fewer than {FEW_PROBLEMS} problems: the intervals are too narrow to rely on."
+        yield tag("p", few, class_="note warning")
 
 
 def few_note(sizes: Iterable[int]) -> Iterator[Html]:

@@ -1,7 +1,7 @@
 """All figures of a run that its page shows, from one reading of its traces.
 
-Figures come from the rows, so that a run in progress has them too. What rows do not tell, prices
-and problems without a row, is taken from the run's ``summary.json`` where there is one.
+Figures come from the rows, so that a run in progress has them too. What rows do not tell is
+taken from the run's ``summary.json`` where there is one: prices, and problems without a row.
 """
 
 from __future__ import annotations
@@ -38,6 +38,8 @@ class Figures:
     Attributes:
         summary: Metrics, labels and failures; its ``usage`` is that of the run's own summary where
             there is one.
+        is_own_usage: Whether there is; what rows tell includes what another run paid for pools
+            that this one reads.
         lengths: Tokens written and how many responses have so many, by ``LENGTHS``.
         models: Who wrote trajectories, then who wrote deliberations.
         verifiers: Names and versions behind the verdicts.
@@ -45,15 +47,18 @@ class Figures:
         problems: Digest of ids, texts, references, verifiers and their arguments in any order:
             runs over the same problems have the same.
         missing: Problems without a row.
+        left_out: Rows of the source that are no problems of the run.
     """
 
     summary: Summary
+    is_own_usage: bool
     lengths: dict[str, Counter[int]]
     models: tuple[list[str], list[str]]
     verifiers: list[str]
     prompts: list[str]
     problems: str
     missing: int
+    left_out: int
 
 
 @dataclass(slots=True)
@@ -115,14 +120,17 @@ def figures(source: Source, traces: Iterable[Trace]) -> Figures:
     summary = summarize(notes.of(traces))
     if not (notes.judged or source.unfinished):  # what is unfinished may get some yet
         raise _nothing_judged(source.name, summary)
+    usage = _own_usage(source.recorded)
     return Figures(
-        summary=_with_usage(summary, source.recorded),
+        summary=summary if usage is None else dataclasses.replace(summary, usage=usage),
+        is_own_usage=usage is not None,
         lengths=notes.lengths,
         models=(sorted(notes.thinkers), sorted(notes.deliberators)),
         verifiers=sorted(notes.verifiers),
         prompts=sorted(notes.prompts),
         problems=f"{notes.problems % (1 << 256):064x}",
         missing=source.recorded.get("missing", 0),
+        left_out=source.recorded.get("left_out", 0),
     )
 
 
@@ -143,10 +151,9 @@ def _nothing_judged(name: str, summary: Summary) -> ConfigError:
     )
 
 
-def _with_usage(summary: Summary, recorded: dict[str, Any]) -> Summary:
-    """With the costs of the run's own summary, which knows prices and what was paid elsewhere."""
+def _own_usage(recorded: dict[str, Any]) -> dict[str, Usage] | None:
+    """That of the run's own summary, which knows prices and what was paid elsewhere."""
     try:
-        usage = TypeAdapter(dict[str, Usage]).validate_python(recorded["usage"])
+        return TypeAdapter(dict[str, Usage]).validate_python(recorded["usage"])
     except (KeyError, ValidationError):
-        return summary
-    return dataclasses.replace(summary, usage=usage)
+        return None

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 _VOID = {"meta", "input", "br"}
-_NUMBER = re.compile(r"[-+]?\d|-$|$")
+_NUMBER = re.compile(r"[-+]?\d|-$|-<|$")
 
 Attribute = str | int | float | None
 

@@ -14,18 +14,31 @@ from heavydistill.metrics.row import COSTS, Cost
 from heavydistill.metrics.summary import NO_LABEL, Summary
 from heavydistill.report.breakdown import name_of
 from heavydistill.report.page import plots
-from heavydistill.report.page.cards import card, difference, ends, numbers, scroll, share
+from heavydistill.report.page.cards import (
+    card,
+    difference,
+    ends,
+    few_note,
+    few_warning,
+    numbers,
+    scroll,
+    share,
+)
 from heavydistill.report.page.figures import LENGTHS, Figures
 from heavydistill.report.page.groups import of_groups
 from heavydistill.report.page.markup import Html, joined, table, tag
 from heavydistill.report.page.sources import Source
-from heavydistill.report.text import FEW_PROBLEMS, counted, percent, points
+from heavydistill.report.text import counted, marked, percent, points
 from heavydistill.schema import FAILED
 
 _COSTS: dict[Cost, str] = {"completion": "written", "all": "read and written"}
 _CURVE = ("Answer", "Written", "And read", "Right")
 _TOKENS = (
     "Tokens a problem, written, and with those read. * nothing else is as often right for as few."
+)
+_FROM_ROWS = (
+    "Added up over the responses in this report, for the run has left no summary of its own: where "
+    "its pools are those of another run, what that one paid is in it."
 )
 
 
@@ -45,7 +58,7 @@ def of_run(number: int, source: Source, figures: Figures) -> Html:
         _labels(summary),
         _rates(summary),
         _lengths(figures),
-        _usage(summary),
+        _usage(figures),
         _failures(summary),
         _asked(source, figures),
     ]
@@ -134,6 +147,8 @@ def _facts(figures: Figures) -> Html:
     ]
     if figures.missing:
         facts.append(f"{counted(figures.missing, 'problem')} without a row")
+    if figures.left_out:
+        facts.append(f"{counted(figures.left_out, 'row')} of the source left out")
     return tag("p", " · ".join(facts), class_="facts")
 
 
@@ -168,9 +183,7 @@ def _metrics(summary: Summary) -> Html:
             for one in summary.per_round
         ]
         parts.append(scroll(table(("Round", f"HM@{d}", f"HP@{d}"), rows)))
-    if summary.problems < FEW_PROBLEMS:
-        few = f"Fewer than {FEW_PROBLEMS} problems: the intervals are too narrow to rely on."
-        parts.append(tag("p", few, class_="note warning"))
+    parts += few_warning(summary.problems)
     plot = plots.metrics_plot([(name, value) for name, value, _ in known])
     return card("Metrics", plot, tag("div", *parts), wide=True)
 
@@ -271,11 +284,13 @@ def _rates(summary: Summary) -> Html:
         first = summary.places[0]
         meaning = "repeats the first attempt, points over chance"
         over = difference(first.over_expected)
-        rows.append(["first place", over, f"{first.problems:,}", meaning])
+        problems = marked(f"{first.problems:,}", first.problems)
+        rows.append(["first place", over, problems, meaning])
     return card(
         "Rescue and regress",
         plots.rates_plot(rates),
         scroll(table(("Rate", "Value", "Problems", "Deliberation"), rows)),
+        *few_note(first.problems for first in summary.places[:1]),
     )
 
 
@@ -302,9 +317,9 @@ def _lengths(figures: Figures) -> Html:
     )
 
 
-def _usage(summary: Summary) -> Html:
+def _usage(figures: Figures) -> Html:
     rows = []
-    for stage, used in summary.usage.items():
+    for stage, used in figures.summary.usage.items():
         cost = "-" if used.cost_usd is None else f"{used.cost_usd:,.2f}"
         unknown = used.unknown_prompt + used.unknown_completion
         told = (used.requests, used.prompt, used.completion, unknown)
@@ -312,9 +327,10 @@ def _usage(summary: Summary) -> Html:
     head = ("Stage", "Requests", "Read", "Written", "Not counted", "USD")
     return card(
         "Cost",
-        plots.usage_plot(summary),
+        plots.usage_plot(figures.summary),
         plots.legend([("read", "tokens read"), ("written", "tokens written")]),
         scroll(table(head, rows)),
+        "" if figures.is_own_usage else tag("p", _FROM_ROWS, class_="note"),
     )
 
 

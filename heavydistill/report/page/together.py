@@ -17,17 +17,29 @@ from heavydistill.errors import ConfigError
 from heavydistill.metrics.comparison import COMPARISON, read_comparison
 from heavydistill.metrics.controls import CONTROLS, Answering, Orders, read_controlled
 from heavydistill.metrics.controls import NAMES as CONTROLS_NAMES
-from heavydistill.metrics.crossing import CROSSING, Cell, read_crossing
+from heavydistill.metrics.crossing import CROSSING, Cell, Samplings, read_crossing
 from heavydistill.metrics.groups import NAMES
 from heavydistill.metrics.intervals import Interval
 from heavydistill.report.comparison_tables import Grid, Layout, grids
 from heavydistill.report.page import plots
-from heavydistill.report.page.cards import card, difference, scroll, share
+from heavydistill.report.page.cards import card, difference, ends, few_warning, scroll, share
 from heavydistill.report.page.markup import Html, joined, table, tag
-from heavydistill.report.text import counted, percent, points, versions
+from heavydistill.report.text import FEW_NOTE, counted, percent, points, sampled, versions
 
 _HEAVY = "deliberation"
 _METRICS = "Metric"
+_WAY = (
+    "Way to answer",
+    "Right",
+    "Tokens written",
+    "And read",
+    "Deliberation adds",
+    "Count as wrong",
+)
+_TOKENS = (
+    "Tokens are those of one answer, with the attempts that it reads. Controls are not matched in "
+    "tokens, so that a claim should hold in both those written and those with the ones read."
+)
 
 
 def of_folder(folder: Path) -> Html:
@@ -61,30 +73,44 @@ def _changes(file: Path) -> Html:
     layout = Layout(cell=_cell, narrow=_cell, of_groups=NAMES)
     tables = {grid.head[0]: _table(grid) for grid in grids(comparison, layout)}
     told = f"{counted(comparison.problems, 'problem')}; points are paired by problem."
-    unfolded = [scroll(one) for title, one in tables.items() if title.startswith(_METRICS)]
+    unfolded = [one for title, one in tables.items() if title.startswith(_METRICS)]
     folded = [
-        tag("details", tag("summary", title), scroll(one))
+        tag("details", tag("summary", title), one)
         for title, one in tables.items()
         if not title.startswith(_METRICS)
     ]
     return card(
         "Before and after",
-        tag("div", tag("p", told, class_="note"), *unfolded),
+        tag("div", tag("p", told, class_="note"), *unfolded, *few_warning(comparison.problems)),
         tag("div", *folded),
         wide=True,
     )
 
 
 def _cell(value: Interval | None, signed: bool) -> str:
-    return difference(value) if signed else share(value)
+    """In two lines."""
+    if value is None:
+        return "-"
+    if signed:
+        return f"{points(value.mean)}\n{points(value.low)} to {points(value.high)}"
+    return f"{percent(value.mean)}\n{ends(value)}"
 
 
 def _table(grid: Grid) -> Html:
+    """With what is to be known of it below."""
     rows = [
-        [joined([label, tag("small", note)]) if note else label, *cells]
+        [_lines(f"{label}\n{note}" if note else label), *map(_lines, cells)]
         for label, note, cells in grid.rows
     ]
-    return table(grid.head, rows)
+    notes = [grid.below, FEW_NOTE if grid.has_few else ""]
+    told = (tag("p", note, class_="note") for note in notes if note)
+    return joined([scroll(table(grid.head, rows)), *told])
+
+
+def _lines(cell: str) -> Html:
+    """The first line of a cell, and the others below."""
+    first, *others = cell.split("\n")
+    return joined([first, *(tag("small", line) for line in others)])
 
 
 def _controls(file: Path) -> Html:
@@ -96,19 +122,16 @@ def _controls(file: Path) -> Html:
         (one.name, CONTROLS_NAMES[one.name], one.answering, one.heavy_minus)
         for one in controlled.controls
     ]
-    rows = []
-    for _, meaning, answering, added in ways:
-        tokens = "-" if answering.tokens is None else f"{answering.tokens:,.0f}"
-        cells = (share(answering.accuracy), tokens, difference(added), _flaws(answering))
-        rows.append([meaning, *cells])
-    head = ("Way to answer", "Right", "Tokens written", "Deliberation adds", "Count as wrong")
+    rows = [_way(meaning, answering, added) for _, meaning, answering, added in ways]
     return card(
         "What else the same models do",
         tag("div", *_drawn([*_votes(file.with_name(COMPARISON)), *_dots(ways)])),
         tag("div", _orders(controlled.orders)),
         tag(
             "div",
-            scroll(table(head, rows)),
+            scroll(table(_WAY, rows)),
+            tag("p", _TOKENS, class_="note"),
+            *few_warning(controlled.problems),
             tag("p", versions(controlled.prompts, controlled.verifiers), class_="note"),
             class_="whole",
         ),
@@ -146,6 +169,24 @@ def _votes(evaluation: Path) -> list[plots.Dot]:
     curve = read_comparison(evaluation).after.summary.curve
     votes = [p for p in curve.points if p.way == "vote" and p.tokens] if curve else []
     return [dataclasses.replace(plots.dot(vote), outdone=False) for vote in votes]
+
+
+def _way(meaning: str, answering: Answering, added: Interval | None) -> list[str]:
+    """A row of ``_WAY``."""
+    return [
+        meaning,
+        share(answering.accuracy),
+        _tokens(answering.tokens, answering.unknown_tokens),
+        _tokens(answering.all_tokens, answering.unknown_all_tokens),
+        difference(added),
+        _flaws(answering),
+    ]
+
+
+def _tokens(mean: float | None, unknown: int) -> Html:
+    """Of one answer, with the number of the problems that are not in the mean below."""
+    told = tag("small", f"{counted(unknown, 'problem')} unknown") if unknown else ""
+    return joined(["-" if mean is None else f"{mean:,.0f}", told])
 
 
 def _flaws(answering: Answering) -> str:
@@ -192,11 +233,26 @@ def _crossing(file: Path) -> Html:
     told = f"{counted(crossing.problems, 'problem')}; below HM@{d}: HM@{d} - V@{k} in points."
     return card(
         "Thinkers and deliberators",
-        tag("p", told, class_="note"),
-        scroll(table(head, rows)),
-        tag("p", versions(crossing.prompts, crossing.verifiers), class_="note"),
+        tag(
+            "div",
+            tag("p", told, class_="note"),
+            scroll(table(head, rows)),
+            *_not_alike(crossing.sampling),
+            *few_warning(crossing.problems),
+            tag("p", versions(crossing.prompts, crossing.verifiers), class_="note"),
+            class_="whole",
+        ),
         wide=True,
     )
+
+
+def _not_alike(sampling: Samplings) -> Iterator[Html]:
+    """How models were sampled of which some were not sampled as others."""
+    for stage, of_each in sampling.items():
+        told = {name: sampled(chosen) for name, chosen in of_each.items()}
+        if len(set(told.values())) > 1:
+            each = "; ".join(f"{name}: {how}" for name, how in told.items())
+            yield tag("p", f"Not sampled alike, {stage}: {each}", class_="note warning")
 
 
 def _met(cell: Cell) -> Html:

@@ -10,7 +10,7 @@ const ATTRIBUTES = new Set(
   "display mathvariant mathsize mathcolor mathbackground width height depth lspace rspace voffset linethickness stretchy symmetric fence separator largeop movablelimits accent accentunder minsize maxsize scriptlevel displaystyle rowspacing columnspacing columnalign rowalign columnlines rowlines frame notation form".split(" "),
 );
 
-/** A formula, or null if it is none that KaTeX knows. */
+/** A formula, one in a line in a frame that can scroll; null if it is none that KaTeX knows. */
 function formula(tex, display) {
   if (tex.length > LONGEST_FORMULA) return null;
   try {
@@ -26,7 +26,8 @@ function formula(tex, display) {
     // The policy of the page allows no styles of elements, and says so in the console for each.
     const parsed = new DOMParser().parseFromString(markup.replace(/ style="[^"]*"/g, ""), "application/xml");
     const maths = parsed.getElementsByTagNameNS(MATHML, "math")[0];
-    return maths ? copied(maths) : null;
+    if (!maths) return null;
+    return display ? copied(maths) : el("span.formula", {}, copied(maths));
   } catch {
     return null; // it is shown as it was written
   }

@@ -1,0 +1,55 @@
+"""What is written in the page of a report can be read: WCAG AA asks for a contrast of 4.5."""
+
+from __future__ import annotations
+
+import itertools
+import re
+
+import pytest
+
+from heavydistill.report.page.writing import shipped
+
+ENOUGH = 4.5
+CSS = shipped("web", "page.css")
+LIGHT, DARK, DARK_BY_SYSTEM = (
+    dict(re.findall(r"--([\w-]+): ([^;]+);", block))
+    for block in re.findall(r":root[^{]*\{([^}]*)\}", CSS)
+)
+WORDS = ("text", "soft", "accent", "blue", "green", "orange", "red", "purple", "grey")
+GROUNDS = ("back", "card", "quiet", "chosen")
+
+
+def brightness(colour: str) -> float:
+    """Relative luminance of a colour as ``#rrggbb``."""
+    shares = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    linear = [s / 12.92 if s <= 0.04045 else ((s + 0.055) / 1.055) ** 2.4 for s in shares]
+    return sum(weight * one for weight, one in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+
+def contrast(one: str, other: str) -> float:
+    darker, brighter = sorted((brightness(one), brightness(other)))
+    return (brighter + 0.05) / (darker + 0.05)
+
+
+def test_contrasts_are_those_of_wcag():
+    assert contrast("#ffffff", "#000000") == pytest.approx(21)
+    assert contrast("#777777", "#ffffff") == pytest.approx(4.48, abs=0.01)
+
+
+@pytest.mark.parametrize("colours", [LIGHT, DARK], ids=["light", "dark"])
+def test_every_text_can_be_told_from_its_ground(colours):
+    bars = [name for name in colours if name.startswith("bar-")]
+    pairs = [*itertools.product(WORDS, GROUNDS), ("text", "found")]
+    pairs += [("inside", bar) for bar in bars]
+    ratios = {pair: contrast(*(colours[name] for name in pair)) for pair in pairs}
+    assert len(bars) == 5
+    assert {pair: ratio for pair, ratio in ratios.items() if ratio < ENOUGH} == {}
+
+
+def test_what_was_found_has_the_colour_of_text_wherever_it_stands():
+    found = re.search(r"::highlight\(found\) \{([^}]*)\}", CSS)
+    assert found and " color: var(--text);" in found[1]
+
+
+def test_dark_is_the_same_by_choice_and_by_the_system():
+    assert DARK == DARK_BY_SYSTEM and DARK.keys() == LIGHT.keys()
