@@ -21,6 +21,7 @@ from heavydistill.report.table import print_samples
 from heavydistill.report.text import (
     FEW_NOTE,
     FEW_PROBLEMS,
+    FEW_WARNING,
     counted,
     percent,
     plain,
@@ -112,12 +113,11 @@ def as_markdown(comparison: Comparison) -> str:
         parts.append(markdown.text(FEW_NOTE))
     parts += [markdown.text(f"{word}: {', '.join(names)}.") for word, names in _read(comparison)]
     parts += [markdown.text(f"{line}.") for line in _worth(comparison)]
-    few = f" Fewer than {FEW_PROBLEMS} problems: the intervals are too narrow to rely on."
     parts.append(
         "In brackets: 95% intervals, bootstrapped over problems, Wilson's of rescue, regress and "
         "emergent; differences are in points and paired by problem. McNemar's p is exact and "
         "two-sided."
-        + (few if comparison.problems < FEW_PROBLEMS else "")
+        + (f" {FEW_WARNING}" if comparison.problems < FEW_PROBLEMS else "")
         + f" {markdown.text(_compared_by(comparison))}"
     )
     return "\n\n".join(parts) + "\n"

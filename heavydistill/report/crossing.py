@@ -5,9 +5,11 @@ Not covered: the numbers themselves, which ``metrics.crossing`` computes.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from rich.console import Console
 
-from heavydistill.metrics.crossing import Cell, Crossing
+from heavydistill.metrics.crossing import Cell, Crossing, Samplings
 from heavydistill.metrics.intervals import Interval
 from heavydistill.report.text import (
     counted,
@@ -42,11 +44,8 @@ def print_crossing(crossing: Crossing, console: Console) -> None:
         shown.add_row(plain(thinker.name), *map(_share, own), *heavy)
     print_table(shown, console)
     console.print(plain(f"Below HM@{d}: HM@{d} - V@{k} in points. With 95% intervals."))
-    for stage, of_each in crossing.sampling.items():
-        told = {name: sampled(chosen) for name, chosen in of_each.items()}
-        if len(set(told.values())) > 1:
-            each = "; ".join(f"{name}: {how}" for name, how in told.items())
-            console.print(plain(f"Not sampled alike, {stage}: {each}"))
+    for told in not_alike(crossing.sampling):
+        console.print(plain(told))
     for cell in crossing.cells:
         if cell.unasked:
             line = (
@@ -66,3 +65,12 @@ def _cell(cell: Cell) -> str:
     added = cell.heavy_minus_vote
     ends = f"{points(added.low)} to {points(added.high)}"
     return f"{_share(cell.heavy_mean_at_d)}\n{points(added.mean)}\n{ends}"
+
+
+def not_alike(sampling: Samplings) -> Iterator[str]:
+    """How models were sampled in the stages in which some were not sampled as others."""
+    for stage, of_each in sampling.items():
+        told = {name: sampled(chosen) for name, chosen in of_each.items()}
+        if len(set(told.values())) > 1:
+            each = "; ".join(f"{name}: {how}" for name, how in told.items())
+            yield f"Not sampled alike, {stage}: {each}"

@@ -19,6 +19,7 @@ _ASCII_BOX = box.Box(
 )
 FEW_PROBLEMS = 30
 """Below this, percentile bootstrap intervals are clearly narrower than they should be."""
+FEW_WARNING = f"Fewer than {FEW_PROBLEMS} problems: the intervals are too narrow to rely on."
 FEW = "(few)"
 """Marks figures of fewer problems than that, in runs that have more."""
 FEW_NOTE = f"{FEW}: fewer than {FEW_PROBLEMS} problems, whose intervals are not to be relied on."
@@ -58,9 +59,7 @@ def print_table(table: Table, console: Console) -> None:
 def print_if_few(problems: int, console: Console) -> None:
     """Print a warning if there are so few problems that intervals over them mislead."""
     if problems < FEW_PROBLEMS:
-        console.print(
-            Text(f"Fewer than {FEW_PROBLEMS} problems: the intervals are too narrow to rely on.")
-        )
+        console.print(Text(FEW_WARNING))
 
 
 def marked(told: str, problems: int) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from heavydistill.metrics.intervals import Interval
 from heavydistill.report.page.markup import Html, joined, tag
-from heavydistill.report.text import FEW_NOTE, FEW_PROBLEMS, marked, percent, points
+from heavydistill.report.text import FEW_NOTE, FEW_PROBLEMS, FEW_WARNING, marked, percent, points
 
 
 def card(title: str, *parts: str, wide: bool = False) -> Html:
@@ -48,8 +48,7 @@ def ends(value: Interval) -> str:
 def few_warning(problems: int) -> Iterator[Html]:
     """What is to be known of intervals over so few problems, if there are so few."""
     if problems < FEW_PROBLEMS:
-        few = f"Fewer than {FEW_PROBLEMS} problems: the intervals are too narrow to rely on."
-        yield tag("p", few, class_="note warning")
+        yield tag("p", FEW_WARNING, class_="note warning")
 
 
 def few_note(sizes: Iterable[int]) -> Iterator[Html]:

@@ -17,14 +17,15 @@ from heavydistill.errors import ConfigError
 from heavydistill.metrics.comparison import COMPARISON, read_comparison
 from heavydistill.metrics.controls import CONTROLS, Answering, Orders, read_controlled
 from heavydistill.metrics.controls import NAMES as CONTROLS_NAMES
-from heavydistill.metrics.crossing import CROSSING, Cell, Samplings, read_crossing
+from heavydistill.metrics.crossing import CROSSING, Cell, read_crossing
 from heavydistill.metrics.groups import NAMES
 from heavydistill.metrics.intervals import Interval
 from heavydistill.report.comparison_tables import Grid, Layout, grids
+from heavydistill.report.crossing import not_alike
 from heavydistill.report.page import plots
 from heavydistill.report.page.cards import card, difference, ends, few_warning, scroll, share
 from heavydistill.report.page.markup import Html, joined, table, tag
-from heavydistill.report.text import FEW_NOTE, counted, percent, points, sampled, versions
+from heavydistill.report.text import FEW_NOTE, counted, percent, points, versions
 
 _HEAVY = "deliberation"
 _METRICS = "Metric"
@@ -237,22 +238,13 @@ def _crossing(file: Path) -> Html:
             "div",
             tag("p", told, class_="note"),
             scroll(table(head, rows)),
-            *_not_alike(crossing.sampling),
+            *(tag("p", one, class_="note warning") for one in not_alike(crossing.sampling)),
             *few_warning(crossing.problems),
             tag("p", versions(crossing.prompts, crossing.verifiers), class_="note"),
             class_="whole",
         ),
         wide=True,
     )
-
-
-def _not_alike(sampling: Samplings) -> Iterator[Html]:
-    """How models were sampled of which some were not sampled as others."""
-    for stage, of_each in sampling.items():
-        told = {name: sampled(chosen) for name, chosen in of_each.items()}
-        if len(set(told.values())) > 1:
-            each = "; ".join(f"{name}: {how}" for name, how in told.items())
-            yield tag("p", f"Not sampled alike, {stage}: {each}", class_="note warning")
 
 
 def _met(cell: Cell) -> Html:
