@@ -43,8 +43,8 @@ SHOWN = """## What this does not show
 
 - Both models have 0.6 million parameters, and the problems are procedural arithmetic. Nothing here
   says by how much a model of billions of parameters gains, or on which problems.
-- How much of what GRPO adds at this temperature is only that the student is surer of its tokens;
-  [configs/grpo](../configs/grpo/README.md) has what is left of it at a low one.
+- A part of what GRPO adds at this temperature is only that the student is surer of its tokens;
+  [configs/grpo](../configs/grpo/README.md) has what is left of it at a low one, seed by seed.
 - The intervals are over problems. What another training seed gives stands in the rows of the seeds,
   of which there are few; all of them have one base, one teacher and one set of traces.
 - The configurations were chosen on other problems than these.
