@@ -29,20 +29,36 @@ function chunkOf(run, chunk) {
   return traces;
 }
 
-const unpack = async (name) => JSON.parse(await unpackText(name));
+const unpack = async (name) => JSON.parse(await new Response(await unpacking(name)).text());
 
-/** The traces of a chunk as JSON, which nobody keeps. */
-async function unpackText(name) {
+/** Whether a pattern, which matches no more than so many characters, is found in the JSON of a chunk.
+ *
+ * It is read in pieces: whole texts fill the memory for long after they were searched. */
+async function chunkHas(name, pattern, longest) {
+  const pieces = (await unpacking(name)).pipeThrough(new TextDecoderStream()).getReader();
+  let tail = "";
+  for (let piece = await pieces.read(); !piece.done; piece = await pieces.read()) {
+    const text = tail + piece.value;
+    if (pattern.test(text)) {
+      pieces.cancel().catch(() => {});
+      return true;
+    }
+    tail = text.slice(-longest);
+  }
+  return false;
+}
+
+/** The JSON of the traces of a chunk, as a stream of bytes. */
+async function unpacking(name) {
   const packed = atob((await chunkElement(name)).textContent);
   const bytes = new Uint8Array(packed.length);
   for (let at = 0; at < packed.length; at++) bytes[at] = packed.charCodeAt(at);
   const unpacker = new DecompressionStream("deflate-raw");
-  const text = new Response(unpacker.readable).text();
   const writer = unpacker.writable.getWriter();
-  // What goes wrong with these shows in the text.
+  // What goes wrong with these shows where it is read.
   writer.write(bytes).catch(() => {});
   writer.close().catch(() => {});
-  return text;
+  return unpacker.readable;
 }
 
 /** The element of a chunk, which may not have been read yet: chunks stand at the end of the file. */

@@ -1,5 +1,7 @@
 // Search over all texts of a run: chunk by chunk, with progress, until it is stopped.
 
+const PAUSE_MS = 8;
+
 /** Whether a trace has a text in which a pattern is found. */
 function contains(trace, pattern) {
   const has = (text) => Boolean(text) && pattern.test(text);
@@ -18,8 +20,11 @@ class Search {
   constructor(run, query, onProgress) {
     this.run = run;
     this.pattern = patternOf(query);
-    // As it stands in the JSON of a chunk, which need not be parsed where it is not.
-    this.packedPattern = patternOf(JSON.stringify(query).slice(1, -1));
+    // As it stands in the JSON of a chunk, which need not be parsed where it is not. A letter of the
+    // other case may take twice the characters.
+    const packed = JSON.stringify(query).slice(1, -1);
+    this.packedPattern = patternOf(packed);
+    this.longest = 2 * packed.length;
     this.onProgress = onProgress;
     this.found = new Set(); // numbers of entries
     this.searched = 0;
@@ -39,9 +44,9 @@ class Search {
     let told = performance.now();
     try {
       for (let chunk = 0; chunk < chunks && !this.stopped; chunk++) {
-        const text = await unpackText(`chunk-${this.run}-${chunk}`);
-        if (this.packedPattern.test(text)) {
-          const traces = JSON.parse(text);
+        const name = `chunk-${this.run}-${chunk}`;
+        if (await chunkHas(name, this.packedPattern, this.longest)) {
+          const traces = await unpack(name);
           for (const number of places[chunk]) {
             if (contains(traces[entries[number].at[1]], this.pattern)) this.found.add(number);
           }
@@ -49,9 +54,10 @@ class Search {
         this.searched += places[chunk].length;
         if (performance.now() - told > 100) {
           this.onProgress(this);
-          await new Promise((resolve) => setTimeout(resolve)); // keys and clicks come first
           told = performance.now();
         }
+        // Keys and clicks come first, and so does the memory of the chunks that were searched.
+        await new Promise((resolve) => setTimeout(resolve, PAUSE_MS));
       }
     } catch (error) {
       this.error = error.message;
