@@ -20,7 +20,6 @@ from heavydistill.sets.manifest import RunUsed, read_manifest, write_manifest
 from heavydistill.sets.rows import CacheRow, ProblemRow, RlRow, TrajectoryRow
 from heavydistill.training.base import load_base
 from heavydistill.training.rl.prompts import Prompts, find_sets, read_prompts
-from heavydistill.training.rl.room import context_of
 
 KINDS: dict[str, type] = {
     "rl": RlRow,
@@ -298,17 +297,6 @@ def test_problems_that_have_no_room_for_a_cache_are_left_out_where_that_is_asked
     message = refused(None, tmp_path, run=run, **EPISODES)
     assert f"and there is room for {budget} ({some.left_out['too_long']} of 12 problems)" in message
     assert "Leave out what is longer with --too_long leave_out, or give more room" in message
-
-
-def test_with_a_server_the_shorter_context_counts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked = grpo_asked(write_sets(tmp_path / "sets"), tmp_path, too_long="leave_out")
-    base = load_base(asked, [])
-    for server, least in ((9000, base.context), (300, 300), (None, base.context)):
-        monkeypatch.setattr(asked.trl, "use_vllm", True)
-        monkeypatch.setattr(asked.trl, "vllm_max_model_length", server)
-        assert context_of(asked, base) == least
 
 
 def of_runs(*configs: dict[str, Any]) -> list[RunUsed]:

@@ -6,13 +6,17 @@ Which are left out is looked at in tests/training/test_rl_prompts.py.
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from set_folders import write_sets
+from trainings import grpo_asked
 
 from heavydistill.errors import ConfigError
-from heavydistill.training.rl.room import check_room
+from heavydistill.training.base import load_base
+from heavydistill.training.rl.room import check_room, context_of
 
 
 def refused(*arguments: object) -> str:
@@ -45,3 +49,14 @@ def test_prompts_and_a_response_fit_or_the_message_says_what_would(
     assert ("--too_long leave_out" in message) == (
         longest + response > context and min(lengths) + response <= context
     )
+
+
+def test_with_a_server_the_shorter_context_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = grpo_asked(write_sets(tmp_path / "sets"), tmp_path, too_long="leave_out")
+    base = load_base(asked, [])
+    for server, least in ((9000, base.context), (300, 300), (None, base.context)):
+        monkeypatch.setattr(asked.trl, "use_vllm", True)
+        monkeypatch.setattr(asked.trl, "vllm_max_model_length", server)
+        assert context_of(asked, base) == least
