@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import runpy
 import subprocess
 import sys
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -82,6 +84,32 @@ _USUAL_OF_GRPO = {
     "save_strategy": "no",
     "report_to": "none",
 }
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What a training left, and what was said of it before it began."""
+
+    folder: Path
+    record: TrainingRecord
+    outline: dict[str, str] = field(default_factory=dict)
+
+
+def last_checkpoint(folder: Path) -> Path:
+    """Of a training."""
+    return max(folder.glob("checkpoint-*"), key=lambda path: int(path.name[11:]))
+
+
+def history(folder: Path) -> list[dict[str, Any]]:
+    """All that a training logged before its last checkpoint."""
+    state = json.loads((last_checkpoint(folder) / "trainer_state.json").read_text("utf-8"))
+    entries: list[dict[str, Any]] = state["log_history"]
+    return entries
+
+
+def logged(folder: Path, name: str) -> list[float]:
+    """One figure of that, as often as it was logged."""
+    return [entry[name] for entry in history(folder) if name in entry]
 
 
 def flags(sets: Path | str | None, out: Path | str, **keys: Any) -> list[str]:

@@ -8,7 +8,6 @@ no launch. Not covered: FSDP2, which needs GPUs.
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import signal
@@ -21,9 +20,9 @@ from pathlib import Path
 
 import pytest
 import runs
-from trainings import main
+from trainings import Trained, last_checkpoint, logged, main
 
-from heavydistill.record import TrainingRecord, read_record
+from heavydistill.record import read_record
 
 pytest.importorskip("trl", reason="TRL is not installed")
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
@@ -42,32 +41,6 @@ class Ran:
 
     code: int
     said: str
-
-
-@dataclass(frozen=True)
-class Trained:
-    """What a training left."""
-
-    folder: Path
-    record: TrainingRecord
-
-    @property
-    def losses(self) -> list[float]:
-        """Of each step."""
-        return self._logged("loss")
-
-    @property
-    def gradients(self) -> list[float]:
-        """Their norm at each step, before it is clipped."""
-        return self._logged("grad_norm")
-
-    def _logged(self, name: str) -> list[float]:
-        state = json.loads((self.checkpoint / "trainer_state.json").read_text())
-        return [entry[name] for entry in state["log_history"] if name in entry]
-
-    @property
-    def checkpoint(self) -> Path:
-        return self.folder / f"checkpoint-{STEPS}"
 
 
 def run(*command: str, **environment: str) -> Ran:
@@ -156,7 +129,8 @@ def alone(sets: Path, tmp_path_factory: pytest.TempPathFactory) -> Trained:
     done = trained("single", sets, tmp_path_factory.mktemp("alone") / "out", 1)
     assert (done.record.launch.processes, done.record.launch.engine) == (1, "single")
     # Later steps see weights that earlier ones have changed, by gradients that were clipped.
-    assert len(set(done.losses)) == STEPS and min(done.gradients) > 1
+    assert len(set(logged(done.folder, "loss"))) == STEPS
+    assert min(logged(done.folder, "grad_norm")) > 1
     return done
 
 
@@ -206,7 +180,7 @@ def test_deepspeed_trains_as_one_process_does(
     assert (two.record.launch.processes, two.record.launch.engine) == (2, launch[:5])
     assert "deepspeed" in two.record.versions
     # Each process has written its own share of the optimizer, which only DeepSpeed does.
-    shares = list((two.checkpoint / f"global_step{STEPS}").glob("*optim_states.pt"))
+    shares = list((last_checkpoint(two.folder) / f"global_step{STEPS}").glob("*optim_states.pt"))
     assert len(shares) == 2
     same(two, alone)
 
@@ -245,12 +219,13 @@ def test_deepspeed_plays_episodes_learns_from_them_and_is_measured(
 
 def same(two: Trained, alone: Trained, within: float = 1e-4) -> None:
     """Losses, gradients and what was learnt agree, and the model is there as a whole."""
-    assert two.losses == pytest.approx(alone.losses, abs=1e-4)
-    assert two.gradients == pytest.approx(alone.gradients, rel=1e-4)
+    assert logged(two.folder, "loss") == pytest.approx(logged(alone.folder, "loss"), abs=1e-4)
+    norms = logged(alone.folder, "grad_norm")
+    assert logged(two.folder, "grad_norm") == pytest.approx(norms, rel=1e-4)
     assert two.record.result and alone.record.result
     assert two.record.result.eval_loss == pytest.approx(alone.record.result.eval_loss, abs=1e-3)
     assert two.record.result.tokens == alone.record.result.tokens
-    for place in (two.folder, two.checkpoint):
+    for place in (two.folder, last_checkpoint(two.folder)):
         assert change(place, alone.folder) < within < change(place, runs.STUDENT)
 
 

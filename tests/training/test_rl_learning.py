@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 from students import MICRO
-from trainings import GRPO, LOOKED_AT, ROOT, grpo_asked, grpo_flags
+from trainings import GRPO, LOOKED_AT, ROOT, Trained, grpo_asked, grpo_flags, history, logged
 
 from heavydistill.errors import ConfigError
 from heavydistill.hub.model_card import write_model_card
-from heavydistill.record import TrainingRecord, read_record
+from heavydistill.record import read_record
 from heavydistill.training.rl.passk import TOO_FEW
 from heavydistill.training.rl.stage import outline, prepare, train
 
@@ -34,36 +32,25 @@ STEPS = {
 }
 
 
-@dataclass
-class Trained:
-    """A training that has ended, and what it said before and logged."""
-
-    folder: Path
-    record: TrainingRecord
-    outline: dict[str, str]
-    history: list[dict[str, Any]]
-
-
 @pytest.fixture(scope="module")
 def trained(real: Path, tmp_path_factory: pytest.TempPathFactory) -> Trained:
     folder = tmp_path_factory.mktemp("trained") / "out"
     prepared = prepare(grpo_asked(real, folder, **STEPS))
     record = train(prepared)
-    state = json.loads((folder / "checkpoint-8" / "trainer_state.json").read_text("utf-8"))
-    return Trained(folder, record, dict(outline(prepared)), state["log_history"])
+    return Trained(folder, record, dict(outline(prepared)))
 
 
 def test_a_deliberator_is_really_trained(trained: Trained) -> None:
     record, result = trained.record, trained.record.result
     assert result is not None and result.steps == 8
-    logged = [entry for entry in trained.history if "reward" in entry]
-    assert [entry["step"] for entry in logged] == [1, 5]  # a generation is learnt from in 4 steps
-    for entry in logged:
+    generations = [entry for entry in history(trained.folder) if "reward" in entry]
+    assert [entry["step"] for entry in generations] == [1, 5]  # each is learnt from in 4 steps
+    for entry in generations:
         assert entry["reward"] == pytest.approx(entry["verdict/correct"])
         assert 0 < entry["reward"] < 1 and 0 <= entry["frac_reward_zero_std"] < 1
-    assert max(entry.get("clip_ratio/region_mean", 0) for entry in trained.history) > 0
-    assert result.rollouts["reward"].first == pytest.approx(logged[0]["reward"])
-    assert result.tokens == logged[-1]["num_tokens"]
+    assert max(logged(trained.folder, "clip_ratio/region_mean")) > 0
+    assert result.rollouts["reward"].first == pytest.approx(generations[0]["reward"])
+    assert result.tokens == generations[-1]["num_tokens"]
     assert record.rl is not None and record.max_length == record.rl.longest_prompt + 160
     names = {path.name for path in trained.folder.iterdir()}
     assert {"model.safetensors", "config.json", "training.json"} <= names
@@ -179,8 +166,7 @@ def test_the_command_line_of_trl_learns_from_our_caches_and_our_reward(
         timeout=800,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    history = json.loads((out / "checkpoint-2" / "trainer_state.json").read_text())["log_history"]
-    rewards = [entry["rewards/final_answer/mean"] for entry in history if "reward" in entry]
+    rewards = logged(out, "rewards/final_answer/mean")
     assert len(rewards) == 2 and 0 < sum(rewards) < 2
 
 
@@ -190,8 +176,7 @@ def test_a_thinker_learns_from_problems(tmp_path: Path, of_pool: dict[str, Any])
     run.write_text("problems: {source: micro, size: 20, seed: 9}\ndomain: brief\n", "utf-8")
     keys = {**STEPS, "max_steps": 4, "mode": "thinker", "run": run, **of_pool}
     record = train(prepare(grpo_asked(None, tmp_path / "out", **keys)))
-    state = json.loads((tmp_path / "out" / "checkpoint-4" / "trainer_state.json").read_text())
-    assert any(TOO_FEW in entry for entry in state["log_history"]) == bool(of_pool)
+    assert bool(logged(tmp_path / "out", TOO_FEW)) == bool(of_pool)
     assert has_learnt(tmp_path / "out")
     assert record.role == "thinker" and record.sets == []
     assert record.rl is not None and record.rl.run is not None
@@ -221,9 +206,8 @@ def test_thinkers_and_a_deliberation_learn_as_one_episode(real: Path, tmp_path: 
     assert record.role == "both" and record.rl is not None and record.rl.rows_of_episode == 3
     assert record.result is not None and record.result.steps == 8
     assert {"eval_hm", "eval_pass_at_1"} <= record.result.rollouts.keys()
-    history = json.loads((tmp_path / "out" / "checkpoint-8" / "trainer_state.json").read_text())
-    logged = [entry for entry in history["log_history"] if "attempts/right" in entry]
-    assert logged and all(entry["thinker/mean_length"] <= 96 for entry in logged)
+    assert logged(tmp_path / "out", "attempts/right")
+    assert max(logged(tmp_path / "out", "thinker/mean_length")) <= 96
 
 
 def test_episodes_that_go_on_end_as_the_same_model(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import re
 import shutil
 import sys
 import weakref
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,10 +17,10 @@ import hub_server
 import pytest
 from runs import build, rows, write_run
 from students import MICRO
-from trainings import asked, flags, main, run
+from trainings import Trained, asked, flags, history, logged, main, run
 
 from heavydistill.errors import ConfigError
-from heavydistill.record import TrainingRecord, read_record
+from heavydistill.record import read_record
 from heavydistill.sets.rows import SPLITS
 from heavydistill.training import running, sft
 from heavydistill.training.arguments import ROLES, parse
@@ -41,16 +41,6 @@ MODEL = {
 }
 
 
-@dataclass
-class Trained:
-    """A training that has ended, and what it said before."""
-
-    folder: Path
-    record: TrainingRecord
-    outline: dict[str, str]
-    history: list[dict[str, Any]]
-
-
 @pytest.fixture(scope="module")
 def trained(sets: Path, tmp_path_factory: pytest.TempPathFactory) -> Trained:
     """Both roles, 20 steps in packs."""
@@ -59,8 +49,7 @@ def trained(sets: Path, tmp_path_factory: pytest.TempPathFactory) -> Trained:
     keys |= {"eval_strategy": "steps", "eval_steps": 10, "eval_on_start": True}
     prepared = prepare(asked(sets, folder, packing=True, **keys))
     record = train(prepared)
-    state = json.loads((folder / "checkpoint-20" / "trainer_state.json").read_text("utf-8"))
-    return Trained(folder, record, dict(outline(prepared)), state["log_history"])
+    return Trained(folder, record, dict(outline(prepared)))
 
 
 def test_the_folder_has_the_model_its_record_and_checkpoints_alone(trained: Trained) -> None:
@@ -80,9 +69,10 @@ def test_the_folder_has_the_model_its_record_and_checkpoints_alone(trained: Trai
 
 
 def test_what_is_learnt_is_seen_on_validation_rows_of_each_role(trained: Trained) -> None:
+    logs = history(trained.folder)
     for role in ("thinker", "deliberator"):
         key = f"eval_{role}_loss"
-        losses = {entry["step"]: entry[key] for entry in trained.history if key in entry}
+        losses = {entry["step"]: entry[key] for entry in logs if key in entry}
         assert losses[20] < losses[10] < losses[0] - 1
         assert trained.record.result is not None
         assert trained.record.result.eval_loss[role] == pytest.approx(losses[20], abs=1e-4)
@@ -101,9 +91,9 @@ def test_the_record_tells_how_it_came_about(trained: Trained, sets: Path) -> Non
     result = record.result
     assert result is not None
     assert result.steps == 20 and result.peak_memory_gib is None and result.seconds > 0
-    losses = [entry["loss"] for entry in trained.history if "loss" in entry]
+    losses = logged(trained.folder, "loss")
     assert result.train_loss == pytest.approx(sum(losses) / 20, rel=1e-3)
-    assert result.tokens == max(entry.get("num_tokens", 0) for entry in trained.history)
+    assert result.tokens == max(logged(trained.folder, "num_tokens"))
 
 
 def test_the_outline_says_what_is_trained(trained: Trained) -> None:

@@ -2,6 +2,7 @@
 // which the few that were looked at last stay unpacked.
 
 const KEPT_CHUNKS = 4;
+const SLICE = 1 << 14; // characters of base64, in fours: what is small does not stay in memory for long
 const indices = new Map();
 const unpacked = new Map(); // name of a chunk -> promise of its traces, the latest last
 
@@ -50,15 +51,22 @@ async function chunkHas(name, pattern, longest) {
 
 /** The JSON of the traces of a chunk, as a stream of bytes. */
 async function unpacking(name) {
-  const packed = atob((await chunkElement(name)).textContent);
+  const packed = (await chunkElement(name)).textContent;
+  let at = 0;
+  const bytes = new ReadableStream({
+    pull(stream) {
+      if (at < packed.length) stream.enqueue(fromBase64(packed.slice(at, (at += SLICE))));
+      else stream.close();
+    },
+  });
+  return bytes.pipeThrough(new DecompressionStream("deflate-raw"));
+}
+
+function fromBase64(text) {
+  const packed = atob(text);
   const bytes = new Uint8Array(packed.length);
   for (let at = 0; at < packed.length; at++) bytes[at] = packed.charCodeAt(at);
-  const unpacker = new DecompressionStream("deflate-raw");
-  const writer = unpacker.writable.getWriter();
-  // What goes wrong with these shows where it is read.
-  writer.write(bytes).catch(() => {});
-  writer.close().catch(() => {});
-  return unpacker.readable;
+  return bytes;
 }
 
 /** The element of a chunk, which may not have been read yet: chunks stand at the end of the file. */
