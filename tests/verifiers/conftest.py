@@ -11,6 +11,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from verdict_pools import SETTINGS
+
+from heavydistill.verifiers import registry
+from heavydistill.verifiers.pool import VerdictPool
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD)
 _GRACE_S = 5.0
@@ -65,3 +69,24 @@ def nothing_left_behind(tmp_path_factory: pytest.TempPathFactory) -> Iterator[No
         else:
             os.environ["TMPDIR"] = earlier
         shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="module")
+def known_here_alone() -> Iterator[None]:
+    """Verifiers of tests are known no longer than a module."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(registry, "_known", dict(registry._known))
+        patch.setattr(registry, "_own", dict(registry._own))
+        yield
+
+
+@pytest.fixture(scope="module")
+def shared(known_here_alone: None) -> Iterator[VerdictPool]:
+    with VerdictPool(SETTINGS) as pool:
+        yield pool
+
+
+@pytest.fixture
+def pool(known_here_alone: None) -> Iterator[VerdictPool]:
+    with VerdictPool(SETTINGS) as pool:
+        yield pool

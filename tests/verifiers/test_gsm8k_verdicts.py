@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -46,3 +47,23 @@ def test_verdicts_agree_with_the_recorded_ones():
     total = sum(seen.values())
     assert total == 2640
     assert seen[True, "correct"] + seen[False, "incorrect"] >= 0.99 * total
+
+
+def test_real_sentences_are_decided_on_their_box():
+    seen: Counter[str] = Counter()
+    for row in rows("gsm8k_solutions_k4.jsonl"):
+        for solution in (value["solution"] for value in row.values() if isinstance(value, dict)):
+            body, _, answer = re.sub(r"<<[^>]*>>", "", solution).rpartition("\nA:")
+            number = rf"(?<![\w.,/])\$?{re.escape(answer.strip())}(?![\d.,]*\d)"
+            places = list(re.finditer(number, body))
+            if places and "\n" not in body[places[-1].end() :]:
+                last = places[-1]
+                inside = last[0].replace("$", r"\$")
+                text = rf"{body[: last.start()]}$\boxed{{{inside}}}${body[last.end() :]}"
+                posed = Problem(
+                    id="p", text=row["question"], reference=answer.strip(), verifier="math"
+                )
+                seen[judged(posed, text).reason] += 1
+    assert seen.total() > 2000
+    assert seen["outside_box"] + seen["retracted"] < 0.012 * seen.total()
+    assert seen["different"] == seen["hedged"] == 0

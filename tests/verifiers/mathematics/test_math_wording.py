@@ -1,17 +1,12 @@
 from __future__ import annotations
 
-import json
-import re
-from collections import Counter
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from judging import judged
 
 from heavydistill.schema import Problem
 
-SOLUTIONS = Path(__file__).parents[3] / ".." / "shared" / "data" / "gsm8k_solutions_k4.jsonl"
 FIVE = Problem(id="p", text="?", reference="5", verifier="math")
 
 # What real responses write around the box of an answer that counts.
@@ -391,36 +386,3 @@ def test_a_bound_or_a_counting_word_is_an_answer_to_a_problem_that_asks_for_it(p
 def test_a_denied_bound_is_no_answer():
     asked = replace(FIVE, text="What is the least number?")
     assert judged(asked, r"It is not at least $\boxed{5}$.").reason == "outside_box"
-
-
-@pytest.mark.parametrize(
-    ("problem", "reference", "answer"),
-    [
-        ("One of them has probability 1/3. Which one has p?", r"\frac{1}{3}", r"\dfrac{1}{3}"),
-        ("Find the derivative of $e^{x}$.", "e^x", "e^{x}"),
-        (r"Which of $\sqrt{2}$ and $2$ is irrational?", r"\sqrt{2}", r"\sqrt 2"),
-    ],
-)
-def test_an_answer_may_repeat_the_problem_where_the_reference_does(problem, reference, answer):
-    posed = replace(FIVE, text=problem, reference=reference)
-    assert judged(posed, rf"It is $\boxed{{{answer}}}$.").is_correct
-
-
-def test_real_sentences_are_decided_on_their_box():
-    if not SOLUTIONS.is_file():
-        pytest.skip(f"{SOLUTIONS.name} is not here")
-    seen: Counter[str] = Counter()
-    for row in map(json.loads, SOLUTIONS.read_text(encoding="utf-8").splitlines()):
-        for solution in (value["solution"] for value in row.values() if isinstance(value, dict)):
-            body, _, answer = re.sub(r"<<[^>]*>>", "", solution).rpartition("\nA:")
-            number = rf"(?<![\w.,/])\$?{re.escape(answer.strip())}(?![\d.,]*\d)"
-            places = list(re.finditer(number, body))
-            if places and "\n" not in body[places[-1].end() :]:
-                last = places[-1]
-                inside = last[0].replace("$", r"\$")
-                text = rf"{body[: last.start()]}$\boxed{{{inside}}}${body[last.end() :]}"
-                posed = replace(FIVE, text=row["question"], reference=answer.strip())
-                seen[judged(posed, text).reason] += 1
-    assert seen.total() > 2000
-    assert seen["outside_box"] + seen["retracted"] < 0.012 * seen.total()
-    assert seen["different"] == seen["hedged"] == 0
