@@ -144,13 +144,14 @@ def stops_of(name: str) -> frozenset[int]:
     return frozenset(found if isinstance(found, list) else [found]) - {None}
 
 
-def generation_config(name: str) -> dict[str, Any]:
+def generation_config(name: str, revision: str | None = None) -> dict[str, Any]:
     """What a model's own ``generation_config.json`` says; nothing without one."""
     from transformers.utils import cached_file
 
     file = cached_file(
         name,
         "generation_config.json",
+        revision=revision,
         _raise_exceptions_for_missing_entries=False,
         _raise_exceptions_for_connection_errors=False,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +17,7 @@ from trainings import GRPO, ROOT
 from heavydistill.errors import ConfigError
 from heavydistill.training.rl.arguments import SCRIPT, RlArguments, parse
 from heavydistill.training.rl.presets import PRESETS
+from heavydistill.training.rl.ranges import WORDS
 from heavydistill.training.strict import REFUSED
 from heavydistill.training.told import told
 
@@ -56,6 +58,22 @@ def test_gspo_is_the_preset_and_every_value_of_it_can_be_changed(tmp_path: Path)
     assert parse(["--config", path, "--steps_per_generation", "4"]).trl.steps_per_generation == 4
 
 
+def test_the_words_are_those_that_trl_knows() -> None:
+    from trl.trainer import grpo_trainer
+
+    code = Path(str(grpo_trainer.__file__)).read_text(encoding="utf-8")
+    for words in WORDS.values():
+        assert not {word for word in words if f'"{word}"' not in code}
+    known = set(re.findall(r'"(\w+)"', " ".join(re.findall(r"self\.loss_type (?:==|in) .*", code))))
+    assert known == set(WORDS["loss_type"])
+
+
+def test_there_is_no_dropout_whoever_learns(tmp_path: Path) -> None:
+    assert parse(["--config", written(tmp_path)]).trl.disable_dropout
+    adapter = parse(["--config", written(tmp_path, use_peft=True)])
+    assert adapter.trl.disable_dropout and adapter.model.lora_dropout == 0
+
+
 def test_without_anything_it_says_where_to_begin() -> None:
     assert "Give --config FILE" in refused()
 
@@ -88,9 +106,23 @@ def test_a_preset_sets_what_it_says_and_the_record_tells_it(tmp_path: Path, pres
         ({"mode": "thinker", "max_accuracy": 0.5}, "max_accuracy is given, and a thinker"),
         ({"mode": "joint", "unmeasured": "ask"}, "unmeasured is given, and a joint"),
         ({"max_accuracy": 1.5}, "max_accuracy: 1.5 is no share"),
-        ({"temperature": 0.0}, "temperature: 0.0 is not more than 0"),
-        ({"max_completion_length": -5}, "max_completion_length: -5 is not more than 0"),
-        ({"beta": -1.0}, "beta: -1.0 is less than 0"),
+        ({"temperature": 0.0}, "temperature: 0.0 is no number above 0"),
+        ({"temperature": float("inf")}, "temperature: inf is no number above 0"),
+        ({"max_completion_length": -5}, "max_completion_length: -5 is no number above 0"),
+        ({"beta": -1.0}, "beta: -1.0 is no number from 0 on"),
+        ({"epsilon": float("nan")}, "epsilon: nan is no number from 0 on"),
+        ({"learning_rate": float("nan")}, "learning_rate: nan is no number from 0 on"),
+        ({"top_entropy_quantile": 3.0}, "top_entropy_quantile: 3.0 is no share"),
+        ({"loss_type": "grop"}, "loss_type: 'grop' is none of grpo, dr_grpo, dapo"),
+        ({"importance_sampling_level": "seq"}, "'seq' is none of token, sequence"),
+        ({"scale_rewards": "grp"}, "scale_rewards: 'grp' is none of group, batch, none"),
+        ({"vllm_importance_sampling_mode": "foo"}, "'foo' is none of token_truncate"),
+        ({"sync_ref_model": True}, "with beta 0 there is no reference model"),
+        ({"use_peft": True, "lora_dropout": 0.1}, "lora_dropout: 0.1 makes noise of the ratios"),
+        (
+            {"use_peft": True, "lora_target_modules": ["q_proj", "lm_head"]},
+            "Leave lm_head out.",
+        ),
         ({"final_norm_learning_rate": 0.0}, "final_norm_learning_rate: 0.0 is not more than 0"),
         ({"final_norm_learning_rate": 0.01, "use_peft": True}, "what is trained is an adapter"),
         (
@@ -195,6 +227,10 @@ OTHER: dict[str, Any] = {
     "top_k": 5,
     "min_p": 0.1,
     "generation_kwargs": {"typical_p": 0.5},
+    "disable_dropout": False,
+    "neftune_noise_alpha": 5.0,
+    "label_smoothing_factor": 0.1,
+    "train_sampling_strategy": "group_by_length",
     "logging_strategy": "no",
     "repetition_penalty": 1.1,
     "vllm_structured_outputs_regex": "a",

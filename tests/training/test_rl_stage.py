@@ -110,9 +110,24 @@ def test_held_out_prompts_that_do_not_fit_are_left_out_and_none_is_an_error(
         prepare(grpo_asked(sets, tmp_path / "out", **keys))
 
 
+def test_held_out_caches_of_an_episode_leave_room_for_its_own_deliberation(
+    sets: Path, tmp_path: Path
+) -> None:
+    run = tmp_path / "run.yaml"
+    run.write_text(
+        "problems: {source: micro, size: 20, seed: 9}\ndomain: brief\n"
+        "think: {k: 2, sampling: {max_tokens: 96}}\ndeliberate: {sampling: {max_tokens: 64}}\n",
+        "utf-8",
+    )
+    keys = {**FEW, **LOOKED_AT, "mode": "joint", "run": run, "num_generations": 6}
+    keys |= {"per_device_train_batch_size": 6, "max_completion_length": 1000}
+    found = prepare(grpo_asked(None, tmp_path / "out", held_out_from=sets, **keys)).held_out
+    assert found and found.deliberator and not found.too_long
+
+
 def test_what_the_libraries_do_not_take_is_said(sets: Path, tmp_path: Path) -> None:
-    prepared = prepare(grpo_asked(sets, tmp_path / "out", **FEW, sync_ref_model=True))
-    with pytest.raises(ConfigError, match=r"cannot be set up: .*sync_ref_model=True"):
+    prepared = prepare(grpo_asked(sets, tmp_path / "out", **FEW, router_aux_loss_coef=0.1))
+    with pytest.raises(ConfigError, match=r"cannot be set up: .*router_aux_loss_coef"):
         train(prepared)
 
 

@@ -2,10 +2,11 @@
 
 The command line is TRL's, read strictly; see ``training.strict``. Some of TRL's defaults are
 others here: ``mask_truncated_completions`` is true, for a response that was cut off is neither
-right nor wrong; ``min_p`` is 0, or a model's own would count; ``vllm_importance_sampling_mode`` is
-``token_truncate``, because the ratio of a whole long response, the product of its tokens', is
-nearly always out of bounds; and those of the preset, with ``steps_per_generation`` four times
-``gradient_accumulation_steps``.
+right nor wrong; ``min_p`` is 0, or a model's own would count; there is no dropout, neither of the
+model nor of its adapter, so that the ratio of the same weights is 1;
+``vllm_importance_sampling_mode`` is ``token_truncate``, because the ratio of a whole long response,
+the product of its tokens', is nearly always out of bounds; and those of the preset, with
+``steps_per_generation`` four times ``gradient_accumulation_steps``.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from heavydistill.training.rl.held_out import HeldOutArguments
 from heavydistill.training.rl.passk import PassAtKArguments
 from heavydistill.training.rl.passk import check as check_pass_at_k
 from heavydistill.training.rl.presets import GSPO, PRESETS, STEPS
+from heavydistill.training.rl.ranges import check_ranges
 from heavydistill.training.rl.sureness import SurenessArguments
 from heavydistill.training.rl.sureness import check as check_sureness
 from heavydistill.training.strict import Around, Script
@@ -36,7 +38,6 @@ if TYPE_CHECKING:
 DELIBERATOR, JOINT, THINKER = MODES = ("deliberator", "joint", "thinker")
 EPISODE, ROW = "episode", "row"
 ASK, LEAVE_OUT = "ask", "leave_out"
-MOST_FORMAT = 0.05
 HM, PASS_AT_1 = "eval_hm", "eval_pass_at_1"
 # What is measured in any case where the role that learns last is, and is better the higher it is.
 _MEASURED = {HM: (HM, "eval_hm_minus_v"), PASS_AT_1: (PASS_AT_1, "eval_pass_at_d")}
@@ -159,6 +160,8 @@ def _settle(parser: TrlParser, given: Callable[[], argparse.Namespace]) -> None:
     _check_sources(given())
     parser.set_defaults(**PRESETS[given().preset])
     values = given()
+    if values.use_peft:
+        parser.set_defaults(lora_dropout=0.0)
     if values.eval_strategy == "no":
         if values.do_eval:
             raise ConfigError(
@@ -195,10 +198,14 @@ SCRIPT = Script(
     refused={
         "top_p": ((1.0,), _SAMPLED),
         "top_k": ((0,), _SAMPLED),
-        "min_p": ((None, 0.0), _SAMPLED),
+        "min_p": ((0.0,), _SAMPLED),
         "repetition_penalty": ((1.0,), _SAMPLED),
         "vllm_structured_outputs_regex": ((None,), _SAMPLED),
         "generation_kwargs": ((None,), _SAMPLED),
+        "disable_dropout": ((True,), _SAMPLED),
+        "neftune_noise_alpha": ((None,), _SAMPLED),
+        "label_smoothing_factor": ((0.0,), "the loss has no labels"),
+        "train_sampling_strategy": (("random",), "prompts are drawn in groups"),
         "logging_strategy": (
             ("steps", "epoch"),
             "guards, curves and the record are made of what is logged",
@@ -221,6 +228,7 @@ SCRIPT = Script(
     defaults={
         "mask_truncated_completions": True,
         "min_p": 0.0,
+        "disable_dropout": True,
         "vllm_importance_sampling_mode": "token_truncate",
     },
     settle=_settle,
@@ -280,7 +288,7 @@ def parse(arguments: Sequence[str] | None = None, description: str | None = None
         ConfigError: A key or value that is none; see ``strict`` and ``batches``.
     """
     rl, trl, model = SCRIPT.read(RlArguments, arguments, description)
-    _check_ranges(rl, trl)
+    check_ranges(rl, trl, model)
     check_sureness(rl.final_norm_learning_rate, trl, model)
     if trl.eval_strategy != "no":
         _check_metric(rl.mode, trl)
@@ -320,30 +328,6 @@ def _check_sources(rl: argparse.Namespace) -> None:
                 f"{name} is given, and a {rl.mode} training has no caches before it begins",
                 "Leave it out.",
             )
-
-
-def _check_ranges(rl: RlArguments, trl: GRPOConfig) -> None:
-    for name, value in (
-        ("temperature", trl.temperature),
-        ("max_completion_length", trl.max_completion_length),
-    ):
-        if value is None or not value > 0:
-            raise ConfigError(f"{name}: {value} is not more than 0", "Give a larger one.")
-    if not trl.beta >= 0:
-        raise ConfigError(
-            f"beta: {trl.beta} is less than 0, and would reward what is far from the reference",
-            "Give 0 or more.",
-        )
-    if not 0 <= rl.format_share <= MOST_FORMAT:
-        raise ConfigError(
-            f"format_share: {rl.format_share} is not between 0 and {MOST_FORMAT}: with more, form "
-            "would be learnt in place of what is right",
-            f"Give at most {MOST_FORMAT}.",
-        )
-    if rl.max_accuracy is not None and not 0 <= rl.max_accuracy <= 1:
-        raise ConfigError(
-            f"max_accuracy: {rl.max_accuracy} is no share", "Give one from 0 to 1, such as 0.375."
-        )
 
 
 def metric_of(mode: str | None) -> str:

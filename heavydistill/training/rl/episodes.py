@@ -157,6 +157,11 @@ class Episodes:
             )
         self._run, self._chat, self._reader, self._context = run, chat, reader, context
 
+    @property
+    def most_tokens(self) -> dict[str, int]:
+        """Of a response of each role."""
+        return {"thinker": self.thinker_tokens, "deliberator": self.deliberator_tokens}
+
     def lack_of_room(self, row: Mapping[str, Any]) -> tuple[str, str] | None:
         """What of a problem does not fit the context, and what would do; None if all can.
 

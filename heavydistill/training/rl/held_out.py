@@ -60,8 +60,8 @@ class HeldOutArguments:
     held_out_from: str | None = field(
         default=None,
         metadata={
-            "help": "Folder of sets whose validation problems are held out, or of a run, all of "
-            "whose problems are. [default: that of dataset_name]"
+            "help": "Folder of sets whose validation problems are held out, or, for thinkers "
+            "and joint, of another run, all of whose problems are. [default: that of dataset_name]"
         },
     )
 
@@ -92,10 +92,11 @@ class HeldOut:
         """The rows of each role."""
         return {"deliberator": self.deliberator, "thinker": self.thinker}
 
-    def that_fit(self, fits: Callable[[Row], bool]) -> HeldOut:
-        """Without the rows that do not, which are counted."""
-        deliberator = [row for row in self.deliberator if fits(row)]
-        thinker = [row for row in self.thinker if fits(row)]
+    def that_fit(self, fits: Callable[[str, Row], bool]) -> HeldOut:
+        """Without the rows that do not, each of a role, which are counted."""
+        deliberator, thinker = (
+            [row for row in rows if fits(role, row)] for role, rows in self.roles.items()
+        )
         lost = len(self.deliberator) - len(deliberator) + len(self.thinker) - len(thinker)
         return HeldOut(deliberator, thinker, self.drawn, self.too_long + lost, self.unusable)
 
@@ -135,7 +136,8 @@ def held_out(
     else:
         raise ConfigError(
             f"held_out_from: {folder} holds no sets: it has no {MANIFEST}",
-            "Give the folder that `heavydistill build --out FOLDER` wrote.",
+            "Give the folder that `heavydistill build --out FOLDER` wrote; a run's does only "
+            "where thinkers learn, or episodes, for which its caches are made anew.",
         )
     if both := sorted(found.texts & set(learnt)):
         raise ConfigError(

@@ -14,8 +14,9 @@ left out is counted by its reason:
 The responses are those that were judged, two or more: deliberations on the cache; attempts at the
 problem, of the set ``trajectories``, where a thinker learns; and of an episode, whose reward is the
 deliberation's, both, for where no attempt was right a deliberation still may be. A problem with
-fewer, and each one of a folder without attempts or of a run, which nobody has answered yet, is
-asked unfiltered.
+fewer is asked unfiltered, and so is each one of a run, which nobody has answered yet. A refilter
+leaves the attempts out: of its sets an episode goes by the deliberations alone, and a thinker is
+asked all problems.
 
 The rows of the dataset have ``prompt``, one user turn; the problem's ``problem`` (its id),
 ``text``, ``reference``, ``verifier``, ``verifier_args``; of a cache also ``cache`` (its id),

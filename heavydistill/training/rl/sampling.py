@@ -13,7 +13,8 @@ import json
 from heavydistill.chat.student import generation_config
 from heavydistill.errors import ConfigError
 
-# Settings that change which tokens are sampled, or where a response ends, and what leaves it alone.
+# Settings that change which tokens are sampled, or where a response ends, and what leaves it alone
+# beside null and an empty list.
 _BENDING = {
     "typical_p": 1.0,
     "top_h": None,
@@ -37,26 +38,27 @@ _BENDING = {
     "dola_layers": None,
     "num_beams": 1,
     "min_length": 0,
-    "min_new_tokens": None,
+    "min_new_tokens": 0,
     "stop_strings": None,
     "max_time": None,
 }
 
 
-def check_sampling(model: str) -> None:
+def check_sampling(model: str, revision: str | None = None) -> None:
     """See to it that a model samples from its own distribution.
 
     Args:
         model: What transformers loads it from.
+        revision: Of its repository.
 
     Raises:
         ConfigError: Its ``generation_config.json`` has a setting that bends it.
     """
-    told = generation_config(model)
+    told = generation_config(model, revision)
     found = {
         name: value
         for name, neutral in _BENDING.items()
-        if (value := told.get(name)) not in (None, neutral)
+        if (value := told.get(name)) not in (None, [], neutral)
     }
     if found:
         raise ConfigError(

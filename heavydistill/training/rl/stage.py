@@ -102,7 +102,7 @@ def prepare(asked: Asked) -> Prepared:
     sets = find_sets(asked)
     base = load_base(asked, [sets] if sets else [])
     if not asked.trl.use_vllm:
-        check_sampling(base.path)
+        check_sampling(base.path, asked.model.model_revision)
     prompts = read_prompts(asked, base, sets)
     looked_at = _held_out(asked, base, sets, prompts)
     record = TrainingRecord(
@@ -201,10 +201,7 @@ def new_trainer(prepared: Prepared, pool: VerdictPool) -> RlTrainer:
     if asked.mode == JOINT:
         assert prompts.run, "episodes are of a run"
         episodes = episodes_of(asked, base, prompts.run)
-        options["most_tokens"] = {
-            "thinker": episodes.thinker_tokens,
-            "deliberator": episodes.deliberator_tokens,
-        }
+        options["most_tokens"] = episodes.most_tokens
         objective: Any = asked.rl.objective
         trainer = JointTrainer(episodes=episodes, verdicts=pool, objective=objective, **options)
     elif asked.mode == THINKER:
@@ -232,21 +229,26 @@ def _held_out(asked: Asked, base: Base, sets: Located | None, prompts: Prompts) 
     folder = Path(asked.rl.held_out_from or str(sets and sets.folder))
     wording = prompts.run or wording_of(sets.manifest if sets else None)
     asks_anew = not (folder / MANIFEST).is_file()
-    most = context_of(asked, base) - asked.trl.max_completion_length
+    plays = asked.mode == JOINT or asks_anew
+    episodes = episodes_of(asked, base, prompts.run) if prompts.run and plays else None
+    most = dict.fromkeys((DELIBERATOR, THINKER), asked.trl.max_completion_length)
+    if asked.mode == JOINT and episodes:
+        most = episodes.most_tokens
+    room = {role: context_of(asked, base) - tokens for role, tokens in most.items()}
     found = held_out(
         folder,
         asked.rl.held_out,
         (lambda problem: thinker_prompt(problem, wording)) if wording else None,
-        episodes_of(asked, base, prompts.run).cache_of if prompts.run and asks_anew else None,
+        episodes.cache_of if episodes else None,
         prompts.train["text"],
-    ).that_fit(lambda row: base.chat.prompt_tokens(row["prompt"]) <= most)
+    ).that_fit(lambda role, row: base.chat.prompt_tokens(row["prompt"]) <= room[role])
     check_verifiers([*found.deliberator, *found.thinker], prompts.verify)
     role = THINKER if asked.mode == THINKER else DELIBERATOR
     if not found.roles[role]:
         what = "problem" if role == THINKER else "cache"
         raise ConfigError(
             f"held_out: {folder} has no held-out {what} to measure on ({found.too_long:,} too long "
-            f"for {most:,} tokens beside a response)",
+            f"for {room[role]:,} tokens beside a response)",
             "Give another folder with --held_out_from, or a smaller max_completion_length; or "
             "give --eval_strategy no.",
         )

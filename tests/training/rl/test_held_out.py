@@ -147,6 +147,8 @@ def test_a_run_of_which_no_cache_can_be_made_is_refused(tmp_path: Path) -> None:
 def test_rows_that_do_not_fit_are_left_out_and_counted() -> None:
     rows = [{"problem": name, "text": name} for name in ("a", "b", "c")]
     found = HeldOut(rows, rows[1:], drawn=1, too_long=2, unusable=3)
-    kept = found.that_fit(lambda row: row["problem"] != "b")
-    assert kept.deliberator == [rows[0], rows[2]] and kept.thinker == [rows[2]]
+    kept = found.that_fit(
+        lambda role, row: row["problem"] != {"deliberator": "b", "thinker": "c"}[role]
+    )
+    assert kept.deliberator == [rows[0], rows[2]] and kept.thinker == [rows[1]]
     assert (kept.drawn, kept.too_long, kept.unusable) == (1, 4, 3)

@@ -41,12 +41,26 @@ def test_a_model_that_bends_its_own_distribution_is_refused_before_it_is_loaded(
         {},
         {"temperature": 0.6, "top_p": 0.95, "top_k": 20, "repetition_penalty": 1.05},
         {"typical_p": 1.0, "num_beams": 1, "guidance_scale": None, "max_length": 20},
+        {"min_new_tokens": 0, "suppress_tokens": [], "bad_words_ids": []},
     ],
 )
 def test_what_a_training_sets_or_what_changes_nothing_is_no_fault(
     tmp_path: Path, settings: dict[str, Any]
 ) -> None:
     check_sampling(str(model_with(tmp_path / "usual", **settings)))
+
+
+def test_the_settings_are_those_of_the_revision_that_is_trained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bent = model_with(tmp_path / "bent", forced_bos_token_id=0) / "generation_config.json"
+    monkeypatch.setattr(
+        "transformers.utils.cached_file",
+        lambda name, file, revision=None, **options: str(bent) if revision == "new" else None,
+    )
+    check_sampling("org/model")
+    with pytest.raises(ConfigError, match='"forced_bos_token_id": 0'):
+        check_sampling("org/model", "new")
 
 
 def test_a_model_without_settings_is_no_fault(tmp_path: Path) -> None:
