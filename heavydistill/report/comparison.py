@@ -155,11 +155,14 @@ def _how(comparison: Comparison) -> Iterator[str]:
     if comparison.asked_differently or not config:
         return
     yield f"Asked alike, with the prompts {config['domain']} ({config['language']}):"
-    stages = {"thinking": "think", "deliberating": "deliberate"}
-    for stage, key in stages.items():
-        # Who took pools from another run asked nobody to think.
-        if stage == "deliberating" or comparison.after.thinker:
-            yield f"  {stage}: {sampled(config[key]['sampling'])}"
+    # Who took pools from another run asked nobody to think.
+    runs = runs_of(comparison)
+    took_pools = [run.name for run in runs if not run.thinker]
+    if not took_pools:
+        yield f"  thinking: {sampled(config['think']['sampling'])}"
+    elif len(took_pools) < len(runs):
+        yield f"  thinking: not compared, the run {took_pools[0]} has the pools of another one"
+    yield f"  deliberating: {sampled(config['deliberate']['sampling'])}"
 
 
 def _read(comparison: Comparison) -> list[tuple[str, list[str]]]:

@@ -137,6 +137,17 @@ def test_pools_of_another_run_have_no_thinker(comparison: Comparison, printed: P
     assert "thinking:" not in text
 
 
+@pytest.mark.parametrize("name", ["before", "after"])
+def test_sampling_of_attempts_that_one_run_took_from_another_is_not_called_alike(
+    comparison: Comparison, printed: Printed, name: str
+) -> None:
+    took_pools = dataclasses.replace(getattr(comparison, name), thinker=None)
+    told = dataclasses.replace(comparison, **{name: took_pools})
+    for text in (printed(print_comparison, told), as_markdown(told)):
+        assert f"thinking: not compared, the run {name} has the pools of another one" in text
+        assert "thinking: temperature" not in text and "deliberating: temperature" in text
+
+
 def test_one_answer_a_problem_is_counted_in_pairs(comparison: Comparison, printed: Printed) -> None:
     lines = lines_of(printed(print_comparison, comparison))
     assert "vote 500 40 60 400 0.057" in lines
