@@ -14,7 +14,7 @@ from heavydistill.metrics.comparison import Changes, Comparison, Measured
 from heavydistill.metrics.groups import NAMES, STRATA
 from heavydistill.metrics.intervals import Interval
 from heavydistill.metrics.mcnemar import Pairs
-from heavydistill.report.breakdown import STRATA_NOTE
+from heavydistill.report.breakdown import strata_note
 from heavydistill.report.text import FEW, counted, marked
 
 Cell = Callable[[Interval | None, bool], str]
@@ -198,7 +198,7 @@ def _strata(runs: list[Measured], titles: list[str], cell: Cell) -> Grid:
             ]
             rows.append((stratum, "", cells))
     head = [text for title in titles for text in (f"{title}: problems", f"{title}: HM - V")]
-    return Grid(["Stratum", *head], rows, STRATA_NOTE)
+    return Grid(["Stratum", *head], rows, strata_note(*(run.summary for run in runs)))
 
 
 def _habits(runs: list[Measured], titles: list[str], cell: Cell) -> Grid:

@@ -70,6 +70,7 @@ def test_the_parts_of_a_run_stand_in_tables_and_the_first_place_among_the_rates(
     alone = [dataclasses.replace(trace, caches=[], deliberations=[]) for trace in traces]
     page = overview.of_run(0, RUN, figures.figures(RUN, alone))
     assert "Parts of the run" in page and "HM@" not in page and "first place" not in page
+    assert "HM - V" in parts and "HM - V" not in page
 
 
 def test_figures_come_from_the_rows_and_prices_from_the_record(traces):

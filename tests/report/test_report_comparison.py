@@ -234,7 +234,18 @@ def test_groups_and_strata_of_few_problems_are_marked(
         for size in ("12", "29 problems"):
             assert f"{size} (few)" in text, size
         assert text.count("(few): fewer than 30 problems") == 1
-        assert "Strata are told by the vote itself: HM - V" in text
+        assert "in pools of K, HM - V is at most 0 where that is right" in text
+
+
+def test_runs_without_deliberations_have_no_note_on_what_they_add(comparison: Comparison) -> None:
+    assert comparison.before
+    alone = summary(by_stratum={"tie": dataclasses.replace(group(40), heavy_minus_vote=None)})
+    both = {
+        name: dataclasses.replace(getattr(comparison, name), summary=alone)
+        for name in ("before", "after")
+    }
+    text = as_markdown(dataclasses.replace(comparison, **both))
+    assert "| tie | 40 | - | 40 | - |" in text and "Strata are told" not in text
 
 
 def test_markdown_has_the_same_tables_and_says_what_the_brackets_are(
