@@ -138,6 +138,14 @@ def test_runs_side_by_side_say_whether_they_were_asked_and_judged_alike(traces):
     assert "judged by different verifiers or versions" in shown and "math@1" in shown
 
 
+def test_small_runs_are_marked_beside_others(traces):
+    told = figures.figures(RUN, traces)
+    large = dataclasses.replace(told, summary=dataclasses.replace(told.summary, problems=30))
+    shown = overview.of_all([RUN, RUN], [told, large])
+    assert "<td>12 (few)</td>" in shown and "<td>30</td>" in shown and FEW_NOTE in shown
+    assert FEW_NOTE not in overview.of_all([RUN, RUN], [large, large])
+
+
 def test_a_run_without_verdicts_is_refused(tmp_path):
     trace = Trace(problem=problem(), pool=[trajectory("5", label=None)])
     write_traces([trace], tmp_path / TRACES_FOLDER)

@@ -173,6 +173,7 @@ def test_habits_and_tokens_of_both_stand_side_by_side(
     lines = lines_of(text)
     assert "rescue 21.1% 21.1%" in lines
     assert "20 of 95 20 of 95" in " ".join(lines)
+    assert "700 problems 700 problems" in " ".join(lines)
     assert "thinking, completion 12,345,678 12,345,678" in lines
     told = "7,000 and 3 unknown"
     assert f"deliberating, prompt {told} {told}" in lines
@@ -222,7 +223,8 @@ def test_groups_and_strata_of_few_problems_are_marked(
 ) -> None:
     assert "(few)" not in printed(print_comparison, comparison)
     assert comparison.before
-    rare = summary(by_stratum={"tie": group(12)})
+    (first,) = summary().places
+    rare = summary(by_stratum={"tie": group(12)}, places=[dataclasses.replace(first, problems=17)])
     families = dict(comparison.by_family)
     families["chain_sum"] = dataclasses.replace(families["chain_sum"], problems=29)
     told = dataclasses.replace(
@@ -231,7 +233,7 @@ def test_groups_and_strata_of_few_problems_are_marked(
         by_family=families,
     )
     for text in (" ".join(printed(print_comparison, told).split()), as_markdown(told)):
-        for size in ("12", "29 problems"):
+        for size in ("12", "17 problems", "29 problems"):
             assert f"{size} (few)" in text, size
         assert text.count("(few): fewer than 30 problems") == 1
         assert "in pools of K, HM - V is at most 0 where that is right" in text

@@ -125,7 +125,8 @@ def test_a_run_without_deliberations_says_so(summary: Summary, printed: Printed)
     )
     text = printed(print_summary, without)
     assert "No problem was deliberated" in text
-    assert "HM@" not in text
+    assert "HM@" not in text and "too narrow" not in text
+    assert "too narrow" in printed(print_summary, dataclasses.replace(without, problems=29))
 
 
 def test_few_problems_come_with_a_warning(summary: Summary, printed: Printed) -> None:
