@@ -39,6 +39,7 @@ def test_the_curve_is_drawn_from_the_summary_and_told_in_a_table(traces):
     on_front = [point for point in curve.points if point.pareto["completion"]]
     drawn = re.findall(r'<(?:circle|path)[^>]* class="(vote|deliberation)( outdone)?"', page)
     assert [bool(outdone) for _, outdone in drawn].count(False) == len(on_front)
+    assert 'class="pass"' in page and "pass outdone" not in page
     marked = [point for point in curve.points for cost in point.tokens if point.pareto[cost]]
     assert page.count('class="front"') == len(marked) > 0
     # An attempt reads 30 tokens and writes 40; so does a deliberation: five of four attempts' size.
