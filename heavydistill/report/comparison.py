@@ -14,14 +14,12 @@ from rich.text import Text
 from heavydistill import markdown
 from heavydistill.metrics.comparison import Comparison
 from heavydistill.metrics.groups import NAMES
-from heavydistill.metrics.intervals import Interval
+from heavydistill.metrics.intervals import FEW_PROBLEMS, FEW_WARNING, Interval
 from heavydistill.report.breakdown import matched_lines, ranged
 from heavydistill.report.comparison_tables import Layout, grids, runs_of
 from heavydistill.report.table import print_samples
 from heavydistill.report.text import (
     FEW_NOTE,
-    FEW_PROBLEMS,
-    FEW_WARNING,
     counted,
     percent,
     plain,

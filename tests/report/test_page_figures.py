@@ -191,4 +191,6 @@ def test_a_run_without_deliberations_or_tokens_has_a_page(tmp_path):
     write_traces([Trace(problem=problem(), pool=pool)], tmp_path / TRACES_FOLDER)
     text = writing.write_report([tmp_path], tmp_path / "page.html").file.read_text("utf-8")
     assert "No problem was deliberated." in text and "No problem has all its tokens" in text
-    assert "No server counted the tokens" in text and "Fewer than 30 problems" in text
+    assert (
+        "No server counted the tokens" in text and "fewer than 30 problems are too narrow" in text
+    )

@@ -99,7 +99,7 @@ def test_what_the_intervals_show_is_said(comparison: Comparison, printed: Printe
     assert "No difference shown: V@8, P@8, HP@4\n" in text
     assert "too narrow" not in text
     few = dataclasses.replace(comparison, problems=29)
-    assert "Fewer than 30 problems" in printed(print_comparison, few)
+    assert "fewer than 30 problems are too narrow" in printed(print_comparison, few)
 
 
 def test_who_was_asked_and_how_is_said(comparison: Comparison, printed: Printed) -> None:

@@ -23,7 +23,7 @@ from heavydistill.schema import Trace
 from heavydistill.storage import TRACES_FOLDER, read_traces, write_traces
 from heavydistill.versioned import write_versioned
 
-FEW_WARNING = "Fewer than 30 problems: the intervals are too narrow to rely on."
+FEW_WARNING = "Intervals over fewer than 30 problems are too narrow to rely on."
 
 
 @pytest.fixture(scope="module")
