@@ -143,6 +143,22 @@ def test_a_trace_shows_attempts_cache_and_what_deliberations_use(browser, report
         assert uses.startswith(f"same answer as {', '.join(same)}" if same else "no attempt")
 
 
+@pytest.mark.parametrize("opened", [False, True], ids=["beginnings", "whole texts"])
+def test_keys_lead_to_their_part_of_a_long_trace(browser, written, opened):
+    """Also where the heights of what stands above it were guesses until then."""
+    from_top = """(part) => document.querySelector(`#${part} h3`).getBoundingClientRect().top
+      - document.getElementById("trace").getBoundingClientRect().top"""
+    with visiting(browser, written(*runs.traces(1, k=16, d=16, words=2000))) as visit:
+        visit.press("v", "j")
+        visit.shows("sum:0")
+        visit.press(*["e"] * opened)
+        for key, part in (("a", "deliberations-1"), ("t", "trajectories"), ("c", "cache-1")):
+            visit.press(key)
+            visit.page.wait_for_timeout(300)  # until the layout of what came in sight stands
+            assert abs(visit.page.evaluate(from_top, part)) < 40, key
+            visit.press("p")
+
+
 def answer_of(trace: Trace, item: Any) -> str | None:
     return next(one.extracted for one in trace.pool if one.id == item.generation)
 
