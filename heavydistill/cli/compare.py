@@ -24,10 +24,10 @@ def compare(
     """Compare two runs on the same problems, problem by problem; differences are B - A.
 
     For a model before and after training, two teachers, two deliberators: every metric with the
-    95 % interval of its difference, McNemar's counts for the vote and for the first deliberation,
-    each kind of problem, and the versions behind it all. Nobody is asked. What the runs were asked
-    differently is listed; other problems or other versions of a verifier are refused. The same runs
-    give the same files.
+    95 % interval of its difference, McNemar's counts for the vote (of runs with the same K) and for
+    the first deliberation, each kind of problem, and the versions behind it all. Nobody is asked.
+    What the runs were asked differently is listed; other problems or other versions of a verifier
+    are refused. The same runs give the same files.
     """
     from rich.console import Console
 

@@ -17,11 +17,11 @@ from heavydistill.markdown import (
     text,
     usd,
 )
+from heavydistill.metrics.intervals import FEW_PROBLEMS, FEW_WARNING
 from heavydistill.sets.manifest import Manifest, Strata
 from heavydistill.sets.rows import LABELS
 
 _USED = "used"
-FEW_PROBLEMS = 30
 _RATES = {
     "rescue": "Rescue: vote wrong or tied, deliberation right",
     "regress": "Regress: vote right, deliberation wrong",
@@ -74,11 +74,7 @@ def _metrics(manifest: Manifest) -> str:
             "that are right, V@K that of problems whose vote is right, P@K with any right attempt; "
             "HM@D is the share of deliberations that are right, HP@D that of problems with any "
             "right one. The difference is in points and paired by problem."
-            + (
-                f" Intervals over fewer than {FEW_PROBLEMS} problems are too narrow to rely on."
-                if few
-                else ""
-            ),
+            + (f" {FEW_WARNING}" if few else ""),
             table(("Run", *_RATES.values()), changed),
             *_judged(manifest),
         ]

@@ -168,12 +168,7 @@ def _chosen(manifest: Manifest, roles: set[str]) -> Iterator[str]:
 
 
 def _ended(result: Result) -> Iterator[tuple[str, str]]:
-    back = next((one.rolled_back_to for one in result.alarms if one.rolled_back_to), None)
-    yield (
-        "Steps",
-        f"{count(result.steps)} ({result.epochs:g} epochs)"
-        + (f"; the model is that of step {count(back)}" if back else ""),
-    )
+    yield "Steps", f"{count(result.steps)} ({result.epochs:g} epochs){_rolled_back(result)}"
     for alarm in result.alarms:
         yield (
             f"Guard {code(alarm.guard)}, step {count(alarm.step)}",
@@ -189,6 +184,16 @@ def _ended(result: Result) -> Iterator[tuple[str, str]]:
     yield "Time since the last start", f"{count(round(result.seconds))} s"
     if result.peak_memory_gib is not None:
         yield "Most memory of a GPU", f"{result.peak_memory_gib:.1f} GiB"
+
+
+def _rolled_back(result: Result) -> str:
+    """Which step the model is of, if a guard was to roll back; all of those went to one step."""
+    steps = [alarm.rolled_back_to for alarm in result.alarms if alarm.action == "roll_back"]
+    if not steps:
+        return ""
+    if steps[0] is None:
+        return "; the model is that of the last one, for there was no checkpoint to roll back to"
+    return f"; the model is that of step {count(steps[0])}"
 
 
 def _value(value: Any) -> str:

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from heavydistill.hub.figures import FEW_PROBLEMS
 from heavydistill.markdown import UNKNOWN, at, code, count, interval, table, text
 from heavydistill.metrics.comparison import COMPARISON, Change, Comparison, read_comparison
+from heavydistill.metrics.intervals import FEW_PROBLEMS, FEW_WARNING
 from heavydistill.record import EVALUATION
 
 if TYPE_CHECKING:
@@ -43,11 +43,7 @@ def sections(comparison: Comparison) -> Iterator[str]:
     yield (
         "In brackets: 95% intervals, bootstrapped over problems"
         + ("; a difference is paired by problem." if is_change else ".")
-        + (
-            f" Intervals over fewer than {FEW_PROBLEMS} problems are too narrow to rely on."
-            if comparison.problems < FEW_PROBLEMS
-            else ""
-        )
+        + (f" {FEW_WARNING}" if comparison.problems < FEW_PROBLEMS else "")
     )
 
 

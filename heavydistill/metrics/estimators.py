@@ -23,27 +23,16 @@ def mean_at_k(trace: Trace) -> float:
     return _share_right(trace.pool)
 
 
-def pass_at_k(trace: Trace, k: int | None = None) -> float:
-    """Chance that one of k trajectories is right.
-
-    Args:
-        trace: The trace.
-        k: Size of a random subset of the pool, for the unbiased estimator
-            1 - C(n - c, k) / C(n, k) of arXiv 2107.03374; None asks whether any of the pool is.
-
-    Raises:
-        ValueError: ``k`` is below 1 or larger than the pool.
-    """
-    n, right = len(trace.pool), _right(trace.pool)
-    if k is None:
-        return float(right > 0)
-    if not 1 <= k <= n:
-        raise ValueError(f"pass@k needs 1 <= k <= {n}, the size of the pool; got k={k}")
-    return chance_of_any(n, right, k)
+def pass_at_k(trace: Trace) -> float:
+    """1 if any trajectory of the pool is right, else 0."""
+    return float(_right(trace.pool) > 0)
 
 
 def chance_of_any(n: int, right: int, k: int) -> float:
-    """Chance that one of k samples is right, which are drawn from n with so many right ones."""
+    """Chance that one of k samples is right, which are drawn from n with so many right ones.
+
+    The unbiased estimator of arXiv 2107.03374; k is from 1 to n.
+    """
     return 1.0 - math.comb(n - right, k) / math.comb(n, k)
 
 

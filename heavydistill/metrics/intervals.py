@@ -17,6 +17,9 @@ import numpy as np
 import numpy.typing as npt
 
 RESAMPLES = 10_000
+FEW_PROBLEMS = 30
+"""Below this, percentile bootstrap intervals are clearly narrower than they should be."""
+FEW_WARNING = f"Intervals over fewer than {FEW_PROBLEMS} problems are too narrow to rely on."
 _PERCENTILES = (2.5, 97.5)
 _Z = NormalDist().inv_cdf(_PERCENTILES[1] / 100)
 _FEWEST_GROUPS = 2

@@ -2,9 +2,9 @@
 
 Each is the expected value over all subsets of k trajectories, each as likely as any other. It is
 computed by counting them, not by drawing some, so it is exact but for rounding. M@k needs no
-function: it is the same for every k. P@k is as of ``estimators.pass_at_k`` (arXiv 2107.03374), and
-V@k counts as follows. Who votes and what a tie is worth is as in ``heavy.voting``. Deliberations of
-one cache are a pool of their own, so HP@d is P@k of them.
+function: it is the same for every k. P@k is ``estimators.chance_of_any``, and V@k counts as
+follows. Who votes and what a tie is worth is as in ``heavy.voting``. Deliberations of one cache are
+a pool of their own, so HP@d is P@k of them.
 
 A subset in which an answer wins holds t of its m trajectories, s answers have t, and all others
 have fewer. Of its t, the expected share that is right is c / m, if c of the m are, so the answer

@@ -27,8 +27,8 @@ from heavydistill.report.text import (
 
 COUNTED: dict[Cost, str] = {"completion": "tokens written", "all": "tokens written and read"}
 STRATA_NOTE = (
-    "Strata are told by the vote itself: HM - V is at most 0 where that is right (all-right, "
-    "majority-right), and at least 0 where it is wrong (minority-right, all-wrong)."
+    "Strata are told by the vote itself: in pools of K, HM - V is at most 0 where that is right "
+    "(all-right, majority-right), and at least 0 where it is wrong (minority-right, all-wrong)."
 )
 _WAYS: dict[Way, str] = {
     "vote": "vote of {k}",
@@ -46,8 +46,8 @@ def print_breakdown(summary: Summary, console: Console) -> None:
     groups["Stratum"] = summary.by_stratum
     for title, each in groups.items():
         _print_groups(title, each, summary, console)
-    if summary.heavy_minus_vote:
-        console.print(plain(STRATA_NOTE))
+    if note := strata_note(summary):
+        console.print(plain(note))
     print_marks([of.problems for each in groups.values() for of in each.values()], console)
     if summary.curve:
         _print_curve(summary.curve, console)
@@ -81,6 +81,12 @@ def left_out_lines(curve: Curve) -> Iterator[str]:
     for cost, unknown in curve.unknown_tokens.items():
         if unknown:
             yield f"Left out of {COUNTED[cost]}: {unknown:,}, whose tokens are not all known"
+
+
+def strata_note(*summaries: Summary) -> str:
+    """By what HM - V of their strata is bound; empty where none has it."""
+    groups = [group for summary in summaries for group in summary.by_stratum.values()]
+    return STRATA_NOTE if any(group.heavy_minus_vote for group in groups) else ""
 
 
 def name_of(point: Point) -> str:

@@ -14,14 +14,12 @@ from rich.text import Text
 from heavydistill import markdown
 from heavydistill.metrics.comparison import Comparison
 from heavydistill.metrics.groups import NAMES
-from heavydistill.metrics.intervals import Interval
+from heavydistill.metrics.intervals import FEW_PROBLEMS, FEW_WARNING, Interval
 from heavydistill.report.breakdown import matched_lines, ranged
 from heavydistill.report.comparison_tables import Layout, grids, runs_of
 from heavydistill.report.table import print_samples
 from heavydistill.report.text import (
     FEW_NOTE,
-    FEW_PROBLEMS,
-    FEW_WARNING,
     counted,
     percent,
     plain,
@@ -155,11 +153,14 @@ def _how(comparison: Comparison) -> Iterator[str]:
     if comparison.asked_differently or not config:
         return
     yield f"Asked alike, with the prompts {config['domain']} ({config['language']}):"
-    stages = {"thinking": "think", "deliberating": "deliberate"}
-    for stage, key in stages.items():
-        # Who took pools from another run asked nobody to think.
-        if stage == "deliberating" or comparison.after.thinker:
-            yield f"  {stage}: {sampled(config[key]['sampling'])}"
+    # Who took pools from another run asked nobody to think.
+    runs = runs_of(comparison)
+    took_pools = [run.name for run in runs if not run.thinker]
+    if not took_pools:
+        yield f"  thinking: {sampled(config['think']['sampling'])}"
+    elif len(took_pools) < len(runs):
+        yield f"  thinking: not compared, the run {took_pools[0]} has the pools of another one"
+    yield f"  deliberating: {sampled(config['deliberate']['sampling'])}"
 
 
 def _read(comparison: Comparison) -> list[tuple[str, list[str]]]:

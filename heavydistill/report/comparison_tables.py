@@ -14,7 +14,7 @@ from heavydistill.metrics.comparison import Changes, Comparison, Measured
 from heavydistill.metrics.groups import NAMES, STRATA
 from heavydistill.metrics.intervals import Interval
 from heavydistill.metrics.mcnemar import Pairs
-from heavydistill.report.breakdown import STRATA_NOTE
+from heavydistill.report.breakdown import strata_note
 from heavydistill.report.text import FEW, counted, marked
 
 Cell = Callable[[Interval | None, bool], str]
@@ -198,7 +198,7 @@ def _strata(runs: list[Measured], titles: list[str], cell: Cell) -> Grid:
             ]
             rows.append((stratum, "", cells))
     head = [text for title in titles for text in (f"{title}: problems", f"{title}: HM - V")]
-    return Grid(["Stratum", *head], rows, STRATA_NOTE)
+    return Grid(["Stratum", *head], rows, strata_note(*(run.summary for run in runs)))
 
 
 def _habits(runs: list[Measured], titles: list[str], cell: Cell) -> Grid:
@@ -209,12 +209,17 @@ def _habits(runs: list[Measured], titles: list[str], cell: Cell) -> Grid:
         rows.append((name, meaning, cells))
     copies = [cell(run.summary.vote_copy_rate, False) for run in runs]
     rows.append(("vote copy", "a deliberation repeats the vote", copies))
-    first = [
-        cell(run.summary.places[0].over_expected if run.summary.places else None, True)
-        for run in runs
-    ]
+    first = [_first_place(run, cell) for run in runs]
     rows.append(("first place", "it repeats what stands first, points over chance", first))
     return Grid(["Rate, 95% intervals", *titles], rows)
+
+
+def _first_place(run: Measured, cell: Cell) -> str:
+    if not run.summary.places:
+        return cell(None, True)
+    first = run.summary.places[0]
+    problems = marked(counted(first.problems, "problem"), first.problems)
+    return f"{cell(first.over_expected, True)}\n{problems}"
 
 
 def _tokens(runs: list[Measured], titles: list[str]) -> Grid:

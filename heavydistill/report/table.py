@@ -42,6 +42,7 @@ def print_summary(summary: Summary, console: Console, *, breakdown: bool = False
     console.print(_heading(summary))
     _print_metrics(summary, console)
     _print_differences(summary, console)
+    print_if_few(summary.problems, console)
     if summary.rounds > 1:
         _print_rounds(summary, console)
     _print_rates(summary, console)
@@ -102,7 +103,6 @@ def _print_differences(summary: Summary, console: Console) -> None:
             _reading(value, name),
         )
     print_table(differences, console)
-    print_if_few(summary.problems, console)
 
 
 def _reading(difference: Interval, baseline: str) -> Text:

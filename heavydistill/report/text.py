@@ -14,14 +14,13 @@ from rich.console import Console, JustifyMethod
 from rich.table import Table
 from rich.text import Text
 
+from heavydistill.metrics.intervals import FEW_PROBLEMS, FEW_WARNING
+
 _ASCII_BOX = box.Box(
     str(box.SIMPLE_HEAD).replace("\N{BOX DRAWINGS LIGHT HORIZONTAL}", "-"), ascii=True
 )
-FEW_PROBLEMS = 30
-"""Below this, percentile bootstrap intervals are clearly narrower than they should be."""
-FEW_WARNING = f"Fewer than {FEW_PROBLEMS} problems: the intervals are too narrow to rely on."
 FEW = "(few)"
-"""Marks figures of fewer problems than that, in runs that have more."""
+"""Marks figures of fewer problems than that: of a run beside others, of a group, of a rate."""
 FEW_NOTE = f"{FEW}: fewer than {FEW_PROBLEMS} problems, whose intervals are not to be relied on."
 # Values of sampling that change nothing, so that they need not be shown.
 _OFF = {"min_p": 0, "repetition_penalty": 1}

@@ -51,6 +51,18 @@ def test_a_model_that_was_rolled_back_says_so(tmp_path):
     assert "| Guard `entropy`, step 6 | 0.2, bound 0.6: `roll_back` |" in text
 
 
+def test_a_model_that_had_no_checkpoint_to_roll_back_to_says_so(tmp_path):
+    alarm = Alarm(guard="entropy", step=6, value=0.2, bound=0.6, action="roll_back")
+    last = REWARDED.model_copy(update={"alarms": [alarm]})
+    text = card_of(tmp_path / "a", stage="grpo", rl=ASKED, result=last)
+    told = "the model is that of the last one, for there was no checkpoint to roll back to"
+    assert f"| Steps | 8 (1 epochs); {told} |" in text
+    warned = REWARDED.model_copy(update={"alarms": [alarm.model_copy(update={"action": "warn"})]})
+    assert "the model is that of" not in card_of(
+        tmp_path / "b", stage="grpo", rl=ASKED, result=warned
+    )
+
+
 def test_of_grpo_only_those_are_authors_whose_words_were_read():
     models = {"thinker": ["glm-4.6"], "deliberator": ["gpt-5"]}
     used = [sets(manifest(models=models))]

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -54,23 +53,6 @@ def test_undecided_failed_and_unjudged_trajectories_are_not_right(make_trace: Ma
     unjudged = dataclasses.replace(trace.pool[3], verdict=None)
     trace = dataclasses.replace(trace, pool=[*trace.pool[:2], failed, unjudged])
     assert mean_at_k(trace) == 0.25
-
-
-@pytest.mark.parametrize("pool", [["7", "8", "8", "9", None], ["7", "7", "7", "8"], ["8", "8"]])
-def test_pass_at_k_is_the_mean_over_all_subsets(
-    make_trace: MakeTrace, pool: list[str | None]
-) -> None:
-    trace = make_trace(pool)
-    for k in range(1, len(pool) + 1):
-        subsets = list(itertools.combinations(pool, k))
-        expected = sum("7" in subset for subset in subsets) / len(subsets)
-        assert pass_at_k(trace, k) == pytest.approx(expected)
-
-
-@pytest.mark.parametrize("k", [0, -1, 4])
-def test_pass_at_k_refuses_a_k_that_the_pool_cannot_give(make_trace: MakeTrace, k: int) -> None:
-    with pytest.raises(ValueError, match="size of the pool"):
-        pass_at_k(make_trace(["7", "8", "8"]), k)
 
 
 def test_deliberations_count_in_their_own_round_only(make_trace: MakeTrace) -> None:
@@ -146,17 +128,6 @@ def test_no_estimate_breaks_the_order_that_the_definitions_imply(
     assert any_right >= vote
     assert heavy_any >= heavy_mean
     assert all(0 <= value <= 1 for value in (mean, any_right, vote, heavy_mean, heavy_any))
-
-
-@given(pool=ANSWERS.filter(bool))
-def test_pass_at_k_grows_from_the_mean_to_any_right(
-    make_trace: MakeTrace, pool: list[str | None]
-) -> None:
-    trace = make_trace(pool)
-    values = [pass_at_k(trace, k) for k in range(1, len(pool) + 1)]
-    assert values[0] == pytest.approx(mean_at_k(trace))
-    assert values == sorted(values)
-    assert values[-1] == pass_at_k(trace)
 
 
 @given(pool=ANSWERS, deliberations=ANSWERS)

@@ -43,6 +43,17 @@ def test_it_is_the_mean_over_all_subsets(
     assert votes_at(pool) == pytest.approx(expected)
 
 
+@pytest.mark.parametrize("pool", [["7", "8", "8", "9", None], ["7", "7", "7", "8"], ["8", "8"]])
+def test_any_right_is_the_mean_over_all_subsets(
+    make_trace: MakeTrace, pool: list[str | None]
+) -> None:
+    passes = passes_at(make_trace(pool).pool)
+    for k in range(1, len(pool) + 1):
+        subsets = list(itertools.combinations(pool, k))
+        expected = sum("7" in subset for subset in subsets) / len(subsets)
+        assert passes[k - 1] == pytest.approx(expected)
+
+
 @settings(max_examples=60, deadline=None)
 @given(answers=POOLS)
 def test_one_vote_is_one_trajectory_and_all_votes_are_the_vote(

@@ -73,7 +73,7 @@ def test_kinds_of_problems_have_a_filter_and_a_row_in_a_folded_table(browser, wr
         parts.locator("summary").click()
         assert table.is_visible() and visit.fits()
         assert "40 problems" in table.locator("tr", has_text="chain_sum").inner_text()
-        assert "HM - V is at most 0 where that is right" in parts.inner_text()
+        assert "in pools of K, HM - V is at most 0 where that is right" in parts.inner_text()
         page.click("#show-traces")
         choices = page.locator("#filter-family option").all_inner_texts()
         assert choices == ["any", "chain_sum (40)", "leg_counting (20)"]
@@ -121,10 +121,11 @@ def test_a_trace_shows_attempts_cache_and_what_deliberations_use(browser, report
         page.click("#show-traces")
         page.click("#row-1")
         visit.shows(trace.problem.id)
+        # What is out of sight has no layout, and so no text as it is seen.
         cards = page.locator("#trajectories .response")
         assert cards.count() == 4
         for number, one in enumerate(trace.pool):
-            text = cards.nth(number).inner_text()
+            text = cards.nth(number).text_content()
             place = [item.generation for item in cache.items].index(one.id)
             item = cache.items[place]
             assert one.verdict and one.verdict.label in text and str(one.extracted) in text
@@ -132,14 +133,30 @@ def test_a_trace_shows_attempts_cache_and_what_deliberations_use(browser, report
         blocks = page.locator("#cache-1 .exact").evaluate_all("all => all.map(b => b.textContent)")
         assert "".join(blocks) == cache.prompt
         names = {one.id: f"T{one.index + 1}" for one in trace.pool}
-        order = page.locator("#cache-1 .attempt h5 a").all_inner_texts()
+        order = page.locator("#cache-1 .attempt h5 a").all_text_contents()
         assert order == [names[item.generation] for item in cache.items]
         first = trace.deliberations[0]
         same = [names[i.generation] for i in cache.items if answer_of(trace, i) == first.extracted]
-        uses = page.locator("#deliberations-1 .response dd").nth(3).inner_text()
+        uses = page.locator("#deliberations-1 .response dd").nth(3).text_content()
         named = [names[item.generation] for item in cache.items[:2]]
         assert uses.endswith(f"names {', '.join(named)}")
         assert uses.startswith(f"same answer as {', '.join(same)}" if same else "no attempt")
+
+
+@pytest.mark.parametrize("opened", [False, True], ids=["beginnings", "whole texts"])
+def test_keys_lead_to_their_part_of_a_long_trace(browser, written, opened):
+    """Also where the heights of what stands above it were guesses until then."""
+    from_top = """(part) => document.querySelector(`#${part} h3`).getBoundingClientRect().top
+      - document.getElementById("trace").getBoundingClientRect().top"""
+    with visiting(browser, written(*runs.traces(1, k=16, d=16, words=2000))) as visit:
+        visit.press("v", "j")
+        visit.shows("sum:0")
+        visit.press(*["e"] * opened)
+        for key, part in (("a", "deliberations-1"), ("t", "trajectories"), ("c", "cache-1")):
+            visit.press(key)
+            visit.page.wait_for_timeout(300)  # until the layout of what came in sight stands
+            assert abs(visit.page.evaluate(from_top, part)) < 40, key
+            visit.press("p")
 
 
 def answer_of(trace: Trace, item: Any) -> str | None:

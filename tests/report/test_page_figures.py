@@ -39,6 +39,7 @@ def test_the_curve_is_drawn_from_the_summary_and_told_in_a_table(traces):
     on_front = [point for point in curve.points if point.pareto["completion"]]
     drawn = re.findall(r'<(?:circle|path)[^>]* class="(vote|deliberation)( outdone)?"', page)
     assert [bool(outdone) for _, outdone in drawn].count(False) == len(on_front)
+    assert 'class="pass"' in page and "pass outdone" not in page
     marked = [point for point in curve.points for cost in point.tokens if point.pareto[cost]]
     assert page.count('class="front"') == len(marked) > 0
     # An attempt reads 30 tokens and writes 40; so does a deliberation: five of four attempts' size.
@@ -70,6 +71,7 @@ def test_the_parts_of_a_run_stand_in_tables_and_the_first_place_among_the_rates(
     alone = [dataclasses.replace(trace, caches=[], deliberations=[]) for trace in traces]
     page = overview.of_run(0, RUN, figures.figures(RUN, alone))
     assert "Parts of the run" in page and "HM@" not in page and "first place" not in page
+    assert "HM - V" in parts and "HM - V" not in page
 
 
 def test_figures_come_from_the_rows_and_prices_from_the_record(traces):
@@ -137,6 +139,14 @@ def test_runs_side_by_side_say_whether_they_were_asked_and_judged_alike(traces):
     assert "judged by different verifiers or versions" in shown and "math@1" in shown
 
 
+def test_small_runs_are_marked_beside_others(traces):
+    told = figures.figures(RUN, traces)
+    large = dataclasses.replace(told, summary=dataclasses.replace(told.summary, problems=30))
+    shown = overview.of_all([RUN, RUN], [told, large])
+    assert "<td>12 (few)</td>" in shown and "<td>30</td>" in shown and FEW_NOTE in shown
+    assert FEW_NOTE not in overview.of_all([RUN, RUN], [large, large])
+
+
 def test_a_run_without_verdicts_is_refused(tmp_path):
     trace = Trace(problem=problem(), pool=[trajectory("5", label=None)])
     write_traces([trace], tmp_path / TRACES_FOLDER)
@@ -181,4 +191,6 @@ def test_a_run_without_deliberations_or_tokens_has_a_page(tmp_path):
     write_traces([Trace(problem=problem(), pool=pool)], tmp_path / TRACES_FOLDER)
     text = writing.write_report([tmp_path], tmp_path / "page.html").file.read_text("utf-8")
     assert "No problem was deliberated." in text and "No problem has all its tokens" in text
-    assert "No server counted the tokens" in text and "Fewer than 30 problems" in text
+    assert (
+        "No server counted the tokens" in text and "fewer than 30 problems are too narrow" in text
+    )

@@ -99,7 +99,7 @@ def test_what_the_intervals_show_is_said(comparison: Comparison, printed: Printe
     assert "No difference shown: V@8, P@8, HP@4\n" in text
     assert "too narrow" not in text
     few = dataclasses.replace(comparison, problems=29)
-    assert "Fewer than 30 problems" in printed(print_comparison, few)
+    assert "fewer than 30 problems are too narrow" in printed(print_comparison, few)
 
 
 def test_who_was_asked_and_how_is_said(comparison: Comparison, printed: Printed) -> None:
@@ -137,6 +137,17 @@ def test_pools_of_another_run_have_no_thinker(comparison: Comparison, printed: P
     assert "thinking:" not in text
 
 
+@pytest.mark.parametrize("name", ["before", "after"])
+def test_sampling_of_attempts_that_one_run_took_from_another_is_not_called_alike(
+    comparison: Comparison, printed: Printed, name: str
+) -> None:
+    took_pools = dataclasses.replace(getattr(comparison, name), thinker=None)
+    told = dataclasses.replace(comparison, **{name: took_pools})
+    for text in (printed(print_comparison, told), as_markdown(told)):
+        assert f"thinking: not compared, the run {name} has the pools of another one" in text
+        assert "thinking: temperature" not in text and "deliberating: temperature" in text
+
+
 def test_one_answer_a_problem_is_counted_in_pairs(comparison: Comparison, printed: Printed) -> None:
     lines = lines_of(printed(print_comparison, comparison))
     assert "vote 500 40 60 400 0.057" in lines
@@ -162,6 +173,7 @@ def test_habits_and_tokens_of_both_stand_side_by_side(
     lines = lines_of(text)
     assert "rescue 21.1% 21.1%" in lines
     assert "20 of 95 20 of 95" in " ".join(lines)
+    assert "700 problems 700 problems" in " ".join(lines)
     assert "thinking, completion 12,345,678 12,345,678" in lines
     told = "7,000 and 3 unknown"
     assert f"deliberating, prompt {told} {told}" in lines
@@ -211,7 +223,8 @@ def test_groups_and_strata_of_few_problems_are_marked(
 ) -> None:
     assert "(few)" not in printed(print_comparison, comparison)
     assert comparison.before
-    rare = summary(by_stratum={"tie": group(12)})
+    (first,) = summary().places
+    rare = summary(by_stratum={"tie": group(12)}, places=[dataclasses.replace(first, problems=17)])
     families = dict(comparison.by_family)
     families["chain_sum"] = dataclasses.replace(families["chain_sum"], problems=29)
     told = dataclasses.replace(
@@ -220,10 +233,21 @@ def test_groups_and_strata_of_few_problems_are_marked(
         by_family=families,
     )
     for text in (" ".join(printed(print_comparison, told).split()), as_markdown(told)):
-        for size in ("12", "29 problems"):
+        for size in ("12", "17 problems", "29 problems"):
             assert f"{size} (few)" in text, size
         assert text.count("(few): fewer than 30 problems") == 1
-        assert "Strata are told by the vote itself: HM - V" in text
+        assert "in pools of K, HM - V is at most 0 where that is right" in text
+
+
+def test_runs_without_deliberations_have_no_note_on_what_they_add(comparison: Comparison) -> None:
+    assert comparison.before
+    alone = summary(by_stratum={"tie": dataclasses.replace(group(40), heavy_minus_vote=None)})
+    both = {
+        name: dataclasses.replace(getattr(comparison, name), summary=alone)
+        for name in ("before", "after")
+    }
+    text = as_markdown(dataclasses.replace(comparison, **both))
+    assert "| tie | 40 | - | 40 | - |" in text and "Strata are told" not in text
 
 
 def test_markdown_has_the_same_tables_and_says_what_the_brackets_are(

@@ -125,7 +125,8 @@ def test_a_run_without_deliberations_says_so(summary: Summary, printed: Printed)
     )
     text = printed(print_summary, without)
     assert "No problem was deliberated" in text
-    assert "HM@" not in text
+    assert "HM@" not in text and "too narrow" not in text
+    assert "too narrow" in printed(print_summary, dataclasses.replace(without, problems=29))
 
 
 def test_few_problems_come_with_a_warning(summary: Summary, printed: Printed) -> None:
@@ -148,7 +149,7 @@ def test_groups_of_few_problems_are_marked(summary: Summary, printed: Printed) -
 
 def test_what_binds_the_difference_of_a_stratum_is_said(summary: Summary, printed: Printed) -> None:
     text = " ".join(printed(print_summary, summary, breakdown=True).split())
-    assert "Strata are told by the vote itself: HM - V is at most 0 where that is right" in text
+    assert "Strata are told by the vote itself: in pools of K, HM - V is at most 0" in text
 
 
 def test_versions_of_prompts_and_verifiers_are_said(summary: Summary, printed: Printed) -> None:
@@ -226,8 +227,9 @@ def test_a_run_without_deliberations_has_no_columns_of_them(
     summary: Summary, printed: Printed
 ) -> None:
     nothing = dict.fromkeys(("heavy_mean_at_d", "heavy_pass_at_d", "heavy_minus_vote"))
-    groups = {"by_family": {name: dataclasses.replace(group(5), **nothing) for name in "ab"}}
+    small = dataclasses.replace(group(5), **nothing)
+    groups = {"by_family": {"a": small, "b": small}, "by_stratum": {"tie": small}}
     without = invented(**nothing, **groups, heavy_minus_mean=None, rounds=0, d=0, curve=None)
     text = printed(print_summary, without, breakdown=True)
-    assert _line(text, "Family") == "Family M@8 V@8 P@8"
+    assert _line(text, "Family") == "Family M@8 V@8 P@8" and "HM - V" not in text
     assert "tokens" not in text.partition("Usage")[0]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from heavydistill.metrics.intervals import Interval
+from heavydistill.metrics.intervals import FEW_PROBLEMS, FEW_WARNING, Interval
 from heavydistill.report.page.markup import Html, joined, tag
-from heavydistill.report.text import FEW_NOTE, FEW_PROBLEMS, FEW_WARNING, marked, percent, points
+from heavydistill.report.text import FEW_NOTE, marked, percent, points
 
 
 def card(title: str, *parts: str, wide: bool = False) -> Html:

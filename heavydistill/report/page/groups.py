@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from heavydistill.metrics.groups import NAMES, Metrics
 from heavydistill.metrics.summary import Summary
-from heavydistill.report.breakdown import STRATA_NOTE
+from heavydistill.report.breakdown import strata_note
 from heavydistill.report.page.cards import card, difference, few_note, scroll, share
 from heavydistill.report.page.markup import Html, joined, table, tag
 from heavydistill.report.text import counted, marked
@@ -19,8 +19,8 @@ def of_groups(summary: Summary) -> Html:
     if summary.by_stratum:
         shown["Stratum"] = summary.by_stratum
     tables = [_table(title, groups, summary) for title, groups in shown.items()]
-    if summary.by_stratum:
-        tables.append(tag("p", STRATA_NOTE, class_="note"))
+    if note := strata_note(summary):
+        tables.append(tag("p", note, class_="note"))
     tables += few_note(of.problems for groups in shown.values() for of in groups.values())
     folded = tag("details", tag("summary", "Metrics of each"), *tables, class_="whole")
     return card("Parts of the run", folded, wide=True) if tables else Html("")

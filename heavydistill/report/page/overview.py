@@ -95,7 +95,8 @@ def of_all(sources: Sequence[Source], figures: Sequence[Figures]) -> Html:
             summary.heavy_mean_at_d,
             summary.heavy_pass_at_d,
         )
-        sizes = (f"{summary.problems:,}", str(summary.k), str(summary.d))
+        problems = marked(f"{summary.problems:,}", summary.problems)
+        sizes = (problems, str(summary.k), str(summary.d))
         ways = (", ".join(one.verifiers) or "-", ", ".join(one.prompts) or "-")
         added = difference(summary.heavy_minus_vote)
         rows.append([source.label, *sizes, *map(share, values), added, *ways])
@@ -105,6 +106,7 @@ def of_all(sources: Sequence[Source], figures: Sequence[Figures]) -> Html:
         tag("h2", "Runs"),
         *_comparability(figures),
         scroll(table((*head, "Verifiers", "Prompts"), rows)),
+        *few_note(one.summary.problems for one in figures),
         class_="runs",
     )
 

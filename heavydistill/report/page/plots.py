@@ -57,7 +57,7 @@ class Dot:
         tokens: Written for it.
         label: Shown beside it.
         outdone: Whether another answer in the plot is as often right for fewer tokens; then it is
-            hollow.
+            hollow. Of ``pass``, which is no way to answer, it is not asked.
     """
 
     mark: str
@@ -70,7 +70,8 @@ class Dot:
 
 def dot(point: Point) -> Dot:
     """A point of a curve among its others."""
-    tokens, outdone = point.tokens["completion"].mean, not point.pareto["completion"]
+    tokens = point.tokens["completion"].mean
+    outdone = point.way != "pass" and not point.pareto["completion"]
     mark = "deliberation" if point.way == "heavy_vote" else point.way
     return Dot(mark, name_of(point), point.accuracy, tokens, outdone=outdone)
 
