@@ -12,12 +12,13 @@ import pytest
 from runs import rows
 from students import MICRO
 from trainings import GRPO, LOOKED_AT, grpo_asked, grpo_flags, main
+from transformers import TrainerState
 
 from heavydistill.errors import ConfigError
 from heavydistill.hub.model_card import write_model_card
 from heavydistill.record import Alarm, Ends, Launch, read_record, write_record
 from heavydistill.sets.folder import file_of
-from heavydistill.training.course import Taken
+from heavydistill.training.course import Taken, of_trainer
 from heavydistill.training.keeping import mark_whole
 from heavydistill.training.rl import stage
 from heavydistill.training.rl.collapse import GuardArguments
@@ -175,6 +176,31 @@ def test_evaluation_may_begin_or_end_when_a_training_goes_on(
     write_record(record, out)
     asked = grpo_asked(sets, out, **after, resume_from_checkpoint="true")
     assert prepare(asked).start == checkpoint
+
+
+@pytest.mark.parametrize(
+    ("changed", "kept"),
+    [
+        ({}, 1.0),
+        ({"logging_steps": 9}, 1.0),
+        ({"held_out": 2}, None),
+        ({"held_out_from": "SETS"}, None),
+        ({"num_generations_eval": 4}, None),
+    ],
+)
+def test_the_best_value_on_other_held_out_problems_is_forgotten(
+    sets: Path, tmp_path: Path, changed: dict[str, Any], kept: float | None
+) -> None:
+    def begin(state: TrainerState, **keys: Any) -> None:
+        asked = grpo_asked(sets, tmp_path / "out", **{**FEW, **LOOKED_AT, **keys})
+        for callback in of_trainer(prepare(asked))["callbacks"]:
+            callback.on_train_begin(asked.trl, state, None)
+
+    state = TrainerState(max_steps=4)
+    begin(state)
+    state.best_metric = 1.0
+    begin(state, **{name: sets if value == "SETS" else value for name, value in changed.items()})
+    assert state.best_metric == kept
 
 
 def test_problems_that_nobody_can_judge_are_not_measured_on(sets: Path, tmp_path: Path) -> None:
