@@ -12,7 +12,9 @@ guards look for it in what the training logs:
 
 The logged values of a training are smoothed: a value counts as the median of itself and the ones
 before it, ``guard_window`` in all, so that no single odd step fires a guard, nor is it a peak. As
-long as there are fewer than that, no guard fires. Evaluations are taken as they are.
+long as there are fewer than that, no guard fires. Evaluations are taken as they are, of several at one
+step the first: with ``eval_on_start`` the Trainer evaluates again where a training goes on, and what
+fired before stays as it was.
 
 What fires is found in ``log_history`` alone, which is in every checkpoint: a training that goes on
 finds what fired before. A guard fires once, when its bound is passed for the first time: around it
@@ -205,7 +207,7 @@ def alarms(
         "length": _below_peak(series(history, LENGTH), guards.guard_length_below, guards),
         "all_right": _above(series(history, ALL_RIGHT), guards.guard_all_right_above, guards),
         "evaluation": _falling(
-            series(history, metric), series(history, REWARD), guards.guard_evaluation_falls, guards
+            _first_of_steps(series(history, metric)), series(history, REWARD), guards
         ),
     }
     fired = []
@@ -278,10 +280,15 @@ def _above(points: list[_Point], most: float, guards: GuardArguments) -> Iterato
         yield _Checked(step, value > most, value, most)
 
 
+def _first_of_steps(points: list[_Point]) -> list[_Point]:
+    return list(dict(reversed(points)).items())[::-1]
+
+
 def _falling(
-    evaluations: list[_Point], rewards: list[_Point], falls: int, guards: GuardArguments
+    evaluations: list[_Point], rewards: list[_Point], guards: GuardArguments
 ) -> Iterator[_Checked]:
     """The bound is what the accuracy was before it fell."""
+    falls = guards.guard_evaluation_falls
     rewards = smoothed(rewards, guards.guard_window)
     for end in range(falls, len(evaluations)):
         last = evaluations[end - falls : end + 1]

@@ -110,6 +110,16 @@ def test_an_evaluation_fires_at_the_third_fall_while_the_reward_rises(
         assert (found[0].step, found[0].bound, found[0].value) == (3, 0.5, 0.2)
 
 
+@pytest.mark.parametrize("again", [0.6, 0.9])
+def test_an_evaluation_that_is_repeated_where_a_training_goes_on_hides_no_fall(
+    again: float,
+) -> None:
+    entries = _evaluations([0.7, 0.6, 0.5, 0.4], [0.1, 0.2, 0.3])
+    entries.insert(3, {"eval_hm": again, "step": 1})
+    (alarm,) = alarms(entries, GuardArguments(guard_window=1))
+    assert (alarm.guard, alarm.step, alarm.bound, alarm.value) == ("evaluation", 3, 0.7, 0.4)
+
+
 def test_another_metric_may_be_the_one_that_is_held_out() -> None:
     entries = _evaluations([0.5, 0.4, 0.3, 0.2], [0.1, 0.2, 0.3])
     renamed = [
@@ -140,7 +150,7 @@ def test_what_fired_earlier_stays_as_it_was(values: list[tuple[float, float, flo
     entries: list[dict[str, Any]] = []
     for step, (entropy, reward, hm) in enumerate(values, start=1):
         entries += [{"entropy": entropy, "reward": reward, "step": step}]
-        entries += [{"eval_hm": hm, "step": step}]
+        entries += [{"eval_hm": hm, "step": step}, {"eval_hm": 1 - hm, "step": step}]
     guards = GuardArguments(guard_window=2, guard_evaluation_falls=2)
     whole = alarms(entries, guards)
     for end in range(len(entries)):
