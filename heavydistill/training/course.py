@@ -250,14 +250,19 @@ def carry_out(
     return record
 
 
-def known_at_end(trainer: Trainer) -> Mapping[str, Any]:
-    """What was measured of the model that the trainer has at the end, by its name in the logs."""
+def step_at_end(trainer: Trainer) -> int:
+    """The step whose model the trainer has at the end: the last one, or that of the best."""
     state = trainer.state
     best = trainer.args.load_best_model_at_end and state.best_model_checkpoint
-    step = keeping.step_of(Path(best)) if best else state.global_step
+    return keeping.step_of(Path(best)) if best else int(state.global_step)
+
+
+def known_at_end(trainer: Trainer) -> Mapping[str, Any]:
+    """What was measured of the model that the trainer has at the end, by its name in the logs."""
+    step = step_at_end(trainer)
     return {
         name: value
-        for entry in state.log_history
+        for entry in trainer.state.log_history
         if entry["step"] == step
         for name, value in entry.items()
     }

@@ -16,7 +16,7 @@ from transformers import TrainerState
 
 from heavydistill.errors import ConfigError
 from heavydistill.hub.model_card import write_model_card
-from heavydistill.record import Alarm, Ends, Launch, read_record, write_record
+from heavydistill.record import Alarm, Launch, read_record, write_record
 from heavydistill.sets.folder import file_of
 from heavydistill.training.course import Taken, of_trainer
 from heavydistill.training.keeping import mark_whole
@@ -228,15 +228,30 @@ def test_guards_that_can_never_fire_are_told_or_refused(sets: Path, tmp_path: Pa
         prepare(grpo_asked(sets, tmp_path / "out", **keys, guard_entropy="stop"))
 
 
-def test_the_record_of_a_model_that_was_rolled_back_ends_where_the_model_does() -> None:
+@pytest.mark.parametrize(
+    ("loads", "best", "last"),
+    [(True, 20, 19.5), (True, None, 57.5), (False, 20, 57.5)],
+)
+def test_the_record_of_a_training_ends_where_the_model_does(
+    loads: bool, best: int | None, last: float
+) -> None:
     watching = WatchCollapse(GuardArguments())
-    back = {"action": "roll_back", "rolled_back_to": 20}
-    watching.alarms = [Alarm(guard="entropy", step=60, value=0.1, bound=0.6, **back)]
-    history = [{"step": step, "reward": float(step), "num_tokens": step} for step in range(1, 61)]
-    state = SimpleNamespace(log_history=history, global_step=60, epoch=1.0)
-    handler = SimpleNamespace(callbacks=[watching])
-    result = stage._result(Taken(SimpleNamespace(state=state, callback_handler=handler), 0, 0, 1))
-    assert result.rollouts["reward"] == Ends(first=1.5, last=19.5)
+    watching.alarms = [Alarm(guard="entropy", step=60, value=0.1, bound=0.6, action="warn")]
+    state = SimpleNamespace(
+        log_history=[
+            {"step": step, "reward": float(step), "num_tokens": step} for step in range(1, 61)
+        ],
+        global_step=60,
+        epoch=1.0,
+        best_model_checkpoint=best and f"out/checkpoint-{best}",
+    )
+    trainer = SimpleNamespace(
+        state=state,
+        args=SimpleNamespace(load_best_model_at_end=loads),
+        callback_handler=SimpleNamespace(callbacks=[watching]),
+    )
+    result = stage._result(Taken(trainer, 0, 0, 1))
+    assert result.rollouts["reward"].last == last
     assert (result.steps, result.tokens, result.alarms) == (60, 60, watching.alarms)
 
 

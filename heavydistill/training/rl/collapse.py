@@ -12,9 +12,9 @@ guards look for it in what the training logs:
 
 The logged values of a training are smoothed: a value counts as the median of itself and the ones
 before it, ``guard_window`` in all, so that no single odd step fires a guard, nor is it a peak. As
-long as there are fewer than that, no guard fires. Evaluations are taken as they are, of several at one
-step the first: with ``eval_on_start`` the Trainer evaluates again where a training goes on, and what
-fired before stays as it was.
+long as there are fewer than that, no guard fires. Evaluations are taken as they are, of several at
+one step the first: with ``eval_on_start`` the Trainer evaluates again where a training goes on, and
+what fired before stays as it was.
 
 What fires is found in ``log_history`` alone, which is in every checkpoint: a training that goes on
 finds what fired before. A guard fires once, when its bound is passed for the first time: around it

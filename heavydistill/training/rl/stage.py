@@ -20,7 +20,14 @@ from heavydistill.sets.folder import MANIFEST
 from heavydistill.shareable import without_places
 from heavydistill.training import keeping, launching
 from heavydistill.training.base import Base, load_base
-from heavydistill.training.course import Taken, carry_out, check_steps, method_of, of_trainer
+from heavydistill.training.course import (
+    Taken,
+    carry_out,
+    check_steps,
+    method_of,
+    of_trainer,
+    step_at_end,
+)
 from heavydistill.training.course import versions as versions_of
 from heavydistill.training.located import Located
 from heavydistill.training.outline import of_any
@@ -343,8 +350,8 @@ def _result(taken: Taken) -> Result:
     callbacks = taken.trainer.callback_handler.callbacks
     alarms = next(one.alarms for one in callbacks if isinstance(one, WatchCollapse))
     # What was logged behind the checkpoint that became the model is not of the model.
-    step = next((one.rolled_back_to for one in alarms if one.rolled_back_to is not None), None)
-    of_model = [entry for entry in history if step is None or entry["step"] <= step]
+    last = step_at_end(taken.trainer)
+    of_model = [entry for entry in history if entry["step"] <= last]
     # TRL goes on counting where an earlier start ended.
     counted = [(entry["step"], entry["num_tokens"]) for entry in history if "num_tokens" in entry]
     before = max((tokens for step, tokens in counted if step <= taken.first), default=0)

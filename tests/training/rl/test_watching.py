@@ -9,6 +9,7 @@ import pytest
 from tiny_grpo import Scripted, held_out, rewarding, trainer
 
 from heavydistill.training.callbacks import KeepWhole
+from heavydistill.training.course import step_at_end
 from heavydistill.training.rl.collapse import GuardArguments
 from heavydistill.training.rl.watching import DrawCurves, WatchCollapse
 
@@ -84,7 +85,7 @@ def test_rolling_back_makes_the_best_checkpoint_the_model(tmp_path: Path, capsys
 
     made, watch = _train(tmp_path, "roll_back")
     assert made.state.global_step == 4
-    assert watch.alarms[0].rolled_back_to == 2
+    assert watch.alarms[0].rolled_back_to == step_at_end(made) == 2
     assert "Rolled back to checkpoint-2, the best one by eval_hm." in capsys.readouterr().out
     best, last = _weights(tmp_path / "checkpoint-2"), _weights(tmp_path / "checkpoint-4")
     now = made.model.state_dict()
@@ -97,4 +98,5 @@ def test_what_cannot_be_rolled_back_is_said(tmp_path: Path, capsys: Any) -> None
         tmp_path, "roll_back", eval_strategy="no", save_strategy="no", metric_for_best_model=None
     )
     assert made.state.global_step == 4 and watch.alarms[0].rolled_back_to is None
+    assert step_at_end(made) == 4
     assert "no checkpoint to roll back to: the model is step 4" in capsys.readouterr().out
