@@ -223,7 +223,7 @@ def test_guards_that_can_never_fire_are_told_or_refused(sets: Path, tmp_path: Pa
     keys = {**FEW, "max_steps": 6, "logging_steps": 2}
     said = outline(prepare(grpo_asked(sets, tmp_path / "out", **keys)))
     notes = [text for name, text in said if name == "note"]
-    assert "guard_entropy cannot fire: it needs 5 logged values, and there will be 3" in notes
+    assert "guard_entropy cannot fire: it needs 6 logged values, and there will be 3" in notes
     with pytest.raises(ConfigError, match="guard_entropy is stop and can never fire"):
         prepare(grpo_asked(sets, tmp_path / "out", **keys, guard_entropy="stop"))
 
