@@ -30,6 +30,14 @@ _MORE_THAN_0 = (
     "per_device_train_batch_size",
     "per_device_eval_batch_size",
 )
+# Values of the best checkpoint and of others are compared only where all of these are the same.
+_MEASURE = (
+    "metric_for_best_model",
+    "greater_is_better",
+    "held_out",
+    "held_out_from",
+    "num_generations_eval",
+)
 # What a trainer raises that is made with arguments, a model or a machine that do not fit.
 _OF_ARGUMENTS = (ValueError, ImportError, OSError)
 
@@ -164,7 +172,7 @@ def of_trainer(prepared: Prepared) -> dict[str, Any]:
     """
     from trl import get_peft_config, get_quantization_config
 
-    from heavydistill.training.callbacks import KeepWhole
+    from heavydistill.training.callbacks import GoOn, KeepWhole
 
     asked, base = prepared.asked, prepared.base
     arguments: Any = asked.trl
@@ -180,7 +188,13 @@ def of_trainer(prepared: Prepared) -> dict[str, Any]:
     if peft_config and not Path(base.path).is_dir():
         # Whoever loads the adapter gets the base that it was trained on, and not a later one.
         peft_config.revision = base.revision
-    callback = KeepWhole(arguments.save_total_limit)
+    measure = {
+        name: getattr(part, name)
+        for part in (asked.around, arguments)
+        for name in _MEASURE
+        if hasattr(part, name)
+    }
+    callbacks = [GoOn(measure), KeepWhole(arguments.save_total_limit)]
     arguments.save_total_limit = None  # the callback sees to it
     return {
         "model": base.path,
@@ -188,7 +202,7 @@ def of_trainer(prepared: Prepared) -> dict[str, Any]:
         "processing_class": base.tokenizer,
         "quantization_config": get_quantization_config(asked.model),
         "peft_config": peft_config,
-        "callbacks": [callback],
+        "callbacks": callbacks,
     }
 
 
@@ -236,14 +250,19 @@ def carry_out(
     return record
 
 
-def known_at_end(trainer: Trainer) -> Mapping[str, Any]:
-    """What was measured of the model that the trainer has at the end, by its name in the logs."""
+def step_at_end(trainer: Trainer) -> int:
+    """The step whose model the trainer has at the end: the last one, or that of the best."""
     state = trainer.state
     best = trainer.args.load_best_model_at_end and state.best_model_checkpoint
-    step = keeping.step_of(Path(best)) if best else state.global_step
+    return keeping.step_of(Path(best)) if best else int(state.global_step)
+
+
+def known_at_end(trainer: Trainer) -> Mapping[str, Any]:
+    """What was measured of the model that the trainer has at the end, by its name in the logs."""
+    step = step_at_end(trainer)
     return {
         name: value
-        for entry in state.log_history
+        for entry in trainer.state.log_history
         if entry["step"] == step
         for name, value in entry.items()
     }

@@ -12,12 +12,13 @@ import pytest
 from runs import rows
 from students import MICRO
 from trainings import GRPO, LOOKED_AT, grpo_asked, grpo_flags, main
+from transformers import TrainerState
 
 from heavydistill.errors import ConfigError
 from heavydistill.hub.model_card import write_model_card
-from heavydistill.record import Alarm, Ends, Launch, read_record, write_record
+from heavydistill.record import Alarm, Launch, read_record, write_record
 from heavydistill.sets.folder import file_of
-from heavydistill.training.course import Taken
+from heavydistill.training.course import Taken, of_trainer
 from heavydistill.training.keeping import mark_whole
 from heavydistill.training.rl import stage
 from heavydistill.training.rl.collapse import GuardArguments
@@ -192,6 +193,31 @@ def test_evaluation_may_begin_or_end_when_a_training_goes_on(
     assert prepare(asked).start == checkpoint
 
 
+@pytest.mark.parametrize(
+    ("changed", "kept"),
+    [
+        ({}, 1.0),
+        ({"logging_steps": 9}, 1.0),
+        ({"held_out": 2}, None),
+        ({"held_out_from": "SETS"}, None),
+        ({"num_generations_eval": 4}, None),
+    ],
+)
+def test_the_best_value_on_other_held_out_problems_is_forgotten(
+    sets: Path, tmp_path: Path, changed: dict[str, Any], kept: float | None
+) -> None:
+    def begin(state: TrainerState, **keys: Any) -> None:
+        asked = grpo_asked(sets, tmp_path / "out", **{**FEW, **LOOKED_AT, **keys})
+        for callback in of_trainer(prepare(asked))["callbacks"]:
+            callback.on_train_begin(asked.trl, state, None)
+
+    state = TrainerState(max_steps=4)
+    begin(state)
+    state.best_metric = 1.0
+    begin(state, **{name: sets if value == "SETS" else value for name, value in changed.items()})
+    assert state.best_metric == kept
+
+
 def test_problems_that_nobody_can_judge_are_not_measured_on(sets: Path, tmp_path: Path) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -212,20 +238,35 @@ def test_guards_that_can_never_fire_are_told_or_refused(sets: Path, tmp_path: Pa
     keys = {**FEW, "max_steps": 6, "logging_steps": 2}
     said = outline(prepare(grpo_asked(sets, tmp_path / "out", **keys)))
     notes = [text for name, text in said if name == "note"]
-    assert "guard_entropy cannot fire: it needs 5 logged values, and there will be 3" in notes
+    assert "guard_entropy cannot fire: it needs 6 logged values, and there will be 3" in notes
     with pytest.raises(ConfigError, match="guard_entropy is stop and can never fire"):
         prepare(grpo_asked(sets, tmp_path / "out", **keys, guard_entropy="stop"))
 
 
-def test_the_record_of_a_model_that_was_rolled_back_ends_where_the_model_does() -> None:
+@pytest.mark.parametrize(
+    ("loads", "best", "last"),
+    [(True, 20, 19.5), (True, None, 57.5), (False, 20, 57.5)],
+)
+def test_the_record_of_a_training_ends_where_the_model_does(
+    loads: bool, best: int | None, last: float
+) -> None:
     watching = WatchCollapse(GuardArguments())
-    back = {"action": "roll_back", "rolled_back_to": 20}
-    watching.alarms = [Alarm(guard="entropy", step=60, value=0.1, bound=0.6, **back)]
-    history = [{"step": step, "reward": float(step), "num_tokens": step} for step in range(1, 61)]
-    state = SimpleNamespace(log_history=history, global_step=60, epoch=1.0)
-    handler = SimpleNamespace(callbacks=[watching])
-    result = stage._result(Taken(SimpleNamespace(state=state, callback_handler=handler), 0, 0, 1))
-    assert result.rollouts["reward"] == Ends(first=1.5, last=19.5)
+    watching.alarms = [Alarm(guard="entropy", step=60, value=0.1, bound=0.6, action="warn")]
+    state = SimpleNamespace(
+        log_history=[
+            {"step": step, "reward": float(step), "num_tokens": step} for step in range(1, 61)
+        ],
+        global_step=60,
+        epoch=1.0,
+        best_model_checkpoint=best and f"out/checkpoint-{best}",
+    )
+    trainer = SimpleNamespace(
+        state=state,
+        args=SimpleNamespace(load_best_model_at_end=loads),
+        callback_handler=SimpleNamespace(callbacks=[watching]),
+    )
+    result = stage._result(Taken(trainer, 0, 0, 1))
+    assert result.rollouts["reward"].last == last
     assert (result.steps, result.tokens, result.alarms) == (60, 60, watching.alarms)
 
 

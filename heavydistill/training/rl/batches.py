@@ -58,8 +58,18 @@ class Batch:
 
         Prompts that fill no generation are left to another epoch, which draws another order.
         """
-        micro = (prompts // self.prompts) * self.per_generation * self.iterations
-        return max(1, math.ceil(micro / self.accumulation)) if micro else 0
+        return -(-self._micro_steps(prompts) // self.accumulation)
+
+    def begins_generation(self, step: int, prompts: int) -> bool:
+        """Whether responses are sampled in an optimizer step, the first one of all being 1."""
+        first = (step - 1) % self.steps(prompts) * self.accumulation
+        # The last step of an epoch may be shorter.
+        end = min(first + self.accumulation, self._micro_steps(prompts))
+        return up_to(first, self.per_generation * self.iterations) < end
+
+    def _micro_steps(self, prompts: int) -> int:
+        """Of an epoch: whole generations."""
+        return (prompts // self.prompts) * self.per_generation * self.iterations
 
 
 def batch_of(arguments: Any, processes: int) -> Batch:

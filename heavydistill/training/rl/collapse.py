@@ -12,7 +12,9 @@ guards look for it in what the training logs:
 
 The logged values of a training are smoothed: a value counts as the median of itself and the ones
 before it, ``guard_window`` in all, so that no single odd step fires a guard, nor is it a peak. As
-long as there are fewer than that, no guard fires. Evaluations are taken as they are.
+long as there are fewer than that, no guard fires. Evaluations are taken as they are, of several at
+one step the first: with ``eval_on_start`` the Trainer evaluates again where a training goes on, and
+what fired before stays as it was.
 
 What fires is found in ``log_history`` alone, which is in every checkpoint: a training that goes on
 finds what fired before. A guard fires once, when its bound is passed for the first time: around it
@@ -37,6 +39,8 @@ from heavydistill.training.rl.groups import ALL_RIGHT
 
 if TYPE_CHECKING:
     from trl import GRPOConfig
+
+    from heavydistill.training.rl.batches import Batch
 
 OFF, WARN, STOP, ROLL_BACK = "off", "warn", "stop", "roll_back"
 ACTIONS = (OFF, WARN, STOP, ROLL_BACK)
@@ -135,58 +139,97 @@ def check_guards(guards: GuardArguments, arguments: GRPOConfig) -> None:
         )
 
 
-def points(arguments: GRPOConfig, steps: int, epoch: int, generation: int) -> dict[str, int]:
-    """How many values each guard will see, at least.
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """The steps at which a training logs and evaluates.
+
+    Attributes:
+        logs: Where it logs.
+        responses: Of these, where something is logged of responses: since the log before it some
+            were sampled.
+        evaluations: Where it evaluates.
+    """
+
+    logs: list[int]
+    responses: list[int]
+    evaluations: list[int]
+
+
+def foreseen(arguments: GRPOConfig, batch: Batch, steps: int, prompts: int) -> Seen:
+    """What guards will see, found by the Trainer's own rules.
 
     Args:
         arguments: When it logs and evaluates.
+        batch: When it samples.
         steps: Of the training.
-        epoch: Steps of an epoch.
-        generation: Steps that learn from one generation, of whose responses is logged once.
+        prompts: Of an epoch.
     """
+    from transformers import DefaultFlowCallback, TrainerControl, TrainerState
 
-    def every(strategy: str, given: float) -> int:
-        if strategy != "steps":
-            return epoch if strategy == "epoch" else steps + 1
-        return math.ceil(given * steps) if given < 1 else int(given)
+    rules, state, epoch = DefaultFlowCallback(), TrainerState(max_steps=steps), batch.steps(prompts)
+    state.compute_steps(arguments, steps)
+    seen = Seen([], [], [0] * arguments.eval_on_start)
+    is_sampled = False
+    for step in range(1, steps + 1):
+        state.global_step, state.epoch = step, step / epoch
+        control = rules.on_step_end(arguments, state, TrainerControl())
+        if step % epoch == 0 or step == steps:
+            control = rules.on_epoch_end(arguments, state, control)
+        is_sampled |= batch.begins_generation(step, prompts)
+        if control.should_log or step == steps:  # what is left at the end is logged
+            seen.logs.append(step)
+            if is_sampled:
+                seen.responses.append(step)
+            is_sampled = False
+        if control.should_evaluate:
+            seen.evaluations.append(step)
+    return seen
 
-    log = every(arguments.logging_strategy, arguments.logging_steps)
-    evaluation = every(arguments.eval_strategy, arguments.eval_steps or 0)
-    of_responses = steps // max(log, generation)
-    return {
-        "entropy": steps // log,
-        "length": of_responses,
-        "all_right": of_responses,
-        "evaluation": steps // evaluation,
-    }
 
-
-def idle(guards: GuardArguments, seen: Mapping[str, int]) -> dict[str, str]:
+def idle(guards: GuardArguments, seen: Seen) -> dict[str, str]:
     """The guards that are on and will see too few values to fire, and why, in words.
 
     Args:
         guards: Bounds and actions.
-        seen: As of ``points``.
+        seen: What there will be.
 
     Raises:
         ConfigError: One of them is to do more than warn.
     """
-    needed = {guard: (guards.guard_window, "logged values") for guard in GUARDS}
-    needed["evaluation"] = (guards.guard_evaluation_falls + 1, "evaluations")
-    found = {
-        guard: f"it needs {least} {what}, and there will be {seen[guard]}"
-        for guard, (least, what) in needed.items()
-        if guards.action_of(guard) != OFF and seen[guard] < least
+    window = guards.guard_window
+    # The first median is a peak itself.
+    needed = {
+        "entropy": (window + 1, "logged values", seen.logs),
+        "length": (window + 1, "logged values", seen.responses),
+        "all_right": (window, "logged values", seen.responses),
+        "evaluation": (guards.guard_evaluation_falls + 1, "evaluations", seen.evaluations),
     }
+    found = {
+        guard: f"it needs {least} {what}, and there will be {len(steps)}"
+        for guard, (least, what, steps) in needed.items()
+        if guards.action_of(guard) != OFF and len(steps) < least
+    }
+    if guards.guard_evaluation != OFF and "evaluation" not in found and not _may_rise(seen, window):
+        found["evaluation"] = (
+            f"the reward, as the median of {window} logged values, cannot rise between evaluations"
+        )
     for guard, why in found.items():
         if (action := guards.action_of(guard)) != WARN:
             raise ConfigError(
                 f"guard_{guard} is {action} and can never fire: {why}",
-                "Give a smaller eval_steps or guard_evaluation_falls, or more steps."
+                "Give a smaller eval_steps, logging_steps, guard_window or "
+                "guard_evaluation_falls, or more steps."
                 if guard == "evaluation"
                 else "Give a smaller logging_steps or guard_window, or more steps.",
             )
     return found
+
+
+def _may_rise(seen: Seen, window: int) -> bool:
+    """Whether the reward may be higher at the last evaluation than at the first one."""
+    first, last = seen.evaluations[0], seen.evaluations[-1]
+    # As long as there is no median, the first one counts.
+    return any(first < step <= last for step in seen.responses[window:])
 
 
 def alarms(
@@ -205,7 +248,7 @@ def alarms(
         "length": _below_peak(series(history, LENGTH), guards.guard_length_below, guards),
         "all_right": _above(series(history, ALL_RIGHT), guards.guard_all_right_above, guards),
         "evaluation": _falling(
-            series(history, metric), series(history, REWARD), guards.guard_evaluation_falls, guards
+            _first_of_steps(series(history, metric)), series(history, REWARD), guards
         ),
     }
     fired = []
@@ -278,10 +321,15 @@ def _above(points: list[_Point], most: float, guards: GuardArguments) -> Iterato
         yield _Checked(step, value > most, value, most)
 
 
+def _first_of_steps(points: list[_Point]) -> list[_Point]:
+    return list(dict(reversed(points)).items())[::-1]
+
+
 def _falling(
-    evaluations: list[_Point], rewards: list[_Point], falls: int, guards: GuardArguments
+    evaluations: list[_Point], rewards: list[_Point], guards: GuardArguments
 ) -> Iterator[_Checked]:
     """The bound is what the accuracy was before it fell."""
+    falls = guards.guard_evaluation_falls
     rewards = smoothed(rewards, guards.guard_window)
     for end in range(falls, len(evaluations)):
         last = evaluations[end - falls : end + 1]

@@ -20,12 +20,19 @@ from heavydistill.sets.folder import MANIFEST
 from heavydistill.shareable import without_places
 from heavydistill.training import keeping, launching
 from heavydistill.training.base import Base, load_base
-from heavydistill.training.course import Taken, carry_out, check_steps, method_of, of_trainer
+from heavydistill.training.course import (
+    Taken,
+    carry_out,
+    check_steps,
+    method_of,
+    of_trainer,
+    step_at_end,
+)
 from heavydistill.training.course import versions as versions_of
 from heavydistill.training.located import Located
 from heavydistill.training.outline import of_any
 from heavydistill.training.rl.arguments import DELIBERATOR, JOINT, THINKER, Asked, metric_of
-from heavydistill.training.rl.collapse import idle, points
+from heavydistill.training.rl.collapse import foreseen, idle
 from heavydistill.training.rl.held_out import HeldOut, held_out
 from heavydistill.training.rl.prompts import (
     Prompts,
@@ -132,19 +139,22 @@ def prepare(asked: Asked) -> Prepared:
             run=without_places(prompts.run) if prompts.run else None,
         ),
     )
-    idle(asked.rl, points(asked.trl, *_steps(asked, len(prompts.train))))
+    _idle(asked, len(prompts.train))
     if start:
         keeping.check_same(Path(str(asked.trl.output_dir)), record)
     return Prepared(asked, base, prompts, looked_at, record, start)
 
 
-def _steps(asked: Asked, prompts: int) -> tuple[int, int, int]:
-    """Optimizer steps of the training, of an epoch, and of a generation."""
-    batch, trl = asked.batch, asked.trl
-    epoch = batch.steps(prompts)
-    steps = trl.max_steps if trl.max_steps > 0 else math.ceil(epoch * trl.num_train_epochs)
-    generation = max(1, batch.per_generation * batch.iterations // batch.accumulation)
-    return steps, epoch, generation
+def _steps(asked: Asked, prompts: int) -> int:
+    """Optimizer steps of the training."""
+    trl, epoch = asked.trl, asked.batch.steps(prompts)
+    steps: int = trl.max_steps if trl.max_steps > 0 else math.ceil(epoch * trl.num_train_epochs)
+    return steps
+
+
+def _idle(asked: Asked, prompts: int) -> dict[str, str]:
+    """The guards that will see too few values, as of ``collapse.idle``."""
+    return idle(asked.rl, foreseen(asked.trl, asked.batch, _steps(asked, prompts), prompts))
 
 
 def _demand_trl() -> None:
@@ -259,7 +269,8 @@ def outline(prepared: Prepared) -> list[tuple[str, str]]:
     """(what, how much) of a training, for the terminal."""
     record, prompts, batch = prepared.record, prepared.prompts, prepared.asked.batch
     trl = prepared.asked.trl
-    steps, per_epoch, generation = _steps(prepared.asked, record.sequences)
+    steps = _steps(prepared.asked, record.sequences)
+    epochs = steps / batch.steps(record.sequences)
     episode = record.rl.rows_of_episode if record.rl else 1
     left = "".join(f", {count:,} {reason}" for reason, count in prompts.left_out.items())
     source = record.sets[0].name if record.sets else str(prepared.asked.rl.run)
@@ -278,7 +289,7 @@ def outline(prepared: Prepared) -> list[tuple[str, str]]:
         ),
         (
             "steps",
-            f"{steps:,} of {batch.rows_of_step:,} responses, {steps / per_epoch:.2g} epochs; "
+            f"{steps:,} of {batch.rows_of_step:,} responses, {epochs:.2g} epochs; "
             f"{prepared.asked.rl.preset}, temperature {trl.temperature:g}",
         ),
     ]
@@ -300,7 +311,7 @@ def outline(prepared: Prepared) -> list[tuple[str, str]]:
                 f"thinker, {trl.num_generations_eval or batch.group} responses each",
             )
         )
-    asleep = idle(prepared.asked.rl, points(trl, steps, per_epoch, generation))
+    asleep = _idle(prepared.asked, record.sequences)
     lines += [("note", f"guard_{guard} cannot fire: {why}") for guard, why in asleep.items()]
     others = [name for name in prompts.measured_on if name != prepared.base.name]
     if others:
@@ -345,8 +356,8 @@ def _result(taken: Taken) -> Result:
     callbacks = taken.trainer.callback_handler.callbacks
     alarms = next(one.alarms for one in callbacks if isinstance(one, WatchCollapse))
     # What was logged behind the checkpoint that became the model is not of the model.
-    step = next((one.rolled_back_to for one in alarms if one.rolled_back_to is not None), None)
-    of_model = [entry for entry in history if step is None or entry["step"] <= step]
+    last = step_at_end(taken.trainer)
+    of_model = [entry for entry in history if entry["step"] <= last]
     # TRL goes on counting where an earlier start ended.
     counted = [(entry["step"], entry["num_tokens"]) for entry in history if "num_tokens" in entry]
     before = max((tokens for step, tokens in counted if step <= taken.first), default=0)

@@ -1,6 +1,7 @@
 """Which trainings are taken for a collapse, on recorded series and on odd ones."""
 
 import math
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -8,16 +9,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from recorded import K8, K16, history
+from tiny_grpo import arguments as arguments_of
 
 from heavydistill.errors import ConfigError
+from heavydistill.training.rl.batches import Batch
 from heavydistill.training.rl.collapse import (
     ACTIONS,
     GUARDS,
     GuardArguments,
+    Seen,
     alarms,
     check_guards,
+    foreseen,
     idle,
-    points,
     told,
 )
 
@@ -110,6 +114,16 @@ def test_an_evaluation_fires_at_the_third_fall_while_the_reward_rises(
         assert (found[0].step, found[0].bound, found[0].value) == (3, 0.5, 0.2)
 
 
+@pytest.mark.parametrize("again", [0.6, 0.9])
+def test_an_evaluation_that_is_repeated_where_a_training_goes_on_hides_no_fall(
+    again: float,
+) -> None:
+    entries = _evaluations([0.7, 0.6, 0.5, 0.4], [0.1, 0.2, 0.3])
+    entries.insert(3, {"eval_hm": again, "step": 1})
+    (alarm,) = alarms(entries, GuardArguments(guard_window=1))
+    assert (alarm.guard, alarm.step, alarm.bound, alarm.value) == ("evaluation", 3, 0.7, 0.4)
+
+
 def test_another_metric_may_be_the_one_that_is_held_out() -> None:
     entries = _evaluations([0.5, 0.4, 0.3, 0.2], [0.1, 0.2, 0.3])
     renamed = [
@@ -140,7 +154,7 @@ def test_what_fired_earlier_stays_as_it_was(values: list[tuple[float, float, flo
     entries: list[dict[str, Any]] = []
     for step, (entropy, reward, hm) in enumerate(values, start=1):
         entries += [{"entropy": entropy, "reward": reward, "step": step}]
-        entries += [{"eval_hm": hm, "step": step}]
+        entries += [{"eval_hm": hm, "step": step}, {"eval_hm": 1 - hm, "step": step}]
     guards = GuardArguments(guard_window=2, guard_evaluation_falls=2)
     whole = alarms(entries, guards)
     for end in range(len(entries)):
@@ -204,45 +218,87 @@ def test_without_rolling_back_the_others_need_no_evaluation() -> None:
         check_guards(GuardArguments(**{**others, **UNMEASURED}), arguments)
 
 
+STEPS_OF_4 = {"per_generation": 4}
+EVERY_20 = {"eval_strategy": "steps", "eval_steps": 20}
+
+
 @pytest.mark.parametrize(
-    ("changes", "seen"),
+    ("steps", "arguments", "batch", "logs", "responses", "evaluations"),
     [
-        ({}, {"entropy": 10, "length": 10, "all_right": 10, "evaluation": 4}),
-        ({"logging_steps": 1}, {"entropy": 40, "length": 10, "all_right": 10, "evaluation": 4}),
-        ({"logging_steps": 0.5}, {"entropy": 2, "length": 2, "all_right": 2, "evaluation": 4}),
-        (
-            {"logging_strategy": "epoch", "eval_strategy": "epoch"},
-            {"entropy": 5, "length": 5, "all_right": 5, "evaluation": 5},
-        ),
-        (NEVER, {"entropy": 10, "length": 10, "all_right": 10, "evaluation": 0}),
+        (17, {}, STEPS_OF_4, 17, [1, 5, 9, 13, 17], []),
+        (17, {"logging_steps": 2}, STEPS_OF_4, 9, [2, 6, 10, 14, 17], []),
+        (17, {"logging_steps": 8}, STEPS_OF_4, 3, [8, 16, 17], []),
+        (17, {"logging_steps": 0.5}, STEPS_OF_4, 2, [9, 17], []),
+        (18, {"logging_steps": 9, "logging_first_step": True}, STEPS_OF_4, 3, [1, 9, 18], []),
+        (17, {"logging_strategy": "epoch"}, STEPS_OF_4, 3, [8, 16, 17], []),
+        # Six micro-batches an epoch, of three a generation, in steps of four and of two.
+        (5, {}, {"per_generation": 3, "accumulation": 4}, 5, [1, 3, 5], []),
+        (6, {}, {"per_generation": 2, "accumulation": 3, "iterations": 2}, 6, [1, 2, 4, 5], []),
+        (3, {}, {"per_generation": 1, "accumulation": 2}, 3, [1, 2, 3], []),
+        (70, EVERY_20, {}, 70, None, [20, 40, 60, 70]),
+        (70, {**EVERY_20, "eval_on_start": True}, {}, 70, None, [0, 20, 40, 60, 70]),
+        (70, {**EVERY_20, "eval_delay": 30}, {}, 70, None, [40, 60, 70]),
+        (70, {"eval_strategy": "steps", "eval_steps": 0.3}, {}, 70, None, [21, 42, 63, 70]),
+        (10, {"eval_strategy": "epoch", "eval_delay": 2}, STEPS_OF_4, 10, [1, 5, 9], []),
+        (16, {"eval_strategy": "epoch", "eval_delay": 2}, STEPS_OF_4, 16, None, [16]),
     ],
 )
-def test_what_guards_will_see_is_known_before(changes: dict[str, Any], seen: Any) -> None:
-    arguments = _arguments(**{"logging_strategy": "steps", "logging_steps": 4, **changes})
-    assert points(arguments, steps=40, epoch=8, generation=4) == seen
+def test_what_guards_will_see_is_known_before(
+    tmp_path: Path,
+    steps: int,
+    arguments: dict[str, Any],
+    batch: dict[str, int],
+    logs: int,
+    responses: list[int] | None,
+    evaluations: list[int],
+) -> None:
+    """Of two generations an epoch."""
+    of_one = {"per_device": 4, "processes": 1, "group": 4, "accumulation": 1, "iterations": 1}
+    batches = Batch(**{**of_one, "per_generation": 1, **batch})
+    seen = foreseen(arguments_of(tmp_path, **arguments), batches, steps, 2 * batches.prompts)
+    assert (len(seen.logs), seen.evaluations) == (logs, evaluations)
+    assert responses is None or seen.responses == responses
 
 
 def test_a_guard_that_can_never_fire_is_told_and_refused_if_it_is_to_act() -> None:
-    seen = {"entropy": 5, "length": 4, "all_right": 5, "evaluation": 3}
-    found = idle(GuardArguments(guard_all_right="off"), seen)
+    seen = Seen(logs=list(range(6)), responses=list(range(1, 6)), evaluations=[0, 4, 6])
+    found = idle(GuardArguments(), seen)
     assert found == {
-        "length": "it needs 5 logged values, and there will be 4",
+        "length": "it needs 6 logged values, and there will be 5",
         "evaluation": "it needs 4 evaluations, and there will be 3",
     }
-    assert idle(GuardArguments(guard_window=4, guard_evaluation_falls=2), seen) == {}
+    falls = {"guard_evaluation_falls": 2}
+    found = idle(GuardArguments(guard_length="off", **falls), seen)
+    why = "the reward, as the median of 5 logged values, cannot rise between evaluations"
+    assert found == {"evaluation": why}
+    assert idle(GuardArguments(guard_window=4, **falls), seen) == {}
     for guard, fix in (("length", "logging_steps"), ("evaluation", "eval_steps")):
         with pytest.raises(ConfigError, match=f"guard_{guard} is stop .* a smaller {fix}"):
             idle(GuardArguments(**{f"guard_{guard}": "stop"}), seen)
 
 
-@given(st.integers(1, 8), st.integers(1, 6))
-def test_what_is_not_idle_can_fire(window: int, more: int) -> None:
-    """On the fewest values that are not too few."""
-    guards = GuardArguments(guard_window=window)
-    collapsed = [{"groups/all_right": 1.0, "step": step} for step in range(window + more)]
-    for count in range(window + more):
-        seen = {"entropy": 99, "length": 99, "all_right": count, "evaluation": 99}
-        assert bool(alarms(collapsed[:count], guards)) != ("all_right" in idle(guards, seen))
+STEPS = st.sets(st.integers(1, 12)).map(sorted)
+
+
+@given(STEPS, STEPS, st.sets(st.integers(0, 12)).map(sorted), st.integers(1, 8), st.integers(1, 4))
+def test_what_is_not_idle_can_fire_and_nothing_else(
+    logs: list[int], responses: list[int], evaluations: list[int], window: int, falls: int
+) -> None:
+    """In a training in which all collapses as soon as it can be seen."""
+    guards = GuardArguments(guard_window=window, guard_evaluation_falls=falls)
+
+    def falling(name: str, steps: list[int]) -> list[dict[str, Any]]:
+        high = (window + 1) // 2  # so many values of the first median
+        return [{"step": step, name: float(at < high)} for at, step in enumerate(steps)]
+
+    entries = [
+        *falling("entropy", logs),
+        *falling("completions/mean_length", responses),
+        *({"step": step, "groups/all_right": 1.0, "reward": step} for step in responses),
+        *({"step": step, "eval_hm": -step} for step in evaluations),
+    ]
+    fired = {alarm.guard for alarm in alarms(entries, guards)}
+    assert fired == set(GUARDS) - idle(guards, Seen(logs, responses, evaluations)).keys()
 
 
 def test_they_are_flags_of_a_script() -> None:

@@ -9,7 +9,9 @@ import pytest
 from tiny_grpo import Scripted, held_out, rewarding, trainer
 
 from heavydistill.training.callbacks import KeepWhole
-from heavydistill.training.rl.collapse import GuardArguments
+from heavydistill.training.course import step_at_end
+from heavydistill.training.rl.batches import batch_of
+from heavydistill.training.rl.collapse import GuardArguments, foreseen
 from heavydistill.training.rl.watching import DrawCurves, WatchCollapse
 
 SOLVED_FROM_4 = rewarding(groups__all_right=lambda step: 0.9 if step >= 4 else 0.1)
@@ -44,6 +46,20 @@ def _train(
     )
     made.train(resume_from_checkpoint=resume)
     return made, watch
+
+
+def test_a_training_logs_and_evaluates_where_it_was_foreseen(tmp_path: Path) -> None:
+    options = {"logging_steps": 2, "eval_on_start": True, "eval_delay": 1, "max_steps": 5}
+    options |= {"steps_per_generation": 3, "gradient_accumulation_steps": 4}
+    made, _ = _train(tmp_path, "off", **options)
+    seen = foreseen(made.args, batch_of(made.args, 1), 5, len(made.train_dataset))
+
+    def steps(name: str) -> list[int]:
+        return [entry["step"] for entry in made.state.log_history if name in entry]
+
+    assert steps("entropy") == seen.logs == [2, 4, 5]
+    assert steps("completions/mean_length") == steps("reward") == seen.responses
+    assert steps("eval_hm") == seen.evaluations == [0, 2, 4, 5]
 
 
 def test_a_warning_changes_nothing(tmp_path: Path, capsys: Any) -> None:
@@ -84,7 +100,7 @@ def test_rolling_back_makes_the_best_checkpoint_the_model(tmp_path: Path, capsys
 
     made, watch = _train(tmp_path, "roll_back")
     assert made.state.global_step == 4
-    assert watch.alarms[0].rolled_back_to == 2
+    assert watch.alarms[0].rolled_back_to == step_at_end(made) == 2
     assert "Rolled back to checkpoint-2, the best one by eval_hm." in capsys.readouterr().out
     best, last = _weights(tmp_path / "checkpoint-2"), _weights(tmp_path / "checkpoint-4")
     now = made.model.state_dict()
@@ -97,4 +113,5 @@ def test_what_cannot_be_rolled_back_is_said(tmp_path: Path, capsys: Any) -> None
         tmp_path, "roll_back", eval_strategy="no", save_strategy="no", metric_for_best_model=None
     )
     assert made.state.global_step == 4 and watch.alarms[0].rolled_back_to is None
+    assert step_at_end(made) == 4
     assert "no checkpoint to roll back to: the model is step 4" in capsys.readouterr().out
