@@ -6,11 +6,11 @@
         --dataset_name sets/glm
 
 The model is one that SFT made (scripts/sft.py; an adapter is merged first, scripts/merge.py).
-Every flag of TRL's GRPOConfig and ModelConfig works but for those that would bend the ratio or break
-what the reward sees; each says why. They stand in the file as on the command line, which wins:
---learning_rate 1e-6, --use_vllm true, --report_to trackio, --push_to_hub. Beside them there are
---mode, --preset, --objective, --dataset_name or --run, --max_accuracy, --unmeasured, --too_long,
---pass_at_k, --format_share, --final_norm_learning_rate, --held_out, --held_out_from,
+Every flag of TRL's GRPOConfig and ModelConfig works but for those that would bend the ratio or
+break what the reward sees; each says why. They stand in the file as on the command line, which
+wins: --learning_rate 1e-6, --use_vllm true, --report_to trackio, --push_to_hub. Beside them there
+are --mode, --preset, --objective, --dataset_name or --run, --max_accuracy, --unmeasured,
+--too_long, --pass_at_k, --format_share, --final_norm_learning_rate, --held_out, --held_out_from,
 --guard_entropy and the
 other guards, --chat_template_path, --evaluate, --license and --dry_run, and in the file verify.
 --help lists all; configs/grpo/README.md says which file to begin with.
