@@ -67,12 +67,18 @@ print("stuck", flush=True)
 """
 
 
-def test_workers_end_with_an_owner_that_is_killed(tmp_path: Path) -> None:
-    running = script(tmp_path, f"{STUCK}\nimport time\ntime.sleep(600)")
+def stuck(folder: Path, then: str) -> tuple[subprocess.Popen[str], list[int]]:
+    """A script that does this once its workers are stuck, and their processes."""
+    running = script(folder, f"{STUCK}\nimport time\n{then}")
     assert running.stdout
     running.stdout.readline()
     pids = [int(pid) for pid in running.stdout.readline().split()[1:]]
     assert running.stdout.readline() == "stuck\n"
+    return running, pids
+
+
+def test_workers_end_with_an_owner_that_is_killed(tmp_path: Path) -> None:
+    running, pids = stuck(tmp_path, "time.sleep(600)")
     time.sleep(0.5)
     running.kill()
     _, err = running.communicate(timeout=LIMIT_S)
@@ -83,11 +89,7 @@ def test_workers_end_with_an_owner_that_is_killed(tmp_path: Path) -> None:
 def test_an_interrupt_of_the_terminal_says_nothing_and_hangs_nothing(tmp_path: Path) -> None:
     # Naps: Python looks for an interrupt before it goes to sleep and then lets others run, so that
     # one which comes in between waits for the end of the sleep.
-    running = script(tmp_path, f"{STUCK}\nimport time\nwhile True:\n    time.sleep(0.05)")
-    assert running.stdout
-    running.stdout.readline()
-    pids = [int(pid) for pid in running.stdout.readline().split()[1:]]
-    assert running.stdout.readline() == "stuck\n"
+    running, pids = stuck(tmp_path, "while True:\n    time.sleep(0.05)")
     os.killpg(running.pid, signal.SIGINT)
     _, err = running.communicate(timeout=LIMIT_S)
     assert all(ends(pid) for pid in pids)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from heavydistill.training.rl.arguments import RlArguments
 
-MOST_FORMAT = 0.05
+_MOST_FORMAT = 0.05
 WORDS = {
     "loss_type": ("grpo", "dr_grpo", "dapo", "bnpo", "cispo", "sapo", "luspo", "vespo"),
     "importance_sampling_level": ("token", "sequence"),
@@ -61,11 +61,11 @@ def check_ranges(rl: RlArguments, trl: GRPOConfig, model: ModelConfig) -> None:
             "Leave it out, or give --beta.",
         )
     _check_adapter(model)
-    if not 0 <= rl.format_share <= MOST_FORMAT:
+    if not 0 <= rl.format_share <= _MOST_FORMAT:
         raise ConfigError(
-            f"format_share: {rl.format_share} is not between 0 and {MOST_FORMAT}: with more, form "
+            f"format_share: {rl.format_share} is not between 0 and {_MOST_FORMAT}: with more, form "
             "would be learnt in place of what is right",
-            f"Give at most {MOST_FORMAT}.",
+            f"Give at most {_MOST_FORMAT}.",
         )
     if rl.max_accuracy is not None and not 0 <= rl.max_accuracy <= 1:
         raise ConfigError(
