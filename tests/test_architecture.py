@@ -41,7 +41,7 @@ LAYER_OF = {part: number for number, parts in enumerate(LAYERS) for part in part
 STORAGE_KNOWS = {"schema", "errors"}
 
 ONLY_IMPORTER = {"distilabel": "pipeline", "trl": "training"}
-MAX_LINES = 400
+MAX_LINES = 600
 TOO_VAGUE = {"Exception", "BaseException", "HeavydistillError", "UserError"}
 
 
