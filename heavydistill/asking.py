@@ -5,15 +5,37 @@ They are part of ``config`` for whoever reads or writes a configuration.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from heavydistill.sections import Section
+from heavydistill.sections import Section, form
 
 # Reasons of verdicts on what is no answer to a problem that can be judged.
 NEVER_JUDGED = frozenset(
     {"error", "truncated", "empty", "not_text", "open_thinking", "unknown_verifier"}
+)
+
+_ADDRESS = r"https?://(\[[0-9A-Fa-f:.]+\]|[^\s,?#@/:\\\[\]]+)(:\d+)?(/[^\s,?#]*)?"
+_ADDRESSES = form(
+    rf"{_ADDRESS}(,{_ADDRESS})*|[a-z]+",
+    "must begin with http:// or https:// and hold no user, password, ? or #, e.g. "
+    "http://localhost:8000/v1 (several with commas between share the load), or be the name of a "
+    "provider. It is not shown here, as it may hold a key; endpoint.api_key_env names the "
+    "environment variable with the key",
+    may_hold_a_key=True,
+)
+_NAME_OF_A_VARIABLE = form(
+    r"[A-Z_][A-Z0-9_]*|[a-z_]+",  # most keys mix capitals, small letters and digits
+    "must be the name of an environment variable in capital letters, e.g. OPENAI_API_KEY, never "
+    "the key itself. It is not shown here, as it may be the key",
+    may_hold_a_key=True,
+)
+ADDRESS_OF_A_SANDBOX = form(
+    _ADDRESS,
+    "must begin with http:// or https:// and hold no user, password, ? or #, e.g. "
+    "http://localhost:8080. It is not shown here, as it may hold a key",
+    may_hold_a_key=True,
 )
 
 
@@ -75,12 +97,12 @@ class Capabilities(Section):
 class Endpoint(Section):
     """An OpenAI-compatible server. Set ``base_url`` to ask it; else models run in this process."""
 
-    base_url: str | None = Field(None, pattern=r"^(https?://[^\s,]+(,https?://[^\s,]+)*|[a-z]+)$")
+    base_url: Annotated[str, _ADDRESSES] | None = None
     """E.g. ``http://localhost:8000/v1``; several with commas between share the load; or the name
     of a provider of the teacher's profile."""
     serve: bool = False
     """Start vLLM on this machine's GPUs instead, as the teacher's profile says."""
-    api_key_env: str | None = None
+    api_key_env: Annotated[str, _NAME_OF_A_VARIABLE] | None = None
     """Environment variable that holds the key; null takes the provider's, or ``OPENAI_API_KEY``. A
     server without keys needs none."""
     tokenizer: str | None = None

@@ -15,11 +15,12 @@ import hashlib
 import json
 import re
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import yaml
 from pydantic import Field, field_validator, model_validator
 
+from heavydistill.asking import ADDRESS_OF_A_SANDBOX
 from heavydistill.asking import NEVER_JUDGED as NEVER_JUDGED
 from heavydistill.asking import Capabilities as Capabilities
 from heavydistill.asking import Endpoint as Endpoint
@@ -27,7 +28,7 @@ from heavydistill.asking import Judge as Judge
 from heavydistill.asking import Sampling as Sampling
 from heavydistill.asking import SamplingChoice as SamplingChoice
 from heavydistill.errors import ConfigError
-from heavydistill.sections import Section, parse, read_yaml
+from heavydistill.sections import Section, form, parse, read_yaml
 
 Selection = Literal[
     "random", "max_answer_num", "max_diversity", "max_length", "group_one", "stratified"
@@ -41,8 +42,12 @@ SamplingName = Literal["paper", "maker"]
 
 _ANEW: Task = "deliberate"
 _TOKENS = {"tok": 1, "ktok": 10**3, "mtok": 10**6, "gtok": 10**9}
-BUDGET = r"^(\d+(?:\.\d+)?)(usd|[kKmMgG]?tok)$"
-"""What a budget looks like: ``25usd``, ``40Mtok``."""
+_BUDGET = r"(\d+(?:\.\d+)?)(usd|[kKmMgG]?tok)"
+Budget = Annotated[
+    str,
+    form(_BUDGET, "must be US dollars or tokens, e.g. 25usd, 500ktok or 40Mtok"),
+]
+"""``25usd``, ``40Mtok``; see ``caps_of``."""
 
 
 class Problems(Section):
@@ -86,7 +91,7 @@ class Sandboxing(Section):
 
     backend: Literal["bubblewrap", "sandbox_fusion"] = "bubblewrap"
     """bubblewrap on this machine, or a server of SandboxFusion at ``url``."""
-    url: str | None = Field(None, pattern=r"^https?://\S+$")
+    url: Annotated[str, ADDRESS_OF_A_SANDBOX] | None = None
     """Address of the server, e.g. ``http://localhost:8080``."""
     test_s: float = Field(6.0, gt=0)
     """Most seconds of processor time for one test."""
@@ -203,7 +208,7 @@ class RunConfig(Section):
     journal: str | None = None
     """Folder that keeps every response, so that none is paid for twice; null takes ``journal``
     beside ``out``, which runs in the same folder share."""
-    budget: str | None = Field(None, pattern=BUDGET)
+    budget: Budget | None = None
     """Most that served models may cost in this run and its resumptions: ``25usd``, ``40Mtok``."""
     out: str | None = None
     """Folder of the run; null makes a new one under ``runs/``."""
@@ -369,7 +374,7 @@ def assign(tree: dict[str, Any], dotted: str, value: Any) -> None:
 
 def caps_of(budget: str | None) -> tuple[float | None, int | None]:
     """(US dollars, tokens) of a budget; None for what it is not in."""
-    found = re.match(BUDGET, budget or "")
+    found = re.fullmatch(_BUDGET, budget or "")
     if not found:
         return None, None
     amount, unit = float(found[1]), found[2].lower()

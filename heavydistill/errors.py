@@ -17,6 +17,13 @@ request or one row is no error at all: it is a record with a reason (see ``schem
 
 from __future__ import annotations
 
+import errno
+import re
+
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_FORBIDDEN = {errno.EACCES, errno.EPERM, errno.EROFS}
+_NO_PLACE = {errno.ENOENT, errno.ENOTDIR, errno.EEXIST, errno.ELOOP, errno.ENAMETOOLONG}
+
 
 class HeavydistillError(Exception):
     """Base of all errors raised on purpose.
@@ -70,3 +77,24 @@ class RunError(HeavydistillError):
 
 class StoppedError(RunError):
     """The money is spent. Whatever was asked is awaited and kept before the run ends."""
+
+
+def remedy(fault: OSError, other: str) -> str:
+    """What the user does about a place that cannot be written, without a full stop.
+
+    Args:
+        fault: What the system said.
+        other: How another place is named, e.g. ``another --out``.
+    """
+    number = fault.errno
+    if number is None and (told := re.search(r"\[errno (\d+)\]", str(fault))):  # pyarrow's
+        number = int(told[1])
+    if number in _NO_PLACE:
+        return f"Name {other}"
+    if number in _FULL:
+        first = "Make room there"
+    elif number in _FORBIDDEN:
+        first = "Allow this user to write there"
+    else:
+        first = "Check the disk"
+    return f"{first}, or name {other}"

@@ -7,22 +7,51 @@ found out about an endpoint. A key that no field has is an error that names the 
 from __future__ import annotations
 
 import difflib
+import re
 from pathlib import Path
 from types import UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin
 
 import yaml
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 
 from heavydistill.errors import ConfigError
 
+
 _S = TypeVar("_S", bound=BaseModel)
+
+
+class _WithheldError(ValueError):
+    """A value that no message may show."""
 
 
 class Section(BaseModel):
     """A mapping of a file: frozen, and a key that no field has is an error."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        use_attribute_docstrings=True,
+        # A traceback must not show a key that was put in the wrong place.
+        hide_input_in_errors=True,
+    )
+
+
+def form(pattern: str, words: str, may_hold_a_key: bool = False) -> BeforeValidator:
+    """Metadata of a field whose text must match a pattern as a whole.
+
+    Args:
+        pattern: Regular expression; no message shows it.
+        words: What the text must be, e.g. ``must be a number``.
+        may_hold_a_key: Whether a text that is refused may be a secret, so that no message shows it.
+    """
+
+    def check(value: object) -> object:
+        if isinstance(value, str) and re.fullmatch(pattern, value):
+            return value
+        raise _WithheldError(words) if may_hold_a_key else ValueError(words)
+
+    return BeforeValidator(check)
 
 
 def parse(section: type[_S], tree: dict[str, Any], where: str, fix: str) -> _S:
@@ -44,7 +73,9 @@ def parse(section: type[_S], tree: dict[str, Any], where: str, fix: str) -> _S:
         first = error.errors()[0]
         key = ".".join(str(part) for part in first["loc"])
         message = first["msg"].removeprefix("Value error, ")
-        given = f" (got {first['input']!r})" if key and first["type"] != "missing" else ""
+        withheld = isinstance(first.get("ctx", {}).get("error"), _WithheldError)
+        is_shown = key and first["type"] != "missing" and not withheld
+        given = f" (got {first['input']!r})" if is_shown else ""
         raise ConfigError(f"{where}{f'{key}: ' if key else ''}{message}{given}", fix) from error
 
 
@@ -92,7 +123,9 @@ def _refuse_unknown(
             continue
         if not isinstance(value, dict):
             names = "one for each name" if is_named else ", ".join(child.model_fields)
-            raise ConfigError(f"{where}{at}{key} takes keys, not {value!r}", f"Keys here: {names}.")
+            # A text may be an address with a key in it.
+            given = "a text" if isinstance(value, str) else repr(value)
+            raise ConfigError(f"{where}{at}{key} takes keys, not {given}", f"Keys here: {names}.")
         for name, entry in value.items() if is_named else [("", value)]:
             if isinstance(entry, dict):
                 inside = f"{at}{key}.{name}." if is_named else f"{at}{key}."

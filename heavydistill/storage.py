@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from heavydistill.errors import ConfigError, RunError
+from heavydistill.errors import ConfigError, RunError, remedy
 from heavydistill.schema import SCHEMA_VERSION, Trace, arrow_schema, from_row, to_row
 
 if TYPE_CHECKING:
@@ -48,7 +48,8 @@ def writing(place: Path, error: type[RunError] = RunError) -> Iterator[None]:
     except OSError as fault:
         raise error(
             f"{place} cannot be written: {fault.strerror or fault}",
-            "Make room and give the same command again; what is in the journal is not asked again.",
+            f"{remedy(fault, 'another folder')}, and give the same command again; what is in the "
+            "journal is not asked again.",
         ) from fault
 
 

@@ -26,7 +26,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from heavydistill.engine.segment import sync_folder
-from heavydistill.errors import ConfigError
+from heavydistill.errors import ConfigError, remedy
 from heavydistill.storage import writing
 
 _LOCK = "lock"
@@ -107,7 +107,7 @@ class Workplace:
                 os.close(lock)
             raise ConfigError(
                 f"out: {self.path} cannot be written: {error.strerror}",
-                "Make room there, or name another --out.",
+                f"{remedy(error, 'another --out')}.",
             ) from error
         try:
             yield

@@ -16,7 +16,7 @@ import yaml
 from pydantic import Field, model_validator
 
 from heavydistill.asking import Endpoint, SamplingChoice
-from heavydistill.config import BUDGET, Pruning, Verifying, assign
+from heavydistill.config import Budget, Pruning, Verifying, assign
 from heavydistill.sections import Section, parse, read_yaml
 
 PresetName = Literal["balanced", "agglm", "pacore", "genselect", "heavyskill", "natural"]
@@ -83,7 +83,7 @@ class Redeliberate(Section):
     """Seed of sampling."""
     journal: str | None = None
     """Folder that keeps every response; null takes ``journal`` beside ``out``."""
-    budget: str | None = Field(None, pattern=BUDGET)
+    budget: Budget | None = None
     """Most that a served teacher may cost, e.g. ``25usd`` or ``40Mtok``."""
 
 
@@ -147,7 +147,7 @@ class RefilterConfig(Section):
     """Seed of sampling."""
     journal: str | None = None
     """Folder that keeps every response; null takes ``journal`` beside ``out``."""
-    budget: str | None = Field(None, pattern=BUDGET)
+    budget: Budget | None = None
     """Most that a served checkpoint may cost, e.g. ``25usd`` or ``40Mtok``."""
     verify: Verifying = Verifying()
     """How deliberations are judged, and verifiers of one's own."""

@@ -27,7 +27,7 @@ from typing import Literal
 from heavydistill.engine import segment
 from heavydistill.engine.request import Request, Response
 from heavydistill.engine.segment import Record
-from heavydistill.errors import RunError
+from heavydistill.errors import RunError, remedy
 
 _Place = tuple[Path, int]
 
@@ -147,7 +147,8 @@ class Journal:
         except OSError as error:
             raise RunError(
                 f"The journal {self.folder} cannot be written: {error.strerror}",
-                "Make room and run the same command again; what is in it is kept.",
+                f"{remedy(error, 'another --journal')}, and run the same command again; what is in "
+                "it is kept.",
             ) from error
 
     def close(self) -> None:

@@ -33,7 +33,7 @@ from pathlib import Path
 from heavydistill.config import RunConfig
 from heavydistill.engine.request import Request, Response
 from heavydistill.engine.tokenizer import TEMPLATE_TOKENS
-from heavydistill.errors import ConfigError, StoppedError
+from heavydistill.errors import ConfigError, StoppedError, remedy
 from heavydistill.schema import Failure
 
 # Failures before a model began to write.
@@ -322,7 +322,8 @@ class Ledger:
         except OSError as error:
             raise StoppedError(
                 f"The account {self._path} cannot be written: {error.strerror}",
-                "Make room and give the same command again; it pays for nothing twice.",
+                f"{remedy(error, 'another --journal')}, and give the same command again; it pays "
+                "for nothing twice.",
             ) from error
 
     def _write(self, old: Balance, new: Balance) -> None:
@@ -348,7 +349,7 @@ def _parsed(line: bytes, file: Path) -> Balance:
 def _unusable(file: Path, error: OSError) -> ConfigError:
     return ConfigError(
         f"The account {file} cannot be used: {error.strerror}",
-        "Make room on its disk, or name another --journal.",
+        f"{remedy(error, 'another --journal')}.",
     )
 
 

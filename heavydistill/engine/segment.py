@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from heavydistill.engine.request import Response
-from heavydistill.errors import JournalError
+from heavydistill.errors import JournalError, remedy
 
 FORMAT = b"heavydistill journal 1\n"
 SUFFIX = ".segment"
@@ -123,7 +123,8 @@ def paths(folder: Path) -> list[Path]:
         return sorted(folder.glob(f"*{SUFFIX}"))
     except OSError as error:
         raise JournalError(
-            f"The journal {folder} cannot be used: {error.strerror}", "Name another folder."
+            f"The journal {folder} cannot be used: {error.strerror}",
+            f"{remedy(error, 'another --journal')}.",
         ) from error
 
 

@@ -50,14 +50,14 @@ import time
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import yaml
 from pydantic import Field
 
 from heavydistill.errors import ConfigError, RunError
 from heavydistill.record import RECORD, Result, read_record
-from heavydistill.sections import Section, parse, read_yaml
+from heavydistill.sections import Section, form, parse, read_yaml
 from heavydistill.sets.folder import MANIFEST
 from heavydistill.training import keeping
 
@@ -75,7 +75,12 @@ _MENDABLE_UNTRAINED = (1, 2)
 class Phase(Section):
     """One training."""
 
-    name: str = Field(pattern=r"^[A-Za-z0-9][\w-]*$")
+    name: Annotated[
+        str,
+        form(
+            r"[A-Za-z0-9][\w-]*", "must begin with a letter or digit, and hold only those, _ and -"
+        ),
+    ]
     config: str
     """File of scripts/grpo.py."""
     keys: dict[str, Any] = Field(default_factory=dict)
