@@ -63,7 +63,7 @@ class JournaledEngine:
         return self._engine.is_drained
 
     def drain(self) -> None:
-        """Begin nothing new; what is in flight is still answered and kept."""
+        """Begin nothing new; see ``engine.request.Engine``."""
         self._engine.drain()
 
     def close(self) -> None:

@@ -3,9 +3,10 @@
 Requests are sorted by the length of their prompts and run in batches bounded by ``batch_tokens``
 (prompt plus completion), so little is padded. Sampling is seeded per request: random numbers
 come from a hash of (request seed, step, token id), never from a shared generator, so a sample
-does not depend on which requests it shares a batch with (beyond rounding). A prompt that does
-not fit the model's context with its completion is a response with an error, not a truncation.
-An adapter is merged into its base in memory (see ``adapter``), for that is as fast as the base.
+does not depend on which requests it shares a batch with (beyond rounding). ``keep`` sees a sample
+when it ends, not when its batch does. A prompt that does not fit the model's context with its
+completion is a response with an error, not a truncation. An adapter is merged into its base in
+memory (see ``adapter``), for that is as fast as the base.
 
 Not covered: tensor parallelism, quantization, multimodal models. For throughput, serve with vLLM
 and ask the endpoint.
@@ -15,7 +16,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +41,8 @@ _BATCH_TOKENS = {"cpu": 131_072, "cuda": 262_144}
 _BATCH_BYTES = 8 * 10**9
 """Most that keys and values of a batch take: 35,000 tokens of 1.7B parameters in float32."""
 
+_Done = Callable[[int, Response], None]  # with the number of a request
+
 _CHECKPOINT_SUFFIXES = {".json", ".safetensors", ".bin", ".model", ".jinja"}
 
 _GOLDEN = -7046029254386353131  # splitmix64's increments, as signed 64-bit integers
@@ -56,6 +59,9 @@ class LocalEngine:
         batch_tokens: Bound of one batch: sequences times (longest prompt + ``max_tokens``);
             None takes what is fast on the device and not too large for its memory.
 
+    Attributes:
+        unfinished_tokens: Tokens written so far of the samples that have not ended.
+
     Raises:
         TeacherError: The checkpoint cannot be loaded or has no chat template; or it is an adapter
             and PEFT is not installed.
@@ -69,23 +75,25 @@ class LocalEngine:
     ) -> None:
         self._name = model
         self.is_drained = False
+        self.unfinished_tokens = 0
         self.tokenizer, self.model = _load(model)
         self.think_tags = think_tags
         self.batch_tokens = batch_tokens or _batch_tokens(self.model)
         self.context = int(self.model.config.max_position_embeddings)
 
     def generate(self, requests: list[Request], keep: Keep = forget) -> list[Response]:
-        """Answer all requests, in their order."""
+        """Answer all requests, in their order; ``keep`` sees each as soon as it has ended."""
         prompts = [self._encode(request.messages) for request in requests]
         responses: dict[int, Response] = {}
+
+        def done(index: int, response: Response) -> None:
+            keep(requests[index], response)
+            responses[index] = response
+
         for batch in self._batches(prompts, requests):
-            if self.is_drained:
-                responses |= dict.fromkeys(batch, INTERRUPTED)
-                continue
-            for index, response in self._run(batch, prompts, requests):
-                keep(requests[index], response)
-                responses[index] = response
-        return [responses[index] for index in range(len(requests))]
+            if not self.is_drained:
+                self._run(batch, prompts, requests, done)
+        return [responses.get(index, INTERRUPTED) for index in range(len(requests))]
 
     @property
     def revision(self) -> str:
@@ -96,7 +104,7 @@ class LocalEngine:
         return self.model.config._commit_hash or local_revision(self._name)
 
     def drain(self) -> None:
-        """Begin no other batch."""
+        """End after the token that is being written: what has not ended by then is interrupted."""
         self.is_drained = True
 
     def close(self) -> None:
@@ -123,23 +131,34 @@ class LocalEngine:
                 del indices[:size]
 
     def _run(
-        self, batch: list[int], prompts: list[list[int]], requests: list[Request]
-    ) -> Iterator[tuple[int, Response]]:
-
+        self, batch: list[int], prompts: list[list[int]], requests: list[Request], done: _Done
+    ) -> None:
+        """Answer a batch; what is not done when it returns was interrupted."""
         sampling = requests[batch[0]].sampling
         fitting = [i for i in batch if len(prompts[i]) + sampling.max_tokens <= self.context]
         for i in set(batch) - set(fitting):
-            yield i, self._too_long(len(prompts[i]), sampling.max_tokens)
+            done(i, self._too_long(len(prompts[i]), sampling.max_tokens))
         if not fitting:
             return
         started = time.perf_counter()
-        written = self._written([prompts[i] for i in fitting], [requests[i] for i in fitting])
-        seconds = time.perf_counter() - started
-        for i, row in zip(fitting, written, strict=True):
-            yield i, self._response(row, len(prompts[i]), seconds)
 
-    def _written(self, prompts: list[list[int]], requests: list[Request]) -> list[list[int]]:
-        """The tokens of each row, up to the end of its turn or more."""
+        def on_end(row: int, tokens: list[int]) -> None:
+            i = fitting[row]
+            seconds = time.perf_counter() - started
+            done(i, self._response(tokens, len(prompts[i]), seconds))
+
+        try:
+            self._write([prompts[i] for i in fitting], [requests[i] for i in fitting], on_end)
+        finally:
+            self.unfinished_tokens = 0
+
+    def _write(
+        self,
+        prompts: list[list[int]],
+        requests: list[Request],
+        on_end: Callable[[int, list[int]], None],
+    ) -> None:
+        """Write each row, up to the end of its turn or more."""
         import torch
 
         from heavydistill.engine.stretches import may_let_rows_go, write
@@ -154,10 +173,19 @@ class LocalEngine:
         def processors_of(rows: Sequence[int]) -> LogitsProcessorList:
             return _processors(sampling, [requests[i].seed for i in rows], width)
 
-        config = self._generation_config(sampling.max_tokens)
-        in_stretches = may_let_rows_go(self.model.config)
-        return write(
-            self.model.generate, ids, mask, config, processors_of, in_stretches=in_stretches
+        def goes_on(unfinished_tokens: int) -> bool:
+            self.unfinished_tokens = unfinished_tokens
+            return not self.is_drained
+
+        write(
+            self.model.generate,
+            ids,
+            mask,
+            self._generation_config(sampling.max_tokens),
+            processors_of,
+            in_stretches=may_let_rows_go(self.model.config),
+            on_end=on_end,
+            goes_on=goes_on,
         )
 
     def _generation_config(self, most: int):  # type: ignore[no-untyped-def]

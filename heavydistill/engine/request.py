@@ -110,7 +110,11 @@ class Engine(Protocol):
         """Answer all requests, in their order. Never raises for what one request met."""
 
     def drain(self) -> None:
-        """Begin nothing new: what is asked from here on fails with ``interrupted``."""
+        """Begin nothing new: what is asked from here on fails with ``interrupted``.
+
+        Requests that a server is answering are awaited. A model in this process costs nothing, so
+        it stops writing: what has not ended fails with ``interrupted`` too.
+        """
 
     def close(self) -> None:
         """Give back what it holds."""

@@ -111,7 +111,7 @@ class HeavyLLM(LLM):
         return self._engine is not None and self._engine.is_drained
 
     def drain(self) -> None:
-        """Ask nothing more; what is in flight is still answered and kept."""
+        """Ask nothing more; see ``engine.request.Engine``."""
         if self._engine:
             self._engine.drain()
 

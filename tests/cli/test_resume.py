@@ -340,3 +340,29 @@ def test_the_same_command_asks_again_for_what_failed_and_for_nothing_else(tmp_pa
         assert all(t.failure is None for x in read_traces(tmp_path / "run") for t in x.pool)
         again = subprocess.run(command, capture_output=True, text=True, timeout=60)
         assert again.returncode == 2 and "not empty" in again.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_model_in_this_process_keeps_what_ended_in_a_batch_that_is_broken_off(tmp_path):
+    samples = 16 * 64  # of all problems, in one batch
+    command = [COMMAND, "generate", "--k=64", "--d=0", "--set=problems.size=16"]
+    command += [f"--out={tmp_path / 'run'}", f"--journal={tmp_path / 'journal'}"]
+    kept = set()
+    for signum, code in ((signal.SIGKILL, -9), (signal.SIGINT, 130)):
+        process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True
+        )
+        while not journaled_seeds(tmp_path) - kept and process.poll() is None:
+            time.sleep(0.01)
+        os.killpg(process.pid, signum)
+        printed, _ = process.communicate(timeout=60)
+        assert process.returncode == code, printed
+        now = journaled_seeds(tmp_path)
+        assert kept < now and len(now) < samples
+        kept = now
+    assert not (tmp_path / "run").exists()
+    run(*command)
+    records = [line for one in segments(tmp_path / "journal") for line in one.lines]
+    assert len(records) == len(journaled_seeds(tmp_path)) == samples
+    assert len(list(read_traces(tmp_path / "run"))) == 16

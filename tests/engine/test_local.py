@@ -8,15 +8,19 @@ none do, and the tests allow no difference.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import shutil
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from heavydistill.config import Endpoint, Sampling
 from heavydistill.engine import local
+from heavydistill.engine.journal import Journal
+from heavydistill.engine.journaled import JournaledEngine
 from heavydistill.engine.local import LocalEngine
 from heavydistill.engine.request import Request, Response, user_turn
 from heavydistill.errors import TeacherError
@@ -140,6 +144,61 @@ def test_rows_that_have_ended_leave_their_batch(engine, monkeypatch):
     # Each prompt is read once, for all of its samples.
     assert widths == [len(PROMPTS), *(count for count in ended_by if count)]
     assert len(set(widths)) > 3
+
+
+def test_what_ended_before_a_batch_was_broken_off_is_in_the_journal(engine, tmp_path):
+    requests = [request(seed, max_tokens=90) for seed in range(40)]
+    whole = {
+        one.seed: sample(it) for one, it in zip(requests, engine.generate(requests), strict=True)
+    }
+    lengths = sorted(one.completion_tokens for one in whole.values())
+    assert lengths[1] < 40 and lengths[-1] == 90
+
+    class Full(Exception):
+        pass
+
+    def interrupted(how: str) -> set[int]:
+        """The seeds of what was asked now."""
+        engine.is_drained = False
+        journal, asked = Journal(tmp_path / "journal"), []
+
+        def keep(request: Request, response: Response) -> None:
+            asked.append(request.seed)
+            assert sample(response) == whole[request.seed]
+            if how == "drain":
+                engine.drain()
+            elif how == "raise" and len(asked) == 2:
+                raise Full
+
+        shared = SimpleNamespace(
+            revision="", generate=engine.generate, close=lambda: None, is_drained=False
+        )
+        journaled = JournaledEngine(shared, journal, "tiny")
+        try:
+            responses = journaled.generate(requests, keep)
+        except Full:
+            assert how == "raise"
+        else:
+            given = [one.failure for one in responses if one.failure]
+            assert (set(given) == {"interrupted"}) is (how == "drain")
+        finally:
+            journaled.close()
+            engine.is_drained = False
+        return set(asked)
+
+    first, second, rest = interrupted("raise"), interrupted("drain"), interrupted("")
+    assert len(first) == 2 and 0 < len(second) < 38
+    assert len(first) + len(second) + len(rest) == 40 and first | second | rest == set(whole)
+
+
+def test_a_sample_takes_the_time_to_its_own_end(engine):
+    responses = engine.generate([request(seed, max_tokens=90) for seed in range(40)])
+    by_stretch: dict[int, list[float]] = {}
+    for one in responses:
+        by_stretch.setdefault((one.completion_tokens - 1) // 16, []).append(one.latency_s)
+    times = [by_stretch[number] for number in sorted(by_stretch)]
+    assert len(times) > 2
+    assert all(max(sooner) < min(later) for sooner, later in itertools.pairwise(times))
 
 
 def test_the_seed_alone_decides_the_sample(engine):

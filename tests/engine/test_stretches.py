@@ -96,6 +96,70 @@ def test_a_prompt_is_read_once_for_all_of_its_samples() -> None:
     assert shapes[0] == (3, 9)
 
 
+@pytest.mark.parametrize("config", [LLAMA, LFM2], ids=lambda config: config.model_type)
+def test_a_row_is_reported_when_it_is_over_and_the_rest_may_be_left(
+    config: PreTrainedConfig,
+) -> None:
+    torch.manual_seed(0)
+    model = AutoModelForCausalLM.from_config(config).eval()
+    prompts = torch.randint(3, 64, (12, 7))
+    # One row ends soon, the others do not.
+    asked = GenerationConfig(do_sample=False, max_new_tokens=100, eos_token_id=[2], pad_token_id=0)
+    in_stretches = may_let_rows_go(config)
+    rest: dict[str, Any] = {
+        "attention_mask": torch.ones_like(prompts),
+        "config": asked,
+        "in_stretches": in_stretches,
+    }
+    whole = write(model.generate, prompts, **rest)
+    asked.eos_token_id = [whole[3][20]]
+    whole = list(map(_up_to(asked.eos_token_id), write(model.generate, prompts, **rest)))
+    lengths = [len(row) for row in whole]
+    assert lengths[3] <= 21 and max(lengths) == 100
+    reported: dict[int, list[int]] = {}
+    steps: list[int] = []
+    seen_after: dict[int, int] = {}
+
+    def on_end(row: int, tokens: list[int]) -> None:
+        assert row not in reported
+        reported[row], seen_after[row] = tokens, len(steps)
+
+    def goes_on(unfinished_tokens: int) -> bool:
+        steps.append(unfinished_tokens)
+        return True
+
+    write(model.generate, prompts, **rest, on_end=on_end, goes_on=goes_on)
+    assert list(map(_up_to(asked.eos_token_id), (reported[row] for row in range(12)))) == whole
+    for row, steps_before in seen_after.items():
+        assert lengths[row] - 1 <= steps_before <= lengths[row] + 16
+    assert steps[0] == 12 and len(steps) == 100
+
+    steps.clear()
+    kept = reported.copy()
+    reported.clear()
+    write(model.generate, prompts, **rest, on_end=on_end, goes_on=lambda _: not _stop_at(steps, 50))
+    assert len(steps) == 50
+    assert reported == {row: kept[row] for row in range(12) if lengths[row] <= 48}
+    assert 0 < len(reported) < 12
+
+    reported.clear()
+    with pytest.raises(OSError, match="full"):
+        write(model.generate, prompts, **rest, on_end=_full)
+
+
+def _stop_at(steps: list[int], count: int) -> bool:
+    steps.append(0)
+    return len(steps) >= count
+
+
+def _full(row: int, tokens: list[int]) -> None:
+    raise OSError("the disk is full")
+
+
+def _up_to(ends: list[int]) -> Callable[[list[int]], list[int]]:
+    return lambda row: row[: min((row.index(end) + 1 for end in ends if end in row), default=None)]
+
+
 def _up_to_end(row: list[int]) -> list[int]:
     ends = [at for at, token in enumerate(row) if token in ENDS]
     return row[: ends[0] + 1] if ends else row
