@@ -1,0 +1,223 @@
+"""This version opens what an earlier one wrote: tests/fixed_points, which is never changed."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trainings
+import yaml
+from fake_server import serving
+
+from heavydistill.build.config import load_build_config
+from heavydistill.config import load_config
+from heavydistill.engine.journal import Journal
+from heavydistill.metrics.summary import summarize
+from heavydistill.problems.benchmarks import Benchmark
+from heavydistill.record import read_record
+from heavydistill.schema import Trace
+from heavydistill.sections import parse
+from heavydistill.sets.folder import read_rows, splits_of
+from heavydistill.sets.manifest import read_manifest
+from heavydistill.storage import read_traces
+from heavydistill.teachers.files import load_profile
+from heavydistill.training import keeping
+from heavydistill.training.rl.phases import load_phases
+
+FIXED = Path(__file__).parent / "fixed_points"
+RUN, SETS = Path("runs/served"), Path("sets")
+ANSWERED = 47 + 25 + 20 + 15  # of the run; before, after and alone of the evaluation
+
+
+@pytest.fixture(autouse=True)
+def copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """All of it, in the working directory, where its relative paths lead."""
+    folder = tmp_path / "fixed"
+    shutil.copytree(FIXED, folder)
+    monkeypatch.chdir(folder)
+    return folder
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """Runs a verb, which must succeed, and gives what it prints."""
+
+    def run(*arguments: object) -> str:
+        from heavydistill.cli.app import main
+
+        monkeypatch.setattr(sys, "argv", ["heavydistill", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        shown = capsys.readouterr()
+        assert not ended.value.code, shown.out + shown.err
+        return shown.out
+
+    return run
+
+
+def timeless(trace: Trace) -> Trace:
+    def still(generation: Any) -> Any:
+        return dataclasses.replace(generation, latency_s=0.0)
+
+    pool = [still(trajectory) for trajectory in trace.pool]
+    deliberations = [still(deliberation) for deliberation in trace.deliberations]
+    return dataclasses.replace(trace, pool=pool, deliberations=deliberations)
+
+
+def same(run: Path, other: Path) -> bool:
+    """Whether both hold the same rows, but for the time that they took."""
+    one, two = ([timeless(trace) for trace in read_traces(folder)] for folder in (run, other))
+    return len(one) == 8 and one == two
+
+
+def test_the_figures_of_the_run_are_those_that_it_had() -> None:
+    traces = list(read_traces(RUN))
+    summary = summarize(traces)
+    assert (summary.k, summary.d, summary.rounds, summary.statuses) == (4, 2, 1, {"ok": 8})
+    assert dataclasses.astuple(summary.mean_at_k) == (0.5625, 0.375, 0.75)
+    assert dataclasses.astuple(summary.vote_at_k) == (0.6875, 0.375, 0.9375)
+    assert dataclasses.astuple(summary.pass_at_k) == (1.0, 1.0, 1.0)
+    assert dataclasses.astuple(summary.heavy_mean_at_d) == (0.875, 0.6875, 1.0)
+    assert dataclasses.astuple(summary.heavy_pass_at_d) == (1.0, 1.0, 1.0)
+    assert dataclasses.astuple(summary.heavy_minus_vote) == (0.1875, -0.125, 0.5625)
+    assert (summary.rescue.count, summary.rescue.of) == (2, 3)
+    assert (summary.regress.count, summary.regress.of) == (1, 5)
+    strata = {stratum: count for stratum, count in summary.strata.items() if count}
+    assert strata == {"all-right": 1, "majority-right": 4, "tie": 1, "minority-right": 2}
+    assert summary.trajectories.failures == {"filtered": 1}
+    assert (summary.trajectories.truncated, summary.trajectories.undecided) == (1, 2)
+    ends = [t.finish_reason for t in traces[0].pool]
+    assert sorted(ends) == ["error", "length", "stop", "stop"]
+
+
+def test_the_run_is_shown_and_reported(run: Callable[..., str]) -> None:
+    assert "What is 45 + 38?" in run("show", RUN, "--problem", "sum0")
+    said = run("report", RUN, "--out", "page.html")
+    assert "served: 8 problems" in said
+    page = Path("page.html").read_text(encoding="utf-8")
+    assert "What is 45 + 38?" in page and "Unfinished" not in said
+
+
+def test_the_evaluation_is_compared_and_reported(run: Callable[..., str]) -> None:
+    evaluation = Path("runs/evaluation")
+    run("compare", evaluation / "before", evaluation / "after", "--json", "again.json")
+    again = json.loads(Path("again.json").read_text(encoding="utf-8"))
+    stored = json.loads((evaluation / "evaluation.json").read_text(encoding="utf-8"))
+    for name in ("mean_at_k", "vote_at_k", "pass_at_k", "heavy_mean_at_d", "heavy_minus_vote"):
+        assert again[name] == stored[name]
+    assert again["deliberation_pairs"] == stored["deliberation_pairs"]
+    assert again["heavy_minus_vote"]["difference"]["mean"] == 0.5
+    said = run("report", evaluation, "--out", "page.html")
+    assert [f"{name}: 5 problems" in said for name in ("before", "after", "alone")] == [True] * 3
+
+
+def test_the_run_is_replayed_from_its_journal(run: Callable[..., str]) -> None:
+    run("replay", RUN, "--out", "runs/again")
+    assert same(RUN, Path("runs/again"))
+
+
+def test_every_line_of_the_journal_is_whole(run: Callable[..., str]) -> None:
+    said = run("journal", "check", "runs/journal")
+    assert sum(map(int, re.findall(r"(\d+) records", said))) == ANSWERED + 1  # and one that failed
+    assert "damaged" not in said and "dropped" not in said
+    assert Journal(Path("runs/journal")).answered == ANSWERED
+    assert "47" in run("journal", "stats", "runs/journal")
+
+
+def test_the_run_goes_on_without_asking_for_what_was_answered(run: Callable[..., str]) -> None:
+    held = {record.asked["seed"] for record in Journal(Path("runs/journal")).answers()}
+
+    def filtered(body: dict[str, Any]) -> Any:
+        choice = {"index": 0, "finish_reason": "content_filter", "message": {"content": ""}}
+        return 200, {"choices": [choice], "usage": {"prompt_tokens": 67, "completion_tokens": 17}}
+
+    models = (200, {"object": "list", "data": [{"id": "served", "object": "model"}]})
+    with serving(filtered, models) as server:
+        run("generate", "--config", RUN / "config.yaml", "--endpoint", server.base_url,
+            "--out", "runs/again")  # fmt: skip
+    asked = [body["seed"] for body in server.requests if "seed" in body]
+    assert not held.intersection(asked) and len(asked) <= 2  # what had failed
+    assert Journal(Path("runs/journal")).answered == ANSWERED
+    one, two = ([t.problem.id for t in read_traces(folder)] for folder in (RUN, Path("runs/again")))
+    assert one == two
+    pairs = zip(read_traces(RUN), read_traces(Path("runs/again")), strict=True)
+    assert all(timeless(old) == timeless(new) for old, new in list(pairs)[1:])
+
+
+def test_the_sets_are_read_and_shown(run: Callable[..., str]) -> None:
+    manifest = read_manifest(SETS)
+    assert (manifest.student.name, manifest.student.max_tokens) == ("model", 12_000)
+    rows = {
+        (name, split): len(list(read_rows(SETS, name, split)))
+        for name in ("sft_thinker", "sft_deliberator", "rl")
+        for split in splits_of(SETS, name)
+    }
+    assert rows == {
+        ("sft_thinker", "train"): 5, ("sft_thinker", "validation"): 3,
+        ("sft_deliberator", "train"): 6, ("sft_deliberator", "validation"): 4,
+        ("rl", "train"): 2,
+    }  # fmt: skip
+    assert "\\boxed{" in run("show", SETS)
+    assert "guard: all of it is learnt, and nothing else" in run("show", SETS, "--tokens")
+
+
+def test_the_sets_are_learnt_from(capfd: pytest.CaptureFixture[str]) -> None:
+    given = ["--config=yaml/sft.yaml", "--output_dir=out/sft", "--dry_run=true"]
+    assert trainings.main(given) == 0
+    said = " ".join(capfd.readouterr().out.split())
+    assert "sets, thinker 5 rows" in said
+    assert "sets, deliberator 5 rows" in said
+    given = ["--config=yaml/grpo.yaml", "--output_dir=out/grpo", "--dry_run=true"]
+    assert trainings.main(given, trainings.GRPO) == 0
+    assert "sets, deliberator 6 prompts" in " ".join(capfd.readouterr().out.split())
+
+
+def test_trained_models_are_read_and_merged() -> None:
+    from heavydistill.training.merging import merge
+
+    records = {name: read_record(Path("trained") / name) for name in ("full", "adapter", "grpo")}
+    assert [record.method for record in records.values()] == ["full", "lora", "full"]
+    assert [record.stage for record in records.values()] == ["sft", "sft", "grpo"]
+    assert all(record.result and record.result.steps == 1 for record in records.values())
+    assert {len(record.sets) for record in records.values()} == {1, 2}
+    checkpoint = Path("trained/full/checkpoint-1")
+    assert keeping.is_whole(checkpoint)
+    assert keeping.start_of(Path("trained/full"), True) == checkpoint
+    merged = merge("trained/adapter", Path("out/merged"))
+    assert merged.is_right and merged.has_record and merged.base == "model"
+
+
+@pytest.mark.parametrize("name", ["run", "evaluate", "every_section", "../runs/served/config"])
+def test_configurations_of_runs_are_read(name: str) -> None:
+    config = load_config(Path(f"yaml/{name}.yaml"))
+    assert config.think.k == {"evaluate": 3, "every_section": 16}.get(name, 4)
+
+
+def test_other_files_are_read() -> None:
+    built = load_build_config(Path("yaml/build.yaml"), {"runs": [str(RUN)], "out": "out"})
+    assert (built.preset, built.filters.most_copied) == ("natural", 0.95)
+    assert load_profile(Path("yaml/teacher.yaml")).context == 40_960
+    tree = yaml.safe_load(Path("yaml/benchmark.yaml").read_text(encoding="utf-8"))
+    assert parse(Benchmark, tree, "benchmark: ", "").size == 198
+    assert [phase.name for phase in load_phases(Path("yaml/phases.yaml")).phases] == [
+        "mostly-wrong",
+        "own-success",
+    ]
+    given = ["--config=yaml/sft_adapter.yaml", "--output_dir=out", "--dataset_name=sets"]
+    from heavydistill.training.arguments import parse as parse_training
+
+    assert parse_training(given).model.lora_target_modules == ["q_proj", "v_proj"]
+
+
+def test_a_saved_pipeline_is_read() -> None:
+    from distilabel.pipeline import Pipeline
+
+    pipeline = Pipeline.from_yaml("yaml/pipeline.yaml")
+    assert next(iter(pipeline.dag)) == "load_problems" and len(pipeline.dag) == 7
