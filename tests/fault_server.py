@@ -24,6 +24,7 @@ Plan = Callable[[Body, int], str | None]
 
 ERRORS = {
     "busy": (429, {}, "Rate limit reached"),
+    "busy for": (429, {}, "Rate limit reached"),
     "busy, wait": (429, {"Retry-After": "1"}, "Rate limit reached"),
     "starting": (503, {}, "The model is loading"),
     "broken": (500, {}, "Internal error"),
@@ -63,6 +64,7 @@ class FaultServer:
         streams: Whether it streams when it is asked to.
         reports_usage: Whether it counts tokens.
         seconds: How long a response takes.
+        retry_after: How long it wants to be left alone when it is ``busy for``.
         base_url: Where it is.
         requests: Bodies in the order in which they came, and when.
         bill: (prompt tokens, completion tokens) of every response that was sent in full.
@@ -76,6 +78,7 @@ class FaultServer:
     streams: bool = True
     reports_usage: bool = True
     seconds: float = 0.0
+    retry_after: str = ""
     base_url: str = ""
     requests: list[tuple[float, Body]] = field(default_factory=list)
     bill: list[tuple[int, int]] = field(default_factory=list)
@@ -146,6 +149,8 @@ class _Handler(Handler):
     def _answer(self, body: Body, fault: str | None) -> None:
         if fault in ERRORS:
             status, headers, message = ERRORS[fault]
+            if fault == "busy for":
+                headers = {"Retry-After": self.fault_server.retry_after}
             return self.send_json(status, {"error": {"message": message}}, headers)
         if fault == "hang":
             return time.sleep(30)

@@ -30,6 +30,28 @@ _FAILED_ENDS: dict[str, Failure] = {
     "network_error": "server",
     "error": "server",
 }
+# A stream is cut off at so much for each token of max_tokens, and so much more, which no honest
+# server reaches: the longest known tokens are runs of 128 characters, some gateways cut a stream
+# into single characters, and some send empty pieces while a model thinks.
+_CHARACTERS_A_TOKEN, _MORE_CHARACTERS = 256, 2**16
+_PIECES_A_TOKEN, _MORE_PIECES = 16, 4096
+# The same for the bytes of a body or a line: escapes take six a character, and the probabilities
+# of 20 other tokens take about two thousand.
+_BYTES_A_TOKEN, _MORE_BYTES = 4096, 2**20
+LONGEST_CONTEXT = 2**20  # tokens, where no ``max_tokens`` is sent
+
+
+class OverrunError(Exception):
+    """A reply goes on far past the ``max_tokens`` of its request.
+
+    Args:
+        what: How far.
+        tokens: Most tokens that it can have had so far.
+    """
+
+    def __init__(self, what: str, tokens: int) -> None:
+        super().__init__(what)
+        self.tokens = tokens
 
 
 class ServerFault(Exception):
@@ -53,8 +75,13 @@ class _Choice:
     refusal: list[str] = field(default_factory=list)
     finish_reason: Any = None
 
-    def add(self, message: dict[str, Any], finish_reason: str | None) -> None:
-        """Take a message, or a piece of one."""
+    @property
+    def texts(self) -> tuple[list[str], ...]:
+        return self.text, self.reasoning, self.refusal
+
+    def add(self, message: dict[str, Any], finish_reason: str | None) -> int:
+        """Take a message, or a piece of one; returns the number of its characters."""
+        before = [len(parts) for parts in self.texts]
         for name in _REASONING:
             if thinking := message.get(name):
                 self.reasoning.append(_text(thinking))
@@ -71,6 +98,11 @@ class _Choice:
         if refusal := message.get("refusal"):
             self.refusal.append(_text(refusal))
         self.finish_reason = finish_reason or self.finish_reason
+        return sum(
+            len(part)
+            for parts, start in zip(self.texts, before, strict=True)
+            for part in parts[start:]
+        )
 
 
 class Completion:
@@ -78,13 +110,18 @@ class Completion:
 
     Args:
         is_seeded: Whether a seed was sent with it.
+        most_tokens: The ``max_tokens`` that was sent, times the number of samples.
 
     Attributes:
         is_whole: Whether its end has come.
+        most_bytes: Most bytes of its body, or of a line of its stream.
     """
 
-    def __init__(self, is_seeded: bool = True) -> None:
+    def __init__(self, is_seeded: bool = True, most_tokens: int = LONGEST_CONTEXT) -> None:
         self._is_seeded = is_seeded
+        self._most_tokens = most_tokens
+        self.most_bytes = most_tokens * _BYTES_A_TOKEN + _MORE_BYTES
+        self._pieces, self._characters = 0, 0
         self._id = ""
         self._usage: dict[str, Any] = {}
         self._choices: dict[int, _Choice] = {}
@@ -99,6 +136,7 @@ class Completion:
         """Take a line of a stream of server-sent events; whether it held a piece.
 
         Raises:
+            OverrunError: It goes on far past ``max_tokens``.
             ServerFault: The server says that it failed.
             ValueError: A piece is no JSON.
         """
@@ -112,7 +150,23 @@ class Completion:
         if piece.get("error"):
             raise ServerFault(piece["error"])
         self._take(piece, "delta")
+        self._check_length()
         return True
+
+    def overrun(self, what: str, unread: int = 0) -> OverrunError:
+        """The error for a reply that goes on too long.
+
+        Args:
+            what: How much of it came, e.g. ``more than 9 pieces``.
+            unread: Bytes that came and are not yet among its texts.
+        """
+        texts = ("".join(parts) for choice in self._choices.values() for parts in choice.texts)
+        # A token is at least a byte, and there may be some that are not sent.
+        came = unread + sum(len(text.encode("utf-8", "replace")) for text in texts)
+        return OverrunError(
+            f"cut off, as the server goes on past {self._most_tokens:,} tokens: {what} came",
+            max(came, self._most_tokens),
+        )
 
     def responses(
         self, wanted: int, tags: tuple[str, str] | None, seconds: float
@@ -154,7 +208,16 @@ class Completion:
         self._usage = piece.get("usage") or self._usage
         for position, choice in enumerate(piece.get("choices") or ()):
             known = self._choices.setdefault(choice.get("index", position), _Choice())
-            known.add(choice[name] or {}, choice.get("finish_reason"))
+            self._characters += known.add(choice[name] or {}, choice.get("finish_reason"))
+
+    def _check_length(self) -> None:
+        self._pieces += 1
+        most = self._most_tokens * _PIECES_A_TOKEN + _MORE_PIECES
+        if self._pieces > most:
+            raise self.overrun(f"more than {most:,} pieces")
+        most = self._most_tokens * _CHARACTERS_A_TOKEN + _MORE_CHARACTERS
+        if self._characters > most:
+            raise self.overrun(f"more than {most:,} characters")
 
     def _response(self, choice: _Choice, tags: tuple[str, str] | None, seconds: float) -> Response:
         text = _encodable("".join(choice.text))

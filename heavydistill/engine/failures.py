@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import email.utils
+import math
 import re
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 
 from heavydistill.engine.completion import ServerFault
 from heavydistill.engine.wire import RefusedError
@@ -56,16 +58,16 @@ def failure_of(error: Exception) -> Failure:
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds that a server wants to be left alone; None if it does not say."""
+    """Seconds that a server wants to be left alone; None if it does not say, or says nonsense."""
     for name, unit_s in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
-        told = headers.get(name)
-        if not told:
+        told = headers.get(name, "")
+        with suppress(ValueError):
+            seconds = float(told) * unit_s
+            if math.isfinite(seconds) and seconds >= 0:
+                return seconds
             continue
-        try:
-            return max(0.0, float(told) * unit_s)
-        except ValueError:
-            date = email.utils.parsedate_tz(told)
-            if date:
+        with suppress(ValueError, OverflowError):  # of dates that no calendar has
+            if date := email.utils.parsedate_tz(told):
                 return max(0.0, email.utils.mktime_tz(date) - time.time())
     return None
 

@@ -8,7 +8,8 @@ been: a token is at least a byte.
 What was in flight when a run was killed may have been billed, and nobody knows how much of it, so
 it is booked at all that was reserved for it. That is the price of a hard cap: a kill costs up to
 ``max_tokens`` and a prompt for each request in flight, on paper. Ctrl-C waits for them instead and
-costs nothing beyond what they took.
+costs nothing beyond what they took. A server that ignores ``max_tokens`` can exceed the cap by the
+replies in flight, each up to the length at which it is cut off; they are booked in full.
 
 The room for the line is taken when the file is made, so that a disk that is full later is no
 matter. Where it cannot be written all the same, nothing more is sent.
@@ -104,12 +105,15 @@ class Tariff:
         """The most that one call for these samples of one prompt can cost."""
         return self._cost(_bytes(requests[0]), sum(r.sampling.max_tokens for r in requests))
 
-    def of(self, requests: list[Request], responses: list[Response]) -> tuple[Cost, bool]:
+    def of(
+        self, requests: list[Request], responses: list[Response], overrun: int = 0
+    ) -> tuple[Cost, bool]:
         """(what a call cost, whether that was counted and not bounded).
 
         Args:
             requests: What was asked.
             responses: What came of it; fewer if the server left some out.
+            overrun: Most tokens of a reply that went on past ``max_tokens`` and was cut off.
         """
         counts = [c for r in responses for c in (r.prompt_tokens, r.completion_tokens)]
         if min(counts) >= 0:
@@ -122,7 +126,7 @@ class Tariff:
             most = request.sampling.max_tokens
             text = len((response.reasoning + response.answer_text).encode())
             written += most if response.finish_reason == "error" else min(most, text)
-        return self._cost(_bytes(requests[0]), written), False
+        return self._cost(_bytes(requests[0]), max(written, overrun)), False
 
     def _cost(self, prompt: float, completion: float) -> Cost:
         usd = prompt * self.usd_in + completion * self.usd_out

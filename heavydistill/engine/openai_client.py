@@ -7,6 +7,9 @@ is a response with an error. Where a server was seen to honour ``n``, samples of
 in one request, which reads the prompt once, and those that it leaves out are asked for singly. A
 server that copies one sample, or refuses ``n`` after all, is asked for each singly from then on.
 
+A reply that goes on far past ``max_tokens`` is cut off, booked with all that came, and not
+repeated: the next one would cost as much.
+
 What a request can cost is reserved in the run's account before it is sent. A run stops when that
 does not hold another request, when no server answers any more (``silence``), when the endpoint
 refuses whatever is asked (``rejections``), and when a model that is known to think brings no
@@ -26,11 +29,18 @@ import threading
 from collections.abc import Coroutine, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, TypeVar
 
 from heavydistill.config import Capabilities, Endpoint
-from heavydistill.engine.completion import Completion, ServerFault, failed
+from heavydistill.engine.completion import (
+    LONGEST_CONTEXT,
+    Completion,
+    OverrunError,
+    ServerFault,
+    failed,
+)
 from heavydistill.engine.failures import REPEATABLE, failure_of, retry_after
 from heavydistill.engine.ledger import Cost, Ledger, Tariff
 from heavydistill.engine.rate import Rates
@@ -52,6 +62,21 @@ _log = logging.getLogger("heavydistill.engine")
 
 class _DismissedError(Exception):
     """It was waiting when the engine was drained."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """What an attempt came to.
+
+    Attributes:
+        responses: One for each sample; fewer if the server left some out.
+        wait_s: Seconds that the server wants to be left alone; None if it does not say.
+        overrun: Most tokens of a reply that went on too long and was cut off; 0 for any other.
+    """
+
+    responses: list[Response]
+    wait_s: float | None = None
+    overrun: int = 0
 
 
 class OpenAIEngine:
@@ -205,12 +230,13 @@ class OpenAIEngine:
         attempts = 0
         while True:
             try:
-                sent, responses = await self._attempt(samples)
+                sent, outcome = await self._attempt(samples)
             except _DismissedError:
                 return [INTERRUPTED] * len(samples)
+            responses = outcome.responses
             best = _best(responses)
             failure = best.failure
-            if failure not in REPEATABLE or self.is_drained:
+            if failure not in REPEATABLE or outcome.overrun or self.is_drained:
                 if failure != "rejected" or len(samples) == 1:  # else n may be why
                     await self._check_rejected(samples[0], best)
                 return self._thinking.checked(responses)
@@ -225,26 +251,28 @@ class OpenAIEngine:
                 with suppress(_DismissedError):
                     await self._dismissable(asyncio.sleep(seconds * random.uniform(0.5, 1.5)))
 
-    async def _attempt(self, samples: list[Request]) -> tuple[float, list[Response]]:
-        """(time at which it was sent, responses) of one attempt, which is paid here."""
+    async def _attempt(self, samples: list[Request]) -> tuple[float, _Outcome]:
+        """(time at which it was sent, what came of it) of one attempt, which is paid here."""
         server, charged, reserved = await self._dismissable(self._admitted(samples))
-        sent, wait_s = self._loop.time(), None
-        responses = [failed("cut_off", "given up", 0.0)] * len(samples)
+        sent = self._loop.time()
+        outcome = _Outcome([failed("cut_off", "given up", 0.0)] * len(samples))
         try:
-            responses, wait_s = await self._asked(server, samples)
+            outcome = await self._asked(server, samples)
         except TeacherError:
-            responses = [failed("rejected", "the key was refused", 0.0)]
+            outcome = _Outcome([failed("rejected", "the key was refused", 0.0)])
             raise
         finally:
-            cost, counted = self._tariff.of(samples, responses)
-            self._rates.settle(charged, round(cost.tokens))
+            cost, counted = self._tariff.of(samples, outcome.responses, outcome.overrun)
+            # The limits a minute do not wait for what no request may take.
+            self._rates.settle(charged, round(min(cost.tokens, reserved.tokens)))
             if self._ledger:
                 self._ledger.settle(reserved, cost, counted)
-            best = _best(responses)
+            best = _best(outcome.responses)
             self._silence.note(best, self._loop.time())
-            self._servers.give_back(server, best.failure, wait_s)
+            self._servers.give_back(server, best, outcome.wait_s)
         self._check_credit(best)
-        return sent, responses
+        self._check_pause(server, best, outcome.wait_s)
+        return sent, outcome
 
     async def _admitted(self, samples: list[Request]) -> tuple[Server, float, Cost]:
         """Wait for everything that a call has to wait for."""
@@ -288,20 +316,18 @@ class OpenAIEngine:
         for task in self._queued:
             task.cancel()
 
-    async def _asked(
-        self, server: Server, samples: list[Request]
-    ) -> tuple[list[Response], float | None]:
-        """(responses, seconds that the server wants to be left alone), of one attempt."""
+    async def _asked(self, server: Server, samples: list[Request]) -> _Outcome:
+        """What one attempt comes to."""
         from aiohttp import ClientError
 
         started = self._loop.time()
         headers: Mapping[str, str] = {}
         body = self._body(samples)
-        completion = Completion(is_seeded="seed" in body)
+        completion = Completion("seed" in body, self._most_tokens(body))
         try:
             await self._wire.ask(server.url, body, completion)
             seconds = self._loop.time() - started
-            return completion.responses(len(samples), self.think_tags, seconds), None
+            return _Outcome(completion.responses(len(samples), self.think_tags, seconds))
         except RefusedError as error:
             if error.status == _WRONG_KEY:
                 raise TeacherError(
@@ -310,6 +336,10 @@ class OpenAIEngine:
                 ) from None
             fault: Exception = error
             headers = error.headers
+        except OverrunError as error:
+            failure = failed("cut_off", str(error), self._loop.time() - started)
+            brought = completion.brought(len(samples), self.think_tags, failure)
+            return _Outcome(brought, overrun=error.tokens)
         # The last are a body that is no JSON, or JSON of another shape.
         except (
             *(ClientError, TimeoutError, ServerFault),
@@ -320,7 +350,8 @@ class OpenAIEngine:
         if self._key:  # some servers repeat it in what they say
             text = text.replace(self._key, "***")
         failure = failed(failure_of(fault), text, self._loop.time() - started)
-        return completion.brought(len(samples), self.think_tags, failure), retry_after(headers)
+        brought = completion.brought(len(samples), self.think_tags, failure)
+        return _Outcome(brought, retry_after(headers))
 
     def _body(self, samples: list[Request]) -> dict[str, Any]:
         """All that was set and is not known to be refused."""
@@ -344,6 +375,23 @@ class OpenAIEngine:
         body |= self.extra_body
         return {name: value for name, value in body.items() if name not in self._able.refused}
 
+    def _most_tokens(self, body: dict[str, Any]) -> int:
+        """Most tokens that the server may write for a body."""
+        most = body.get(self._able.max_tokens_name)
+        return most * body.get("n", 1) if isinstance(most, int) else LONGEST_CONTEXT
+
+    def _check_pause(self, server: Server, response: Response, wait_s: float | None) -> None:
+        """Stop when every server is to be left alone for longer than one is waited for."""
+        if response.failure != "overloaded" or wait_s is None:
+            return
+        patience_s = self._endpoint.timeout_s
+        if min(wait_s, self._servers.pause_s()) > patience_s:
+            raise StoppedError(
+                f"{server.url} asks to be left alone for {wait_s:,.0f} s, longer than "
+                f"endpoint.timeout_s ({patience_s:g} s): {response.error}",
+                "Give the same command again when that is over; what was answered is kept.",
+            )
+
     def _check_credit(self, response: Response) -> None:
         if response.failure == "no_credit":
             raise StoppedError(
@@ -354,7 +402,8 @@ class OpenAIEngine:
     async def _check_rejected(self, request: Request, response: Response) -> None:
         if plain := self._rejections.doubts(request, response):
             with suppress(_DismissedError):
-                self._rejections.judge((await self._attempt([plain]))[1][0])
+                _, outcome = await self._attempt([plain])
+                self._rejections.judge(outcome.responses[0])
 
 
 def _best(responses: list[Response]) -> Response:

@@ -15,10 +15,11 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from heavydistill.engine.failures import OUTAGES
-from heavydistill.schema import Failure
+from heavydistill.engine.request import Response
 
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 60.0
 _FAULTS_IN_A_ROW = 3
+_WORDS = 160  # characters of an error that a line of the log holds
 _CLOCK_S = 0.001  # a timer may go off early by this
 _log = logging.getLogger("heavydistill.engine")
 
@@ -83,27 +84,30 @@ class Servers:
         server.in_flight -= 1
         self._hand_out()
 
-    def give_back(
-        self, server: Server, failure: Failure | None, wait_s: float | None = None
-    ) -> None:
+    def pause_s(self) -> float:
+        """Seconds until any server may be sent a request; 0 if one may be now."""
+        soonest = min(server.paused_until for server in self._servers)
+        return max(0.0, soonest - asyncio.get_running_loop().time())
+
+    def give_back(self, server: Server, response: Response, wait_s: float | None = None) -> None:
         """Give a slot back after a request.
 
         Args:
             server: Whose it is.
-            failure: What the request came to.
+            response: What the request came to.
             wait_s: How long the server asks to be left alone.
         """
         server.in_flight -= 1
-        if failure == "overloaded":
-            self._slow_down(server, wait_s)
-        elif failure in OUTAGES:
-            self._note_fault(server, failure)
+        if response.failure == "overloaded":
+            self._slow_down(server, response, wait_s)
+        elif response.failure in OUTAGES:
+            self._note_fault(server, response)
         else:
             server.troubles = 0
             server.slots = min(server.most, server.slots + 1 / server.slots)
         self._hand_out()
 
-    def _slow_down(self, server: Server, wait_s: float | None) -> None:
+    def _slow_down(self, server: Server, response: Response, wait_s: float | None) -> None:
         now = asyncio.get_running_loop().time()
         if now >= server.paused_until:  # else it was sent before, and is the same overload
             server.troubles += 1
@@ -113,13 +117,14 @@ class Servers:
             return
         self._pause(server, wait_s)
         _log.warning(
-            "%s is overloaded: nothing for %.1f s, then at most %d requests at once",
+            "%s is overloaded: nothing for %.1f s, then at most %d requests at once (%s)",
             server.url,
             server.paused_until - now,
             server.slots,
+            _first_words(response),
         )
 
-    def _note_fault(self, server: Server, failure: Failure | None) -> None:
+    def _note_fault(self, server: Server, response: Response) -> None:
         now = asyncio.get_running_loop().time()
         if now < server.paused_until:
             return
@@ -129,11 +134,12 @@ class Servers:
         server.slots = 1.0
         self._pause(server, _back_off(server.troubles - _FAULTS_IN_A_ROW + 1))
         _log.warning(
-            "%s does not work (%s, %d times in a row): asked again in %.1f s",
+            "%s does not work (%s, %d times in a row): asked again in %.1f s (%s)",
             server.url,
-            failure,
+            response.failure,
             server.troubles,
             server.paused_until - now,
+            _first_words(response),
         )
 
     def _pause(self, server: Server, seconds: float) -> None:
@@ -153,6 +159,11 @@ class Servers:
             server = min(free, key=lambda s: (s.troubles, s.in_flight / s.slots))
             server.in_flight += 1
             waiter.set_result(server)
+
+
+def _first_words(response: Response) -> str:
+    """The beginning of what a server said, on one line."""
+    return " ".join((response.error or "").split())[:_WORDS]
 
 
 def _back_off(times: int) -> float:

@@ -1,5 +1,9 @@
 """One chat completion over HTTP: sends a body, and reads what comes for as long as something comes.
 
+No server fills the memory: an error is read to its first 64 KiB, a body and a line to as many
+bytes as ``max_tokens`` can take, and a stream ends where ``Completion`` has had enough of it. The
+connection is closed then.
+
 Proxies are those of the environment. Logins of ``~/.netrc`` are not: who asks is told by the key.
 
 aiohttp is asked directly. Through the openai library a streamed response takes much more of the
@@ -15,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
-from heavydistill.engine.completion import Completion
+from heavydistill.engine.completion import Completion, OverrunError
 from heavydistill.errors import TeacherError
 
 if TYPE_CHECKING:
@@ -26,6 +30,7 @@ if TYPE_CHECKING:
 _CONNECT_S = 20.0
 _LAST_BYTES_S = 2.0
 _REFUSED = 400
+_ERROR_BYTES = 2**16
 
 
 class RefusedError(Exception):
@@ -75,6 +80,7 @@ class Wire:
         Raises:
             TeacherError: The request cannot be sent as it is; nothing was.
             RefusedError: It refuses the request.
+            OverrunError: The reply goes on far past ``max_tokens``.
             TimeoutError: It was silent for too long.
             Exception: Whatever else ``failures.failure_of`` knows: no connection, a connection
                 that broke, a body that is no completion.
@@ -86,18 +92,27 @@ class Wire:
                 await self._sent(url, body) as answer,
             ):
                 if answer.status >= _REFUSED:
-                    raise RefusedError(answer.status, answer.headers, await answer.text())
+                    error = await _beginning(answer, _ERROR_BYTES)
+                    raise RefusedError(
+                        answer.status, answer.headers, error.decode("utf-8", "replace")
+                    )
                 if answer.content_type != "text/event-stream":
-                    completion.add_whole(json.loads(await answer.read()))
+                    whole = await _beginning(answer, completion.most_bytes + 1)
+                    if len(whole) > completion.most_bytes:
+                        much = f"more than {completion.most_bytes:,} bytes"
+                        raise completion.overrun(much, unread=len(whole))
+                    completion.add_whole(json.loads(whole))
                     return
-                rest = b""
+                pending = _Lines(completion)
                 # To its very end, or the connection could not be used again.
                 async for read in answer.content.iter_any():
-                    *lines, rest = (rest + read).split(b"\n")
-                    if sum(map(completion.add_line, lines)):
+                    if sum(map(completion.add_line, pending.ended(read))):
                         self._silence.heard_at = now = loop.time()
                         left_s = _LAST_BYTES_S if completion.is_whole else self._patience_s
                         timer.reschedule(now + left_s)
+        except OverrunError:
+            if not completion.is_whole:
+                raise
         except TimeoutError:
             if not completion.is_whole:
                 raise TimeoutError(f"nothing came for {self._patience_s:g} s") from None
@@ -122,6 +137,47 @@ class Wire:
 
     async def close(self) -> None:
         await self._session.close()
+
+
+class _Lines:
+    """Cuts a stream into lines.
+
+    Args:
+        completion: Says how long a line may be.
+    """
+
+    def __init__(self, completion: Completion) -> None:
+        self._completion = completion
+        self._rest: list[bytes] = []
+        self._length = 0
+
+    def ended(self, read: bytes) -> list[bytes]:
+        """The lines that end in what was read.
+
+        Raises:
+            OverrunError: One is too long.
+        """
+        *lines, rest = read.split(b"\n")
+        if lines:
+            lines[0] = b"".join((*self._rest, lines[0]))
+            self._rest, self._length = [], 0
+        self._rest.append(rest)
+        self._length += len(rest)
+        if self._length > (most := self._completion.most_bytes):
+            raise self._completion.overrun(f"a line of more than {most:,} bytes", self._length)
+        return lines
+
+
+async def _beginning(answer: ClientResponse, most: int) -> bytes:
+    """A body, or its first bytes if it has more than so many."""
+    parts: list[bytes] = []
+    left = most
+    async for part in answer.content.iter_any():
+        parts.append(part[:left])
+        left -= len(parts[-1])
+        if not left:
+            break
+    return b"".join(parts)
 
 
 def _proxy_of(url: str) -> str | None:

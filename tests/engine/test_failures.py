@@ -8,6 +8,7 @@ import pytest
 from replying_server import Body, Reply, answering, ask, ask_one, completion, is_error, request
 
 from heavydistill.config import Endpoint
+from heavydistill.engine.failures import retry_after
 from heavydistill.engine.openai_client import OpenAIEngine
 from heavydistill.errors import TeacherError
 
@@ -170,3 +171,23 @@ def test_a_server_that_is_not_there_is_an_error():
     engine.close()
     assert is_error(response)
     assert "Connect call failed" in response.error and response.failure == "unreachable"
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({"retry-after": "7"}, 7),
+        ({"retry-after-ms": "250", "retry-after": "7"}, 0.25),
+        ({"retry-after-ms": "soon", "retry-after": "7"}, 7),
+        ({"retry-after-ms": "inf", "retry-after": "7"}, 7),
+        ({"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT"}, 0),
+        *(
+            ({"retry-after": nonsense}, None)
+            for nonsense in ("inf", "-inf", "nan", "-5", "1e999", "", "soon", "7 s")
+        ),
+        ({"retry-after": "Wed, 21 Oct 99999999999 07:28:00 GMT"}, None),
+        ({}, None),
+    ],
+)
+def test_a_wish_to_be_left_alone_is_a_number_of_seconds_or_ignored(headers, seconds):
+    assert retry_after(headers) == seconds

@@ -106,6 +106,37 @@ def test_a_server_is_left_alone_for_as_long_as_it_asks():
         assert min(later) - first >= 1.0
 
 
+@pytest.mark.parametrize("told", ["inf", "nan", "-5", "1e999"])
+def test_a_wish_to_be_left_alone_that_is_nonsense_is_ignored(told):
+    with faulty(plan=first_attempt("busy for"), retry_after=told) as server:
+        (response,) = ask(server, requests(1), timeout_s=5)
+        assert is_right(response, server) and len(server.requests) == 2
+
+
+def test_a_server_that_wants_to_be_left_alone_for_a_day_stops_the_run_and_it_goes_on_later():
+    kept: list[int] = []
+    with faulty(retry_after="86400") as server:
+        server.plan = lambda body, attempt: "busy for" if body["seed"] == 3 else None
+        engine = OpenAIEngine("served", Endpoint(base_url=server.base_url, concurrency=1), TAGS)
+        with pytest.raises(StoppedError) as caught:
+            engine.generate(requests(8), lambda request, response: kept.append(request.seed))
+        engine.close()
+        assert kept == [0, 1, 2] and len(server.requests) == 4
+        assert "left alone for 86,400 s" in caught.value.what
+        assert "endpoint.timeout_s (600 s)" in caught.value.what
+        assert "HTTP 429: Rate limit reached" in caught.value.what
+        assert "same command" in caught.value.fix
+        server.plan = lambda body, attempt: None
+        assert all(r.failure is None for r in ask(server, requests(8)[3:], concurrency=1))
+
+
+def test_a_server_that_wants_to_be_left_alone_for_a_day_leaves_its_requests_to_another():
+    with faulty(plan=always("busy for"), retry_after="86400") as busy, faulty() as other:
+        responses = ask(f"{busy.base_url},{other.base_url}", requests(20), concurrency=2)
+        assert all(response.failure is None for response in responses)
+        assert len(busy.requests) <= 2
+
+
 def test_several_servers_share_the_load():
     with faulty(seconds=0.05) as one, faulty(seconds=0.05) as two:
         responses = ask(f"{one.base_url},{two.base_url}", requests(40), concurrency=4)
