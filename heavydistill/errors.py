@@ -20,6 +20,8 @@ from __future__ import annotations
 import errno
 import re
 
+from heavydistill.printable import printable
+
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _FORBIDDEN = {errno.EACCES, errno.EPERM, errno.EROFS}
 _NO_PLACE = {errno.ENOENT, errno.ENOTDIR, errno.EEXIST, errno.ELOOP, errno.ENAMETOOLONG}
@@ -34,9 +36,9 @@ class HeavydistillError(Exception):
     """
 
     def __init__(self, what: str, fix: str) -> None:
-        super().__init__(f"{what.rstrip('.')}. {fix}")
-        self.what = what
-        self.fix = fix
+        # Either may quote a server, a file or a model, and is printed as it is.
+        self.what, self.fix = printable(what), printable(fix)
+        super().__init__(f"{self.what.rstrip('.')}. {self.fix}")
 
     def __reduce__(self) -> tuple[type, tuple[str, str]]:
         # Errors cross process borders; the default pickles the joined message only.

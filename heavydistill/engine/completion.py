@@ -2,7 +2,9 @@
 
 Servers do not agree on where the thinking goes; it is taken from ``reasoning_content`` or
 ``reasoning``, from thinking blocks among the blocks of the content, or from the text between the
-model's tags. What a server left out is unknown (-1), never zero.
+model's tags. What a server left out, or sent in a shape that is no count, is unknown (-1), never
+zero. A choice that cannot be read is a failure of its own; a body that is no completion at all is
+one of every sample that was asked for.
 
 The openai library's own reader is not used: it builds a model of every piece, which for hundreds
 of streams costs more than a core, and it knows no reasoning.
@@ -10,17 +12,23 @@ of streams costs more than a core, and it knows no reasoning.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from heavydistill.engine.reasoning import split_reasoning
+from heavydistill.engine.reply import UNKNOWN, Redactor, count, message_of, parsed, status_of
 from heavydistill.engine.request import Response
-from heavydistill.schema import Failure
+from heavydistill.printable import encodable
+from heavydistill.schema import Failure, FinishReason
 
+_KEYLESS = Redactor()
+_MOST_REFUSAL = 2000  # characters
+# No two samples of so many characters are the same unless one is a copy.
+_NO_CHANCE = 200
 _DATA, _DONE = b"data:", b"[DONE]"
 _REASONING = ("reasoning_content", "reasoning")
 _THINKING_BLOCKS = ("thinking", "reasoning", "reasoning.text", "reasoning.summary")
+_ENDS: dict[str, FinishReason] = {"stop": "stop", "length": "length"}
 # What else providers call the end of a response; of all that is not here nobody knows whether the
 # text is whole.
 _FAILED_ENDS: dict[str, Failure] = {
@@ -55,54 +63,54 @@ class OverrunError(Exception):
 
 
 class ServerFault(Exception):
-    """What a server says in the middle of a stream instead of its next piece.
+    """An error that a server sends in place of a completion, or of the rest of one.
 
     Args:
-        error: Its object or text.
+        message: What it says.
+        status: The HTTP status that it stands for.
+        is_midway: Whether it came in a stream, so that a part of the response may have come.
     """
 
-    def __init__(self, error: Any) -> None:
-        told = error if isinstance(error, dict) else {"message": error}
-        super().__init__(str(told.get("message") or error))
-        code = told.get("code")
-        self.status = code if isinstance(code, int) else 500
+    def __init__(self, message: str, status: int, is_midway: bool) -> None:
+        super().__init__(f"the server reports an error: {message}")
+        self.status, self.is_midway = status, is_midway
 
 
 @dataclass(slots=True)
 class _Choice:
+    """One choice as far as it has come; ``fault`` says what in it cannot be read."""
+
     text: list[str] = field(default_factory=list)
     reasoning: list[str] = field(default_factory=list)
     refusal: list[str] = field(default_factory=list)
-    finish_reason: Any = None
+    finish_reason: str = ""
+    fault: str = ""
 
     @property
     def texts(self) -> tuple[list[str], ...]:
         return self.text, self.reasoning, self.refusal
 
-    def add(self, message: dict[str, Any], finish_reason: str | None) -> int:
+    def add(self, message: object) -> int:
         """Take a message, or a piece of one; returns the number of its characters."""
-        before = [len(parts) for parts in self.texts]
-        for name in _REASONING:
-            if thinking := message.get(name):
-                self.reasoning.append(_text(thinking))
-                break
-        else:
-            self.reasoning.extend(map(_text, message.get("reasoning_details") or ()))
+        if not isinstance(message, dict):
+            self.fault = "a choice without a message"
+            return 0
+        fields = (*_REASONING, "reasoning_details")
+        thinking = next((message[name] for name in fields if message.get(name)), None)
+        characters = self._take(thinking, self.reasoning)
         content = message.get("content")
-        if isinstance(content, str):
-            self.text.append(content)
-        elif content:
-            for block in content:
-                thinks = isinstance(block, dict) and block.get("type") in _THINKING_BLOCKS
-                (self.reasoning if thinks else self.text).append(_text(block))
-        if refusal := message.get("refusal"):
-            self.refusal.append(_text(refusal))
-        self.finish_reason = finish_reason or self.finish_reason
-        return sum(
-            len(part)
-            for parts, start in zip(self.texts, before, strict=True)
-            for part in parts[start:]
-        )
+        for block in content if isinstance(content, list) else [content]:
+            thinks = isinstance(block, dict) and block.get("type") in _THINKING_BLOCKS
+            characters += self._take(block, self.reasoning if thinks else self.text)
+        return characters + self._take(message.get("refusal"), self.refusal)
+
+    def _take(self, block: object, into: list[str]) -> int:
+        if isinstance(block, str | list | dict):
+            into.append(_text(block))
+            return len(into[-1])
+        if block is not None:
+            self.fault = f"a value of type {type(block).__name__} in place of a text"
+        return 0
 
 
 class Completion:
@@ -111,14 +119,20 @@ class Completion:
     Args:
         is_seeded: Whether a seed was sent with it.
         most_tokens: The ``max_tokens`` that was sent, times the number of samples.
+        redact: Cleans what the server says in errors, ids and finish reasons.
 
     Attributes:
         is_whole: Whether its end has come.
         most_bytes: Most bytes of its body, or of a line of its stream.
     """
 
-    def __init__(self, is_seeded: bool = True, most_tokens: int = LONGEST_CONTEXT) -> None:
-        self._is_seeded = is_seeded
+    def __init__(
+        self,
+        is_seeded: bool = True,
+        most_tokens: int = LONGEST_CONTEXT,
+        redact: Redactor = _KEYLESS,
+    ) -> None:
+        self._is_seeded, self._redact = is_seeded, redact
         self._most_tokens = most_tokens
         self.most_bytes = most_tokens * _BYTES_A_TOKEN + _MORE_BYTES
         self._pieces, self._characters = 0, 0
@@ -127,9 +141,14 @@ class Completion:
         self._choices: dict[int, _Choice] = {}
         self.is_whole = False
 
-    def add_whole(self, body: dict[str, Any]) -> None:
-        """Take a completion that came in one piece."""
-        self._take(body, "message")
+    def add_whole(self, body: bytes) -> None:
+        """Take a completion that came in one piece.
+
+        Raises:
+            ServerFault: It is an error.
+            ValueError: It is no completion.
+        """
+        self._take(parsed(body), is_piece=False)
         self.is_whole = True
 
     def add_line(self, line: bytes) -> bool:
@@ -138,19 +157,16 @@ class Completion:
         Raises:
             OverrunError: It goes on far past ``max_tokens``.
             ServerFault: The server says that it failed.
-            ValueError: A piece is no JSON.
+            ValueError: It is no piece of a completion.
         """
         if not line.startswith(_DATA):  # nothing, or a comment that keeps the connection alive
             return False
         data = line[len(_DATA) :].strip()
         if data == _DONE:
             self.is_whole = True
-            return True
-        piece = json.loads(data)
-        if piece.get("error"):
-            raise ServerFault(piece["error"])
-        self._take(piece, "delta")
-        self._check_length()
+        else:
+            self._take(parsed(data), is_piece=True)
+            self._check_length()
         return True
 
     def overrun(self, what: str, unread: int = 0) -> OverrunError:
@@ -173,7 +189,8 @@ class Completion:
     ) -> list[Response]:
         """A response for each choice, at most ``wanted``; one failure if there is none.
 
-        Choices that are all the same are one: a server that draws them with one seed copies.
+        Copies are left out: choices that are all the same, or long and the same as an earlier one.
+        A server that draws them with one seed makes them.
 
         Args:
             wanted: How many were asked for.
@@ -185,10 +202,7 @@ class Completion:
             nothing = failed(kind, "the server answered without choices", seconds)
             return self._counted([nothing])
         chosen = [self._choices[index] for index in sorted(self._choices)][:wanted]
-        read = [self._response(choice, tags, seconds) for choice in chosen]
-        if read[0].failure is None and all(response == read[0] for response in read):
-            read = read[:1]
-        return self._counted(read)
+        return self._counted(_without_copies([self._response(c, tags, seconds) for c in chosen]))
 
     def brought(self, wanted: int, tags: tuple[str, str] | None, fault: Response) -> list[Response]:
         """A response for each of ``wanted``, after a fault: the choices that had ended before it.
@@ -203,12 +217,30 @@ class Completion:
         read = self.responses(wanted, tags, fault.latency_s)
         return read + [fault] * (wanted - len(read))
 
-    def _take(self, piece: dict[str, Any], name: str) -> None:
-        self._id = self._id or _encodable(str(piece.get("id") or ""))
-        self._usage = piece.get("usage") or self._usage
-        for position, choice in enumerate(piece.get("choices") or ()):
-            known = self._choices.setdefault(choice.get("index", position), _Choice())
-            self._characters += known.add(choice[name] or {}, choice.get("finish_reason"))
+    def _take(self, body: Any, is_piece: bool) -> None:
+        if not isinstance(body, dict):
+            raise ValueError("the server answered with no JSON object")
+        choices = [] if body.get("choices") is None else body["choices"]
+        if not isinstance(choices, list):
+            raise ValueError("the server answered with choices that are no list")
+        self._id = self._id or self._redact("" if (said := body.get("id")) is None else said)
+        if isinstance(usage := body.get("usage"), dict):
+            self._usage = usage or self._usage
+        indices = [choice.get("index") if isinstance(choice, dict) else None for choice in choices]
+        if not is_piece and not _are_distinct(indices):
+            indices = [None] * len(choices)  # they stand in one list, so their places tell them
+        for position, (index, choice) in enumerate(zip(indices, choices, strict=True)):
+            known = self._choices.setdefault(_index(index, position), _Choice())
+            if not isinstance(choice, dict):
+                known.fault = "a choice that is no JSON object"
+                continue
+            message = choice.get("delta") or {} if is_piece else choice.get("message")
+            self._characters += known.add(message)
+            if end := choice.get("finish_reason"):
+                known.finish_reason = self._redact(end)
+        if error := body.get("error"):
+            message = self._redact(message_of(error))
+            raise ServerFault(message, status_of(error), is_midway=is_piece)
 
     def _check_length(self) -> None:
         self._pieces += 1
@@ -220,24 +252,27 @@ class Completion:
             raise self.overrun(f"more than {most:,} characters")
 
     def _response(self, choice: _Choice, tags: tuple[str, str] | None, seconds: float) -> Response:
-        text = _encodable("".join(choice.text))
-        reasoning, answer_text = _encodable("".join(choice.reasoning)), text.strip()
+        text = encodable("".join(choice.text))
+        reasoning, answer_text = encodable("".join(choice.reasoning)), text.strip()
         if not reasoning:
             reasoning, answer_text = split_reasoning(text, tags)
         end = choice.finish_reason
-        if end is None:
-            return failed("cut_off", "the response ended without a finish reason", seconds)
         if kind := _FAILED_ENDS.get(end):
             return failed(kind, f"the server stopped for {end!r}", seconds)
+        if choice.fault:
+            return failed("malformed", f"the server answered with {choice.fault}", seconds)
+        if not end:
+            return failed("cut_off", "the response ended without a finish reason", seconds)
         if (refusal := "".join(choice.refusal)) and not text:
-            return failed("refused", f"the model refused: {refusal}", seconds)
-        is_known = end in ("stop", "length")
+            said = self._redact(f"the model refused: {refusal}", _MOST_REFUSAL)
+            return failed("refused", said, seconds)
+        known = _ENDS.get(end)
         return Response(
             reasoning=reasoning,
             answer_text=answer_text,
-            finish_reason=end if is_known else "error",
-            error=None if is_known else _encodable(f"the server stopped for {end!r}"),
-            failure=None if is_known else "unknown_end",
+            finish_reason=known or "error",
+            error=None if known else f"the server stopped for {end!r}",
+            failure=None if known else "unknown_end",
             latency_s=seconds,
             request_id=self._id,
         )
@@ -246,8 +281,8 @@ class Completion:
         """The responses with their tokens: exact in all, divided by length among several."""
         prompt, completion = map(self._count, ("prompt_tokens", "completion_tokens"))
         details = self._usage.get("prompt_tokens_details")
-        cached = details.get("cached_tokens") if isinstance(details, dict) else None
-        if not isinstance(cached, int):
+        cached = count(details.get("cached_tokens")) if isinstance(details, dict) else UNKNOWN
+        if cached == UNKNOWN:
             cached = self._count("prompt_cache_hit_tokens")
         lengths = [len(r.reasoning) + len(r.answer_text) or 1 for r in responses]
         shares = _divided(completion, lengths)
@@ -263,8 +298,7 @@ class Completion:
         ]
 
     def _count(self, name: str) -> int:
-        count = self._usage.get(name)
-        return count if isinstance(count, int) else -1
+        return count(self._usage.get(name))
 
 
 def failed(failure: Failure, text: str, seconds: float) -> Response:
@@ -272,7 +306,7 @@ def failed(failure: Failure, text: str, seconds: float) -> Response:
     return Response(
         finish_reason="error",
         failure=failure,
-        error=_encodable(text[:2000]),
+        error=text,
         latency_s=seconds,
     )
 
@@ -285,16 +319,45 @@ def _divided(total: int, weights: list[int]) -> list[int]:
     return [end - start for start, end in zip([0, *ends], ends, strict=False)]
 
 
-def _text(block: Any) -> str:
+def _without_copies(responses: list[Response]) -> list[Response]:
+    """The responses without copies of earlier ones; short ones are equal by chance as well."""
+    first = responses[0]
+    if first.failure is None and all(response == first for response in responses):
+        return [first]
+    seen: set[Response] = set()
+    kept = []
+    for response in responses:
+        is_long = len(response.reasoning) + len(response.answer_text) >= _NO_CHANCE
+        if response not in seen or not is_long:
+            kept.append(response)
+        seen.add(response)
+    return kept
+
+
+def _are_distinct(indices: list[object]) -> bool:
+    return all(type(index) is int for index in indices) and len(set(indices)) == len(indices)
+
+
+def _index(index: object, position: int) -> int:
+    """Which choice a piece belongs to: the only one, where it does not say."""
+    if index is None:
+        return position
+    if type(index) is not int:
+        raise ValueError("the server answered with a choice whose index is no number")
+    return index
+
+
+def _text(block: str | list[Any] | dict[str, Any]) -> str:
     """The text of a block of content, however deep it lies."""
-    if isinstance(block, dict):
-        names = ("text", "thinking", "content", "summary")
-        return next((_text(block[name]) for name in names if block.get(name)), "")
-    if isinstance(block, list):
-        return "".join(map(_text, block))
-    return block if isinstance(block, str) else ""
-
-
-def _encodable(text: str) -> str:
-    """JSON can carry half of a surrogate pair, which nothing can store; it becomes ``?``."""
-    return text.encode("utf-8", "replace").decode("utf-8")
+    texts: list[str] = []
+    pending: list[Any] = [block]
+    while pending:
+        inner = pending.pop()
+        if isinstance(inner, str):
+            texts.append(inner)
+        elif isinstance(inner, list):
+            pending.extend(reversed(inner))
+        elif isinstance(inner, dict):
+            names = ("text", "thinking", "content", "summary")
+            pending.append(next((inner[name] for name in names if inner.get(name)), ""))
+    return "".join(texts)

@@ -22,12 +22,16 @@ OF_THE_SERVER: frozenset[Failure | None] = frozenset({"overloaded", "unreachable
 # What a server that is broken does to one request after the other.
 OUTAGES: frozenset[Failure | None] = frozenset({"timeout", "unreachable", "server", "cut_off"})
 
-# Servers have no common code for it; these are the words of vLLM, SGLang, OpenAI and others.
+# Servers have no common code for it; these are the words of vLLM, SGLang, OpenAI, llama.cpp, TGI
+# and others.
 _TOO_LONG = re.compile(
-    r"context_length_exceeded|context[ _]length|context window|max_model_len|too long"
-    r"|maximum (?:input|prompt|number of tokens)|reduce the length",
+    r"context_length_exceeded|context[ _](?:length|size)|context window|max_model_len|too long"
+    r"|maximum (?:input|prompt|number of tokens)|reduce the length"
+    r"|`inputs` (?:tokens|must have less than)",
     re.IGNORECASE,
 )
+# TGI names the tokens of both, so the prompt's tell whether it would fit alone.
+_TGI_SAID = re.compile(r"must be <= (\d+)\. Given: (\d+) `inputs` tokens")
 # The prompt alone would fit: the same servers then speak of the response too.
 _RESPONSE_TOO = re.compile(r"in the completion|max_(?:completion_|new_)?tokens", re.IGNORECASE)
 # A limit of tokens a minute that this request alone exceeds, whatever the status.
@@ -49,7 +53,7 @@ def failure_of(error: Exception) -> Failure:
         return _of_status(error.status, str(error))
     if isinstance(error, ServerFault):
         kind = _of_status(error.status, str(error))
-        return "cut_off" if kind == "server" else kind
+        return "cut_off" if kind == "server" and error.is_midway else kind
     if isinstance(error, ClientConnectorError | ConnectionTimeoutError):
         return "unreachable"
     if isinstance(error, TimeoutError):
@@ -82,5 +86,7 @@ def _of_status(status: int, text: str) -> Failure:
     if status >= 500:
         return "server"
     if status == _TOO_LARGE or _TOO_LONG.search(text):
+        if said := _TGI_SAID.search(text):
+            return "too_long" if int(said[2]) >= int(said[1]) else "context_overflow"
         return "context_overflow" if _RESPONSE_TOO.search(text) else "too_long"
     return "rejected"

@@ -46,15 +46,20 @@ from heavydistill.engine.ledger import Cost, Ledger, Tariff
 from heavydistill.engine.rate import Rates
 from heavydistill.engine.reasoning import ThinkingCheck
 from heavydistill.engine.rejections import Rejections
+from heavydistill.engine.reply import Redactor
 from heavydistill.engine.request import INTERRUPTED, Keep, Request, Response, forget
 from heavydistill.engine.servers import Server, Servers
 from heavydistill.engine.silence import Silence
 from heavydistill.engine.wire import RefusedError, Wire
 from heavydistill.errors import StoppedError, TeacherError
+from heavydistill.schema import Failure
 
 _Result = TypeVar("_Result")
 
 _WRONG_KEY = 401
+# What a request for several samples may meet because it is one for several.
+_DOUBTFUL: frozenset[Failure | None] = frozenset({"rejected", "malformed"})
+_MOST_SAID = 2000  # characters of an error
 _BUDGET_POLL_S = 0.5
 _FIRST_BACK_OFF_S, _LONGEST_BACK_OFF_S = 0.5, 30.0
 _log = logging.getLogger("heavydistill.engine")
@@ -108,6 +113,7 @@ class OpenAIEngine:
         self._endpoint = endpoint
         self._able = endpoint.capabilities or Capabilities()
         self._key = os.environ.get(endpoint.key_env, "").strip()
+        self._redact = Redactor(self._key)
         self._ledger, self._tariff = ledger, tariff or Tariff()
         self._rates = Rates(endpoint.requests_per_minute, endpoint.tokens_per_minute)
         self._servers = Servers([Server(url, endpoint.concurrency) for url in endpoint.urls])
@@ -202,12 +208,14 @@ class OpenAIEngine:
                 _log.warning("%s. What is in flight is awaited.", error.what.rstrip("."))
             self.drain()
             raise
-        is_refused = len(samples) > 1 and found[0].failure == "rejected"
-        if is_refused:  # the prompt may be why, or n
+        is_whole = any(response.failure is None for response in found.values())
+        # The prompt may be why, or that several samples were asked for together.
+        is_doubted = len(samples) > 1 and not is_whole and found[0].failure in _DOUBTFUL
+        if is_doubted:
             found = {}
         elif len(found) < len(samples):
             self._ask_singly(f"only {len(found)} different of {len(samples)} samples came together")
-        if any(response.failure is None for response in found.values()):
+        if is_whole:
             # What is left of a call that brought something is asked for by itself.
             found = {i: r for i, r in found.items() if r.failure not in REPEATABLE}
         left = [i for i in range(len(samples)) if i not in found]
@@ -216,8 +224,8 @@ class OpenAIEngine:
                 await self._loop.run_in_executor(self._keepers, keep, samples[index], response)
         singly = await _all(self._call([samples[i]], keep) for i in left)
         found |= {i: response for i, [response] in zip(left, singly, strict=True)}
-        if is_refused and any(response.failure is None for response in found.values()):
-            self._ask_singly("a request for several samples is refused, and for one it is not")
+        if is_doubted and any(response.failure is None for response in found.values()):
+            self._ask_singly("a request for several samples fails where one for each works")
         return [found[index] for index in range(len(samples))]
 
     def _ask_singly(self, why: str) -> None:
@@ -236,7 +244,9 @@ class OpenAIEngine:
             responses = outcome.responses
             best = _best(responses)
             failure = best.failure
-            if failure not in REPEATABLE or outcome.overrun or self.is_drained:
+            is_doubted = len(samples) > 1 and failure in _DOUBTFUL
+            is_final = failure not in REPEATABLE or outcome.overrun or is_doubted
+            if is_final or self.is_drained:
                 if failure != "rejected" or len(samples) == 1:  # else n may be why
                     await self._check_rejected(samples[0], best)
                 return self._thinking.checked(responses)
@@ -318,37 +328,33 @@ class OpenAIEngine:
 
     async def _asked(self, server: Server, samples: list[Request]) -> _Outcome:
         """What one attempt comes to."""
-        from aiohttp import ClientError
-
         started = self._loop.time()
         headers: Mapping[str, str] = {}
+        fault: Exception
         body = self._body(samples)
-        completion = Completion("seed" in body, self._most_tokens(body))
+        completion = Completion("seed" in body, self._most_tokens(body), self._redact)
         try:
             await self._wire.ask(server.url, body, completion)
             seconds = self._loop.time() - started
             return _Outcome(completion.responses(len(samples), self.think_tags, seconds))
-        except RefusedError as error:
+        except TeacherError:
+            raise
+        except (RefusedError, ServerFault) as error:
             if error.status == _WRONG_KEY:
                 raise TeacherError(
                     f"The server refuses the key in {self._endpoint.key_env} ({error.status})",
                     f"Set {self._endpoint.key_env} to a valid key and run the same command again.",
                 ) from None
-            fault: Exception = error
-            headers = error.headers
+            fault, text = error, str(error)
+            headers = error.headers if isinstance(error, RefusedError) else headers
         except OverrunError as error:
             failure = failed("cut_off", str(error), self._loop.time() - started)
             brought = completion.brought(len(samples), self.think_tags, failure)
             return _Outcome(brought, overrun=error.tokens)
-        # The last are a body that is no JSON, or JSON of another shape.
-        except (
-            *(ClientError, TimeoutError, ServerFault),
-            *(ValueError, TypeError, AttributeError, LookupError),
-        ) as error:
-            fault = error
-        text = str(fault) if isinstance(fault, RefusedError) else f"{type(fault).__name__}: {fault}"
-        if self._key:  # some servers repeat it in what they say
-            text = text.replace(self._key, "***")
+        # Whatever else a server and the way to it can do costs this request alone.
+        except Exception as error:
+            fault, text = error, f"{type(error).__name__}: {error}"
+        text = self._redact(text, _MOST_SAID)
         failure = failed(failure_of(fault), text, self._loop.time() - started)
         brought = completion.brought(len(samples), self.think_tags, failure)
         return _Outcome(brought, retry_after(headers))

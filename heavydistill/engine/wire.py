@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 from heavydistill.engine.completion import Completion, OverrunError
+from heavydistill.engine.reply import Redactor, message_of, parsed
 from heavydistill.errors import TeacherError
 
 if TYPE_CHECKING:
@@ -39,11 +40,11 @@ class RefusedError(Exception):
     Args:
         status: Of HTTP.
         headers: Of the answer.
-        body: Its text.
+        message: What its body says.
     """
 
-    def __init__(self, status: int, headers: Mapping[str, str], body: str) -> None:
-        super().__init__(f"HTTP {status}: {_message(body)}")
+    def __init__(self, status: int, headers: Mapping[str, str], message: str) -> None:
+        super().__init__(f"HTTP {status}: {message}")
         self.status = status
         self.headers = headers
 
@@ -61,6 +62,7 @@ class Wire:
         from aiohttp import ClientSession, ClientTimeout, TCPConnector
 
         self._patience_s, self._silence = patience_s, silence
+        self._redact = Redactor(key)
         self._session = ClientSession(
             # Slots are counted by server, see ``servers``.
             connector=TCPConnector(limit=0),
@@ -93,15 +95,14 @@ class Wire:
             ):
                 if answer.status >= _REFUSED:
                     error = await _beginning(answer, _ERROR_BYTES)
-                    raise RefusedError(
-                        answer.status, answer.headers, error.decode("utf-8", "replace")
-                    )
+                    message = self._redact(_said_in(error))
+                    raise RefusedError(answer.status, answer.headers, message)
                 if answer.content_type != "text/event-stream":
                     whole = await _beginning(answer, completion.most_bytes + 1)
                     if len(whole) > completion.most_bytes:
                         much = f"more than {completion.most_bytes:,} bytes"
                         raise completion.overrun(much, unread=len(whole))
-                    completion.add_whole(json.loads(whole))
+                    completion.add_whole(whole)
                     return
                 pending = _Lines(completion)
                 # To its very end, or the connection could not be used again.
@@ -119,6 +120,8 @@ class Wire:
 
     async def _sent(self, url: str, body: dict[str, Any]) -> ClientResponse:
         """The answer as soon as it begins."""
+        from aiohttp import RedirectClientError
+
         if url not in self._proxies:
             self._proxies[url] = _proxy_of(url)
         try:
@@ -128,9 +131,12 @@ class Wire:
                 headers={"Content-Type": "application/json"},
                 proxy=self._proxies[url],
             )
+        except RedirectClientError:  # the server's doing, though it is a ValueError as well
+            raise
         except (ValueError, TypeError) as error:  # what is wrong on the wire is a ClientError
             raise TeacherError(
-                f"Nothing can be sent to {_shown(url)}: {type(error).__name__}: {error}",
+                f"Nothing can be sent to {_shown(url)}: "
+                f"{self._redact(f'{type(error).__name__}: {error}')}",
                 "Correct the address, which holds no user and password, the key in the "
                 "environment, or extra_body in the teacher's profile.",
             ) from error
@@ -193,18 +199,9 @@ def _shown(url: str) -> str:
     return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
 
 
-def _message(body: str) -> str:
-    """What a body says of an error, however it is wrapped."""
+def _said_in(body: bytes) -> Any:
+    """What the body of an error says: its message, or all of it if it is no JSON."""
     try:
-        told = json.loads(body)
+        return message_of(parsed(body))
     except ValueError:
-        return body.strip()[:500]
-    while isinstance(told, dict):
-        names = ("error", "message", "detail")
-        inner = next((told[name] for name in names if told.get(name)), None)
-        if inner is None:
-            break
-        # Its code is beside the message, and may be all that tells what is wrong.
-        code = told.get("code")
-        told = f"{inner} ({code})" if isinstance(inner, str) and isinstance(code, str) else inner
-    return str(told)[:500]
+        return body.decode(errors="replace")

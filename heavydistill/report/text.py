@@ -5,7 +5,6 @@ Everything that this package itself writes is ASCII unless the console is a term
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -15,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from heavydistill.metrics.intervals import FEW_PROBLEMS, FEW_WARNING
+from heavydistill.printable import CONTROL
 
 _ASCII_BOX = box.Box(
     str(box.SIMPLE_HEAD).replace("\N{BOX DRAWINGS LIGHT HORIZONTAL}", "-"), ascii=True
@@ -24,16 +24,15 @@ FEW = "(few)"
 FEW_NOTE = f"{FEW}: fewer than {FEW_PROBLEMS} problems, whose intervals are not to be relied on."
 # Values of sampling that change nothing, so that they need not be shown.
 _OFF = {"min_p": 0, "repetition_penalty": 1}
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 def plain(text: str, style: str = "") -> Text:
     """A text of a user or a model, literally: no markup, and control characters shown as hex.
 
-    A raw control character could move the cursor or recolour the terminal.
+    A raw control character could move the cursor, recolour the terminal or reverse a line.
     """
     text = text.replace("\r\n", "\n").expandtabs(4)
-    return Text(_CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", text), style=style)
+    return Text(CONTROL.sub(lambda match: ascii(match[0])[1:-1], text), style=style)
 
 
 def table(console: Console, *columns: str) -> Table:

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import threading
 
 import pytest
+from loopback import Handler, listening
 from replying_server import Body, Reply, answering, ask, ask_one, completion, is_error, request
 
 from heavydistill.config import Endpoint
 from heavydistill.engine.failures import retry_after
 from heavydistill.engine.openai_client import OpenAIEngine
-from heavydistill.errors import TeacherError
+from heavydistill.errors import StoppedError, TeacherError
+from heavydistill.printable import CONTROL
 
+TGI_SAYS = (
+    "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 4096. "
+    "Given: {} `inputs` tokens and 512 `max_new_tokens`"
+)
 TOO_LARGE_FOR_A_MINUTE = "Request too large for m on tokens per min (TPM): Limit 9, Requested 10"
 
 
@@ -79,6 +86,12 @@ def test_a_server_that_stays_broken_is_an_error_after_the_repeats(serve, retries
         Reply({**completion(), "choices": {"a": 1}}),
         Reply({**completion(), "choices": [{"index": 0, "finish_reason": "stop"}]}),
         Reply({"error": {"message": "model not loaded"}}),
+        Reply({**completion(), "choices": [None]}),
+        Reply(b"[" * 50_000),
+        Reply(b'{"choices":' * 50_000),
+        Reply(b'{"error":' * 50_000, status=500),
+        Reply(b"data: " + b"[" * 50_000 + b"\n\n", content_type="text/event-stream"),
+        Reply(completion(7)),
     ],
     ids=lambda reply: str(reply.body)[:40],
 )
@@ -96,6 +109,15 @@ def test_a_body_that_is_no_completion_is_an_error(serve, reply):
         (429, "slow down", "overloaded"),
         (429, TOO_LARGE_FOR_A_MINUTE, "too_long"),
         (429, "The input or output tokens must be reduced in order to run", "too_long"),
+        # llama.cpp speaks of the prompt alone.
+        (400, "the request exceeds the available context size, try increasing it", "too_long"),
+        (400, "request (9 tokens) exceeds the available context size (8 tokens)", "too_long"),
+        # TGI adds up the prompt and the response, and says how long each is: a prompt that would
+        # fit by itself leaves no room for the response, a longer one does not fit at all.
+        (422, TGI_SAYS.format(5000), "too_long"),
+        (422, TGI_SAYS.format(4096), "too_long"),
+        (422, TGI_SAYS.format(4000), "context_overflow"),
+        (422, "`inputs` must have less than 1024 tokens. Given: 2000", "too_long"),
         (503, "busy", "overloaded"),
         (500, "out of memory", "server"),
     ],
@@ -125,11 +147,90 @@ def test_a_refused_key_ends_the_run_and_is_not_repeated(serve, monkeypatch):
     assert "sk-secret" not in str(raised.value)
 
 
-def test_a_key_that_a_server_repeats_is_not_kept(serve, monkeypatch):
-    monkeypatch.setenv("SOME_KEY", "sk-secret")
-    body = {"error": {"message": "sk-secret may not use this model"}}
-    response = ask_one(serve(answering(body, status=403)), api_key_env="SOME_KEY")
-    assert "sk-secret" not in response.error and "may not use this model" in response.error
+KEY = "sk-0123456789abcdef"
+ECHO = f"Authorization: Bearer {KEY}"
+ERROR = {"error": {"message": "x" * 490 + ECHO, "code": 400}}
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        *(Reply({"error": {"message": "x" * n + ECHO}}, 403) for n in (0, 470, 480, 490)),
+        Reply(("x" * 490 + ECHO).encode(), 400, "text/plain"),
+        Reply({"error": {"message": {"headers": [ECHO]}}}, 400),
+        Reply(ERROR),
+        Reply(f"data: {json.dumps(ERROR)}\n\n".encode(), content_type="text/event-stream"),
+        Reply({**completion("7", finish_reason=f"end {KEY}"), "id": KEY}),
+        Reply({**completion("7", finish_reason={"why": KEY}), "id": {"key": KEY}}),
+        Reply(completion(None, refusal=f"not for {KEY}")),
+        Reply(f"data: {KEY}\n\n".encode(), content_type="text/event-stream"),
+    ],
+    ids=lambda reply: str(reply.body)[:30],
+)
+def test_no_part_of_a_key_that_a_server_repeats_is_kept(serve, monkeypatch, reply):
+    monkeypatch.setenv("SOME_KEY", KEY)
+    response = ask_one(serve(lambda _: reply), api_key_env="SOME_KEY", retries=0)
+    assert response.failure and response.error
+    assert "sk-" not in f"{response.error}{response.request_id}"
+
+
+@pytest.mark.parametrize("to", ["http://127.0.0.1:9/v1?key={}", "gopher://{}", "http://[{}"])
+def test_a_redirect_to_nowhere_costs_one_sample_and_shows_no_key(monkeypatch, to):
+    class _Redirecting(Handler):
+        def do_POST(self) -> None:
+            self.body()
+            self.send(307, b"", "text/plain", {"Location": to.format(KEY)})
+
+    monkeypatch.setenv("SOME_KEY", KEY)
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    with listening(_Redirecting) as url:
+        settings = Endpoint(base_url=url, api_key_env="SOME_KEY", retries=0)
+        engine = OpenAIEngine("served", settings)
+        (response,) = engine.generate([request()])
+        engine.close()
+    assert is_error(response) and "sk-" not in response.error
+
+
+@pytest.mark.parametrize(
+    ("error", "failure", "requests"),
+    [
+        ({"message": "slow down", "code": 429}, "overloaded", 2),
+        ({"message": "slow down", "code": "rate_limit_exceeded"}, "overloaded", 2),
+        ({"message": "busy", "status": 503}, "overloaded", 2),
+        ({"message": "model not loaded"}, "server", 2),
+        ("out of memory", "server", 2),
+        ({"message": "no such parameter", "code": "400"}, "rejected", 1),
+        ({"message": "9 tokens", "type": "exceed_context_size_error", "code": 400}, "too_long", 1),
+    ],
+)
+def test_an_error_in_a_200_is_the_error_that_it_says(serve, error, failure, requests):
+    replies = iter([Reply({"error": error}), Reply(completion())])
+    server = serve(lambda _: next(replies))
+    response = ask_one(server, retries=1)
+    assert len(server.asked) == requests
+    assert response.failure == (failure if requests == 1 else None)
+    alone = ask_one(serve(answering({"error": error})), retries=0)
+    assert alone.failure == failure
+    assert (error if isinstance(error, str) else error["message"]) in alone.error
+
+
+@pytest.mark.parametrize("code", [402, "402", "insufficient_quota"])
+def test_no_money_in_a_200_stops_the_run(serve, code):
+    body = {"error": {"message": "Add \x1b[31mcredit\u202e", "code": code}}
+    with pytest.raises(StoppedError, match=r"no money left: .*Add credit") as raised:
+        ask_one(serve(answering(body)))
+    assert not CONTROL.search(str(raised.value))
+
+
+def test_a_wrong_key_in_a_200_ends_the_run(serve):
+    with pytest.raises(TeacherError, match="refuses the key"):
+        ask_one(serve(answering({"error": {"message": "no", "code": 401}})))
+
+
+def test_too_many_requests_in_a_200_slow_the_server_down(serve, caplog):
+    server = serve(answering({"error": {"message": "slow down", "code": 429}}))
+    ask_one(server, retries=0)
+    assert "is overloaded: nothing for" in caplog.text
 
 
 @pytest.mark.parametrize("id", [17, None, "\ud83d"])

@@ -80,6 +80,16 @@ def test_a_server_that_refuses_n_after_all_is_asked_singly(caplog):
         assert caplog.text.count("does not honour n") == 1
 
 
+@pytest.mark.parametrize("fault", ["no choices", "no json"])
+def test_a_call_for_several_that_brings_nothing_loses_no_sample(fault):
+    with faulty(honours_n=8) as server:
+        server.plan = lambda body, attempt: fault if body.get("n") else None
+        responses = ask(server, requests(8), capabilities=Capabilities(n=8), retries=0)
+        assert all(response.finish_reason == "stop" for response in responses)
+        singly = [body["seed"] for _, body in server.requests if "n" not in body]
+        assert sorted(singly) == list(range(8)) and len(server.requests) == 9
+
+
 def test_a_prompt_that_is_refused_says_nothing_of_n():
     def plan(body: Any, attempt: int) -> str | None:
         return "refused" if body["messages"][0]["content"] == "bad" else None
