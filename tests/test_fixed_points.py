@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
+import math
 import re
 import shutil
 import sys
@@ -19,6 +21,7 @@ from fake_server import serving
 from heavydistill.build.config import load_build_config
 from heavydistill.config import load_config
 from heavydistill.engine.journal import Journal
+from heavydistill.engine.segment import FORMAT, record_at, segments
 from heavydistill.metrics.summary import summarize
 from heavydistill.problems.benchmarks import Benchmark
 from heavydistill.record import read_record
@@ -33,6 +36,7 @@ from heavydistill.training.rl.phases import load_phases
 
 FIXED = Path(__file__).parent / "fixed_points"
 RUN, SETS = Path("runs/served"), Path("sets")
+COUNTS = ("prompt_tokens", "completion_tokens", "cached_tokens")
 ANSWERED = 47 + 25 + 20 + 15  # of the run; before, after and alone of the evaluation
 
 
@@ -131,8 +135,42 @@ def test_every_line_of_the_journal_is_whole(run: Callable[..., str]) -> None:
     assert "47" in run("journal", "stats", "runs/journal")
 
 
-def test_the_run_goes_on_without_asking_for_what_was_answered(run: Callable[..., str]) -> None:
+# Counts and a time that are none, as 0.1.0 wrote them when a server sent them.
+POISON: list[tuple[Any, Any]] = [
+    *((True, math.nan), (10**30, math.inf), (10**400, "1.5"), (-5, 10**400)),
+    *((7.5, True), ("7", -1.0), ([7], None), (None, {})),
+]
+
+
+def poison(journal: Path) -> None:
+    """Write numbers that are none into all records."""
+    numbers = itertools.cycle(POISON)
+    for segment in list(segments(journal)):
+        lines = []
+        for line in segment.lines:
+            record = record_at(segment.path, line.offset)
+            count, latency = next(numbers)
+            fields: dict[str, Any] = dict.fromkeys(COUNTS, count) | {"latency_s": latency}
+            response = dataclasses.replace(record.response, **fields)
+            lines.append(dataclasses.replace(record, response=response).line())
+        segment.path.write_bytes(FORMAT + b"".join(lines))
+
+
+def countless(trace: Trace) -> Trace:
+    """A trace whose server counted nothing."""
+    unknown: dict[str, Any] = dict.fromkeys(COUNTS, -1)
+    pool = [dataclasses.replace(trajectory, **unknown) for trajectory in trace.pool]
+    deliberations = [dataclasses.replace(each, **unknown) for each in trace.deliberations]
+    return dataclasses.replace(trace, pool=pool, deliberations=deliberations)
+
+
+@pytest.mark.parametrize("is_poisoned", [False, True], ids=["sound", "poisoned"])
+def test_the_run_goes_on_without_asking_for_what_was_answered(
+    run: Callable[..., str], is_poisoned: bool
+) -> None:
     held = {record.asked["seed"] for record in Journal(Path("runs/journal")).answers()}
+    if is_poisoned:
+        poison(Path("runs/journal"))
 
     def filtered(body: dict[str, Any]) -> Any:
         choice = {"index": 0, "finish_reason": "content_filter", "message": {"content": ""}}
@@ -147,8 +185,12 @@ def test_the_run_goes_on_without_asking_for_what_was_answered(run: Callable[...,
     assert Journal(Path("runs/journal")).answered == ANSWERED
     one, two = ([t.problem.id for t in read_traces(folder)] for folder in (RUN, Path("runs/again")))
     assert one == two
-    pairs = zip(read_traces(RUN), read_traces(Path("runs/again")), strict=True)
-    assert all(timeless(old) == timeless(new) for old, new in list(pairs)[1:])
+    pairs = list(zip(read_traces(RUN), read_traces(Path("runs/again")), strict=True))[1:]
+    if is_poisoned:
+        latencies = [each.latency_s for _, new in pairs for each in (*new.pool, *new.deliberations)]
+        assert set(latencies) == {0.0}
+        pairs = [(countless(old), new) for old, new in pairs]
+    assert all(timeless(old) == timeless(new) for old, new in pairs)
 
 
 def test_the_sets_are_read_and_shown(run: Callable[..., str]) -> None:

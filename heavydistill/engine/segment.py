@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from heavydistill.engine.reply import count, seconds
 from heavydistill.engine.request import Response
 from heavydistill.errors import JournalError, remedy
 
@@ -33,6 +34,7 @@ FORMAT = b"heavydistill journal 1\n"
 SUFFIX = ".segment"
 _MARK, _KEY = 9, slice(11, 75)
 _PAYLOAD_STARTS = 76
+_COUNTS = ("prompt_tokens", "completion_tokens", "cached_tokens")
 _KEPT = [f.name for f in dataclasses.fields(Response) if f.name != "from_journal"]
 
 
@@ -156,12 +158,18 @@ def read(path: Path) -> Segment:
 
 
 def record_at(path: Path, offset: int) -> Record:
-    """The record of the sound line there."""
+    """The record of the sound line there.
+
+    A number in it that is none is unknown, as if a server had just sent it.
+    """
     with path.open("rb") as file:
         file.seek(offset)
         line = file.readline()
     fields = json.loads(line[_PAYLOAD_STARTS:])
-    fields["response"] = Response(**fields["response"])
+    said = fields["response"]
+    counts = {name: count(said.get(name)) for name in _COUNTS}
+    latency_s = seconds(said.get("latency_s"))
+    fields["response"] = Response(**(said | counts | {"latency_s": latency_s}))
     return Record(key=line[_KEY].decode(), **fields)
 
 

@@ -24,6 +24,7 @@ from heavydistill.heavy import prompts, voting
 from heavydistill.heavy.cache import build_cache
 from heavydistill.heavy.iteration import carried
 from heavydistill.pipeline.pools import stands, verifier_now
+from heavydistill.printable import printable
 from heavydistill.problems import load_fit
 from heavydistill.schema import (
     FAILED,
@@ -55,7 +56,7 @@ def advance(rows: list[Row], station: str, work: Callable[[Row], Row]) -> list[R
         try:
             row.update(work(row))
         except Exception as error:
-            row["status"] = f"{FAILED}{station}: {type(error).__name__}: {error}"
+            row["status"] = printable(f"{FAILED}{station}: {type(error).__name__}: {error}")
             logging.getLogger(f"distilabel.step.{station}").warning(
                 "problem %s: %s", row["problem"].get("id"), row["status"]
             )

@@ -13,12 +13,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from fake_server import serving
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heavydistill.config import Sampling
+from heavydistill.config import Endpoint, Sampling
 from heavydistill.engine.completion import failed
-from heavydistill.engine.ledger import Cost, Ledger, Tariff, balance_of
+from heavydistill.engine.ledger import Balance, Cost, Ledger, Tariff, balance_of
+from heavydistill.engine.openai_client import OpenAIEngine
 from heavydistill.engine.request import Request, Response, user_turn
 from heavydistill.errors import ConfigError, StoppedError
 
@@ -244,3 +246,25 @@ def test_what_a_call_cost():
 def test_samples_of_one_call_pay_for_the_prompt_once():
     shared = [response(5, 7), response(0, 8)]
     assert Tariff(1.0, 10.0).of([REQUEST] * 2, shared) == (Cost(20, 155.0), True)
+
+
+def test_the_line_of_an_account_holds_the_largest_counts_and_prices():
+    most = Cost(1e6 * 2.0**31, 0.1 * 1e6 * 2.0**31)
+    numbers = (most.tokens / 3, most.usd / 3, most.tokens / 7, most.usd / 7, *(10**12,) * 4)
+    assert len(Balance(*numbers).line()) == len(Balance().line()) == 512
+
+
+@pytest.mark.parametrize("count", [10**400, 10**30, True, -5, float("nan")])
+def test_a_count_that_is_none_leaves_a_sound_account(tmp_path, count):
+    usage = {"prompt_tokens": count, "completion_tokens": count}
+    choices = [{"index": 0, "finish_reason": "stop", "message": {"content": "7"}}]
+    with serving(lambda body: (200, {"choices": choices, "usage": usage})) as server:
+        ledger = Ledger(tmp_path / "run.ledger", most_usd=1.0)
+        endpoint = Endpoint(base_url=server.base_url)
+        engine = OpenAIEngine("served", endpoint, ledger=ledger, tariff=Tariff(1e-6, 1e-6))
+        (answered,) = engine.generate([REQUEST])
+        engine.close()
+    assert answered.completion_tokens == -1
+    balance = balance_of(tmp_path / "run.ledger")
+    assert (balance.in_flight, balance.ended, balance.estimated) == (0, 1, 1)
+    assert 0 < balance.spent_tokens < 1000
