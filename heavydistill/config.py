@@ -27,7 +27,7 @@ from heavydistill.asking import Endpoint as Endpoint
 from heavydistill.asking import Judge as Judge
 from heavydistill.asking import Sampling as Sampling
 from heavydistill.asking import SamplingChoice as SamplingChoice
-from heavydistill.errors import ConfigError
+from heavydistill.errors import ConfigError, MissingModelError
 from heavydistill.sections import Section, form, parse, read_yaml
 
 Selection = Literal[
@@ -237,6 +237,37 @@ class RunConfig(Section):
         """Who thinks and who deliberates; where nobody thinks, the latter stands for both."""
         deliberator = self.deliberator or self.teacher
         return deliberator if self.pools else self.thinker or self.teacher, deliberator
+
+    @property
+    def unnamed_roles(self) -> list[str]:
+        """Roles for which a configuration that is not completed names no model.
+
+        The default teacher, a toy, stands for them.
+        """
+        if "teacher" in self.model_fields_set:
+            return []
+        asked = {
+            "thinker": not self.pools and self.thinker is None,
+            "deliberator": self.rounds > 0 and self.deliberator is None,
+        }
+        return [role for role, is_unnamed in asked.items() if is_unnamed]
+
+    def refuse_unnamed(self, other: str = "") -> None:
+        """Refuse a configuration that leaves a role to the default teacher.
+
+        Args:
+            other: A flag that names a model too, with its value.
+
+        Raises:
+            MissingModelError: A role is left to it.
+        """
+        if roles := self.unnamed_roles:
+            raise MissingModelError(
+                f"No model is named as {' or '.join(roles)}, and the bundled micro teacher would "
+                "take its place",
+                f"Name one, or name all with --teacher MODEL{other and ' or '}{other}:",
+                " ".join(f"--{role} MODEL" for role in roles),
+            )
 
     @property
     def rounds(self) -> int:

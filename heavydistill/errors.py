@@ -3,6 +3,7 @@
     HeavydistillError            anything this package raises on purpose
     |- UserError                 the user can mend it: exit code 2, no traceback
     |  |- ConfigError            a key or value of the run's configuration
+    |  |  `- MissingModelError   a model that must be named
     |  |- ProblemsError          the problem file, its columns or its rows
     |  |- TeacherError           a model that cannot be found or loaded
     |  |- JournalError           a journal that cannot be used
@@ -51,6 +52,24 @@ class UserError(HeavydistillError):
 
 class ConfigError(UserError):
     """An unknown, contradictory or impossible key of the configuration or of a profile."""
+
+
+class MissingModelError(ConfigError):
+    """No model is named where the bundled toy would stand in without a word.
+
+    Args:
+        what: As of ``HeavydistillError``.
+        fix: Likewise.
+        flags: What the command lacks, e.g. ``--student MODEL``; the command line prints the
+            command with them.
+    """
+
+    def __init__(self, what: str, fix: str, flags: str) -> None:
+        super().__init__(what, fix)
+        self.flags = flags
+
+    def __reduce__(self) -> tuple[type, tuple[str, str, str]]:  # type: ignore[override]
+        return type(self), (self.what, self.fix, self.flags)
 
 
 class ProblemsError(UserError):

@@ -58,6 +58,7 @@ def build(out: Path, *runs: Path, **keys: Any) -> Manifest:
     """Build for the micro student; keys with two underscores are dotted."""
     overrides = {key.replace("__", "."): value for key, value in keys.items()}
     named = {"runs": [str(run) for run in runs], "out": str(out), "against": []}
+    named["student"] = "micro-student"
     return make(load_build_config(None, {**named, **overrides}), lambda *progress: None)
 
 

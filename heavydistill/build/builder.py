@@ -10,7 +10,7 @@ The folder appears under its name when all of it is there and the guard has foun
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -23,6 +23,7 @@ from heavydistill.build.prompting import Prompter
 from heavydistill.build.screening import Screen
 from heavydistill.build.sources import Source, open_sources
 from heavydistill.chat.student import Student
+from heavydistill.errors import MissingModelError
 from heavydistill.schema import Trace
 
 OnProgress = Callable[[str, int, int], None]
@@ -72,15 +73,17 @@ def look(config: BuildConfig, on_progress: OnProgress) -> Build:
     """The first pass.
 
     Args:
-        config: Of the build.
+        config: Of the build; a student that it leaves open is filled in.
         on_progress: Called with (what is done, traces done, traces in all).
 
     Raises:
         UserError: Something that the user can mend; nothing was written.
     """
     preset = _preset(config)
-    student = Student(config.student, (config.chat_template and Path(config.chat_template)) or None)
     sources = open_sources(config.runs)
+    name = _student_for(config, sources)
+    config = config.model_copy(update={"student": name})
+    student = Student(name, (config.chat_template and Path(config.chat_template)) or None)
     build = Build(
         config=config,
         preset=preset,
@@ -123,6 +126,24 @@ def choose(build: Build) -> None:
 def pending(build: Build) -> list[SetNote]:
     """The sets of the mixture that have no deliberation to learn from."""
     return [one for note in build.all_notes for one in note.sets if one.wanted and not one.usable]
+
+
+def _student_for(config: BuildConfig, sources: Sequence[Source]) -> str:
+    """The student that is named, or the bundled one for runs of the bundled models alone.
+
+    Raises:
+        MissingModelError: There is another run, and no student is named.
+    """
+    if config.student is not None:
+        return config.student
+    if other := next((source for source in sources if not source.is_toy), None):
+        raise MissingModelError(
+            f"No student is named, and {other.name} is not a run of the bundled micro models alone",
+            "Name the model that you will train (checkpoint folder or Hub id), whose tokenizer "
+            "counts and whose chat template the rows are made for:",
+            "--student MODEL",
+        )
+    return "micro-student"
 
 
 def _preset(config: BuildConfig) -> Preset:

@@ -94,9 +94,10 @@ class BuildConfig(Section):
     """Folders of runs."""
     preset: PresetName = "balanced"
     """The mixture; see ``presets``."""
-    student: str = "micro-student"
-    """The model that is to be trained: profile, checkpoint folder or Hub id. Its tokenizer counts
-    and its chat template is what the rows are made for."""
+    student: str | None = None
+    """Model that is to be trained: profile, checkpoint folder or Hub id. Its tokenizer counts and
+    the rows are made for its chat template. Null takes micro-student, of runs of the bundled micro
+    models alone; any other run needs it."""
     chat_template: str | None = None
     """A Jinja file that takes the place of the student's own template; it is kept with the sets."""
     max_tokens: int | None = Field(None, ge=64)

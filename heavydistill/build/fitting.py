@@ -10,9 +10,9 @@ from pathlib import Path
 
 from heavydistill.build.asking import Asking
 from heavydistill.build.config import RefilterConfig
-from heavydistill.chat.student import Student
+from heavydistill.chat.student import Student, lost_student
 from heavydistill.chat.template import Chat, own_template
-from heavydistill.errors import ConfigError, TeacherError
+from heavydistill.errors import TeacherError
 from heavydistill.sets.folder import CHAT_TEMPLATE
 from heavydistill.sets.manifest import Manifest
 
@@ -35,10 +35,7 @@ def student_of(manifest: Manifest, config: RefilterConfig) -> Student:
             child = Student(config.checkpoint)
             if child.template_sha256 == manifest.student.template_sha256:
                 return child
-        raise ConfigError(
-            f"The student of the sets, {name}, cannot be used: {error.what}",
-            "Give its folder with --student.",
-        ) from error
+        raise lost_student(name, error) from error
 
 
 def differences(

@@ -19,6 +19,8 @@ from heavydistill.shareable import name_alone, without_places
 from heavydistill.storage import count_traces, read_traces
 from heavydistill.workplace import Workplace
 
+MICRO_MODELS = frozenset({"micro", "micro-student"})
+
 
 @dataclass(frozen=True, slots=True)
 class Source:
@@ -43,6 +45,13 @@ class Source:
     def domain_of(self, problem: Problem, fallback: Domain) -> str:
         """Wording of the prompts for a problem of it."""
         return problem.domain or (self.config and self.config.domain) or fallback
+
+    @property
+    def is_toy(self) -> bool:
+        """Whether it says that the bundled micro models alone wrote it."""
+        return bool(
+            self.config and not self.config.pools and MICRO_MODELS.issuperset(self.config.roles)
+        )
 
     @property
     def traces_there(self) -> int:

@@ -44,7 +44,7 @@ def manifest_of(
         heavydistill=version("heavydistill"),
         build=_content(build),
         student=StudentUsed(
-            name=name_alone(build.config.student),
+            name=name_alone(build.student.name),
             form=build.student.form,
             template_sha256=build.student.template_sha256,
             opens_thinking=build.student.chat.opens_thinking,
@@ -110,7 +110,7 @@ def strata_of(build: Build) -> dict[str, Strata]:
 def _content(build: Build) -> dict[str, Any]:
     """The configuration of a build, without folders and addresses."""
     tree = build.config.model_dump(mode="json", exclude={"out", "runs", "verify"})
-    tree["student"] = name_alone(build.config.student)
+    tree["student"] = name_alone(build.student.name)
     tree["chat_template"] = tree["chat_template"] and Path(tree["chat_template"]).name
     tree["against"] = tree["against"] and [Path(file).name for file in tree["against"]]
     if asked := tree["redeliberate"]:

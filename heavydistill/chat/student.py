@@ -29,7 +29,7 @@ from heavydistill.chat.guard import Fault, inspect
 from heavydistill.chat.template import MENDED_BY_HAND, TAGS, Chat, Tokens, own_template
 from heavydistill.engine.adapter import adapter_of
 from heavydistill.engine.tokenizer import ReaderTokenizer
-from heavydistill.errors import ConfigError
+from heavydistill.errors import ConfigError, TeacherError
 from heavydistill.sets.rows import Message, SftRow, ThoughtfulMessage, ThoughtfulSftRow
 from heavydistill.teachers.registry import find
 
@@ -136,6 +136,19 @@ class Student:
         if control := self.chat.control_token(text):
             return f"its text holds {control}, which the student takes for a control token"
         return ""
+
+
+def lost_student(name: str, error: TeacherError) -> ConfigError:
+    """What is said where the student of a folder of sets cannot be used, which keep its name alone.
+
+    Args:
+        name: As the sets give it.
+        error: Why not.
+    """
+    return ConfigError(
+        f"The student of the sets, {name}, cannot be used: {error.what}",
+        "Give its folder or Hub id with --student.",
+    )
 
 
 def stops_of(name: str) -> frozenset[int]:

@@ -6,6 +6,7 @@ it; 130 interrupted.
 
 from __future__ import annotations
 
+import shlex
 import sys
 from typing import Annotated
 
@@ -30,7 +31,7 @@ from heavydistill.cli.report import report
 from heavydistill.cli.show import show
 from heavydistill.cli.teachers import teachers
 from heavydistill.cli.watch import watch
-from heavydistill.errors import HeavydistillError, UserError
+from heavydistill.errors import HeavydistillError, MissingModelError, UserError
 
 app = typer.Typer(
     name="heavydistill",
@@ -85,6 +86,8 @@ def main() -> None:
         app()
     except UserError as error:
         _say(f"Error: {error}")
+        if isinstance(error, MissingModelError):
+            _say(f"    {shlex.join(['heavydistill', *sys.argv[1:]])} {error.flags}")
         sys.exit(2)
     except HeavydistillError as error:
         _say(f"The run broke: {error}")

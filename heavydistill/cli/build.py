@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -24,8 +25,9 @@ def build(
     student: Annotated[
         str | None,
         typer.Option(
-            help="The model that is to be trained: profile, checkpoint folder or Hub id. Its "
-            "tokenizer counts, its chat template renders. [default: micro-student]"
+            help="Model that is to be trained: profile, checkpoint folder or Hub id. Its tokenizer "
+            "counts, its chat template renders. [default: micro-student, of runs of the bundled "
+            "micro models; needed for others]"
         ),
     ] = None,
     chat_template: Annotated[
@@ -148,8 +150,11 @@ def build(
     if dry_run:
         console.print("Nothing was written, and nobody was asked.")
         return
+    show = ["heavydistill", "show", resolved.out, "--tokens"]
+    if resolved.student and Path(resolved.student).is_dir():  # the sets keep its name alone
+        show += ["--student", resolved.student]
     for line in (
         f"Sets: {resolved.out}",
-        f"A row as the student sees it: heavydistill show {resolved.out} --tokens",
+        f"A row as the student sees it: {shlex.join(show)}",
     ):
         console.print(line, markup=False, highlight=False, soft_wrap=True)

@@ -174,5 +174,6 @@ def _notes(imported: Imported) -> list[str]:
         *lines,
         f"Traces: {folder}",
         f"Deliberate on them: heavydistill generate --pools {folder} --deliberator MODEL",
-        f"Training sets: heavydistill build {folder} --redeliberate --teacher MODEL --out SETS",
+        f"Training sets: heavydistill build {folder} --redeliberate --teacher MODEL "
+        "--student STUDENT --out SETS",
     ]

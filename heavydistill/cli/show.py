@@ -23,6 +23,13 @@ def show(
         str | None,
         typer.Option("--set", help="Of sets: which one; the first to train on if left out."),
     ] = None,
+    student: Annotated[
+        str | None,
+        typer.Option(
+            help="With --tokens: checkpoint folder or Hub id of the student, if it is not found "
+            "under the name that the sets give it."
+        ),
+    ] = None,
 ) -> None:
     """Print one trace of a run, or one row of a set.
 
@@ -36,13 +43,18 @@ def show(
     if (folder / MANIFEST).is_file():
         from heavydistill.report.row import print_row, print_tokens
 
-        printer = print_tokens if tokens else print_row
-        printer(folder, set_name, problem, Console(), full)
+        if student and not tokens:
+            raise ConfigError("--student is given without --tokens", "Give --tokens, too.")
+        if tokens:
+            print_tokens(folder, set_name, problem, Console(), full, student)
+        else:
+            print_row(folder, set_name, problem, Console(), full)
         return
-    if tokens or set_name:
+    if tokens or set_name or student:
         raise ConfigError(
             f"{folder} holds no sets: it has no {MANIFEST}",
-            "--tokens and --set need the folder that `heavydistill build RUN --out FOLDER` wrote.",
+            "--tokens, --set and --student need the folder that `heavydistill build RUN --out "
+            "FOLDER` wrote.",
         )
     _show_trace(folder, problem, full)
 

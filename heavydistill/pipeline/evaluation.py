@@ -93,6 +93,7 @@ def check(
     """
     configs = {BEFORE: config, AFTER: config}
     if before is None:
+        config.refuse_unnamed("--before BASE")
         del configs[BEFORE]
     else:
         configs[BEFORE], configs[AFTER] = paired(config, before)

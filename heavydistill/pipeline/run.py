@@ -113,6 +113,8 @@ def check(
     Raises:
         UserError: Whatever a user can mend; nothing was written.
     """
+    if asks and (config.pools or config.thinker or config.deliberator):
+        config.refuse_unnamed()
     config = complete(config)
     registry.load_own(config.verify.own)
     pools = read_pools(config) if config.pools else None

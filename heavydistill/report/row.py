@@ -17,8 +17,8 @@ from rich.console import Console
 from rich.text import Text
 
 from heavydistill.chat.guard import inspect, seen_by_trl
-from heavydistill.chat.student import Student
-from heavydistill.errors import ConfigError
+from heavydistill.chat.student import Student, lost_student
+from heavydistill.errors import ConfigError, TeacherError
 from heavydistill.report.text import plain
 from heavydistill.sets import folder as folders
 from heavydistill.sets.manifest import Manifest, StudentUsed, read_manifest
@@ -51,7 +51,12 @@ def print_row(
 
 
 def print_tokens(
-    folder: Path, name: str | None, problem: str | None, console: Console, full: bool = False
+    folder: Path,
+    name: str | None,
+    problem: str | None,
+    console: Console,
+    full: bool = False,
+    student_name: str | None = None,
 ) -> None:
     """Print one row as the student reads it, and which of its tokens are learnt.
 
@@ -61,11 +66,13 @@ def print_tokens(
         problem: As for ``print_row``.
         console: As for ``print_row``.
         full: As for ``print_row``.
+        student_name: Folder, Hub id or profile of the student; None for the name that the sets
+            give it.
 
     Raises:
-        ConfigError: As for ``print_row``; or nobody trains on the set, or the student's template
-            does not take the row.
-        TeacherError: The student is not there.
+        ConfigError: As for ``print_row``; or nobody trains on the set, there is no student under
+            the name that the sets give, or its template does not take the row.
+        TeacherError: There is no student under the given name.
     """
     if name in folders.VIEWS:
         raise ConfigError(
@@ -75,7 +82,13 @@ def print_tokens(
     manifest = read_manifest(folder)
     name, split, row = _found(folder, name, problem, manifest)
     template = folder / folders.CHAT_TEMPLATE
-    student = Student(manifest.student.name, template if template.is_file() else None)
+    mended = template if template.is_file() else None
+    try:
+        student = Student(student_name or manifest.student.name, mended)
+    except TeacherError as error:
+        if student_name:
+            raise
+        raise lost_student(manifest.student.name, error) from error
     _print_heading(name, split, row, console)
     if student.template_sha256 != manifest.student.template_sha256:
         console.print(

@@ -5,14 +5,17 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import shlex
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from runs import write_run
+from runs import STUDENT, write_run
 
 from heavydistill.cli.app import main
+from heavydistill.config import RunConfig, dump_config
 from heavydistill.sets.folder import read_rows
 from heavydistill.sets.manifest import read_manifest
 
@@ -129,6 +132,51 @@ def test_what_a_user_can_mend_is_said_and_leaves_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_the_command_that_it_prints_last_shows_a_row_of_a_student_in_a_folder(
+    run: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def call(*words: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["heavydistill", *map(str, words)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        return int(ended.value.code or 0), *capsys.readouterr()
+
+    shutil.copytree(STUDENT, tmp_path / "my models" / "mine")
+    monkeypatch.chdir(tmp_path)
+    built = ["build", run, "--student", "my models/mine", "--out", "new sets"]
+    code, printed, _ = call(*built, "--set", "max_tokens=2048")
+    assert code == 0
+    printed_last = printed.splitlines()[-1].partition(": ")[2]
+    code, shown, _ = call(*shlex.split(printed_last)[1:])
+    assert code == 0 and "guard: all of it is learnt, and nothing else" in shown
+    assert "my models" not in (tmp_path / "new sets" / "manifest.json").read_text(encoding="utf-8")
+    code, shown, said = call("show", "new sets", "--tokens")
+    assert (code, shown) == (2, "")
+    assert "The student of the sets, mine, cannot be used" in said and "--student" in said
+
+
+@pytest.mark.parametrize("of", ["glm-4.6", "an import", "pools"])
+def test_the_toy_student_is_for_runs_of_the_toy_teacher_alone(
+    command: Command, run: Path, tmp_path: Path, of: str
+) -> None:
+    other = Path(shutil.copytree(run, tmp_path / "runs" / "other"))
+    pools = {"pools": "runs/x", "pools_sha256": "0"} if of == "pools" else {"teacher": of}
+    (other / "config.yaml").write_text(dump_config(RunConfig(**pools, domain="brief")))
+    if of == "an import":
+        (other / "config.yaml").unlink()
+    out = tmp_path / "my sets"
+    code, printed = command("build", run, other, "--preset", "natural", "--out", out)
+    assert code == 2 and "other is not a run of the bundled micro models" in printed
+    repeated = ["heavydistill", "build", str(run), str(other), "--preset", "natural"]
+    assert printed.endswith(f"{shlex.join([*repeated, '--out', str(out)])} --student MODEL")
+    assert not out.exists()
+    assert command(*repeated[1:], "--out", out, "--student", "micro-student")[0] == 0
+    assert read_manifest(out).student.name == "micro-student"
+
+
 def test_without_runs_or_out_it_says_what_is_missing(command: Command, run: Path) -> None:
     assert "out" in command("build", run)[1]
     code, printed = command("build", "--out", "sets")
@@ -139,10 +187,6 @@ def test_without_runs_or_out_it_says_what_is_missing(command: Command, run: Path
 def test_a_student_without_a_chat_template_is_refused(
     command: Command, run: Path, tmp_path: Path
 ) -> None:
-    import shutil
-
-    from runs import STUDENT
-
     student = tmp_path / "student"
     student.mkdir()
     for name in ("config.json", "tokenizer.json", "tokenizer_config.json"):

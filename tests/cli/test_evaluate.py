@@ -88,6 +88,17 @@ def test_a_dry_run_shows_both_runs_and_writes_nothing(
     assert sorted(model.parent.rglob("*")) == there
 
 
+def test_the_bundled_teacher_takes_no_role_without_a_word(
+    model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = ["evaluate", f"--thinker={model}", "--limit=6"]
+    assert called(monkeypatch, [COMMAND, *given]) == 2
+    said = capsys.readouterr().err
+    assert "No model is named as deliberator" in said and "--before BASE" in said
+    assert said.endswith(f"    heavydistill {' '.join(given)} --deliberator MODEL\n")
+    assert list(model.parent.iterdir()) == [model]
+
+
 def test_what_can_be_mended_is_an_error_of_the_user(
     model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

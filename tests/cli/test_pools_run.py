@@ -197,7 +197,7 @@ def test_contradictions_are_told_before_anything_is_done(
 ) -> None:
     before = (pools / TRACES).read_bytes()
     given = [flag.format(folder=tmp_path, pools=pools) for flag in flags]
-    arguments = ["heavydistill", "generate", f"--out={tmp_path}/run", *given]
+    arguments = ["heavydistill", "generate", "--deliberator=micro", f"--out={tmp_path}/run", *given]
     monkeypatch.setattr(sys, "argv", arguments)
     with pytest.raises(SystemExit) as ended:
         main()

@@ -332,14 +332,16 @@ def test_a_checkpoint_stands_for_a_student_that_is_elsewhere(sets, tmp_path):
         write_manifest(manifest.model_copy(update={"student": student}), moved)
         asked = [COMMAND, "refilter", str(moved), f"--checkpoint={MICRO}", "--dry-run"]
         told = run(*asked, f"--out={tmp_path}/new", code=code)
-        assert ("Give its folder with --student" in told) == (code == 2)
+        assert ("Give its folder or Hub id with --student" in told) == (code == 2)
         assert ("stands for it" in told) == (code == 0)
     changed = "<s>" + (Path(MICRO) / CHAT_TEMPLATE).read_text()
     (moved / CHAT_TEMPLATE).write_text(changed)  # which is not the checkpoint's own
     theirs = Student(MICRO, moved / CHAT_TEMPLATE).template_sha256
     student = manifest.student.model_copy(update={"name": "gone", "template_sha256": theirs})
     write_manifest(manifest.model_copy(update={"student": student}), moved)
-    assert "Give its folder with --student" in run(*asked, f"--out={tmp_path}/new", code=2)
+    assert "Give its folder or Hub id with --student" in run(
+        *asked, f"--out={tmp_path}/new", code=2
+    )
 
 
 @pytest.mark.slow

@@ -168,6 +168,9 @@ def test_what_cannot_be_shown_is_refused_with_the_fix(
 ) -> None:
     assert "`heavydistill build RUN --out FOLDER`" in refused(tmp_path, "--tokens")
     assert "`heavydistill build RUN --out FOLDER`" in refused(tmp_path, "--set=rl")
+    assert "`heavydistill build RUN --out FOLDER`" in refused(tmp_path, "--student=x")
+    assert "Give --tokens" in refused(sets, "--student=x")
+    assert "There is no model 'x'" in refused(sets, "--tokens", "--student=x")
     assert "sft_deliberator, sft_thinker, rl" in refused(sets, "--tokens", "--set=problems")
     assert "There is no set 'sft'" in refused(sets, "--set=sft")
     assert "for instance p_0, p_1" in refused(sets, "--problem=p_9")

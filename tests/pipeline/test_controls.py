@@ -30,7 +30,7 @@ def control(tmp_path: Path, name: str, **keys: Any) -> Control:
 
 
 def test_alone_the_deliberator_is_asked_as_it_deliberates(tmp_path: Path) -> None:
-    plan = planned(tmp_path, deliberator="micro-student")
+    plan = planned(tmp_path, thinker="micro", deliberator="micro-student")
     (alone,) = controls_of(plan, ["alone"], 1)
     config = complete(alone.config)
     assert config.roles == ("micro-student", "micro-student")
@@ -127,7 +127,9 @@ def test_what_cannot_be_is_refused(
 
 def test_a_run_with_pools_reads_no_problems_to_ask_anew(tmp_path: Path) -> None:
     pools = pool_folder(tmp_path / "pools", [pool_of(n, ["1", "2"]) for n in (1, 2)])
-    plan = run.check(load_config(None, {"pools": str(pools), "out": str(tmp_path / "x")}))
+    plan = run.check(
+        load_config(None, {"pools": str(pools), "deliberator": "micro", "out": str(tmp_path / "x")})
+    )
     with pytest.raises(ConfigError, match="Leave out --pools"):
         controls_of(plan, ["alone"], 1)
     assert [each.name for each in controls_of(plan, ["choose"], 2)] == ["choose", "order-1"]

@@ -14,7 +14,7 @@ from pool_folders import pool_folder, pool_of
 
 import heavydistill
 from heavydistill.config import RunConfig, dump_config, load_config
-from heavydistill.errors import ConfigError, TeacherError, UserError
+from heavydistill.errors import ConfigError, MissingModelError, TeacherError, UserError
 from heavydistill.metrics.comparison import COMPARISON, read_comparison
 from heavydistill.metrics.summary import summarize
 from heavydistill.pipeline import run
@@ -66,6 +66,30 @@ def test_a_role_that_nobody_is_named_for_is_the_model_before(trained: str) -> No
     assert after.roles == ("micro-student", trained)
     _, after = paired(config(deliberator=trained, teacher="micro"), "micro-student")
     assert after.roles == ("micro", trained)
+
+
+@pytest.mark.parametrize(
+    ("named", "lacking"),
+    [
+        ({}, "--thinker MODEL --deliberator MODEL"),
+        ({"thinker": "x"}, "--deliberator MODEL"),
+        ({"deliberator": "x"}, "--thinker MODEL"),
+        ({"pools": "runs/x"}, "--deliberator MODEL"),
+    ],
+)
+def test_no_role_is_left_to_the_default_teacher(named: dict[str, str], lacking: str) -> None:
+    with pytest.raises(MissingModelError) as caught:
+        check(config(**named))
+    assert caught.value.flags == lacking
+    if named:  # a run without any flag is that of the bundled teacher
+        with pytest.raises(MissingModelError):
+            run.check(config(**named))
+    assert config(teacher="micro", **named).unnamed_roles == []
+
+
+def test_who_only_thinks_needs_no_deliberator() -> None:
+    assert config(thinker="x", deliberate__d=0).unnamed_roles == []
+    assert config(pools="runs/x", deliberator="x").unnamed_roles == []
 
 
 def test_a_model_is_not_compared_with_itself() -> None:
