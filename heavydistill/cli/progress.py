@@ -14,6 +14,7 @@ from rich.markup import escape
 from heavydistill.config import RunConfig
 from heavydistill.pipeline.run import Plan, check
 from heavydistill.pipeline.tally import Stage, Tally
+from heavydistill.printable import printable
 from heavydistill.problems import OnChecked
 
 _PLAIN_LINE_EVERY_S = 10.0
@@ -86,6 +87,7 @@ class Progress:
 
     def on_start(self, seconds: float, line: str) -> None:
         """Take note of a server that is starting: how long it has been at it, and what it says."""
+        line = printable(line)
         self._bars.update(self._loading, visible=True, note=escape(line[:_NOTE]))
         if not self._console.is_terminal and self._is_due():
             self._say(f"[{seconds:.0f} s] starting vLLM: {line}")

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from heavydistill.config import Endpoint
 from heavydistill.engine.reasoning import split_reasoning
+from heavydistill.engine.reply import UNKNOWN, Redactor, count
 from heavydistill.engine.request import user_turn
 from heavydistill.errors import TeacherError
 
@@ -52,8 +53,8 @@ class Answer:
     @property
     def counts(self) -> tuple[int, int] | None:
         """(prompt tokens, completion tokens), if the server counted both."""
-        found = tuple(self.usage.get(name) for name in ("prompt_tokens", "completion_tokens"))
-        return found if all(isinstance(count, int) for count in found) else None  # type: ignore[return-value]
+        found = count(self.usage.get("prompt_tokens")), count(self.usage.get("completion_tokens"))
+        return None if UNKNOWN in found else found
 
 
 class Asker:
@@ -79,6 +80,7 @@ class Asker:
         self._url = endpoint.base_url
         self._key_env = endpoint.key_env
         self._key = os.environ.get(endpoint.key_env, "").strip()
+        self._redact = Redactor(self._key)
         self._client = OpenAI(
             base_url=endpoint.base_url,
             api_key=self._key or "none",
@@ -99,7 +101,7 @@ class Asker:
         try:
             models = self._client.models.with_raw_response.list().http_response.json()["data"]
             return next(dict(model) for model in models if model["id"] == self._model)
-        except (OpenAIError, ValueError, TypeError, LookupError, StopIteration):
+        except (OpenAIError, ValueError, TypeError, LookupError, StopIteration, RecursionError):
             return {}
 
     def ask(self, prompt: str, max_tokens: int, parameters: Mapping[str, Any]) -> Answer:
@@ -130,7 +132,8 @@ class Asker:
         prompt_tokens, completion_tokens = answer.counts or (0, 0)
         self.prompt_tokens += prompt_tokens
         self.completion_tokens += completion_tokens
-        return replace(answer, refusal=self._shown(answer.refusal))
+        finishes = [end if end is None else self._redact(end) for end in answer.finishes]
+        return replace(answer, refusal=self._redact(answer.refusal), finishes=finishes)
 
     def useless(self, answer: Answer) -> TeacherError:
         """The error of a server that refuses what no run can do without."""
@@ -160,7 +163,7 @@ class Asker:
         except Exception as error:  # no JSON, another shape, or cut off: the HTTP library's own
             raise TeacherError(
                 f"{self._url} answered with what is no chat completion: "
-                f"{self._shown(f'{type(error).__name__}: {error}')}",
+                f"{self._redact(f'{type(error).__name__}: {error}')}",
                 "Check the address: it ends in /v1 as a rule.",
             ) from None
 
@@ -173,13 +176,9 @@ class Asker:
                 f"Set {self._key_env} to a valid key that may use {self._model}.",
             )
         return TeacherError(
-            f"{self._url} could not be asked ({type(error).__name__}): {self._shown(str(error))}",
+            f"{self._url} could not be asked ({type(error).__name__}): {self._redact(str(error))}",
             "Run the same command again when the server answers.",
         )
-
-    def _shown(self, text: str) -> str:
-        """What a server said, without the key, which some repeat."""
-        return (text.replace(self._key, "***") if self._key else text)[:500]
 
 
 def thinking_in(message: Mapping[str, Any], tags: tuple[str, str] | None) -> tuple[Place, str, str]:

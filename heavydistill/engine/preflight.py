@@ -77,5 +77,5 @@ def _models(url: str, endpoint: Endpoint) -> list[Model]:
             f"Nothing answers at {url}: {error}",
             "Start the server, or correct --endpoint; it ends in /v1 as a rule.",
         ) from error
-    except (OpenAIError, ValueError, TypeError, AttributeError):
+    except (OpenAIError, ValueError, TypeError, AttributeError, RecursionError):
         return []

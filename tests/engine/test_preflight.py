@@ -4,8 +4,10 @@ from typing import Any
 
 import pytest
 from fake_server import Answer, completion, serving
+from loopback import Handler, listening
 
 from heavydistill.config import Endpoint
+from heavydistill.doctor.questions import Asker
 from heavydistill.engine.preflight import require
 from heavydistill.errors import TeacherError
 
@@ -84,3 +86,23 @@ def test_a_missing_key_is_said(monkeypatch):
 def test_a_server_that_is_not_there_is_said_at_once():
     with pytest.raises(TeacherError, match=r"Nothing answers at http://127\.0\.0\.1:9/v1"):
         require("m", Endpoint(base_url="http://127.0.0.1:9/v1", tokenizer="unused"))
+
+
+def test_the_names_that_a_server_lists_do_not_act_on_the_terminal():
+    with pytest.raises(TeacherError, match="It serves other, more") as raised:
+        asked("glm-4.6", listing("\x1b[31mother\u202e", "\x1b]0;title\x07more"))
+    assert str(raised.value).isprintable()
+
+
+@pytest.mark.parametrize("ask", ["require", "doctor"])
+def test_a_list_that_is_nested_too_deep_is_none(ask):
+    class _Deep(Handler):
+        def do_GET(self) -> None:
+            self.send(200, b'{"data":' * 50_000, "application/json")
+
+    with listening(_Deep) as url:
+        if ask == "require":
+            require("glm-4.6", Endpoint(base_url=url, tokenizer="unused"))
+        else:
+            with Asker("glm-4.6", Endpoint(base_url=url)) as asker:
+                assert asker.listed() == {}
