@@ -106,8 +106,9 @@ class Endpoint(Section):
     """Environment variable that holds the key; null takes the provider's, or ``OPENAI_API_KEY``. A
     server without keys needs none."""
     tokenizer: str | None = None
-    """Folder or Hub id of the model's tokenizer: the cache's budget is counted with it. Null takes
-    the profile's; a model without a profile needs it."""
+    """Folder or Hub id of the model's tokenizer, with which the cache's budget is counted. Null
+    takes the profile's. ``server``, the default without a profile, counts with the ``/tokenize`` of
+    the model's server, or estimates a token for each UTF-8 byte where it has none."""
     context: int | None = Field(None, ge=256)
     """Most tokens of prompt and response together; null takes the profile's, or 131,072."""
     concurrency: int = Field(32, ge=1)

@@ -17,29 +17,28 @@ from pathlib import Path
 
 from heavydistill.config import RunConfig, load_config
 from heavydistill.engine.request import THINK, deliberate_stage
-from heavydistill.pipeline.build import LOCAL_BATCH, judge_of, llm_of, pace_of, paying, window_of
+from heavydistill.pipeline import build as wiring
 from heavydistill.pipeline.compat import HeavyPipeline
 from heavydistill.pipeline.run import check
 from heavydistill.pipeline.steps import BuildCaches, LabelTraces, LoadProblems, Verify
 from heavydistill.pipeline.tasks import Deliberate, SampleTrajectories
 from heavydistill.schema import Trace, arrow_schema
-from heavydistill.teachers.registry import find
 
 
 def build(config: RunConfig) -> HeavyPipeline:
     """The steps of a checked configuration."""
-    think, deliberate = pace_of(config, THINK), pace_of(config, deliberate_stage(1))
+    think, deliberate = wiring.pace_of(config, THINK), wiring.pace_of(config, deliberate_stage(1))
     wording = {"domain": config.domain, "language": config.language}
-    with HeavyPipeline("heavy", arrow_schema(Trace), window=window_of(config)) as pipeline:
+    with HeavyPipeline("heavy", arrow_schema(Trace), window=wiring.window_of(config)) as pipeline:
         last = LoadProblems(
             name="load_problems",
             source=config.problems,
             verify=config.verify,
-            batch_size=LOCAL_BATCH,
+            batch_size=wiring.LOCAL_BATCH,
         )
         last = last >> SampleTrajectories(
             name="sample_trajectories",
-            llm=llm_of(config, THINK),
+            llm=wiring.llm_of(config, THINK),
             num_generations=config.think.k,
             input_batch_size=think.batch,
             batches_in_flight=think.in_flight,
@@ -52,12 +51,12 @@ def build(config: RunConfig) -> HeavyPipeline:
             input_batch_size=think.batch,
         )
         if config.judge:
-            last = last >> judge_of(config, "pool")
+            last = last >> wiring.judge_of(config, "pool")
         for round in range(1, config.rounds + 1):
             last = last >> BuildCaches(
                 name=f"build_caches_{round}",
                 choice=config.cache,
-                reader=find(config.deliberator, config.endpoint).tokenizer,
+                **wiring.counting_of(config),
                 min_k=config.think.min_k,
                 round=round,
                 seed=config.seed,
@@ -67,7 +66,7 @@ def build(config: RunConfig) -> HeavyPipeline:
             )
             last = last >> Deliberate(
                 name=f"deliberate_{round}",
-                llm=llm_of(config, deliberate_stage(round)),
+                llm=wiring.llm_of(config, deliberate_stage(round)),
                 num_generations=config.deliberate.d,
                 round=round,
                 task=config.deliberate.task,
@@ -81,7 +80,7 @@ def build(config: RunConfig) -> HeavyPipeline:
                 input_batch_size=deliberate.batch,
             )
             if config.judge:
-                last = last >> judge_of(config, "deliberations", round)
+                last = last >> wiring.judge_of(config, "deliberations", round)
         last >> LabelTraces(name="label_traces", input_batch_size=deliberate.batch)
     return pipeline
 
@@ -93,7 +92,7 @@ if __name__ == "__main__":
     parser.add_argument("--config", type=Path, help="YAML file as for heavydistill generate")
     path = parser.parse_args().config
     config = check(load_config(path, None if path else {"problems.size": 12})).config
-    with paying(config):
+    with wiring.paying(config):
         distiset = build(config).run()
     distiset.save_to_disk(config.out)
     print(distiset, f"Saved in {config.out}", sep="\n")

@@ -26,7 +26,7 @@ from heavydistill.engine.request import (
     samples,
     user_turn,
 )
-from heavydistill.engine.tokenizer import TEMPLATE_TOKENS, ReaderTokenizer
+from heavydistill.engine.tokenizer import SERVER, TEMPLATE_TOKENS, ReaderTokenizer
 from heavydistill.errors import ConfigError
 from heavydistill.schema import Cache, content_id
 from heavydistill.teachers.capabilities import bounded, obeyed
@@ -150,7 +150,7 @@ def asking_of(wanted: Redeliberate, section: str, out: Path, about: object) -> A
         )
     endpoint = obeyed(endpoint, [find(name, endpoint)])
     model = find(name, endpoint)
-    if not model.tokenizer:
+    if model.tokenizer == SERVER:  # what is trained on is counted exactly
         raise ConfigError(
             f"{section}endpoint.tokenizer is not set, and no profile of {name} names one, so the "
             "tokens of the prompts cannot be counted",

@@ -75,7 +75,8 @@ _FLAGS = (
         "tokenizer",
         "endpoint.tokenizer",
         str,
-        "Tokenizer of the served model, if no profile names it: folder or Hub id.",
+        "Tokenizer of the served model, if no profile names it: folder or Hub id. [default: the "
+        "server's /tokenize, else an estimate]",
         _MODELS,
     ),
     _Flag(

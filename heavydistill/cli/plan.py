@@ -58,6 +58,7 @@ def _deliberations(config: RunConfig) -> str:
 
 def print_heading(plan: Plan, console: Console) -> None:
     """What is to be done."""
+    from heavydistill.engine.tokenizer import SERVER
     from heavydistill.problems.options import orders_kept
 
     config = plan.config
@@ -82,6 +83,10 @@ def print_heading(plan: Plan, console: Console) -> None:
         told = "Options in the order of the dataset, which they or the text speak of: "
         told += f"{kept:,} of {len(plan.problems):,} problems"
         console.print(told, markup=False, highlight=False, soft_wrap=True)
+    if config.endpoint.tokenizer == SERVER and config.rounds:
+        told = "Tokens of caches: counted by the server where it answers /tokenize, else estimated "
+        told += "as one for each UTF-8 byte; --tokenizer FOLDER (or a Hub id) counts them exactly."
+        console.print(told, style="yellow", markup=False, highlight=False, soft_wrap=True)
     print_warnings(plan, console)
     seen = config.endpoint.capabilities
     if seen and seen != Capabilities():
@@ -235,7 +240,8 @@ def _calls_note(estimate: Estimate, plan: Plan) -> str:
 
 
 def _prompts_note(estimate: Estimate, config: RunConfig) -> str:
-    from heavydistill.engine.tokenizer import TEMPLATE_TOKENS
+    from heavydistill.engine.counting import ESTIMATED
+    from heavydistill.engine.tokenizer import SERVER, TEMPLATE_TOKENS
     from heavydistill.verifiers.judge import MOST_BYTES
 
     caches = "those of deliberators from the frame of the cache to its budget of "
@@ -257,8 +263,8 @@ def _prompts_note(estimate: Estimate, config: RunConfig) -> str:
     counter = f"the tokenizer {estimate.thinker_tokenizer}"
     if thinker.kind == "local":
         counter = "their own tokenizer"
-    elif not thinker.tokenizer:
-        counter += ", that of the deliberator, as theirs is not known"
+    elif thinker.tokenizer == SERVER:
+        counter = f"an {ESTIMATED}"
     return (
         f"those of thinkers counted with {counter}, and up to {TEMPLATE_TOKENS} tokens of chat "
         f"template each; {caches}"

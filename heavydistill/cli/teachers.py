@@ -87,7 +87,10 @@ def _lines(profile: ProfileFile) -> Iterator[tuple[str, str]]:
     yield "weights", profile.folder or profile.hub or "not public"
     yield "licence", profile.licence or "unknown"
     yield "distillation", _joined(terms.distillation, terms.because, terms.source)
-    yield "tokenizer", profile.tokenizer or "none: endpoint.tokenizer must name a stand-in"
+    yield (
+        "tokenizer",
+        profile.tokenizer or "none: the server counts tokens, or they are estimated",
+    )
     limits = [f"{profile.context:,} tokens"]
     limits += [f"a response at most {profile.output:,}"] if profile.output else []
     limits += [f"a trajectory at most {profile.thinker_output:,}"] if profile.thinker_output else []

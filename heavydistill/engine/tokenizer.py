@@ -12,6 +12,7 @@ from pathlib import Path
 
 from heavydistill.errors import TeacherError
 
+SERVER = "server"  # in place of a tokenizer's name: the model's server counts; see ``counting``
 _REMEMBERED = 512
 TEMPLATE_TOKENS = 64  # left free for what a chat template wraps around a prompt
 

@@ -46,24 +46,26 @@ _T = TypeVar("_T")
 
 
 class Reader(Protocol):
-    """The tokenizer of the model that will read the cache.
+    """Counts and cuts as the model does that will read the cache, or never counts fewer tokens.
 
     Attributes:
-        name: Whose tokenizer it is.
-        control_tokens: Strings that it does not read as plain text.
+        control_tokens: Strings that the model does not read as plain text.
     """
 
-    name: str
     control_tokens: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """What counted so far."""
 
     def count(self, text: str) -> int:
         """Tokens of ``text``."""
 
     def head(self, text: str, tokens: int) -> str:
-        """The longest prefix of ``text`` with at most so many tokens."""
+        """A prefix of ``text`` with at most so many tokens, and hardly fewer."""
 
     def tail(self, text: str, tokens: int) -> str:
-        """The longest suffix of ``text`` with at most so many tokens."""
+        """A suffix of ``text`` with at most so many tokens, and hardly fewer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

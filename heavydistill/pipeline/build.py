@@ -3,8 +3,8 @@
 With pools, loading is all of the first two; without deliberations there are no rounds.
 
 Where a judge is declared, it follows each verifying. ``pace_of``, ``window_of``, ``llm_of``,
-``judge_of`` and ``paying`` are what a recipe of one's own needs beside the steps (see
-``pipelines/heavy.py``).
+``counting_of``, ``judge_of`` and ``paying`` are what a recipe of one's own needs beside the steps
+(see ``pipelines/heavy.py``).
 """
 
 from __future__ import annotations
@@ -84,6 +84,23 @@ def llm_of(config: RunConfig, stage: str, replay: bool = False) -> HeavyLLM:
     )
 
 
+def counting_of(config: RunConfig, replay: bool = False) -> dict[str, Any]:
+    """The arguments of ``BuildCaches`` that say what counts the tokens of a cache.
+
+    Args:
+        config: Completed.
+        replay: As of ``llm_of``.
+    """
+    deliberator = find(config.roles[1], config.endpoint)
+    return {
+        "reader": deliberator.tokenizer,
+        "model": deliberator.model,
+        "endpoint": config.endpoint,
+        "journal": config.journal,
+        "replay": replay,
+    }
+
+
 def judge_of(
     config: RunConfig, column: str, round: int = 0, replay: bool = False
 ) -> JudgeUndecided:
@@ -150,7 +167,6 @@ def build_heavy_pipeline(
     config = complete(config)
     deliberate = pace_of(config, deliberate_stage(1))
     think = deliberate if config.pools else pace_of(config, THINK)
-    reader = find(config.roles[1], config.endpoint).tokenizer
     pipeline = _empty_pipeline(on_batch, window_of(config), ray)
     with pipeline:
         if config.pools:
@@ -190,7 +206,7 @@ def build_heavy_pipeline(
             last = last >> BuildCaches(
                 name=f"build_caches_{round}",
                 choice=config.cache,
-                reader=reader,
+                **counting_of(config, replay),
                 min_k=config.think.min_k,
                 round=round,
                 seed=config.seed,

@@ -17,7 +17,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from heavydistill.config import RunConfig, SamplingChoice
-from heavydistill.engine.tokenizer import TEMPLATE_TOKENS, ReaderTokenizer
+from heavydistill.engine.counting import reader_of
+from heavydistill.engine.tokenizer import TEMPLATE_TOKENS
 from heavydistill.errors import ConfigError
 from heavydistill.heavy import prompts
 from heavydistill.metrics.controls import ALONE, CHAIN, CHOOSE, NAMES, order_name
@@ -153,7 +154,7 @@ def _room_of_thinker(evaluated: run.Plan) -> int:
     """Tokens of its context that the longest problem leaves."""
     config = evaluated.config
     profile = find(config.roles[0], config.endpoint)
-    reader = ReaderTokenizer(profile.tokenizer or find(config.roles[1], config.endpoint).tokenizer)
+    reader = reader_of(profile.tokenizer)
 
     def tokens(text: str, domain: str) -> int:
         wording = prompts.load("thinker", domain, config.language)

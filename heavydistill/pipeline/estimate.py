@@ -28,11 +28,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from heavydistill.config import Endpoint, Judge, RunConfig
+from heavydistill.engine.counting import ESTIMATED, reader_of
 from heavydistill.engine.journal import Journal, key
 from heavydistill.engine.request import JUDGE, THINK, Request, deliberate_stage, samples, user_turn
-from heavydistill.engine.tokenizer import TEMPLATE_TOKENS, ReaderTokenizer
+from heavydistill.engine.tokenizer import TEMPLATE_TOKENS
 from heavydistill.heavy import prompts
 from heavydistill.heavy.cache import frame_tokens
+from heavydistill.heavy.pruning import Reader
 from heavydistill.pipeline.hours import Duration, duration_of, hours_of
 from heavydistill.pipeline.past import Measured, measure, records_of
 from heavydistill.pipeline.ranges import Range
@@ -138,11 +140,13 @@ class _Thinking:
     Attributes:
         total: Different requests.
         missing: Tokens of the prompt of each request without a response, one list a prompt.
+        is_estimated: Whether these are no lower bound.
         whole: Problems whose requests were all asked before.
     """
 
     total: int
     missing: list[list[int]]
+    is_estimated: bool
     whole: int
 
 
@@ -150,8 +154,7 @@ def estimate(plan: Plan) -> Estimate:
     """What a checked run will take. Asks nobody and writes nothing."""
     config = plan.config
     thinker, deliberator = (find(name, config.endpoint) for name in config.roles)
-    reader = ReaderTokenizer(deliberator.tokenizer)
-    counter = ReaderTokenizer(thinker.tokenizer) if thinker.tokenizer else reader
+    reader, counter = reader_of(deliberator.tokenizer), reader_of(thinker.tokenizer)
     journal = Journal(plan.journal) if plan.journal.is_dir() else None
     sampled = {} if config.pools else {THINK: (thinker.model, sampling_of(config.think))}
     for round in range(1, config.rounds + 1):
@@ -170,6 +173,8 @@ def estimate(plan: Plan) -> Estimate:
         whole = thinking.whole
         others -= thinking.total - sum(map(len, thinking.missing))
     frames = [_frame(problem, config, reader) for problem in plan.problems]
+    if reader.name == ESTIMATED:  # which is no lower bound
+        frames = [1] * len(frames)
     for round in range(1, config.rounds + 1):
         known = records.get(deliberate_stage(round), [])
         measured = measure(known, len(frames), deliberator.kind == "local")
@@ -177,14 +182,12 @@ def estimate(plan: Plan) -> Estimate:
         stages += [_deliberate_stage(config, deliberator, round, frames, answered, measured)]
     if config.judge:
         measured = measure(records.get(JUDGE, []), len(frames), judge.kind == "local")
-        counter = ReaderTokenizer(judge.tokenizer) if judge.tokenizer else reader
-        stages += [_judge_stage(plan, config.judge, judge, counter, others, measured)]
+        asked = reader_of(judge.tokenizer)
+        stages += [_judge_stage(plan, config.judge, judge, asked, others, measured)]
     return Estimate(stages, counter.name)
 
 
-def _thinking(
-    plan: Plan, thinker: Profile, counter: ReaderTokenizer, journal: Journal | None
-) -> _Thinking:
+def _thinking(plan: Plan, thinker: Profile, counter: Reader, journal: Journal | None) -> _Thinking:
     config = plan.config
     revision = revision_of(thinker, config.endpoint) if journal else ""
     seen: set[str] = set()
@@ -204,7 +207,8 @@ def _thinking(
         unanswered = sum(state != "answered" for state in states)
         if unanswered:
             missing += [[counter.count(prompt)] * unanswered]
-    return _Thinking(len(seen) * config.think.k, missing, whole)
+    estimated = counter.name == ESTIMATED
+    return _Thinking(len(seen) * config.think.k, missing, estimated, whole)
 
 
 def _think_requests(config: RunConfig, thinker: Profile, prompt: str) -> list[Request]:
@@ -217,7 +221,7 @@ def _think_requests(config: RunConfig, thinker: Profile, prompt: str) -> list[Re
     )
 
 
-def _frame(problem: Problem, config: RunConfig, reader: ReaderTokenizer) -> int:
+def _frame(problem: Problem, config: RunConfig, reader: Reader) -> int:
     """Fewest tokens of a cache of this problem."""
     domain = problem.domain or config.domain or "general"
     attempts = min(config.cache.width or config.think.min_k, config.think.min_k)
@@ -230,8 +234,9 @@ def _think_stage(
 ) -> StageEstimate:
     shared = _samples_a_call(config)
     calls = sum(map(len, thinking.missing))
+    read = [prompt[: -(-len(prompt) // shared)] for prompt in thinking.missing]
     prompt_tokens = Range(
-        sum(sum(prompt[: -(-len(prompt) // shared)]) for prompt in thinking.missing),
+        sum(map(len, read)) if thinking.is_estimated else sum(map(sum, read)),
         sum(map(sum, thinking.missing)) + calls * TEMPLATE_TOKENS,
     )
     answered = thinking.total - calls
@@ -273,7 +278,7 @@ def _judge_stage(
     plan: Plan,
     judge: Judge,
     model: Profile,
-    counter: ReaderTokenizer,
+    counter: Reader,
     answered: int,
     measured: Measured | None,
 ) -> StageEstimate:

@@ -14,8 +14,8 @@ from distilabel.steps import StepInput
 from pydantic import Field, PrivateAttr
 
 from heavydistill.config import Language
+from heavydistill.engine.counting import reader_of
 from heavydistill.engine.request import user_turn
-from heavydistill.engine.tokenizer import ReaderTokenizer
 from heavydistill.heavy import prompts
 from heavydistill.heavy.ballot import Ballot, Vote, ballot_of, said_in, shown, verdict_of
 from heavydistill.pipeline.steps import Row, advance
@@ -57,7 +57,7 @@ class JudgeUndecided(HeavyTask):
     """Of its prompt."""
     tokenizer: str = ""
     """Folder or Hub id of the judge's tokenizer, whose control tokens are made harmless; without
-    one the common control tokens are."""
+    one, or with ``engine.tokenizer.SERVER``, the common control tokens are."""
     own: list[str] = Field(default_factory=list)
     """Python files with verifiers of one's own."""
 
@@ -75,7 +75,7 @@ class JudgeUndecided(HeavyTask):
         super().load()
         registry.load_own(self.own)
         if self.tokenizer:
-            self._control_tokens = ReaderTokenizer(self.tokenizer).control_tokens
+            self._control_tokens = reader_of(self.tokenizer).control_tokens
 
     def format_input(self, input: Row) -> list[dict[str, str]]:
         """Not used: a row has as many prompts as it has answers to judge."""

@@ -1,4 +1,4 @@
-"""Whether the cache of every problem can hold its attempts, found out before anything is asked.
+"""What reads the caches of a run, and whether each can hold its attempts, before anything is asked.
 
 Only the frame of a cache is known then: the wording, the problem and the headers of its attempts.
 A cache that passes can still be too small for the final answers, which ``heavy.cache`` finds; what
@@ -7,11 +7,13 @@ the message recommends has room for ``_ANSWER_TOKENS`` of each.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 
 from heavydistill.config import RunConfig
-from heavydistill.engine.tokenizer import ReaderTokenizer
-from heavydistill.errors import BudgetError
+from heavydistill.engine.counting import ESTIMATED, ServerTokenizer, reader_of
+from heavydistill.engine.tokenizer import SERVER
+from heavydistill.errors import BudgetError, TeacherError
 from heavydistill.heavy import prompts
 from heavydistill.heavy.cache import frame_tokens
 from heavydistill.schema import Problem
@@ -20,6 +22,33 @@ from heavydistill.teachers.registry import find
 
 _ANSWER_TOKENS = 32
 _NARROWEST = 2  # attempts; see ``config.CacheChoice.width``
+_log = logging.getLogger(__name__)
+
+
+def with_tokenizer(config: RunConfig) -> RunConfig:
+    """A completed configuration whose tokenizer is at hand.
+
+    Where a profile of a served model names one that this machine cannot reach, the server counts
+    in its place, and a warning says so; one that the user names must be there.
+
+    Raises:
+        TeacherError: The tokenizer cannot be loaded.
+    """
+    deliberator = find(config.roles[1], config.endpoint)
+    try:
+        reader_of(deliberator.tokenizer)
+    except TeacherError as error:
+        if deliberator.kind != "endpoint" or config.endpoint.tokenizer:
+            raise
+        _log.warning(
+            "%s Tokens are counted by the server of %s where it does that, else estimated; "
+            "--tokenizer FOLDER names another.",
+            error.what,
+            deliberator.name,
+        )
+        endpoint = config.endpoint.model_copy(update={"tokenizer": SERVER})
+        return config.model_copy(update={"endpoint": endpoint})
+    return config
 
 
 def check_room(config: RunConfig, problems: Sequence[Problem]) -> None:
@@ -31,9 +60,10 @@ def check_room(config: RunConfig, problems: Sequence[Problem]) -> None:
             for how many it has.
         ConfigError: There is no wording for a problem's domain.
     """
-    reader = ReaderTokenizer(find(config.roles[1], config.endpoint).tokenizer)
-    if config.judge and (judge := find(config.judge.model, config.judge_endpoint)).tokenizer:
-        ReaderTokenizer(judge.tokenizer)  # its control tokens are needed; see ``judging``
+    deliberator = find(config.roles[1], config.endpoint)
+    reader = reader_of(deliberator.tokenizer)
+    if config.judge:  # its control tokens are needed; see ``judging``
+        reader_of(find(config.judge.model, config.judge_endpoint).tokenizer)
     _load_wordings(config, problems)
     if not config.rounds:
         return
@@ -50,16 +80,20 @@ def check_room(config: RunConfig, problems: Sequence[Problem]) -> None:
     needed, worst = max(
         ((frame(problem, attempts), problem) for problem in problems), key=lambda pair: pair[0]
     )
+    if needed > budget and reader.name == ESTIMATED and config.endpoint.urls:
+        reader = ServerTokenizer(deliberator.model, config.endpoint)
+        needed = frame(worst, attempts)
     if needed > budget:
 
         def enough(count: int) -> int:
             return frame(worst, count) + count * _ANSWER_TOKENS
 
         fitting = _most(lambda count: enough(count) <= budget, attempts) - carried
+        estimated = f" ({ESTIMATED})" if reader.name == ESTIMATED else ""
         beside = f" and {carried} deliberations of the round before" if carried else ""
         raise BudgetError(
             f"{worst.source}: problem {worst.id} and the frame of {attempts - carried} attempts"
-            f"{beside} need {needed} tokens, but cache.budget_tokens is {budget}",
+            f"{beside} need {needed} tokens{estimated}, but cache.budget_tokens is {budget}",
             _fix(config, fitting, enough(attempts)),
         )
 

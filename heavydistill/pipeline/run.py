@@ -31,7 +31,7 @@ from heavydistill.metrics.summary import Summary
 from heavydistill.pipeline.pools import Pools, read_pools, with_pools
 from heavydistill.pipeline.processes import loading, start_server
 from heavydistill.pipeline.result import may_go_on, write
-from heavydistill.pipeline.room import check_room
+from heavydistill.pipeline.room import check_room, with_tokenizer
 from heavydistill.pipeline.status import STATUS, Pulse
 from heavydistill.schema import OK, Problem
 from heavydistill.teachers import serving
@@ -115,7 +115,7 @@ def check(
     """
     if asks and (config.pools or config.thinker or config.deliberator):
         config.refuse_unnamed()
-    config = complete(config)
+    config = with_tokenizer(complete(config))
     registry.load_own(config.verify.own)
     pools = read_pools(config) if config.pools else None
     if pools:

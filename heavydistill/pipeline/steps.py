@@ -18,8 +18,9 @@ from typing import Any
 from distilabel.steps import GeneratorStep, Step, StepInput
 from pydantic import Field, PrivateAttr
 
-from heavydistill.config import CacheChoice, Domain, Language, Problems, Task, Verifying
-from heavydistill.engine.tokenizer import ReaderTokenizer
+from heavydistill.config import CacheChoice, Domain, Endpoint, Language, Problems, Task, Verifying
+from heavydistill.engine.counting import ServerTokenizer
+from heavydistill.engine.tokenizer import SERVER, ReaderTokenizer
 from heavydistill.heavy import prompts, voting
 from heavydistill.heavy.cache import build_cache
 from heavydistill.heavy.iteration import carried
@@ -228,7 +229,15 @@ class BuildCaches(Step):
     choice: CacheChoice
     """Selection, pruning and budget; ``budget_tokens`` must be set."""
     reader: str
-    """Folder or Hub id of the deliberator's tokenizer."""
+    """Folder or Hub id of the deliberator's tokenizer, or ``engine.tokenizer.SERVER``."""
+    model: str = ""
+    """Served name of the deliberator, where ``reader`` is ``SERVER``."""
+    endpoint: Endpoint = Endpoint()
+    """Its server, likewise."""
+    journal: str | None = None
+    """Folder of the journal that keeps the server's counts; None keeps none."""
+    replay: bool = False
+    """Take these counts from the journal alone."""
     min_k: int = Field(default=2, ge=1)
     """Fewest usable trajectories."""
     round: int = Field(default=1, ge=1)
@@ -239,7 +248,7 @@ class BuildCaches(Step):
     task: Task = "deliberate"
     """What the reader is to do."""
 
-    _reader: ReaderTokenizer | None = PrivateAttr(default=None)
+    _reader: ReaderTokenizer | ServerTokenizer | None = PrivateAttr(default=None)
 
     @property
     def inputs(self) -> list[str]:
@@ -251,9 +260,15 @@ class BuildCaches(Step):
 
     def load(self) -> None:
         super().load()
-        self._reader = ReaderTokenizer(self.reader)
+        if self.reader == SERVER:
+            journal = Path(self.journal) if self.journal else None
+            self._reader = ServerTokenizer(self.model, self.endpoint, journal, self.replay)
+        else:
+            self._reader = ReaderTokenizer(self.reader)
 
     def unload(self) -> None:
+        if isinstance(self._reader, ServerTokenizer):
+            self._reader.close()
         self._reader = None
 
     def process(self, inputs: StepInput) -> Iterator[list[Row]]:
@@ -266,6 +281,9 @@ class BuildCaches(Step):
     def _build(self, row: Row) -> Row:
         if self._reader is None or self.choice.budget_tokens is None:
             raise RuntimeError("load() was not called, or choice.budget_tokens is not set")
+        reader = self._reader
+        if isinstance(reader, ServerTokenizer):
+            reader = reader.renewed()
         problem = from_row(Problem, row["problem"])
         pool = [from_row(Trajectory, item) for item in row["pool"]]
         if sum(t.unusable_because is None for t in pool) < self.min_k:
@@ -281,7 +299,7 @@ class BuildCaches(Step):
             pruning=self.choice.pruning,
             budget_tokens=self.choice.budget_tokens,
             prompt=prompts.for_cache(self.task, problem.domain or self.domain, self.language),
-            reader=self._reader,
+            reader=reader,
             carried=carried(deliberations, self.round),
             order=self.choice.order,
         )

@@ -18,7 +18,7 @@ from heavydistill.config import (
     SamplingChoice,
     Think,
 )
-from heavydistill.engine.tokenizer import TEMPLATE_TOKENS
+from heavydistill.engine.tokenizer import SERVER, TEMPLATE_TOKENS
 from heavydistill.errors import ConfigError
 from heavydistill.teachers.capabilities import bounded, obeyed
 from heavydistill.teachers.files import ProfileFile
@@ -38,9 +38,9 @@ def complete(config: RunConfig) -> RunConfig:
 
     Raises:
         TeacherError: A model is not known, cannot run here, or hides its thinking there.
-        ConfigError: The model's context cannot hold a prompt beside the response, its tokens
-            cannot be counted, there is a budget in money and no price, or it cannot be served
-            here although ``endpoint.serve`` wants it.
+        ConfigError: The model's context cannot hold a prompt beside the response, there is a
+            budget in money and no price, or it cannot be served here although
+            ``endpoint.serve`` wants it.
     """
     roles = config.roles
     endpoint = located(config.endpoint)
@@ -50,12 +50,9 @@ def complete(config: RunConfig) -> RunConfig:
     endpoint = obeyed(endpoint, [find(name, endpoint, config.sampling) for name in roles])
     config = config.model_copy(update={"endpoint": endpoint})
     thinker, deliberator = (find(name, config.endpoint, config.sampling) for name in roles)
-    if not deliberator.tokenizer:
-        raise ConfigError(
-            "The model is served but endpoint.tokenizer is not set, and no profile of "
-            f"{deliberator.name} names one, so the tokens of the cache cannot be counted",
-            "Set endpoint.tokenizer (--tokenizer) to a folder or a Hub id with a tokenizer.json.",
-        )
+    if deliberator.tokenizer == SERVER:
+        endpoint = config.endpoint.model_copy(update={"tokenizer": SERVER})
+        config = config.model_copy(update={"endpoint": endpoint})
     _check_budget(config, thinker, deliberator)
     for stage, processes, model in (
         ("think", 1 if config.pools else config.think.processes, thinker),

@@ -19,8 +19,8 @@ class Profile:
             name that it is served under, and of a folder or path the last name.
         kind: ``local`` runs in this process, ``endpoint`` is asked over HTTP.
         model: Folder or Hub id (local), or the served name (endpoint).
-        tokenizer: Folder or Hub id whose tokenizer counts what this model reads; empty if none is
-            known.
+        tokenizer: Folder or Hub id whose tokenizer counts what this model reads; where none is
+            known, ``engine.tokenizer.SERVER``.
         context: Most tokens of prompt and response together.
         thinks: Whether it is known to think, so that a response without thinking lost it.
         think_tags: Tags around thinking that stays in the text; None if it has none.

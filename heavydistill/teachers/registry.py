@@ -23,6 +23,7 @@ from heavydistill.config import (
 from heavydistill.engine.adapter import Adapter, adapter_of, file_in
 from heavydistill.engine.ledger import Ledger, Tariff
 from heavydistill.engine.request import Engine
+from heavydistill.engine.tokenizer import SERVER
 from heavydistill.errors import TeacherError
 from heavydistill.shareable import name_alone
 from heavydistill.teachers.files import Price, ProfileFile, load_profile
@@ -129,7 +130,7 @@ def _served(
             name=Path(name).name if Path(name).is_absolute() else name,
             kind="endpoint",
             model=name,
-            tokenizer=endpoint.tokenizer or "",
+            tokenizer=endpoint.tokenizer or SERVER,
             context=context,
             thinker=thinker,
             deliberator=deliberator,
@@ -146,7 +147,7 @@ def _served(
         name=file.name,
         kind="endpoint",
         model=offer.model if offer else file.served_name,
-        tokenizer=endpoint.tokenizer or file.tokenizer or "",
+        tokenizer=endpoint.tokenizer or file.tokenizer or SERVER,
         context=context,
         thinks=bool(file.thinking.tags or file.thinking.parser),
         think_tags=file.thinking.tags,

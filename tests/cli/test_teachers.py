@@ -84,7 +84,7 @@ def test_a_file_of_ones_own_is_printed_too(run, tmp_path: Path):
     file.write_text("name: mine\ntokenizer: null\ncontext: 4096\nhub: org/mine\n", encoding="utf-8")
     code, printed, _ = run(str(file))
     assert code == 0
-    assert "org/mine" in printed and "endpoint.tokenizer must name a stand-in" in printed
+    assert "org/mine" in printed and "the server counts tokens, or they are estimated" in printed
     assert "distillation  unknown" in printed
 
 

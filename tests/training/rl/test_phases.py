@@ -267,7 +267,10 @@ def test_prompts_are_made_anew_for_the_model_before_the_phase(
     [
         ({"phases": []}, "phases: List should have at least 1 item"),
         ({"round": 2}, "Did you mean rounds"),
-        ({"phases": [{"name": "a/b", "config": "one.yaml"}]}, "name: must begin with a letter or digit"),
+        (
+            {"phases": [{"name": "a/b", "config": "one.yaml"}]},
+            "name: must begin with a letter or digit",
+        ),
         ({"phases": [{"name": "a", "config": "none.yaml"}]}, "none.yaml: No such file"),
         ({"phases": [{"name": "a", "config": "one.yaml"}] * 2}, "two of them have one name"),
         (
