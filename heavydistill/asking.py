@@ -76,6 +76,8 @@ class Capabilities(Section):
 
     n: int = Field(1, ge=1)
     """Samples of one prompt that a single request brings; 1 is no more than one."""
+    n_because: str = ""
+    """Why that is 1, where it was tried."""
     stream: bool = True
     """Whether it sends a response in pieces."""
     refused: list[str] = Field(default_factory=list)
@@ -90,6 +92,8 @@ class Capabilities(Section):
         "unknown"
     )
     """Where the thinking was: a field of its own, parts of the content, the text, or nowhere."""
+    seed: Literal["honoured", "ignored", "refused", "forced", "unknown"] = "unknown"
+    """What a seed does: the same text again, nothing, an error, or the same text whatever it is."""
     checked: str = ""
     """When and of which model this was seen, and the file that says so."""
 

@@ -38,6 +38,9 @@ class Habits:
     listed: Body = field(default_factory=dict)
     usage: bool = True
     usage_in_pieces: bool = True
+    written: int = 9  # most tokens of a choice, by its usage
+    counts: str = "all"  # the tokens of all choices, or of the "first" alone, as llama.cpp
+    tokenize: bool = False
     cached: str = ""
     logprobs: bool = True
     cut_reason: str = "length"
@@ -72,6 +75,9 @@ def serving(habits: Habits) -> Iterator[Served]:
 
         def do_POST(self) -> None:
             body = self.body()
+            if self.path == "/tokenize":
+                tokens = list(body.get("content", "").split()) if habits.tokenize else None
+                return self._whole(200 if habits.tokenize else 404, {"tokens": tokens})
             served.asked.append(body)
             self._answer(lambda: self._complete(body))
 
@@ -124,7 +130,8 @@ def complete(habits: Habits, served: Served, body: Body) -> Body:
     completion: Body = {"id": "c", "object": "chat.completion", "created": 1, "model": MODEL}
     completion["choices"] = choices
     if habits.usage:
-        completion["usage"] = _usage(habits, served, prompt, min(most, 9) * count)
+        counted = count if habits.counts == "all" else 1
+        completion["usage"] = _usage(habits, served, prompt, min(most, habits.written) * counted)
     served.prompts.add(prompt)
     return completion
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from heavydistill.cli.flags import with_run_flags
-from heavydistill.config import Capabilities, RunConfig
+from heavydistill.config import Capabilities, Endpoint, RunConfig
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from heavydistill.doctor.endpoint import Examination
     from heavydistill.doctor.finding import Finding
     from heavydistill.doctor.patient import Patient
+    from heavydistill.heavy.pruning import Reader
     from heavydistill.teachers.profile import Profile
 
 _PROBLEM = "What is 17 + 25 - 8?"
@@ -75,7 +77,7 @@ def _sections(config: RunConfig, console: Console) -> Iterator[tuple[str, list[F
     found = machine.look(endpoint, folders, files)
     try:
         config = complete(config)
-        found.append(_tokenizer(models[roles[1]]))
+        found.append(_tokenizer(models[roles[1]], config))
     except UserError as error:
         found.append(Finding("configuration", "failure", error.what, error.fix))
     yield "This machine, and the configuration", found, ""
@@ -92,12 +94,41 @@ def _sections(config: RunConfig, console: Console) -> Iterator[tuple[str, list[F
             yield f"{name}: {profile.model} at {url}", *_visit(patient, url, config, console)
 
 
-def _tokenizer(reader: Profile) -> Finding:
-    """Raises TeacherError if it cannot be loaded."""
+def _tokenizer(model: Profile, config: RunConfig) -> Finding:
+    """What will count the tokens of caches. Raises TeacherError if that cannot be loaded."""
     from heavydistill.doctor.finding import Finding
-    from heavydistill.engine.tokenizer import ReaderTokenizer
+    from heavydistill.engine.counting import ESTIMATED
+    from heavydistill.engine.tokenizer import SERVER, ReaderTokenizer
 
-    return Finding("tokenizer", "ok", ReaderTokenizer(reader.tokenizer).name)
+    name = model.tokenizer
+    if config.endpoint.serve and name == SERVER:
+        return Finding("tokenizer", "ok", "none; the server that the run starts counts tokens")
+    if model.kind == "local" or config.endpoint.tokenizer not in (None, SERVER):
+        return Finding("tokenizer", "ok", ReaderTokenizer(name).name)
+    reader = _reader(model, config.endpoint)
+    if reader.name == name:
+        return Finding("tokenizer", "ok", name)
+    lost = "" if name == SERVER else f"{name} cannot be loaded; "
+    if reader.name != ESTIMATED:
+        text = f"{lost}the server counts tokens: it answers /tokenize"
+        return Finding("tokenizer", "warning" if lost else "ok", text)
+    text = f"{lost}the server does not answer /tokenize, so tokens are estimated, one for each "
+    text += "UTF-8 byte: caches may be cut shorter than they need be"
+    return Finding("tokenizer", "warning", text, "Name one with --tokenizer FOLDER (or a Hub id).")
+
+
+def _reader(model: Profile, endpoint: Endpoint) -> Reader:
+    """The best there is for a served model: its tokenizer, its server, an estimate."""
+    from heavydistill.engine.counting import ByteEstimate, ServerTokenizer, is_counted
+    from heavydistill.engine.tokenizer import SERVER, ReaderTokenizer
+    from heavydistill.errors import TeacherError
+
+    if model.tokenizer != SERVER:
+        with contextlib.suppress(TeacherError):
+            return ReaderTokenizer(model.tokenizer)
+    if is_counted(model.model, endpoint):
+        return ServerTokenizer(model.model, endpoint)
+    return ByteEstimate()
 
 
 def _patient(name: str, profile: Profile, roles: tuple[str, str], config: RunConfig) -> Patient:
@@ -132,7 +163,7 @@ def _visit(
     endpoint = config.endpoint.model_copy(update={"base_url": url})
     require(patient.profile.model, endpoint)
     with console.status(f"Asking {patient.profile.model} at {url}"):
-        seen = examine(patient, endpoint)
+        seen = examine(patient, endpoint, _reader(patient.profile, endpoint))
     path = save(url, patient.profile.model, seen.capabilities)
     return seen.findings, f"{_cost(seen, patient.profile)} Runs obey {path}"
 

@@ -22,6 +22,9 @@ from heavydistill.config import Capabilities, Endpoint
 from heavydistill.doctor.finding import Finding, Result
 from heavydistill.doctor.patient import Patient
 from heavydistill.doctor.questions import Answer, Asker, thinking_in
+from heavydistill.engine.completion import MOST_CHARACTERS_OF_A_TOKEN
+from heavydistill.engine.counting import ESTIMATED
+from heavydistill.heavy.pruning import Reader
 
 # Takes more tokens than any request grants it, thinking or not, so that the answer is cut off.
 _LONG = "Write down all whole numbers from 1 to 900, separated by commas."
@@ -37,6 +40,7 @@ _CUT = 16  # some servers take no fewer
 _SHORT = 64
 _ENOUGH = 4096  # for the thinking about a small sum
 _SAMPLES = 4
+_CLEARLY = 1.5  # times fewer tokens than another tokenizer counts
 _PREFIX_CHARACTERS = 8000  # OpenAI caches prefixes from 1,024 tokens on
 _CONTEXT_KEYS = ("max_model_len", "context_length", "context_window")
 _CONTEXT_SAID = re.compile(
@@ -78,14 +82,19 @@ class Examination:
     completion_tokens: int
 
 
-def examine(patient: Patient, endpoint: Endpoint) -> Examination:
+def examine(patient: Patient, endpoint: Endpoint, reader: Reader) -> Examination:
     """Ask one address of an endpoint, which must serve the model (see ``engine.preflight``).
+
+    Args:
+        patient: Who is asked, and what a run wants of it.
+        endpoint: With the one address.
+        reader: Counts the tokens of what the model writes.
 
     Raises:
         TeacherError: It cannot be asked, or refuses even the plainest request.
     """
     with Asker(patient.profile.model, endpoint) as asker:
-        doctor = _Doctor(patient, endpoint, asker)
+        doctor = _Doctor(patient, endpoint, asker, reader)
         findings = [check() for check in doctor.checks]
         return Examination(
             findings=findings,
@@ -100,7 +109,7 @@ def examine(patient: Patient, endpoint: Endpoint) -> Examination:
 class _Doctor:
     """The checks, in an order in which each may rest on those before it."""
 
-    def __init__(self, patient: Patient, endpoint: Endpoint, asker: Asker) -> None:
+    def __init__(self, patient: Patient, endpoint: Endpoint, asker: Asker, reader: Reader) -> None:
         self.seen: dict[str, Any] = {
             "refused": [],
             "checked": f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC, {patient.profile.model} at "
@@ -116,6 +125,7 @@ class _Doctor:
         self._profile = patient.profile
         self._required = endpoint.reasoning == "required"
         self._asker = asker
+        self._reader = reader
         self._cut = self._whole = self._pieces = Answer()
 
     def _ask(self, max_tokens: int, **more: Any) -> Answer:
@@ -290,7 +300,11 @@ class _Doctor:
         counts = (self._pieces if streamed else self._whole).counts
         if counts:
             text = f"{counts[0]} prompt and {counts[1]} completion tokens counted"
-            return Finding("usage", "ok", text)
+            fault = self._undercounted(self._pieces if streamed else self._whole)
+            if not fault:
+                return Finding("usage", "ok", text)
+            fix = "Its costs and a budget come out too low by that factor; check the tokenizer."
+            return Finding("usage", "warning", f"{text}: {fault}", fix)
         self.is_counted = False
         text = "no counts of tokens" + (" in pieces" if streamed and self._whole.counts else "")
         fix = "Each response is booked at the most that it may have cost, so a budget ends early."
@@ -304,17 +318,42 @@ class _Doctor:
         answer = self._try(_SHORT, **body | {"temperature": 1.0, "n": _SAMPLES})
         said = [self._said(message) for message in answer.messages]
         singly = "the run asks for each sample by itself"
+        result: Result = "ok"
         if answer.refusal:
-            return Finding("n", "ok", f"n={_SAMPLES} is refused, so {singly}")
-        if len(said) < 2:
-            text = f"n={_SAMPLES} is ignored: {len(said)} choice came, so {singly}"
-            return Finding("n", "ok", text)
-        if len(set(said)) < len(said):
-            text = f"n={_SAMPLES} brought {len(said)} choices, {len(set(said))} of them different"
-            return Finding("n", "warning", f"{text} at temperature 1, so {singly}")
-        self.seen["n"] = len(said)
-        text = f"n={_SAMPLES} brought {len(said)} choices, all different at temperature 1"
-        return Finding("n", "ok", f"{text}: a request brings up to {len(said)} samples")
+            why = "is refused"
+        elif len(said) < 2:
+            why = f"is ignored: {len(said)} choice came"
+        elif len(set(said)) < len(said):
+            why = (
+                f"brought {len(said)} choices, {len(set(said))} of them different at temperature 1"
+            )
+            result = "warning"
+        elif fault := self._undercounted(answer):
+            why = f"brought {len(said)} choices, but their tokens are not all counted: {fault}"
+        else:
+            self.seen["n"] = len(said)
+            text = f"n={_SAMPLES} brought {len(said)} choices, all different at temperature 1"
+            return Finding("n", "ok", f"{text}: a request brings up to {len(said)} samples")
+        self.seen["n_because"] = f"n={_SAMPLES} {why}"
+        return Finding("n", result, f"n={_SAMPLES} {why}, so {singly}")
+
+    def _undercounted(self, answer: Answer) -> str:
+        """How the server's count of an answer falls clearly short of its texts; empty if not.
+
+        Thinking that the server hides makes its count larger, so only a smaller one is a fault.
+        """
+        if not answer.counts:
+            return ""
+        reader, reported = self._reader, answer.counts[1]
+        texts = [text for message in answer.messages for text in self._said(message)]
+        counted = sum(map(reader.count, texts))
+        by = reader.name
+        if by == ESTIMATED:  # never too few, so it proves nothing
+            counted = sum(map(len, texts)) // MOST_CHARACTERS_OF_A_TOKEN
+            by = f"{MOST_CHARACTERS_OF_A_TOKEN} characters a token"
+        if reported * _CLEARLY >= counted:
+            return ""
+        return f"its usage says {reported} completion tokens, the texts have {counted} by {by}"
 
     def _seed(self) -> Finding:
         answers = [self._try(_SHORT, seed=seed) for seed in (1, 1, 2)]
@@ -322,11 +361,14 @@ class _Doctor:
             return Finding("seed", "warning", f"the question was refused: {refusal}")
         first, again, other = (self._said(answer.messages[0]) for answer in answers)
         if first == other:
+            self.seen["seed"] = "forced"
             text = "two seeds brought the same text at temperature 1: K samples would be one"
             fix = "Look for a cache of responses on the way, or a server that forces temperature 0."
             return Finding("seed", "failure", text, fix)
         if "seed" in self.seen["refused"]:
+            self.seen["seed"] = "refused"
             return Finding("seed", "ok", "refused, so it is not sent; samples differ without it")
+        self.seen["seed"] = "honoured" if first == again else "ignored"
         if first == again:
             return Finding("seed", "ok", "the same text for the same seed, another for another")
         return Finding("seed", "ok", "without effect: samples differ, and none can be repeated")

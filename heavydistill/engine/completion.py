@@ -25,6 +25,8 @@ _KEYLESS = Redactor()
 _MOST_REFUSAL = 2000  # characters
 # No two samples of so many characters are the same unless one is a copy.
 _NO_CHANCE = 200
+# No text has more on average, so a count that implies more leaves a part out.
+MOST_CHARACTERS_OF_A_TOKEN = 8
 _DATA, _DONE = b"data:", b"[DONE]"
 _REASONING = ("reasoning_content", "reasoning")
 _THINKING_BLOCKS = ("thinking", "reasoning", "reasoning.text", "reasoning.summary")
@@ -123,6 +125,8 @@ class Completion:
 
     Attributes:
         is_whole: Whether its end has come.
+        is_undercounted: Whether its usage cannot be that of all samples in ``responses``:
+            llama.cpp counts the tokens of one. They are unknown then.
         most_bytes: Most bytes of its body, or of a line of its stream.
     """
 
@@ -139,7 +143,7 @@ class Completion:
         self._id = ""
         self._usage: dict[str, Any] = {}
         self._choices: dict[int, _Choice] = {}
-        self.is_whole = False
+        self.is_whole = self.is_undercounted = False
 
     def add_whole(self, body: bytes) -> None:
         """Take a completion that came in one piece.
@@ -285,6 +289,8 @@ class Completion:
         if cached == UNKNOWN:
             cached = self._count("prompt_cache_hit_tokens")
         lengths = [len(r.reasoning) + len(r.answer_text) or 1 for r in responses]
+        if len(responses) > 1 and 0 <= completion * MOST_CHARACTERS_OF_A_TOKEN < sum(lengths):
+            completion, self.is_undercounted = UNKNOWN, True
         shares = _divided(completion, lengths)
         return [
             replace(

@@ -168,8 +168,10 @@ class ServerTokenizer:
         return known.prompt_tokens, False
 
     def _asked(self, text: str) -> Response:
-        if self._server and (tokens := self._server.count(text)) is not None:
-            return Response(finish_reason="stop", prompt_tokens=tokens)
+        if self._server and not self._server.fault:
+            if (tokens := self._server.count(text)) is not None:
+                return Response(finish_reason="stop", prompt_tokens=tokens)
+            self._server.warn()
         return Response(finish_reason="error", failure="server", error="Estimated.")
 
     def _record(self, key: str, counted: Response) -> Record:
@@ -178,13 +180,17 @@ class ServerTokenizer:
 
 
 class _CountingServer:
-    """Whichever address of an endpoint counts tokens, in whichever form it wants to be asked."""
+    """Whichever address of an endpoint counts tokens, in whichever form it wants to be asked.
+
+    Attributes:
+        fault: Why none did, the last time; empty before.
+    """
 
     def __init__(self, model: str, endpoint: Endpoint) -> None:
         self._model = model
         self._endpoint = endpoint
         self._form: tuple[int, str] | None = None
-        self._is_lost = False
+        self.fault = ""
 
     @property
     def has_counted(self) -> bool:
@@ -203,8 +209,6 @@ class _CountingServer:
 
     def count(self, text: str) -> int | None:
         """Tokens of a text that is not empty; None if no address counts them."""
-        if self._is_lost:
-            return None
         # llama.cpp wants the first form, and counts nothing for the second.
         forms = [(at, name) for at in range(len(self._clients)) for name in ("content", "prompt")]
         known = [self._form] if self._form else []
@@ -215,9 +219,25 @@ class _CountingServer:
                 self._form = form
                 return found
             faults.append(found)
-        self._is_lost = True
-        self._warn(faults[0] if faults else "it has no address yet")
+        self.fault = faults[0] if faults else "it has no address yet"
         return None
+
+    def warn(self) -> None:
+        """Say that tokens are estimated from here on."""
+        if self.has_counted:
+            _log.warning(
+                "The server of %s has stopped counting tokens (%s); they are estimated from here "
+                "on, so caches are cut shorter than they need be.",
+                self._model,
+                self.fault,
+            )
+        else:
+            _log.warning(
+                "The server of %s does not count tokens at /tokenize, so those of caches are "
+                "estimated, one for each UTF-8 byte, and caches may be cut shorter than they need "
+                "be. --tokenizer FOLDER (or a Hub id) counts them.",
+                self._model,
+            )
 
     def _try(self, form: tuple[int, str], text: str) -> int | str:
         """Tokens, or what is wrong."""
@@ -234,21 +254,10 @@ class _CountingServer:
             return "it answers with no list of tokens"
         return len(tokens)
 
-    def _warn(self, fault: str) -> None:
-        if self.has_counted:
-            _log.warning(
-                "The server of %s has stopped counting tokens (%s); they are estimated from here "
-                "on, so caches are cut shorter than they need be.",
-                self._model,
-                fault,
-            )
-        else:
-            _log.warning(
-                "The server of %s does not count tokens at /tokenize, so those of caches are "
-                "estimated, one for each UTF-8 byte, and caches may be cut shorter than they need "
-                "be. --tokenizer FOLDER (or a Hub id) counts them.",
-                self._model,
-            )
+
+def is_counted(model: str, endpoint: Endpoint) -> bool:
+    """Whether a server counts tokens, found out by asking it."""
+    return _CountingServer(model, endpoint).count("The answer is 42.") is not None
 
 
 def reader_of(tokenizer: str) -> Reader:

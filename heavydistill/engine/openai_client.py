@@ -336,7 +336,10 @@ class OpenAIEngine:
         try:
             await self._wire.ask(server.url, body, completion)
             seconds = self._loop.time() - started
-            return _Outcome(completion.responses(len(samples), self.think_tags, seconds))
+            responses = completion.responses(len(samples), self.think_tags, seconds)
+            if completion.is_undercounted:
+                self._ask_singly("its usage counts fewer tokens than its samples can have")
+            return _Outcome(responses)
         except TeacherError:
             raise
         except (RefusedError, ServerFault) as error:

@@ -169,13 +169,17 @@ def _strictest(files: Sequence[Capabilities | None]) -> Capabilities:
             "Ask them in runs of their own, or run `heavydistill doctor` on each if you did not.",
         )
     places = {seen.reasoning for seen in known}
+    seeds = {seen.seed for seen in known}
+    fewest = min(known, key=lambda seen: seen.n)
     return Capabilities(
-        n=min(seen.n for seen in known),
+        n=fewest.n,
+        n_because=fewest.n_because,
         stream=all(seen.stream for seen in known),
         refused=sorted({name for seen in known for name in seen.refused}),
         max_tokens_name=known[0].max_tokens_name,
         max_output=min((seen.max_output for seen in known if seen.max_output), default=None),
         context=min((seen.context for seen in known if seen.context), default=None),
         reasoning="none" if "none" in places else places.pop() if len(places) == 1 else "unknown",
+        seed=seeds.pop() if len(seeds) == 1 else "unknown",
         checked=" | ".join(seen.checked for seen in known if seen.checked),
     )

@@ -156,7 +156,7 @@ class ProfileFile(Section):
     inside heavydistill. It runs in this process, unless ``--serve`` and ``vllm`` say otherwise."""
     tokenizer: str | None
     """Hub id of the ``tokenizer.json`` that counts what it reads, or a folder as above; null if
-    there is none, and ``endpoint.tokenizer`` must name a stand-in."""
+    there is none, so that its server counts, see ``config.Endpoint.tokenizer``."""
     context: int = Field(ge=256)
     """Most tokens of prompt and response together."""
     output: int | None = Field(None, ge=1)

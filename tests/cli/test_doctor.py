@@ -61,12 +61,12 @@ def unfolded(printed: str) -> str:
 
 
 def test_a_good_endpoint_ends_with_0_and_the_file(run, cache):
-    with serving(Habits(key=KEY, cached="openai")) as served:
+    with serving(Habits(key=KEY, cached="openai", written=44)) as served:
         code, printed = run("doctor", *of(served.url))
     assert code == 0 and printed.isascii()
     (file,) = (cache / "heavydistill" / "capabilities").iterdir()
     assert f"Runs obey {file}" in printed
-    assert "11 requests, 1,100 + 126 tokens" in printed
+    assert "11 requests, 1,100 + 504 tokens" in printed
     assert "0 failure(s)" in printed and "a run can go on." in printed
     assert KEY not in file.read_text(encoding="utf-8")
     assert "n: 4" in file.read_text(encoding="utf-8")
@@ -166,11 +166,24 @@ def test_an_address_without_a_server_and_a_wrong_key_end_with_2(run, cache):
     assert not (cache / "heavydistill").exists()
 
 
-def test_a_missing_tokenizer_is_a_finding_and_the_endpoint_is_asked_all_the_same(run):
-    with serving(Habits()) as served:
+@pytest.mark.parametrize(
+    ("tokenize", "said"), [(True, "it answers /tokenize"), (False, "does not answer /tokenize")]
+)
+def test_without_a_tokenizer_it_finds_out_whether_the_server_counts(run, tokenize, said):
+    with serving(Habits(tokenize=tokenize)) as served:
         code, printed = run("doctor", "--teacher=served", f"--endpoint={served.url}")
-    assert code == 1
-    assert "endpoint.tokenizer is not set" in unfolded(printed) and "Runs obey" in printed
+    assert code == 0
+    assert said in unfolded(printed) and "Runs obey" in printed
+    assert ("1 warning(s)" in printed) is not tokenize
+
+
+def test_a_tokenizer_of_a_profile_that_cannot_be_had_is_a_warning(run, tmp_path):
+    file = tmp_path / "far.yaml"
+    file.write_text("name: far\nhub: served\ntokenizer: ./nowhere\ncontext: 65536\n", "utf-8")
+    with serving(Habits(tokenize=True)) as served:
+        code, printed = run("doctor", f"--teacher={file}", f"--endpoint={served.url}")
+    assert code == 0
+    assert "cannot be loaded; the server counts tokens" in unfolded(printed)
 
 
 def test_a_served_teacher_is_not_started(run, thinking):

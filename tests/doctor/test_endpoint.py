@@ -10,10 +10,13 @@ from habitual_server import MODEL, Habits, Served, serving
 from heavydistill.config import Capabilities, Endpoint, Sampling
 from heavydistill.doctor.endpoint import Examination, examine
 from heavydistill.doctor.patient import Patient
+from heavydistill.engine.counting import ByteEstimate
 from heavydistill.errors import TeacherError
+from heavydistill.heavy.pruning import Reader
 from heavydistill.teachers.profile import Profile
 
 PAPER = Sampling()
+ESTIMATE = ByteEstimate()
 SWITCH = {"chat_template_kwargs": {"thinking": True}}
 
 
@@ -39,11 +42,11 @@ def patient(**changes: Any) -> Patient:
 
 
 def visit(
-    habits: Habits, who: Patient | None = None, **endpoint: Any
+    habits: Habits, who: Patient | None = None, reader: Reader = ESTIMATE, **endpoint: Any
 ) -> tuple[Examination, Served, dict[str, Any]]:
     with serving(habits) as served:
         asked = Endpoint(base_url=served.url, retries=0, **endpoint)
-        seen = examine(who or patient(), asked)
+        seen = examine(who or patient(), asked, reader)
     return seen, served, {finding.check: finding for finding in seen.findings}
 
 
@@ -55,7 +58,9 @@ def test_a_good_server_has_no_findings_but_good_ones():
     seen, served, by_check = visit(Habits(cached="openai"))
     assert {finding.result for finding in seen.findings} == {"ok"}
     checked = seen.capabilities.checked
-    assert seen.capabilities == Capabilities(n=4, reasoning="reasoning_content", checked=checked)
+    assert seen.capabilities == Capabilities(
+        n=4, reasoning="reasoning_content", seed="honoured", checked=checked
+    )
     assert f"{MODEL} at {served.url}" in checked
     assert by_check["prefix cache"].text.startswith("64 tokens")
     assert "4 choices, all different" in by_check["n"].text
@@ -118,6 +123,30 @@ def test_n_is_used_only_where_different_samples_came(habit, n, said):
     assert said in by_check["n"].text
 
 
+class OneAWord(ByteEstimate):
+    name = "words"
+
+    def count(self, text: str) -> int:
+        return len(text.split())
+
+
+@pytest.mark.parametrize("reader", [ESTIMATE, OneAWord()])
+def test_n_is_not_used_where_the_tokens_of_one_sample_are_reported_for_all(reader):
+    seen, _, by_check = visit(Habits(counts="first"), reader=reader)
+    assert seen.capabilities.n == 1
+    assert "usage says 9 completion tokens" in by_check["n"].text
+    assert seen.capabilities.n_because in by_check["n"].text
+    assert by_check["usage"].result == "ok"  # of a single sample it is right
+    assert visit(Habits(), reader=reader)[0].capabilities.n_because == ""
+
+
+def test_a_usage_far_below_the_tokenizers_count_is_a_warning():
+    reader = OneAWord()
+    reader.count = len  # type: ignore[method-assign]
+    finding = visit(Habits(), reader=reader)[2]["usage"]
+    assert finding.result == "warning" and "usage says 9 completion tokens" in finding.text
+
+
 def test_n_is_asked_for_as_the_run_would_ask():
     _, served, by_check = visit(Habits())
     (asked,) = (body for body in served.asked if "n" in body)
@@ -144,8 +173,11 @@ def test_n_is_not_used_where_the_seed_alone_decides_the_text():
     ],
 )
 def test_seeds_tell_whether_samples_differ_and_repeat(habit, result, said):
-    finding = visit(Habits(seed=habit, n="refuses"))[2]["seed"]
+    seen, _, by_check = visit(Habits(seed=habit, n="refuses"))
+    finding = by_check["seed"]
     assert (finding.result, said in finding.text) == (result, True)
+    recorded = {"honours": "honoured", "ignores": "ignored", "fixed": "forced"}
+    assert seen.capabilities.seed == recorded[habit]
 
 
 def test_refused_parameters_are_found_one_by_one():
@@ -154,6 +186,7 @@ def test_refused_parameters_are_found_one_by_one():
     assert seen.capabilities.refused == ["seed", "top_k"]
     assert by_check["parameters"].result == "warning"
     assert "samples differ without it" in by_check["seed"].text
+    assert seen.capabilities.seed == "refused"
     # Nothing refused is sent again once that is known.
     last = served.asked[-6:]
     assert not any({"top_k", "seed"} & body.keys() for body in last)
@@ -187,6 +220,7 @@ def test_the_other_name_of_the_length_is_found():
         n=4,
         max_tokens_name="max_completion_tokens",
         reasoning="reasoning_content",
+        seed="honoured",
         checked=seen.capabilities.checked,
     )
     assert sum("max_tokens" in body for body in served.asked) == 1

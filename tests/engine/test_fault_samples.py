@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import pytest
 from asking import TAGS, ask, first_attempt, is_right, requests
 from fault_server import faulty
+from replying_server import Reply, replying, request
 
 from heavydistill.config import Capabilities, Endpoint
 from heavydistill.engine.openai_client import OpenAIEngine
@@ -112,3 +114,33 @@ def test_a_sample_tells_whether_its_own_seed_was_sent(refused, seeded):
         assert [response.is_seeded for response in responses] == seeded
         singly = ask(server, requests(2), capabilities=Capabilities(refused=refused))
         assert [response.is_seeded for response in singly] == [not refused] * 2
+
+
+@pytest.mark.parametrize("counted", [20, 200])
+def test_a_usage_that_is_too_small_for_several_samples_is_not_believed(counted, caplog):
+    def answer(body):
+        choices = [
+            {
+                "index": i,
+                "finish_reason": "stop",
+                "message": {"content": f"{i} {body['seed']} " * 40},
+            }
+            for i in range(body.get("n", 1))
+        ]
+        usage = {"prompt_tokens": 11, "completion_tokens": counted}
+        return Reply({"id": "c", "choices": choices, "usage": usage})
+
+    able = Capabilities(n=2, stream=False)
+    with replying(answer) as server:
+        settings = Endpoint(base_url=server.url, capabilities=able)
+        with contextlib.closing(OpenAIEngine("m", settings, TAGS)) as engine:
+            first = engine.generate([request(seed) for seed in (101, 102)])
+            second = engine.generate([request(seed) for seed in (103, 104)])
+    assert all(response.failure is None for response in first + second)
+    shared = [body.get("n", 1) for body in server.asked]
+    tokens = [response.completion_tokens for response in first + second]
+    if counted == 200:  # for 480 characters, which is what can be
+        assert shared == [2, 2] and sum(tokens) == 400 and not caplog.records
+    else:
+        assert shared == [2, 1, 1] and tokens == [-1, -1, 20, 20]
+        assert "its usage counts fewer tokens" in caplog.text

@@ -8,6 +8,7 @@ import pytest
 
 from heavydistill.config import Endpoint, RunConfig, Sampling, SamplingChoice, load_config
 from heavydistill.engine.openai_client import OpenAIEngine
+from heavydistill.engine.tokenizer import SERVER
 from heavydistill.errors import ConfigError, TeacherError
 from heavydistill.teachers import registry
 from heavydistill.teachers.complete import complete
@@ -117,11 +118,10 @@ def test_a_served_model_without_a_profile_opens_the_client_with_the_usual_tags()
     assert engine.think_tags == ("<think>", "</think>")
 
 
-def test_a_served_model_without_a_profile_needs_a_tokenizer():
-    with pytest.raises(ConfigError) as caught:
-        completed(teacher="mine", endpoint__base_url=URL)
-    assert "endpoint.tokenizer" in str(caught.value) and "mine" in str(caught.value)
-    assert "--tokenizer" in caught.value.fix
+def test_the_tokens_of_a_served_model_without_a_profile_are_counted_by_its_server():
+    config = completed(teacher="mine", endpoint__base_url=URL)
+    assert config.endpoint.tokenizer == SERVER == registry.find("mine", config.endpoint).tokenizer
+    assert completed(teacher="mine", endpoint__base_url=URL, endpoint__tokenizer="x") != config
 
 
 def test_a_server_of_ones_own_is_asked_as_the_profile_says():
