@@ -17,7 +17,6 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 
 from heavydistill.errors import ConfigError
 
-
 _S = TypeVar("_S", bound=BaseModel)
 
 
