@@ -18,6 +18,7 @@ from pathlib import Path
 from heavydistill.asking import Endpoint, Sampling, SamplingChoice
 from heavydistill.build.config import BuildConfig, Redeliberate
 from heavydistill.config import RunConfig, caps_of
+from heavydistill.engine import segment
 from heavydistill.engine.journal import Journal, key
 from heavydistill.engine.request import (
     Request,
@@ -87,6 +88,7 @@ class Volume:
         completion_tokens: The most that they can bring.
         usd: What both cost at the most; None if the price is not known.
         longest: Tokens of the longest prompt of all.
+        skipped: As of ``Journal``.
     """
 
     caches: int
@@ -96,6 +98,7 @@ class Volume:
     completion_tokens: int
     usd: float | None
     longest: int
+    skipped: int = 0
 
 
 def resolve(config: BuildConfig, run: RunConfig | None) -> Asking:
@@ -161,6 +164,7 @@ def asking_of(wanted: Redeliberate, section: str, out: Path, about: object) -> A
     chosen = wanted.sampling or SamplingChoice()
     sampling = bounded(f"{section}sampling", chosen, model.deliberator, endpoint.capabilities)
     journal = journal_of(wanted, out)
+    segment.require(journal, writes=True)
     return Asking(
         model=_resolved(model),
         endpoint=endpoint,
@@ -209,6 +213,7 @@ def volume_of(asking: Asking, caches: Iterable[Cache]) -> Volume:
         completion_tokens=completion_tokens,
         usd=model.usd(prompt_tokens, completion_tokens),
         longest=longest,
+        skipped=journal.skipped if journal else 0,
     )
 
 

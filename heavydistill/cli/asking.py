@@ -25,6 +25,10 @@ _PLAIN_LINE_EVERY_S = 10.0
 
 def print_volume(volume: Volume, asking: Asking, console: Console) -> None:
     """What is to be asked, in a line."""
+    if volume.skipped:
+        from heavydistill.engine.journal import skipped_note
+
+        _say(skipped_note(asking.journal, volume.skipped), console)
     left = volume.requests - volume.in_journal
     parts = [f"{left:,} of {volume.requests:,} deliberations on {volume.caches:,} caches"]
     if volume.in_journal:

@@ -157,6 +157,7 @@ def print_line(estimate: Estimate, plan: Plan, console: Console) -> None:
     basis = "expected from the journal" if measured else "the least to the most"
     if any(map(_is_assumed, estimate.stages)):
         basis += f", hours at an assumed {endpoint.tokens_per_second:g} tokens a second"
+    _print_skipped(estimate, plan, console)
     console.print(
         f"To ask: {', '.join(parts)} ({basis}; `heavydistill plan` tells more)",
         markup=False,
@@ -171,6 +172,7 @@ def print_estimate(estimate: Estimate, plan: Plan, console: Console) -> None:
 
     from heavydistill.report.text import plain, print_table, table
 
+    _print_skipped(estimate, plan, console)
     columns = ("calls", "tokens in", "tokens out", "USD", "hours")
     rows = table(console, "Still to ask", *columns)
     for stage in estimate.stages:
@@ -184,6 +186,14 @@ def print_estimate(estimate: Estimate, plan: Plan, console: Console) -> None:
     for label, text in _notes(estimate, plan):
         notes.add_row(label, plain(text))
     console.print(notes)
+
+
+def _print_skipped(estimate: Estimate, plan: Plan, console: Console) -> None:
+    if estimate.skipped:
+        from heavydistill.engine.journal import skipped_note
+
+        note = skipped_note(plan.journal, estimate.skipped)
+        console.print(note, style="yellow", markup=False, highlight=False, soft_wrap=True)
 
 
 def _cells(amounts: Amounts) -> list[str]:

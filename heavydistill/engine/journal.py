@@ -7,7 +7,7 @@ so processes on one host or on several, over a shared file system, never touch e
 The first response to a request is the one that counts, whoever asks again. A request that failed
 is kept for the record, and asked again by the next run. What other processes write while a
 journal is open is seen when it is opened anew, so two runs that ask for the same at the same time
-both pay.
+both pay. A record that cannot be read is skipped, counted, and asked for again.
 
 Not covered: the messages of a request, which a run derives again; encryption.
 """
@@ -15,11 +15,14 @@ Not covered: the messages of a request, which a run derives again; encryption.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import json
+import logging
 import os
 import random
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
@@ -27,9 +30,12 @@ from typing import Literal
 from heavydistill.engine import segment
 from heavydistill.engine.request import Request, Response
 from heavydistill.engine.segment import Record
-from heavydistill.errors import RunError, remedy
+from heavydistill.errors import JournalError, RunError, remedy
 
 _Place = tuple[Path, int]
+_SCANS, _PAUSE_S = 100, 0.1  # until a journal that changes all the time is given up
+
+_log = logging.getLogger(__name__)
 
 
 def key(model: str, revision: str, request: Request) -> str:
@@ -50,50 +56,50 @@ def prompt_id(messages: list[dict[str, str]]) -> str:
     return _digest(messages)[:16]
 
 
+def skipped_note(folder: Path, skipped: int) -> str:
+    """What a user must know of so many skipped records."""
+    return (
+        f"{skipped:,} record(s) of the journal {folder} cannot be read and are skipped; where they "
+        f"are needed they are asked for again. `heavydistill journal check {folder}` lists them."
+    )
+
+
 class Journal:
     """A journal opened by one process; its methods may be called by several threads.
 
     Args:
         folder: Made if it is not there.
 
+    Attributes:
+        folder: As given.
+        skipped: Lines that cannot be read, as far as is known: what a line holds is looked at when
+            it is needed.
+
     Raises:
-        JournalError: The folder cannot be used, or holds segments of another format.
+        JournalError: The folder cannot be used, or a segment cannot be read or has another format.
+            So do the methods that read, if that happens while it is open.
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._answered: dict[bytes, _Place] = {}
         self._failed: dict[bytes, _Place] = {}
-        self._scan()
+        self.skipped = 0
+        self._is_thorough = False
         self._own: tuple[Path, int] | None = None
         self._offset = self._written = self._synced = 0
         self._fault: OSError | None = None
         self._write_lock, self._sync_lock = threading.Lock(), threading.Lock()
+        self._scan()
 
     def get(self, wanted: str) -> Response | None:
         """The response to a request; None if there is none, or if it failed."""
-        place = self._answered.get(bytes.fromhex(wanted))
-        if place is None:
-            return None
-        try:
-            response = segment.record_at(*place).response
-        except FileNotFoundError:  # the journal was compacted meanwhile
-            self._scan()
-            return self.get(wanted)
-        return dataclasses.replace(response, from_journal=True)
+        return _reused(self._record(bytes.fromhex(wanted)))
 
     def last(self, wanted: str) -> Response | None:
         """The response to a request, or how it failed; None if it was never asked."""
         response = self.get(wanted)
-        place = self._failed.get(bytes.fromhex(wanted))
-        if response or not place:
-            return response
-        try:
-            response = segment.record_at(*place).response
-        except FileNotFoundError:
-            self._scan()
-            return self.last(wanted)
-        return dataclasses.replace(response, from_journal=True)
+        return response or _reused(self._record(bytes.fromhex(wanted), failed=True))
 
     def state(self, wanted: str) -> Literal["answered", "failed"] | None:
         """What became of a request; None if it was never asked."""
@@ -112,11 +118,8 @@ class Journal:
         if shuffled:
             random.Random(0).shuffle(order)
         for wanted in order:
-            try:
-                yield segment.record_at(*self._answered[wanted])
-            except FileNotFoundError:  # the journal was compacted meanwhile
-                self._scan()
-                yield segment.record_at(*self._answered[wanted])
+            if record := self._record(wanted):
+                yield record
 
     def put(self, record: Record) -> None:
         """Write a record; it is on the disk when this returns.
@@ -186,22 +189,56 @@ class Journal:
             raise RuntimeError("there is no segment before the first line")
         return self._own[0]
 
+    def _record(self, wanted: bytes, failed: bool = False) -> Record | None:
+        """The first response to a request, or its last failure."""
+        while place := (self._failed if failed else self._answered).get(wanted):
+            try:
+                return segment.record_at(*place)
+            except FileNotFoundError:  # the journal was compacted meanwhile
+                self._scan()
+            except segment.NoRecordError:  # a later one of the same request may be sound
+                self._is_thorough = True
+                self._scan()
+        return None
+
     def _scan(self) -> None:
         """Find the first response to each request, and its last failure."""
-        while True:
+        for scan in range(_SCANS):
             answered: dict[bytes, _Place] = {}
             failed: dict[bytes, _Place] = {}
-            try:
-                for found in segment.segments(self.folder):
-                    for line in found.lines:
-                        if line.failed:
-                            failed[line.key] = (found.path, line.offset)
-                        else:
-                            answered.setdefault(line.key, (found.path, line.offset))
-            except FileNotFoundError:  # compacted while it was read
-                continue
-            self._answered, self._failed = answered, failed
-            return
+            skipped = 0
+            with self._write_lock:  # what is put meanwhile would be missing
+                try:
+                    for found in segment.segments(self.folder, self._is_thorough):
+                        skipped += found.skipped
+                        for line in found.lines:
+                            if line.failed:
+                                failed[line.key] = (found.path, line.offset)
+                            else:
+                                answered.setdefault(line.key, (found.path, line.offset))
+                except FileNotFoundError as error:  # compacted while it was read
+                    missing = error.filename
+                else:
+                    self._answered, self._failed = answered, failed
+                    if skipped > self.skipped and self._is_thorough:  # nobody knew of these
+                        _warn(self.folder, skipped)
+                    self.skipped = skipped
+                    return
+            time.sleep(_PAUSE_S * scan / _SCANS)
+        raise JournalError(
+            f"The journal {self.folder} lists {missing}, which is not there",
+            "Wait for whoever changes the journal all the time, or check its disk.",
+        )
+
+
+def _reused(record: Record | None) -> Response | None:
+    return dataclasses.replace(record.response, from_journal=True) if record else None
+
+
+@functools.cache
+def _warn(folder: Path, skipped: int) -> None:
+    """Once, however many stages open the journal."""
+    _log.warning("%s", skipped_note(folder, skipped))
 
 
 def _digest(content: object) -> str:

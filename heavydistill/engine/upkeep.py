@@ -1,6 +1,7 @@
 """Looks after a journal: what is in it, whether it is whole, and one segment in place of many.
 
-Segments that a process still writes to are looked at, and left alone by ``compact``.
+Segments that a process still writes to are looked at, and left alone by ``compact``. Lines that
+cannot be read are counted, and ``compact`` keeps them as they are.
 """
 
 from __future__ import annotations
@@ -8,7 +9,8 @@ from __future__ import annotations
 import fcntl
 import os
 import time
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,13 +18,14 @@ from heavydistill.engine.segment import (
     FORMAT,
     SUFFIX,
     Segment,
+    opened,
     paths,
     read,
     record_at,
     segments,
     sync_folder,
 )
-from heavydistill.errors import JournalError
+from heavydistill.errors import JournalError, remedy
 
 _LOCK = "compact.lock"
 
@@ -50,21 +53,29 @@ class Compacted:
 
     Attributes:
         segments: Read and replaced by one.
-        dropped: Lines that nobody reads any more: damage, requests kept twice, and failures of
-            requests that were answered or failed later.
-        busy: Segments left alone, because a process writes to them.
+        dropped: Records that nobody reads any more: requests kept twice, and failures of requests
+            that were answered or failed later.
+        unread: Lines that cannot be read, kept as they are.
+        busy: Segments left alone, because a process writes to them or this user may not.
     """
 
     segments: int
     dropped: int
+    unread: int
     busy: int
 
 
-def usage(folder: Path) -> dict[str, Usage]:
-    """What each model was asked, by name."""
+def usage(folder: Path) -> tuple[dict[str, Usage], int]:
+    """(what each model was asked, by name; lines that cannot be read, and count nowhere).
+
+    Raises:
+        JournalError: As of ``segments_of``.
+    """
     found: dict[str, Usage] = {}
     seen: set[bytes] = set()
-    for segment in segments(folder):
+    unread = 0
+    for segment in segments_of(folder):
+        unread += segment.skipped
         for line in segment.lines:
             record = record_at(segment.path, line.offset)
             model = found.setdefault(record.model, Usage())
@@ -75,50 +86,82 @@ def usage(folder: Path) -> dict[str, Usage]:
                 model.responses += 1
                 model.prompt_tokens += max(0, record.response.prompt_tokens)
                 model.completion_tokens += max(0, record.response.completion_tokens)
-    return found
+    return found, unread
+
+
+def segments_of(folder: Path) -> Iterator[Segment]:
+    """As ``segments``, each line parsed.
+
+    Raises:
+        JournalError: Likewise; or the journal was compacted meanwhile.
+    """
+    try:
+        yield from segments(folder, thorough=True)
+    except FileNotFoundError as error:
+        raise JournalError(
+            f"{error.filename} was replaced while {folder} was read", "Give the same command again."
+        ) from error
 
 
 def compact(folder: Path) -> Compacted:
-    """Write all that is of use into one new segment, then remove the old ones.
+    """Write all but records that nobody reads any more into one segment, then remove the old ones.
 
     A kill leaves the old segments, or the new one, or both: each a whole journal.
 
     Raises:
-        JournalError: The journal cannot be used, or is being compacted.
+        JournalError: The journal cannot be used, holds a segment that cannot be read, or is being
+            compacted. Nothing was removed.
     """
     found = paths(folder)
-    with ExitStack() as locks:
+    with ExitStack() as locks, _writing(folder):
         (folder / _LOCK).touch()
         if not _lock(folder / _LOCK, locks):
             raise JournalError(f"{folder} is being compacted", "Wait for that to end.")
         # Locked before they are read, so that nothing is written in between.
-        idle = [read(path) for path in found if _lock(path, locks)]
-        kept = _kept(idle)
-        lines = sum(len(segment.lines) + len(segment.damaged) for segment in idle)
+        idle = [read(path, thorough=True) for path in found if _lock(path, locks)]
+        dropped = _dropped(idle)
         if idle:
-            _replace(folder, idle, kept)
-    return Compacted(len(idle), lines - len(kept), len(found) - len(idle))
+            _replace(folder, idle, dropped)
+    unread = sum(segment.skipped for segment in idle)
+    return Compacted(len(idle), len(dropped), unread, len(found) - len(idle))
 
 
-def _kept(idle: list[Segment]) -> dict[bytes, tuple[Path, int]]:
-    """Where the first response to each request stands, or else its last failure."""
+@contextmanager
+def _writing(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise JournalError(
+            f"The journal {folder} cannot be compacted: {error.strerror}",
+            f"{remedy(error, 'another journal')}; nothing was removed.",
+        ) from error
+
+
+def _dropped(idle: list[Segment]) -> set[tuple[Path, int]]:
+    """Where records stand that are neither the first response to a request nor, without one, its
+    last failure."""
     answered: dict[bytes, tuple[Path, int]] = {}
     failed: dict[bytes, tuple[Path, int]] = {}
+    every = set()
     for segment in idle:
         for line in segment.lines:
+            place = (segment.path, line.offset)
+            every.add(place)
             if line.failed:
-                failed[line.key] = (segment.path, line.offset)
+                failed[line.key] = place
             else:
-                answered.setdefault(line.key, (segment.path, line.offset))
-    return failed | answered
+                answered.setdefault(line.key, place)
+    return every - set((failed | answered).values())
 
 
-def _replace(folder: Path, idle: list[Segment], kept: dict[bytes, tuple[Path, int]]) -> None:
+def _replace(folder: Path, idle: list[Segment], dropped: set[tuple[Path, int]]) -> None:
     unfinished = folder / "compacted.part"
     with unfinished.open("wb") as file:
         file.write(FORMAT)
-        for place in kept.values():
-            file.write(record_at(*place).line())
+        for segment in idle:
+            for offset, line in _lines(segment.path):
+                if (segment.path, offset) not in dropped:
+                    file.write(line)
         file.flush()
         os.fsync(file.fileno())
     # As old as the oldest: segments are read in the order of their names.
@@ -129,11 +172,21 @@ def _replace(folder: Path, idle: list[Segment], kept: dict[bytes, tuple[Path, in
         segment.path.unlink()
 
 
+def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    """(offset, line) of all whole lines after the first, as they stand there."""
+    with opened(path) as file:
+        offset = len(file.readline())
+        for line in file:
+            if line.endswith(b"\n"):
+                yield offset, line
+            offset += len(line)
+
+
 def _lock(path: Path, locks: ExitStack) -> bool:
     """Whether nobody writes to it; from here on nobody does."""
     try:
         # For writing too: over NFS a lock needs that.
-        file = locks.enter_context(path.open("rb+"))
+        file = locks.enter_context(opened(path, "rb+"))
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         return False

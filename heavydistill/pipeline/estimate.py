@@ -109,10 +109,12 @@ class Estimate:
     Attributes:
         stages: In order.
         thinker_tokenizer: What counted the thinkers' prompts.
+        skipped: As of ``Journal``.
     """
 
     stages: list[StageEstimate]
     thinker_tokenizer: str
+    skipped: int = 0
 
     @property
     def thinking(self) -> StageEstimate | None:
@@ -184,7 +186,7 @@ def estimate(plan: Plan) -> Estimate:
         measured = measure(records.get(JUDGE, []), len(frames), judge.kind == "local")
         asked = reader_of(judge.tokenizer)
         stages += [_judge_stage(plan, config.judge, judge, asked, others, measured)]
-    return Estimate(stages, counter.name)
+    return Estimate(stages, counter.name, journal.skipped if journal else 0)
 
 
 def _thinking(plan: Plan, thinker: Profile, counter: Reader, journal: Journal | None) -> _Thinking:

@@ -53,7 +53,9 @@ def records_of(
     wanted = {stage: (model, sampling.model_dump()) for stage, (model, sampling) in stages.items()}
     found: dict[str, list[Record]] = {stage: [] for stage in stages}
     for record in islice(journal.answers(shuffled), _MOST_READ):
-        stage = record.asked.get("stage", "")
+        stage = record.asked.get("stage")
+        if not isinstance(stage, str) or not isinstance(record.asked.get("prompt"), str):
+            continue  # not from a run
         of_stage = wanted.get(stage) == (record.model, record.asked.get("sampling"))
         if of_stage and len(found[stage]) < _ENOUGH:
             found[stage].append(record)

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from heavydistill import problems as problem_sources
 from heavydistill.config import Endpoint, RunConfig
+from heavydistill.engine import segment
 from heavydistill.engine.preflight import require
 from heavydistill.errors import ConfigError, HeavydistillError, StoppedError, TeacherError
 from heavydistill.metrics.summary import Summary
@@ -129,6 +130,7 @@ def check(
             f"out: {folder} cannot be replaced by another folder, because a disk begins there",
             "Name a folder in it.",
         )
+    segment.require(journal, writes=asks)
     recover(folder)
     if folder.exists() and not (folder.is_dir() and may_go_on(config, folder)):
         raise ConfigError(

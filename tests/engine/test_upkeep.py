@@ -21,7 +21,9 @@ def test_usage_counts_each_request_once_and_failures_apart(tmp_path):
     journal.put(record(request(index=2), finish_reason="error", error="x", answer_text=""))
     journal.put(record(request(index=3), prompt_tokens=-1, completion_tokens=-1))
     journal.close()
-    (used,) = usage(tmp_path).values()
+    models, unread = usage(tmp_path)
+    (used,) = models.values()
+    assert unread == 0
     assert (used.responses, used.failed) == (3, 1)
     assert (used.prompt_tokens, used.completion_tokens) == (20, 10)
 

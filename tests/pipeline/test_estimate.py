@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rich.console import Console
 from samples import trajectory
 
+from heavydistill.cli.plan import print_estimate, print_line
 from heavydistill.config import RunConfig, load_config
 from heavydistill.engine.journal import Journal
 from heavydistill.engine.journaled import JournaledEngine
@@ -124,6 +126,20 @@ def test_nothing_known_gives_the_bounds(tmp_path: Path) -> None:
     assert told.expected.completion_tokens == Range(36, 36 * 500)
     assert told.expected.usd is None
     assert not (tmp_path / "journal").exists()
+
+
+def test_records_that_cannot_be_read_are_shown_and_still_to_be_asked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan = plan_of(tmp_path, think__k=4, deliberate__d=0)
+    fill(plan, thinker_requests(plan, plan.problems[0]))
+    (segment,) = plan.journal.glob("*.segment")
+    segment.write_bytes(segment.read_bytes().replace(b"boxed", b"baxed", 1))
+    told = estimate(plan)
+    assert told.skipped == 1 and told.expected.calls == Range(6 * 4 - 3, 6 * 4 - 3)
+    for show in (print_line, print_estimate):
+        show(told, plan, Console())
+        assert f"1 record(s) of the journal {plan.journal} cannot be" in capsys.readouterr().out
 
 
 def test_hours_of_a_first_run_are_those_of_the_assumed_speed(tmp_path: Path) -> None:
