@@ -19,7 +19,16 @@ PACKAGE = "heavydistill"
 # A part is a module or folder right under the package. A part may import its own layer and those
 # before it; the parts of STRANGERS do not know each other either.
 LAYERS = [
-    {"schema", "errors", "printable", "sections", "asking", "versioned", "markdown"},
+    {
+        "schema",
+        "errors",
+        "interrupts",
+        "printable",
+        "sections",
+        "asking",
+        "versioned",
+        "markdown",
+    },
     {"config", "shareable", "heavy", "metrics"},
     {
         "teachers",

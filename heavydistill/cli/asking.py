@@ -98,7 +98,7 @@ def ending_early(console: Console, out: object, journal: Path | None) -> Iterato
     Raises:
         typer.Exit: With 1 where it was stopped, and 130 where it was interrupted.
     """
-    from heavydistill.pipeline.interrupts import terminate_as_interrupt
+    from heavydistill.interrupts import terminate_as_interrupt
 
     handlers = terminate_as_interrupt()
     kept = f"{out} was not written"

@@ -6,6 +6,7 @@ See ``flow`` for the rest.
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 from multiprocessing.process import BaseProcess
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _GRACE_S = 5.0
+_START_S = 2.0
+"""How long an end waits for a start: it takes milliseconds, or waits for the fork server to load,
+which starts nothing once this process has ended."""
 
 
 class HeavyPipeline(HeavyBase, Pipeline):
@@ -37,6 +41,8 @@ class HeavyPipeline(HeavyBase, Pipeline):
         super().__init__(name, leaf_schema, on_batch, window)
         self._processes: list[tuple[str, BaseProcess]] = []
         self._queues: list[Any] = []
+        self._starting = threading.Lock()  # held while a process is started
+        self._is_stopping = False
 
     def _open(self) -> None:
         self._context = start_server()
@@ -70,6 +76,11 @@ class HeavyPipeline(HeavyBase, Pipeline):
             process.kill()
 
     def _stop_workers(self, drain: bool) -> None:
+        # Steps are started by a thread of its own, and one that was started after this would be
+        # awaited for ever at the end of the interpreter.
+        self._is_stopping = True
+        if self._starting.acquire(timeout=_START_S):
+            self._starting.release()
         for _, process in self._processes:
             if process.is_alive():
                 process.terminate()
@@ -105,5 +116,7 @@ class HeavyPipeline(HeavyBase, Pipeline):
             args=(wrapper, self._failures, self._log_queue, self.name, self.signature),
             name=f"heavydistill {step.name}",
         )
-        process.start()
-        self._processes.append((step.name, process))
+        with self._starting:
+            if not self._is_stopping:
+                process.start()
+                self._processes.append((step.name, process))

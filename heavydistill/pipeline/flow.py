@@ -32,7 +32,7 @@ from distilabel.pipeline.batch import _Batch
 from distilabel.utils import logging as distilabel_logging
 
 from heavydistill.errors import HeavydistillError, RunError, StoppedError, TeacherError
-from heavydistill.pipeline.interrupts import terminate_as_interrupt
+from heavydistill.interrupts import terminate_as_interrupt
 from heavydistill.pipeline.leaf import TypedWriteBuffer, dataset_of, temporary_folder
 from heavydistill.pipeline.window import Window
 from heavydistill.pipeline.worker import OverlappingWrapper

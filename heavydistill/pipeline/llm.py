@@ -106,6 +106,11 @@ class HeavyLLM(LLM):
         self._engine = None
 
     @property
+    def is_open(self) -> bool:
+        """Whether it can be asked: it is loaded, and not unloaded."""
+        return self._engine is not None
+
+    @property
     def is_drained(self) -> bool:
         """Whether it was told to ask nothing more, or has found that it cannot."""
         return self._engine is not None and self._engine.is_drained

@@ -6,10 +6,13 @@ It is kept out of every later search for garbage, which would copy its pages int
 from __future__ import annotations
 
 import gc
+import sys
 
 from heavydistill.pipeline.processes import loading
 
 with loading():
     import heavydistill.pipeline.tasks
     import heavydistill.pipeline.worker  # noqa: F401
+# distilabel's shows the local variables of a traceback, keys too.
+sys.excepthook = sys.__excepthook__
 gc.freeze()

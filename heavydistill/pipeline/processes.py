@@ -12,15 +12,23 @@ import contextlib
 import gc
 import multiprocessing
 from collections.abc import Iterator
-from multiprocessing import forkserver
+from multiprocessing import forkserver, resource_tracker
 from multiprocessing.context import ForkServerContext
+
+from heavydistill import interrupts
 
 
 def start_server() -> ForkServerContext:
-    """Start the server, if it does not run, without waiting for it."""
+    """Start the server, if it does not run, without waiting for it.
+
+    Neither it nor any step hears the Ctrl-C of a terminal, which would reach them while they load:
+    whoever started them does, and ends them.
+    """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["heavydistill.pipeline.preloaded"])
-    forkserver.ensure_running()
+    resource_tracker.ensure_running()  # the server starts it otherwise, and lets Ctrl-C through
+    with interrupts.held():
+        forkserver.ensure_running()
     # Else the end of this process is half a second of looking for cycles in what was loaded.
     atexit.register(gc.freeze)
     return context

@@ -8,7 +8,8 @@ works on so many batches at once, each in a thread, and each batch leaves as soo
 Whatever a step raises ends the run; what one row meets is no exception but data (see ``steps``).
 
 SIGTERM drains a step that asks a model: it begins nothing new, waits for what is in flight (which
-is journaled), sends no more batches, and ends. Any other step ends at once. A step that has to
+is journaled), sends no more batches, and ends. Any other step, and one whose model is not loaded
+yet, ends at once. A step that has to
 stop, because the money is spent or the key is refused, drains itself before it says so.
 """
 
@@ -52,6 +53,9 @@ def work(
         # did: what is left in them must not hold back the end of this one.
         for written in (log_queue, wrapper.output_queue, wrapper.load_queue):
             written.cancel_join_thread()
+        model = getattr(wrapper.step, "llm", None)
+        if model is None or not model.is_open:  # nothing is in flight, e.g. while it is loaded
+            os._exit(0)
         wrapper.drain()
 
     signal.signal(signal.SIGTERM, drain)
@@ -91,11 +95,8 @@ class OverlappingWrapper(_StepWrapper):
 
     def drain(self) -> None:
         """End without another batch, as soon as nothing is in flight."""
-        model = getattr(self.step, "llm", None)
-        if model is None:
-            os._exit(0)
         self._drains = True
-        model.drain()
+        self.step.llm.drain()
 
     def _non_generator_process_loop(self) -> None:
         self._leaving = threading.Condition()

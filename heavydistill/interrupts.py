@@ -1,0 +1,67 @@
+"""Ctrl-C: as an exception where there is something to keep, as the end of the process elsewhere."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+INTERRUPTED = 130
+"""The exit code."""
+
+
+def terminate_as_interrupt() -> dict[int, Any]:
+    """Make SIGINT and SIGTERM a KeyboardInterrupt; returns the handlers that were there."""
+    if threading.current_thread() is not threading.main_thread():
+        return {}
+
+    def interrupt(signum: int, frame: Any) -> None:
+        raise KeyboardInterrupt(signal.Signals(signum).name)
+
+    return {signum: signal.signal(signum, interrupt) for signum in (signal.SIGINT, signal.SIGTERM)}
+
+
+@contextlib.contextmanager
+def ending_at_once() -> Iterator[None]:
+    """While this lasts, Ctrl-C ends the process with ``INTERRUPTED``; nothing is undone.
+
+    It is for the loading of modules, where a KeyboardInterrupt is printed as a traceback or, in a
+    library that guards its imports with a bare ``except``, lost. A handler of one's own, and
+    SIGINT that is ignored as in a job of the background, stay as they are.
+    """
+    before = signal.getsignal(signal.SIGINT)
+    is_main = threading.current_thread() is threading.main_thread()
+    if before is not signal.default_int_handler or not is_main:
+        yield
+        return
+    end_at_once()
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def end_at_once() -> None:
+    """Let Ctrl-C end the process with ``INTERRUPTED`` from now on; nothing is undone."""
+    signal.signal(signal.SIGINT, _end)
+
+
+@contextlib.contextmanager
+def held() -> Iterator[None]:
+    """Keep Ctrl-C waiting while this lasts, and for good from the processes that are started."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _end(signum: int, frame: Any) -> None:
+    with contextlib.suppress(Exception):  # the handler may interrupt a write to the same stream
+        sys.stdout.flush()
+    os.write(sys.stderr.fileno(), b"Interrupted.\n")
+    os._exit(INTERRUPTED)
