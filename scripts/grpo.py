@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import sys
 
-from heavydistill.training.running import exit_code
+from heavydistill import interrupts
 
 
 def main() -> None:
@@ -43,4 +43,6 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    with interrupts.ending_at_once():
+        from heavydistill.training.running import exit_code
     sys.exit(exit_code(main))

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import sys
 
-from heavydistill.training.running import exit_code
+from heavydistill import interrupts
 
 
 def main() -> None:
@@ -38,4 +38,6 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    with interrupts.ending_at_once():
+        from heavydistill.training.running import exit_code
     sys.exit(exit_code(main))

@@ -9,7 +9,7 @@ import typer
 import yaml
 
 from heavydistill.build.config import load_build_config
-from heavydistill.cli.app import app
+from heavydistill.cli.verbs import app
 from heavydistill.config import Deliberate, RunConfig, Think, load_config
 from heavydistill.problems.procedural import micro_problems
 from heavydistill.teachers.complete import complete

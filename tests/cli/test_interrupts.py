@@ -1,0 +1,173 @@
+"""Ctrl-C at chosen moments of a start: exit code 130, no traceback, nothing left.
+
+The moment is the first import of a module, in whichever process of the command that happens: it
+sends SIGINT to the whole process group, as a terminal does. ``benchmarks/interrupts.py`` sweeps
+over seconds instead.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from heavydistill import interrupts
+from heavydistill.pipeline.compat import HeavyPipeline
+from heavydistill.schema import Trace, arrow_schema
+
+ROOT = Path(__file__).parents[2]
+BIN = Path(sys.executable).parent
+GENERATE = [str(BIN / "heavydistill"), "generate", "--k=2", "--d=1", "--limit=4", "--out=run"]
+EVALUATE = [str(BIN / "heavydistill"), "evaluate", "--thinker=micro", "--deliberator=micro"]
+EVALUATE += ["--before=micro-student", "--k=2", "--d=1", "--limit=4", "--out=evaluation"]
+SFT = [sys.executable, str(ROOT / "scripts" / "sft.py"), "--dataset_name=none"]
+SFT += [f"--config={ROOT / 'configs' / 'sft' / 'micro' / 'thinker.yaml'}"]
+INTERRUPTING = """
+import os, signal, sys
+
+class Interrupting:
+    def find_spec(self, name, path=None, target=None):
+        if name == os.environ["INTERRUPT_AT"]:
+            try:
+                open(os.environ["INTERRUPT_ONCE"], "x").close()
+            except FileExistsError:
+                return
+            os.killpg(0, signal.SIGINT)
+
+sys.meta_path.insert(0, Interrupting())
+"""
+
+
+def interrupted(command: list[str], module: str, folder: Path) -> str:
+    """What a command prints that is interrupted when a module is imported."""
+    (folder / "site").mkdir()
+    (folder / "site" / "sitecustomize.py").write_text(INTERRUPTING, encoding="utf-8")
+    once = folder / "sent"
+    done = subprocess.run(
+        command,
+        cwd=folder,
+        env=os.environ
+        | {"PYTHONPATH": str(folder / "site"), "INTERRUPT_AT": module, "INTERRUPT_ONCE": str(once)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=120,
+        start_new_session=True,
+    )
+    assert once.exists(), f"{module} was not imported: {done.stdout}"
+    assert done.returncode == 130, done.stdout
+    for trace in ("Traceback", "Exception ignored", "KeyboardInterrupt"):
+        assert trace not in done.stdout, done.stdout
+    return done.stdout
+
+
+@pytest.mark.parametrize(
+    ("command", "module"),
+    [
+        (GENERATE, "yaml"),  # before the command line is there
+        (SFT, "pydantic"),
+        (GENERATE, "heavydistill.pipeline.preloaded"),  # the fork server loads
+    ],
+    ids=lambda value: value if isinstance(value, str) else value[1].rpartition("/")[2],
+)
+def test_an_interrupt_while_modules_are_loaded(
+    command: list[str], module: str, tmp_path: Path
+) -> None:
+    interrupted(command, module, tmp_path)
+    assert not list(tmp_path.glob(".*.unfinished"))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(
+    ("command", "module"),
+    [
+        (GENERATE, "heavydistill.pipeline.run"),
+        (GENERATE, "distilabel"),
+        (GENERATE, "heavydistill.engine.stretches"),  # a model of a step writes
+        (EVALUATE, "heavydistill.pipeline.evaluation"),
+        (EVALUATE, "heavydistill.pipeline.preloaded"),
+        (SFT, "torch"),
+        (SFT, "trl"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else value[1].rpartition("/")[2],
+)
+def test_an_interrupt_at_any_other_stage_of_a_start(
+    command: list[str], module: str, tmp_path: Path
+) -> None:
+    interrupted(command, module, tmp_path)
+    assert not list(tmp_path.glob(".*.unfinished"))
+
+
+def test_a_step_whose_start_is_under_way_when_the_others_are_ended_is_ended_too() -> None:
+    begun, may_end, ends = threading.Event(), threading.Event(), []
+
+    class Process:
+        def __init__(self, **given: Any) -> None:
+            self.name = given["name"]
+
+        def start(self) -> None:
+            begun.set()
+            assert may_end.wait(60)
+
+        def is_alive(self) -> bool:
+            return not ends
+
+        def terminate(self) -> None:
+            ends.append(self.name)
+
+        def join(self, seconds: float | None = None) -> None:
+            pass
+
+    pipeline = HeavyPipeline("any", arrow_schema(Trace))
+    pipeline._context = SimpleNamespace(Process=Process)
+    pipeline._wrapped = lambda *given: None
+    pipeline._log_queue = pipeline._failures = None
+    starting = threading.Thread(
+        target=pipeline._run_step, args=(SimpleNamespace(name="slow"), None, 0)
+    )
+    starting.start()
+    assert begun.wait(60)
+    stopping = threading.Thread(target=pipeline._stop_workers, args=(False,))
+    stopping.start()
+    while not pipeline._is_stopping:
+        time.sleep(0.01)
+    may_end.set()
+    starting.join()
+    stopping.join()
+    assert ends == ["heavydistill slow"]
+    begun.clear()
+    pipeline._run_step(SimpleNamespace(name="late"), None, 0)
+    assert not begun.is_set()
+    pipeline.discard()
+
+
+def test_whoever_handles_ctrl_c_or_ignores_it_keeps_to_that() -> None:
+    default = signal.getsignal(signal.SIGINT)
+    try:
+        for own in (signal.SIG_IGN, lambda signum, frame: None):
+            signal.signal(signal.SIGINT, own)
+            with interrupts.ending_at_once():
+                assert signal.getsignal(signal.SIGINT) is own
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        with interrupts.ending_at_once():
+            assert signal.getsignal(signal.SIGINT) is not signal.default_int_handler
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, default)
+
+
+def test_what_is_started_does_not_hear_ctrl_c() -> None:
+    show = "import signal; print(signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, []))"
+    with interrupts.held():
+        held = subprocess.run([sys.executable, "-c", show], capture_output=True, text=True)
+    free = subprocess.run([sys.executable, "-c", show], capture_output=True, text=True)
+    assert (held.stdout.strip(), free.stdout.strip()) == ("True", "False")
