@@ -104,6 +104,8 @@ def print_reused(progress: Progress, console: Console) -> None:
 
 
 def print_ending(finished: Finished, plan: Plan, console: Console) -> None:
+    from heavydistill.cli.remarks import remarks
+
     lines = [f"Traces: {finished.folder}"]
     lines += [f"One of them: heavydistill show {finished.folder} --problem {plan.problems[0].id}"]
     few = finished.summary.statuses.get(TOO_FEW_USABLE, 0)
@@ -119,3 +121,5 @@ def print_ending(finished: Finished, plan: Plan, console: Console) -> None:
         lines += [f"Batches worked off by each Ray node: {work}"]
     for line in lines:
         console.print(line, markup=False, highlight=False, soft_wrap=True)
+    for line in remarks(finished.summary, plan.config):
+        console.print(line, style="yellow", markup=False, highlight=False, soft_wrap=True)

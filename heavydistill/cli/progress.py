@@ -11,9 +11,10 @@ from rich import progress as rich_progress
 from rich.console import Console
 from rich.markup import escape
 
+from heavydistill.cli.remarks import thinking_remark
 from heavydistill.config import RunConfig
 from heavydistill.pipeline.run import Plan, check
-from heavydistill.pipeline.tally import Stage, Tally
+from heavydistill.pipeline.tally import THINKS, Stage, Tally
 from heavydistill.printable import printable
 from heavydistill.problems import OnChecked
 
@@ -67,6 +68,8 @@ class Progress:
             disable=not console.is_terminal,
         )
         self._console = console
+        self._config = plan.config
+        self._is_remarked = False
         self._tally = Tally(plan.config, len(plan.problems))
         self._stages = self._tally.stages
         self._tasks = {
@@ -102,6 +105,11 @@ class Progress:
         self._bars.update(self._tasks[step], completed=stage.done, note=_note(stage))
         if not self._console.is_terminal and self._is_due():
             self._print_line()
+        if step == THINKS and not self._is_remarked:
+            remark = thinking_remark(self._config, stage.asked - stage.failed, stage.thoughts)
+            self._is_remarked = bool(remark)
+            if remark:
+                self._say(remark)
 
     def _is_due(self) -> bool:
         return time.monotonic() - self._last_line > _PLAIN_LINE_EVERY_S

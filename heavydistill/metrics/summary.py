@@ -67,6 +67,9 @@ class Summary(Metrics):
         usage: What each stage of the run took, ``thinking``, ``deliberating`` (all rounds) and, if
             a judge was asked, ``judging``; ``thinking`` is 0 where it took its pools from another.
         statuses: Traces of each status, most common first.
+        thoughts: Trajectories with thinking.
+        same_texts: As of ``tally.Tally``.
+        readers: Likewise.
         prompts: Names and hashes of the wordings that were asked.
         verifiers: Names and versions behind the verdicts.
     """
@@ -93,6 +96,9 @@ class Summary(Metrics):
     judging: Judging = field(default_factory=Judging)
     usage: dict[str, Usage]
     statuses: dict[str, int]
+    thoughts: int = 0
+    same_texts: int = 0
+    readers: dict[str, int] = field(default_factory=dict)
     prompts: list[str]
     verifiers: list[str]
 
@@ -149,6 +155,9 @@ def summary_of(tally: Tally) -> Summary:
         judging=tally.judging,
         usage=tally.usage,
         statuses=tally.statuses,
+        thoughts=tally.thoughts,
+        same_texts=tally.same_texts,
+        readers=dict(tally.readers),
         prompts=sorted(tally.prompts),
         verifiers=sorted(tally.verifiers),
     )

@@ -16,6 +16,8 @@ from heavydistill.metrics.row import Row
 from heavydistill.metrics.usage import Usage, UsageTally
 from heavydistill.schema import Trace
 
+_NO_CHANCE = 200  # characters that two samples do not have in common by chance
+
 
 class Tally:
     """What the traces of a run come to.
@@ -30,6 +32,9 @@ class Tally:
         verifiers: Names and versions behind the verdicts, with the judge where there was one.
         thinkers: Who wrote the trajectories, as the traces name them.
         deliberators: Likewise, the deliberations.
+        thoughts: Trajectories with thinking.
+        same_texts: Pools whose trajectories are all the same, and too long for that to be chance.
+        readers: Caches by what counted their tokens.
     """
 
     def __init__(self, traces: Iterable[Trace], voted: Collection[str] | None = None) -> None:
@@ -38,6 +43,8 @@ class Tally:
         self.verifiers: set[str] = set()
         self.thinkers: set[str] = set()
         self.deliberators: set[str] = set()
+        self.thoughts = self.same_texts = 0
+        self.readers: Counter[str] = Counter()
         self._took_pools = voted is not None
         self._voted = voted or ()
         self._trajectories, self._deliberations = GenerationTally(), GenerationTally()
@@ -105,12 +112,20 @@ class Tally:
         self._deliberations.add(trace.deliberations)
         self._judging.add([*trace.pool, *trace.deliberations], self._voted)
         self._statuses[trace.status] += 1
+        self.thoughts += sum(bool(one.reasoning) for one in trace.pool)
+        self.same_texts += _is_one_text(trace)
+        self.readers.update(cache.reader for cache in trace.caches)
 
 
 def prompts_of(trace: Trace) -> set[str]:
     """Names and hashes of the wordings that were asked."""
     wordings = {trace.thinker_prompt_version, *(cache.prompt_version for cache in trace.caches)}
     return wordings - {""}
+
+
+def _is_one_text(trace: Trace) -> bool:
+    texts = [f"{one.reasoning}\n{one.answer_text}" for one in trace.pool if one.error is None]
+    return len(texts) > 1 and len(set(texts)) == 1 and len(texts[0]) >= _NO_CHANCE
 
 
 def verifiers_of(trace: Trace) -> set[str]:

@@ -34,6 +34,7 @@ class Stage:
         done: Problems that have left it.
         asked: Samples that have.
         from_journal: Those of them that were paid for earlier.
+        thoughts: Those with thinking; 0 for a judge's.
         failures: Samples that cannot be used, by reason.
         prompt_tokens: Of all samples whose tokens are known.
         completion_tokens: Likewise.
@@ -47,6 +48,7 @@ class Stage:
     done: int = 0
     asked: int = 0
     from_journal: int = 0
+    thoughts: int = 0
     failures: Counter[str] = field(default_factory=Counter)
     prompt_tokens: int = 0
     completion_tokens: int = 0
@@ -66,6 +68,7 @@ class Stage:
             self.done += 1
             self.asked += len(samples)
             self.from_journal += reused
+            self.thoughts += sum(sample.thinks for sample in samples)
             self.failures.update(sample.failure for sample in samples if sample.failure)
             self.prompt_tokens += sum(sample.prompt_tokens for sample in samples)
             self.completion_tokens += tokens
@@ -142,6 +145,7 @@ class _Sample:
     failure: str
     prompt_tokens: int
     completion_tokens: int
+    thinks: bool = False
 
 
 def _stages(config: RunConfig, total: int) -> dict[str, Stage]:
@@ -176,6 +180,7 @@ def _samples(row: dict[str, Any], step: str) -> list[_Sample]:
             reasons.get(each["finish_reason"], each["failure"] or "error"),
             max(0, each["prompt_tokens"]),
             max(0, each["completion_tokens"]),
+            bool(each["reasoning"]),
         )
         for each in _generations(row, step)
     ]

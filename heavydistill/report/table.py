@@ -10,6 +10,7 @@ from collections import Counter
 from rich.console import Console
 from rich.text import Text
 
+from heavydistill.engine.counting import ESTIMATED
 from heavydistill.metrics.counts import GenerationCounts
 from heavydistill.metrics.intervals import Interval
 from heavydistill.metrics.summary import NO_LABEL, Summary
@@ -245,6 +246,10 @@ def _print_usage(summary: Summary, console: Console) -> None:
                 f"tokens of {used.unknown_completion:,}",
                 highlight=False,
             )
+    if estimated := summary.readers.get(ESTIMATED):
+        told = f"The tokens of {estimated:,} of {sum(summary.readers.values()):,} caches are "
+        told += "estimated, one for each UTF-8 byte, so they may be cut shorter than they need be."
+        console.print(told, style="yellow", highlight=False)
 
 
 def _cost(used: Usage) -> str:

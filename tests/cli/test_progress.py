@@ -10,7 +10,20 @@ import pytest
 from rich.console import Console
 
 from heavydistill.cli import progress
-from heavydistill.config import RunConfig
+from heavydistill.config import Endpoint, RunConfig
+
+
+def test_a_model_that_never_thinks_is_remarked_once_while_the_run_goes_on():
+    shown = io.StringIO()
+    console = Console(file=shown, color_system=None, width=200)
+    config = RunConfig(teacher="m", endpoint=Endpoint(base_url="http://h/v1"))
+    plan: Any = SimpleNamespace(config=config, problems=[])
+    sample = {"finish_reason": "stop", "failure": None, "reasoning": ""}
+    sample |= {"prompt_tokens": 1, "completion_tokens": 1}
+    with progress.Progress(console, plan) as bars:
+        for _ in range(3):
+            bars.on_batch("sample_trajectories", [{"pool": [sample] * 8}])
+    assert shown.getvalue().count("No response of m held thinking") == 1
 
 
 @pytest.mark.parametrize("is_terminal", [False, True])

@@ -148,6 +148,25 @@ def test_unknown_tokens_are_counted_and_never_summed(make_trace: MakeTrace) -> N
     assert (usage["deliberating"].prompt, usage["deliberating"].completion) == (10, 5)
 
 
+def test_thinking_copies_and_what_counted_caches_are_counted(
+    make_trace: MakeTrace, with_cache: Callable[..., Trace]
+) -> None:
+    def saying(*texts: str) -> Trace:
+        trace = with_cache(make_trace(["7"] * len(texts), ["7"]), [])
+        pool = [
+            dataclasses.replace(one, reasoning="", answer_text=text)
+            for one, text in zip(trace.pool, texts, strict=True)
+        ]
+        return dataclasses.replace(trace, pool=pool)
+
+    long = "so it is seven, " * 20
+    summary = summarize([saying(long, long), saying("7", "7"), saying(long, f"{long}.")])
+    assert (summary.thoughts, summary.same_texts, summary.readers) == (0, 1, {"m": 3})
+    thinking = saying("7", "8")
+    pool = [dataclasses.replace(thinking.pool[0], reasoning="well"), thinking.pool[1]]
+    assert summarize([dataclasses.replace(thinking, pool=pool)]).thoughts == 1
+
+
 def test_k_and_d_are_the_most_common_sizes(make_trace: MakeTrace) -> None:
     small, large = make_trace(["7"] * 2, ["7"] * 3), make_trace(["7"] * 4, ["7"])
     assert (summarize([small, small, large]).k, summarize([small, small, large]).d) == (2, 3)

@@ -5,12 +5,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from counting_server import Counter, counting
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from heavydistill.config import RunConfig, load_config
-from heavydistill.errors import BudgetError
-from heavydistill.pipeline.room import check_room
+from heavydistill.engine.tokenizer import SERVER
+from heavydistill.errors import BudgetError, TeacherError
+from heavydistill.pipeline.room import check_room, with_tokenizer
 from heavydistill.schema import Problem
 from heavydistill.teachers.complete import complete
 
@@ -36,6 +38,40 @@ def test_deliberations_of_the_round_before_need_room_too() -> None:
     check_room(completed(cache__budget_tokens=budget, deliberate__rounds=1), problems)
     with pytest.raises(BudgetError, match="and 4 deliberations of the round before"):
         check_room(completed(cache__budget_tokens=budget, deliberate__rounds=2), problems)
+
+
+def served(url: str, **keys: Any) -> RunConfig:
+    server = {"endpoint__base_url": url, "endpoint__capabilities": {}, "endpoint__context": 4096}
+    return completed(teacher="m", **server, **keys)
+
+
+def test_what_an_estimate_finds_too_large_is_counted_by_the_server() -> None:
+    problems = [problem("a", 9), problem("b", 300)]
+    with counting(Counter()) as server:
+        check_room(served(server.url, cache__budget_tokens=1900), problems)
+        assert len(server.asked) == 1  # of the largest problem, by the estimate
+        with pytest.raises(BudgetError, match=r"need \d+ tokens, but"):
+            check_room(served(server.url, cache__budget_tokens=300), problems)
+    config = served(f"{server.url}/gone", cache__budget_tokens=1900)
+    with pytest.raises(BudgetError, match="estimate: one token for each UTF-8 byte"):
+        check_room(config, problems)
+
+
+def test_a_tokenizer_of_a_profile_that_cannot_be_loaded_gives_way_to_the_server(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = tmp_path / "far.yaml"
+    file.write_text("name: far\nhub: m\ntokenizer: ./nowhere\ncontext: 65536\n", "utf-8")
+    config = completed(teacher=str(file), endpoint__base_url="http://h/v1")
+    assert config.endpoint.tokenizer is None
+    changed = with_tokenizer(config)
+    assert changed.endpoint.tokenizer == SERVER
+    (warning,) = caplog.records
+    assert "nowhere" in warning.message and "--tokenizer" in warning.message
+    with pytest.raises(TeacherError):  # what the user names must be there
+        with_tokenizer(served("http://h/v1", endpoint__tokenizer="./nowhere"))
+    local = completed()
+    assert with_tokenizer(local) is local
 
 
 @given(

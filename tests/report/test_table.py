@@ -9,6 +9,7 @@ from rich.console import Console
 from summaries import group
 from summaries import summary as invented
 
+from heavydistill.engine.counting import ESTIMATED
 from heavydistill.metrics.habits import Rate
 from heavydistill.metrics.intervals import Interval
 from heavydistill.metrics.judging import Judging
@@ -39,6 +40,12 @@ def test_metrics_stand_with_their_names_and_intervals(summary: Summary, printed:
     assert _line(text, "P@8").startswith("P@8 72.5% 66.0% to 78.5%")
     assert _line(text, "HM@4 53").startswith("HM@4 53.1% 47.1% to 59.1%")
     assert _line(text, "HP@4").startswith("HP@4 60.0% 53.1% to 66.9%")
+
+
+def test_caches_whose_tokens_are_estimated_are_marked(printed: Printed) -> None:
+    text = " ".join(printed(print_summary, invented(readers={"m": 20, ESTIMATED: 1170})).split())
+    assert "tokens of 1,170 of 1,190 caches are estimated, one for each UTF-8 byte" in text
+    assert "estimated" not in printed(print_summary, invented(readers={"m": 1190}))
 
 
 @pytest.mark.parametrize(
