@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from heavydistill.training.rl.measuring import Judgement
+
 STUDENT = str(Path(__file__).parents[1] / "heavydistill" / "micro" / "student")
 
 
@@ -90,12 +92,12 @@ class Scripted:
 
     def __call__(
         self, rows: Sequence[Mapping[str, Any]], completion_ids: Sequence[Sequence[int]]
-    ) -> list[bool | None]:
+    ) -> list[Judgement]:
         self.seen.append((list(rows), [list(ids) for ids in completion_ids]))
         if "vote" not in rows[0]:
-            return [False] * len(rows)
+            return [Judgement(False)] * len(rows)
         right = round(self._shares.pop(0) * len(rows)) if self._shares else 0
-        return [number < right for number in range(len(rows))]
+        return [Judgement(number < right) for number in range(len(rows))]
 
 
 def trainer(

@@ -79,6 +79,7 @@ def generate(
         raise typer.Exit(1 if stopped else 130) from None
     print_summary(finished.summary, console)
     print_reused(progress, console)
+    print_marker(finished, plan, console)
     print_ending(finished, plan, console)
     if not finished.is_complete:
         raise typer.Exit(1)
@@ -101,6 +102,31 @@ def print_reused(progress: Progress, console: Console) -> None:
             highlight=False,
             soft_wrap=True,
         )
+
+
+def print_marker(finished: Finished, plan: Plan, console: Console) -> None:
+    """Name the marker that the answers share, where many hold no final answer.
+
+    Pools that were taken over keep the arguments of their verifiers, so none is named for them.
+    """
+    samples = finished.summary.samples.values()
+    if plan.pools or not any(counts.has_many_unanswered for counts in samples):
+        return
+    from heavydistill.report.samples import marker_found, marker_value
+    from heavydistill.storage import read_traces
+    from heavydistill.verifiers.markers import shared_marker
+
+    config = plan.config
+    traces = read_traces(finished.folder)
+    marker = shared_marker(traces, config.problems.verifier_args, config.verify)
+    if marker:
+        lines = [
+            marker_found(marker),
+            "To judge by this marker, give the same command with another --out and "
+            f"--set problems.verifier_args={marker_value(marker)}; responses are reused.",
+        ]
+        for line in lines:
+            console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 def print_ending(finished: Finished, plan: Plan, console: Console) -> None:

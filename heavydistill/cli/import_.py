@@ -150,6 +150,7 @@ def _print_labels(imported: Imported, console: Console) -> None:
 def _notes(imported: Imported) -> list[str]:
     """What a user should know of what was read, and how to go on."""
     from heavydistill.build.imports.heavyskill import SUMMARIES
+    from heavydistill.report.samples import marker_found, marker_value
 
     record, folder = imported.record, imported.folder
     lines = [
@@ -170,6 +171,12 @@ def _notes(imported: Imported) -> list[str]:
         lines += [f"{unclear:,} labels are neither true nor false, 1 nor 0: they count as none."]
     if few := imported.summary.statuses.get(TOO_FEW_USABLE):
         lines += [f"{few:,} problem(s) have fewer than two usable answers."]
+    if marker := imported.marker:
+        lines += [
+            marker_found(marker),
+            "Import again into another folder with this marker: "
+            f"--verifier-args {marker_value(marker)}",
+        ]
     return [
         *lines,
         f"Traces: {folder}",

@@ -113,6 +113,8 @@ def _told(seen: Seen) -> Iterator[str]:
     yield _pace(status)
     yield _in_flight(status)
     yield f"{_failures(status)} failed or cut off"
+    if status.unanswered:
+        yield f"{_unanswered(status)} without a final answer"
     yield _tokens(status)
     yield _cost(status)
     strata = ", ".join(f"{count:,} {name}" for name, count in _strata(status))
@@ -147,6 +149,7 @@ def _picture(seen: Seen) -> RenderableType:
         ("pace", _pace(status)),
         ("in flight", _in_flight(status)),
         ("failures", _failures(status)),
+        ("unanswered", _unanswered(status)),
         ("tokens", _tokens(status)),
         ("cost", _cost(status)),
         ("right so far", _right(status)),
@@ -201,6 +204,12 @@ def _failures(status: Status) -> str:
     reasons = ", ".join(f"{count:,} {kind}" for kind, count in kinds.most_common())
     of = f"{kinds.total():,} of {asked:,} samples"
     return f"{of} ({reasons})" if reasons else of
+
+
+def _unanswered(status: Status) -> str:
+    if not status.unanswered:
+        return ""
+    return f"{status.unanswered:,} of {status.judged:,} finished samples"
 
 
 def _tokens(status: Status) -> str:
@@ -280,11 +289,15 @@ def _end(folder: Path) -> tuple[bool, str]:
             (f"HM@{summary['d']}", summary["heavy_mean_at_d"]),
         ]
         shown = ", ".join(f"{name} {percent(value['mean'])}" for name, value in figures if value)
-        failed = summary["trajectories"]["failed"] + summary["deliberations"]["failed"]
+        stages = (summary["trajectories"], summary["deliberations"])
+        failed = sum(stage["failed"] for stage in stages)
+        # A run of an earlier version did not count them.
+        unanswered = sum(stage.get("unanswered") or 0 for stage in stages)
         lacks = {
             "problems missing": summary["missing"],
             "rows rejected": summary["rejects"],
             "requests failed": failed,
+            "samples unanswered": unanswered,
         }
         rest = "".join(f"; {count:,} {what}" for what, count in lacks.items() if count)
         return bool(summary["missing"]), f"{summary['problems']:,} problems; {shown}{rest}"

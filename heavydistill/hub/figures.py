@@ -17,6 +17,7 @@ from heavydistill.markdown import (
     text,
     usd,
 )
+from heavydistill.metrics.counts import COLUMNS, GenerationCounts, unanswered_facts
 from heavydistill.metrics.intervals import FEW_PROBLEMS, FEW_WARNING
 from heavydistill.sets.manifest import Manifest, Strata
 from heavydistill.sets.rows import LABELS
@@ -28,6 +29,7 @@ _RATES = {
     "emergent": "Emergent: no attempt right, deliberation right",
 }
 _KINDS = ("prompt", "completion")
+_STAGES = ("trajectories", "deliberations")
 _MEANINGS = {_USED: "passes everything", **dict(LABELS)}
 
 
@@ -76,9 +78,35 @@ def _metrics(manifest: Manifest) -> str:
             "right one. The difference is in points and paired by problem."
             + (f" {FEW_WARNING}" if few else ""),
             table(("Run", *_RATES.values()), changed),
+            *_samples(manifest),
             *_judged(manifest),
         ]
     )
+
+
+def _samples(manifest: Manifest) -> Iterator[str]:
+    """What became of the answers of each run, and which runs have many without a final answer."""
+    rows, warnings = [], []
+    for run in manifest.runs:
+        told = {stage: run.summary[stage] for stage in _STAGES if run.summary.get(stage)}
+        for stage, counts in told.items():
+            cells = (count(counts.get(column)) for column in ("total", *COLUMNS))
+            rows.append((code(run.name), stage, *cells))
+        # Runs of earlier versions did not count them.
+        counted = {
+            stage: GenerationCounts(**counts)
+            for stage, counts in told.items()
+            if "unanswered" in counts
+        }
+        facts = unanswered_facts(counted, run.summary.get("by_verifier", {}))
+        warnings += [f"{code(run.name)}: {text(fact)}" for fact in facts]
+    if rows:
+        yield table(("Run", "Answers", "All", *(name.capitalize() for name in COLUMNS)), rows)
+        yield (
+            "An unanswered one ended by itself and holds no final answer for a verifier to judge; "
+            "it counts as not right. One answer can stand in several columns."
+        )
+    yield from warnings
 
 
 def _judged(manifest: Manifest) -> Iterator[str]:

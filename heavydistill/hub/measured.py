@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from heavydistill.markdown import UNKNOWN, at, code, count, interval, table, text
 from heavydistill.metrics.comparison import COMPARISON, Change, Comparison, read_comparison
+from heavydistill.metrics.counts import COLUMNS, unanswered_facts
 from heavydistill.metrics.intervals import FEW_PROBLEMS, FEW_WARNING
 from heavydistill.record import EVALUATION
 
@@ -45,6 +46,19 @@ def sections(comparison: Comparison) -> Iterator[str]:
         + ("; a difference is paired by problem." if is_change else ".")
         + (f" {FEW_WARNING}" if comparison.problems < FEW_PROBLEMS else "")
     )
+    yield from _samples(comparison)
+
+
+def _samples(comparison: Comparison) -> Iterator[str]:
+    """What became of the answers, and where many hold no final answer."""
+    rows, warnings = [], []
+    for run in filter(None, (comparison.before, comparison.after)):
+        samples = run.summary.samples
+        rows += [(text(f"{stage} {run.name}"), *counts.cells) for stage, counts in samples.items()]
+        facts = unanswered_facts(samples, run.summary.by_verifier)
+        warnings += [text(f"{run.name.capitalize()}: {fact}") for fact in facts]
+    yield table(("Answers", "All", *(name.capitalize() for name in COLUMNS)), rows)
+    yield from warnings
 
 
 def results(comparison: Comparison, role: str) -> list[EvalResult]:

@@ -29,6 +29,7 @@ from statistics import fmean
 
 import heavydistill
 from heavydistill.errors import ConfigError
+from heavydistill.metrics.counts import unanswered_because
 from heavydistill.metrics.estimators import deliberations_of
 from heavydistill.metrics.intervals import Interval, bootstrap_difference, bootstrap_mean
 from heavydistill.metrics.row import COSTS, Cost, Round, Tokens, tokens_of
@@ -64,6 +65,8 @@ class Answering:
         cut_off: Of those, the ones at the most tokens.
         without_answer: Of those, the ones that failed or gave no answer; of a chooser, named no
             attempt.
+        unanswered: Of those, the ones with a text that holds no final answer; None in a file that
+            does not say.
     """
 
     accuracy: Interval
@@ -75,6 +78,7 @@ class Answering:
     samples: int
     cut_off: int
     without_answer: int
+    unanswered: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,7 +221,7 @@ class _Answers:
         self.prompts: set[str] = set()
         self.verifiers: set[str] = set()
         self._tokens: dict[Cost, list[float]] = {cost: [] for cost in COSTS}
-        self._samples = self._cut_off = self._without = 0
+        self._samples = self._cut_off = self._without = self._unanswered = 0
         for trace in traces:
             self._add(trace, round)
 
@@ -233,6 +237,9 @@ class _Answers:
         self._samples += len(given)
         self._cut_off += sum(one.unusable_because == "truncated" for one in given)
         self._without += sum(one.unusable_because in ("error", "empty") for one in given)
+        self._unanswered += sum(
+            one.unusable_because is None and unanswered_because(one) is not None for one in given
+        )
         tokens = Round.of(trace, round).tokens if round else _mean_tokens(given)
         for cost, of_one in tokens.items():
             if given and of_one is not None:
@@ -268,6 +275,7 @@ class _Answers:
             samples=self._samples,
             cut_off=self._cut_off,
             without_answer=self._without,
+            unanswered=self._unanswered,
         )
 
 

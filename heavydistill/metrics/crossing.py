@@ -12,11 +12,12 @@ Not covered: the runs themselves (``pipeline.crossing``); differences between ce
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import heavydistill
+from heavydistill.metrics.counts import GenerationCounts
 from heavydistill.metrics.intervals import Interval, bootstrap_difference, bootstrap_mean
 from heavydistill.metrics.row import Row
 from heavydistill.metrics.tally import Tally
@@ -39,12 +40,14 @@ class Thinker:
         mean_at_k: M@K.
         vote_at_k: V@K.
         pass_at_k: P@K, of the whole pool.
+        samples: What became of the trajectories; None in a file that does not say.
     """
 
     name: str
     mean_at_k: Interval
     vote_at_k: Interval
     pass_at_k: Interval
+    samples: GenerationCounts | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +61,7 @@ class Cell:
         heavy_pass_at_d: HP@D likewise.
         heavy_minus_vote: HM@D - V@K, paired by problem.
         unasked: Problems that were not deliberated on.
+        samples: What became of the deliberations of all rounds; None in a file that does not say.
     """
 
     thinker: str
@@ -66,6 +70,7 @@ class Cell:
     heavy_pass_at_d: Interval
     heavy_minus_vote: Interval
     unasked: int
+    samples: GenerationCounts | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +93,16 @@ class Crossing:
     thinkers: list[Thinker]
     cells: list[Cell]
 
+    @property
+    def samples(self) -> dict[str, GenerationCounts]:
+        """What became of the samples of each row and cell, as far as the file says."""
+        found = {f"trajectories of {one.name}": one.samples for one in self.thinkers}
+        found |= {
+            f"deliberations of {cell.deliberator} on {cell.thinker}": cell.samples
+            for cell in self.cells
+        }
+        return {name: counts for name, counts in found.items() if counts}
+
 
 def cross(
     runs: Mapping[tuple[str, str], Iterable[Trace]],
@@ -107,6 +122,7 @@ def cross(
         sampling: As of ``Crossing``; None if it is not known.
     """
     pools: dict[str, dict[str, Row]] = {}
+    thinkers: dict[str, Thinker] = {}
     cells = []
     prompts: set[str] = set()
     verifiers: set[str] = set()
@@ -116,7 +132,10 @@ def cross(
         prompts |= tally.prompts
         verifiers |= tally.verifiers
         own = pools.setdefault(thinker, rows)
-        cells.append(_cell(thinker, deliberator, own, rows, rounds))
+        if thinker not in thinkers:
+            thinkers[thinker] = _thinker(thinker, list(own.values()), tally.trajectories)
+        cell = _cell(thinker, deliberator, own, rows, rounds)
+        cells.append(replace(cell, samples=tally.deliberations))
     return Crossing(
         heavydistill=heavydistill.__version__,
         problems=len(next(iter(pools.values()))),
@@ -126,17 +145,18 @@ def cross(
         prompts=sorted(prompts),
         verifiers=sorted(verifiers),
         sampling=sampling or {},
-        thinkers=[_thinker(name, list(own.values())) for name, own in pools.items()],
+        thinkers=list(thinkers.values()),
         cells=cells,
     )
 
 
-def _thinker(name: str, rows: Sequence[Row]) -> Thinker:
+def _thinker(name: str, rows: Sequence[Row], samples: GenerationCounts) -> Thinker:
     return Thinker(
         name=name,
         mean_at_k=bootstrap_mean([row.mean for row in rows]),
         vote_at_k=bootstrap_mean([row.vote for row in rows]),
         pass_at_k=bootstrap_mean([row.any_right for row in rows]),
+        samples=samples,
     )
 
 

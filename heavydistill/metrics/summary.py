@@ -102,6 +102,11 @@ class Summary(Metrics):
     prompts: list[str]
     verifiers: list[str]
 
+    @property
+    def samples(self) -> dict[str, GenerationCounts]:
+        """What became of the samples of each stage, by its name in tables."""
+        return {"trajectories": self.trajectories, "deliberations": self.deliberations}
+
 
 def summarize(traces: Iterable[Trace], voted: Collection[str] | None = None) -> Summary:
     """The summary of all traces of a run, which are read once and not kept.

@@ -39,7 +39,7 @@ STATUS = "status.json"
 EVERY_S = 2.0
 PACE_S = 300.0
 """Paces are those of so many seconds back."""
-_VERSION = 1
+_VERSION = 2
 
 _log = logging.getLogger(__name__)
 
@@ -84,6 +84,8 @@ class Status:
         problems_per_minute: Finished, of late; None until it is known.
         tokens_per_s: Written, of late, without those of the journal; None likewise.
         left_s: Seconds that the rest takes at the pace of late; None likewise.
+        judged: Samples with a verdict that ended by themselves.
+        unanswered: Those of them without a final answer.
         requests: In flight at servers; None where none is asked.
         usd: Spent in this run and its resumptions; 0 where nothing is asked of a server, None where
             a price is not known.
@@ -110,6 +112,8 @@ class Status:
     problems_per_minute: float | None
     tokens_per_s: float | None
     left_s: float | None
+    judged: int
+    unanswered: int
     requests: int | None
     usd: float | None
 
@@ -243,6 +247,8 @@ class Pulse:
                 problems_per_minute=pace[0],
                 tokens_per_s=pace[1],
                 left_s=pace[2],
+                judged=tally.judged,
+                unanswered=tally.unanswered,
                 requests=balance.in_flight if balance else None,
                 usd=balance.spent_usd if balance and self._is_priced else self._free,
             )

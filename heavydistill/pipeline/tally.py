@@ -14,7 +14,8 @@ from typing import Any
 
 from heavydistill.config import RunConfig
 from heavydistill.heavy.ballot import ballot_of
-from heavydistill.schema import Verdict, from_row
+from heavydistill.metrics.counts import unanswered_because
+from heavydistill.schema import Generation, Verdict, from_row
 
 LOADS = ("load_problems", "load_pools")
 THINKS, DELIBERATES, LABELS = "sample_trajectories", "deliberate_", "label_traces"
@@ -108,19 +109,22 @@ class Tally:
         heavy_mean_at_d: HM@D of the last round.
         strata: Finished problems of each stratum.
         statuses: Of each status, without what an error says.
+        judged: Samples with a verdict that ended by themselves.
+        unanswered: Those of them without a final answer.
     """
 
     def __init__(self, config: RunConfig, total: int) -> None:
         self.stages = _stages(config, total)
         self.total = total
         self.loaded = self.finished = 0
+        self.judged = self.unanswered = 0
         self.mean_at_k, self.heavy_mean_at_d = Share(), Share()
         self.strata: Counter[str] = Counter()
         self.statuses: Counter[str] = Counter()
         self._round = config.rounds
-        judged = _JUDGES if config.judge else _VERIFIES
-        self._pool_judged = f"{judged}pool"
-        self._deliberations_judged = f"{judged}deliberations_{self._round}"
+        self._judged = _JUDGES if config.judge else _VERIFIES
+        self._pool_judged = f"{self._judged}pool"
+        self._deliberations_judged = f"{self._judged}deliberations_{self._round}"
 
     def add(self, step: str, rows: list[dict[str, Any]]) -> None:
         """Count a batch that left a step."""
@@ -132,12 +136,21 @@ class Tally:
             self.finished += len(rows)
             self.strata.update(row["stratum"] for row in rows if row["stratum"])
             self.statuses.update(row["status"].partition(":")[0] for row in rows)
+        if step.startswith(self._judged):
+            for row in rows:
+                self._add_judged(_generations(row, step))
         if step == self._pool_judged:
             for row in rows:
                 self.mean_at_k.add([_is_right(each) for each in row.get("pool", ())])
         elif step == self._deliberations_judged:
             for row in rows:
                 self.heavy_mean_at_d.add([_is_right(each) for each in _of_round(row, self._round)])
+
+    def _add_judged(self, samples: list[dict[str, Any]]) -> None:
+        for sample in samples:
+            if sample["verdict"] and sample["finish_reason"] == "stop":
+                self.judged += 1
+                self.unanswered += unanswered_because(from_row(Generation, sample)) is not None
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,11 +13,12 @@ from rich.text import Text
 
 from heavydistill import markdown
 from heavydistill.metrics.comparison import Comparison
+from heavydistill.metrics.counts import unanswered_facts
 from heavydistill.metrics.groups import NAMES
 from heavydistill.metrics.intervals import FEW_PROBLEMS, FEW_WARNING, Interval
 from heavydistill.report.breakdown import matched_lines, ranged
 from heavydistill.report.comparison_tables import Layout, grids, runs_of
-from heavydistill.report.table import print_samples
+from heavydistill.report.samples import print_unanswered
 from heavydistill.report.text import (
     FEW_NOTE,
     counted,
@@ -82,12 +83,9 @@ def print_comparison(comparison: Comparison, console: Console) -> None:
         console.print()
     for line in worth:
         console.print(plain(line))
-    samples = {}
-    for run in runs_of(comparison):
-        samples[f"trajectories {run.name}"] = run.summary.trajectories
-        samples[f"deliberations {run.name}"] = run.summary.deliberations
-    print_samples(samples, console)
     console.print(plain(f"\n{_compared_by(comparison)}"), soft_wrap=True)
+    for run in runs_of(comparison):
+        print_unanswered(run.summary, console, of=run.name.capitalize())
 
 
 def as_markdown(comparison: Comparison) -> str:
@@ -111,6 +109,11 @@ def as_markdown(comparison: Comparison) -> str:
         parts.append(markdown.text(FEW_NOTE))
     parts += [markdown.text(f"{word}: {', '.join(names)}.") for word, names in _read(comparison)]
     parts += [markdown.text(f"{line}.") for line in _worth(comparison)]
+    parts += [
+        markdown.text(f"{run.name.capitalize()}: {line}")
+        for run in runs_of(comparison)
+        for line in unanswered_facts(run.summary.samples, run.summary.by_verifier)
+    ]
     parts.append(
         "In brackets: 95% intervals, bootstrapped over problems, Wilson's of rescue, regress and "
         "emergent; differences are in points and paired by problem. McNemar's p is exact and "

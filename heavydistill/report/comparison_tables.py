@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from heavydistill.metrics.comparison import Changes, Comparison, Measured
+from heavydistill.metrics.counts import COLUMNS
 from heavydistill.metrics.groups import NAMES, STRATA
 from heavydistill.metrics.intervals import Interval
 from heavydistill.metrics.mcnemar import Pairs
@@ -82,6 +83,7 @@ def grids(comparison: Comparison, layout: Layout) -> Iterator[Grid]:
         _strata(runs, titles, cell),
         _habits(runs, titles, cell),
         _tokens(runs, titles),
+        _samples(runs),
     ]
     yield from (grid for grid in found if grid.rows)
 
@@ -235,6 +237,15 @@ def _tokens(runs: list[Measured], titles: list[str]) -> Grid:
                 cells.append(f"{told} and {unknown:,} unknown" if unknown else told)
             rows.append((f"{stage}, {what}", "", cells))
     return Grid(["Tokens", *titles], rows)
+
+
+def _samples(runs: list[Measured]) -> Grid:
+    rows = [
+        (f"{stage} {run.name}", "", counts.cells)
+        for run in runs
+        for stage, counts in run.summary.samples.items()
+    ]
+    return Grid(["Samples", "all", *COLUMNS], rows)
 
 
 def p_value(value: float) -> str:

@@ -49,6 +49,7 @@ def _print_flaws(name: str, answering: Answering, console: Console) -> None:
     flaws = {
         "cut off": answering.cut_off,
         "failed or without an answer": answering.without_answer,
+        "with text but no final answer": answering.unanswered,
     }
     told = [f"{count:,} {what}" for what, count in flaws.items() if count]
     if told:

@@ -11,6 +11,7 @@ from rich.console import Console
 
 from heavydistill.metrics.crossing import Cell, Crossing, Samplings
 from heavydistill.metrics.intervals import Interval
+from heavydistill.report.samples import print_samples
 from heavydistill.report.text import (
     counted,
     percent,
@@ -53,6 +54,9 @@ def print_crossing(crossing: Crossing, console: Console) -> None:
                 f"{cell.thinker}, which count as wrong"
             )
             console.print(plain(line), soft_wrap=True)
+    if crossing.samples:
+        print_samples(crossing.samples, console)
+        console.print()
     console.print(plain(versions(crossing.prompts, crossing.verifiers)), soft_wrap=True)
     print_if_few(crossing.problems, console)
 

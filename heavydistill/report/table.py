@@ -11,11 +11,11 @@ from rich.console import Console
 from rich.text import Text
 
 from heavydistill.engine.counting import ESTIMATED
-from heavydistill.metrics.counts import GenerationCounts
 from heavydistill.metrics.intervals import Interval
 from heavydistill.metrics.summary import NO_LABEL, Summary
 from heavydistill.metrics.usage import Usage
 from heavydistill.report.breakdown import matched_lines, print_breakdown
+from heavydistill.report.samples import print_samples, print_unanswered
 from heavydistill.report.text import (
     counted,
     marked,
@@ -56,6 +56,7 @@ def print_summary(summary: Summary, console: Console, *, breakdown: bool = False
     _print_usage(summary, console)
     told = versions(summary.prompts, summary.verifiers)
     console.print(plain(f"\n{told}"), soft_wrap=True)
+    print_unanswered(summary, console)
 
 
 def _heading(summary: Summary) -> Text:
@@ -180,29 +181,19 @@ def _print_labels(summary: Summary, console: Console) -> None:
     print_table(labels, console)
 
 
-def print_samples(samples: dict[str, GenerationCounts], console: Console) -> None:
-    """Print how many samples of each name came to nothing."""
-    columns = ("failed", "truncated", "empty", "undecided", "unjudged")
-    rows = table(console, "Samples", "all", *columns)
-    for name, counts in samples.items():
-        rows.add_row(
-            name, f"{counts.total:,}", *(f"{getattr(counts, column):,}" for column in columns)
-        )
-    print_table(rows, console)
-
-
 def _print_failures(summary: Summary, console: Console) -> None:
-    samples = {"trajectories": summary.trajectories, "deliberations": summary.deliberations}
+    samples = summary.samples
     print_samples(samples, console)
     kinds = Counter(summary.trajectories.failures) + Counter(summary.deliberations.failures)
     if kinds:
         listed = ", ".join(f"{count:,} {kind}" for kind, count in kinds.most_common())
         console.print(plain(f"Failed requests: {listed}"))
-    for stage in ("trajectories", "deliberations"):
-        because: dict[str, int] = getattr(summary, stage).undecided_because
-        if because:
-            listed = ", ".join(f"{count:,} {reason}" for reason, count in because.items())
-            console.print(plain(f"Undecided {stage}: {listed}"))
+    for stage, counts in samples.items():
+        told = {"Unanswered": counts.unanswered_because, "Undecided": counts.undecided_because}
+        for what, because in told.items():
+            if because:
+                listed = ", ".join(f"{count:,} {reason}" for reason, count in because.items())
+                console.print(plain(f"{what} {stage}: {listed}"))
 
 
 def _print_judging(summary: Summary, console: Console) -> None:

@@ -25,7 +25,7 @@ from typing import ClassVar
 
 from heavydistill.schema import Label, Problem
 from heavydistill.verifiers.base import Decision, Place, Verifier
-from heavydistill.verifiers.extraction import final_answer
+from heavydistill.verifiers.extraction import final_answer, unmarked_reference
 from heavydistill.verifiers.normal import NormalForm, normal_form
 
 MOST_CHARACTERS = 1000
@@ -87,10 +87,7 @@ def _reference(problem: Problem, marker: str | None) -> str:
     if reference is not None:
         return reference
     if "\n" in problem.reference.strip():
-        raise ValueError(
-            "the reference has several lines and no final answer is marked in it; put the answer "
-            'alone, or name what it stands behind in verifier_args, e.g. {"marker": "####"}'
-        )
+        raise ValueError(unmarked_reference(problem.reference))
     return problem.reference.strip()
 
 

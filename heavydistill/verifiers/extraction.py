@@ -1,14 +1,26 @@
 """Finds the final answer in a text: balanced boxes first, then markers that a dataset declares.
 
-There is no fallback to the last number in the text: a guess would count as an answer.
+There is no fallback to the last number in the text: a guess would count as an answer. What could be
+a marker is found too, for messages and proposals; nothing is judged by it.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass
 
 _BOX_OPENS = re.compile(r"\\(?:boxed|fbox)\s*\{")
+# Of a marker that is sought in a text.
+_LONGEST_LINE = 400
+_LONGEST_MARKER = 40
+_MOST_WORDS = 4
+_VALUE = re.compile(r"[-+(\[$\\]*\d|\\|\$")
+_COLON = re.compile(r"[:：]\**(?=\s*\S)")
+_CHINESE = re.compile(r"答案(?:[是为]|\s*[:：])?")
+_LETTER = re.compile(r"[^\W\d_]|#")
+_LABEL_ENDS = ":：#"
+_MARKUP = "*_`>|-• \t"
 # An escaped brace is a sign, as in \{1, 2\}, and pairs with nothing.
 _BRACE = re.compile(r"\\[\\{}]|[{}]")
 
@@ -57,3 +69,35 @@ def final_answer(text: str, marker: str | None) -> str | None:
     """The boxed answer, or where there is no box what follows ``marker``; None without both."""
     answer = boxed(text)
     return after_marker(text, marker) if answer is None and marker else answer
+
+
+def unmarked_reference(reference: str) -> str:
+    """What is wrong with a reference of several lines in which no final answer is marked."""
+    labels = [each for each in candidate_markers(reference) if each[-1] in _LABEL_ENDS]
+    marker = json.dumps(min(sorted(labels), key=len, default="####"), ensure_ascii=False)
+    return (
+        "the reference has several lines and no final answer is marked in it; put the answer "
+        f'alone, or name what it stands behind in verifier_args, e.g. {{"marker": {marker}}}'
+    )
+
+
+def candidate_markers(text: str) -> set[str]:
+    """What could be a marker in the last line of an answer; none where that is long."""
+    line = next((line for line in reversed(text.splitlines()) if line.strip(_MARKUP)), "")
+    line = line.strip(_MARKUP)
+    if len(line) > _LONGEST_LINE:
+        return set()
+    found = set(_CHINESE.findall(line))
+    if value := _VALUE.search(line):
+        found |= _ends(line[: value.start()])
+    for colon in _COLON.finditer(line):
+        found |= _ends(line[: colon.start() + 1])
+    return {marker for marker in found if len(marker) <= _LONGEST_MARKER and _LETTER.search(marker)}
+
+
+def _ends(lead: str) -> set[str]:
+    """The last words of what stands before a value: a word alone only if it is all, or a label."""
+    lead = lead.rstrip(_MARKUP)
+    starts = [word.start() for word in re.finditer(r"\S+", lead)][-_MOST_WORDS:]
+    ends = {lead[start:] for start in starts}
+    return {end for end in ends if " " in end or end == lead or end[-1] in _LABEL_ENDS}

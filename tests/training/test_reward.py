@@ -108,10 +108,16 @@ def test_an_episode_that_failed_is_not_right_whatever_its_answer(
 
 
 def test_held_out_responses_are_judged_as_rewarded_ones_are(pool: VerdictPool, chat: Chat) -> None:
-    texts = [HONEST_RIGHT, HONEST_WRONG, HONEST_RIGHT.removesuffix("<|im_end|>")]
+    texts = [
+        HONEST_RIGHT,
+        HONEST_WRONG,
+        HONEST_RIGHT.removesuffix("<|im_end|>"),
+        hidden("It is 42."),
+    ]
     rows = [{name: values[0] for name, values in columns(SUM, 1).items()}] * len(texts)
     ids = [chat.tokenizer(text)["input_ids"] for text in texts]
-    assert FinalAnswer(pool, chat).judge(rows, ids) == [True, False, None]
+    judged = FinalAnswer(pool, chat).judge(rows, ids)
+    assert judged == [(True, False), (False, False), (None, False), (False, True)]
 
 
 def test_cut_off_or_undecided_is_none_and_counted(pool: VerdictPool, chat: Chat) -> None:

@@ -33,6 +33,7 @@ from heavydistill.problems.options import orders_kept
 from heavydistill.schema import OK, TOO_FEW_USABLE, Label, Trace
 from heavydistill.storage import TRACES_FOLDER, read_traces, write_traces
 from heavydistill.verifiers import registry
+from heavydistill.verifiers.markers import Shared, shared_marker
 from heavydistill.verifiers.pool import Judged, VerdictPool
 from heavydistill.workplace import new_folder, refuse_taken
 
@@ -85,12 +86,14 @@ class Imported:
         summary: Over all problems.
         agreement: Of the files' labels with our verdicts.
         record: The content of ``import.json``.
+        marker: One that most answers share, where many hold no final answer; None without one.
     """
 
     folder: Path
     summary: Summary
     agreement: Agreement
     record: dict[str, Any]
+    marker: Shared | None
 
 
 def import_pools(config: ImportConfig, show: Show | None = None) -> Imported:
@@ -117,7 +120,11 @@ def import_pools(config: ImportConfig, show: Show | None = None) -> Imported:
         record = _record(config, pools, tally)
         _write(new / "summary.json", _summary(summary, pools))
         _write(new / RECORD, record)
-    return Imported(folder, summary, tally.agreement, record)
+        marker = None
+        if summary.trajectories.has_many_unanswered:
+            given = config.problems.verifier_args
+            marker = shared_marker(read_traces(new), given, config.verify)
+    return Imported(folder, summary, tally.agreement, record, marker)
 
 
 def _judged(pools: Iterable[Pool], judges: VerdictPool) -> Iterator[tuple[Pool, list[Judged]]]:

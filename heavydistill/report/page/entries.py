@@ -1,9 +1,9 @@
 """What the page knows of a trace: a short entry for the list, and all of it for a chunk.
 
 The entry is what the list shows and the filters need, so that no chunk is unpacked for them. The
-whole is the row of the trace with three things worked out that the page shows: the blocks of each
-cache in place of its prompt, whose responses give a deliberation's answer, and which attempts it
-names.
+whole is the row of the trace with four things worked out that the page shows: the blocks of each
+cache in place of its prompt, whose responses give a deliberation's answer, which attempts it names,
+and which responses are unanswered.
 
 Not covered: deliberations that use an attempt without naming it or giving its answer; see
 ``heavy.naming``.
@@ -18,11 +18,13 @@ from typing import Any
 
 from heavydistill.heavy.cache import blocks_of
 from heavydistill.heavy.naming import named
+from heavydistill.metrics.counts import unanswered_because
 from heavydistill.metrics.row import family_of
 from heavydistill.schema import FAILED, Cache, Deliberation, Generation, Trace, to_row
 
-SAID = ("correct", "incorrect", "undecided", "unjudged", "failed", "truncated")
-"""What can be said of a response; ``failed`` and ``truncated`` come beside its verdict."""
+SAID = ("correct", "incorrect", "unanswered", "undecided", "unjudged", "failed", "truncated")
+"""What can be said of a response: ``unanswered`` stands in place of its verdict, ``failed`` and
+``truncated`` come beside it."""
 _SNIPPET = 160  # characters
 
 
@@ -48,8 +50,10 @@ def whole(trace: Trace) -> dict[str, Any]:
     caches = {cache.id: cache for cache in trace.caches}
     answers = {one.id: one.extracted for one in (*trace.pool, *trace.deliberations)}
     row = to_row(trace)
-    for one in (*row["pool"], *row["deliberations"]):
-        one["model"] = name_of(one["model"])
+    responses = (*trace.pool, *trace.deliberations)
+    for one, told in zip(responses, (*row["pool"], *row["deliberations"]), strict=True):
+        told["model"] = name_of(one.model)
+        told["unanswered"] = unanswered_because(one) is not None
     for cache, told in zip(trace.caches, row["caches"], strict=True):
         told["blocks"] = blocks_of(cache)
         told["reader"] = name_of(cache.reader)
@@ -74,7 +78,7 @@ def _counts(generations: Sequence[Generation]) -> list[int]:
         elif one.verdict is None:
             counts["unjudged"] += 1
         if one.verdict:
-            counts[one.verdict.label] += 1
+            counts["unanswered" if unanswered_because(one) else one.verdict.label] += 1
         counts["truncated"] += one.finish_reason == "length"
     return [counts[said] for said in SAID]
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from heavydistill.metrics.counts import COLUMNS
 from heavydistill.metrics.curve import Curve, MatchedVote, Point
 from heavydistill.metrics.intervals import Interval
 from heavydistill.metrics.row import COSTS, Cost
@@ -28,6 +29,7 @@ from heavydistill.report.page.figures import LENGTHS, Figures
 from heavydistill.report.page.groups import of_groups
 from heavydistill.report.page.markup import Html, joined, table, tag
 from heavydistill.report.page.sources import Source
+from heavydistill.report.samples import unanswered_warning
 from heavydistill.report.text import counted, marked, percent, points
 from heavydistill.schema import FAILED
 
@@ -67,6 +69,7 @@ def of_run(number: int, source: Source, figures: Figures) -> Html:
         tag("h2", source.name),
         _facts(figures),
         banner(source, figures),
+        _unanswered(summary),
         tag("div", *cards, class_="cards"),
         id=f"summary-{number}",
         class_="summary",
@@ -79,6 +82,12 @@ def banner(source: Source, figures: Figures) -> Html:
         return Html("")
     told = f"{source.unfinished} In this report: {counted(figures.summary.problems, 'problem')}."
     return tag("p", tag("strong", "Unfinished. "), told, class_="banner", role="status")
+
+
+def _unanswered(summary: Summary) -> Html:
+    """The warning that many responses hold no final answer, if they do."""
+    told = " ".join(unanswered_warning(summary))
+    return tag("p", tag("strong", "Unanswered. "), told, class_="banner") if told else Html("")
 
 
 def of_all(sources: Sequence[Source], figures: Sequence[Figures]) -> Html:
@@ -337,12 +346,15 @@ def _usage(figures: Figures) -> Html:
 
 
 def _failures(summary: Summary) -> Html:
-    columns = ("failed", "truncated", "empty", "undecided", "unjudged")
     rows, notes = [], []
-    for stage in ("trajectories", "deliberations"):
-        counts = getattr(summary, stage)
-        rows.append([stage, *(f"{getattr(counts, column):,}" for column in ("total", *columns))])
-        for what, reasons in (("failed", counts.failures), ("undecided", counts.undecided_because)):
+    for stage, counts in summary.samples.items():
+        rows.append([stage, *counts.cells])
+        because = {
+            "failed": counts.failures,
+            "unanswered": counts.unanswered_because,
+            "undecided": counts.undecided_because,
+        }
+        for what, reasons in because.items():
             if reasons:
                 listed = ", ".join(f"{count:,} {reason}" for reason, count in reasons.items())
                 notes.append(tag("p", f"{stage.capitalize()} {what}: {listed}", class_="note"))
@@ -354,7 +366,7 @@ def _failures(summary: Summary) -> Html:
         judged += f"{judging.incorrect:,} incorrect, {judging.undecided:,} undecided. "
         judged += f"Judges: {', '.join(judging.judges)}."
         notes.append(tag("p", judged, class_="note"))
-    return card("What failed", scroll(table(("Responses", "All", *columns), rows)), *notes)
+    return card("What failed", scroll(table(("Responses", "All", *COLUMNS), rows)), *notes)
 
 
 def _asked(source: Source, figures: Figures) -> Html:

@@ -17,6 +17,7 @@ from heavydistill.errors import ConfigError
 from heavydistill.metrics.comparison import COMPARISON, read_comparison
 from heavydistill.metrics.controls import CONTROLS, Answering, Orders, read_controlled
 from heavydistill.metrics.controls import NAMES as CONTROLS_NAMES
+from heavydistill.metrics.counts import COLUMNS
 from heavydistill.metrics.crossing import CROSSING, Cell, read_crossing
 from heavydistill.metrics.groups import NAMES
 from heavydistill.metrics.intervals import Interval
@@ -191,7 +192,11 @@ def _tokens(mean: float | None, unknown: int) -> Html:
 
 
 def _flaws(answering: Answering) -> str:
-    flaws = {"cut off": answering.cut_off, "without an answer": answering.without_answer}
+    flaws = {
+        "cut off": answering.cut_off,
+        "without an answer": answering.without_answer,
+        "with text but no final answer": answering.unanswered,
+    }
     told = [f"{count:,} {what} of {answering.samples:,}" for what, count in flaws.items() if count]
     told += [f"{counted(answering.unasked, 'problem')} unasked"] if answering.unasked else []
     return ", ".join(told) or "-"
@@ -232,12 +237,14 @@ def _crossing(file: Path) -> Html:
         for one in crossing.thinkers
     ]
     told = f"{counted(crossing.problems, 'problem')}; below HM@{d}: HM@{d} - V@{k} in points."
+    samples = [[name, *counts.cells] for name, counts in crossing.samples.items()]
     return card(
         "Thinkers and deliberators",
         tag(
             "div",
             tag("p", told, class_="note"),
             scroll(table(head, rows)),
+            scroll(table(("Samples", "all", *COLUMNS), samples)) if samples else "",
             *(tag("p", one, class_="note warning") for one in not_alike(crossing.sampling)),
             *few_warning(crossing.problems),
             tag("p", versions(crossing.prompts, crossing.verifiers), class_="note"),

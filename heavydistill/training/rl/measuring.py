@@ -6,6 +6,7 @@
     eval_pass_at_1     share of a thinker's attempts at held-out problems that are right
     eval_pass_at_d     share of these problems of whose attempts one is right
     eval_undecided     share of all responses that could not be decided; they are not right
+    eval_unanswered    share of all responses without a final answer; they are not right
     eval_cut_off       share of all responses that were cut off
 
 All of them are sampled as in training, ``num_generations_eval`` times for each row, by the same
@@ -30,12 +31,24 @@ from heavydistill.training.rl.held_out import Row
 DELIBERATOR, THINKER = "deliberator", "thinker"
 
 
+class Judgement(NamedTuple):
+    """What is said of a response.
+
+    Attributes:
+        right: None if it could not be decided.
+        is_unanswered: It holds no final answer.
+    """
+
+    right: bool | None
+    is_unanswered: bool = False
+
+
 class Judge(Protocol):
     """Whether responses are right."""
 
     def __call__(
         self, rows: Sequence[Mapping[str, Any]], completion_ids: Sequence[Sequence[int]]
-    ) -> Sequence[bool | None]:
+    ) -> Sequence[Judgement]:
         """Judge one response to each row.
 
         Args:
@@ -43,7 +56,7 @@ class Judge(Protocol):
             completion_ids: Tokens, with the one that ends them unless they were cut off.
 
         Returns:
-            For each whether it is right; None if that could not be decided.
+            One for each.
         """
 
 
@@ -53,6 +66,7 @@ class Response(NamedTuple):
     row: int
     right: bool | None
     is_whole: bool
+    is_unanswered: bool = False
 
 
 def figures(
@@ -77,6 +91,7 @@ def figures(
         found["pass_at_d"] = len(solved) / len(thinker)
     everything = [one for of_role in responses.values() for one in of_role]
     found["undecided"] = fmean(one.right is None for one in everything)
+    found["unanswered"] = fmean(one.is_unanswered for one in everything)
     found["cut_off"] = fmean(not one.is_whole for one in everything)
     return found
 
@@ -159,10 +174,10 @@ class Measuring:
                 prompts = [ids[row] for row in mine[start : start + size]]
                 written += trainer._generate_single_turn(prompts, None, {}, 1)[0]
         ends = {*trainer.eos_token_ids, trainer._tokenizer.pad_token_id}
-        right = self._judge([rows[row] for row in mine], written)
+        judged = self._judge([rows[row] for row in mine], written)
         own = [
-            Response(row, one, answer[-1] in ends)
-            for row, one, answer in zip(mine, right, written, strict=True)
+            Response(row, one.right, answer[-1] in ends, one.is_unanswered)
+            for row, one, answer in zip(mine, judged, written, strict=True)
         ]
         if missing and state.process_index >= state.num_processes - missing:
             own = own[:-1]

@@ -43,24 +43,20 @@ from dataclasses import dataclass
 from typing import Any
 
 from heavydistill.chat.template import TAGS, Chat
+from heavydistill.metrics.counts import NO_FINAL_ANSWER
 from heavydistill.schema import Problem, Verdict
 from heavydistill.training.rl.groups import group_shares
+from heavydistill.training.rl.measuring import Judgement
 from heavydistill.verifiers import registry
 from heavydistill.verifiers.finals import final_answers
 from heavydistill.verifiers.pool import VerdictPool
 
 # Reasons of undecided verdicts that are a fault of the response.
-UNANSWERED = frozenset(
+UNANSWERED = NO_FINAL_ANSWER | frozenset(
     {
-        "empty",
-        "open_thinking",
         "not_text",
-        "no_answer",
         "no_option",
-        "no_code",
-        "unclosed_box",
         "outside_box",
-        "in_code",
         "several_boxes",
         "conflict",
         "unclear",
@@ -155,10 +151,13 @@ class FinalAnswer:
 
     def judge(
         self, rows: Sequence[Mapping[str, Any]], completion_ids: Sequence[Sequence[int]]
-    ) -> list[bool | None]:
+    ) -> list[Judgement]:
         """Whether responses to held-out rows are right, as of ``measuring.Judge``."""
         problems = [_problem(*(row[name] for name in _OF_PROBLEM)) for row in rows]
-        return [_is_right(one) for one in self._rewarded(problems, completion_ids)]
+        return [
+            Judgement(_is_right(one), one.kind == "unanswered")
+            for one in self._rewarded(problems, completion_ids)
+        ]
 
     def _rewarded(
         self, problems: Sequence[Problem], completion_ids: Sequence[Sequence[int]]
@@ -253,7 +252,8 @@ def _rewarded(
     problem: Problem, thinking: str | None, answer: str, verdict: Verdict, share: float
 ) -> Rewarded:
     is_undecided = verdict.label == "undecided"
-    if is_undecided and (verdict.reason in UNANSWERED or _repeats(problem, verdict)):
+    is_fault = is_undecided and (verdict.reason in UNANSWERED or _repeats(problem, verdict))
+    if is_fault or verdict.reason in NO_FINAL_ANSWER:
         return Rewarded(0.0, "unanswered", verdict.reason)
     value = float(verdict.is_correct)
     if problem.verifier in _OF_PARTS and verdict.score is not None:

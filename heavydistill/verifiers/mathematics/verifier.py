@@ -36,7 +36,7 @@ from typing import ClassVar
 from heavydistill.config import Verifying
 from heavydistill.schema import Problem
 from heavydistill.verifiers.base import Decision, Place, Verifier
-from heavydistill.verifiers.extraction import final_answer
+from heavydistill.verifiers.extraction import final_answer, unmarked_reference
 from heavydistill.verifiers.mathematics import arguments
 from heavydistill.verifiers.mathematics.echo import echoes
 from heavydistill.verifiers.mathematics.find import Found, find
@@ -167,8 +167,5 @@ def _reference(reference: str, marker: str | None) -> str:
         return answer
     is_matrix = r"\begin" in reference
     if "\n" in reference.strip() and not is_matrix:
-        raise ValueError(
-            "the reference has several lines and no final answer is marked in it; put the answer "
-            'alone, or name what it stands behind in verifier_args, e.g. {"marker": "####"}'
-        )
+        raise ValueError(unmarked_reference(reference))
     return " ".join(reference.split())

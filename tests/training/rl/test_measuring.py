@@ -14,7 +14,7 @@ def test_the_figures_count_what_is_undecided_as_wrong() -> None:
     caches = rows(2, cache="c", vote=0.5)
     caches[0]["vote"] = 1.0
     deliberations = [Response(0, True, True), Response(0, None, False), Response(1, False, True)]
-    attempts = [Response(0, True, True), Response(0, False, True), Response(1, None, False)]
+    attempts = [Response(0, True, True), Response(0, False, True, True), Response(1, None, False)]
     found = figures(caches, rows(2), {"deliberator": deliberations, "thinker": attempts})
     assert found == pytest.approx(
         {
@@ -24,6 +24,7 @@ def test_the_figures_count_what_is_undecided_as_wrong() -> None:
             "pass_at_1": 1 / 3,
             "pass_at_d": 0.5,
             "undecided": 2 / 6,
+            "unanswered": 1 / 6,
             "cut_off": 2 / 6,
         }
     )
@@ -31,7 +32,7 @@ def test_the_figures_count_what_is_undecided_as_wrong() -> None:
 
 def test_what_is_not_held_out_has_no_figure() -> None:
     found = figures([], rows(1), {"thinker": [Response(0, True, True)]})
-    assert found.keys() == {"pass_at_1", "pass_at_d", "undecided", "cut_off"}
+    assert found.keys() == {"pass_at_1", "pass_at_d", "undecided", "unanswered", "cut_off"}
 
 
 def test_a_training_logs_them_once_an_evaluation_and_draws_the_same(tmp_path: Path) -> None:

@@ -1,8 +1,8 @@
 // The list of problems: filters, and the rows that are in sight. It holds no more rows than fit.
 
 const ROW = 62; // pixels, as in the style
-const SAID = ["correct", "incorrect", "undecided", "unjudged", "failed", "truncated"];
-const SAID_NAMES = { unjudged: "not judged", failed: "request failed", truncated: "cut off" };
+const SAID = ["correct", "incorrect", "unanswered", "undecided", "unjudged", "failed", "truncated"];
+const SAID_NAMES = { unanswered: "no final answer", unjudged: "not judged", failed: "request failed", truncated: "cut off" };
 const FILTERS = ["stratum", "outcome", "verdict", "verifier", "family", "status"];
 const NEEDS_TWO = ["family", "status"]; // filters that are not shown where all problems are alike
 const NONE = { stratum: "none", outcome: "not deliberated" };

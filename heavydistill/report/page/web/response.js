@@ -1,10 +1,10 @@
 // One response, a trajectory or a deliberation: its verdict, its tokens, its texts.
 
-const MARKS = { correct: "✓", incorrect: "✗", undecided: "?", unjudged: "○", failed: "!" };
+const MARKS = { correct: "✓", incorrect: "✗", unanswered: "∅", undecided: "?", unjudged: "○", failed: "!" };
 
 /** What is said of a response, in one word. */
 function saidOf(one) {
-  if (one.verdict) return one.verdict.label;
+  if (one.verdict) return one.unanswered ? "unanswered" : one.verdict.label;
   return one.finish_reason === "error" ? "failed" : "unjudged";
 }
 

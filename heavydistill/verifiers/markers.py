@@ -1,0 +1,137 @@
+r"""Which marker the answers of a run share that hold no ``\boxed{}``.
+
+A marker stands before the value in the last line of an answer (``A:``, ``####``, ``The answer
+is``, ``答案：``). It is found in the answers themselves: most of the unanswered ones share it, and
+their verifier reads answers behind it. The verdicts of the run stay as they are; what is found is a
+proposal for the next one.
+
+Only problems that have the arguments of the configuration count, for only those can be changed
+there, and only the verifiers ``math`` and ``exact``, which know a marker.
+
+Not covered: answers whose value is not in their last line.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from heavydistill.config import Verifying
+from heavydistill.metrics.counts import unanswered_because
+from heavydistill.schema import Problem, Trace, Verdict
+from heavydistill.verifiers.extraction import candidate_markers, final_answer
+from heavydistill.verifiers.normal import normal_form
+from heavydistill.verifiers.pool import VerdictPool
+
+MOST_READ = 1_000
+MOST_JUDGED = 200
+_MOST_CANDIDATES = 6
+# A tenth of right answers shows a marker where references are no numbers.
+_ENOUGH_RIGHT = 0.1
+_VERIFIERS = ("math", "exact")
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """A marker that most unanswered answers share.
+
+    Attributes:
+        marker: The text.
+        arguments: Those of the configuration, with it.
+        count: Answers that have it in their last line.
+        of: Unanswered ones that were read.
+        judged: Those that were judged by it.
+        answers: Of these, the ones in which it gives an answer.
+        right: Of these, the ones that are right.
+    """
+
+    marker: str
+    arguments: dict[str, Any]
+    count: int
+    of: int
+    judged: int
+    answers: int
+    right: int
+
+
+def shared_marker(
+    traces: Iterable[Trace], arguments: Mapping[str, Any], config: Verifying
+) -> Shared | None:
+    """The marker that most unanswered answers share and that gives answers; None without one.
+
+    Args:
+        traces: Judged; read until ``MOST_READ`` unanswered answers are found.
+        arguments: Arguments of verifiers in the configuration.
+        config: How answers are judged.
+    """
+    unanswered = list(itertools.islice(_unanswered(traces, arguments), MOST_READ))
+    found = [candidate_markers(text) for _, text in unanswered]
+    counts = Counter(marker for each in found for marker in each)
+    shared = [marker for marker, count in counts.items() if 2 * count > len(unanswered)]
+    shared.sort(key=lambda marker: (-counts[marker], -len(marker), marker))
+    with VerdictPool(config) as pool:
+        tried = [
+            _judged(
+                marker,
+                arguments,
+                [one for one, each in zip(unanswered, found, strict=True) if marker in each],
+                len(unanswered),
+                pool,
+            )
+            for marker in shared[:_MOST_CANDIDATES]
+        ]
+    fit = [one for one in tried if _gives_answers(one)]
+    # Of equal ones the first, which is the most frequent and then the longest.
+    return max(fit, key=lambda one: (one.right, one.answers), default=None)
+
+
+def _unanswered(
+    traces: Iterable[Trace], arguments: Mapping[str, Any]
+) -> Iterator[tuple[Problem, str]]:
+    for trace in traces:
+        problem = trace.problem
+        if problem.verifier in _VERIFIERS and json.loads(problem.verifier_args) == arguments:
+            for one in (*trace.pool, *trace.deliberations):
+                if unanswered_because(one) == "no_answer":
+                    yield problem, one.answer_text
+
+
+def _judged(
+    marker: str,
+    arguments: Mapping[str, Any],
+    having: Sequence[tuple[Problem, str]],
+    of: int,
+    pool: VerdictPool,
+) -> Shared:
+    given = {**arguments, "marker": marker}
+    told = json.dumps(given, ensure_ascii=False)
+    # From all of them, for the first ones may be of one kind.
+    step = max(1, len(having) // MOST_JUDGED)
+    pairs = [
+        (dataclasses.replace(problem, verifier_args=told), text)
+        for problem, text in having[::step][:MOST_JUDGED]
+    ]
+    verdicts = [one.verdict for one in pool.judge_all(pairs)]
+    answers = [
+        _is_answer(problem.reference, marker, verdict)
+        for (problem, _), verdict in zip(pairs, verdicts, strict=True)
+    ]
+    right = sum(verdict.is_correct for verdict in verdicts)
+    return Shared(marker, given, len(having), of, len(pairs), sum(answers), right)
+
+
+def _is_answer(reference: str, marker: str, verdict: Verdict) -> bool:
+    """Whether it is right, or a number where a number is asked for: words could be any words."""
+    if verdict.is_correct or verdict.extracted is None:
+        return verdict.is_correct
+    wanted = normal_form(final_answer(reference, marker) or reference)
+    return wanted.value is not None and normal_form(verdict.extracted).value is not None
+
+
+def _gives_answers(tried: Shared) -> bool:
+    return 2 * tried.answers > tried.judged or tried.right >= _ENOUGH_RIGHT * tried.judged > 0
