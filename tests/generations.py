@@ -40,6 +40,12 @@ def trajectory(answer_text: str, reasoning: str = "", **fields: Any) -> Trajecto
     return Trajectory(**_fields("t", answer_text, reasoning, fields))
 
 
+def unboxed(**fields: Any) -> Trajectory:
+    """One that holds no final answer."""
+    verdict = Verdict(label="incorrect", reason="no_answer", extracted=None, verifier="math@2")
+    return trajectory("It is 5.", **{"verdict": verdict, **fields})
+
+
 def _fields(id: str, answer_text: str, reasoning: str, changes: dict[str, Any]) -> dict[str, Any]:
     label: Label | None = changes.pop("label", "correct")
     verdict = label and Verdict(label=label, reason="said", extracted="5", verifier="math@2")

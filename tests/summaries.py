@@ -117,8 +117,10 @@ def summary(**changed: Any) -> Summary:
             44,
             55,
             {"needs_units": 40, "timeout": 4},
+            120,
+            {"no_answer": 87, "empty": 33},
         ),
-        deliberations=GenerationCounts(4800, 0, {}, 66, 0, 0, 0, {}),
+        deliberations=GenerationCounts(4800, 0, {}, 66, 0, 0, 0, {}, 0),
         usage={
             "thinking": Usage(9_600, 123_456, 0, 12_345_678, 0, 9_600, 0, 12.345),
             "deliberating": Usage(4_800, 7_000, 6_000, 8_000, 3, 5, 2),

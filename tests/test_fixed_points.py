@@ -22,6 +22,7 @@ from heavydistill.build.config import load_build_config
 from heavydistill.config import load_config
 from heavydistill.engine.journal import Journal
 from heavydistill.engine.segment import FORMAT, record_at, segments
+from heavydistill.metrics.comparison import read_comparison
 from heavydistill.metrics.summary import summarize
 from heavydistill.problems.benchmarks import Benchmark
 from heavydistill.record import read_record
@@ -118,6 +119,8 @@ def test_the_evaluation_is_compared_and_reported(run: Callable[..., str]) -> Non
         assert again[name] == stored[name]
     assert again["deliberation_pairs"] == stored["deliberation_pairs"]
     assert again["heavy_minus_vote"]["difference"]["mean"] == 0.5
+    samples = read_comparison(evaluation / "evaluation.json").after.summary.trajectories
+    assert samples.unanswered is None and samples.cells[3] == "-", "it did not count them"
     said = run("report", evaluation, "--out", "page.html")
     assert [f"{name}: 5 problems" in said for name in ("before", "after", "alone")] == [True] * 3
 

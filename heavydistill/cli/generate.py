@@ -122,8 +122,8 @@ def print_marker(finished: Finished, plan: Plan, console: Console) -> None:
     if marker:
         lines = [
             marker_found(marker),
-            "To judge by this marker, give the same command with another --out and "
-            f"--set problems.verifier_args={marker_value(marker)}; responses are reused.",
+            "To judge by this marker, with the responses of the journal, give the same command "
+            f"with another --out and --set problems.verifier_args={marker_value(marker)}",
         ]
         for line in lines:
             console.print(line, markup=False, highlight=False, soft_wrap=True)

@@ -150,7 +150,8 @@ class Tally:
         for sample in samples:
             if sample["verdict"] and sample["finish_reason"] == "stop":
                 self.judged += 1
-                self.unanswered += unanswered_because(from_row(Generation, sample)) is not None
+                if sample["verdict"]["label"] != "correct":
+                    self.unanswered += unanswered_because(from_row(Generation, sample)) is not None
 
 
 @dataclass(frozen=True, slots=True)

@@ -241,7 +241,7 @@ def _tokens(runs: list[Measured], titles: list[str]) -> Grid:
 
 def _samples(runs: list[Measured]) -> Grid:
     rows = [
-        (f"{stage} {run.name}", "", counts.cells)
+        (stage, run.name, counts.cells)
         for run in runs
         for stage, counts in run.summary.samples.items()
     ]

@@ -11,7 +11,6 @@ from rich.console import Console
 
 from heavydistill.metrics.crossing import Cell, Crossing, Samplings
 from heavydistill.metrics.intervals import Interval
-from heavydistill.report.samples import print_samples
 from heavydistill.report.text import (
     counted,
     percent,
@@ -54,9 +53,8 @@ def print_crossing(crossing: Crossing, console: Console) -> None:
                 f"{cell.thinker}, which count as wrong"
             )
             console.print(plain(line), soft_wrap=True)
-    if crossing.samples:
-        print_samples(crossing.samples, console)
-        console.print()
+    for line in unanswered(crossing):
+        console.print(plain(line), soft_wrap=True)
     console.print(plain(versions(crossing.prompts, crossing.verifiers)), soft_wrap=True)
     print_if_few(crossing.problems, console)
 
@@ -69,6 +67,16 @@ def _cell(cell: Cell) -> str:
     added = cell.heavy_minus_vote
     ends = f"{points(added.low)} to {points(added.high)}"
     return f"{_share(cell.heavy_mean_at_d)}\n{points(added.mean)}\n{ends}"
+
+
+def unanswered(crossing: Crossing) -> Iterator[str]:
+    """How many samples of each row and cell hold no final answer, where any do."""
+    for name, counts in crossing.samples.items():
+        if counts.unanswered:
+            yield (
+                f"Without a final answer, {name}: {counts.unanswered:,} of {counts.finished:,} "
+                f"that ended ({percent(counts.unanswered_share)}), which count as wrong"
+            )
 
 
 def not_alike(sampling: Samplings) -> Iterator[str]:

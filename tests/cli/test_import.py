@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable
@@ -115,6 +116,62 @@ def test_a_line_that_is_not_json_is_named(run: Run, tmp_path: Path) -> None:
     path = lines(tmp_path / "output-rs0.jsonl", nemo_row(), "{broken")
     code, _, errors = run("import", path, "--from=nemo", f"--out={tmp_path / 'run'}")
     assert code == 2 and "output-rs0.jsonl:2 is not JSON" in errors
+
+
+def test_a_marker_that_answers_share_is_proposed_and_the_proposal_works(
+    run: Run, tmp_path: Path
+) -> None:
+    rows = [
+        {"q": f"{EGGS} ({n})", "gold": str(n), "answers": [f"So.\nA: {n}", f"Or.\nA: {n + 1}"]}
+        for n in range(10)
+    ]
+    command = ["import", lines(tmp_path / "plain.jsonl", *rows), "--from=answers"]
+    command += ["--columns=text=q,reference=gold"]
+    code, printed, errors = run(*command, f"--out={tmp_path / 'raw'}")
+    assert (code, errors) == (0, "")
+    (told,) = [line.split() for line in printed.splitlines() if line.startswith("trajectories")]
+    assert told == ["trajectories", "20", "0", "0", "20", "0", "0"]
+    assert r"100.0% of the finished trajectories hold no final answer (no \boxed{})." in printed
+    assert "Of 20 that were judged with this marker, 20 give an answer and 10 are right." in printed
+    (proposed,) = [line for line in printed.splitlines() if line.startswith("Import again")]
+    flag = shlex.split(proposed.partition(": ")[2])
+    assert flag == ["--verifier-args", '{marker: "A:"}']
+    code, printed, _ = run(*command, f"--out={tmp_path / 'marked'}", *flag)
+    assert code == 0 and "final answer" not in printed and "Import again" not in printed
+    counts = [sum(t.is_correct for t in trace.pool) for trace in read_traces(tmp_path / "marked")]
+    assert counts == [1] * 10
+
+
+def test_answers_in_boxes_or_without_a_marker_get_no_proposal(run: Run, tmp_path: Path) -> None:
+    kinds = {"boxed": r"It is \boxed{{{}}}.", "prose": "I am not sure.\nNote: look it up {}"}
+    for kind, form in kinds.items():
+        answers = [form.format(answer) for answer in ("again", "elsewhere")]
+        rows = [{"q": f"{EGGS} ({n})", "gold": "4", "answers": answers} for n in range(4)]
+        file = lines(tmp_path / f"{kind}.jsonl", *rows)
+        columns = "--columns=text=q,reference=gold"
+        code, printed, _ = run(
+            "import", file, "--from=answers", columns, f"--out={tmp_path / kind}"
+        )
+        assert code == 0 and "Import again" not in printed
+        assert ("hold no final answer" in printed) == (kind == "prose")
+
+
+def test_real_solutions_without_a_box_get_their_marker(run: Run, tmp_path: Path) -> None:
+    if not GSM8K.is_file():
+        pytest.skip("the GSM8K solutions are not here")
+    rows = [json.loads(line) for line in GSM8K.read_text(encoding="utf-8").splitlines()[:200]]
+    file = tmp_path / "gsm8k.jsonl"
+    columns = "--columns=text=question,reference=ground_truth"
+    command = ["import", file, "--from=answers", columns, f"--out={tmp_path / 'run'}"]
+    lines(file, *rows)
+    code, _, errors = run(*command)
+    assert code == 2 and """in verifier_args, e.g. {"marker": "A:"}""" in errors
+    for row in rows:
+        row["ground_truth"] = row["ground_truth"].rpartition("A:")[2].strip()
+    lines(file, *rows)
+    code, printed, _ = run(*command)
+    assert code == 0 and "795 of the 800 unanswered answers that were read end in 'A:'" in printed
+    assert """--verifier-args '{marker: "A:"}'""" in printed
 
 
 def test_the_installed_command_imports_real_solutions(tmp_path: Path) -> None:

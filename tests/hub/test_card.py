@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import shutil
 from pathlib import Path
@@ -15,6 +16,7 @@ from set_folders import write_sets
 from heavydistill.errors import ConfigError
 from heavydistill.hub.card import card, write_card
 from heavydistill.markdown import table, text
+from heavydistill.metrics.counts import GenerationCounts
 from heavydistill.sets import folder as folders
 from heavydistill.sets.manifest import (
     Asked,
@@ -175,6 +177,19 @@ def test_the_figures_of_the_runs_have_their_intervals(tmp_path):
     assert "fewer than 30 problems" in written
     many = RUN.model_copy(update={"summary": SUMMARY | {"problems": 300}})
     assert "fewer than 30 problems" not in made(tmp_path / "many", runs=[many])
+
+
+def test_what_became_of_the_answers_is_told_and_many_without_a_final_one_in_a_sentence(tmp_path):
+    counts = GenerationCounts(100, 5, {}, 15, 0, 2, 0, {}, 40, {"no_answer": 40})
+    stages = {"trajectories": dataclasses.asdict(counts), "by_verifier": {"math": {}}}
+    older = {"total": 8, "failed": 0, "truncated": 0, "undecided": 1, "unjudged": 0}
+    counted = RUN.model_copy(update={"summary": SUMMARY | stages | {"deliberations": older}})
+    written = made(tmp_path / "a", runs=[counted])
+    assert "| `glm` | trajectories | 100 | 5 | 15 | 40 | 2 | 0 |" in written
+    assert "| `glm` | deliberations | 8 | 0 | 0 | - | 1 | 0 |" in written
+    said = "`glm`: 50.0% of the finished trajectories hold no final answer (no \\\\boxed{})."
+    assert said in written
+    assert "hold no final answer (" not in made(tmp_path / "b", **CHANGES)
 
 
 def test_what_a_judge_decided_is_told(tmp_path):

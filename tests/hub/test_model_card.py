@@ -328,8 +328,11 @@ def test_an_evaluation_is_told_before_and_after_with_its_intervals(hub, publish,
         "+11.1 (-2.1 to +20.0) |",
         "| HM@4 - V@8 | what deliberation adds | +61.2 (+50.0 to +70.0) |",
         "fewer than 30 problems",
+        "| trajectories before | 9,600 | 11 | 22 | 120 | 44 | 55 |",
+        "| deliberations after | 4,800 | 0 | 66 | 0 | 0 | 0 |",
     ):
         assert part in card, part
+    assert "hold no final answer" not in card
     results = {result.metric_name: result for result in ModelCard(card).data.eval_results}
     assert results["HM@4 (a deliberation is right)"].metric_value == 0.723
     assert results["HM@4 (a deliberation is right)"].dataset_type == "org/problems"

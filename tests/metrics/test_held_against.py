@@ -10,6 +10,7 @@ from pathlib import Path
 from statistics import fmean
 
 import pytest
+from generations import unboxed
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -96,7 +97,15 @@ def test_what_is_cut_off_or_missing_counts_as_wrong_and_is_counted(make_trace: M
     )
     answering = told.controls[0].answering
     assert (answering.samples, answering.cut_off, answering.without_answer) == (3, 1, 1)
+    assert answering.unanswered == 0, "the empty one is counted already"
     assert answering.accuracy.mean == pytest.approx(1 / 3)
+
+
+def test_texts_without_a_final_answer_are_counted(make_trace: Make) -> None:
+    (trace,) = named([make_trace(["7", "1"], ["7"])])
+    alone = dataclasses.replace(trace, pool=[trace.pool[0], unboxed()], deliberations=[])
+    told = hold_against([trace], 1, {ALONE: [alone]})
+    assert (told.heavy.unanswered, told.controls[0].answering.unanswered) == (0, 1)
 
 
 @settings(deadline=None)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from generations import unboxed
 from runs import traces
 
 from heavydistill.config import RunConfig
@@ -36,7 +37,7 @@ def finished(problems: int = 40, seed: int = 3) -> list[Trace]:
     made = []
     for trace in traces(problems, seed=seed):
         pool = [
-            dataclasses.replace(each, **rng.choice([{}, {}, FAILED, CUT_OFF]))
+            dataclasses.replace(each, **rng.choice([{}, {}, FAILED, CUT_OFF, UNBOXED]))
             for each in trace.pool
         ]
         made.append(dataclasses.replace(trace, pool=pool))
@@ -53,6 +54,7 @@ FAILED: dict[str, Any] = {
     "completion_tokens": -1,
 }
 CUT_OFF: dict[str, Any] = {"finish_reason": "length", "verdict": None}
+UNBOXED: dict[str, Any] = {"verdict": unboxed().verdict}
 
 
 def passed(tally: Any, made: list[Trace], batch: int = 7) -> None:
@@ -76,6 +78,10 @@ def test_what_was_counted_is_what_the_summary_says() -> None:
     assert tally.heavy_mean_at_d.mean == pytest.approx(summary.heavy_mean_at_d.mean)
     assert tally.strata == Counter({k: n for k, n in summary.strata.items() if n and k != "none"})
     assert dict(tally.statuses) == summary.statuses
+    finished_ones = [t for trace in made for t in (*trace.pool, *trace.deliberations)]
+    finished_ones = [t for t in finished_ones if t.finish_reason == "stop"]
+    assert tally.judged == len(finished_ones)
+    assert tally.unanswered == summary.trajectories.unanswered > 0
     thinking, deliberating = tally.stages.values()
     assert (thinking.name, thinking.done, thinking.asked) == ("thinking", 40, 320)
     assert thinking.failures == {
@@ -126,7 +132,10 @@ def test_the_file_is_there_and_young_while_the_run_lasts_and_then_gone(
             assert first.finished == 0 and first.mean_at_k is None and first.left_s is None
             passed(said.on_batch, finished())
             latest = time.monotonic() + 60
-            while not ((now := read_status(file)) and now.finished) and time.monotonic() < latest:
+            while (
+                not ((now := read_status(file)) and now.finished == 40)
+                and time.monotonic() < latest
+            ):
                 time.sleep(0.05)
             assert now and now.finished == 40 and now.told > first.told
             assert now.usd == 0.0 and now.requests is None and now.tokens_per_s

@@ -12,7 +12,7 @@ import zlib
 from pathlib import Path
 
 import pytest
-from generations import deliberation, problem, trajectory
+from generations import deliberation, problem, trajectory, unboxed
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,6 +21,7 @@ from heavydistill.report.page import chunks, entries, writing
 from heavydistill.report.page.entries import SAID, entry, whole
 from heavydistill.report.page.markup import joined, table, tag
 from heavydistill.schema import FAILED, Trace
+from heavydistill.storage import TRACES_FOLDER, write_traces
 
 WEB = Path(writing.__file__).parent / "web"
 CHUNK = re.compile(
@@ -158,6 +159,18 @@ def test_columns_of_words_are_told_from_those_of_numbers():
     assert shown.count('<td class="words">') == 2 and shown.count("<td>") == 2
 
 
+def test_many_responses_without_a_final_answer_are_told_above_the_figures(run, tmp_path):
+    page = writing.write_report([run], tmp_path / "few.html").file.read_text(encoding="utf-8")
+    assert "hold no final answer" not in page
+    trace = Trace(problem=problem(), pool=[trajectory("5"), unboxed()], stratum="tie")
+    write_traces([trace], tmp_path / "run" / TRACES_FOLDER)
+    page = writing.write_report([tmp_path / "run"], tmp_path / "many.html").file.read_text(
+        encoding="utf-8"
+    )
+    assert "50.0% of the finished trajectories hold no final answer (no \\boxed{})." in page
+    assert "<td>1</td>" in page and "Trajectories unanswered: 1 no_answer" in page
+
+
 def test_an_entry_counts_what_is_said_of_each_response():
     pool = [
         trajectory("5", id="a"),
@@ -165,11 +178,13 @@ def test_an_entry_counts_what_is_said_of_each_response():
         trajectory("7", id="c", label=None, finish_reason="length"),
         trajectory("", id="d", label=None, finish_reason="error", error="x", failure="timeout"),
         trajectory("8", id="e", label="undecided", finish_reason="length"),
+        unboxed(),
     ]
     told = entry(Trace(problem=problem("a  b\n" * 400), pool=pool, status=f"{FAILED}step: boom"))
     assert dict(zip(SAID, told["pool"], strict=True)) == {
         "correct": 1,
         "incorrect": 1,
+        "unanswered": 1,
         "undecided": 1,
         "unjudged": 1,
         "failed": 1,

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import runs
 from browsing import PHONE, visiting
+from generations import problem, trajectory, unboxed
 
 from heavydistill.report.page import chunks
 from heavydistill.report.page.writing import write_report
@@ -141,6 +142,19 @@ def test_a_trace_shows_attempts_cache_and_what_deliberations_use(browser, report
         named = [names[item.generation] for item in cache.items[:2]]
         assert uses.endswith(f"names {', '.join(named)}")
         assert uses.startswith(f"same answer as {', '.join(same)}" if same else "no attempt")
+
+
+def test_a_response_without_a_final_answer_is_not_shown_as_a_wrong_one(browser, written):
+    wrong = trajectory(r"\boxed{6}", id="wrong", label="incorrect")
+    page = written(Trace(problem=problem(), pool=[wrong, unboxed(id="none")], stratum="all-wrong"))
+    with visiting(browser, page) as visit:
+        visit.page.click("#show-traces")
+        visit.page.select_option("#filter-verdict", "pool unanswered")
+        assert visit.counted == "1 problem"
+        visit.page.click("#row-0")
+        visit.shows("p")
+        chips = visit.page.locator("#trajectories .response header .verdict").all_inner_texts()
+        assert [chip.split(" ", 1)[1] for chip in chips] == ["incorrect", "no final answer"]
 
 
 @pytest.mark.parametrize("opened", [False, True], ids=["beginnings", "whole texts"])

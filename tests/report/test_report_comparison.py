@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from rich.console import Console
 from summaries import group, summary
 
 from heavydistill.metrics.comparable import Asked, Model
@@ -27,7 +29,7 @@ def measured(name: str, model: str, truncated: int) -> Measured:
         deliberator=told,
         summary=summary(
             problems=1000,
-            trajectories=GenerationCounts(8000, 0, {}, truncated, 0, 0, 0, {}),
+            trajectories=GenerationCounts(8000, 0, {}, truncated, 0, 0, 0, {}, 10 * truncated),
             deliberations=GenerationCounts(4000, 0, {}, 0, 0, 0, 0, {}),
             statuses={"ok": 1000},
         ),
@@ -111,8 +113,10 @@ def test_who_was_asked_and_how_is_said(comparison: Comparison, printed: Printed)
     assert "prompts brief (en)" in text
     assert "thinking: temperature 1, top_p 0.95, top_k 10, max_tokens 192" in text
     assert "deliberating: temperature 1, top_p 0.95, top_k 10, max_tokens 448" in text
-    assert "trajectories before 8,000 0 17 0 0 0" in lines
-    assert "trajectories after 8,000 0 3 0 0 0" in lines
+    samples = lines[lines.index("Samples all failed truncated unanswered undecided unjudged") + 2 :]
+    assert samples[:2] == ["trajectories 8,000 0 17 170 0 0", "before"]
+    assert samples[4:6] == ["trajectories 8,000 0 3 30 0 0", "after"]
+    assert samples[6] == "deliberations 4,000 0 0 - 0 0", "a version that did not count them"
 
 
 def test_rows_that_cannot_be_judged_are_told_where_any_were_left_out(
@@ -270,6 +274,20 @@ def test_markdown_has_the_same_tables_and_says_what_the_brackets_are(
     assert "too narrow" not in text
     assert "too narrow" in as_markdown(dataclasses.replace(comparison, problems=29))
     assert text.endswith("\n") and as_markdown(comparison) == text
+
+
+def test_many_unanswered_ones_are_told_of_each_run(comparison: Comparison) -> None:
+    assert "no final answer" not in as_markdown(comparison)
+    many = GenerationCounts(1000, 0, {}, 200, 0, 0, 0, {}, 480, {"no_answer": 480})
+    after = dataclasses.replace(comparison.after, summary=summary(deliberations=many))
+    told = dataclasses.replace(comparison, after=after)
+    said = "After: 60.0% of the finished deliberations hold no final answer"
+    console = Console(record=True, width=200, file=io.StringIO())
+    print_comparison(told, console)
+    text = console.export_text()
+    assert said in text and "Before: " not in text.partition("Compared by")[2]
+    assert said in as_markdown(told)
+    assert "| deliberations, after | 1,000 | 0 | 200 | 480 | 0 | 0 |" in as_markdown(told)
 
 
 def test_names_of_others_are_neither_markup_nor_cells(

@@ -23,6 +23,7 @@ def answering(tokens: float | None, all_tokens: float | None, unknown: int = 0) 
         samples=10,
         cut_off=0,
         without_answer=0,
+        unanswered=3,
     )
 
 
@@ -52,5 +53,6 @@ def test_costs_stand_in_both_counts_with_the_share_of_the_heavy_answer(
     lines = [" ".join(line.split()) for line in text.splitlines()]
     for told in ("50.0% 2,000 5,000 100%", "50.0% 500 600 25% +5.0", "50.0% 1,900 unknown 95%"):
         assert any(told in line for line in lines), told
+    assert "Of 10 answers (one long chain of the thinker): 3 with text but no final answer" in text
     assert "5 problem(s) whose tokens written and read are unknown" in text
     assert "controls are not matched in tokens" in " ".join(lines)

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 from collections.abc import Callable
 
+from rich.console import Console
+
+from heavydistill.metrics.counts import GenerationCounts
 from heavydistill.metrics.crossing import Cell, Crossing, Thinker
 from heavydistill.metrics.intervals import Interval
 from heavydistill.report.crossing import print_crossing
@@ -45,6 +49,22 @@ def crossing(*most: int) -> Crossing:
             for name in names
         ],
     )
+
+
+def test_samples_without_a_final_answer_are_told_below_the_table() -> None:
+    one = crossing(448, 448)
+    counts = GenerationCounts(160, 0, {}, 10, 0, 0, 0, {}, 30)
+    thinkers = [dataclasses.replace(one.thinkers[0], samples=counts)]
+    cells = [dataclasses.replace(one.cells[0], samples=counts), one.cells[1]]
+    told = dataclasses.replace(one, thinkers=thinkers, cells=cells)
+    file = io.StringIO()
+    print_crossing(told, Console(width=80, file=file))
+    assert [line for line in file.getvalue().splitlines() if line.startswith("Without")] == [
+        "Without a final answer, trajectories of one: 30 of 150 that ended (20.0%), which count as "
+        "wrong",
+        "Without a final answer, deliberations of reader-0 on one: 30 of 150 that ended (20.0%), "
+        "which count as wrong",
+    ], "and nothing of the file's other cell, which does not say"
 
 
 def test_models_are_called_by_their_whole_names(printed: Printed) -> None:

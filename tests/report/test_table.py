@@ -86,10 +86,12 @@ def test_labels_are_crossed_without_empty_rows_and_columns(
 
 def test_failures_and_tokens_are_shown(summary: Summary, printed: Printed) -> None:
     text = printed(print_summary, summary)
-    assert _line(text, "trajectories 9,600") == "trajectories 9,600 11 22 33 44 55"
+    assert _line(text, "trajectories 9,600") == "trajectories 9,600 11 22 120 44 55"
     assert "Failed requests: 8 overloaded, 3 timeout" in text
     assert "Undecided trajectories: 40 needs_units, 4 timeout" in text
-    assert "Undecided deliberations" not in text
+    assert "Unanswered trajectories: 87 no_answer, 33 empty" in text
+    assert "Undecided deliberations" not in text and "Unanswered deliberations" not in text
+    assert "hold no final answer" not in text, "1 % of them"
     assert _line(text, "deliberations") == "deliberations 4,800 0 66 0 0 0"
     assert _line(text, "thinking") == "thinking 9,600 123,456 - 12,345,678 12.35"
     assert _line(text, "deliberating") == "deliberating 4,800 7,000 6,000 8,000 -"

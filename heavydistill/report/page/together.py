@@ -17,12 +17,11 @@ from heavydistill.errors import ConfigError
 from heavydistill.metrics.comparison import COMPARISON, read_comparison
 from heavydistill.metrics.controls import CONTROLS, Answering, Orders, read_controlled
 from heavydistill.metrics.controls import NAMES as CONTROLS_NAMES
-from heavydistill.metrics.counts import COLUMNS
 from heavydistill.metrics.crossing import CROSSING, Cell, read_crossing
 from heavydistill.metrics.groups import NAMES
 from heavydistill.metrics.intervals import Interval
 from heavydistill.report.comparison_tables import Grid, Layout, grids
-from heavydistill.report.crossing import not_alike
+from heavydistill.report.crossing import not_alike, unanswered
 from heavydistill.report.page import plots
 from heavydistill.report.page.cards import card, difference, ends, few_warning, scroll, share
 from heavydistill.report.page.markup import Html, joined, table, tag
@@ -237,15 +236,14 @@ def _crossing(file: Path) -> Html:
         for one in crossing.thinkers
     ]
     told = f"{counted(crossing.problems, 'problem')}; below HM@{d}: HM@{d} - V@{k} in points."
-    samples = [[name, *counts.cells] for name, counts in crossing.samples.items()]
     return card(
         "Thinkers and deliberators",
         tag(
             "div",
             tag("p", told, class_="note"),
             scroll(table(head, rows)),
-            scroll(table(("Samples", "all", *COLUMNS), samples)) if samples else "",
             *(tag("p", one, class_="note warning") for one in not_alike(crossing.sampling)),
+            *(tag("p", one, class_="note warning") for one in unanswered(crossing)),
             *few_warning(crossing.problems),
             tag("p", versions(crossing.prompts, crossing.verifiers), class_="note"),
             class_="whole",

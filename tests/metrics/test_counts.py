@@ -1,0 +1,94 @@
+"""Answers without a final answer, as every verifier words it, are told from wrong ones."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+
+import pytest
+from generations import ballot, problem, trajectory, unboxed
+
+from heavydistill.heavy.ballot import Vote, verdict_of
+from heavydistill.metrics.counts import GenerationTally, unanswered_because, unanswered_facts
+from heavydistill.schema import Verdict
+from heavydistill.verifiers.pool import VerdictPool
+
+OPTIONS = {"options": ["red", "blue", "green"]}
+TESTS = {"asserts": ["assert double(2) == 4"]}
+
+
+@pytest.fixture(scope="module")
+def pool() -> Iterator[VerdictPool]:
+    with VerdictPool() as pool:
+        yield pool
+
+
+@pytest.mark.parametrize(
+    ("verifier", "args", "text", "because"),
+    [
+        ("math", {}, "It is 5.", "no_answer"),
+        ("math", {}, r"It is \boxed{}.", "no_answer"),
+        ("math", {}, r"It is \boxed{5", "unclosed_box"),
+        ("math", {}, "```\n\\boxed{5}\n```", "in_code"),
+        ("math", {}, r"It is \boxed{6}.", None),
+        ("math", {}, r"It is \boxed{5}.", None),
+        ("math", {"marker": "A:"}, "A: 6", None),
+        ("math", {}, " ", "empty"),
+        ("math", {}, "<think>It is 5", "open_thinking"),
+        ("exact", {}, "It is 5.", "no_answer"),
+        ("procedural", {}, "It is 5.", "no_answer"),
+        ("choice", OPTIONS, "They all look alike.", "no_answer"),
+        ("choice", OPTIONS, "The answer is (B).", None),
+        ("code", TESTS, "Multiply it by two.", "no_code"),
+        ("code", TESTS, "```python\nimport\n```", None),
+    ],
+)
+def test_each_verifier_has_its_words_for_it(
+    pool: VerdictPool, verifier: str, args: dict[str, object], text: str, because: str | None
+) -> None:
+    asked = problem(verifier=verifier, reference="B" if verifier == "choice" else "5", args=args)
+    judged = dataclasses.replace(trajectory(text), verdict=pool.judge(asked, text).verdict)
+    assert unanswered_because(judged) == because
+
+
+def test_what_did_not_end_or_was_not_judged_is_not_unanswered() -> None:
+    assert unanswered_because(unboxed()) == "no_answer"
+    assert unanswered_because(unboxed(finish_reason="length")) is None
+    assert unanswered_because(unboxed(finish_reason="error")) is None
+    assert unanswered_because(trajectory("It is 5.", label=None)) is None
+
+
+def test_an_answer_that_a_judge_found_is_one() -> None:
+    rule = Verdict(label="undecided", reason="no_answer", extracted=None, verifier="choice@3")
+    for said, because in (("correct", None), ("cannot_tell", "no_answer")):
+        votes = dataclasses.replace(ballot(Vote(said=said)), rule_reason="no_answer")  # type: ignore[arg-type]
+        one = dataclasses.replace(trajectory("It is red."), verdict=verdict_of(rule, votes))
+        assert unanswered_because(one) == because
+
+
+def test_the_share_is_of_those_that_ended() -> None:
+    tally = GenerationTally()
+    cut_off = unboxed(finish_reason="length")
+    failed = trajectory("", label=None, finish_reason="error", error="x", failure="timeout")
+    tally.add([unboxed(), unboxed(), trajectory("", label=None), trajectory(r"\boxed{5}")])
+    tally.add([cut_off, cut_off, failed])
+    counts = tally.counts
+    assert (counts.total, counts.finished, counts.unanswered) == (7, 4, 3)
+    assert counts.unanswered_because == {"no_answer": 2, "empty": 1}
+    assert counts.unanswered_share == 0.75
+    assert counts.cells == ["7", "1", "2", "3", "0", "1"]
+
+
+def test_above_thirty_per_cent_a_sentence_names_the_form_that_is_missing() -> None:
+    def counted(unanswered: int) -> GenerationTally:
+        tally = GenerationTally()
+        tally.add([unboxed()] * unanswered + [trajectory(r"\boxed{5}")] * (10 - unanswered))
+        return tally
+
+    samples = {"trajectories": counted(3).counts, "deliberations": counted(4).counts}
+    (said,) = unanswered_facts(samples, ["math"])
+    assert said == r"40.0% of the finished deliberations hold no final answer (no \boxed{})."
+    (said,) = unanswered_facts(samples, ["choice", "code"])
+    assert said.endswith("(no letter of an option and no code block).")
+    (said,) = unanswered_facts(samples, ["mine"])
+    assert said.endswith("hold no final answer.")
