@@ -360,6 +360,31 @@ def load_config(
     return parse(RunConfig, tree, f"{path}: " if path else "", fix)
 
 
+def refuse_code_of(run: Path, config: RunConfig, fix: str) -> None:
+    """Refuse a run whose saved configuration names Python files, which may be somebody else's.
+
+    Args:
+        run: Its folder, or its configuration.
+        config: What it saved.
+        fix: How the user says that they may be run.
+
+    Raises:
+        ConfigError: It names some.
+    """
+    if config.verify.own:
+        raise ConfigError(
+            f"{run} names verifiers of its own, which are run as code: "
+            f"{', '.join(config.verify.own)}",
+            f"Read them; if you trust them, {fix}.",
+        )
+
+
+def refuse_code_of_saved(file: Path, config: RunConfig, fix: str) -> None:
+    """As ``refuse_code_of``, where the file of a configuration is in the folder of a run."""
+    if (file.parent / "summary.json").is_file():
+        refuse_code_of(file, config, fix)
+
+
 def _over(preset: Any, tree: Any) -> Any:
     """``tree``, and of ``preset`` what it leaves open."""
     if not isinstance(preset, dict) or not isinstance(tree, dict):

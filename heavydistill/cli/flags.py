@@ -14,9 +14,10 @@ from typing import Annotated, Any, Union
 
 import typer
 
-from heavydistill.config import load_config, parse_assignment
+from heavydistill.config import load_config, parse_assignment, refuse_code_of_saved
 
 _MODELS, _MONEY, _RUN = "Models", "Money", "Run"
+_OWN = "verify.own"
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +157,11 @@ def with_run_flags(verb: Callable[..., None]) -> Callable[..., None]:
         for flag in _FLAGS:
             if (value := given.pop(flag.name)) is not None:
                 chosen[flag.key] = value
-        verb(load_config(path, chosen, preset), **given)
+        config = load_config(path, chosen, preset)
+        if path and _OWN not in chosen:
+            files = ",".join(config.verify.own)
+            refuse_code_of_saved(path, config, f"name them yourself: --set '{_OWN}=[{files}]'")
+        verb(config, **given)
 
     own = list(inspect.signature(verb, eval_str=True).parameters.values())[1:]
     shared = [_parameter("config", _Config), _parameter("benchmark", _Benchmark)]

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from heavydistill.config import load_config
+from heavydistill.config import load_config, refuse_code_of
 from heavydistill.errors import ConfigError
 
 
@@ -17,8 +17,15 @@ def replay(
     journal: Annotated[
         str | None, typer.Option(help="Its journal, if it was moved. [default: as it was]")
     ] = None,
+    run_verifiers: Annotated[
+        bool,
+        typer.Option(
+            "--run-verifiers",
+            help="Run the Python files that the run names as verifiers of its own (verify.own).",
+        ),
+    ] = False,
 ) -> None:
-    """Rebuild the dataset of a run from its journal, byte for byte, and ask nobody.
+    """Rebuild the dataset of a run from its journal, byte for byte, without sending a request.
 
     What the verifiers and the heavy core of this version make of the same responses is in the
     result; a request that the journal does not hold is a failure in it.
@@ -38,7 +45,10 @@ def replay(
         raise ConfigError(f"{run} is no run: it has no config.yaml", "Give the folder of a run.")
     moved = {"out": out} | ({"journal": journal} if journal else {})
     console = Console()
-    plan = checked(load_config(config, moved), console, asks=False)
+    saved = load_config(config, moved)
+    if not run_verifiers:
+        refuse_code_of(run, saved, "add --run-verifiers")
+    plan = checked(saved, console, asks=False)
     print_warnings(plan, console)
     if not plan.journal.is_dir():
         raise ConfigError(f"There is no journal {plan.journal}", "Give its folder with --journal.")

@@ -368,7 +368,9 @@ def test_a_verifier_of_one_s_own_judges_in_workers_and_unfit_rows_are_left_out(
     assert summary["left_out"] == 3
     assert set(summary["trajectories"]["undecided_because"]) == {"timeout", "worker_died"}
     assert "Undecided trajectories: " in done.stdout
-    replayed = command("replay", str(out), "--out", str(tmp_path / "again"))
+    again = ("replay", str(out), "--out", str(tmp_path / "again"))
+    assert "add --run-verifiers" in command(*again).stderr
+    replayed = command(*again, "--run-verifiers")
     assert replayed.returncode == 0, replayed.stderr
     assert list(read_traces(tmp_path / "again")) == traces
 

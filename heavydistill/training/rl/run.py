@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from heavydistill.config import RunConfig, SamplingChoice, load_config
+from heavydistill.config import RunConfig, SamplingChoice, load_config, refuse_code_of_saved
 from heavydistill.errors import ConfigError
 from heavydistill.sections import parse
 from heavydistill.sets.manifest import Manifest
@@ -32,7 +32,12 @@ def run_of(asked: Asked, manifest: Manifest | None) -> RunConfig:
         ConfigError: It is none, sets something that would have no effect, or has a K that does not
             fit the batch; or the runs behind the sets were asked in different ways.
     """
-    run = load_config(Path(asked.rl.run)) if asked.rl.run else _of_sets(manifest)
+    if asked.rl.run:
+        run = load_config(Path(asked.rl.run))
+        fix = "copy the file out of the folder of the run, and give the copy"
+        refuse_code_of_saved(Path(asked.rl.run), run, fix)
+    else:
+        run = _of_sets(manifest)
     _refuse_unused(run, asked)
     if asked.mode == JOINT:
         check_episodes(asked.batch, run.think.k)

@@ -1,0 +1,140 @@
+"""No verb runs Python files that the folder of a run names, unless its user says so."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from heavydistill.config import load_config
+from heavydistill.errors import ConfigError
+from heavydistill.training.rl.run import run_of
+from heavydistill.verifiers import registry
+
+FIXED = Path(__file__).parents[1] / "fixed_points"
+RUN, SETS = Path("runs/served"), Path("sets")
+CODE = """
+from pathlib import Path
+Path("ran").touch()
+from heavydistill.verifiers.exact import Exact
+class Mine(Exact):
+    name = "mine"
+"""
+
+
+@pytest.fixture(autouse=True)
+def shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A run of somebody else, in the working directory, that names a file of its own."""
+    folder = tmp_path / "fixed"
+    shutil.copytree(FIXED, folder)
+    monkeypatch.chdir(folder)
+    for known in ("_known", "_own"):  # what a test loads is not there for the next one
+        monkeypatch.setattr(registry, known, dict(getattr(registry, known)))
+    own = RUN / "mine.py"
+    own.write_text(CODE)
+    tree = yaml.safe_load((RUN / "config.yaml").read_text())
+    tree["verify"]["own"] = [str(own)]
+    (RUN / "config.yaml").write_text(yaml.safe_dump(tree))
+    manifest = json.loads((SETS / "manifest.json").read_text())
+    manifest["runs"][0]["config"]["verify"] = tree["verify"]
+    (SETS / "manifest.json").write_text(json.dumps(manifest))
+    return folder
+
+
+@pytest.fixture
+def ended(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., tuple[int, str]]:
+    """Runs a verb, and gives its exit code and what it prints."""
+
+    def ended(*arguments: object) -> tuple[int, str]:
+        from heavydistill.cli.app import main
+
+        monkeypatch.setattr(sys, "argv", ["heavydistill", *map(str, arguments)])
+        with pytest.raises(SystemExit) as end:
+            main()
+        return int(end.value.code or 0), " ".join("".join(capsys.readouterr()).split())
+
+    return ended
+
+
+def test_a_replay_runs_the_files_of_a_run_with_the_flag_alone(
+    ended: Callable[..., tuple[int, str]], shared: Path
+) -> None:
+    code, told = ended("replay", RUN, "--out", "again")
+    assert code == 2 and not Path("ran").exists() and not Path("again").exists()
+    assert (
+        f"{RUN} names verifiers of its own, which are run as code: {shared / RUN}/mine.py" in told
+    )
+    assert "add --run-verifiers" in told
+    code, told = ended("replay", RUN, "--out", "again", "--run-verifiers")
+    assert code == 0, told
+    assert Path("ran").exists() and Path("again").is_dir()
+
+
+@pytest.mark.parametrize(
+    "verb", ["generate", "plan", "evaluate", "cross --thinkers model --deliberators model"]
+)
+def test_neither_does_a_verb_that_is_given_its_configuration(
+    verb: str, ended: Callable[..., tuple[int, str]], shared: Path
+) -> None:
+    code, told = ended(*verb.split(), "--config", RUN / "config.yaml", "--out", "again")
+    assert code == 2 and not Path("ran").exists()
+    assert f"--set 'verify.own=[{shared / RUN}/mine.py]'" in told
+
+
+def test_whoever_names_the_files_may_use_the_configuration(
+    ended: Callable[..., tuple[int, str]],
+) -> None:
+    flags = ("--config", RUN / "config.yaml", "--out", "again", f"--set=verify.own=[{RUN}/mine.py]")
+    code, told = ended("plan", *flags)
+    assert code == 0, told
+    assert Path("ran").exists()
+
+
+def test_neither_does_a_training_that_asks_as_the_run_did() -> None:
+    class Given:
+        class rl:
+            run = str(RUN / "config.yaml")
+
+    given: Any = Given()
+    with pytest.raises(ConfigError, match="run as code"):
+        run_of(given, None)
+    assert not Path("ran").exists()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("show", RUN),
+        ("report", RUN, "--out", "page.html"),
+        ("compare", RUN, RUN),
+        ("build", RUN, "--student", "model", "--out", "built"),
+        ("export", SETS, "--to", "trl", "--out", "exported"),
+        ("plan", "--pools", RUN, "--teacher", "micro", "--out", "again"),
+        ("refilter", SETS, "--checkpoint", "model", "--out", "filtered", "--dry-run"),
+        ("journal", "stats", "runs/journal"),
+    ],
+    ids=lambda arguments: " ".join(map(str, arguments[:2])),
+)
+def test_verbs_that_read_a_run_or_its_sets_run_nothing(
+    arguments: tuple[object, ...], ended: Callable[..., tuple[int, str]]
+) -> None:
+    code, told = ended(*arguments)
+    assert not Path("ran").exists()
+    assert code == 0, told
+
+
+def test_a_configuration_of_one_s_own_needs_no_leave(
+    ended: Callable[..., tuple[int, str]],
+) -> None:
+    shutil.copyfile(RUN / "config.yaml", "mine.yaml")
+    assert load_config(Path("mine.yaml")).verify.own
+    code, told = ended("plan", "--config", "mine.yaml", "--out", "again")
+    assert code == 0 and Path("ran").exists(), told
