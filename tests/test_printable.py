@@ -14,6 +14,7 @@ from heavydistill.printable import CONTROL, printable
         ("\x1b[31mred\x1b[0m", "red"),
         ("a\x1b]0;title\x07b", "ab"),
         ("a\x1b]8;;http://evil\x1b\\link", "alink"),
+        ("a\x9d0;one\x9d0;two\x9cb", "a0;oneb"),
         ("a\x1b]0;never ended", "a]0;never ended"),
         ("\x9b2Ja\x85b\x7f", "ab"),
         ("a\rb\x08c", "abc"),

@@ -37,7 +37,7 @@ def test_a_refusal_shows_neither_the_key_nor_control_characters(monkeypatch, sta
     assert refusal and "sk-" not in refusal and refusal.isprintable()
 
 
-@pytest.mark.parametrize("bad", [True, -5, 10**400, 7.5, "7", [7]])
+@pytest.mark.parametrize("bad", [True, -5, 10**30, 7.5, "7", [7]])
 def test_a_count_that_is_none_is_not_counted(bad):
     status, body = completion("7")
     body["usage"] = {"prompt_tokens": bad, "completion_tokens": 5}

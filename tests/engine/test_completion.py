@@ -195,7 +195,7 @@ def test_usage_of_any_shape_is_unknown(usage):
     assert response.answer_text == "7"
 
 
-@pytest.mark.parametrize("bad", [True, -5, 2**31, 10**30, 10**400, 7.0, "7"])
+@pytest.mark.parametrize("bad", [True, -5, 2**31, 10**30, 7.0, "7"])
 def test_a_number_that_is_no_count_is_unknown(bad):
     usage = {"prompt_tokens": bad, "completion_tokens": 5}
     usage["prompt_tokens_details"] = {"cached_tokens": bad}

@@ -292,3 +292,19 @@ def test_a_server_that_is_not_there_is_an_error():
 )
 def test_a_wish_to_be_left_alone_is_a_number_of_seconds_or_ignored(headers, seconds):
     assert retry_after(headers) == seconds
+
+
+@pytest.mark.parametrize("error", [RecursionError("deep"), KeyError("x"), MemoryError()])
+def test_whatever_goes_wrong_with_a_reply_costs_one_sample(serve, monkeypatch, error):
+    asking = Wire.ask
+
+    async def ask_(wire: Wire, url: str, body: Body, completion: Completion) -> None:
+        if body["seed"] == 1:
+            raise error
+        await asking(wire, url, body, completion)
+
+    monkeypatch.setattr(Wire, "ask", ask_)
+    server = serve(answering(completion()))
+    first, second, third = ask(server, [request(seed) for seed in range(3)], retries=0)
+    assert second.failure == "malformed" and type(error).__name__ in second.error
+    assert first.answer_text == third.answer_text == "7"

@@ -254,7 +254,9 @@ def test_the_line_of_an_account_holds_the_largest_counts_and_prices():
     assert len(Balance(*numbers).line()) == len(Balance().line()) == 512
 
 
-@pytest.mark.parametrize("count", [10**400, 10**30, True, -5, float("nan")])
+@pytest.mark.parametrize(
+    "count", [10**400, 10**30, True, -5, float("nan")], ids=lambda n: f"{n}"[:9]
+)
 def test_a_count_that_is_none_leaves_a_sound_account(tmp_path, count):
     usage = {"prompt_tokens": count, "completion_tokens": count}
     choices = [{"index": 0, "finish_reason": "stop", "message": {"content": "7"}}]

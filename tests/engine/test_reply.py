@@ -21,7 +21,7 @@ def test_a_plain_integer_within_31_bits_is_a_count(value):
 
 
 @pytest.mark.parametrize(
-    "value", [-1, -5, 2**31, 10**400, True, False, 7.0, float("nan"), "7", None, [7], {"n": 7}]
+    "value", [-1, -5, 2**31, 10**30, True, False, 7.0, float("nan"), "7", None, [7], {"n": 7}]
 )
 def test_all_else_is_an_unknown_count(value):
     assert count(value) == -1
