@@ -19,6 +19,7 @@ class Counter:
     url: str = ""
     asked: list[str] = field(default_factory=list)
     refuses_after: int | None = None
+    refusal: Any = "gone"
 
 
 def tokens_of(text: str) -> list[str]:
@@ -34,7 +35,7 @@ def counting(counter: Counter) -> Iterator[Counter]:
                 return self.send_json(404, {"error": "no such path"})
             left = counter.refuses_after
             if left is not None and len(counter.asked) >= left:
-                return self.send_json(400, {"error": "gone"})
+                return self.send_json(400, {"error": counter.refusal})
             if counter.form not in body and counter.form == "prompt":
                 return self.send_json(400, {"error": "prompt: field required"})
             text = body.get(counter.form, "")

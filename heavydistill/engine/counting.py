@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 
 from heavydistill.config import Endpoint
 from heavydistill.engine.journal import Journal
+from heavydistill.engine.reply import Redactor
 from heavydistill.engine.request import Response
 from heavydistill.engine.segment import Record
 from heavydistill.engine.tokenizer import SERVER, ReaderTokenizer
@@ -35,6 +36,7 @@ ESTIMATED = "estimate: one token for each UTF-8 byte"
 _STAGE = "count"
 _TIMEOUT_S = 30.0
 _REMEMBERED = 4096  # counts
+_MOST_SAID = 200  # characters of an error
 _MOST_COUNTS_OF_A_CUT = 6
 # Beside the shapes that ``heavy.pruning`` breaks for every reader.
 _COMMON_CONTROL_TOKENS = ("<start_of_turn>", "<end_of_turn>", "<bos>", "<eos>", "<pad>", "<unk>")
@@ -189,6 +191,8 @@ class _CountingServer:
     def __init__(self, model: str, endpoint: Endpoint) -> None:
         self._model = model
         self._endpoint = endpoint
+        self._key = os.environ.get(endpoint.key_env, "").strip()
+        self._redact = Redactor(self._key)
         self._form: tuple[int, str] | None = None
         self.fault = ""
 
@@ -201,7 +205,7 @@ class _CountingServer:
     def _clients(self) -> list[OpenAI]:
         from openai import OpenAI
 
-        key = os.environ.get(self._endpoint.key_env, "").strip() or "none"
+        key = self._key or "none"
         return [
             OpenAI(base_url=_root(url), api_key=key, timeout=_TIMEOUT_S, max_retries=2)
             for url in self._endpoint.urls
@@ -247,8 +251,8 @@ class _CountingServer:
         body = {"model": self._model, name: text, "add_special_tokens": False}
         try:
             reply = self._clients[at].post("/tokenize", body=body, cast_to=object)
-        except (OpenAIError, ValueError) as error:  # the latter for what is no JSON
-            return f"{type(error).__name__}: {error}"[:200]
+        except (OpenAIError, ValueError, RecursionError) as error:  # the latter for no JSON
+            return self._redact(f"{type(error).__name__}: {error}", _MOST_SAID)
         tokens = reply.get("tokens") if isinstance(reply, dict) else None
         if not isinstance(tokens, list) or not 0 < len(tokens) <= _ESTIMATE.count(text) + 2:
             return "it answers with no list of tokens"

@@ -123,6 +123,19 @@ def test_a_server_that_stops_counting_is_said_and_marks_what_was_estimated(caplo
     assert "has stopped counting" in warning.message and "estimated" in warning.message
 
 
+def test_what_a_server_says_that_stops_counting_shows_no_key_and_no_escapes(monkeypatch, caplog):
+    monkeypatch.setenv("SOME_KEY", "sk-secret")
+    refusal = {"message": "\u202esk-secret \x1b[31mgone"}
+    with counting(Counter(refuses_after=1, refusal=refusal)) as counter:
+        endpoint = Endpoint(base_url=counter.url, api_key_env="SOME_KEY")
+        reader = ServerTokenizer("m", endpoint)
+        reader.count("one two")
+        reader.count("three")
+        reader.close()
+    assert "*** " in caplog.text and "gone" in caplog.text
+    assert "sk-" not in caplog.text and caplog.messages[-1].isprintable()
+
+
 def test_counts_are_journaled_and_a_replay_asks_nobody(tmp_path):
     with counting(Counter(refuses_after=1)) as server:
         reader = ServerTokenizer("m", at(server), tmp_path)

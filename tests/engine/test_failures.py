@@ -10,8 +10,10 @@ from loopback import Handler, listening
 from replying_server import Body, Reply, answering, ask, ask_one, completion, is_error, request
 
 from heavydistill.config import Endpoint
+from heavydistill.engine.completion import Completion
 from heavydistill.engine.failures import retry_after
 from heavydistill.engine.openai_client import OpenAIEngine
+from heavydistill.engine.wire import Wire
 from heavydistill.errors import StoppedError, TeacherError
 from heavydistill.printable import CONTROL
 
