@@ -114,7 +114,8 @@ class Endpoint(Section):
     takes the profile's. ``server``, the default without a profile, counts with the ``/tokenize`` of
     the model's server, or estimates a token for each UTF-8 byte where it has none."""
     context: int | None = Field(None, ge=256)
-    """Most tokens of prompt and response together; null takes the profile's, or 131,072."""
+    """Most tokens of prompt and response together; null takes the smaller of what the server says
+    and what the profile says, or the ``config.json`` beside the tokenizer, or 8,192."""
     concurrency: int = Field(32, ge=1)
     """Most requests in flight for each role at each address; fewer while that is overloaded."""
     requests_per_minute: int | None = Field(None, ge=1)

@@ -16,10 +16,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from heavydistill.asking import Endpoint, Sampling, SamplingChoice
-from heavydistill.build.config import BuildConfig, Redeliberate
+from heavydistill.build.config import BuildConfig, Redeliberate, RefilterConfig
 from heavydistill.config import RunConfig, caps_of
 from heavydistill.engine import segment
 from heavydistill.engine.journal import Journal, key
+from heavydistill.engine.preflight import Contact
 from heavydistill.engine.request import (
     Request,
     deliberate_stage,
@@ -32,6 +33,7 @@ from heavydistill.errors import ConfigError
 from heavydistill.schema import Cache, content_id
 from heavydistill.teachers.capabilities import bounded, obeyed
 from heavydistill.teachers.complete import OF_ANOTHER_MODEL, located
+from heavydistill.teachers.context import Context, contexts_of, held
 from heavydistill.teachers.profile import Profile
 from heavydistill.teachers.registry import find, revision_of
 
@@ -51,6 +53,8 @@ class Asking:
         most_usd: The budget, if it is in money.
         most_tokens: The budget, if it is in tokens.
         section: Of the configuration, with its dot, for messages.
+        context: What the model takes, and who says so; None for one in this process.
+        contact: Has asked the server; None if nothing was sent.
     """
 
     model: Profile
@@ -63,6 +67,8 @@ class Asking:
     most_usd: float | None
     most_tokens: int | None
     section: str
+    context: Context | None = None
+    contact: Contact | None = None
 
     def requests(self, cache: Cache) -> list[Request]:
         """Those for the deliberations on a cache."""
@@ -101,12 +107,13 @@ class Volume:
     skipped: int = 0
 
 
-def resolve(config: BuildConfig, run: RunConfig | None) -> Asking:
+def resolve(config: BuildConfig, run: RunConfig | None, contact: Contact | None = None) -> Asking:
     """Who deliberates again on sets of a run.
 
     Args:
         config: With ``redeliberate``.
         run: The configuration of the run; None for an imported pool.
+        contact: Asks the server how much context it takes; None sends nothing.
 
     Raises:
         ConfigError: Nobody is named, a server would have to be started, its tokens cannot be
@@ -128,10 +135,12 @@ def resolve(config: BuildConfig, run: RunConfig | None) -> Asking:
     # is built from share one, whoever deliberates on each.
     place = {"endpoint": True, "journal": True, "budget": True}
     about = config.model_dump(exclude={"out": True, "verify": True, "redeliberate": place})
-    return asking_of(wanted, "redeliberate.", Path(config.out), about)
+    return asking_of(wanted, "redeliberate.", Path(config.out), about, contact)
 
 
-def asking_of(wanted: Redeliberate, section: str, out: Path, about: object) -> Asking:
+def asking_of(
+    wanted: Redeliberate, section: str, out: Path, about: object, contact: Contact | None = None
+) -> Asking:
     """Complete what is wanted from the profile of its teacher and the capability files.
 
     Args:
@@ -139,19 +148,25 @@ def asking_of(wanted: Redeliberate, section: str, out: Path, about: object) -> A
         section: As of ``Asking``.
         out: Beside which the journal is, unless it is named.
         about: What is asked for, as JSON: another account for each.
+        contact: As of ``resolve``.
 
     Raises:
         ConfigError, TeacherError: As of ``resolve``.
     """
     name = wanted.teacher or ""
-    endpoint = located(wanted.endpoint or Endpoint())
-    if endpoint.serve:
+    given = located(wanted.endpoint or Endpoint())
+    if given.serve:
         raise ConfigError(
             f"{section}endpoint.serve: no server is started for this",
             f"Start it yourself, `heavydistill teachers {name}` tells how, and give its address "
             f"as {section}endpoint.base_url.",
         )
-    endpoint = obeyed(endpoint, [find(name, endpoint)])
+    endpoint = obeyed(given, [find(name, given)])
+    contexts = []
+    if endpoint.is_served:
+        needed = 2 * ((wanted.sampling and wanted.sampling.max_tokens) or 0)
+        contexts = contexts_of(given, endpoint, [find(name, endpoint)], contact, needed)
+        endpoint = held(endpoint, contexts)
     model = find(name, endpoint)
     if model.tokenizer == SERVER:  # what is trained on is counted exactly
         raise ConfigError(
@@ -172,14 +187,21 @@ def asking_of(wanted: Redeliberate, section: str, out: Path, about: object) -> A
         d=wanted.d,
         seed=sample_seed(wanted.seed, "redeliberate"),
         journal=journal,
-        account=journal / f"{content_id('a', about)}.ledger",
+        account=account_in(journal, about),
         most_usd=most_usd,
         most_tokens=most_tokens,
         section=section,
+        context=contexts[0] if contexts else None,
+        contact=contact,
     )
 
 
-def journal_of(wanted: Redeliberate, out: Path) -> Path:
+def account_in(journal: Path, about: object) -> Path:
+    """The file of what is spent on what is asked for."""
+    return journal / f"{content_id('a', about)}.ledger"
+
+
+def journal_of(wanted: Redeliberate | RefilterConfig, out: Path) -> Path:
     """Where every response is kept: beside ``out``, unless another folder is named."""
     return Path(wanted.journal or out.absolute().parent / "journal")
 

@@ -24,6 +24,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TypeVar
 
 from heavydistill.build.asking import Asking
@@ -32,14 +33,14 @@ from heavydistill.engine.generation import deliberation, fields_of
 from heavydistill.engine.journal import Journal
 from heavydistill.engine.journaled import JournaledEngine
 from heavydistill.engine.ledger import Ledger
-from heavydistill.engine.preflight import require
+from heavydistill.engine.preflight import Contact
 from heavydistill.engine.request import Engine, Keep, Request, Response
 from heavydistill.errors import RunError, StoppedError
 from heavydistill.metrics.usage import UsageTally
 from heavydistill.schema import Cache, Deliberation, Problem
 from heavydistill.sets.manifest import Asked
 from heavydistill.teachers.pace import Pace
-from heavydistill.teachers.registry import open_engine, revision_of
+from heavydistill.teachers.registry import open_engine, revision_of, tariff_of
 from heavydistill.verifiers.pool import Judged, VerdictPool
 
 # Batches that may be done and not yet taken, for each that is in flight: a slow first one is waited
@@ -220,8 +221,7 @@ class Deliberator:
             engine: Engine = _Nobody(revision_of(asking.model, asking.endpoint))
         else:
             if asking.model.kind == "endpoint":
-                most = self._longest + asking.sampling.max_tokens
-                require(asking.model.model, asking.endpoint, most)
+                self._require(asking)
                 mine = held.enter_context(contextlib.closing(Ledger(asking.account)))
                 held.enter_context(mine.running())
                 account = Ledger(asking.account, asking.most_tokens, asking.most_usd)
@@ -232,6 +232,14 @@ class Deliberator:
             engine.close()
             raise
         return JournaledEngine(engine, journal, asking.model.model, self._replay)
+
+    def _require(self, asking: Asking) -> None:
+        """Raises TeacherError if the server cannot be asked."""
+        most = self._longest + asking.sampling.max_tokens
+        caps = asking.most_tokens, asking.most_usd
+        account = partial(Ledger, asking.account, *caps) if any(caps) else None
+        contact, tariff = asking.contact or Contact(), tariff_of(asking.model)
+        contact.require(asking.model.model, asking.endpoint, most, account, tariff)
 
     def _end(self) -> None:
         """Ask nothing more, and wait for what is in flight."""

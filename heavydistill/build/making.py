@@ -19,6 +19,7 @@ from heavydistill.build.redeliberating import Redeliberation
 from heavydistill.build.summing import manifest_of
 from heavydistill.build.writing import SetWriter
 from heavydistill.chat.guard import guard
+from heavydistill.engine.preflight import Contact
 from heavydistill.errors import ConfigError
 from heavydistill.sets.folder import (
     CHAT_TEMPLATE,
@@ -62,7 +63,7 @@ def make(
         with contextlib.ExitStack() as held:
             asked, answers = [], None
             if config.redeliberate:
-                redeliberation = Redeliberation(build)
+                redeliberation = Redeliberation(build, None if dry_run else Contact())
                 for asking, volume in redeliberation.volumes.values():
                     on_volume(asking, volume)
                 if not dry_run:

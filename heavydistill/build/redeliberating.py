@@ -17,6 +17,7 @@ from heavydistill.build.deliberator import Deliberator
 from heavydistill.build.notes import SetNote
 from heavydistill.build.prompting import in_sets
 from heavydistill.build.sources import Source
+from heavydistill.engine.preflight import Contact
 from heavydistill.schema import Cache, Deliberation, Generation, Problem, Verdict
 from heavydistill.sets.manifest import Asked
 
@@ -29,6 +30,7 @@ class Redeliberation:
 
     Args:
         build: After its first pass. The sets that are asked about are marked in its notes.
+        contact: Asks the servers how much context they take; None sends nothing.
 
     Attributes:
         volumes: Who is asked, and how much, by the name of each run that has something to ask
@@ -39,7 +41,7 @@ class Redeliberation:
         TeacherError: Somebody is not known, or cannot run here.
     """
 
-    def __init__(self, build: Build) -> None:
+    def __init__(self, build: Build, contact: Contact | None = None) -> None:
         self._build = build
         self._verdicts: dict[str, Verdict | None] = {}
         asked_about = set()
@@ -50,7 +52,7 @@ class Redeliberation:
         self.volumes: dict[str, tuple[Asking, Volume]] = {}
         for source in build.sources:
             if next(self._sets(source), None):
-                asking = resolve(build.config, source.config)
+                asking = resolve(build.config, source.config, contact)
                 volume = volume_of(asking, (cache for _, _, cache, _ in self._sets(source)))
                 self.volumes[source.name] = asking, volume
 

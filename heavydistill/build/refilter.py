@@ -18,23 +18,35 @@ import shutil
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from heavydistill.build.asking import Asking, Volume, asking_of, volume_of
+from heavydistill.build.asking import (
+    Asking,
+    Volume,
+    account_in,
+    asking_of,
+    journal_of,
+    volume_of,
+)
 from heavydistill.build.config import Redeliberate, RefilterConfig
 from heavydistill.build.deliberator import Deliberator
 from heavydistill.build.fitting import differences, student_of
 from heavydistill.build.success import ALWAYS_RIGHT, NEVER_RIGHT, UNMEASURED, is_right, success_of
 from heavydistill.build.summing import quantiles
 from heavydistill.chat.student import Student
+from heavydistill.config import caps_of
+from heavydistill.engine.ledger import Ledger
+from heavydistill.engine.preflight import Contact
 from heavydistill.errors import ConfigError
 from heavydistill.schema import Deliberation, from_row
 from heavydistill.sets.folder import CHAT_TEMPLATE, Writer, file_of, read_rows
 from heavydistill.sets.manifest import Manifest, Refiltered, read_manifest, write_manifest
 from heavydistill.sets.rows import USED, CacheRow, ProblemRow, RlRow
+from heavydistill.teachers.complete import located
 from heavydistill.teachers.registry import file_of as profile_file_of
-from heavydistill.teachers.registry import revision_of
+from heavydistill.teachers.registry import find, revision_of, tariff_of
 from heavydistill.verifiers import registry
 from heavydistill.workplace import new_folder, refuse_taken
 
@@ -100,8 +112,13 @@ class Outcome:
         )
 
 
-def check(config: RefilterConfig) -> Plan:
+def check(config: RefilterConfig, contact: Contact | None = None) -> Plan:
     """Check everything that can be known before anybody is asked. Writes nothing.
+
+    Args:
+        config: As the user gave it.
+        contact: Asks the server of the checkpoint, if there is one, before the student is loaded;
+            None sends nothing.
 
     Raises:
         UserError: Whatever a user can mend.
@@ -109,8 +126,10 @@ def check(config: RefilterConfig) -> Plan:
     sets, out = Path(config.sets), Path(config.out)
     manifest = read_manifest(sets)
     refuse_taken(out)
+    if contact:
+        _require_server(config, manifest, contact)
     student = student_of(manifest, config)
-    asking = _asking(config, manifest, student)
+    asking = _asking(config, manifest, student, contact)
     problems = {row["id"]: from_row(ProblemRow, row) for row in read_rows(sets, "problems")}
     volume = volume_of(asking, _asked_about(sets, problems))
     if not volume.caches:
@@ -179,7 +198,26 @@ class _Files:
         self._writers[name, split].write(row)
 
 
-def _asking(config: RefilterConfig, manifest: Manifest, student: Student) -> Asking:
+def _require_server(config: RefilterConfig, manifest: Manifest, contact: Contact) -> None:
+    endpoint = located(config.endpoint)
+    model = find(config.checkpoint, endpoint)
+    if model.kind == "endpoint":
+        journal = journal_of(config, Path(config.out))
+        file = account_in(journal, _about(config, manifest))
+        most_usd, most_tokens = caps_of(config.budget)
+        account = partial(Ledger, file, most_tokens, most_usd) if config.budget else None
+        contact.require(model.model, endpoint, account=account, tariff=tariff_of(model))
+
+
+def _about(config: RefilterConfig, manifest: Manifest) -> list[dict[str, Any]]:
+    """What is asked for, as of ``asking_of``."""
+    chosen = config.model_dump(include={"checkpoint", "sampling", "d", "seed"})
+    return [manifest.model_dump(), chosen]
+
+
+def _asking(
+    config: RefilterConfig, manifest: Manifest, student: Student, contact: Contact | None
+) -> Asking:
     endpoint, sampling = config.endpoint, config.sampling
     if sampling.max_tokens is None:
         most = {"max_tokens": student.response_tokens}
@@ -199,8 +237,7 @@ def _asking(config: RefilterConfig, manifest: Manifest, student: Student) -> Ask
         journal=config.journal,
         budget=config.budget,
     )
-    chosen = config.model_dump(include={"checkpoint", "sampling", "d", "seed"})
-    return asking_of(wanted, "", Path(config.out), [manifest.model_dump(), chosen])
+    return asking_of(wanted, "", Path(config.out), _about(config, manifest), contact)
 
 
 def _unavailable(config: RefilterConfig, problems: Iterable[ProblemRow]) -> list[str]:

@@ -24,11 +24,13 @@ _PLAIN_LINE_EVERY_S = 10.0
 
 
 def print_volume(volume: Volume, asking: Asking, console: Console) -> None:
-    """What is to be asked, in a line."""
+    """What is to be asked, in a line, and what the user should know of it."""
     if volume.skipped:
         from heavydistill.engine.journal import skipped_note
 
         _say(skipped_note(asking.journal, volume.skipped), console)
+    if asking.context and not asking.context.is_known:
+        _say(str(asking.context), console)
     left = volume.requests - volume.in_journal
     parts = [f"{left:,} of {volume.requests:,} deliberations on {volume.caches:,} caches"]
     if volume.in_journal:

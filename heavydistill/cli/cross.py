@@ -49,6 +49,7 @@ def cross(
     from heavydistill.cli.generate import print_reused
     from heavydistill.cli.plan import print_heading, print_line
     from heavydistill.cli.progress import Progress, checking
+    from heavydistill.engine.preflight import Contact
     from heavydistill.pipeline import crossing
     from heavydistill.pipeline.estimate import estimate
     from heavydistill.pipeline.run import run
@@ -56,8 +57,10 @@ def cross(
     from heavydistill.report.text import plain
 
     console = Console()
+    contact = None if dry_run else Contact()
     with checking(console) as on_checked:
-        plan = crossing.check(config, _names(thinkers), _names(deliberators), on_checked)
+        models = _names(thinkers), _names(deliberators)
+        plan = crossing.check(config, *models, on_checked, contact)
     for name, each in plan.asked.items():
         console.rule(plain(f"plan: {name}"))
         print_heading(each, console)

@@ -64,6 +64,7 @@ def evaluate(
     from heavydistill.cli.generate import print_reused
     from heavydistill.cli.plan import print_heading, print_line
     from heavydistill.cli.progress import Progress, checking
+    from heavydistill.engine.preflight import Contact
     from heavydistill.pipeline import evaluation
     from heavydistill.pipeline.controls import names_of
     from heavydistill.pipeline.estimate import estimate
@@ -73,9 +74,10 @@ def evaluate(
     from heavydistill.report.table import print_summary
 
     console = Console()
+    contact = None if dry_run else Contact()
     with checking(console) as on_checked:
         names = names_of(controls.split(",")) if controls else []
-        plan = evaluation.check(config, before, names, orders, on_checked)
+        plan = evaluation.check(config, before, names, orders, on_checked, contact)
     for which, each in plan.runs.items():
         console.rule(f"plan: {which}")
         print_heading(each, console)

@@ -45,12 +45,13 @@ def generate(
 
     from heavydistill.cli.plan import print_estimate, print_heading, print_line
     from heavydistill.cli.progress import Progress, checked
+    from heavydistill.engine.preflight import Contact
     from heavydistill.pipeline.estimate import estimate
     from heavydistill.pipeline.run import run
     from heavydistill.report.table import print_summary
 
     console = Console()
-    plan = checked(config, console)
+    plan = checked(config, console, contact=None if dry_run else Contact())
     print_heading(plan, console)
     if dry_run:
         print_estimate(estimate(plan), plan, console)

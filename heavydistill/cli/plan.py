@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING
 
 from heavydistill.cli.flags import with_run_flags
 from heavydistill.config import Capabilities, RunConfig
+from heavydistill.engine.preflight import refuse_missing_key
 from heavydistill.engine.request import JUDGE, THINK
+from heavydistill.errors import TeacherError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -88,6 +90,9 @@ def print_heading(plan: Plan, console: Console) -> None:
         told += "as one for each UTF-8 byte; --tokenizer FOLDER (or a Hub id) counts them exactly."
         console.print(told, style="yellow", markup=False, highlight=False, soft_wrap=True)
     print_warnings(plan, console)
+    for line, is_warning in dict.fromkeys(_server_lines(plan)):
+        style = "yellow" if is_warning else None
+        console.print(line, style=style, markup=False, highlight=False, soft_wrap=True)
     seen = config.endpoint.capabilities
     if seen and seen != Capabilities():
         told = f"Obeys what doctor saw: {seen.checked or 'as configured'}"
@@ -99,6 +104,19 @@ def print_heading(plan: Plan, console: Console) -> None:
             highlight=False,
             soft_wrap=True,
         )
+
+
+def _server_lines(plan: Plan) -> Iterator[tuple[str, bool]]:
+    """(what is known of the servers, whether that is a warning), where it is not as expected."""
+    for context in plan.contexts:
+        if context.source not in ("set", "profile"):
+            later = "" if plan.contact else "; the run asks the server when it starts"
+            yield f"{context}{later}", not context.is_known
+    for endpoint in (plan.config.endpoint, plan.config.judge_endpoint):
+        try:
+            refuse_missing_key(endpoint)
+        except TeacherError as error:
+            yield f"Warning: {error}", True
 
 
 def _judge_note(config: RunConfig) -> str:
@@ -208,6 +226,8 @@ def _cells(amounts: Amounts) -> list[str]:
 
 def _notes(estimate: Estimate, plan: Plan) -> Iterator[tuple[str, str]]:
     """(what, the basis of it)."""
+    for context in plan.contexts:
+        yield "Context", str(context)
     yield "Calls", _calls_note(estimate, plan)
     yield "Prompts", _prompts_note(estimate, plan.config)
     responses: dict[str, list[str]] = {}

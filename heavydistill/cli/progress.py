@@ -13,6 +13,7 @@ from rich.markup import escape
 
 from heavydistill.cli.remarks import thinking_remark
 from heavydistill.config import RunConfig
+from heavydistill.engine.preflight import Contact
 from heavydistill.pipeline.run import Plan, check
 from heavydistill.pipeline.tally import THINKS, Stage, Tally
 from heavydistill.printable import printable
@@ -22,10 +23,12 @@ _PLAIN_LINE_EVERY_S = 10.0
 _NOTE = 80  # characters of a log that fit beside a bar
 
 
-def checked(config: RunConfig, console: Console, asks: bool = True) -> Plan:
+def checked(
+    config: RunConfig, console: Console, asks: bool = True, contact: Contact | None = None
+) -> Plan:
     """``pipeline.run.check``, which shows how far it is with the references."""
     with checking(console) as show:
-        return check(config, asks, show)
+        return check(config, asks, show, contact)
 
 
 @contextlib.contextmanager

@@ -118,10 +118,11 @@ def _refilter(keys: dict[str, Any], dry_run: bool) -> None:
     from heavydistill.build.config import load_refilter_config
     from heavydistill.build.deliberator import Deliberator
     from heavydistill.cli.asking import AskingProgress, ending_early, print_volume
+    from heavydistill.engine.preflight import Contact
     from heavydistill.hub.card import write_card
 
     console = Console()
-    plan = refilter.check(load_refilter_config(keys))
+    plan = refilter.check(load_refilter_config(keys), None if dry_run else Contact())
     for warning in plan.warnings:
         told = f"Warning: {warning}"
         console.print(told, style="yellow", markup=False, highlight=False, soft_wrap=True)

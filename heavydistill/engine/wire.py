@@ -94,11 +94,11 @@ class Wire:
                 await self._sent(url, body) as answer,
             ):
                 if answer.status >= _REFUSED:
-                    error = await _beginning(answer, _ERROR_BYTES)
+                    error = await beginning(answer, _ERROR_BYTES)
                     message = self._redact(_said_in(error))
                     raise RefusedError(answer.status, answer.headers, message)
                 if answer.content_type != "text/event-stream":
-                    whole = await _beginning(answer, completion.most_bytes + 1)
+                    whole = await beginning(answer, completion.most_bytes + 1)
                     if len(whole) > completion.most_bytes:
                         much = f"more than {completion.most_bytes:,} bytes"
                         raise completion.overrun(much, unread=len(whole))
@@ -123,7 +123,7 @@ class Wire:
         from aiohttp import RedirectClientError
 
         if url not in self._proxies:
-            self._proxies[url] = _proxy_of(url)
+            self._proxies[url] = proxy_of(url)
         try:
             return await self._session.post(
                 f"{url.rstrip('/')}/chat/completions",
@@ -174,7 +174,7 @@ class _Lines:
         return lines
 
 
-async def _beginning(answer: ClientResponse, most: int) -> bytes:
+async def beginning(answer: ClientResponse, most: int) -> bytes:
     """A body, or its first bytes if it has more than so many."""
     parts: list[bytes] = []
     left = most
@@ -187,6 +187,7 @@ async def _beginning(answer: ClientResponse, most: int) -> bytes:
 
 
 def _proxy_of(url: str) -> str | None:
+def proxy_of(url: str) -> str | None:
     """The environment's proxy for an address, if it has one."""
     parts = urlsplit(url)
     host = parts.netloc.rpartition("@")[2]

@@ -22,6 +22,7 @@ from pathlib import Path
 
 from heavydistill import problems as problem_sources
 from heavydistill.config import RunConfig
+from heavydistill.engine.preflight import Contact
 from heavydistill.errors import ConfigError
 from heavydistill.metrics.crossing import CROSSING, Crossing, Samplings, cross
 from heavydistill.pipeline import run
@@ -29,7 +30,7 @@ from heavydistill.pipeline.evaluation import RunOne
 from heavydistill.pipeline.following import check_following, reading_pools
 from heavydistill.pipeline.result import all_traces
 from heavydistill.pipeline.room import check_room
-from heavydistill.teachers.complete import complete, sampling_of
+from heavydistill.teachers.complete import completed, sampling_of
 from heavydistill.teachers.registry import find
 from heavydistill.versioned import write_versioned
 from heavydistill.workplace import new_folder, refuse_taken
@@ -65,6 +66,7 @@ def check(
     thinkers: Sequence[str],
     deliberators: Sequence[str],
     on_checked: problem_sources.OnChecked | None = None,
+    contact: Contact | None = None,
 ) -> Plan:
     """Check the runs of a crossing, each as ``run.check`` does.
 
@@ -73,6 +75,7 @@ def check(
         thinkers: As a configuration names them.
         deliberators: Likewise.
         on_checked: As of ``run.check``, for one thinker after the other.
+        contact: As of ``run.check``.
 
     Raises:
         UserError: Whatever a user can mend; nothing was written.
@@ -81,25 +84,25 @@ def check(
     for flag, named in (("--thinkers", thinkers), ("--deliberators", deliberators)):
         if not named:
             raise ConfigError(f"{flag} names nobody", f"Write e.g. {flag} qwen3-8b,out/trained.")
-    first = complete(_of(config, thinkers[0], deliberators[0]))
+    first = completed(_of(config, thinkers[0], deliberators[0]), contact).config
     config = config.model_copy(update={"domain": first.domain})
     folder = Path(config.out or f"runs/crossing-{time.strftime('%Y%m%d-%H%M%S')}")
     refuse_taken(folder)
     journal = Path(config.journal or folder.parent / "journal")
     # A mistake in the last one is found before the first is asked.
     readers = {
-        name: complete(_of(config, thinkers[0], asked))
+        name: completed(_of(config, thinkers[0], asked), contact).config
         for name, asked in _named(deliberators, config, "--deliberators").items()
     }
     first_reader = next(iter(readers))
     plans: dict[str, run.Plan] = {}
     for name, asked in _named(thinkers, config, "--thinkers").items():
         places = {"out": str(folder / _pair(name, first_reader)), "journal": str(journal)}
-        each = _of(config, asked, readers[first_reader].roles[1]).model_copy(update=places)
-        plans[name] = run.check(each, on_checked=on_checked)
+        given = _of(config, asked, readers[first_reader].roles[1]).model_copy(update=places)
+        plans[name] = run.check(given, on_checked=on_checked, contact=contact)
     problems = next(iter(plans.values())).problems
-    for completed in list(readers.values())[1:]:
-        check_room(completed, problems)
+    for each in list(readers.values())[1:]:
+        check_room(each, problems)
     return Plan(folder, journal, plans, readers, config)
 
 
@@ -116,9 +119,10 @@ def crossed(plan: Plan, run_one: RunOne) -> Crossing:
         RunError: As of ``run.run``. There is no folder, and what was answered is in the journal.
         KeyboardInterrupt: Likewise.
     """
+    contact = next(iter(plan.asked.values())).contact or Contact()
     for asked in [*(each.config for each in plan.asked.values()), *plan.deliberators.values()]:
         if asked.asks_servers and not asked.endpoint.serve:
-            run.require_endpoints(asked)
+            run.require_endpoints(asked, contact)
     sampling: Samplings = {"thinking": {}, "deliberating": {}}
     with new_folder(plan.folder) as folder:
         for thinker, reader in plan.pairs:

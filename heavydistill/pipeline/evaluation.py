@@ -27,6 +27,7 @@ from pathlib import Path
 
 from heavydistill import problems as problem_sources
 from heavydistill.config import RunConfig
+from heavydistill.engine.preflight import Contact
 from heavydistill.errors import ConfigError
 from heavydistill.metrics.comparable import refuse_other_ways
 from heavydistill.metrics.comparison import COMPARISON, Comparison, compare
@@ -36,7 +37,7 @@ from heavydistill.pipeline.comparing import side_of
 from heavydistill.pipeline.controls import Control, controls_of
 from heavydistill.pipeline.following import check_following
 from heavydistill.pipeline.result import all_traces
-from heavydistill.teachers.complete import complete
+from heavydistill.teachers.complete import completed
 from heavydistill.teachers.registry import find
 from heavydistill.versioned import write_versioned
 from heavydistill.workplace import new_folder, refuse_taken
@@ -78,6 +79,7 @@ def check(
     controls: Collection[str] = (),
     orders: int = 1,
     on_checked: problem_sources.OnChecked | None = None,
+    contact: Contact | None = None,
 ) -> Plan:
     """Check the runs of an evaluation, each as ``run.check`` does.
 
@@ -87,6 +89,7 @@ def check(
         controls: Of ``metrics.controls.NAMES``.
         orders: In how many orders the caches of the run after are read.
         on_checked: As of ``run.check``, for one run after the other.
+        contact: As of ``run.check``.
 
     Raises:
         UserError: Whatever a user can mend; nothing was written.
@@ -96,7 +99,7 @@ def check(
         config.refuse_unnamed("--before BASE")
         del configs[BEFORE]
     else:
-        configs[BEFORE], configs[AFTER] = paired(config, before)
+        configs[BEFORE], configs[AFTER] = paired(config, before, contact)
     name = Path(configs[AFTER].roles[1]).name
     folder = Path(config.out or f"runs/{name}-{time.strftime('%Y%m%d-%H%M%S')}")
     refuse_taken(folder)
@@ -104,13 +107,15 @@ def check(
     runs = {}
     for which, each in configs.items():
         places = {"out": str(folder / which), "journal": str(journal)}
-        plan = run.check(each.model_copy(update=places), on_checked=on_checked)
+        plan = run.check(each.model_copy(update=places), on_checked=on_checked, contact=contact)
         log = folder.with_name(f"{folder.name}.{which}.vllm.log")
         runs[which] = dataclasses.replace(plan, server_log=log)
     return Plan(folder, journal, runs, controls_of(runs[AFTER], controls, orders))
 
 
-def paired(config: RunConfig, before: str) -> tuple[RunConfig, RunConfig]:
+def paired(
+    config: RunConfig, before: str, contact: Contact | None = None
+) -> tuple[RunConfig, RunConfig]:
     """The configurations of the run before and of the one after, which differ in their models.
 
     What is left open is filled in for the model before and holds for both; so does that model
@@ -119,12 +124,13 @@ def paired(config: RunConfig, before: str) -> tuple[RunConfig, RunConfig]:
     Args:
         config: As the user gave it.
         before: The model that both roles are compared with.
+        contact: As of ``run.check``.
 
     Raises:
-        UserError: As of ``complete``; or the models are the same, or cannot be asked alike.
+        UserError: As of ``completed``; or the models are the same, or cannot be asked alike.
     """
     models = {"teacher": before, "thinker": None, "deliberator": None}
-    first = complete(config.model_copy(update=models))
+    first = completed(config.model_copy(update=models), contact).config
     models |= {"thinker": config.thinker, "deliberator": config.deliberator}
     if "teacher" in config.model_fields_set:
         models["teacher"] = config.teacher
@@ -137,7 +143,7 @@ def paired(config: RunConfig, before: str) -> tuple[RunConfig, RunConfig]:
             f"--before: {before} would be compared with itself",
             "Name what was trained with --thinker, --deliberator or both.",
         )
-    second = complete(second)
+    second = completed(second, contact).config
     _refuse_other_switches(first, second)
     return first, second
 
@@ -158,7 +164,7 @@ def evaluate(plan: Plan, run_one: RunOne) -> Evaluated:
     anew = [control.plan for control in plan.controls if control.plan]
     for each in [*plan.runs.values(), *anew]:
         if each.config.asks_servers and not each.server:
-            run.require_endpoints(each.config)
+            run.require_endpoints(each.config, each.contact or Contact())
     with new_folder(plan.folder) as folder:
         sides = {}
         for which, each in plan.runs.items():

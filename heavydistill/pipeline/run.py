@@ -9,7 +9,8 @@ The folder of a run, which appears under its name when all of it is written (see
 
 While it lasts, ``status`` says how far it is.
 
-``check`` finds what a user can mend before anything is spent. A run that was broken off goes on
+``check`` finds what a user can fix before anything is spent. Given a ``Contact`` it asks the
+servers first of all, before anything large is imported. A run that was broken off goes on
 when the same command is given again: its responses are in the journal (see ``engine.journal``),
 and its folder is replaced when the new one is whole (see ``result``).
 """
@@ -20,13 +21,15 @@ import contextlib
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from heavydistill import problems as problem_sources
-from heavydistill.config import Endpoint, RunConfig
+from heavydistill.config import RunConfig
 from heavydistill.engine import segment
-from heavydistill.engine.preflight import require
+from heavydistill.engine.ledger import Ledger, account_of
+from heavydistill.engine.preflight import Contact
 from heavydistill.errors import ConfigError, HeavydistillError, StoppedError, TeacherError
 from heavydistill.metrics.summary import Summary
 from heavydistill.pipeline.pools import Pools, read_pools, with_pools
@@ -36,8 +39,9 @@ from heavydistill.pipeline.room import check_room, with_tokenizer
 from heavydistill.pipeline.status import STATUS, Pulse
 from heavydistill.schema import OK, Problem
 from heavydistill.teachers import serving
-from heavydistill.teachers.complete import complete, sampling_of
-from heavydistill.teachers.registry import find
+from heavydistill.teachers.complete import completed, sampling_of
+from heavydistill.teachers.context import Context
+from heavydistill.teachers.registry import find, tariff_of
 from heavydistill.verifiers import registry
 from heavydistill.workplace import Workplace, recover
 
@@ -60,6 +64,8 @@ class Plan:
             at the end alone.
         unfit: Of each row of the source that is left out, its number and why.
         outside: Rows of the source that were not asked for.
+        contexts: What the models that are served take, and who says so.
+        contact: Has asked the servers; None if nothing was sent.
         server: The command that serves its teacher, if one is to be started.
         pools: What is taken over from another run in place of thinking, if anything is.
         pools_at: Where that run lies while this one is made, if not where its configuration says.
@@ -75,6 +81,8 @@ class Plan:
     pools: Pools | None = None
     pools_at: Path | None = None
     outside: int = 0
+    contexts: list[Context] = field(default_factory=list)
+    contact: Contact | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +110,10 @@ class Finished:
 
 
 def check(
-    config: RunConfig, asks: bool = True, on_checked: problem_sources.OnChecked | None = None
+    config: RunConfig,
+    asks: bool = True,
+    on_checked: problem_sources.OnChecked | None = None,
+    contact: Contact | None = None,
 ) -> Plan:
     """Complete a configuration, load its problems and check that each fits its prompt.
 
@@ -110,13 +121,16 @@ def check(
         config: As the user gave it.
         asks: Whether somebody will be asked, who must be there.
         on_checked: Called with (references checked, all of them).
+        contact: Asks the servers whether they can be asked, and how much context they take; None
+            sends nothing.
 
     Raises:
-        UserError: Whatever a user can mend; nothing was written.
+        UserError: Whatever a user can fix; nothing was written.
     """
     if asks and (config.pools or config.thinker or config.deliberator):
         config.refuse_unnamed()
-    config = with_tokenizer(complete(config))
+    found = completed(config, contact)
+    config = with_tokenizer(found.config)
     registry.load_own(config.verify.own)
     pools = read_pools(config) if config.pools else None
     if pools:
@@ -131,6 +145,8 @@ def check(
             "Name a folder in it.",
         )
     segment.require(journal, writes=asks)
+    if contact:
+        require_endpoints(config, contact)
     recover(folder)
     if folder.exists() and not (folder.is_dir() and may_go_on(config, folder)):
         raise ConfigError(
@@ -155,6 +171,8 @@ def check(
         server,
         pools,
         outside=loaded.outside,
+        contexts=found.contexts,
+        contact=contact,
     )
 
 
@@ -209,14 +227,15 @@ def _run(
     watch: Callable[[], HeavydistillError | None] | None = None,
 ) -> Finished:
     """Run a plan with a configuration that says where everyone is."""
+    pays = config.asks_servers and not replay
+    if pays:
+        require_endpoints(config, plan.contact or Contact())
     start_server()
     with loading():
         from heavydistill.pipeline.build import build_heavy_pipeline, paying
 
-    pays = config.asks_servers and not replay
     with contextlib.ExitStack() as held:
         if pays:
-            require_endpoints(config)
             held.enter_context(paying(config))
         place = Workplace(plan.folder)
         held.enter_context(place.claimed())
@@ -254,11 +273,16 @@ def _publish(plan: Plan, pipeline: HeavyBase, place: Workplace, interrupted: boo
     return Finished(plan.folder, written.summary, written.rejects, written.missing, nodes)
 
 
-def require_endpoints(config: RunConfig) -> None:
-    """Refuse a run whose servers do not answer, or do not serve its models.
+def require_endpoints(config: RunConfig, contact: Contact) -> None:
+    """Refuse a run whose servers cannot be asked, or do not serve its models.
+
+    Args:
+        config: Completed, with its journal.
+        contact: Asks them, once for each.
 
     Raises:
         TeacherError: That.
+        ConfigError: The run has a budget, and its account cannot be used.
     """
     thinker, deliberator = config.roles
     # A problem is as long as it is; a cache has its budget.
@@ -266,13 +290,13 @@ def require_endpoints(config: RunConfig) -> None:
     most = {deliberator: (config.cache.budget_tokens or 0) + deliberation} if config.rounds else {}
     if not config.pools:
         most[thinker] = max(sampling_of(config.think).max_tokens, most.get(thinker, 0))
-    for name, most_tokens in most.items():
-        _require(name, config.endpoint, most_tokens)
+    asked = [(name, config.endpoint, most_tokens) for name, most_tokens in most.items()]
     if config.judge:
-        _require(config.judge.model, config.judge_endpoint, sampling_of(config.judge).max_tokens)
-
-
-def _require(name: str, endpoint: Endpoint, most_tokens: int) -> None:
-    profile = find(name, endpoint)
-    if profile.kind == "endpoint":
-        require(profile.model, endpoint, most_tokens)
+        most_tokens = sampling_of(config.judge).max_tokens
+        asked.append((config.judge.model, config.judge_endpoint, most_tokens))
+    account = partial(Ledger, account_of(config), config.most_tokens, config.most_usd)
+    for name, endpoint, most_tokens in asked:
+        profile = find(name, endpoint)
+        if profile.kind == "endpoint":
+            opened = account if config.budget and config.journal else None
+            contact.require(profile.model, endpoint, most_tokens, opened, tariff_of(profile))

@@ -7,6 +7,7 @@ is read from a profile when a model is asked, such as its served name and its sw
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from heavydistill.config import (
@@ -18,9 +19,11 @@ from heavydistill.config import (
     SamplingChoice,
     Think,
 )
+from heavydistill.engine.preflight import Contact
 from heavydistill.engine.tokenizer import SERVER, TEMPLATE_TOKENS
 from heavydistill.errors import ConfigError
 from heavydistill.teachers.capabilities import bounded, obeyed
+from heavydistill.teachers.context import Context, contexts_of, held
 from heavydistill.teachers.files import ProfileFile
 from heavydistill.teachers.machine import largest_setup
 from heavydistill.teachers.profile import Profile
@@ -33,11 +36,35 @@ JUDGE_SAMPLING = Sampling(temperature=0.7, top_p=0.95, top_k=0, max_tokens=8192)
 OF_ANOTHER_MODEL = ("tokenizer", "context", "capabilities", "price_in", "price_out")
 
 
+@dataclass(frozen=True, slots=True)
+class Completed:
+    """A completed configuration.
+
+    Attributes:
+        config: It.
+        contexts: What the models that are served take, and who says so.
+    """
+
+    config: RunConfig
+    contexts: list[Context]
+
+
 def complete(config: RunConfig) -> RunConfig:
-    """The configuration with everything filled in that profiles and capability files decide.
+    """As ``completed``, without a request to any server."""
+    return completed(config).config
+
+
+def completed(config: RunConfig, contact: Contact | None = None) -> Completed:
+    """The configuration with everything filled in that profiles, capability files and servers say.
+
+    Args:
+        config: As the user gave it.
+        contact: Asks the servers which models they serve, and how much these take; None sends
+            nothing.
 
     Raises:
-        TeacherError: A model is not known, cannot run here, or hides its thinking there.
+        TeacherError: A model is not known, cannot run here, or hides its thinking there; or its
+            server cannot be asked, as of ``Contact.context``.
         ConfigError: The model's context cannot hold a prompt beside the response, there is a
             budget in money and no price, or it cannot be served here although
             ``endpoint.serve`` wants it.
@@ -47,7 +74,13 @@ def complete(config: RunConfig) -> RunConfig:
     if endpoint.serve and endpoint.context is None:
         _, setup = largest_setup(to_serve(config))
         endpoint = endpoint.model_copy(update={"context": setup.max_model_len})
+    given = endpoint
     endpoint = obeyed(endpoint, [find(name, endpoint, config.sampling) for name in roles])
+    contexts: list[Context] = []
+    if endpoint.is_served:
+        named = [find(name, endpoint, config.sampling) for name in dict.fromkeys(roles)]
+        contexts = contexts_of(given, endpoint, named, contact, _needed(config))
+        endpoint = held(endpoint, contexts)
     config = config.model_copy(update={"endpoint": endpoint})
     thinker, deliberator = (find(name, config.endpoint, config.sampling) for name in roles)
     if deliberator.tokenizer == SERVER:
@@ -73,10 +106,14 @@ def complete(config: RunConfig) -> RunConfig:
         raise ConfigError(
             f"cache.budget_tokens {budget} and {deliberate.max_tokens} tokens of response do not "
             f"fit the {deliberator.context} tokens of {deliberator.name}",
-            f"Set cache.budget_tokens to {room} or less.",
+            f"Set cache.budget_tokens to {room} or less{_more_context(deliberator)}.",
         )
-    completed: dict[str, Any] = {
-        "judge": config.judge and _completed_judge(config, config.judge, roles),
+    judge = config.judge
+    if judge:
+        judge, asked = _completed_judge(config, judge, roles, contact)
+        contexts += [context for context in asked if context not in contexts]
+    decided: dict[str, Any] = {
+        "judge": judge,
         "deliberator": roles[1],
         "domain": config.domain or thinker.domain,
         "cache": config.cache.model_copy(update={"budget_tokens": budget}),
@@ -85,9 +122,9 @@ def complete(config: RunConfig) -> RunConfig:
     if not config.pools:
         think = bounded("think.sampling", config.think.sampling, thinker.thinker, seen)
         _room(thinker, "think", think)
-        completed["thinker"] = roles[0]
-        completed["think"] = config.think.model_copy(update={"sampling": _chosen(think)})
-    return config.model_copy(update=completed)
+        decided["thinker"] = roles[0]
+        decided["think"] = config.think.model_copy(update={"sampling": _chosen(think)})
+    return Completed(config.model_copy(update=decided), contexts)
 
 
 def located(endpoint: Endpoint) -> Endpoint:
@@ -152,9 +189,25 @@ def sampling_of(stage: Think | Deliberate | Judge) -> Sampling:
     return stage.sampling.over(Sampling())
 
 
-def _completed_judge(config: RunConfig, judge: Judge, roles: tuple[str, str]) -> Judge:
-    """With its endpoint, unless that is the server of the run or this process, and its sampling."""
+def _needed(config: RunConfig) -> int:
+    """Tokens of the longest prompt and its response in a configuration that sets both.
+
+    A configuration of an older version that was completed without a context is one; 0 if the
+    limits depend on the context.
+    """
+    response, budget = config.deliberate.sampling.max_tokens, config.cache.budget_tokens
+    if not response or not budget:
+        return 0
+    return max(response + budget, config.think.sampling.max_tokens or 0) + TEMPLATE_TOKENS
+
+
+def _completed_judge(
+    config: RunConfig, judge: Judge, roles: tuple[str, str], contact: Contact | None
+) -> tuple[Judge, list[Context]]:
+    """(with its endpoint, unless that is the server of the run or this process, and its sampling;
+    what it takes there)."""
     run, endpoint = config.endpoint, judge.endpoint
+    contexts: list[Context] = []
     if run.serve and not endpoint and judge.model not in roles:
         raise ConfigError(
             f"endpoint.serve (--serve) serves {roles[0]}, but {judge.model} is the judge",
@@ -164,8 +217,13 @@ def _completed_judge(config: RunConfig, judge: Judge, roles: tuple[str, str]) ->
         other = {} if judge.model in roles else dict.fromkeys(OF_ANOTHER_MODEL)
         endpoint = run.model_copy(update=other)
     if endpoint:
-        endpoint = located(endpoint).model_copy(update={"reasoning": "optional"})
-        endpoint = obeyed(endpoint, [find(judge.model, endpoint)])
+        given = located(endpoint).model_copy(update={"reasoning": "optional"})
+        endpoint = obeyed(given, [find(judge.model, given)])
+        needed = 2 * (judge.sampling.max_tokens or 0)
+        contexts = contexts_of(given, endpoint, [find(judge.model, endpoint)], contact, needed)
+        endpoint = held(endpoint, contexts)
+        if not judge.endpoint and judge.model in roles:
+            contexts = []  # those of the run
         judge = judge.model_copy(update={"endpoint": endpoint})
     profile = find(judge.model, endpoint or run)
     if config.most_usd is not None and profile.kind == "endpoint" and not profile.price:
@@ -180,7 +238,7 @@ def _completed_judge(config: RunConfig, judge: Judge, roles: tuple[str, str]) ->
     seen = endpoint.capabilities if endpoint else run.capabilities
     sampling = bounded("judge.sampling", judge.sampling, known, seen)
     _room(profile, "judge", sampling)
-    return judge.model_copy(update={"sampling": _chosen(sampling)})
+    return judge.model_copy(update={"sampling": _chosen(sampling)}), contexts
 
 
 def _check_budget(config: RunConfig, *models: Profile) -> None:
@@ -206,9 +264,16 @@ def _room(profile: Profile, stage: str, sampling: Sampling) -> int:
         raise ConfigError(
             f"{stage}.sampling.max_tokens {sampling.max_tokens} leaves no room for a prompt "
             f"in the {profile.context} tokens of {profile.name}",
-            f"Set {stage}.sampling.max_tokens lower, to {profile.context // 2} for instance.",
+            f"Set {stage}.sampling.max_tokens lower, to {profile.context // 2} for instance"
+            f"{_more_context(profile)}.",
         )
     return room
+
+
+def _more_context(profile: Profile) -> str:
+    if profile.kind == "local":
+        return ""
+    return ", or endpoint.context higher if the server takes more"
 
 
 def _chosen(sampling: Sampling) -> SamplingChoice:

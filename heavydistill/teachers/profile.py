@@ -22,6 +22,7 @@ class Profile:
         tokenizer: Folder or Hub id whose tokenizer counts what this model reads; where none is
             known, ``engine.tokenizer.SERVER``.
         context: Most tokens of prompt and response together.
+        context_is_known: Whether that was set or is known of the model, and is not assumed.
         thinks: Whether it is known to think, so that a response without thinking lost it.
         think_tags: Tags around thinking that stays in the text; None if it has none.
         extra_body: Added to every request to an endpoint, e.g. what switches thinking on.
@@ -37,6 +38,7 @@ class Profile:
     model: str
     tokenizer: str
     context: int
+    context_is_known: bool = True
     thinks: bool = False
     think_tags: tuple[str, str] | None = ("<think>", "</think>")
     extra_body: Mapping[str, Any] = field(default_factory=dict)

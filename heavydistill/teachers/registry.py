@@ -26,12 +26,12 @@ from heavydistill.engine.request import Engine
 from heavydistill.engine.tokenizer import SERVER
 from heavydistill.errors import TeacherError
 from heavydistill.shareable import name_alone
+from heavydistill.teachers.context import ASSUMED, positions_in
 from heavydistill.teachers.files import Price, ProfileFile, load_profile
 from heavydistill.teachers.profile import Profile
 from heavydistill.teachers.providers import PROVIDERS, provider_at
 
 _PROBLEM_TOKENS = 8192  # left to the problem where half of the context is more than it needs
-_UNKNOWN_CONTEXT = 131_072
 _MTOK = 1e6
 
 
@@ -122,7 +122,7 @@ def _served(
     name: str, file: ProfileFile | None, endpoint: Endpoint, sampling: SamplingName
 ) -> Profile:
     if not file:
-        context = endpoint.context or _UNKNOWN_CONTEXT
+        context = endpoint.context or ASSUMED
         # Hosted APIs refuse parameters that they do not know, so top_k is sent only on request.
         thinker, deliberator = _of_roles(Sampling(top_k=0), context)
         return Profile(
@@ -132,6 +132,7 @@ def _served(
             model=name,
             tokenizer=endpoint.tokenizer or SERVER,
             context=context,
+            context_is_known=endpoint.context is not None,
             thinker=thinker,
             deliberator=deliberator,
             price=_price(endpoint, None),
@@ -258,14 +259,16 @@ def open_engine(profile: Profile, endpoint: Endpoint, ledger: Ledger | None = No
             profile.extra_body,
             profile.thinks,
             ledger,
-            _tariff(profile.price),
+            tariff_of(profile),
         )
     from heavydistill.engine.local import LocalEngine
 
     return LocalEngine(profile.model, profile.think_tags)
 
 
-def _tariff(price: Price | None) -> Tariff:
+def tariff_of(profile: Profile) -> Tariff:
+    """What the tokens of a model cost; nothing where that is not known."""
+    price = profile.price
     if price is None:
         return Tariff()
     return Tariff(price.usd_per_mtok_in / _MTOK, price.usd_per_mtok_out / _MTOK)
@@ -276,7 +279,10 @@ def _context_of(model: str, adapter: Adapter | None) -> int:
     base, revision = (adapter.base, adapter.revision) if adapter else (model, None)
     try:
         file = file_in(base, "config.json", revision)
-        return int(json.loads(file.read_text(encoding="utf-8"))["max_position_embeddings"])
+        positions = positions_in(json.loads(file.read_text(encoding="utf-8")))
+        if positions is None:
+            raise KeyError("max_position_embeddings")
+        return positions
     except Exception as error:  # not found, no network, no such key: all the same to the user
         if adapter:
             raise adapter.lost_base(f"{type(error).__name__}: {error}") from error
