@@ -20,7 +20,6 @@ from heavydistill.build.config import BuildConfig, Redeliberate, RefilterConfig
 from heavydistill.config import RunConfig, caps_of
 from heavydistill.engine import segment
 from heavydistill.engine.journal import Journal, key
-from heavydistill.engine.preflight import Contact
 from heavydistill.engine.request import (
     Request,
     deliberate_stage,
@@ -33,6 +32,7 @@ from heavydistill.errors import ConfigError
 from heavydistill.schema import Cache, content_id
 from heavydistill.teachers.capabilities import bounded, obeyed
 from heavydistill.teachers.complete import OF_ANOTHER_MODEL, located
+from heavydistill.teachers.contact import Contact
 from heavydistill.teachers.context import Context, contexts_of, held
 from heavydistill.teachers.profile import Profile
 from heavydistill.teachers.registry import find, revision_of

@@ -33,12 +33,12 @@ from heavydistill.engine.generation import deliberation, fields_of
 from heavydistill.engine.journal import Journal
 from heavydistill.engine.journaled import JournaledEngine
 from heavydistill.engine.ledger import Ledger
-from heavydistill.engine.preflight import Contact
 from heavydistill.engine.request import Engine, Keep, Request, Response
 from heavydistill.errors import RunError, StoppedError
 from heavydistill.metrics.usage import UsageTally
 from heavydistill.schema import Cache, Deliberation, Problem
 from heavydistill.sets.manifest import Asked
+from heavydistill.teachers.contact import Contact
 from heavydistill.teachers.pace import Pace
 from heavydistill.teachers.registry import open_engine, revision_of, tariff_of
 from heavydistill.verifiers.pool import Judged, VerdictPool

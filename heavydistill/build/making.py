@@ -19,7 +19,6 @@ from heavydistill.build.redeliberating import Redeliberation
 from heavydistill.build.summing import manifest_of
 from heavydistill.build.writing import SetWriter
 from heavydistill.chat.guard import guard
-from heavydistill.engine.preflight import Contact
 from heavydistill.errors import ConfigError
 from heavydistill.sets.folder import (
     CHAT_TEMPLATE,
@@ -29,6 +28,7 @@ from heavydistill.sets.folder import (
     splits_of,
 )
 from heavydistill.sets.manifest import Manifest, write_manifest
+from heavydistill.teachers.contact import Contact
 from heavydistill.workplace import new_folder, refuse_taken
 
 _GUARDED_ROWS = 256

@@ -17,9 +17,9 @@ from heavydistill.build.deliberator import Deliberator
 from heavydistill.build.notes import SetNote
 from heavydistill.build.prompting import in_sets
 from heavydistill.build.sources import Source
-from heavydistill.engine.preflight import Contact
 from heavydistill.schema import Cache, Deliberation, Generation, Problem, Verdict
 from heavydistill.sets.manifest import Asked
+from heavydistill.teachers.contact import Contact
 
 Answers = Callable[[str, Problem, Cache], list[Deliberation]]
 """The deliberations that were asked for, of a run's name, a problem and a cache."""

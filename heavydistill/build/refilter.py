@@ -38,13 +38,13 @@ from heavydistill.build.summing import quantiles
 from heavydistill.chat.student import Student
 from heavydistill.config import caps_of
 from heavydistill.engine.ledger import Ledger
-from heavydistill.engine.preflight import Contact
 from heavydistill.errors import ConfigError
 from heavydistill.schema import Deliberation, from_row
 from heavydistill.sets.folder import CHAT_TEMPLATE, Writer, file_of, read_rows
 from heavydistill.sets.manifest import Manifest, Refiltered, read_manifest, write_manifest
 from heavydistill.sets.rows import USED, CacheRow, ProblemRow, RlRow
 from heavydistill.teachers.complete import located
+from heavydistill.teachers.contact import Contact
 from heavydistill.teachers.registry import file_of as profile_file_of
 from heavydistill.teachers.registry import find, revision_of, tariff_of
 from heavydistill.verifiers import registry

@@ -49,12 +49,12 @@ def cross(
     from heavydistill.cli.generate import print_reused
     from heavydistill.cli.plan import print_heading, print_line
     from heavydistill.cli.progress import Progress, checking
-    from heavydistill.engine.preflight import Contact
     from heavydistill.pipeline import crossing
     from heavydistill.pipeline.estimate import estimate
     from heavydistill.pipeline.run import run
     from heavydistill.report.crossing import print_crossing
     from heavydistill.report.text import plain
+    from heavydistill.teachers.contact import Contact
 
     console = Console()
     contact = None if dry_run else Contact()

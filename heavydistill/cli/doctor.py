@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from heavydistill.doctor.finding import Finding
     from heavydistill.doctor.patient import Patient
     from heavydistill.heavy.pruning import Reader
+    from heavydistill.teachers.context import Context
     from heavydistill.teachers.profile import Profile
 
 _PROBLEM = "What is 17 + 25 - 8?"
@@ -65,24 +66,31 @@ def _sections(config: RunConfig, console: Console) -> Iterator[tuple[str, list[F
     from heavydistill.doctor.finding import Finding
     from heavydistill.doctor.local import listen
     from heavydistill.errors import UserError
-    from heavydistill.teachers.complete import complete
+    from heavydistill.teachers.complete import completed
+    from heavydistill.teachers.contact import Contact
+    from heavydistill.teachers.context import contexts_of
     from heavydistill.teachers.registry import file_of, find
 
     endpoint = config.endpoint
     roles = config.roles
     models = {name: find(name, endpoint, config.sampling) for name in roles}
+    contact = Contact()
+    for profile in models.values():
+        if profile.kind == "endpoint":
+            contact.require(profile.model, endpoint)
     out = Path(config.out or "runs/next")
     folders = [out.parent, Path(config.journal or out.parent / "journal")]
     files = [file for name in models if (file := file_of(name))]
     found = machine.look(endpoint, folders, files)
     try:
-        config = complete(config)
+        config = completed(config, contact).config
         found.append(_tokenizer(models[roles[1]], config))
     except UserError as error:
         found.append(Finding("configuration", "failure", error.what, error.fix))
     yield "This machine, and the configuration", found, ""
     for name, profile in models.items():
-        patient = _patient(name, profile, roles, config)
+        (context,) = contexts_of(endpoint, endpoint, [profile], None)
+        patient = _patient(name, profile, roles, config, context)
         if profile.kind == "local":
             answers = listen(profile, patient.samplings[0], patient.prompt)
             yield f"{name}, in this process", list(answers), ""
@@ -131,7 +139,9 @@ def _reader(model: Profile, endpoint: Endpoint) -> Reader:
     return ByteEstimate()
 
 
-def _patient(name: str, profile: Profile, roles: tuple[str, str], config: RunConfig) -> Patient:
+def _patient(
+    name: str, profile: Profile, roles: tuple[str, str], config: RunConfig, context: Context
+) -> Patient:
     from heavydistill.doctor.patient import Patient
     from heavydistill.heavy import prompts
     from heavydistill.teachers.providers import provider_at
@@ -146,6 +156,7 @@ def _patient(name: str, profile: Profile, roles: tuple[str, str], config: RunCon
     return Patient(
         profile=profile,
         samplings=samplings,
+        context=context,
         prompt=prompts.thinker_prompt(_PROBLEM, prompt),
         parser=file.thinking.parser if file else None,
         hosted=provider_at(config.endpoint.base_url or "") is not None,
@@ -157,11 +168,9 @@ def _visit(
 ) -> tuple[list[Finding], str]:
     """Ask the model at one address, and write what was seen."""
     from heavydistill.doctor.endpoint import examine
-    from heavydistill.engine.preflight import require
     from heavydistill.teachers.capabilities import save
 
     endpoint = config.endpoint.model_copy(update={"base_url": url})
-    require(patient.profile.model, endpoint)
     with console.status(f"Asking {patient.profile.model} at {url}"):
         seen = examine(patient, endpoint, _reader(patient.profile, endpoint))
     path = save(url, patient.profile.model, seen.capabilities)

@@ -64,7 +64,6 @@ def evaluate(
     from heavydistill.cli.generate import print_reused
     from heavydistill.cli.plan import print_heading, print_line
     from heavydistill.cli.progress import Progress, checking
-    from heavydistill.engine.preflight import Contact
     from heavydistill.pipeline import evaluation
     from heavydistill.pipeline.controls import names_of
     from heavydistill.pipeline.estimate import estimate
@@ -72,6 +71,7 @@ def evaluate(
     from heavydistill.report.comparison import print_comparison
     from heavydistill.report.controls import print_controlled
     from heavydistill.report.table import print_summary
+    from heavydistill.teachers.contact import Contact
 
     console = Console()
     contact = None if dry_run else Contact()

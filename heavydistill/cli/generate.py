@@ -45,10 +45,10 @@ def generate(
 
     from heavydistill.cli.plan import print_estimate, print_heading, print_line
     from heavydistill.cli.progress import Progress, checked
-    from heavydistill.engine.preflight import Contact
     from heavydistill.pipeline.estimate import estimate
     from heavydistill.pipeline.run import run
     from heavydistill.report.table import print_summary
+    from heavydistill.teachers.contact import Contact
 
     console = Console()
     plan = checked(config, console, contact=None if dry_run else Contact())

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 from heavydistill.cli.flags import with_run_flags
 from heavydistill.config import Capabilities, RunConfig
-from heavydistill.engine.preflight import refuse_missing_key
 from heavydistill.engine.request import JUDGE, THINK
 from heavydistill.errors import TeacherError
+from heavydistill.teachers.contact import refuse_missing_key
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -13,11 +13,11 @@ from rich.markup import escape
 
 from heavydistill.cli.remarks import thinking_remark
 from heavydistill.config import RunConfig
-from heavydistill.engine.preflight import Contact
 from heavydistill.pipeline.run import Plan, check
 from heavydistill.pipeline.tally import THINKS, Stage, Tally
 from heavydistill.printable import printable
 from heavydistill.problems import OnChecked
+from heavydistill.teachers.contact import Contact
 
 _PLAIN_LINE_EVERY_S = 10.0
 _NOTE = 80  # characters of a log that fit beside a bar

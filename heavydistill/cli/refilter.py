@@ -118,8 +118,8 @@ def _refilter(keys: dict[str, Any], dry_run: bool) -> None:
     from heavydistill.build.config import load_refilter_config
     from heavydistill.build.deliberator import Deliberator
     from heavydistill.cli.asking import AskingProgress, ending_early, print_volume
-    from heavydistill.engine.preflight import Contact
     from heavydistill.hub.card import write_card
+    from heavydistill.teachers.contact import Contact
 
     console = Console()
     plan = refilter.check(load_refilter_config(keys), None if dry_run else Contact())

@@ -25,6 +25,8 @@ from heavydistill.doctor.questions import Answer, Asker, thinking_in
 from heavydistill.engine.completion import MOST_CHARACTERS_OF_A_TOKEN
 from heavydistill.engine.counting import ESTIMATED
 from heavydistill.heavy.pruning import Reader
+from heavydistill.teachers.contact import Contact
+from heavydistill.teachers.context import SET_IT
 
 # Takes more tokens than any request grants it, thinking or not, so that the answer is cut off.
 _LONG = "Write down all whole numbers from 1 to 900, separated by commas."
@@ -42,7 +44,6 @@ _ENOUGH = 4096  # for the thinking about a small sum
 _SAMPLES = 4
 _CLEARLY = 1.5  # times fewer tokens than another tokenizer counts
 _PREFIX_CHARACTERS = 8000  # OpenAI caches prefixes from 1,024 tokens on
-_CONTEXT_KEYS = ("max_model_len", "context_length", "context_window")
 _CONTEXT_SAID = re.compile(
     r"(?:maximum context length|max_model_len|context window)\D{0,12}(\d[\d,]*)", re.IGNORECASE
 )
@@ -83,7 +84,7 @@ class Examination:
 
 
 def examine(patient: Patient, endpoint: Endpoint, reader: Reader) -> Examination:
-    """Ask one address of an endpoint, which must serve the model (see ``engine.preflight``).
+    """Ask one address of an endpoint, which must serve the model (see ``teachers.contact``).
 
     Args:
         patient: Who is asked, and what a run wants of it.
@@ -123,6 +124,7 @@ class _Doctor:
         ]
         self._patient = patient
         self._profile = patient.profile
+        self._endpoint = endpoint
         self._required = endpoint.reasoning == "required"
         self._asker = asker
         self._reader = reader
@@ -147,7 +149,7 @@ class _Doctor:
     @property
     def _fitting(self) -> int:
         """Tokens of a response that surely leave room for a prompt."""
-        context: int = self.seen.get("context", self._profile.context)
+        context: int = self.seen.get("context", self._patient.context.tokens)
         return min(self._patient.max_tokens, context // 2)
 
     @property
@@ -156,16 +158,18 @@ class _Doctor:
         return min(_ENOUGH, self._fitting, most)
 
     def _context(self) -> Finding:
-        listed = self._asker.listed()
-        told = next((listed[key] for key in _CONTEXT_KEYS if isinstance(listed.get(key), int)), 0)
-        known = self._profile.context
-        if not told:
-            return Finding("context", "ok", f"not told; {known:,} tokens by the profile")
-        if told < known:
-            self.seen["context"] = told
-            text = f"{told:,} tokens by its list of models, which the run obeys; {known:,} by the"
-            return Finding("context", "ok", f"{text} profile")
-        return Finding("context", "ok", f"{told:,} tokens by its list of models")
+        said = Contact().context(self._profile.model, self._endpoint)
+        known = self._patient.context
+        if not said:
+            text = f"the server does not say it; {known.tokens:,} tokens, {known.why}"
+            result: Result = "ok" if known.is_known else "warning"
+            return Finding("context", result, text, "" if known.is_known else SET_IT)
+        if known.is_known and said >= known.tokens:
+            return Finding("context", "ok", f"{said:,} tokens by its list of models")
+        self.seen["context"] = said
+        text = f"{said:,} tokens by its list of models, which the run obeys"
+        text += f"; {known.tokens:,} {known.why}" if known.is_known else ""
+        return Finding("context", "ok", text)
 
     def _length(self) -> Finding:
         for name in _LENGTH_NAMES:
@@ -188,7 +192,7 @@ class _Doctor:
             return Finding("maximum output", "ok", f"takes {wanted:,} tokens, as the run asks")
         if found := _CONTEXT_SAID.search(answer.refusal):
             context = _number(found[1])
-            if 256 <= context < self._profile.context:
+            if 256 <= context < self._patient.context.tokens:
                 self.seen["context"] = context
                 text = f"{wanted:,} tokens do not fit its context of {context:,}, which the run"
                 return Finding("maximum output", "ok", f"{text} obeys; it said so when it refused")
@@ -379,7 +383,7 @@ class _Doctor:
         return Finding("logprobs", "ok", f"{what}; a run does not need them")
 
     def _prefix_cache(self) -> Finding:
-        size = min(_PREFIX_CHARACTERS, self.seen.get("context", self._profile.context) // 2)
+        size = min(_PREFIX_CHARACTERS, self.seen.get("context", self._patient.context.tokens) // 2)
         # Its beginning was never seen before, so that the first request finds nothing cached.
         prompt = secrets.token_hex(8) + " ".join(f" {number}" for number in range(size // 5))
         first, again = (

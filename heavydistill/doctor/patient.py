@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from heavydistill.config import Sampling
+from heavydistill.teachers.context import Context
 from heavydistill.teachers.profile import Profile
 
 
@@ -16,6 +17,7 @@ class Patient:
     Attributes:
         profile: Of the model.
         samplings: Of each role that it has in the run.
+        context: What is known of its context without asking the server.
         prompt: What a thinker is asked, with a problem that takes little thinking.
         parser: vLLM's reasoning parser for it, if it has one.
         hosted: Whether a provider serves it, so that nobody here can restart the server.
@@ -23,6 +25,7 @@ class Patient:
 
     profile: Profile
     samplings: list[Sampling]
+    context: Context
     prompt: str
     parser: str | None = None
     hosted: bool = False

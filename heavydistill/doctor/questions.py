@@ -94,16 +94,6 @@ class Asker:
     def __exit__(self, *raised: object) -> None:
         self._client.close()
 
-    def listed(self) -> dict[str, Any]:
-        """What the server's list of models says of this one; empty if it has no such list."""
-        from openai import OpenAIError
-
-        try:
-            models = self._client.models.with_raw_response.list().http_response.json()["data"]
-            return next(dict(model) for model in models if model["id"] == self._model)
-        except (OpenAIError, ValueError, TypeError, LookupError, StopIteration, RecursionError):
-            return {}
-
     def ask(self, prompt: str, max_tokens: int, parameters: Mapping[str, Any]) -> Answer:
         """Ask once.
 

@@ -6,6 +6,6 @@ checkpoint in this process. ``openai_client`` asks servers: ``servers`` says whi
 ``completion`` reads what comes.
 ``journal`` keeps every response before it is used, in the files of ``segment``; ``journaled`` asks
 only for what it does not hold, ``upkeep`` looks after it. ``failures`` names what went wrong,
-``preflight`` finds out before a run what would. ``silence`` and ``rejections`` tell what is wrong
-with all requests from what is wrong with one.
+``teachers.contact`` finds out before a run what would. ``silence`` and ``rejections`` tell what is
+wrong with all requests from what is wrong with one.
 """

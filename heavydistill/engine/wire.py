@@ -186,7 +186,6 @@ async def beginning(answer: ClientResponse, most: int) -> bytes:
     return b"".join(parts)
 
 
-def _proxy_of(url: str) -> str | None:
 def proxy_of(url: str) -> str | None:
     """The environment's proxy for an address, if it has one."""
     parts = urlsplit(url)

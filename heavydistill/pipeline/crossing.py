@@ -22,7 +22,6 @@ from pathlib import Path
 
 from heavydistill import problems as problem_sources
 from heavydistill.config import RunConfig
-from heavydistill.engine.preflight import Contact
 from heavydistill.errors import ConfigError
 from heavydistill.metrics.crossing import CROSSING, Crossing, Samplings, cross
 from heavydistill.pipeline import run
@@ -31,6 +30,7 @@ from heavydistill.pipeline.following import check_following, reading_pools
 from heavydistill.pipeline.result import all_traces
 from heavydistill.pipeline.room import check_room
 from heavydistill.teachers.complete import completed, sampling_of
+from heavydistill.teachers.contact import Contact
 from heavydistill.teachers.registry import find
 from heavydistill.versioned import write_versioned
 from heavydistill.workplace import new_folder, refuse_taken

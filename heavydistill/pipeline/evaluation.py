@@ -27,7 +27,6 @@ from pathlib import Path
 
 from heavydistill import problems as problem_sources
 from heavydistill.config import RunConfig
-from heavydistill.engine.preflight import Contact
 from heavydistill.errors import ConfigError
 from heavydistill.metrics.comparable import refuse_other_ways
 from heavydistill.metrics.comparison import COMPARISON, Comparison, compare
@@ -38,6 +37,7 @@ from heavydistill.pipeline.controls import Control, controls_of
 from heavydistill.pipeline.following import check_following
 from heavydistill.pipeline.result import all_traces
 from heavydistill.teachers.complete import completed
+from heavydistill.teachers.contact import Contact
 from heavydistill.teachers.registry import find
 from heavydistill.versioned import write_versioned
 from heavydistill.workplace import new_folder, refuse_taken

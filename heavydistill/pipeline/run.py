@@ -29,7 +29,6 @@ from heavydistill import problems as problem_sources
 from heavydistill.config import RunConfig
 from heavydistill.engine import segment
 from heavydistill.engine.ledger import Ledger, account_of
-from heavydistill.engine.preflight import Contact
 from heavydistill.errors import ConfigError, HeavydistillError, StoppedError, TeacherError
 from heavydistill.metrics.summary import Summary
 from heavydistill.pipeline.pools import Pools, read_pools, with_pools
@@ -40,6 +39,7 @@ from heavydistill.pipeline.status import STATUS, Pulse
 from heavydistill.schema import OK, Problem
 from heavydistill.teachers import serving
 from heavydistill.teachers.complete import completed, sampling_of
+from heavydistill.teachers.contact import Contact
 from heavydistill.teachers.context import Context
 from heavydistill.teachers.registry import find, tariff_of
 from heavydistill.verifiers import registry

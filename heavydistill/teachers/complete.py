@@ -19,10 +19,10 @@ from heavydistill.config import (
     SamplingChoice,
     Think,
 )
-from heavydistill.engine.preflight import Contact
 from heavydistill.engine.tokenizer import SERVER, TEMPLATE_TOKENS
 from heavydistill.errors import ConfigError
 from heavydistill.teachers.capabilities import bounded, obeyed
+from heavydistill.teachers.contact import Contact
 from heavydistill.teachers.context import Context, contexts_of, held
 from heavydistill.teachers.files import ProfileFile
 from heavydistill.teachers.machine import largest_setup

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from heavydistill.asking import Endpoint
-from heavydistill.engine.preflight import Contact
+from heavydistill.teachers.contact import Contact
 from heavydistill.teachers.profile import Profile
 
 ASSUMED = 8192
@@ -24,14 +24,16 @@ ASSUMED = 8192
 _SMALLEST = 256
 
 Source = Literal["set", "doctor", "server", "profile", "tokenizer", "configured", "assumed"]
-_SAID = {
+_SAID: dict[Source, str] = {
     "set": "as endpoint.context is set",
     "doctor": "as doctor saw",
     "server": "as the server says",
     "profile": "by the profile",
     "tokenizer": "by the config.json beside its tokenizer",
+    "configured": "assumed, as the configuration asks for them",
+    "assumed": "assumed",
 }
-_FIX = "set the right number with --set endpoint.context=N"
+SET_IT = "Set what the server takes with --set endpoint.context=N."
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +54,15 @@ class Context:
     def is_known(self) -> bool:
         return self.source not in ("assumed", "configured")
 
+    @property
+    def why(self) -> str:
+        """Who says so, in words that follow the number."""
+        return _SAID[self.source]
+
     def __str__(self) -> str:
         if self.is_known:
-            return f"Context of {self.model}: {self.tokens:,} tokens, {_SAID[self.source]}"
-        why = "" if self.source == "assumed" else ", which the configuration asks for"
-        return f"Context of {self.model}: unknown, assumed are {self.tokens:,} tokens{why}; {_FIX}"
+            return f"Context of {self.model}: {self.tokens:,} tokens, {self.why}"
+        return f"Context of {self.model}: unknown, {self.tokens:,} tokens are {self.why}. {SET_IT}"
 
 
 def contexts_of(

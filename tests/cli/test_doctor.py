@@ -114,9 +114,10 @@ def test_a_run_after_it_obeys_the_file(run, tmp_path):
 
 def test_a_longer_response_than_it_takes_is_refused_before_the_run(run, tmp_path):
     with serving(Habits(max_output=2048)) as served:
-        assert run("doctor", *of(served.url))[0] == 0
+        flags = [*of(served.url), "--set=endpoint.context=65536"]
+        assert run("doctor", *flags)[0] == 0
         asked = len(served.asked)
-        code, said = run("generate", *of(served.url), "--set=think.sampling.max_tokens=4096")
+        code, said = run("generate", *flags, "--set=think.sampling.max_tokens=4096")
         assert code == 2 and "think.sampling.max_tokens 4096 is more than the 2048" in said
         assert len(served.asked) == asked
 

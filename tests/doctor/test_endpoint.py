@@ -13,6 +13,7 @@ from heavydistill.doctor.patient import Patient
 from heavydistill.engine.counting import ByteEstimate
 from heavydistill.errors import TeacherError
 from heavydistill.heavy.pruning import Reader
+from heavydistill.teachers.context import Context
 from heavydistill.teachers.profile import Profile
 
 PAPER = Sampling()
@@ -32,8 +33,10 @@ def patient(**changes: Any) -> Patient:
     }
     samplings = changes.pop("samplings", [PAPER])
     of_patient = {key: changes.pop(key) for key in ("hosted",) if key in changes}
+    profile = Profile(**wanted | changes)
     return Patient(
-        profile=Profile(**wanted | changes),
+        profile=profile,
+        context=Context(profile.name, profile.context, "profile"),
         samplings=samplings,
         prompt="What is 17 + 25 - 8?",
         parser="deepseek_v3",

@@ -24,13 +24,13 @@ import pytest
 
 from heavydistill.config import RunConfig, load_config
 from heavydistill.engine.openai_client import OpenAIEngine
-from heavydistill.engine.preflight import require
 from heavydistill.engine.request import Request, Response, user_turn
 from heavydistill.errors import TeacherError
 from heavydistill.heavy import prompts
 from heavydistill.problems import load
 from heavydistill.storage import read_traces
 from heavydistill.teachers.complete import complete, sampling_of
+from heavydistill.teachers.contact import Contact
 from heavydistill.teachers.registry import find
 from heavydistill.teachers.serving import Server, served
 
@@ -197,9 +197,9 @@ def test_prompts_that_were_read_already_are_counted(config, server, engine):
 
 
 def test_the_server_tells_its_context_before_anything_is_asked(server):
-    require("micro-served", server.endpoint, CONTEXT)
+    Contact().require("micro-served", server.endpoint, CONTEXT)
     with pytest.raises(TeacherError, match=rf"with {CONTEXT} tokens"):
-        require("micro-served", server.endpoint, CONTEXT + 1)
+        Contact().require("micro-served", server.endpoint, CONTEXT + 1)
 
 
 def test_a_run_asks_it_for_both_stages(server, profile, tmp_path):

@@ -13,6 +13,7 @@ from heavydistill.pipeline.build import build_heavy_pipeline, judge_of, llm_of, 
 from heavydistill.teachers.complete import complete
 
 URL, OTHER = "http://localhost:1/v1", "http://localhost:2/v1"
+SHORT = {"judge__model": "m", "judge__endpoint": {"base_url": OTHER, "context": 8192}}
 
 
 def completed(**keys: Any) -> RunConfig:
@@ -44,8 +45,10 @@ def test_a_judge_has_sampling_of_its_own_and_the_endpoint_of_the_run():
         "top_k": 0,
         "min_p": 0.0,
         "repetition_penalty": 1.0,
-        "max_tokens": 8192,
+        "max_tokens": 4096,  # half of the context that is assumed
     }
+    elsewhere = {"base_url": OTHER, "context": 131_072}
+    assert completed(judge__model="o", judge__endpoint=elsewhere).judge.sampling.max_tokens == 8192
     # What is known of the teacher does not hold for another model at the same address.
     assert judge.endpoint.tokenizer is None and judge.endpoint.price_in is None
     same = completed(judge__model="served", endpoint__price_in=1.0, endpoint__price_out=2.0)
@@ -93,7 +96,7 @@ def test_limits_a_minute_hold_for_all_who_ask_at_one_address():
         ({"judge__model": "m", "judge__endpoint": {"serve": True}}, "base_url"),
         ({"judge__model": "m", "judge__reasonss": []}, "judge.reasons"),
         ({"judge__model": "m", "budget": "5usd"}, "price"),
-        ({"judge__model": "m", "judge__sampling__max_tokens": 10**6}, "judge.sampling"),
+        ({**SHORT, "judge__sampling__max_tokens": 10**6}, "judge.sampling"),
     ],
 )
 def test_a_contradiction_is_said_with_what_to_do(keys, told):

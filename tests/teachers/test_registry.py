@@ -232,7 +232,7 @@ def test_completing_fills_in_what_the_profile_decides():
 
 
 def test_a_long_context_gets_the_budget_of_the_paper():
-    assert completed(**SERVED).cache.budget_tokens == 80_000
+    assert completed(endpoint__context=131_072, **SERVED).cache.budget_tokens == 80_000
 
 
 def test_completing_keeps_what_the_user_set():

@@ -7,9 +7,8 @@ from fake_server import Answer, completion, serving
 from loopback import Handler, listening
 
 from heavydistill.config import Endpoint
-from heavydistill.doctor.questions import Asker
-from heavydistill.engine.preflight import require
 from heavydistill.errors import TeacherError
+from heavydistill.teachers.contact import Contact
 
 
 def listing(*names: str) -> Answer:
@@ -19,7 +18,7 @@ def listing(*names: str) -> Answer:
 def asked(model: str, answer: Answer, most_tokens: int = 0, **endpoint: Any) -> None:
     with serving(lambda body: completion("1"), answer) as server:
         where = Endpoint(base_url=server.base_url, tokenizer="unused", **endpoint)
-        require(model, where, most_tokens)
+        Contact().require(model, where, most_tokens)
         assert not server.requests
 
 
@@ -66,7 +65,7 @@ def test_every_address_is_asked():
         serving(lambda body: answer, listing("other")) as two,
         pytest.raises(TeacherError, match=rf"{two.base_url} does not serve 'm'"),
     ):
-        require("m", Endpoint(base_url=f"{one.base_url},{two.base_url}"))
+        Contact().require("m", Endpoint(base_url=f"{one.base_url},{two.base_url}"))
 
 
 def test_a_refused_key_names_its_variable_and_never_the_key(monkeypatch):
@@ -85,7 +84,7 @@ def test_a_missing_key_is_said(monkeypatch):
 
 def test_a_server_that_is_not_there_is_said_at_once():
     with pytest.raises(TeacherError, match=r"Nothing answers at http://127\.0\.0\.1:9/v1"):
-        require("m", Endpoint(base_url="http://127.0.0.1:9/v1", tokenizer="unused"))
+        Contact().require("m", Endpoint(base_url="http://127.0.0.1:9/v1", tokenizer="unused"))
 
 
 def test_the_names_that_a_server_lists_do_not_act_on_the_terminal():
@@ -94,15 +93,10 @@ def test_the_names_that_a_server_lists_do_not_act_on_the_terminal():
     assert str(raised.value).isprintable()
 
 
-@pytest.mark.parametrize("ask", ["require", "doctor"])
-def test_a_list_that_is_nested_too_deep_is_none(ask):
+def test_a_list_that_is_nested_too_deep_is_none():
     class _Deep(Handler):
         def do_GET(self) -> None:
             self.send(200, b'{"data":' * 50_000, "application/json")
 
     with listening(_Deep) as url:
-        if ask == "require":
-            require("glm-4.6", Endpoint(base_url=url, tokenizer="unused"))
-        else:
-            with Asker("glm-4.6", Endpoint(base_url=url)) as asker:
-                assert asker.listed() == {}
+        Contact().require("glm-4.6", Endpoint(base_url=url, tokenizer="unused"))

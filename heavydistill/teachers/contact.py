@@ -14,7 +14,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import difflib
-import json
 import os
 import re
 from collections.abc import Callable, Coroutine, Iterator
@@ -23,10 +22,11 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from heavydistill.config import Endpoint, Sampling
-from heavydistill.engine.completion import Completion
+from heavydistill.engine.completion import Completion, ServerFault
 from heavydistill.engine.ledger import Cost, Ledger, Tariff
+from heavydistill.engine.reply import Redactor, message_of, parsed, status_of
 from heavydistill.engine.request import Request, user_turn
-from heavydistill.engine.wire import RefusedError, beginning, proxy_of
+from heavydistill.engine.wire import beginning, proxy_of
 from heavydistill.errors import StoppedError, TeacherError
 from heavydistill.teachers.providers import provider_at
 
@@ -67,11 +67,18 @@ class Reply:
         return [e for e in entries if isinstance(e, dict) and isinstance(e.get("id"), str)]
 
     @property
+    def code(self) -> int:
+        """The status, or that of an error in a body that says it is well."""
+        tree = self.json
+        is_error = isinstance(tree, dict) and tree.get("error") and "choices" not in tree
+        return status_of(tree["error"]) if self.status == _OK and is_error else self.status
+
+    @property
     def json(self) -> Any:
-        """The body, or None if it is no JSON."""
+        """The value of the body, or None if it is no JSON."""
         try:
-            return json.loads(self.body)
-        except (ValueError, RecursionError):
+            return parsed(self.body)
+        except ValueError:
             return None
 
 
@@ -225,7 +232,7 @@ async def _looked(url: str, endpoint: Endpoint) -> _Seen:
             f"Nothing can be sent to {url}: {type(error).__name__}",
             f"Correct the address, or the key in {endpoint.key_env}.",
         ) from None  # the message of the error may hold the key
-    if reply.status == _WRONG_KEY:
+    if reply.code == _WRONG_KEY:
         raise _refused_key(url, endpoint, reply)
     models = reply.models
     if models is None and (other := await _other_base(url, key)):
@@ -239,7 +246,7 @@ async def _looked(url: str, endpoint: Endpoint) -> _Seen:
 
 
 def _brought(reply: Reply) -> str:
-    return f"HTTP {reply.status}" if reply.status != _OK else "no list of models"
+    return f"HTTP {reply.code}" if reply.code != _OK else "no list of models"
 
 
 async def _is_open(url: str) -> bool:
@@ -255,7 +262,7 @@ async def _other_base(url: str, key: str) -> str | None:
     for other in _nearby(url):
         try:
             reply = await _exchange(f"{other}/models", key)
-            if reply.models is None and reply.status != _WRONG_KEY:
+            if reply.models is None and reply.code != _WRONG_KEY:
                 continue
             # Without anything to complete: it is refused, and nothing is billed.
             chat = await _exchange(f"{url}/chat/completions", key, {})
@@ -299,43 +306,42 @@ def _prove_key(
     finally:
         if ledger:
             ledger.settle(most, cost, counted)
-    if reply.status == _WRONG_KEY:
+    if reply.code == _WRONG_KEY:
         raise _refused_key(url, endpoint, reply)
-    if reply.status in (_NO_MONEY, _FORBIDDEN, _NOT_THERE):
+    if reply.code in (_NO_MONEY, _FORBIDDEN, _NOT_THERE):
         raise TeacherError(
             f"{url} refuses to ask {model}: {_said(reply, endpoint)}",
             "Add money to the account there."
-            if reply.status == _NO_MONEY
+            if reply.code == _NO_MONEY
             else f"Correct the name of the model, or the key in {endpoint.key_env}.",
         )
 
 
 def _cost_of(reply: Reply, request: Request, tariff: Tariff, most: Cost) -> tuple[Cost, bool]:
     """(what a reply cost, whether that was counted and not bounded)."""
-    if reply.status != _OK:
+    if reply.code != _OK:
         return Cost(), True
     completion = Completion(is_seeded=False)
     try:
-        completion.add_whole(json.loads(reply.body))
-        return tariff.of([request], completion.responses(1, None, 0.0))
-    except Exception:  # a reply of any shape, which may have been billed
+        completion.add_whole(reply.body.encode())
+    except (ServerFault, ValueError):  # no completion, which may have been billed
         return most, False
+    return tariff.of([request], completion.responses(1, None, 0.0))
 
 
 def _refused_key(url: str, endpoint: Endpoint, reply: Reply) -> TeacherError:
     return TeacherError(
         f"{url} refuses the key in {endpoint.key_env} "
-        f"({reply.status}){'' if _key_of(endpoint) else ', which is not set'}",
+        f"({reply.code}){'' if _key_of(endpoint) else ', which is not set'}",
         f"Set {endpoint.key_env} to a valid key, or name another variable with "
         "endpoint.api_key_env.",
     )
 
 
 def _said(reply: Reply, endpoint: Endpoint) -> str:
-    """What an error says, without the key, which some servers repeat."""
-    key = _key_of(endpoint)
-    body = reply.body.replace(key, "***") if key else reply.body
-    return str(RefusedError(reply.status, {}, body))
+    error = reply.json
+    said = reply.body if error is None else message_of(error)
+    return f"HTTP {reply.code}: {Redactor(_key_of(endpoint))(said)}"
 
 
 async def _exchange(url: str, key: str, body: dict[str, Any] | None = None) -> Reply:
