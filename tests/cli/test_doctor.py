@@ -171,7 +171,7 @@ def test_an_address_without_a_server_and_a_wrong_key_end_with_2(run, cache):
     ("tokenize", "said"), [(True, "it answers /tokenize"), (False, "does not answer /tokenize")]
 )
 def test_without_a_tokenizer_it_finds_out_whether_the_server_counts(run, tokenize, said):
-    with serving(Habits(tokenize=tokenize)) as served:
+    with serving(Habits(tokenize=tokenize, listed={"max_model_len": 32768})) as served:
         code, printed = run("doctor", "--teacher=served", f"--endpoint={served.url}")
     assert code == 0
     assert said in unfolded(printed) and "Runs obey" in printed
