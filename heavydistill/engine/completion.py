@@ -12,6 +12,7 @@ of streams costs more than a core, and it knows no reasoning.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -127,6 +128,7 @@ class Completion:
         is_whole: Whether its end has come.
         is_undercounted: Whether its usage cannot be that of all samples in ``responses``:
             llama.cpp counts the tokens of one. They are unknown then.
+        heard_at: Time of the loop at which its last piece came.
         most_bytes: Most bytes of its body, or of a line of its stream.
     """
 
@@ -144,6 +146,7 @@ class Completion:
         self._usage: dict[str, Any] = {}
         self._choices: dict[int, _Choice] = {}
         self.is_whole = self.is_undercounted = False
+        self.heard_at = -math.inf
 
     def add_whole(self, body: bytes) -> None:
         """Take a completion that came in one piece.

@@ -20,7 +20,9 @@ REPEATABLE: frozenset[Failure | None] = frozenset(
 # What says nothing of the request: the server did not even begin with it.
 OF_THE_SERVER: frozenset[Failure | None] = frozenset({"overloaded", "unreachable"})
 # What a server that is broken does to one request after the other.
-OUTAGES: frozenset[Failure | None] = frozenset({"timeout", "unreachable", "server", "cut_off"})
+OUTAGES: frozenset[Failure | None] = frozenset(
+    {"timeout", "unreachable", "server", "cut_off", "malformed"}
+)
 
 # Servers have no common code for it; these are the words of vLLM, SGLang, OpenAI, llama.cpp, TGI
 # and others.

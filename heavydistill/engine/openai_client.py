@@ -116,7 +116,8 @@ class OpenAIEngine:
         self._redact = Redactor(self._key)
         self._ledger, self._tariff = ledger, tariff or Tariff()
         self._rates = Rates(endpoint.requests_per_minute, endpoint.tokens_per_minute)
-        self._servers = Servers([Server(url, endpoint.concurrency) for url in endpoint.urls])
+        servers = [Server(url, endpoint.concurrency) for url in endpoint.urls]
+        self._servers = Servers(servers, endpoint.timeout_s)
         self._n = self._able.n
         wanted = thinks and endpoint.reasoning == "required"
         self._thinking = ThinkingCheck(model, endpoint.base_url or "", wanted)
@@ -179,7 +180,7 @@ class OpenAIEngine:
             self._ledger.close()
 
     async def _open(self) -> Wire:
-        return Wire(self._key, self._endpoint.timeout_s, self._silence)
+        return Wire(self._key, self._endpoint.timeout_s)
 
     def _submit(self, work: Coroutine[Any, Any, _Result]) -> Future[_Result]:
         return asyncio.run_coroutine_threadsafe(work, self._loop)
@@ -253,11 +254,13 @@ class OpenAIEngine:
             is_general = self._silence.is_general(samples[0], best, sent, self._loop.time())
             if not self._endpoint.retries:
                 return responses
+            await self._check_silence(samples[0], sent)
             attempts += failure != "overloaded" and not is_general
             if attempts > self._endpoint.retries:
                 return responses
             if failure != "overloaded":  # for that the whole server is left alone
-                seconds = min(_LONGEST_BACK_OFF_S, _FIRST_BACK_OFF_S * 2.0**attempts)
+                longest_s = min(_LONGEST_BACK_OFF_S, self._endpoint.timeout_s)
+                seconds = min(longest_s, _FIRST_BACK_OFF_S * 2.0**attempts)
                 with suppress(_DismissedError):
                     await self._dismissable(asyncio.sleep(seconds * random.uniform(0.5, 1.5)))
 
@@ -334,7 +337,8 @@ class OpenAIEngine:
         body = self._body(samples)
         completion = Completion("seed" in body, self._most_tokens(body), self._redact)
         try:
-            await self._wire.ask(server.url, body, completion)
+            with self._silence.listening(completion):
+                await self._wire.ask(server.url, body, completion)
             seconds = self._loop.time() - started
             responses = completion.responses(len(samples), self.think_tags, seconds)
             if completion.is_undercounted:
@@ -407,6 +411,12 @@ class OpenAIEngine:
                 f"The account at {self._endpoint.base_url} has no money left: {response.error}",
                 "Add some and give the same command again; it pays for nothing twice.",
             )
+
+    async def _check_silence(self, request: Request, sent: float) -> None:
+        if plain := self._silence.doubts(request, sent):
+            with suppress(_DismissedError):
+                _, outcome = await self._attempt([plain])
+                self._silence.judge(request, outcome.responses[0], self._loop.time())
 
     async def _check_rejected(self, request: Request, response: Response) -> None:
         if plain := self._rejections.doubts(request, response):

@@ -7,14 +7,11 @@ refused are a reason to ask a plain one, and what becomes of that is the answer.
 
 from __future__ import annotations
 
-import dataclasses
-
 from heavydistill.engine.journal import prompt_id
-from heavydistill.engine.request import Request, Response, user_turn
+from heavydistill.engine.request import Request, Response, plain_question
 from heavydistill.errors import TeacherError
 
 _PROMPTS = 3
-_PLAIN = "What is 1 + 1?"
 
 
 class Rejections:
@@ -39,7 +36,7 @@ class Rejections:
             self._prompts.add(prompt_id(request.messages))
             if len(self._prompts) == _PROMPTS:
                 self._prompts = None
-                return dataclasses.replace(request, messages=user_turn(_PLAIN))
+                return plain_question(request)
         return None
 
     def judge(self, response: Response) -> None:

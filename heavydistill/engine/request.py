@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from heavydistill.config import Sampling
@@ -123,6 +123,11 @@ class Engine(Protocol):
 def user_turn(prompt: str) -> list[dict[str, str]]:
     """The messages of a single prompt."""
     return [{"role": "user", "content": prompt}]
+
+
+def plain_question(request: Request) -> Request:
+    """The same request with a prompt that any model answers."""
+    return replace(request, messages=user_turn("What is 1 + 1?"))
 
 
 def samples(

@@ -56,10 +56,12 @@ class Servers:
 
     Args:
         servers: At least one.
+        patience_s: How long a run waits for an answer; no pause that is not asked for is longer.
     """
 
-    def __init__(self, servers: list[Server]) -> None:
+    def __init__(self, servers: list[Server], patience_s: float) -> None:
         self._servers = servers
+        self._longest_s = min(_LONGEST_PAUSE_S, patience_s)
         self._waiting: deque[asyncio.Future[Server]] = deque()
 
     async def lease(self) -> Server:
@@ -112,7 +114,7 @@ class Servers:
         if now >= server.paused_until:  # else it was sent before, and is the same overload
             server.troubles += 1
             server.slots = max(1.0, server.slots / 2)
-            wait_s = _back_off(server.troubles) if wait_s is None else wait_s
+            wait_s = self._back_off(server.troubles) if wait_s is None else wait_s
         if wait_s is None:
             return
         self._pause(server, wait_s)
@@ -132,7 +134,7 @@ class Servers:
         if server.troubles < _FAULTS_IN_A_ROW:
             return
         server.slots = 1.0
-        self._pause(server, _back_off(server.troubles - _FAULTS_IN_A_ROW + 1))
+        self._pause(server, self._back_off(server.troubles - _FAULTS_IN_A_ROW + 1))
         _log.warning(
             "%s does not work (%s, %d times in a row): asked again in %.1f s (%s)",
             server.url,
@@ -146,6 +148,11 @@ class Servers:
         loop = asyncio.get_running_loop()
         server.paused_until = max(server.paused_until, loop.time() + seconds)
         loop.call_at(server.paused_until, self._hand_out)
+
+    def _back_off(self, times: int) -> float:
+        """Seconds after so many troubles: twice as many each time, give or take a quarter."""
+        seconds = _FIRST_PAUSE_S * 2.0 ** min(times - 1, 16)
+        return min(self._longest_s, seconds) * random.uniform(0.75, 1.25)
 
     def _hand_out(self) -> None:
         now = asyncio.get_running_loop().time() + _CLOCK_S
@@ -164,9 +171,3 @@ class Servers:
 def _first_words(response: Response) -> str:
     """The beginning of what a server said, on one line."""
     return " ".join((response.error or "").split())[:_WORDS]
-
-
-def _back_off(times: int) -> float:
-    """Seconds after so many troubles: twice as many each time, give or take a quarter."""
-    seconds = _FIRST_PAUSE_S * 2.0 ** min(times - 1, 16)
-    return min(_LONGEST_PAUSE_S, seconds) * random.uniform(0.75, 1.25)

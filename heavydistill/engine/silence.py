@@ -1,19 +1,21 @@
-"""Tells a server that is gone from a request that it cannot bear.
+"""Tells a server that is gone or broken from a request that it cannot bear.
 
-An overload and a refused connection say nothing of the request. A time-out and an error of the
-server may be due to it, so they are held to be general only once several prompts have met them
-and no server has given a sign of life since: a piece of a response, or any answer but those.
-
-Not covered: servers that begin every response and break off, which is no silence.
+An overload and a refused connection say nothing of the request. Any other fault may be due to it,
+so faults are held to be general only once several prompts have met them and nothing else has come
+since: no answer, and no piece of a stream that still flows. Where fewer prompts are asked, and for
+longer than anybody should wait, a plain question is asked, and what becomes of that is the answer.
 """
 
 from __future__ import annotations
 
+import contextlib
 import math
+from collections.abc import Iterator
 
+from heavydistill.engine.completion import Completion
 from heavydistill.engine.failures import OF_THE_SERVER, OUTAGES
 from heavydistill.engine.journal import prompt_id
-from heavydistill.engine.request import Request, Response
+from heavydistill.engine.request import Request, Response, plain_question
 from heavydistill.errors import StoppedError
 
 _PROMPTS = 3
@@ -26,21 +28,33 @@ class Silence:
     Args:
         model: Who is asked.
         patience_s: How long it is borne.
-
-    Attributes:
-        heard_at: Time of the loop of the last sign of life.
     """
 
     def __init__(self, model: str, patience_s: float) -> None:
-        self.heard_at = -math.inf
         self._model, self._patience_s = model, patience_s
+        self._answered_at = self._doubted_at = -math.inf
+        self._open: set[Completion] = set()
         self._since: dict[str, float] = {}
         """Of each prompt that met nothing else since, when it was sent first."""
+
+    @property
+    def heard_at(self) -> float:
+        """Time of the loop of the last sign of life; the pieces of a stream that broke are none."""
+        return max([self._answered_at, *(reply.heard_at for reply in self._open)])
+
+    @contextlib.contextmanager
+    def listening(self, reply: Completion) -> Iterator[None]:
+        """While this lasts the pieces of a reply are signs of life."""
+        self._open.add(reply)
+        try:
+            yield
+        finally:
+            self._open.remove(reply)
 
     def note(self, response: Response, now: float) -> None:
         """Whatever came of an attempt, at this time of the loop."""
         if response.failure not in _SILENT:
-            self.heard_at = now
+            self._answered_at = now
 
     def is_general(self, request: Request, response: Response, sent: float, now: float) -> bool:
         """Whether a failure is one of all servers, so that its attempt does not count.
@@ -54,15 +68,48 @@ class Silence:
         Raises:
             StoppedError: That is so for longer than anybody should wait.
         """
-        if response.failure not in _SILENT or sent <= self.heard_at:
+        heard_at = self.heard_at
+        if response.failure not in _SILENT or sent <= heard_at:
             return False
-        self._since = {p: since for p, since in self._since.items() if since > self.heard_at}
+        self._since = {p: since for p, since in self._since.items() if since > heard_at}
         since = self._since.setdefault(prompt_id(request.messages), sent)
         if response.failure not in OF_THE_SERVER and len(self._since) < _PROMPTS:
             return False
-        if (seconds := now - since) > self._patience_s:
-            raise StoppedError(
-                f"No server of {self._model} has answered for {seconds:.0f} s: {response.error}",
-                "Give the same command again when one does; what was answered is kept.",
-            )
+        if now - since > self._patience_s:
+            raise self._stopped(response, now - since)
         return True
+
+    def doubts(self, request: Request, sent: float) -> Request | None:
+        """The plain request to ask, once in a silence, when too few prompts tell what is wrong.
+
+        Args:
+            request: That failed.
+            sent: Time of the loop at which it was sent.
+        """
+        heard_at = self.heard_at
+        since = self._since.get(prompt_id(request.messages), sent)
+        if since <= heard_at or sent - since <= self._patience_s or self._doubted_at > heard_at:
+            return None
+        self._doubted_at = sent
+        return plain_question(request)
+
+    def judge(self, request: Request, response: Response, now: float) -> None:
+        """Look at what became of the plain request.
+
+        Args:
+            request: That failed before.
+            response: To the plain one.
+            now: Time of the loop.
+
+        Raises:
+            StoppedError: It failed likewise.
+        """
+        if response.failure in _SILENT:
+            since = self._since.get(prompt_id(request.messages), now)
+            raise self._stopped(response, now - since)
+
+    def _stopped(self, response: Response, seconds: float) -> StoppedError:
+        return StoppedError(
+            f"No server of {self._model} has answered for {seconds:.0f} s: {response.error}",
+            "Give the same command again when one does; what was answered is kept.",
+        )

@@ -26,8 +26,6 @@ from heavydistill.errors import TeacherError
 if TYPE_CHECKING:
     from aiohttp import ClientResponse
 
-    from heavydistill.engine.silence import Silence
-
 _CONNECT_S = 20.0
 _LAST_BYTES_S = 2.0
 _REFUSED = 400
@@ -55,13 +53,12 @@ class Wire:
     Args:
         key: Sent with every request; a server without keys takes any.
         patience_s: Longest silence.
-        silence: Hears of every piece that comes.
     """
 
-    def __init__(self, key: str, patience_s: float, silence: Silence) -> None:
+    def __init__(self, key: str, patience_s: float) -> None:
         from aiohttp import ClientSession, ClientTimeout, TCPConnector
 
-        self._patience_s, self._silence = patience_s, silence
+        self._patience_s = patience_s
         self._redact = Redactor(key)
         self._session = ClientSession(
             # Slots are counted by server, see ``servers``.
@@ -108,7 +105,7 @@ class Wire:
                 # To its very end, or the connection could not be used again.
                 async for read in answer.content.iter_any():
                     if sum(map(completion.add_line, pending.ended(read))):
-                        self._silence.heard_at = now = loop.time()
+                        completion.heard_at = now = loop.time()
                         left_s = _LAST_BYTES_S if completion.is_whole else self._patience_s
                         timer.reschedule(now + left_s)
         except OverrunError:
