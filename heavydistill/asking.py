@@ -126,7 +126,8 @@ class Endpoint(Section):
     """Speed of one response that ``heavydistill plan`` assumes, until a journal tells how long
     responses take."""
     timeout_s: float = Field(600.0, gt=0)
-    """Longest silence: until a response begins, and between its pieces."""
+    """Longest silence: until a response begins, and between its pieces. A run stops when all
+    servers are silent or broken, or ask to be left alone, for longer than this."""
     retries: int = Field(4, ge=0)
     """Repeats of a request that met a time-out, a fault of the server or a broken connection. An
     overload is repeated for as long as the server answers others."""

@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 
-from heavydistill.engine.completion import ServerFault
+from heavydistill.engine.completion import OverrunError, ServerFault
 from heavydistill.engine.wire import RefusedError
 from heavydistill.schema import Failure
 
@@ -60,7 +60,7 @@ def failure_of(error: Exception) -> Failure:
         return "unreachable"
     if isinstance(error, TimeoutError):
         return "timeout"
-    return "cut_off" if isinstance(error, ClientError) else "malformed"
+    return "cut_off" if isinstance(error, ClientError | OverrunError) else "malformed"
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:

@@ -334,8 +334,11 @@ class OpenAIEngine:
         started = self._loop.time()
         headers: Mapping[str, str] = {}
         fault: Exception
+        overrun = 0
         body = self._body(samples)
-        completion = Completion("seed" in body, self._most_tokens(body), self._redact)
+        most = body.get(self._able.max_tokens_name)
+        most_tokens = most * len(samples) if isinstance(most, int) else LONGEST_CONTEXT
+        completion = Completion("seed" in body, most_tokens, self._redact)
         try:
             with self._silence.listening(completion):
                 await self._wire.ask(server.url, body, completion)
@@ -355,16 +358,14 @@ class OpenAIEngine:
             fault, text = error, str(error)
             headers = error.headers if isinstance(error, RefusedError) else headers
         except OverrunError as error:
-            failure = failed("cut_off", str(error), self._loop.time() - started)
-            brought = completion.brought(len(samples), self.think_tags, failure)
-            return _Outcome(brought, overrun=error.tokens)
+            fault, text, overrun = error, str(error), error.tokens
         # Whatever else a server and the way to it can do costs this request alone.
         except Exception as error:
             fault, text = error, f"{type(error).__name__}: {error}"
         text = self._redact(text, _MOST_SAID)
         failure = failed(failure_of(fault), text, self._loop.time() - started)
         brought = completion.brought(len(samples), self.think_tags, failure)
-        return _Outcome(brought, retry_after(headers))
+        return _Outcome(brought, retry_after(headers), overrun)
 
     def _body(self, samples: list[Request]) -> dict[str, Any]:
         """All that was set and is not known to be refused."""
@@ -387,11 +388,6 @@ class OpenAIEngine:
             body |= {"stream": True, "stream_options": {"include_usage": True}}
         body |= self.extra_body
         return {name: value for name, value in body.items() if name not in self._able.refused}
-
-    def _most_tokens(self, body: dict[str, Any]) -> int:
-        """Most tokens that the server may write for a body."""
-        most = body.get(self._able.max_tokens_name)
-        return most * body.get("n", 1) if isinstance(most, int) else LONGEST_CONTEXT
 
     def _check_pause(self, server: Server, response: Response, wait_s: float | None) -> None:
         """Stop when every server is to be left alone for longer than one is waited for."""
