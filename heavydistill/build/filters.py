@@ -16,6 +16,7 @@ from heavydistill.build.attention import copied, spoken, uses_attempts
 from heavydistill.build.config import Filters
 from heavydistill.build.language import other_language
 from heavydistill.build.leaks import leaks_reference
+from heavydistill.metrics.counts import unanswered_because
 from heavydistill.schema import Deliberation, Generation, Problem, Trajectory
 from heavydistill.sets.rows import USED
 from heavydistill.verifiers.finals import final_answers
@@ -78,6 +79,8 @@ def _unsound(problem: Problem, generation: Generation) -> str:
     """Why a response is no right and whole one."""
     if generation.unusable_because:
         return "unfinished"
+    if unanswered_because(generation):
+        return "no_final_answer"
     label = generation.verdict.label if generation.verdict else "undecided"
     if label != "correct":
         return "undecided" if label == "undecided" else "not_correct"

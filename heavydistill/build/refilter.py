@@ -39,6 +39,7 @@ from heavydistill.chat.student import Student
 from heavydistill.config import caps_of
 from heavydistill.engine.ledger import Ledger
 from heavydistill.errors import ConfigError
+from heavydistill.metrics.counts import unanswered_because
 from heavydistill.schema import Deliberation, from_row
 from heavydistill.sets.folder import CHAT_TEMPLATE, Writer, file_of, read_rows
 from heavydistill.sets.manifest import Manifest, Refiltered, read_manifest, write_manifest
@@ -95,6 +96,7 @@ class Outcome:
         rows: Rows of ``rl``, by split.
         tokens: Of the prompts of ``rl``.
         undecided: Deliberations that ended and are neither right nor wrong.
+        unanswered: Deliberations that ended without a final answer.
     """
 
     before: Counter[str] = field(default_factory=Counter)
@@ -102,6 +104,7 @@ class Outcome:
     rows: Counter[str] = field(default_factory=Counter)
     tokens: list[int] = field(default_factory=list)
     undecided: int = 0
+    unanswered: int = 0
 
     def labelled(self, label: str, stratum: str | None = None) -> int:
         """Caches that have a label, of a stratum or of all."""
@@ -310,6 +313,7 @@ def _write(
     outcome.before[cache.stratum] += cache.rl_label == USED
     outcome.after[cache.stratum, success.label] += 1
     outcome.undecided += sum(map(_is_undecided, deliberations))
+    outcome.unanswered += sum(unanswered_because(one) is not None for one in deliberations)
     measured = dataclasses.replace(
         cache, success=success.share, judged=success.judged, rl_label=success.label
     )

@@ -161,6 +161,7 @@ def _print_ending(plan: Plan, outcome: Outcome, model: Deliberator, console: Con
         "failed": tally.failed,
         "cut off": tally.cut_off,
         "undecided": outcome.undecided,
+        "unanswered": outcome.unanswered,
         "paid for earlier": tally.from_journal,
     }
     parts += [f"{count:,} {name}" for name, count in counts.items() if count]

@@ -31,8 +31,8 @@ USED = ""
 """The label of what is used."""
 LABELS: tuple[tuple[str, str], ...] = (
     ("unfinished", "it failed, was cut off or holds no answer text"),
-    ("undecided", "it was not judged, or the verifier could not tell"),
-    ("not_correct", "the verifier calls it incorrect"),
+    ("undecided", "it was not judged, or the verifier could not tell if its answer is right"),
+    ("not_correct", "the verifier calls its answer incorrect"),
     ("no_final_answer", "it has no final answer in the form that its verifier reads"),
     ("several_final_answers", "it gives different final answers"),
     ("ignores_attempts", "it shows no sign that it worked with the attempts"),

@@ -4,7 +4,7 @@ import dataclasses
 import itertools
 
 import pytest
-from generations import deliberation, problem, trajectory
+from generations import deliberation, problem, trajectory, unboxed
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -58,6 +58,7 @@ def test_each_fault_has_its_label(code):
         ({"answer_text": " \n"}, "unfinished"),
         ({"label": None}, "undecided"),
         ({"label": "incorrect"}, "not_correct"),
+        ({"verdict": unboxed().verdict}, "no_final_answer"),
     ],
 )
 def test_responses_that_are_not_whole_judged_and_right_are_told_apart(changes, code):
