@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -49,9 +49,8 @@ def print_unanswered(summary: Summary, console: Console, *, of: str = "") -> Non
 
 def unanswered_warning(summary: Summary) -> list[str]:
     """The stages of a run with many unanswered samples, and then what can be done about them."""
-    samples, verifiers = summary.samples, summary.by_verifier
-    facts = list(unanswered_facts(samples, verifiers))
-    return [*facts, _remedy(samples, verifiers, summary.prompts)] if facts else []
+    facts = list(unanswered_facts(summary.samples, summary.by_verifier))
+    return [*facts, _remedy(summary)] if facts else []
 
 
 def marker_found(shared: Shared) -> str:
@@ -71,17 +70,18 @@ def marker_value(shared: Shared) -> str:
     return shlex.quote(f"{{{', '.join(pairs)}}}")
 
 
-def _remedy(
-    samples: Mapping[str, GenerationCounts], verifiers: Collection[str], prompts: Collection[str]
-) -> str:
+def _remedy(summary: Summary) -> str:
+    """What can be done; where the pools are those of another run, only about deliberations."""
+    took_pools = bool(summary.trajectories.total) and not summary.usage["thinking"].requests
+    asked = [summary.deliberations] if took_pools else summary.samples.values()
     ways = ["train the format first"]
-    if any(name in _WITH_MARKER for name in verifiers):
+    if not took_pools and any(name in _WITH_MARKER for name in summary.by_verifier):
         ways.append(
             "set the marker if the answers stand behind one: "
             "--set problems.verifier_args='{marker: \"Answer:\"}'"
         )
-    most = max(counts.unanswered_share for counts in samples.values())
-    if most > _MOST and any(".general.en@" in prompt for prompt in prompts):
+    is_general = any(".general.en@" in prompt for prompt in summary.prompts)
+    if is_general and max(counts.unanswered_share for counts in asked) > _MOST:
         ways.append("ask in the short prompts, which small models follow: --set domain=brief")
     told = "; or ".join(ways)
     return f"{told[0].upper()}{told[1:]}"

@@ -11,6 +11,7 @@ from summaries import group, summary
 
 from heavydistill.metrics.counts import GenerationCounts
 from heavydistill.metrics.summary import Summary
+from heavydistill.metrics.usage import Usage
 from heavydistill.report.samples import marker_found, marker_value, unanswered_warning
 from heavydistill.report.table import print_summary
 from heavydistill.verifiers.markers import Shared
@@ -63,6 +64,14 @@ def test_the_short_prompts_are_offered_where_most_are_unanswered_and_they_were_n
     assert brief not in unanswered_warning(of(40, prompts=GENERAL))[-1], "half of them is not most"
     for prompts in (["thinker.brief.en@1"], ["thinker.general.zh@1"], []):
         assert brief not in unanswered_warning(of(41, prompts=prompts))[-1]
+
+
+def test_nothing_is_offered_that_would_not_change_the_pools_of_another_run() -> None:
+    usage = {**summary().usage, "thinking": Usage(0, 0, 0, 0, 0, 0, 0)}
+    told = unanswered_warning(of(70, 20, prompts=GENERAL, usage=usage))
+    assert told[-1] == "Train the format first"
+    told = unanswered_warning(of(70, 60, prompts=GENERAL, usage=usage))
+    assert "domain=brief" in told[-1] and "marker" not in told[-1]
 
 
 def test_the_table_ends_with_it_in_lines_that_can_be_copied() -> None:
