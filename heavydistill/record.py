@@ -90,12 +90,12 @@ class Launch(Section):
 class Alarm(Section):
     """A guard against collapse that fired in a training by reinforcement."""
 
-    guard: Literal["entropy", "length", "all_right", "evaluation"]
+    guard: Literal["entropy", "length", "all_right", "evaluation", "cut_off"]
     step: int
     value: float
     """Smoothed, but for that of an evaluation."""
     bound: float
-    """What it was to stay above; for ``all_right`` below."""
+    """What it was to stay above; for ``all_right`` and ``cut_off`` below."""
     action: Literal["warn", "stop", "roll_back"]
     rolled_back_to: int | None = None
     """Step of the checkpoint that became the model."""
@@ -128,6 +128,11 @@ class Result(Section):
     """Most memory of one GPU; None on a CPU."""
     alarms: list[Alarm] = Field(default_factory=list)
     """By step; of supervised training there are none."""
+
+    @property
+    def is_unlearnt(self) -> bool:
+        """Whether it is of a GRPO training in which no response earned a reward."""
+        return bool(self.rollouts) and "reward" not in self.rollouts
 
 
 class TrainingRecord(Section):

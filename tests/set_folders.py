@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from heavydistill.schema import Cache, CacheItem, Deliberation, Trajectory, Verdict
+from heavydistill.schema import Cache, CacheItem, Deliberation, Trajectory, Verdict, from_row
 from heavydistill.sets import folder as folders
 from heavydistill.sets.manifest import (
     Attention,
@@ -15,6 +16,7 @@ from heavydistill.sets.manifest import (
     Share,
     Strata,
     StudentUsed,
+    read_manifest,
     write_manifest,
 )
 from heavydistill.sets.rows import (
@@ -255,3 +257,26 @@ def _turn(generation: Trajectory | Deliberation) -> ThoughtfulMessage:
 
 def _fields(value: Any) -> dict[str, Any]:
     return {name: getattr(value, name) for name in type(value).__dataclass_fields__}
+
+
+KINDS: dict[str, type] = {
+    "rl": RlRow,
+    "caches": CacheRow,
+    "problems": ProblemRow,
+    "trajectories": TrajectoryRow,
+}
+
+
+def rewrite(
+    folder: Path, name: str, change: Callable[[dict[str, Any]], list[dict[str, Any]]]
+) -> None:
+    """Put other rows in place of those of a set's train split, as if it was built so."""
+    rows = [new for row in folders.read_rows(folder, name) for new in change(row)]
+    path = folders.file_of(folder, name, "train")
+    path.unlink()
+    if rows:
+        writer = folders.Writer(path, KINDS[name])
+        for row in rows:
+            writer.write(from_row(KINDS[name], row))
+        writer.close()
+    write_manifest(read_manifest(folder), folder)

@@ -18,6 +18,7 @@ def carry_out(asked: Any, stage: ModuleType) -> None:
         HeavydistillError: Whatever does not work out; the message says what is there by then.
     """
     from heavydistill.config import load_config
+    from heavydistill.errors import RunError
     from heavydistill.hub.model import check_before, publish_trained
     from heavydistill.hub.model_card import write_model_card
     from heavydistill.hub.parcel import Wish
@@ -46,10 +47,18 @@ def carry_out(asked: Any, stage: ModuleType) -> None:
         return
     if wish and is_main():
         check_before(prepared.record, folder, wish)
-    stage.train(prepared)
+    result = stage.train(prepared).result
     if not is_main():
         return
     write_model_card(folder)
+    if result and result.is_unlearnt:
+        raise RunError(
+            f"Nothing was learnt, so {folder} holds the model as it was: no response earned a "
+            f"reward, and {result.rollouts['verdict/cut_off'].last:.0%} of the last ones were cut "
+            f"off at {trl.max_completion_length:,} tokens",
+            "Raise max_completion_length, or teach the model shorter responses first, with "
+            "scripts/sft.py.",
+        )
     if around.evaluate:
         evaluate(Path(around.evaluate), str(asked.model.model_name_or_path), folder)
         write_model_card(folder)

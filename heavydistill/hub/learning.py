@@ -169,6 +169,8 @@ def _chosen(manifest: Manifest, roles: set[str]) -> Iterator[str]:
 
 def _ended(result: Result) -> Iterator[tuple[str, str]]:
     yield "Steps", f"{count(result.steps)} ({result.epochs:g} epochs){_rolled_back(result)}"
+    if result.is_unlearnt:
+        yield "Learnt", "nothing: no response earned a reward"
     for alarm in result.alarms:
         yield (
             f"Guard {code(alarm.guard)}, step {count(alarm.step)}",

@@ -81,7 +81,7 @@ def test_right_is_1_wrong_is_0_and_both_are_logged(pool: VerdictPool, chat: Chat
         1.0,
         1.0,
     ]
-    shares = {"groups/all_right": 0.5, "groups/all_wrong": 0.0}
+    shares = {"groups/all_right": 0.5, "groups/all_wrong": 0.0, "groups/uncompared": 0.0}
     assert shares.items() <= told.metrics.items()
     assert told.metrics.keys() - shares.keys() == {f"verdict/{name}" for name in METRICS}
     assert told.metrics["verdict/correct"] == 0.75

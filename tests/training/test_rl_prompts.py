@@ -3,45 +3,20 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from set_folders import write_sets
+from set_folders import rewrite, write_sets
 from trainings import grpo_asked
 
 from heavydistill.errors import ConfigError, UserError
 from heavydistill.heavy.prompts import load
-from heavydistill.schema import from_row
-from heavydistill.sets.folder import Writer, file_of, read_rows
+from heavydistill.sets.folder import file_of
 from heavydistill.sets.manifest import RunUsed, read_manifest, write_manifest
-from heavydistill.sets.rows import CacheRow, ProblemRow, RlRow, TrajectoryRow
 from heavydistill.training.base import load_base
 from heavydistill.training.rl.prompts import Prompts, find_sets, read_prompts
-
-KINDS: dict[str, type] = {
-    "rl": RlRow,
-    "caches": CacheRow,
-    "problems": ProblemRow,
-    "trajectories": TrajectoryRow,
-}
-
-
-def rewrite(
-    folder: Path, name: str, change: Callable[[dict[str, Any]], list[dict[str, Any]]]
-) -> None:
-    """Put other rows in place of those of a set's train split, as if it was built so."""
-    rows = [new for row in read_rows(folder, name) for new in change(row)]
-    path = file_of(folder, name, "train")
-    path.unlink()
-    if rows:
-        writer = Writer(path, KINDS[name])
-        for row in rows:
-            writer.write(from_row(KINDS[name], row))
-        writer.close()
-    write_manifest(read_manifest(folder), folder)
 
 
 def with_rows(folder: Path, *rows: dict[str, Any]) -> Path:
@@ -97,8 +72,25 @@ def test_a_set_without_successes_is_refused_with_what_to_do(tmp_path: Path) -> N
     assert "never has no cache that is answered rightly sometimes" in message
     assert "(3 never_right)" in message and "Train the model on the set sft_deliberator" in message
     assert f"heavydistill refilter {never} --checkpoint micro-student" in message
-    always = with_rows(tmp_path / "always", {"success": 1.0})
-    assert "Build harder sets" in refused(always, tmp_path)
+
+
+def test_caches_that_another_model_always_gets_right_are_to_be_measured_again(
+    tmp_path: Path,
+) -> None:
+    rows = [{"success": 1.0, "cache": f"c{n}"} for n in range(3)]
+    always = with_rows(tmp_path / "always", *rows)
+    again = f"refilter {always} --checkpoint micro-student --out {always}-refiltered"
+    message = refused(always, tmp_path)
+    assert "That was measured on micro: measure it on micro-student" in message
+    assert f"`heavydistill {again}`. Build harder sets" in message
+    few = with_rows(tmp_path / "few", *rows, {"success": 0.5, "cache": "c4"})
+    message = refused(few, tmp_path, steps_per_generation=8)
+    assert "3 caches are left out that micro always or never got right" in message
+    assert f"refilter {few} --checkpoint micro-student" in message
+    own = read_manifest(always).model_copy(update={"models": {"deliberator": ["micro-student"]}})
+    write_manifest(own, always)
+    message = refused(always, tmp_path)
+    assert "Build harder sets" in message and "refilter" not in message
 
 
 def test_an_empty_set_tells_what_became_of_its_caches(tmp_path: Path) -> None:

@@ -149,12 +149,27 @@ def test_a_step_on_prompts_that_nobody_answers_leaves_a_model_and_its_record(
     assert result is not None and result.steps == 1 and result.tokens > 0
     assert result.rollouts["verdict/cut_off"].last == 1.0
     assert "reward" not in result.rollouts  # nothing that was cut off has one
+    assert result.rollouts["groups/uncompared"].last == 1.0 and result.is_unlearnt
     assert str(tmp_path) not in (out / "training.json").read_text(encoding="utf-8")
     assert {"adapter_model.safetensors", "adapter_config.json"} <= {p.name for p in out.iterdir()}
     write_model_card(out)
     card = (out / "README.md").read_text(encoding="utf-8")
     assert "reinforcement learning, in which the verdict of a verifier on its answers" in card
     assert "- grpo" in card and "caches of `sets` were asked" in card
+    assert "nothing: no response earned a reward" in card
+
+
+def test_a_training_that_learnt_nothing_ends_with_1_and_says_why(
+    sets: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    keys = {"max_completion_length": 8, "steps_per_generation": 1, "max_steps": 1}
+    assert main(grpo_flags(sets, out, **keys), GRPO) == 1
+    shown = capfd.readouterr()
+    assert "Step 1: all responses (4 a generation) were cut off" in shown.out
+    assert "Nothing was learnt" in shown.err and "100% of the last ones were cut off" in shown.err
+    assert "Raise max_completion_length" in shown.err
+    assert read_record(out).result and (out / "README.md").is_file()
 
 
 def test_the_reward_ends_responses_where_the_trainer_does(sets: Path, tmp_path: Path) -> None:

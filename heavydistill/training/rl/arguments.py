@@ -64,6 +64,7 @@ class RlArguments(PassAtKArguments, SurenessArguments, GuardArguments, HeldOutAr
         "guard_entropy_below",
         "guard_length_below",
         "guard_all_right_above",
+        "guard_cut_off_above",
         "guard_evaluation_falls",
         "guard_window",
     )

@@ -138,8 +138,13 @@ def check_episodes(batch: Batch, attempts: int) -> None:
     )
 
 
-def check_prompts(batch: Batch, prompts: int) -> None:
+def check_prompts(batch: Batch, prompts: int, more: str = "more prompts") -> None:
     """See to it that there is a step to take.
+
+    Args:
+        batch: Of a generation.
+        prompts: How many there are.
+        more: What would be enough of them, in words.
 
     Raises:
         ConfigError: There are fewer prompts than one generation asks.
@@ -152,10 +157,10 @@ def check_prompts(batch: Batch, prompts: int) -> None:
     raise ConfigError(
         f"A generation asks {batch.prompts:,} prompts ({_product(batch)}, {batch.group} of each), "
         f"and there are {prompts:,}",
-        f"Give --steps_per_generation {steps}, or more prompts."
+        f"Give --steps_per_generation {steps}, or {more}."
         if steps
-        else f"Give more prompts, or a smaller batch: {least} responses are the least that "
-        "are whole groups of this size here.",
+        else f"Give a smaller batch ({least} responses are the least that are whole groups of this "
+        f"size here), or {more}.",
     )
 
 

@@ -2,13 +2,17 @@
 
 There the training reward and the share of solved groups climb while entropy, length and the
 held-out accuracy fall: the model learns to copy and to vote, and no longer to deliberate. Four
-guards look for it in what the training logs:
+guards look for it in what the training logs, and a fifth for responses that never end:
 
     entropy     the entropy of the policy is below a share of its peak
     length      the mean completion is shorter than a share of the longest there was
     all_right   so many groups are solved that the rest teaches little
     evaluation  the held-out accuracy fell at so many evaluations in a row, and the training reward
                 is higher than before them
+    cut_off     most responses are cut off: they have no reward, and groups shrink
+
+Where all responses are cut off in ``guard_window`` logged values in a row, nothing is learnt, and
+``cut_off`` ends the training whatever else it does, unless it is off.
 
 The logged values of a training are smoothed: a value counts as the median of itself and the ones
 before it, ``guard_window`` in all, so that no single odd step fires a guard, nor is it a peak. As
@@ -18,7 +22,7 @@ what fired before stays as it was.
 
 What fires is found in ``log_history`` alone, which is in every checkpoint: a training that goes on
 finds what fired before. A guard fires once, when its bound is passed for the first time: around it
-values come and go.
+values come and go. ``cut_off`` may fire a second time, to end the training.
 
 Not covered: what is done then (``watching``).
 """
@@ -44,8 +48,14 @@ if TYPE_CHECKING:
 
 OFF, WARN, STOP, ROLL_BACK = "off", "warn", "stop", "roll_back"
 ACTIONS = (OFF, WARN, STOP, ROLL_BACK)
-GUARDS = ("entropy", "length", "all_right", "evaluation")
+GUARDS = ("entropy", "length", "all_right", "evaluation", "cut_off")
 ENTROPY, LENGTH, REWARD = "entropy", "completions/mean_length", "reward"
+# Of the responses that are rewarded, and of the attempts that an episode begins with.
+_CUT_OFF = ("verdict/cut_off", "thinker/truncated")
+MORE_TOKENS = (
+    "Raise max_completion_length (mode joint: the run's sampling.max_tokens too), or teach the "
+    "model shorter responses first, with scripts/sft.py"
+)
 _ACTION_HELP = (
     f"{WARN}; {STOP}: end the training; {ROLL_BACK}: end it, and the best whole checkpoint by "
     f"metric_for_best_model becomes the model; {OFF}."
@@ -78,6 +88,10 @@ class GuardArguments:
     guard_evaluation_falls: int = field(
         default=3, metadata={"help": "Evaluations in a row, each below the one before."}
     )
+    guard_cut_off: str = _action("More than guard_cut_off_above of the responses are cut off")
+    guard_cut_off_above: float = field(
+        default=0.5, metadata={"help": "Share of the responses, between 0 and 1."}
+    )
     guard_window: int = field(
         default=5,
         metadata={
@@ -102,7 +116,12 @@ def check_guards(guards: GuardArguments, arguments: GRPOConfig) -> None:
             raise ConfigError(
                 f"guard_{guard}: {action!r} is none of {', '.join(ACTIONS)}", "Give one of them."
             )
-    for name in ("guard_entropy_below", "guard_length_below", "guard_all_right_above"):
+    for name in (
+        "guard_entropy_below",
+        "guard_length_below",
+        "guard_all_right_above",
+        "guard_cut_off_above",
+    ):
         if not 0 < (share := getattr(guards, name)) < 1:
             raise ConfigError(f"{name}: {share} is not between 0 and 1", "Give a share.")
     for name in ("guard_evaluation_falls", "guard_window"):
@@ -202,6 +221,7 @@ def idle(guards: GuardArguments, seen: Seen) -> dict[str, str]:
         "entropy": (window + 1, "logged values", seen.logs),
         "length": (window + 1, "logged values", seen.responses),
         "all_right": (window, "logged values", seen.responses),
+        "cut_off": (window, "logged values", seen.responses),
         "evaluation": (guards.guard_evaluation_falls + 1, "evaluations", seen.evaluations),
     }
     found = {
@@ -247,6 +267,7 @@ def alarms(
         "entropy": _below_peak(series(history, ENTROPY), guards.guard_entropy_below, guards),
         "length": _below_peak(series(history, LENGTH), guards.guard_length_below, guards),
         "all_right": _above(series(history, ALL_RIGHT), guards.guard_all_right_above, guards),
+        "cut_off": _above(cut_off(history), guards.guard_cut_off_above, guards),
         "evaluation": _falling(
             _first_of_steps(series(history, metric)), series(history, REWARD), guards
         ),
@@ -258,7 +279,33 @@ def alarms(
         if first and action != OFF:
             step, _, value, bound = first
             fired.append(Alarm(guard=guard, step=step, value=value, bound=bound, action=action))
+    last = _last_of_nothing(history, guards)
+    if last and guards.guard_cut_off != OFF:
+        action = STOP if guards.guard_cut_off == WARN else guards.guard_cut_off
+        # In the place of a warning at the same step.
+        fired = [one for one in fired if (one.guard, one.step) != ("cut_off", last)]
+        bound = guards.guard_cut_off_above
+        fired.append(Alarm(guard="cut_off", step=last, value=1.0, bound=bound, action=action))
     return sorted(fired, key=lambda one: one.step)
+
+
+def cut_off(history: Sequence[Mapping[str, Any]]) -> list[_Point]:
+    """(step, share of the responses that were cut off); of an episode that of the worse role."""
+    found: dict[int, float] = {}
+    for name in _CUT_OFF:
+        for step, value in series(history, name):
+            found[step] = max(value, found.get(step, 0.0))
+    return sorted(found.items())
+
+
+def _last_of_nothing(history: Sequence[Mapping[str, Any]], guards: GuardArguments) -> int | None:
+    """The step of the first ``guard_window`` logged values in a row with nothing but cut-offs."""
+    in_a_row = 0
+    for step, share in cut_off(history):
+        in_a_row = in_a_row + 1 if share == 1 else 0
+        if in_a_row == guards.guard_window:
+            return step
+    return None
 
 
 def told(alarm: Alarm, guards: GuardArguments) -> str:
@@ -272,6 +319,10 @@ def told(alarm: Alarm, guards: GuardArguments) -> str:
         "all_right": f"{value} of the groups are solved, more than {bound}",
         "evaluation": f"the held-out accuracy fell {guards.guard_evaluation_falls} times in a row, "
         f"from {bound} to {value}, while the training reward rose",
+        "cut_off": f"{value} of the responses are cut off, more than {bound}; they earn no reward, "
+        f"so that groups shrink. {MORE_TOKENS}"
+        if alarm.value < 1 or alarm.action == WARN
+        else f"all responses are cut off, so that nothing is learnt. {MORE_TOKENS}",
     }[alarm.guard]
     return f"Guard {alarm.guard}, step {alarm.step}: {what}."
 

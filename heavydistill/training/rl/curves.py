@@ -25,7 +25,7 @@ from heavydistill.training.rl.collapse import (
     series,
     smoothed,
 )
-from heavydistill.training.rl.groups import ALL_RIGHT, ALL_WRONG
+from heavydistill.training.rl.groups import ALL_RIGHT, ALL_WRONG, UNCOMPARED
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -84,6 +84,7 @@ _PANELS = (
             _Line("frac_reward_zero_std", "all rewards equal", _GREY),
             _Line(ALL_RIGHT, "solved", _RED, "--"),
             _Line(ALL_WRONG, "hopeless", _BLUE, ":"),
+            _Line(UNCOMPARED, "fewer than 2 judged", _ORANGE, "-."),
         ),
         guard="all_right",
         share=True,

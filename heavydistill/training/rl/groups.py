@@ -11,10 +11,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 ALL_RIGHT, ALL_WRONG = "groups/all_right", "groups/all_wrong"
+UNCOMPARED = "groups/uncompared"
 
 
 def group_shares(right: Sequence[bool | None], size: int) -> dict[str, float]:
-    """The shares of the groups that are solved and of those that are hopeless, as logged metrics.
+    """The shares of the groups that teach nothing, by the reason, as logged metrics.
 
     Args:
         right: Of each answer of the batch, of all processes and group after group, whether it is
@@ -23,8 +24,10 @@ def group_shares(right: Sequence[bool | None], size: int) -> dict[str, float]:
 
     Returns:
         ``groups/all_right``: of all groups, those with right answers and no wrong one;
-        ``groups/all_wrong``: those with wrong answers and no right one. An undecided answer gets no
-        reward, so it is passed over; a group of nothing else is in neither.
+        ``groups/all_wrong``: those with wrong answers and no right one; ``groups/uncompared``:
+        those in which fewer than two answers were decided, whichever way, so that there is nothing
+        to compare. An undecided answer, which one that was cut off is too, gets no reward, so it is
+        passed over.
 
     Raises:
         ValueError: There is no group, or the last one is not whole.
@@ -32,10 +35,11 @@ def group_shares(right: Sequence[bool | None], size: int) -> dict[str, float]:
     if size < 1 or not right or len(right) % size:
         raise ValueError(f"{len(right)} answers are no groups of {size}")
     decided = [
-        {one for one in right[start : start + size] if one is not None}
+        [one for one in right[start : start + size] if one is not None]
         for start in range(0, len(right), size)
     ]
     return {
-        ALL_RIGHT: sum(found == {True} for found in decided) / len(decided),
-        ALL_WRONG: sum(found == {False} for found in decided) / len(decided),
+        ALL_RIGHT: sum(set(found) == {True} for found in decided) / len(decided),
+        ALL_WRONG: sum(set(found) == {False} for found in decided) / len(decided),
+        UNCOMPARED: sum(len(found) < 2 for found in decided) / len(decided),
     }

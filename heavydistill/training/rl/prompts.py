@@ -31,6 +31,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -147,11 +148,11 @@ def read_prompts(asked: Asked, base: Base, sets: Located | None) -> Prompts:
         found = train
         train = _teaching(found, asked, left_out)
         if not train and asked.mode == DELIBERATOR:
-            raise _no_cache_left(asked, sets, found, left_out)
+            raise _no_cache_left(asked, base, sets, found, left_out)
         if not train:
             raise _no_problem_left(sets, left_out)
     train, lengths = with_room(asked, base, run, train, left_out)
-    check_prompts(asked.batch, len(train))
+    check_prompts(asked.batch, len(train), _more_prompts(asked, base, sets, left_out))
     return Prompts(
         train=_dataset(train),
         lengths=lengths,
@@ -307,11 +308,10 @@ def _listed(left_out: Counter[str]) -> str:
 
 
 def _no_cache_left(
-    asked: Asked, sets: Located, caches: Iterable[_Row], left_out: Counter[str]
+    asked: Asked, base: Base, sets: Located, caches: Iterable[_Row], left_out: Counter[str]
 ) -> ConfigError:
     """What is said of a set without successes, or with nothing else."""
-    model = asked.model.model_name_or_path
-    again = f"`heavydistill refilter {asked.rl.dataset_name} --checkpoint {model} --out NEW`"
+    again = _refilter(asked)
     if left_out[OVER]:
         lowest = min(row["right"] / row["width"] for row in caches if _may_teach(row))
         return ConfigError(
@@ -328,6 +328,8 @@ def _no_cache_left(
         fix = f"Measure them with {again}, or ask them as they are with --unmeasured ask."
     elif labels[ALWAYS] > labels[NEVER]:
         fix = "Build harder sets, for instance with --preset heavyskill or from harder problems."
+        if others := _measured_on_others(sets, base):
+            fix = f"That was measured on {others}: measure it on {base.name} with {again}. {fix}"
     else:
         fix = (
             "Train the model on the set sft_deliberator first (scripts/sft.py), and measure again "
@@ -337,6 +339,32 @@ def _no_cache_left(
         f"{sets.name} has no cache that is answered rightly sometimes and not always"
         f"{f' ({_listed(labels)})' if labels else ''}, so there is nothing to learn",
         fix,
+    )
+
+
+def _refilter(asked: Asked) -> str:
+    """The command that measures the caches on the model that is trained."""
+    sets, model = str(asked.rl.dataset_name), str(asked.model.model_name_or_path)
+    command = ["heavydistill", "refilter", sets, "--checkpoint", model]
+    return f"`{shlex.join([*command, '--out', f'{sets}-refiltered'])}`"
+
+
+def _measured_on_others(sets: Located, base: Base) -> str:
+    """On whose deliberations the success of the caches was measured, but for the base itself."""
+    refiltered = sets.manifest.refiltered
+    models = {refiltered.checkpoint} if refiltered else {*sets.manifest.models["deliberator"]}
+    return ", ".join(sorted(models - {base.name}))
+
+
+def _more_prompts(asked: Asked, base: Base, sets: Located | None, left_out: Counter[str]) -> str:
+    """How there may be more of them, in words."""
+    lost = left_out[ALWAYS] + left_out[NEVER]
+    others = sets and asked.mode == DELIBERATOR and _measured_on_others(sets, base)
+    if not lost or not others:
+        return "more prompts"
+    return (
+        f"more prompts: {lost:,} caches are left out that {others} always or never got right; "
+        f"{_refilter(asked)} measures them on {base.name}"
     )
 
 

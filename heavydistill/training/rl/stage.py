@@ -61,6 +61,7 @@ _TOLD = (
     "entropy",
     "completions/mean_length",
     "groups/all_right",
+    "groups/uncompared",
     "eval_hm",
     "eval_v",
     "eval_pass_at_1",

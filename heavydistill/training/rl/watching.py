@@ -1,4 +1,7 @@
-"""What the Trainer calls so that a GRPO training is watched: the guards, and the curves."""
+"""What the Trainer calls so that a GRPO training is watched: the guards, and the curves.
+
+A step in which all responses were cut off is said at once, whatever the guards are set to.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,15 @@ from transformers import TrainerCallback
 
 from heavydistill.record import Alarm
 from heavydistill.training import keeping
-from heavydistill.training.rl.collapse import ROLL_BACK, WARN, GuardArguments, alarms, told
+from heavydistill.training.rl.collapse import (
+    MORE_TOKENS,
+    ROLL_BACK,
+    WARN,
+    GuardArguments,
+    alarms,
+    cut_off,
+    told,
+)
 from heavydistill.training.rl.curves import draw
 
 
@@ -42,6 +53,8 @@ class WatchCollapse(TrainerCallback):
 
     def on_log(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Look at what was logged."""
+        if state.is_world_process_zero:
+            _say_if_nothing_was_learnt(args, state)
         self._look(args, state, control)
 
     def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
@@ -79,6 +92,19 @@ class WatchCollapse(TrainerCallback):
             if state.is_world_process_zero and (says_warnings or alarm.action != WARN):
                 ending = "" if alarm.action == WARN else " The training ends here."
                 print(f"{told(alarm, self._guards)}{ending}", flush=True)
+
+
+def _say_if_nothing_was_learnt(args: Any, state: Any) -> None:
+    """Print a line if all responses since the last log were cut off."""
+    logged = state.log_history[-1]
+    if not any(share == 1 for _, share in cut_off([logged])):
+        return
+    rows = args.per_device_train_batch_size * args.world_size * args.steps_per_generation
+    print(
+        f"Step {logged['step']}: all responses ({rows:,} a generation) were cut off, at up to "
+        f"{logged['completions/max_length']:,.0f} tokens: nothing was learnt. {MORE_TOKENS}.",
+        flush=True,
+    )
 
 
 class DrawCurves(TrainerCallback):

@@ -88,6 +88,34 @@ def test_values_that_are_missing_or_no_numbers_are_passed_over() -> None:
     assert alarms([], USUAL) == []
 
 
+def _cut_off(*shares: float, name: str = "verdict/cut_off") -> list[dict[str, Any]]:
+    return [{name: share, "step": step} for step, share in enumerate(shares, start=1)]
+
+
+@pytest.mark.parametrize("name", ["verdict/cut_off", "thinker/truncated"])
+def test_most_responses_cut_off_is_a_warning_and_all_of_them_an_end(name: str) -> None:
+    (warned,) = alarms(_cut_off(0.2, 0.9, 0.9, 0.9, 0.9, 1.0, 1.0, 1.0, 0.9, name=name), USUAL)
+    assert (warned.guard, warned.step, warned.action) == ("cut_off", 5, "warn")
+    assert "0.9 of the responses are cut off" in told(warned, USUAL)
+    (ended,) = alarms(_cut_off(*[1.0] * 6, name=name), USUAL)
+    assert (ended.guard, ended.step, ended.value, ended.action) == ("cut_off", 5, 1.0, "stop")
+    said = told(ended, USUAL)
+    assert "all responses are cut off, so that nothing is learnt" in said
+    assert "Raise max_completion_length" in said
+    both = alarms(_cut_off(*[0.8] * 5, *[1.0] * 5, name=name), USUAL)
+    assert [(alarm.step, alarm.action) for alarm in both] == [(5, "warn"), (10, "stop")]
+
+
+@pytest.mark.parametrize(("action", "found"), [("off", []), ("roll_back", ["roll_back"])])
+def test_what_is_done_about_cut_off_responses_can_be_chosen(action: str, found: list[str]) -> None:
+    fired = alarms(_cut_off(*[1.0] * 6), GuardArguments(guard_cut_off=action))
+    assert [alarm.action for alarm in fired] == found
+
+
+def test_responses_that_end_fire_nothing() -> None:
+    assert alarms(_cut_off(1.0, 1.0, 0.1, 0.2, 0.3, 1.0, 0.1), USUAL) == []
+
+
 def _evaluations(values: list[float], rewards: list[float]) -> list[dict[str, Any]]:
     """An evaluation before the first step and after every step."""
     entries: list[dict[str, Any]] = [{"eval_hm": values[0], "step": 0}]
@@ -294,7 +322,10 @@ def test_what_is_not_idle_can_fire_and_nothing_else(
     entries = [
         *falling("entropy", logs),
         *falling("completions/mean_length", responses),
-        *({"step": step, "groups/all_right": 1.0, "reward": step} for step in responses),
+        *(
+            {"step": step, "groups/all_right": 1.0, "verdict/cut_off": 0.9, "reward": step}
+            for step in responses
+        ),
         *({"step": step, "eval_hm": -step} for step in evaluations),
     ]
     fired = {alarm.guard for alarm in alarms(entries, guards)}

@@ -73,6 +73,22 @@ def test_a_warning_changes_nothing(tmp_path: Path, capsys: Any) -> None:
     assert {"curves.png", "curves.svg"} <= {path.name for path in tmp_path.iterdir()}
 
 
+def test_a_training_in_which_all_is_cut_off_says_so_at_once_and_ends(
+    tmp_path: Path, capsys: Any
+) -> None:
+    cut_off = rewarding(verdict__cut_off=lambda step: 0.75 if step == 2 else 1.0)
+    watch = WatchCollapse(GuardArguments(guard_window=2, guard_entropy="off"))
+    made = trainer(tmp_path, cut_off, [watch])
+    made.train()
+    assert made.state.global_step == 4
+    ends = [(alarm.guard, alarm.step, alarm.action) for alarm in watch.alarms]
+    assert ends == [("cut_off", 2, "warn"), ("cut_off", 4, "stop")]
+    said = capsys.readouterr().out
+    line = "all responses (4 a generation) were cut off, at up to 4 tokens: nothing was learnt."
+    assert [f"Step {step}: {line}" in said for step in (1, 2, 3, 4)] == [True, False, True, True]
+    assert said.count("The training ends here.") == 1
+
+
 @pytest.mark.slow
 def test_a_stop_leaves_the_model_of_that_step_and_going_on_stops_again(
     tmp_path: Path, capsys: Any
