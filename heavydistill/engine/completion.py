@@ -245,7 +245,8 @@ class Completion:
             self._characters += known.add(message)
             if end := choice.get("finish_reason"):
                 known.finish_reason = self._redact(end)
-        if error := body.get("error"):
+        # Older vLLM and SGLang name no field for it.
+        if error := body.get("error") or (body.get("object") == "error" and body):
             message = self._redact(message_of(error))
             raise ServerFault(message, status_of(error), is_midway=is_piece)
 

@@ -47,7 +47,7 @@ def failure_of(error: Exception) -> Failure:
     """The kind of a failure.
 
     Args:
-        error: Of ``wire``, of aiohttp, or raised by reading a completion.
+        error: Of ``wire``, of aiohttp, of the system, or raised by reading a completion.
     """
     from aiohttp import ClientConnectorError, ClientError, ConnectionTimeoutError
 
@@ -60,7 +60,8 @@ def failure_of(error: Exception) -> Failure:
         return "unreachable"
     if isinstance(error, TimeoutError):
         return "timeout"
-    return "cut_off" if isinstance(error, ClientError | OverrunError) else "malformed"
+    is_cut_off = isinstance(error, ClientError | OSError | OverrunError)
+    return "cut_off" if is_cut_off else "malformed"
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:

@@ -245,9 +245,7 @@ class OpenAIEngine:
             responses = outcome.responses
             best = _best(responses)
             failure = best.failure
-            is_doubted = len(samples) > 1 and failure in _DOUBTFUL
-            is_final = failure not in REPEATABLE or outcome.overrun or is_doubted
-            if is_final or self.is_drained:
+            if failure not in REPEATABLE or outcome.overrun or self.is_drained:
                 if failure != "rejected" or len(samples) == 1:  # else n may be why
                     await self._check_rejected(samples[0], best)
                 return self._thinking.checked(responses)

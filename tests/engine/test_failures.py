@@ -216,6 +216,13 @@ def test_an_error_in_a_200_is_the_error_that_it_says(serve, error, failure, requ
     assert (error if isinstance(error, str) else error["message"]) in alone.error
 
 
+def test_an_error_that_is_the_whole_body_is_read_as_one(serve):
+    body = {"object": "error", "message": "9 tokens are too long", "code": 400}
+    for reply in (Reply(body), Reply(body, 400)):
+        response = ask_one(serve(lambda _, reply=reply: reply), retries=0)
+        assert response.failure == "too_long" and "9 tokens" in response.error
+
+
 @pytest.mark.parametrize("code", [402, "402", "insufficient_quota"])
 def test_no_money_in_a_200_stops_the_run(serve, code):
     body = {"error": {"message": "Add \x1b[31mcredit\u202e", "code": code}}
@@ -296,8 +303,14 @@ def test_a_wish_to_be_left_alone_is_a_number_of_seconds_or_ignored(headers, seco
     assert retry_after(headers) == seconds
 
 
-@pytest.mark.parametrize("error", [RecursionError("deep"), KeyError("x"), MemoryError()])
-def test_whatever_goes_wrong_with_a_reply_costs_one_sample(serve, monkeypatch, error):
+@pytest.mark.parametrize(
+    ("error", "failure"),
+    [
+        *((RecursionError("deep"), "malformed"), (KeyError("x"), "malformed")),
+        *((MemoryError(), "malformed"), (ConnectionResetError(), "cut_off")),
+    ],
+)
+def test_whatever_goes_wrong_with_a_reply_costs_one_sample(serve, monkeypatch, error, failure):
     asking = Wire.ask
 
     async def ask_(wire: Wire, url: str, body: Body, completion: Completion) -> None:
@@ -308,5 +321,5 @@ def test_whatever_goes_wrong_with_a_reply_costs_one_sample(serve, monkeypatch, e
     monkeypatch.setattr(Wire, "ask", ask_)
     server = serve(answering(completion()))
     first, second, third = ask(server, [request(seed) for seed in range(3)], retries=0)
-    assert second.failure == "malformed" and type(error).__name__ in second.error
+    assert second.failure == failure and type(error).__name__ in second.error
     assert first.answer_text == third.answer_text == "7"

@@ -82,14 +82,17 @@ def test_a_server_that_refuses_n_after_all_is_asked_singly(caplog):
         assert caplog.text.count("does not honour n") == 1
 
 
-@pytest.mark.parametrize("fault", ["no choices", "no json"])
-def test_a_call_for_several_that_brings_nothing_loses_no_sample(fault):
+@pytest.mark.parametrize(
+    ("fault", "retries"), [("no choices", 0), ("no choices", 1), ("no json", 0)]
+)
+def test_a_call_for_several_that_brings_nothing_loses_no_sample(fault, retries, caplog):
     with faulty(honours_n=8) as server:
         server.plan = lambda body, attempt: fault if body.get("n") else None
-        responses = ask(server, requests(8), capabilities=Capabilities(n=8), retries=0)
+        responses = ask(server, requests(8), capabilities=Capabilities(n=8), retries=retries)
         assert all(response.finish_reason == "stop" for response in responses)
         singly = [body["seed"] for _, body in server.requests if "n" not in body]
-        assert sorted(singly) == list(range(8)) and len(server.requests) == 9
+        assert sorted(singly) == list(range(8)) and len(server.requests) == 1 + retries + 8
+        assert "does not honour n" in caplog.text
 
 
 def test_a_prompt_that_is_refused_says_nothing_of_n():
