@@ -236,10 +236,11 @@ async def _looked(url: str, endpoint: Endpoint) -> _Seen:
         raise _refused_key(url, endpoint, reply)
     models = reply.models
     if models is None and (other := await _other_base(url, key)):
+        right = (other if each.rstrip("/") == url else each for each in endpoint.urls)
         raise TeacherError(
             f"{url} is not the base address of an API: GET {url}/models brings "
             f"{_brought(reply)}, and {other}/models lists models",
-            f"Give --endpoint {(endpoint.base_url or url).replace(url, other)}",
+            f"Give --endpoint {','.join(right)}",
         )
     takes_key = not key or (models is not None and not await _is_open(url))
     return _Seen(models or [], takes_key)

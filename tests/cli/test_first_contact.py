@@ -1,0 +1,133 @@
+"""What is found out before anything large is imported, and what nobody has to be asked for."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from fake_server import completion, serving
+from loopback import Handler, listening
+
+from heavydistill.cli.app import main
+from heavydistill.config import RunConfig, dump_config, load_config
+from heavydistill.pipeline.run import check
+from heavydistill.teachers.contact import Contact
+
+MICRO = Path(__file__).parents[2] / "heavydistill" / "micro" / "teacher"
+SETS = Path(__file__).parents[1] / "fixed_points" / "sets"
+# Runs each command line in turn, and prints its exit code, what it said and what was imported.
+IN_TURN = """
+import contextlib, io, json, sys
+from heavydistill.cli.app import main
+
+for argv in json.loads(sys.argv[1]):
+    sys.argv, said = ["heavydistill", *argv], io.StringIO()
+    try:
+        with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+            main()
+        code = 0
+    except SystemExit as end:
+        code = end.code
+    heavy = {"torch", "transformers", "distilabel", "datasets", "openai", "pandas"}
+    print(json.dumps([code, said.getvalue(), sorted(heavy & sys.modules.keys())]))
+"""
+
+
+def in_turn(commands: list[list[str]], folder: Path) -> list[tuple[int, str, list[str]]]:
+    done = subprocess.run(
+        [sys.executable, "-c", IN_TURN, json.dumps(commands)],
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    return [tuple(json.loads(line)) for line in done.stdout.splitlines()]
+
+
+def test_a_refused_key_is_said_before_anything_large_is_imported(tmp_path, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-wrong")
+    paths = []
+
+    class _Guarded(Handler):
+        def do_GET(self) -> None:
+            paths.append(self.path)
+            self.send_json(401, {"error": "no"})
+
+    with listening(_Guarded) as url:
+        at = [f"--endpoint={url}", f"--tokenizer={MICRO}"]
+        commands = [
+            ["generate", "--teacher=m", *at],
+            ["generate", "--teacher=m", "--problems=hub:org/none", *at],
+            ["evaluate", "--before=m", "--deliberator=n", *at],
+            ["cross", "--thinkers=m,n", "--deliberators=m", *at],
+            ["doctor", "--teacher=m", *at],
+            ["refilter", str(SETS), "--checkpoint=m", "--out=new", *at],
+        ]
+        results = in_turn(commands, tmp_path)
+    assert len(results) == len(commands)
+    for command, (code, said, imported) in zip(commands, results, strict=True):
+        assert (code, imported) == (2, []), (command, said, imported)
+        assert "refuses the key in OPENAI_API_KEY (401)" in said
+    assert paths == ["/v1/models"] * len(commands)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_dry_run_sends_nothing_and_says_what_the_run_will_ask(tmp_path, monkeypatch, capsys):
+    class _Untouched(Handler):
+        def do_GET(self) -> None:
+            raise AssertionError("asked")
+
+        do_POST = do_GET
+
+    monkeypatch.chdir(tmp_path)
+    with listening(_Untouched) as url:
+        flags = ["--teacher=m", f"--endpoint={url}", f"--tokenizer={MICRO}", "--limit=2"]
+        monkeypatch.setattr(sys, "argv", ["heavydistill", "generate", *flags, "--dry-run"])
+        with pytest.raises(SystemExit) as ended:
+            main()
+    assert not ended.value.code
+    said = " ".join(capsys.readouterr().out.split())
+    assert "Context of m: 2,048 tokens, by the config.json beside its tokenizer" in said
+    assert "the run asks the server when it starts" in said
+
+
+def test_a_context_that_nobody_says_is_assumed_and_said_to_be(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    flags = ["--teacher=m", "--endpoint=http://127.0.0.1:9/v1", "--limit=2"]
+    monkeypatch.setattr(sys, "argv", ["heavydistill", "generate", *flags, "--dry-run"])
+    with pytest.raises(SystemExit):
+        main()
+    said = " ".join(capsys.readouterr().out.split())
+    assert (
+        "Context of m: unknown, 8,192 tokens are assumed. Set what the server takes with " in said
+    )
+    assert "--set endpoint.context=N" in said
+
+
+def served(url: str, folder: Path, **keys: object) -> RunConfig:
+    flags = {"teacher": "m", "endpoint.base_url": url, "endpoint.tokenizer": str(MICRO)}
+    places = {"out": str(folder / "run"), "problems.limit": 2}
+    return load_config(None, flags | places | keys)
+
+
+def test_a_run_is_planned_with_the_context_that_the_server_says(tmp_path):
+    models = 200, {"data": [{"id": "m", "meta": {"n_ctx": 3072}}]}
+    with serving(lambda body: completion("1"), models) as server:
+        given = served(server.base_url, tmp_path)
+        plan = check(given, contact=Contact())
+        again = check(given, contact=Contact())
+        assert not server.requests
+    (context,) = plan.contexts
+    assert (context.tokens, context.source) == (3072, "server")
+    assert plan.config.think.sampling.max_tokens == plan.config.deliberate.sampling.max_tokens
+    assert plan.config.deliberate.sampling.max_tokens == 3072 // 2
+    # The same command is the same run, and so is its saved configuration, with nobody asked.
+    file = tmp_path / "config.yaml"
+    file.write_text(dump_config(plan.config), encoding="utf-8")
+    repeated = check(load_config(file))
+    assert repeated.config.endpoint.context == 3072
+    assert plan.config.identity == again.config.identity == repeated.config.identity
