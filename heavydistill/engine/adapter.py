@@ -15,6 +15,7 @@ that were added for an adapter.
 from __future__ import annotations
 
 import json
+import logging
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -113,6 +114,7 @@ def load_adapter(adapter: Adapter, dtype: Any) -> Any:
         TeacherError: PEFT is not installed, or one of both cannot be loaded, or they do not belong
             together, or merging would change what the adapter does.
     """
+    quiet_bitsandbytes()
     try:
         from peft import PeftConfig, PeftModelForCausalLM
     except ImportError as error:
@@ -185,6 +187,18 @@ def _unfit(adapter: Adapter, why: str) -> TeacherError:
         f"The adapter {adapter.name} does not fit its base model {adapter.base!r}: {why}",
         "Give the adapter whole, with the model that it was trained on.",
     )
+
+
+def quiet_bitsandbytes() -> None:
+    """Keep one line of bitsandbytes, which PEFT imports, off the terminal.
+
+    It advises to install a kernel for 4-bit weights on a CPU, which nothing here computes with.
+    """
+    logging.getLogger("bitsandbytes.backends.cpu.ops").addFilter(_is_no_kernel_advice)
+
+
+def _is_no_kernel_advice(said: logging.LogRecord) -> bool:
+    return not said.getMessage().startswith("Failed to load CPU gemm_4bit_forward")
 
 
 def _refuse_tied(adapter: Adapter, model: Any) -> None:

@@ -32,7 +32,9 @@ def decoded(tokenizer: Any, ids: Sequence[int], tags: tuple[str, str] | None) ->
         for id, token in tokenizer.added_tokens_decoder.items()
         if token.special and token.content not in (tags or ())
     }
-    return str(tokenizer.decode([id for id in ids if id not in control]))
+    kept = [id for id in ids if id not in control]
+    # Some configurations ask to tidy up spaces, which alters text, or warns that it will not.
+    return str(tokenizer.decode(kept, clean_up_tokenization_spaces=False))
 
 
 def split_reasoning(text: str, tags: tuple[str, str] | None) -> tuple[str, str]:

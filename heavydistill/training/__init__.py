@@ -7,5 +7,8 @@ turns them into tokens and looks at each with the guard, ``packing`` fills seque
 
 import os
 
+from heavydistill.engine.adapter import quiet_bitsandbytes
+
 # TRL tells its makers of every training; the Hub's client asks this when it is imported.
 os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
+quiet_bitsandbytes()

@@ -83,7 +83,10 @@ def load_base(asked: Asked, found: Sequence[Located]) -> Base:
     }
     try:
         config = AutoConfig.from_pretrained(path, **options).get_text_config()
-        tokenizer = AutoTokenizer.from_pretrained(path, **options)
+        # TRL decodes with it, and tidying up spaces would alter text; see ``engine.reasoning``.
+        tokenizer = AutoTokenizer.from_pretrained(
+            path, clean_up_tokenization_spaces=False, **options
+        )
         revision = getattr(config, "_commit_hash", None) or local_revision(path)
     except Exception as error:  # no such model, no network, no tokenizer: there is no common base
         raise ConfigError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import shutil
 import sys
 from pathlib import Path
@@ -22,7 +23,7 @@ from students import MICRO
 
 from heavydistill.chat.student import Student
 from heavydistill.config import Endpoint
-from heavydistill.engine.adapter import adapter_of
+from heavydistill.engine.adapter import adapter_of, quiet_bitsandbytes
 from heavydistill.engine.local import LocalEngine, local_revision
 from heavydistill.errors import TeacherError
 from heavydistill.teachers.registry import find, revision_of
@@ -262,3 +263,11 @@ def test_a_configuration_that_cannot_be_used_is_refused(
     (tmp_path / "adapter_config.json").write_text(config)
     with pytest.raises(TeacherError, match=message):
         find(str(tmp_path), Endpoint())
+
+
+def test_only_the_advice_on_a_kernel_that_nothing_here_uses_is_not_shown(caplog):
+    quiet_bitsandbytes()
+    logger = logging.getLogger("bitsandbytes.backends.cpu.ops")
+    logger.warning("Failed to load CPU gemm_4bit_forward from kernels-community: %s.", "no kernels")
+    logger.warning("something else")
+    assert [record.getMessage() for record in caplog.records] == ["something else"]

@@ -1,10 +1,17 @@
 from __future__ import annotations
 
+import logging
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heavydistill.engine.reasoning import split_reasoning
+import heavydistill
+from heavydistill.engine.local import load_tokenizer
+from heavydistill.engine.reasoning import decoded, split_reasoning
+
+MICRO = Path(heavydistill.__file__).parent / "micro" / "teacher"
 
 TAGS = ("<think>", "</think>")
 # No half of a tag can come about where two of these meet.
@@ -47,3 +54,20 @@ def test_without_tags_all_is_answer():
 def test_what_a_model_wrote_around_the_closing_tag_comes_back(thinking, answer, opened):
     text = f"{'<think>' if opened else ''}{thinking}</think>{answer}"
     assert split_reasoning(text, TAGS) == (thinking.strip(), answer.strip())
+
+
+def test_a_tokenizer_that_would_tidy_up_spaces_neither_alters_text_nor_warns():
+    tokenizer = load_tokenizer(str(MICRO))
+    tokenizer.clean_up_tokenization_spaces = True
+    said: list[str] = []
+    handler = logging.Handler()
+    handler.emit = lambda record: said.append(record.getMessage())  # type: ignore[method-assign]
+    logger = logging.getLogger("transformers.tokenization_utils_tokenizers")
+    logger.addHandler(handler)
+    try:
+        text = "it is 4 , not 5 ."
+        ids = tokenizer(text, add_special_tokens=False)["input_ids"]
+        assert decoded(tokenizer, ids, TAGS) == text
+    finally:
+        logger.removeHandler(handler)
+    assert not said
