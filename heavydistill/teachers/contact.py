@@ -222,9 +222,9 @@ async def _looked(url: str, endpoint: Endpoint) -> _Seen:
     try:
         reply = await _exchange(f"{url}/models", key)
     except _faults() as error:
-        why = f"no answer in {_TIMEOUT_S:g} s" if isinstance(error, TimeoutError) else error
+        why = f"no answer in {_TIMEOUT_S:g} s" if isinstance(error, TimeoutError) else str(error)
         raise TeacherError(
-            f"Nothing answers at {url}: {why}",
+            f"Nothing answers at {url}: {Redactor(key)(why)}",
             "Start the server, or correct --endpoint; it ends in /v1 as a rule.",
         ) from error
     except (ValueError, TypeError) as error:

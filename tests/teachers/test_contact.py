@@ -92,6 +92,17 @@ def test_a_server_that_is_not_there_is_said_at_once():
         Contact().require("m", Endpoint(base_url="http://127.0.0.1:9/v1", tokenizer="unused"))
 
 
+def test_a_redirect_to_nowhere_shows_no_key(monkeypatch):
+    class _Redirecting(Handler):
+        def do_GET(self) -> None:
+            self.send(307, b"", "text/plain", {"Location": "http://[sk-secret"})
+
+    monkeypatch.setenv("SOME_KEY", "sk-secret")
+    with listening(_Redirecting) as url, pytest.raises(TeacherError) as raised:
+        Contact().require("m", Endpoint(base_url=url, api_key_env="SOME_KEY"))
+    assert "Nothing answers at" in raised.value.what and "sk-secret" not in raised.value.what
+
+
 def test_the_names_that_a_server_lists_do_not_act_on_the_terminal():
     with pytest.raises(TeacherError, match="It serves other, more") as raised:
         asked("glm-4.6", listing("\x1b[31mother\u202e", "\x1b]0;title\x07more"))
