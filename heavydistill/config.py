@@ -127,11 +127,15 @@ class Verifying(Section):
         return [str(Path(file).expanduser().absolute()) for file in own]
 
 
+_MOST = {"think.k": 1024, "deliberate.d": 1024, "deliberate.rounds": 16}
+
+
 class Think(Section):
     """The first stage: K independent trajectories a problem."""
 
     k: int = Field(8, ge=2)
-    """Trajectories a problem."""
+    """Trajectories a problem, at most 1,024: curves of P@K in the literature end at or below that,
+    and no cache holds as many. Pools that are taken over may have more."""
     min_k: int = Field(2, ge=1)
     """Fewest usable trajectories with which a problem goes on to deliberation."""
     processes: int = Field(1, ge=1)
@@ -160,12 +164,13 @@ class Deliberate(Section):
     """The second stage: D deliberations on each cache, in N rounds."""
 
     d: int = Field(4, ge=0)
-    """Deliberations a cache; 0 asks for trajectories alone."""
+    """Deliberations a cache, at most 1,024; 0 asks for trajectories alone."""
     task: Task = "deliberate"
     """``choose`` has the reader name the best attempt, whose answer then counts as its own: the
     baseline that is known as Best-of-N with a judge."""
     rounds: int = Field(1, ge=1)
-    """Rounds; from the second on the cache also holds the deliberations of the one before."""
+    """Rounds, at most 16, each with processes of its own; from the second on the cache also holds
+    the deliberations of the one before."""
     processes: int = Field(1, ge=1)
     """How many processes deliberate at once, each with the model in its memory, of one that is not
     served: its deliberations take most of a run, and of one process a core."""
@@ -298,6 +303,18 @@ class RunConfig(Section):
     def most_tokens(self) -> int | None:
         """The budget in tokens, prompts and responses together, if it is in tokens."""
         return caps_of(self.budget)[1]
+
+    @model_validator(mode="after")
+    def _within_bounds(self) -> RunConfig:
+        chosen = {
+            "think.k": 0 if self.pools else self.think.k,
+            "deliberate.d": self.deliberate.d,
+            "deliberate.rounds": self.deliberate.rounds,
+        }
+        for key, most in _MOST.items():
+            if chosen[key] > most:
+                raise ValueError(f"{key} is {chosen[key]:,}, but a run asks for at most {most:,}")
+        return self
 
     @model_validator(mode="after")
     def _no_contradictions(self) -> RunConfig:

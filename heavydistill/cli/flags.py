@@ -93,8 +93,8 @@ _FLAGS = (
         "Folder of a run or import whose problems and trajectories are taken; nobody thinks then.",
     ),
     _Flag("limit", "problems.limit", int, "Take the first so many problems."),
-    _Flag("k", "think.k", int, "Trajectories a problem. [default: 8]"),
-    _Flag("d", "deliberate.d", int, "Deliberations a cache. [default: 4]"),
+    _Flag("k", "think.k", int, "Trajectories a problem, at most 1,024. [default: 8]"),
+    _Flag("d", "deliberate.d", int, "Deliberations a cache, at most 1,024. [default: 4]"),
     _Flag("rounds", "deliberate.rounds", int, "Rounds of deliberation. [default: 1]"),
     _Flag("seed", "seed", int, "Seed of the run. [default: 0]"),
     _Flag(

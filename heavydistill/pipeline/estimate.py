@@ -201,12 +201,14 @@ def _thinking(plan: Plan, thinker: Profile, counter: Reader, journal: Journal | 
         if prompt in seen:  # the same text is asked once, see ``engine.journaled``
             continue
         seen.add(prompt)
-        states = [
-            journal.state(key(thinker.model, revision, request)) if journal else None
-            for request in _think_requests(config, thinker, prompt)
-        ]
-        whole += None not in states
-        unanswered = sum(state != "answered" for state in states)
+        unanswered = config.think.k
+        if journal:
+            states = [
+                journal.state(key(thinker.model, revision, request))
+                for request in _think_requests(config, thinker, prompt)
+            ]
+            whole += None not in states
+            unanswered -= states.count("answered")
         if unanswered:
             missing += [[counter.count(prompt)] * unanswered]
     estimated = counter.name == ESTIMATED

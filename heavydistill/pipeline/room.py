@@ -15,7 +15,7 @@ from heavydistill.engine.counting import ESTIMATED, ServerTokenizer, reader_of
 from heavydistill.engine.tokenizer import SERVER
 from heavydistill.errors import BudgetError, TeacherError
 from heavydistill.heavy import prompts
-from heavydistill.heavy.cache import frame_tokens
+from heavydistill.heavy.cache import fence_for, frame_tokens
 from heavydistill.schema import Problem
 from heavydistill.teachers.complete import room_of
 from heavydistill.teachers.registry import find
@@ -73,12 +73,18 @@ def check_room(config: RunConfig, problems: Sequence[Problem]) -> None:
     budget = config.cache.budget_tokens or 0
 
     def frame(problem: Problem, attempts: int) -> int:
-        domain = problem.domain or config.domain or "general"
-        wording = prompts.for_cache(config.deliberate.task, domain, config.language)
-        return frame_tokens(problem, attempts, wording, reader)
+        return frame_tokens(problem, attempts, _wording(config, problem), reader)
 
+    # Headers of many attempts take long to count, and are the same wherever wording and fence are.
+    longest: dict[tuple[str, str], tuple[int, Problem]] = {}
+    for problem in problems:
+        alike = _wording(config, problem).version, fence_for([problem.text])
+        longest[alike] = max(
+            longest.get(alike, (0, problem)), (frame(problem, 1), problem), key=lambda pair: pair[0]
+        )
     needed, worst = max(
-        ((frame(problem, attempts), problem) for problem in problems), key=lambda pair: pair[0]
+        ((frame(problem, attempts), problem) for _, problem in longest.values()),
+        key=lambda pair: pair[0],
     )
     if needed > budget and reader.name == ESTIMATED and config.endpoint.urls:
         reader = ServerTokenizer(deliberator.model, config.endpoint)
@@ -96,6 +102,12 @@ def check_room(config: RunConfig, problems: Sequence[Problem]) -> None:
             f"{beside} need {needed} tokens{estimated}, but cache.budget_tokens is {budget}",
             _fix(config, fitting, enough(attempts)),
         )
+
+
+def _wording(config: RunConfig, problem: Problem) -> prompts.Prompt:
+    """The deliberator's."""
+    domain = problem.domain or config.domain or "general"
+    return prompts.for_cache(config.deliberate.task, domain, config.language)
 
 
 def _load_wordings(config: RunConfig, problems: Sequence[Problem]) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import re
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from heavydistill.config import RunConfig, load_config
 from heavydistill.engine.tokenizer import SERVER
 from heavydistill.errors import BudgetError, TeacherError
+from heavydistill.heavy.cache import frame_tokens
 from heavydistill.pipeline.room import check_room, with_tokenizer
 from heavydistill.schema import Problem
 from heavydistill.teachers.complete import complete
@@ -92,3 +94,27 @@ def test_what_is_recommended_passes(words: int, k: int, budget: int, rounds: int
             check_room(completed(**chosen, cache__width=int(width[1])), problems)
         if enough := re.search(r"cache\.budget_tokens to (\d+)", error.fix):
             check_room(completed(**chosen | {"cache__budget_tokens": int(enough[1])}), problems)
+
+
+def test_a_shorter_problem_with_a_longer_fence_may_leave_less_room() -> None:
+    fenced = dataclasses.replace(problem("fenced", 20), text="word " * 20 + "=" * 40)
+    problems = [problem("a", 9), problem("long", 90), fenced]
+    with pytest.raises(BudgetError, match="problem long and the frame of 8 attempts"):
+        check_room(completed(cache__budget_tokens=150, think__k=8), problems)
+    with pytest.raises(BudgetError, match="problem fenced and the frame of 200 attempts"):
+        check_room(completed(cache__budget_tokens=150, think__k=200), problems)
+
+
+def test_many_attempts_are_counted_once_and_not_for_every_problem(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    counted: list[int] = []
+
+    def count(problem: Problem, attempts: int, *rest: Any) -> int:
+        counted.append(attempts)
+        return frame_tokens(problem, attempts, *rest)
+
+    monkeypatch.setattr("heavydistill.pipeline.room.frame_tokens", count)
+    problems = [problem(str(number), number) for number in range(1, 51)]
+    check_room(completed(think__k=100, cache__budget_tokens=1500), problems)
+    assert counted.count(100) == 1 and len(counted) == 51
