@@ -262,9 +262,11 @@ class OpenAIEngine:
                 with suppress(_DismissedError):
                     await self._dismissable(asyncio.sleep(seconds * random.uniform(0.5, 1.5)))
 
-    async def _attempt(self, samples: list[Request]) -> tuple[float, _Outcome]:
+    async def _attempt(
+        self, samples: list[Request], is_urgent: bool = False
+    ) -> tuple[float, _Outcome]:
         """(time at which it was sent, what came of it) of one attempt, which is paid here."""
-        server, charged, reserved = await self._dismissable(self._admitted(samples))
+        server, charged, reserved = await self._dismissable(self._admitted(samples, is_urgent))
         sent = self._loop.time()
         outcome = _Outcome([failed("cut_off", "given up", 0.0)] * len(samples))
         try:
@@ -285,13 +287,15 @@ class OpenAIEngine:
         self._check_pause(server, best, outcome.wait_s)
         return sent, outcome
 
-    async def _admitted(self, samples: list[Request]) -> tuple[Server, float, Cost]:
+    async def _admitted(
+        self, samples: list[Request], is_urgent: bool
+    ) -> tuple[Server, float, Cost]:
         """Wait for everything that a call has to wait for."""
         most = self._tariff.most(samples)
         charged: float | None = None
         while True:
             # First of all, or what was admitted meanwhile would all be sent when a pause ends.
-            server = await self._servers.lease()
+            server = await self._servers.lease(is_urgent)
             try:
                 if charged is None:
                     charged = await self._rates.admit(round(most.tokens))
@@ -409,7 +413,7 @@ class OpenAIEngine:
     async def _check_silence(self, request: Request, sent: float) -> None:
         if plain := self._silence.doubts(request, sent):
             with suppress(_DismissedError):
-                _, outcome = await self._attempt([plain])
+                _, outcome = await self._attempt([plain], is_urgent=True)
                 self._silence.judge(request, outcome.responses[0], self._loop.time())
 
     async def _check_rejected(self, request: Request, response: Response) -> None:

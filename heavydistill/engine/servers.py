@@ -64,10 +64,14 @@ class Servers:
         self._longest_s = min(_LONGEST_PAUSE_S, patience_s)
         self._waiting: deque[asyncio.Future[Server]] = deque()
 
-    async def lease(self) -> Server:
-        """A slot of the server that has the most room; it must be given back."""
+    async def lease(self, is_urgent: bool = False) -> Server:
+        """A slot of the server that has the most room; it must be given back.
+
+        Args:
+            is_urgent: Whether it comes before all that wait.
+        """
         waiter = asyncio.get_running_loop().create_future()
-        self._waiting.append(waiter)
+        (self._waiting.appendleft if is_urgent else self._waiting.append)(waiter)
         self._hand_out()
         try:
             server: Server = await waiter

@@ -22,7 +22,7 @@ from heavydistill.hub.measured import FIGURES, comparison_in
 from heavydistill.hub.model_card import model_card
 from heavydistill.hub.notes import CARD
 from heavydistill.hub.origin import Base, check_origin, origin_of
-from heavydistill.hub.parcel import Parcel, Wish, check_wish, kept_back
+from heavydistill.hub.parcel import Parcel, Wish, check_wish, kept_back, refuse_links
 from heavydistill.hub.publish import Published, check_access, publish
 from heavydistill.hub.secrets import known_secrets, refuse_secrets
 from heavydistill.hub.weights import ADAPTER_CONFIG, is_adapter, is_weights, weights_of
@@ -50,11 +50,12 @@ def pack_model(folder: Path, wish: Wish) -> Parcel:
 
     Raises:
         PublishError: The name of the repository or licence is malformed, the training has not
-            ended, weights or what loads them are missing or not whole, the terms do not allow it,
-            or a key stands in a text.
+            ended, weights or what loads them are missing or not whole, a link leads out of the
+            folder, the terms do not allow it, or a key stands in a text.
         ConfigError: There is no record or one of another version, or a profile is none.
     """
     check_wish(wish)
+    refuse_links(folder, RECORD, _is_of_model)
     record = read_record(folder)
     if record.result is None:
         raise PublishError(

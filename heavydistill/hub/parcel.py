@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shlex
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -95,6 +97,41 @@ def kept_back(folder: Path, files: Mapping[str, Path | bytes]) -> list[str]:
     left += [path for name in opened for path in (folder / name).iterdir()]
     names = (path.relative_to(folder).as_posix() for path in left)
     return sorted(name for name in names if name not in files)
+
+
+def refuse_links(folder: Path, mark: str, is_of_kind: Callable[[str], bool]) -> None:
+    """Refuse to send what a link leads to outside of the folder, and links that lead nowhere.
+
+    Links within the folder are followed. A snapshot in the Hub's cache consists of links to the
+    blobs of the same repository, which belong to it.
+
+    Args:
+        folder: What is published.
+        mark: As of ``Parcel``.
+        is_of_kind: Likewise.
+
+    Raises:
+        PublishError: There is such a link; it is named.
+    """
+    root = folder.resolve()
+    homes = [root, root.parents[1] / "blobs"] if root.parent.name == "snapshots" else [root]
+    for top in sorted(folder.iterdir()):
+        for path in sorted(top.iterdir()) if top.is_dir() else [top]:
+            name = path.relative_to(folder).as_posix()
+            is_sent = name in (CARD, mark) or is_of_kind(name)
+            link, real = (top if top.is_symlink() else path), Path(os.path.realpath(path))
+            if (is_sent or path == top) and not real.exists():
+                raise PublishError(
+                    f"{link} is a link to {os.readlink(link)}, which is not there",
+                    f"Put back what it leads to, or remove it: `rm {shlex.quote(str(link))}`.",
+                )
+            if is_sent and not any(real.is_relative_to(home) for home in homes):
+                place, source = (shlex.quote(str(p)) for p in (link, os.path.realpath(link)))
+                raise PublishError(
+                    f"{link} is a link that leads out of the folder, to {source}; nothing was sent",
+                    "If that is to be published, put a copy in place of the link: "
+                    f"`rm {place} && cp -r {source} {place}`. If not, remove the link.",
+                )
 
 
 def copy(parcel: Parcel, folder: Path) -> Path:

@@ -15,7 +15,7 @@ from pathlib import Path
 from heavydistill.errors import PublishError
 from heavydistill.hub.card import card
 from heavydistill.hub.notes import CARD
-from heavydistill.hub.parcel import Parcel, Wish, check_wish, kept_back
+from heavydistill.hub.parcel import Parcel, Wish, check_wish, kept_back, refuse_links
 from heavydistill.hub.secrets import known_secrets, refuse_secrets
 from heavydistill.hub.terms import authors_of, check_terms
 from heavydistill.sets.folder import CHAT_TEMPLATE, MANIFEST, SETS, files_of, hashes
@@ -27,10 +27,12 @@ def pack_sets(folder: Path, wish: Wish) -> Parcel:
 
     Raises:
         PublishError: The name of the repository or licence is malformed, the folder holds other
-            sets than its manifest says, the terms do not allow it, or a key stands in it.
+            sets than its manifest says, a link leads out of it, the terms do not allow it, or a
+            key stands in it.
         ConfigError: There is no manifest or one of another version, or a profile is none.
     """
     check_wish(wish)
+    refuse_links(folder, MANIFEST, _is_of_sets)
     manifest = read_manifest(folder)
     _check_files(folder, manifest)
     check_terms(

@@ -25,6 +25,8 @@ def test_a_run_of_few_prompts_stops_when_the_server_brings_nothing_else(fault, p
     wanted = [one for number in range(prompts) for one in requests(4, f"{number}+1?")]
     with faulty(plan=lambda body, attempt: fault) as server, pytest.raises(StoppedError) as caught:
         ask(server, wanted, timeout_s=0.5, retries=4)
+    # Nothing but what was sent already comes before the plain question.
+    assert [body["messages"][0]["content"] for _, body in server.requests][-1] == PLAIN
     assert asked_plainly(server) == 1
     assert "No server of served has answered for " in caught.value.what
     assert "same command" in caught.value.fix
