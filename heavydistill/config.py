@@ -267,11 +267,13 @@ class RunConfig(Section):
             MissingModelError: A role is left to it.
         """
         if roles := self.unnamed_roles:
+            flags = " ".join(f"--{role} MODEL" for role in roles)
             raise MissingModelError(
                 f"No model is named as {' or '.join(roles)}, and the bundled micro teacher would "
                 "take its place",
-                f"Name one, or name all with --teacher MODEL{other and ' or '}{other}:",
-                " ".join(f"--{role} MODEL" for role in roles),
+                f"Give {flags}, or --teacher MODEL{other and ' or '}{other} for all roles that are "
+                "not named.",
+                flags,
             )
 
     @property

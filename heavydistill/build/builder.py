@@ -139,8 +139,8 @@ def _student_for(config: BuildConfig, sources: Sequence[Source]) -> str:
     if other := next((source for source in sources if not source.is_toy), None):
         raise MissingModelError(
             f"No student is named, and {other.name} is not a run of the bundled micro models alone",
-            "Name the model that you will train (checkpoint folder or Hub id), whose tokenizer "
-            "counts and whose chat template the rows are made for:",
+            "Give --student MODEL, the model that you will train (a folder or Hub id): its "
+            "tokenizer counts, and the rows are made for its chat template.",
             "--student MODEL",
         )
     return "micro-student"

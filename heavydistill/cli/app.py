@@ -26,7 +26,7 @@ def main() -> None:
     except UserError as error:
         _say(f"Error: {error}")
         if isinstance(error, MissingModelError):
-            _say(f"    {shlex.join(['heavydistill', *sys.argv[1:]])} {error.flags}")
+            _say(f"The command: {shlex.join(['heavydistill', *sys.argv[1:]])} {error.flags}")
         sys.exit(2)
     except HeavydistillError as error:
         _say(f"The run broke: {error}")

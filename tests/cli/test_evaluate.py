@@ -95,7 +95,7 @@ def test_the_bundled_teacher_takes_no_role_without_a_word(
     assert called(monkeypatch, [COMMAND, *given]) == 2
     said = capsys.readouterr().err
     assert "No model is named as deliberator" in said and "--before BASE" in said
-    assert said.endswith(f"    heavydistill {' '.join(given)} --deliberator MODEL\n")
+    assert said.endswith(f"The command: heavydistill {' '.join(given)} --deliberator MODEL\n")
     assert list(model.parent.iterdir()) == [model]
 
 

@@ -154,6 +154,12 @@ def run(path: Path, scripts: Path, dry_run: bool = False) -> Path:
         for number, turn in enumerate(turns, start=1):
             title = f"Phase {number} of {total}, {turn.folder.name}"
             result = _result(turn.folder)
+            if result and result.is_unlearnt:
+                raise RunError(
+                    f"{title} learnt nothing: no response earned a reward",
+                    f"Remove {turn.folder}, raise max_completion_length in its keys, and give the "
+                    "same command again.",
+                )
             if turn.phase.refilter is not None and _has_sets(turn):
                 _check_same(turn.beside(_REFILTER), _asked(turn, model))
             if result:

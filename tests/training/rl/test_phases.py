@@ -30,7 +30,7 @@ GRPO = """
 import json, os, sys, time
 from pathlib import Path
 import yaml
-from heavydistill.record import TrainingRecord, write_record
+from heavydistill.record import Ends, TrainingRecord, write_record
 from heavydistill.training.keeping import mark_whole
 keys = yaml.safe_load(Path(sys.argv[sys.argv.index("--config") + 1]).read_text())
 folder = Path(keys["output_dir"])
@@ -61,8 +61,10 @@ if behaviour == "hang":
 name = "adapter_config.json" if behaviour == "adapter" else "config.json"
 (folder / name).write_text("{}")
 alarms = json.loads(Path("alarms").read_text()) if behaviour == "stop" else []
-result = record.result.model_copy(update={"alarms": alarms})
+rollouts = {"verdict/cut_off": Ends(first=1, last=1)} if behaviour == "learn nothing" else {}
+result = record.result.model_copy(update={"alarms": alarms, "rollouts": rollouts})
 write_record(record.model_copy(update={"result": result}), folder)
+sys.exit(bool(rollouts))
 """
 MERGE = """
 import sys
@@ -186,6 +188,18 @@ def test_what_a_check_or_a_refilter_finds_the_user_can_mend(place: Place, direct
     place.write(phases=[{**asked, "refilter": {"d": 0}}])
     with pytest.raises(ConfigError, match="Phase 1 of 1, 01-own: its refilter ended with exit co"):
         place.run()
+
+
+def test_a_phase_that_learnt_nothing_is_not_done(place: Place, direct: None) -> None:
+    place.behaves(_01_thinker="learn nothing")
+    with pytest.raises(RunError, match="Phase 1 of 2, 01-thinker ended with exit code 1"):
+        place.run()
+    for dry_run in (True, False):
+        with pytest.raises(RunError, match=r"01-thinker learnt nothing.*Remove out/01-thinker"):
+            place.run(dry_run=dry_run)
+    place.behaves()
+    shutil.rmtree("out/01-thinker")
+    assert place.run() == Path("out/02-deliberator")
 
 
 def test_a_phase_with_nothing_to_go_on_from_begins_anew(place: Place, direct: None) -> None:
