@@ -41,8 +41,7 @@ def unanswered_because(generation: Generation) -> str | None:
     if unusable := generation.unusable_because:
         return unusable if unusable == "empty" else None
     verdict = generation.verdict
-    # What was extracted and cannot be read, as an answer of which a part is empty, is an answer.
-    if verdict is None or verdict.extracted is not None:
+    if verdict is None:
         return None
     ballot = ballot_of(verdict) if verdict.label == "undecided" else None
     reason = ballot.rule_reason if ballot else verdict.reason

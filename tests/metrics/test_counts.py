@@ -31,6 +31,7 @@ def pool() -> Iterator[VerdictPool]:
         ("math", {}, r"It is \boxed{5", "unclosed_box"),
         ("math", {}, "```\n\\boxed{5}\n```", "in_code"),
         ("math", {}, r"It is \boxed{6}.", None),
+        ("math", {}, r"It is \boxed{\$}.", "no_answer"),
         ("math", {}, r"It is \boxed{(, 6)}.", None),
         ("math", {}, r"It is \boxed{5}.", None),
         ("math", {"marker": "A:"}, "A: 6", None),
