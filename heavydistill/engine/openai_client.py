@@ -249,12 +249,18 @@ class OpenAIEngine:
                 if failure != "rejected" or len(samples) == 1:  # else n may be why
                     await self._check_rejected(samples[0], best)
                 return self._thinking.checked(responses)
-            is_general = self._silence.is_general(samples[0], best, sent, self._loop.time())
             if not self._endpoint.retries:
                 return responses
-            await self._check_silence(samples[0], sent)
+            is_general = self._is_general(samples[0], best, sent)
             attempts += failure != "overloaded" and not is_general
-            if attempts > self._endpoint.retries:
+            is_last = attempts > self._endpoint.retries
+            is_alone = len(samples) == 1  # else n may be why, and each is asked for singly
+            if is_alone and (plain := self._silence.doubts(samples[0], sent, is_last)):
+                with suppress(_DismissedError):
+                    _, asked = await self._attempt([plain], is_urgent=True)
+                    self._silence.judge(asked.responses[0])
+                is_general = self._is_general(samples[0], best, sent)
+            if is_last and not is_general:
                 return responses
             if failure != "overloaded":  # for that the whole server is left alone
                 longest_s = min(_LONGEST_BACK_OFF_S, self._endpoint.timeout_s)
@@ -410,11 +416,8 @@ class OpenAIEngine:
                 "Add some and give the same command again; it pays for nothing twice.",
             )
 
-    async def _check_silence(self, request: Request, sent: float) -> None:
-        if plain := self._silence.doubts(request, sent):
-            with suppress(_DismissedError):
-                _, outcome = await self._attempt([plain], is_urgent=True)
-                self._silence.judge(request, outcome.responses[0], self._loop.time())
+    def _is_general(self, request: Request, response: Response, sent: float) -> bool:
+        return self._silence.is_general(request, response, sent, self._loop.time())
 
     async def _check_rejected(self, request: Request, response: Response) -> None:
         if plain := self._rejections.doubts(request, response):

@@ -2,8 +2,8 @@
 
 An overload and a refused connection say nothing of the request. Any other fault may be due to it,
 so faults are held to be general only once several prompts have met them and nothing else has come
-since: no answer, and no piece of a stream that still flows. Where fewer prompts are asked, and for
-longer than anybody should wait, a plain question is asked, and what becomes of that is the answer.
+since: no answer, and no piece of a stream that still flows. Where fewer prompts are asked, a plain
+question is asked before one of them is given up, and what becomes of that is the answer.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ class Silence:
     def __init__(self, model: str, patience_s: float) -> None:
         self._model, self._patience_s = model, patience_s
         self._answered_at = self._doubted_at = -math.inf
+        self._is_confirmed = False
         self._open: set[Completion] = set()
         self._since: dict[str, float] = {}
         """Of each prompt that met nothing else since, when it was sent first."""
@@ -73,43 +74,35 @@ class Silence:
             return False
         self._since = {p: since for p, since in self._since.items() if since > heard_at}
         since = self._since.setdefault(prompt_id(request.messages), sent)
-        if response.failure not in OF_THE_SERVER and len(self._since) < _PROMPTS:
-            return False
-        if now - since > self._patience_s:
-            raise self._stopped(response, now - since)
-        return True
+        is_doubted = self._doubted_at > heard_at
+        is_sure = response.failure in OF_THE_SERVER or len(self._since) >= _PROMPTS
+        is_sure |= is_doubted and self._is_confirmed
+        if is_sure and (seconds := now - since) > self._patience_s:
+            raise StoppedError(
+                f"No server of {self._model} has answered for {seconds:.0f} s: {response.error}",
+                "Give the same command again when one does; what was answered is kept.",
+            )
+        return is_sure or is_doubted
 
-    def doubts(self, request: Request, sent: float) -> Request | None:
+    def doubts(self, request: Request, sent: float, is_last: bool) -> Request | None:
         """The plain request to ask, once in a silence, when too few prompts tell what is wrong.
+
+        Until the server gives a sign of life all failures are general.
 
         Args:
             request: That failed.
             sent: Time of the loop at which it was sent.
+            is_last: Whether it would not be sent again.
         """
         heard_at = self.heard_at
-        since = self._since.get(prompt_id(request.messages), sent)
-        if since <= heard_at or sent - since <= self._patience_s or self._doubted_at > heard_at:
+        since = self._since.get(prompt_id(request.messages), heard_at)
+        if since <= heard_at or self._doubted_at > heard_at:
             return None
-        self._doubted_at = sent
+        if not is_last and sent - since <= self._patience_s:
+            return None
+        self._doubted_at, self._is_confirmed = sent, False
         return plain_question(request)
 
-    def judge(self, request: Request, response: Response, now: float) -> None:
-        """Look at what became of the plain request.
-
-        Args:
-            request: That failed before.
-            response: To the plain one.
-            now: Time of the loop.
-
-        Raises:
-            StoppedError: It failed likewise.
-        """
-        if response.failure in _SILENT:
-            since = self._since.get(prompt_id(request.messages), now)
-            raise self._stopped(response, now - since)
-
-    def _stopped(self, response: Response, seconds: float) -> StoppedError:
-        return StoppedError(
-            f"No server of {self._model} has answered for {seconds:.0f} s: {response.error}",
-            "Give the same command again when one does; what was answered is kept.",
-        )
+    def judge(self, response: Response) -> None:
+        """Take note of what became of the plain request."""
+        self._is_confirmed = response.failure in _SILENT

@@ -66,12 +66,21 @@ def test_an_overloaded_server_is_asked_again(serve, status):
 
 
 @pytest.mark.parametrize("retries", [0, 2])
-def test_a_server_that_stays_broken_is_an_error_after_the_repeats(serve, retries):
-    server = serve(answering({"error": {"message": "out of memory"}}, status=500))
-    response = ask_one(server, retries=retries)
+def test_a_prompt_that_stays_broken_is_an_error_after_the_repeats(serve, retries):
+    bad = request()
+
+    def answer(body: Body) -> Reply:
+        is_bad = body["messages"] == bad.messages
+        error = {"error": {"message": "out of memory"}}
+        return Reply(error, status=500) if is_bad else Reply(completion())
+
+    server = serve(answer)
+    (response,) = ask(server, [bad], retries=retries)
     assert is_error(response)
     assert "500" in response.error and "out of memory" in response.error
-    assert len(server.asked) == 1 + retries
+    # A plain question tells whether the server is broken.
+    asked = [body["messages"] == bad.messages for body in server.asked]
+    assert asked == [True] * (1 + retries) + [False] * (retries > 0)
 
 
 @pytest.mark.parametrize(
@@ -250,7 +259,9 @@ def test_an_id_of_any_kind_can_be_stored(serve, id):
 def test_one_bad_response_leaves_the_others_alone(serve):
     def answer(body: Body) -> Reply:
         return (
-            Reply(b"<html>", content_type="text/html") if body["seed"] == 1 else Reply(completion())
+            Reply(b"<html>", content_type="text/html")
+            if body["seed"] == 1 and body["messages"] == request().messages
+            else Reply(completion())
         )
 
     first, second, third = ask(serve(answer), [request(seed) for seed in range(3)])
