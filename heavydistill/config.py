@@ -214,13 +214,15 @@ class RunConfig(Section):
     """Folder that keeps every response, so that none is paid for twice; null takes ``journal``
     beside ``out``, which runs in the same folder share."""
     budget: Budget | None = None
-    """Most that served models may cost in this run and its resumptions: ``25usd``, ``40Mtok``."""
+    """Maximum cost of served models, ``25usd`` or ``40Mtok``, for all runs into ``out`` together:
+    more K, another D, limit, seed or time-out go on with what is left. Another ``out`` begins
+    anew."""
     out: str | None = None
     """Folder of the run; null makes a new one under ``runs/``."""
 
     @property
-    def identity(self) -> str:
-        """Tells runs apart: the same wherever it is kept and whoever serves its models.
+    def asked(self) -> dict[str, Any]:
+        """What a run is, as JSON: the same wherever it is kept and whoever serves its models.
 
         How many processes judge or deliberate changes nothing; what each verdict may take does.
         Pools are told apart by what is in them.
@@ -234,7 +236,12 @@ class RunConfig(Section):
         content["endpoint"] = {k: v for k, v in content["endpoint"].items() if k not in transport}
         if content["judge"]:
             del content["judge"]["endpoint"]
-        canonical = json.dumps(content, sort_keys=True, ensure_ascii=False)
+        return content
+
+    @property
+    def identity(self) -> str:
+        """A hash of ``asked``."""
+        canonical = json.dumps(self.asked, sort_keys=True, ensure_ascii=False)
         return hashlib.sha256(canonical.encode()).hexdigest()[:16]
 
     @property

@@ -101,7 +101,8 @@ _FLAGS = (
         "budget",
         "budget",
         str,
-        "Most that the run and its resumptions may cost, e.g. 25usd or 40Mtok.",
+        "Maximum cost, e.g. 25usd or 40Mtok, of all runs into the same --out together: more K, "
+        "another D, limit, seed or time-out go on with what is left.",
         _MONEY,
     ),
     _Flag(

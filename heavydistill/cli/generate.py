@@ -66,11 +66,12 @@ def generate(
             finished = run(plan, progress.on_batch, ray=ray, on_start=progress.on_start)
     except (KeyboardInterrupt, StoppedError) as end:
         stopped = isinstance(end, StoppedError)
-        kept = (
-            f"what was finished is in {plan.folder}"
-            if plan.folder.exists()
-            else "nothing was finished"
-        )
+        if plan.changed:
+            kept = f"{plan.folder} is as it was"
+        elif plan.folder.exists():
+            kept = f"what was finished is in {plan.folder}"
+        else:
+            kept = "nothing was finished"
         message = (
             f"Stopped: {end} For now {kept}, and every response is in {plan.journal}."
             if stopped

@@ -133,6 +133,9 @@ def print_warnings(plan: Plan, console: Console) -> None:
     from heavydistill.verifiers.registry import unavailable
 
     lines = list(_pool_notes(plan.pools)) if plan.pools else []
+    if plan.changed:
+        keys = ", ".join(f"{key} {was}, now {now}" for key, (was, now) in plan.changed.items())
+        lines += [f"{plan.folder} holds a run with {keys}; it is replaced when this one is whole."]
     if plan.unfit:
         lines += [f"Left out: {len(plan.unfit):,} row(s) that cannot be judged"]
         lines += [f"  {fault}" for fault in list(plan.unfit.values())[:MOST_LISTED]]
@@ -176,6 +179,8 @@ def print_line(estimate: Estimate, plan: Plan, console: Console) -> None:
     if any(map(_is_assumed, estimate.stages)):
         basis += f", hours at an assumed {endpoint.tokens_per_second:g} tokens a second"
     _print_skipped(estimate, plan, console)
+    if config.budget:
+        console.print(_spent_note(config), markup=False, highlight=False, soft_wrap=True)
     console.print(
         f"To ask: {', '.join(parts)} ({basis}; `heavydistill plan` tells more)",
         markup=False,
@@ -376,24 +381,41 @@ def _is_assumed(stage: StageEstimate) -> bool:
 
 
 def _budget_note(estimate: Estimate, config: RunConfig) -> str:
-    from heavydistill.engine.ledger import account_of, balance_of
-
-    paid, before = estimate.paid, balance_of(account_of(config))
-    if config.most_tokens is not None:
-        cap, spent, needed = float(config.most_tokens), before.spent_tokens, paid.tokens
-    else:
-        if config.most_usd is None or paid.usd is None:
-            raise RuntimeError("a budget in money was completed without a price")
-        cap, spent, needed = config.most_usd, before.spent_usd, paid.usd
-    cap -= spent
-    if needed.high <= cap:
+    needed = estimate.paid.usd if config.most_usd is not None else estimate.paid.tokens
+    if needed is None:
+        raise RuntimeError("a budget in money was completed without a price")
+    cap, spent = _budget(config)
+    if needed.high <= cap - spent:
         verdict = "is enough"
-    elif needed.low > cap:
+    elif needed.low > cap - spent:
         verdict = "is not enough: the run will stop there, and go on with a higher one"
     else:
         verdict = "may not be enough: the run would stop there, and go on with a higher one"
-    so_far = f", {spent / (cap + spent):.0%} of it spent so far," if spent else ""
-    return f"{config.budget}{so_far} {verdict}"
+    return f"{config.budget} {verdict}. {_spent_note(config)}"
+
+
+def _spent_note(config: RunConfig) -> str:
+    """What runs into the folder have spent of the budget, and what is left."""
+    cap, spent = _budget(config)
+    unit, digits = ("USD", 2) if config.most_usd is not None else ("tokens", 0)
+    left = max(0.0, cap - spent)
+    return (
+        f"Runs into {config.out} have spent {spent:,.{digits}f} of {cap:,.{digits}f} {unit}; "
+        f"{left:,.{digits}f} are left"
+    )
+
+
+def _budget(config: RunConfig) -> tuple[float, float]:
+    """(the budget, what is spent of it), in US dollars or tokens.
+
+    What was in flight when a run was killed counts as spent, as the next run will book it.
+    """
+    from heavydistill.engine.ledger import balance_of, found_account
+
+    now = balance_of(found_account(config))
+    if config.most_usd is not None:
+        return config.most_usd, now.spent_usd + now.reserved_usd
+    return float(config.most_tokens or 0), now.spent_tokens + now.reserved_tokens
 
 
 def _name(stage: StageEstimate, config: RunConfig) -> str:

@@ -49,6 +49,8 @@ def replay(
     if not run_verifiers:
         refuse_code_of(run, saved, "add --run-verifiers")
     plan = checked(saved, console, asks=False)
+    if plan.changed:
+        raise ConfigError(f"out: {out} holds another run", "Name another folder.")
     print_warnings(plan, console)
     if not plan.journal.is_dir():
         raise ConfigError(f"There is no journal {plan.journal}", "Give its folder with --journal.")

@@ -1,9 +1,13 @@
-"""What a run has spent on served models, over all its processes and resumptions, and its cap.
+"""What the runs into a folder have spent on served models, over all processes, and their cap.
 
-A file of one line beside the journal. Before a request is sent, the most that it can cost is
-reserved there; when it has ended, what it did cost is booked instead. So the cap holds however
-many processes ask at once. What a server did not count is booked at the most that it can have
-been: a token is at least a byte.
+The account belongs to the folder of a run, whatever is asked in it: more samples, other limits
+and other seeds go on with it, also after the folder was removed. It is a file of one line in the
+journal, named by where the folder is as seen from there, so both may be moved together. Where one
+of them was moved, the configuration that is saved in the folder says what it was (``adopt``).
+
+Before a request is sent, the most that it can cost is reserved there; when it has ended, what it
+did cost is booked instead. So the cap holds however many processes ask at once. What a server did
+not count is booked at the most that it can have been: a token is at least a byte.
 
 What was in flight when a run was killed may have been billed, and nobody knows how much of it, so
 it is booked at all that was reserved for it. That is the price of a hard cap: a kill costs up to
@@ -14,9 +18,10 @@ replies in flight, each up to the length at which it is cut off; they are booked
 The room for the line is taken when the file is made, so that a disk that is full later is no
 matter. Where it cannot be written all the same, nothing more is sent.
 
-Whoever runs holds a lock on the file's neighbour, so that the same run is not done twice at once.
-On a network file system the locks must work between hosts, as they do on NFS 4. Not covered: what
-was reserved in the last seconds before the machine itself lost its power.
+Whoever runs holds a lock on the file's neighbour, so that an account has one run at a time. On a
+network file system the locks must work between hosts, as they do on NFS 4. Not covered: what was
+reserved in the last seconds before the machine itself lost its power; a folder that was moved and
+whose name another run has taken since, or that was moved without its journal before it was there.
 """
 
 from __future__ import annotations
@@ -24,14 +29,17 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import hashlib
 import json
 import logging
 import os
+import re
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from heavydistill.config import RunConfig
+from heavydistill.config import RunConfig, load_config
 from heavydistill.engine.request import Request, Response
 from heavydistill.engine.tokenizer import TEMPLATE_TOKENS
 from heavydistill.errors import ConfigError, StoppedError, remedy
@@ -134,8 +142,56 @@ class Tariff:
 
 
 def account_of(config: RunConfig) -> Path:
-    """The file of a run; ``journal`` must be set."""
-    return Path(config.journal or "") / f"{config.identity}.ledger"
+    """The account of the folder of a run; ``journal`` must be set.
+
+    A pipeline of one's own that has no folder has one for what it asks.
+    """
+    journal = Path(config.journal or "")
+    if config.out is None:
+        return journal / f"{config.identity}.ledger"
+    folder = os.path.realpath(config.out)
+    way = os.fsencode(os.path.relpath(folder, os.path.realpath(journal)))
+    name = re.sub(r"[^\w.-]+", "-", Path(folder).name)[:40]
+    return journal / f"{name}-{hashlib.sha256(way).hexdigest()[:12]}.ledger"
+
+
+def found_account(config: RunConfig) -> Path:
+    """As ``account_of``, or where that account is as long as it was not adopted."""
+    account = account_of(config)
+    known = (old for old in _earlier_accounts(config) if old.is_file())
+    return account if account.exists() else next(known, account)
+
+
+def adopt(config: RunConfig) -> None:
+    """Give the account that the folder has had so far the name of ``account_of``.
+
+    Raises:
+        ConfigError: The disk does not allow it.
+    """
+    account, found = account_of(config), found_account(config)
+    if found != account:
+        try:
+            shutil.move(found, account)
+        except OSError as error:
+            raise _unusable(found, error) from error
+
+
+def _earlier_accounts(config: RunConfig) -> Iterator[Path]:
+    """Under which names the folder of a run may have had its account, the likeliest first."""
+    if config.out is None:
+        return
+    folder, journal = Path(config.out), Path(config.journal or "")
+    try:
+        saved = load_config(folder / "config.yaml")
+    except ConfigError:  # nothing is there yet; 0.1.0 named accounts by what a run asks
+        yield journal / f"{config.identity}.ledger"
+        return
+    was = Path(saved.out or folder)
+    if was.exists() and not (folder.exists() and was.samefile(folder)):
+        return  # the folder is a copy, and the account is that of the original
+    for place in (Path(saved.journal or journal), journal):
+        yield place / account_of(saved).name
+        yield place / f"{saved.identity}.ledger"
 
 
 def balance_of(file: Path) -> Balance:
@@ -147,8 +203,37 @@ def balance_of(file: Path) -> Balance:
     return _parsed(file.read_bytes(), file) if file.is_file() else Balance()
 
 
+@contextlib.contextmanager
+def alone(file: Path, taken: str) -> Iterator[None]:
+    """While this lasts nobody else holds the lock of that file.
+
+    Args:
+        file: Made if it is not there.
+        taken: What is wrong where somebody does.
+
+    Raises:
+        ConfigError: Somebody does, or the file cannot be used.
+    """
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        lock = os.open(file, os.O_RDWR | os.O_CREAT, 0o644)
+    except OSError as error:
+        raise _unusable(file, error) from error
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(lock)
+        if not isinstance(error, BlockingIOError):
+            raise _unusable(file, error) from error
+        raise ConfigError(taken, "Wait for it, or change --out and what is asked.") from None
+    try:
+        yield
+    finally:
+        os.close(lock)
+
+
 class Ledger:
-    """The account of one run, opened by one process.
+    """The account of a folder, opened by one process.
 
     Args:
         file: Made if it is not there.
@@ -244,39 +329,18 @@ class Ledger:
 
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
-        """While this lasts nobody else does this run.
+        """While this lasts nobody else runs with this account.
 
         Raises:
             ConfigError: Somebody does, or the lock cannot be used.
             StoppedError: The account cannot be kept.
         """
-        lock = self._lock()
-        try:
+        with alone(self._path.with_suffix(".lock"), "A run with the same account is in progress"):
             self._book_the_abandoned()
             yield
-        finally:
-            os.close(lock)
 
     def close(self) -> None:
         os.close(self._file)
-
-    def _lock(self) -> int:
-        """The lock of the run, held."""
-        file = self._path.with_suffix(".lock")
-        lock = None
-        try:
-            lock = os.open(file, os.O_RDWR | os.O_CREAT, 0o644)
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return lock
-        except OSError as error:
-            if lock is not None:
-                os.close(lock)
-            if not isinstance(error, BlockingIOError):
-                raise _unusable(file, error) from error
-            raise ConfigError(
-                "The same run is in progress, and both would pay for the same",
-                "Wait for it, or change what is asked, for instance --seed.",
-            ) from None
 
     def _book_the_abandoned(self) -> None:
         """What was in flight when the run was killed, at the most that it can have cost."""
@@ -309,7 +373,8 @@ class Ledger:
             more = f"{most.tokens:,.0f} tokens"
         return StoppedError(
             f"The budget does not hold another request: {spent}, and it may take {more}",
-            "The same command with a higher --budget goes on and pays for nothing twice.",
+            "The same command with a higher --budget, into the same --out, goes on and pays for "
+            "nothing twice.",
         )
 
     @contextlib.contextmanager

@@ -12,12 +12,13 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from distilabel.steps import StepResources
 
 from heavydistill.config import Endpoint, Judge, RunConfig, Sampling
-from heavydistill.engine.ledger import Ledger, account_of
+from heavydistill.engine.ledger import Ledger, account_of, adopt, alone
 from heavydistill.engine.request import JUDGE, THINK, deliberate_stage, sample_seed
 from heavydistill.errors import ConfigError
 from heavydistill.pipeline.compat import HeavyPipeline
@@ -132,15 +133,24 @@ def judge_of(
 
 @contextlib.contextmanager
 def paying(config: RunConfig) -> Iterator[None]:
-    """While this lasts the account of a run is its own; it has one if any model is served.
+    """While this lasts the account of a run's folder is its own; it has one if any model is served.
 
     Raises:
-        ConfigError: The same run is in progress, or the account cannot be used.
+        ConfigError: The same run is in progress, or another one into its folder; or the account
+            cannot be used.
     """
     if not config.asks_servers:
         yield
         return
-    with contextlib.closing(Ledger(account_of(config))) as account, account.running():
+    with contextlib.ExitStack() as held:
+        # Also into another folder.
+        same = Path(config.journal or "") / f"run-{config.identity}.lock"
+        held.enter_context(
+            alone(same, "The same run is in progress, and both would pay for the same")
+        )
+        adopt(config)
+        account = held.enter_context(contextlib.closing(Ledger(account_of(config))))
+        held.enter_context(account.running())
         yield
 
 

@@ -33,6 +33,18 @@ from heavydistill.storage import (
 )
 from heavydistill.teachers.registry import find, revision_of
 
+# What changes how much is asked, or which samples, of the same models about the same problems.
+_MAY_CHANGE = {
+    "think.k",
+    "think.sampling.max_tokens",
+    "deliberate.d",
+    "deliberate.sampling.max_tokens",
+    "cache.budget_tokens",  # follows from the longest response
+    "problems.limit",
+    "seed",
+    "verify.timeout_s",
+}
+
 _log = logging.getLogger(__name__)
 
 
@@ -140,12 +152,28 @@ def made_by(config: RunConfig) -> dict[str, Any]:
     }
 
 
-def may_go_on(config: RunConfig, folder: Path) -> bool:
-    """Whether the folder is empty, or holds a run of this configuration that lacks something."""
-    if not any(folder.iterdir()):
-        return True
+@dataclass(frozen=True, slots=True)
+class Earlier:
+    """A run that is in a folder.
+
+    Attributes:
+        lacks: Rows and samples that it lacks, which the same command asks for again.
+        changed: What another run asks otherwise: keys with (what it was, what it would be).
+    """
+
+    lacks: int
+    changed: dict[str, tuple[Any, Any]]
+
+    @property
+    def may_go_on(self) -> bool:
+        """Whether the other run may take its place: it fills gaps, or asks for more or less."""
+        return self.changed.keys() <= _MAY_CHANGE if self.changed else bool(self.lacks)
+
+
+def earlier(config: RunConfig, folder: Path) -> Earlier | None:
+    """The run in a folder, as another one finds it; None if there is none of this version."""
     try:
-        same = load_config(folder / "config.yaml").identity == config.identity
+        was, now = _flat(load_config(folder / "config.yaml").asked), _flat(config.asked)
         summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
         # Those of pools are not asked again.
         asked = ("deliberations",) if config.pools else ("trajectories", "deliberations")
@@ -154,8 +182,18 @@ def may_go_on(config: RunConfig, folder: Path) -> bool:
         read_traces(folder)
     # It is no run, or one of another version.
     except (ConfigError, OSError, ValueError, LookupError, TypeError):
-        return False
-    return same and bool(lacks)
+        return None
+    keys = sorted(was.keys() | now.keys())
+    pairs = {key: (was.get(key), now.get(key)) for key in keys}
+    return Earlier(lacks, {key: pair for key, pair in pairs.items() if pair[0] != pair[1]})
+
+
+def _flat(tree: dict[str, Any], at: str = "") -> dict[str, Any]:
+    """By dotted keys."""
+    flat: dict[str, Any] = {}
+    for key, value in tree.items():
+        flat |= _flat(value, f"{at}{key}.") if isinstance(value, dict) else {f"{at}{key}": value}
+    return flat
 
 
 def _carried(old: Path, wanted: dict[str, Problem], have: set[str]) -> list[_Place]:

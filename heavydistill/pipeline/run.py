@@ -33,7 +33,7 @@ from heavydistill.errors import ConfigError, HeavydistillError, StoppedError, Te
 from heavydistill.metrics.summary import Summary
 from heavydistill.pipeline.pools import Pools, read_pools, with_pools
 from heavydistill.pipeline.processes import loading, start_server
-from heavydistill.pipeline.result import may_go_on, write
+from heavydistill.pipeline.result import earlier, write
 from heavydistill.pipeline.room import check_room, with_tokenizer
 from heavydistill.pipeline.status import STATUS, Pulse
 from heavydistill.schema import OK, Problem
@@ -66,6 +66,8 @@ class Plan:
         outside: Rows of the source that were not asked for.
         contexts: What the models that are served take, and who says so.
         contact: Has asked the servers; None if nothing was sent.
+        changed: Where another run is in the folder, what that asked otherwise, as of ``Earlier``.
+            Its folder stays as it is until this one is whole.
         server: The command that serves its teacher, if one is to be started.
         pools: What is taken over from another run in place of thinking, if anything is.
         pools_at: Where that run lies while this one is made, if not where its configuration says.
@@ -83,6 +85,7 @@ class Plan:
     outside: int = 0
     contexts: list[Context] = field(default_factory=list)
     contact: Contact | None = None
+    changed: dict[str, tuple[Any, Any]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,12 +151,7 @@ def check(
     if contact:
         require_endpoints(config, contact)
     recover(folder)
-    if folder.exists() and not (folder.is_dir() and may_go_on(config, folder)):
-        raise ConfigError(
-            f"out: {folder} exists and is not empty, nor a run of this configuration that lacks "
-            "something",
-            "Name another folder or remove this one.",
-        )
+    changed = _changed(config, folder)
     server = serving.command(config) if config.endpoint.serve and asks else None
     if pools:
         loaded = problem_sources.Loaded(list(pools.problems.values()))
@@ -173,6 +171,22 @@ def check(
         outside=loaded.outside,
         contexts=found.contexts,
         contact=contact,
+        changed=changed,
+    )
+
+
+def _changed(config: RunConfig, folder: Path) -> dict[str, tuple[Any, Any]]:
+    """As of ``Plan``. Raises ConfigError if the folder is taken."""
+    if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
+        return {}
+    before = earlier(config, folder)
+    if before and before.may_go_on:
+        return before.changed
+    keys = f"; it differs in {', '.join(before.changed)}" if before and before.changed else ""
+    raise ConfigError(
+        f"out: {folder} exists and is not empty, nor a run that this one goes on with: one that "
+        f"lacks something, or asks for another k, d, limit, seed, max_tokens or timeout_s{keys}",
+        "Name another folder or remove this one.",
     )
 
 
@@ -199,8 +213,8 @@ def run(
             installed or cannot be joined.
         RunError: The pipeline broke, the server that was started ended, the disk is full, or rows
             are missing from the result. The folder is as it was.
-        KeyboardInterrupt, StoppedError: After the finished rows were written, if there were any;
-            so is a TeacherError in the midst of a run.
+        KeyboardInterrupt, StoppedError: After the finished rows were written, if there were any
+            and no other run is in the folder; so is a TeacherError in the midst of a run.
     """
     asked = plan.config
     if plan.pools_at:
@@ -258,7 +272,7 @@ def _piped(plan: Plan, pipeline: HeavyBase, place: Workplace) -> Finished:
     try:
         pipeline.run_to_files()
     except (KeyboardInterrupt, StoppedError, TeacherError):
-        if any(pipeline.leaf_files.glob("*.parquet")):
+        if not plan.changed and any(pipeline.leaf_files.glob("*.parquet")):
             _publish(plan, pipeline, place, interrupted=True)
         raise
     return _publish(plan, pipeline, place, interrupted=False)

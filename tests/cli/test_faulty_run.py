@@ -110,6 +110,30 @@ def test_a_budget_holds_over_resumptions_and_nothing_is_paid_twice(tmp_path):
     assert len(list(read_traces(tmp_path / "run"))) == PROBLEMS
 
 
+@pytest.mark.slow
+def test_more_samples_into_the_same_folder_go_on_with_its_account(tmp_path):
+    def into(*more: str) -> subprocess.CompletedProcess[str]:
+        return run(*command(server, tmp_path, "--limit=4", *more))
+
+    with faulty() as server:
+        done = into("--budget=1Mtok")
+        assert done.returncode == 0, done.stdout + done.stderr
+        spent, asked = server.tokens, len(server.requests)
+        before = {path: path.stat().st_ino for path in (tmp_path / "run").rglob("*")}
+        for change in (f"--k={K + 1}", "--seed=1", f"--d={D + 1}"):
+            stopped = into(f"--budget={spent + 50}tok", change)
+            assert stopped.returncode == 1, stopped.stdout + stopped.stderr
+            assert f"have spent {spent:,} of {spent + 50:,} tokens; 50 are left" in stopped.stdout
+            assert "it is replaced when this one is whole" in stopped.stdout
+            assert f"For now {tmp_path / 'run'} is as it was" in stopped.stdout
+        assert len(server.requests) == asked
+        assert {path: path.stat().st_ino for path in (tmp_path / "run").rglob("*")} == before
+        more = into("--budget=1Mtok", f"--k={K + 1}")
+        assert more.returncode == 0, more.stdout + more.stderr
+        assert balance(tmp_path).spent_tokens == server.tokens > spent
+    assert {len(trace.pool) for trace in read_traces(tmp_path / "run")} == {K + 1}
+
+
 def test_a_budget_in_money_needs_a_price(tmp_path):
     with faulty() as server:
         refused = run(*command(server, tmp_path, "--budget=2usd"))

@@ -14,7 +14,7 @@ from samples import trajectory
 
 from heavydistill.config import RunConfig
 from heavydistill.errors import ConfigError, RunError
-from heavydistill.pipeline.result import all_traces, may_go_on, write
+from heavydistill.pipeline.result import all_traces, earlier, write
 from heavydistill.schema import FAILED, OK, Problem, Trace, arrow_schema, to_row
 from heavydistill.storage import REJECTS_FOLDER, TRACES_FOLDER, read_traces
 from heavydistill.teachers.complete import complete
@@ -55,7 +55,8 @@ def test_an_interrupted_run_keeps_the_rows_that_it_did_not_come_to(tmp_path):
     assert sum(summary["statuses"].values()) == 5
     (rejected,) = pq.read_table(new / REJECTS_FOLDER).to_pylist()
     assert rejected["problem"]["id"] == "p2"
-    assert may_go_on(CONFIG, new)
+    before = earlier(CONFIG, new)
+    assert before and before.may_go_on and not before.changed
 
 
 def test_rows_of_problems_that_have_changed_are_left_out_and_counted(tmp_path, caplog):
