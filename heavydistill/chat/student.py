@@ -26,8 +26,16 @@ from typing import Any, Literal
 from heavydistill.asking import Endpoint
 from heavydistill.chat import mending
 from heavydistill.chat.guard import Fault, inspect
-from heavydistill.chat.template import MENDED_BY_HAND, TAGS, Chat, Tokens, own_template
+from heavydistill.chat.template import (
+    MENDED_BY_HAND,
+    TAGS,
+    Chat,
+    Tokens,
+    lacks_template,
+    own_template,
+)
 from heavydistill.engine.adapter import adapter_of
+from heavydistill.engine.hub_files import has_chat_template
 from heavydistill.engine.tokenizer import ReaderTokenizer
 from heavydistill.errors import ConfigError, TeacherError
 from heavydistill.sets.rows import Message, SftRow, ThoughtfulMessage, ThoughtfulSftRow
@@ -85,19 +93,23 @@ class Student:
             TeacherError: There is no such model.
             ConfigError: It has no chat template, or one that loses what is to be learnt.
         """
-        from transformers import AutoTokenizer
-
-        profile = find(name, Endpoint())
+        profile = find(name, Endpoint(), may_be_served=False)
+        given = _read(chat_template)
+        folder = Path(profile.tokenizer)
+        if not given and folder.is_dir() and not has_chat_template(folder):
+            raise lacks_template(profile.tokenizer)
         self.name = name
         self.aliases = frozenset({name, profile.name, profile.model})
         self.context = profile.context
         self.response_tokens = profile.deliberator.max_tokens
         self.domain = profile.domain
         self.reader = ReaderTokenizer(profile.tokenizer)
+        from transformers import AutoTokenizer  # seconds, so only when the student is there
+
         tokenizer = AutoTokenizer.from_pretrained(profile.tokenizer)
         adapter = adapter_of(profile.tokenizer)
         stops = stops_of(adapter.base if adapter else profile.tokenizer)
-        fitted = fit(tokenizer, stops, _read(chat_template))
+        fitted = fit(tokenizer, stops, given)
         self.chat, self.form, self.mended = fitted.chat, fitted.form, fitted.mended
         self.row: type[SftRow] = ThoughtfulSftRow if self.form == "field" else SftRow
         self.template_sha256 = self.chat.sha256

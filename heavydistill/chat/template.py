@@ -66,10 +66,7 @@ class Chat:
         self.tokenizer = tokenizer
         self.template = template or own_template(tokenizer)
         if not self.template:
-            raise ConfigError(
-                f"The tokenizer {tokenizer.name_or_path} has no chat template",
-                "Give one with --chat-template FILE, or take an instruction-tuned student.",
-            )
+            raise lacks_template(tokenizer.name_or_path)
         self.stops = frozenset({*stops, tokenizer.eos_token_id} - {None})
         if not self.stops:
             raise ConfigError(
@@ -238,6 +235,14 @@ class Chat:
             ) from error
         except Exception:  # what it does not take is found where it is rendered
             return
+
+
+def lacks_template(tokenizer: str) -> ConfigError:
+    """The error of a student's tokenizer without a chat template."""
+    return ConfigError(
+        f"The tokenizer {tokenizer} has no chat template",
+        "Give one with --chat-template FILE, or take an instruction-tuned student.",
+    )
 
 
 def own_template(tokenizer: Any) -> str:

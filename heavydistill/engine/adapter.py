@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from heavydistill.engine.hub_files import file_in
 from heavydistill.errors import TeacherError
 
 CONFIG = "adapter_config.json"
@@ -85,22 +86,6 @@ def adapter_of(model: str) -> Adapter | None:
             f"The adapter {model} {lacks}", "Give a LoRA adapter (rsLoRA, DoRA) with its base."
         )
     return Adapter(model, base, config.get("revision"), _has(model, "tokenizer.json"))
-
-
-def file_in(model: str, file: str, revision: str | None = None) -> Path:
-    """A file of a folder, or of a repository of the Hub.
-
-    Raises:
-        OSError, ValueError: There is no such file, the Hub cannot be reached or does not have it.
-    """
-    if Path(model).is_dir():
-        path = Path(model) / file
-        if not path.is_file():
-            raise FileNotFoundError(f"{path} is not there")
-        return path
-    from huggingface_hub import hf_hub_download
-
-    return Path(hf_hub_download(model, file, revision=revision))
 
 
 def load_adapter(adapter: Adapter, dtype: Any) -> Any:

@@ -25,10 +25,10 @@ from heavydistill.engine.adapter import (
     CONFIG,
     Adapter,
     adapter_of,
-    file_in,
     load_adapter,
     merge_adapter,
 )
+from heavydistill.engine.hub_files import file_in, has_chat_template, obstacle, remedy, why
 from heavydistill.engine.reasoning import decoded, split_reasoning
 from heavydistill.engine.request import INTERRUPTED, Keep, Request, Response, forget
 from heavydistill.errors import TeacherError
@@ -289,16 +289,35 @@ def load_tokenizer(model: str) -> Any:
     """
     from transformers import AutoTokenizer
 
+    if not Path(model).is_dir():
+        obstacle()
     try:
         tokenizer = AutoTokenizer.from_pretrained(model)
     except Exception as error:  # not there, cut off: the libraries share no base
         raise _unloadable(model, error) from error
     if tokenizer.chat_template is None:
-        raise TeacherError(
-            f"The tokenizer of {model!r} has no chat template",
-            "Use an instruction-tuned checkpoint, or add a chat template to its tokenizer.",
-        )
+        raise _lacks_template(model)
     return tokenizer
+
+
+def require_template(model: str) -> None:
+    """Refuse a checkpoint in a folder whose tokenizer has no chat template, by its files alone.
+
+    Raises:
+        TeacherError: It has none; or as of ``adapter_of``.
+    """
+    adapter = adapter_of(model)
+    tokenizer = adapter.tokenizer if adapter else model
+    if Path(tokenizer).is_dir() and not has_chat_template(Path(tokenizer)):
+        raise _lacks_template(tokenizer)
+
+
+def _lacks_template(model: str) -> TeacherError:
+    """The error of a tokenizer without a chat template."""
+    return TeacherError(
+        f"The tokenizer of {model!r} has no chat template",
+        "Use an instruction-tuned checkpoint, or add a chat template to its tokenizer.",
+    )
 
 
 def _load(model: str) -> tuple[Any, Any]:
@@ -333,9 +352,10 @@ def _weights(model: str, adapter: Adapter | None, dtype: torch.dtype) -> Any:
 
 
 def _unloadable(model: str, error: Exception) -> TeacherError:
+    there = Path(model).is_dir()
     return TeacherError(
-        f"The model {model!r} cannot be loaded: {error}",
-        "Give a folder with a transformers checkpoint or a Hub id that this machine can reach.",
+        f"The model {model!r} cannot be loaded: {error if there else why(model, error)}",
+        remedy("a folder with a transformers checkpoint"),
     )
 
 

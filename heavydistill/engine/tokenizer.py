@@ -10,6 +10,7 @@ from __future__ import annotations
 from functools import lru_cache
 from pathlib import Path
 
+from heavydistill.engine.hub_files import file_in, remedy, why
 from heavydistill.errors import TeacherError
 
 SERVER = "server"  # in place of a tokenizer's name: the model's server counts; see ``counting``
@@ -31,16 +32,13 @@ class ReaderTokenizer:
         from tokenizers import Tokenizer
 
         self.name = name
-        file = Path(name) / "tokenizer.json"
         try:
-            if file.is_file():
-                self._tokenizer = Tokenizer.from_file(str(file))
-            else:
-                self._tokenizer = Tokenizer.from_pretrained(name)
+            self._tokenizer = Tokenizer.from_file(str(file_in(name, "tokenizer.json")))
         except Exception as error:  # the library raises bare Exception
+            what = error if Path(name).is_dir() else why(name, error)
             raise TeacherError(
-                f"The tokenizer {name!r} cannot be loaded: {error}",
-                "Give a folder that holds tokenizer.json, or a Hub id that this machine can reach.",
+                f"The tokenizer {name!r} cannot be loaded: {what}",
+                remedy("a folder that holds tokenizer.json"),
             ) from error
         # The sets of one problem show the same attempts over and over.
         self._counted = lru_cache(maxsize=_REMEMBERED)(self._count)

@@ -29,6 +29,7 @@ from heavydistill import problems as problem_sources
 from heavydistill.config import RunConfig
 from heavydistill.engine import segment
 from heavydistill.engine.ledger import Ledger, account_of
+from heavydistill.engine.local import require_template
 from heavydistill.errors import ConfigError, HeavydistillError, StoppedError, TeacherError
 from heavydistill.metrics.summary import Summary
 from heavydistill.pipeline.pools import Pools, read_pools, with_pools
@@ -134,6 +135,8 @@ def check(
         config.refuse_unnamed()
     found = completed(config, contact)
     config = with_tokenizer(found.config)
+    if asks:
+        _require_templates(config)
     registry.load_own(config.verify.own)
     pools = read_pools(config) if config.pools else None
     if pools:
@@ -188,6 +191,16 @@ def _changed(config: RunConfig, folder: Path) -> dict[str, tuple[Any, Any]]:
         f"lacks something, or asks for another k, d, limit, seed, max_tokens or timeout_s{keys}",
         "Name another folder or remove this one.",
     )
+
+
+def _require_templates(config: RunConfig) -> None:
+    """Refuse models of this process that cannot be asked, which loading them would find later."""
+    asked = [(name, config.endpoint) for name in config.roles]
+    if config.judge:
+        asked.append((config.judge.model, config.judge_endpoint))
+    for name, endpoint in dict(asked).items():
+        if (profile := find(name, endpoint)).kind == "local":
+            require_template(profile.model)
 
 
 def run(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shlex
 from collections.abc import Collection
 from pathlib import Path
 
@@ -12,6 +14,8 @@ from heavydistill.problems.procedural import gym_problems, micro_problems
 from heavydistill.problems.tables import Table, read_hub, read_jsonl, read_parquet, within
 from heavydistill.schema import Problem
 from heavydistill.verifiers import registry
+
+_SEPARATED = {".csv": "", ".tsv": r', sep="\t"'}  # to be told to pandas, which reads them
 
 
 def load(config: Problems, verify: Verifying | None = None) -> list[Problem]:
@@ -80,6 +84,15 @@ def _table(config: Problems) -> Table:
         return read_jsonl(Path(source))
     if suffix == ".parquet":
         return read_parquet(Path(source))
+    if suffix in _SEPARATED:
+        given, made = json.dumps(source), Path(source).with_suffix(".jsonl")
+        code = f"import pandas as p; p.read_csv({given}{_SEPARATED[suffix]})"
+        code += f'.to_json({json.dumps(str(made))}, orient="records", lines=True)'
+        raise ProblemsError(
+            f"{source}: {suffix[1:].upper()} is not read",
+            f"Convert it with `python -c {shlex.quote(code)}`, and give {made}; --set "
+            "problems.columns.text=COLUMN names the column of the texts, if it is not text.",
+        )
     raise ProblemsError(
         f"{source!r} is no problem source",
         "Give micro, a .jsonl or .parquet file, hub:ORG/NAME or gym:FAMILY.",

@@ -11,6 +11,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+from heavydistill.engine.hub_files import obstacle, remedy
 from heavydistill.errors import ProblemsError
 from heavydistill.problems.faults import choices
 
@@ -98,17 +99,22 @@ def read_hub(name: str, subset: str | None, split: str) -> Table:
     where = f"hub:{name}"
     if len([part for part in name.split("/") if part]) != 2 or name.count("/") != 1:
         raise ProblemsError(f"{where} is not of the form hub:ORG/NAME", "Write e.g. hub:org/sums.")
+    hindrance = obstacle()  # before the library is imported, which then asks nobody
     import datasets
 
     try:
         values = list(datasets.load_dataset(name, subset, split=split))
     except Exception as error:
         # The library raises its own errors, those of the network and plain ValueErrors alike.
+        if hindrance and isinstance(error, ConnectionError):
+            raise ProblemsError(
+                f"{where} is not in the cache of the Hub, and {hindrance}",
+                remedy("the .parquet file of the dataset, downloaded elsewhere"),
+            ) from error
         raise ProblemsError(
             f"{where}, split {split}: {type(error).__name__}: {error}",
-            "Check the name, problems.subset, problems.split and the network; a private or gated "
-            "dataset needs HF_TOKEN. Without a network, download it elsewhere and give the "
-            ".parquet file.",
+            "Check the name, problems.subset and problems.split; a private or gated dataset needs "
+            "HF_TOKEN.",
         ) from error
     rows = [Row(f"{where}, row {number}", number, row) for number, row in enumerate(values, 1)]
     return _table(f"{where}/{split}", name.partition("/")[2], where, rows)

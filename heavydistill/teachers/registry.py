@@ -20,7 +20,8 @@ from heavydistill.config import (
     Sampling,
     SamplingName,
 )
-from heavydistill.engine.adapter import Adapter, adapter_of, file_in
+from heavydistill.engine.adapter import Adapter, adapter_of
+from heavydistill.engine.hub_files import file_in, is_hub_id, remedy, why
 from heavydistill.engine.ledger import Ledger, Tariff
 from heavydistill.engine.request import Engine
 from heavydistill.engine.tokenizer import SERVER
@@ -73,13 +74,19 @@ def profile_of(name: str) -> ProfileFile:
     return file
 
 
-def find(name: str, endpoint: Endpoint, sampling: SamplingName = "paper") -> Profile:
+def find(
+    name: str,
+    endpoint: Endpoint,
+    sampling: SamplingName = "paper",
+    may_be_served: bool = True,
+) -> Profile:
     """The profile of a name.
 
     Args:
         name: See above.
         endpoint: Where it is served, if it is.
         sampling: Whose sampling it has.
+        may_be_served: Whether an error advises to ask a server; a student must be here.
 
     Raises:
         TeacherError: Nothing is known under that name, and the message lists what is; or the
@@ -91,6 +98,12 @@ def find(name: str, endpoint: Endpoint, sampling: SamplingName = "paper") -> Pro
         return _served(name, file, endpoint, sampling)
     if file:
         return _in_process(file, sampling)
+    if "/" in name and not Path(name).is_dir() and not is_hub_id(name):
+        lacks = "is a file" if Path(name).exists() else f"does not exist, seen from {Path.cwd()}"
+        raise TeacherError(
+            f"The folder {name} of the model {lacks}",
+            "Give the folder of a checkpoint or an adapter.",
+        )
     if Path(name).is_dir() or name.count("/") == 1:
         adapter = adapter_of(name)
         context = _context_of(name, adapter)
@@ -104,11 +117,11 @@ def find(name: str, endpoint: Endpoint, sampling: SamplingName = "paper") -> Pro
             thinker=thinker,
             deliberator=deliberator,
         )
+    elsewhere = ", or set endpoint.base_url (--endpoint) to ask a server for it"
     raise TeacherError(
         f"There is no model {name!r}",
         f"{nearest(name)}Give a profile ({', '.join(names())}), a YAML file with one, a "
-        "checkpoint folder, a Hub id ORG/NAME, or set endpoint.base_url (--endpoint) to ask a "
-        "server for it.",
+        f"checkpoint folder or a Hub id ORG/NAME{elsewhere if may_be_served else ''}.",
     )
 
 
@@ -286,8 +299,8 @@ def _context_of(model: str, adapter: Adapter | None) -> int:
     except Exception as error:  # not found, no network, no such key: all the same to the user
         if adapter:
             raise adapter.lost_base(f"{type(error).__name__}: {error}") from error
+        what = f"{type(error).__name__}: {error}" if Path(model).is_dir() else why(model, error)
         raise TeacherError(
-            f"The model {model!r} cannot be used: {type(error).__name__}: {error}",
-            "Give a folder with a transformers checkpoint (config.json and tokenizer.json), or a "
-            "Hub id that this machine can reach (HF_TOKEN for a private one).",
+            f"The model {model!r} cannot be used: {what}",
+            remedy("a folder with a transformers checkpoint (config.json and tokenizer.json)"),
         ) from error

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from heavydistill.chat.student import stops_of
 from heavydistill.chat.template import Chat, own_template
+from heavydistill.engine.hub_files import obstacle
 from heavydistill.engine.local import local_revision
 from heavydistill.errors import ConfigError, TeacherError
 from heavydistill.record import RECORD, BaseModelUsed, TrainingRecord, read_record
@@ -81,6 +82,8 @@ def load_base(asked: Asked, found: Sequence[Located]) -> Base:
         "revision": asked.model.model_revision,
         "trust_remote_code": asked.trl.trust_remote_code,
     }
+    if not Path(path).is_dir():
+        obstacle()
     try:
         config = AutoConfig.from_pretrained(path, **options).get_text_config()
         # TRL decodes with it, and tidying up spaces would alter text; see ``engine.reasoning``.

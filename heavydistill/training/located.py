@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from heavydistill.engine.hub_files import obstacle
 from heavydistill.errors import ConfigError
 from heavydistill.sets.folder import CHAT_TEMPLATE, MANIFEST, file_of
 from heavydistill.sets.manifest import Manifest, read_manifest
@@ -87,6 +88,7 @@ def _downloaded(path: str, names: Sequence[str], revision: str | None) -> Path:
     fix = "Give a folder that `heavydistill build --out FOLDER` wrote, or its id on the Hub."
     if not _HUB_ID.fullmatch(path):
         raise ConfigError(f"There is no folder {path}", fix)
+    obstacle()
     try:
         return Path(
             snapshot_download(
@@ -97,7 +99,8 @@ def _downloaded(path: str, names: Sequence[str], revision: str | None) -> Path:
             )
         )
     except Exception as error:  # not there, no network, no right: the library has no common base
+        told = obstacle() or error
         raise ConfigError(
-            f"There is no folder {path}, and the Hub does not give such a dataset: {error}",
+            f"There is no folder {path}, and the Hub does not give such a dataset: {told}",
             f"{fix} A private one needs HF_TOKEN.",
         ) from error

@@ -24,7 +24,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from heavydistill.engine.adapter import Adapter, adapter_of, file_in, load_adapter, merge_adapter
+from heavydistill.engine.adapter import Adapter, adapter_of, load_adapter, merge_adapter
+from heavydistill.engine.hub_files import file_in
 from heavydistill.engine.local import base_revision, load_tokenizer
 from heavydistill.engine.request import user_turn
 from heavydistill.errors import ConfigError, RunError

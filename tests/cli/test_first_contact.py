@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -18,6 +19,7 @@ from heavydistill.teachers.contact import Contact
 
 MICRO = Path(__file__).parents[2] / "heavydistill" / "micro" / "teacher"
 SETS = Path(__file__).parents[1] / "fixed_points" / "sets"
+RUN = SETS.parent / "runs" / "served"
 # Runs each command line in turn, and prints its exit code, what it said and what was imported.
 IN_TURN = """
 import contextlib, io, json, sys
@@ -131,3 +133,50 @@ def test_a_run_is_planned_with_the_context_that_the_server_says(tmp_path):
     repeated = check(load_config(file))
     assert repeated.config.endpoint.context == 3072
     assert plan.config.identity == again.config.identity == repeated.config.identity
+
+
+def test_what_is_wrong_with_files_is_said_before_anything_large_is_imported(tmp_path):
+    base = tmp_path / "base"
+    shutil.copytree(MICRO, base)
+    (base / "chat_template.jinja").unlink()
+    out = "--out=sets"
+    mistakes = {
+        "The tokenizer of './base' has no chat template": ["generate", "--teacher=./base"],
+        "The folder ./nowhere/model of the model does not exist": [
+            *("generate", "--teacher=./nowhere/model"),
+        ],
+        "sums.csv: CSV is not read": ["generate", "--problems=sums.csv"],
+        "nowhere is not the folder of a finished run": [
+            "build",
+            "nowhere",
+            "--student=micro-student",
+            out,
+        ],
+        "The folder ./no/such of the model does not exist": [
+            *("build", str(RUN), "--student=./no/such", out),
+        ],
+        "There is no model 'such'": ["build", str(RUN), "--student=such", out],
+        "The tokenizer ./base has no chat template": ["build", str(RUN), "--student=./base", out],
+    }
+    results = in_turn([[*command, "--dry-run"] for command in mistakes.values()], tmp_path)
+    assert len(results) == len(mistakes)
+    for (told, command), (code, said, imported) in zip(mistakes.items(), results, strict=True):
+        assert (code, imported) == (2, []), (command, said, imported)
+        assert told in said, said
+        assert "--endpoint" not in said  # a student must be in this process
+    assert [path.name for path in tmp_path.iterdir()] == ["base"]
+
+
+def test_a_run_from_anywhere_to_a_provider_without_a_key_says_so_in_its_plan(
+    tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("OPENROUTER_API_KEY", raising=False)
+    flags = ["--teacher=a/model", "--endpoint=openrouter", f"--tokenizer={MICRO}", "--limit=2"]
+    told = "openrouter needs a key, and the environment variable OPENROUTER_API_KEY is not set"
+    for dry_run, code in ((["--dry-run"], 0), ([], 2)):
+        monkeypatch.setattr(sys, "argv", ["heavydistill", "generate", *flags, *dry_run])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        assert (ended.value.code or 0) == code
+        assert told in " ".join("".join(capsys.readouterr()).split())

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
+import subprocess
 import sys
 import types
 from pathlib import Path
@@ -135,7 +137,7 @@ def test_a_column_that_cannot_be_found_is_an_error(write, row, columns, says):
     [
         ("nowhere.jsonl", "nowhere.jsonl: No such file"),
         ("nowhere.parquet", "nowhere.parquet: No such file"),
-        ("set.csv", "'set.csv' is no problem source.*hub:ORG/NAME"),
+        ("set.txt", "'set.txt' is no problem source.*hub:ORG/NAME"),
         ("hub:sums", "hub:sums is not of the form hub:ORG/NAME"),
         ("hub:org/a/b", "not of the form"),
     ],
@@ -203,10 +205,28 @@ def test_a_hub_that_does_not_answer_is_an_error_with_the_fix(monkeypatch):
         raise ConnectionError("no route")
 
     hub(monkeypatch, load_dataset)
+    with pytest.raises(ProblemsError, match=r"cache of the Hub, and HF_HUB_OFFLINE is set.*unset"):
+        load(Problems(source="hub:org/sums"))
+    monkeypatch.setattr("heavydistill.problems.tables.obstacle", str)
     with pytest.raises(
         ProblemsError, match=r"hub:org/sums, split train: ConnectionError.*HF_TOKEN"
     ):
         load(Problems(source="hub:org/sums"))
+
+
+@pytest.mark.parametrize(("suffix", "separator"), [(".csv", ","), (".tsv", "\t")])
+def test_a_table_that_is_not_read_comes_with_the_command_that_converts_it(
+    tmp_path, suffix, separator
+):
+    table = tmp_path / f"my sums{suffix}"
+    table.write_text(f"text{separator}reference\n1+1?{separator}2\n", encoding="utf-8")
+    with pytest.raises(ProblemsError, match=f"{suffix[1:].upper()} is not read") as refused:
+        load(Problems(source=str(table)))
+    program, flag, code = shlex.split(refused.value.fix.split("`")[1])
+    assert (program, flag) == ("python", "-c")
+    subprocess.run([sys.executable, flag, code], check=True)
+    (problem,) = load(Problems(source=str(table.with_suffix(".jsonl"))))
+    assert (problem.text, problem.reference) == ("1+1?", "2")
 
 
 def test_the_sample_file_loads_and_its_references_verify():
