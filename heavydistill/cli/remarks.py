@@ -43,7 +43,7 @@ def lacks_thinking(config: RunConfig, answered: int, thoughts: int) -> bool:
 
 def _on_thinking(config: RunConfig) -> str:
     model = find(config.roles[0], config.endpoint)
-    text = f"No response of {model.name} held thinking so far, so a model that is trained on these "
+    text = f"No response of {model.name} held thinking, so a model that is trained on these "
     text += "traces learns answers without reasoning. "
     if model.kind == "local":
         return f"{text}If it thinks, name the tags of its thinking in a profile (a YAML file)."

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from heavydistill.asking import Endpoint
+from heavydistill.engine.tokenizer import SERVER
 from heavydistill.teachers.contact import Contact
 from heavydistill.teachers.profile import Profile
 
@@ -111,7 +112,7 @@ def _decided(
         return Context(profile.name, profile.context, "profile")
     if said:
         return Context(profile.name, said, "server")
-    made_for = _positions(Path(profile.tokenizer)) if profile.tokenizer else None
+    made_for = None if profile.tokenizer == SERVER else _positions(Path(profile.tokenizer))
     if needed > (made_for or ASSUMED):
         return Context(profile.name, needed, "configured")
     if made_for:
