@@ -406,16 +406,13 @@ def _spent_note(config: RunConfig) -> str:
 
 
 def _budget(config: RunConfig) -> tuple[float, float]:
-    """(the budget, what is spent of it), in US dollars or tokens.
+    """(the budget, what is spent of it), in US dollars or tokens."""
+    from heavydistill.engine.ledger import spent_in
 
-    What was in flight when a run was killed counts as spent, as the next run will book it.
-    """
-    from heavydistill.engine.ledger import balance_of, found_account
-
-    now = balance_of(found_account(config))
+    spent = spent_in(config)
     if config.most_usd is not None:
-        return config.most_usd, now.spent_usd + now.reserved_usd
-    return float(config.most_tokens or 0), now.spent_tokens + now.reserved_tokens
+        return config.most_usd, spent.usd
+    return float(config.most_tokens or 0), spent.tokens
 
 
 def _name(stage: StageEstimate, config: RunConfig) -> str:

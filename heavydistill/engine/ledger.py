@@ -194,6 +194,18 @@ def _earlier_accounts(config: RunConfig) -> Iterator[Path]:
         yield place / f"{saved.identity}.ledger"
 
 
+def spent_in(config: RunConfig) -> Cost:
+    """What the runs into a folder have spent so far.
+
+    What is reserved counts: a run that was killed has it booked by the next one.
+
+    Raises:
+        ConfigError: The account is damaged.
+    """
+    now = balance_of(found_account(config))
+    return Cost(now.spent_tokens + now.reserved_tokens, now.spent_usd + now.reserved_usd)
+
+
 def balance_of(file: Path) -> Balance:
     """What stands in an account; nothing if there is none.
 

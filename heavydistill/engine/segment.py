@@ -152,13 +152,13 @@ def require(folder: Path, writes: bool) -> None:
         JournalError: It cannot be used, or a segment cannot be read.
     """
     try:
-        if os.path.lexists(folder):
+        if _is_there(folder):
             for path in _listed(folder):
                 with contextlib.suppress(FileNotFoundError), _reading(path) as file:
                     _require_format(path, file.readline(len(FORMAT)))
         if writes:
             there = folder.absolute()
-            while not os.path.lexists(there):
+            while not _is_there(there):
                 there = there.parent
             with tempfile.TemporaryFile(dir=there):
                 pass
@@ -327,6 +327,15 @@ def _is_sound(line: bytes) -> bool:
         return int(line[:8], 16) == zlib.crc32(line[9:-1])
     except ValueError:
         return False
+
+
+def _is_there(path: Path) -> bool:
+    """Links to nothing are. Raises OSError if nobody can tell."""
+    try:
+        path.lstat()
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def _listed(folder: Path) -> list[Path]:

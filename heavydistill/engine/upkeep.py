@@ -74,18 +74,19 @@ def usage(folder: Path) -> tuple[dict[str, Usage], int]:
     found: dict[str, Usage] = {}
     seen: set[bytes] = set()
     unread = 0
-    for segment in segments_of(folder):
-        unread += segment.skipped
-        for line in segment.lines:
-            record = record_at(segment.path, line.offset)
-            model = found.setdefault(record.model, Usage())
-            if line.failed:
-                model.failed += 1
-            elif line.key not in seen:
-                seen.add(line.key)
-                model.responses += 1
-                model.prompt_tokens += max(0, record.response.prompt_tokens)
-                model.completion_tokens += max(0, record.response.completion_tokens)
+    with _unchanged(folder):
+        for segment in segments(folder, thorough=True):
+            unread += segment.skipped
+            for line in segment.lines:
+                record = record_at(segment.path, line.offset)
+                model = found.setdefault(record.model, Usage())
+                if line.failed:
+                    model.failed += 1
+                elif line.key not in seen:
+                    seen.add(line.key)
+                    model.responses += 1
+                    model.prompt_tokens += max(0, record.response.prompt_tokens)
+                    model.completion_tokens += max(0, record.response.completion_tokens)
     return found, unread
 
 
@@ -95,8 +96,14 @@ def segments_of(folder: Path) -> Iterator[Segment]:
     Raises:
         JournalError: Likewise; or the journal was compacted meanwhile.
     """
-    try:
+    with _unchanged(folder):
         yield from segments(folder, thorough=True)
+
+
+@contextmanager
+def _unchanged(folder: Path) -> Iterator[None]:
+    try:
+        yield
     except FileNotFoundError as error:
         raise JournalError(
             f"{error.filename} was replaced while {folder} was read", "Give the same command again."
@@ -110,7 +117,7 @@ def compact(folder: Path) -> Compacted:
 
     Raises:
         JournalError: The journal cannot be used, holds a segment that cannot be read, or is being
-            compacted. Nothing was removed.
+            compacted. Nothing is lost.
     """
     found = paths(folder)
     with ExitStack() as locks, _writing(folder):
@@ -133,7 +140,7 @@ def _writing(folder: Path) -> Iterator[None]:
     except OSError as error:
         raise JournalError(
             f"The journal {folder} cannot be compacted: {error.strerror}",
-            f"{remedy(error, 'another journal')}; nothing was removed.",
+            f"{remedy(error, 'another journal')}; nothing was lost.",
         ) from error
 
 

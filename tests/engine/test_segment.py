@@ -20,7 +20,7 @@ import pytest
 from test_journal import answers, ask, filled, only_segment, record, request
 from typer.testing import CliRunner
 
-from heavydistill.cli.app import app
+from heavydistill.cli.journal import journal
 from heavydistill.engine import segment
 from heavydistill.engine.journal import Journal, _warn, key
 from heavydistill.engine.segment import FORMAT, NoRecordError, record_at, require, segments
@@ -170,7 +170,7 @@ def test_what_is_named_like_a_segment_and_is_no_file_is_refused_at_once(
             use(folder)
         assert "x.segment" in caught.value.what and "move" in caught.value.fix.lower()
     assert [path for path in sorted(folder.iterdir()) if path.name != "compact.lock"] == before
-    done = CliRunner().invoke(app, ["journal", "check", str(folder)])
+    done = CliRunner().invoke(journal, ["check", str(folder)])
     assert isinstance(done.exception, JournalError)  # exit code 2
 
 
@@ -244,23 +244,37 @@ def test_a_place_where_no_journal_can_be_is_refused(tmp_path: Path, place: str) 
     assert caught.value.fix == "Name another --journal."
 
 
+def test_a_journal_that_is_compacted_while_it_is_looked_at_is_not_taken_for_a_defect(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filled(tmp_path, "a")
+    path = only_segment(tmp_path)
+
+    def gone(*place: object) -> None:
+        raise FileNotFoundError(errno.ENOENT, "gone", str(path))
+
+    monkeypatch.setattr("heavydistill.engine.upkeep.record_at", gone)
+    with pytest.raises(JournalError, match="was replaced while"):
+        usage(tmp_path)
+
+
 def test_stats_and_check_print_what_they_skip(tmp_path: Path) -> None:
     path = with_line(tmp_path, FOREIGN["no object"])
     path.write_bytes(path.read_bytes().replace(b'"b"', b'"x"'))
-    done = CliRunner().invoke(app, ["journal", "stats", str(tmp_path)])
+    done = CliRunner().invoke(journal, ["stats", str(tmp_path)])
     assert done.exit_code == 0 and "2 line(s) cannot be read" in done.output
-    done = CliRunner().invoke(app, ["journal", "check", str(tmp_path)])
+    done = CliRunner().invoke(journal, ["check", str(tmp_path)])
     assert done.exit_code == 1
     assert "1 records; damaged lines: 4; lines that hold no record: 2" in done.output
     assert "2 record(s) cannot be read; their requests are asked again" in done.output
-    done = CliRunner().invoke(app, ["journal", "compact", str(tmp_path)])
+    done = CliRunner().invoke(journal, ["compact", str(tmp_path)])
     assert "2 line(s) that cannot be read are kept as they are" in done.output
 
 
 def test_a_journal_that_is_a_file_is_called_one(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     for verb in ("stats", "check", "compact"):
-        done = CliRunner().invoke(app, ["journal", verb, str(tmp_path / "file")])
+        done = CliRunner().invoke(journal, [verb, str(tmp_path / "file")])
         assert isinstance(done.exception, JournalError)
         assert "is a file, not a folder" in done.exception.what
 
