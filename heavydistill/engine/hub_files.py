@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import functools
 import json
+import logging
 import os
 import re
 from pathlib import Path
 
 _TIMEOUT_S = 10.0
+_FORBIDS = " is set"
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")
 _TEMPLATES = ("chat_template.jinja", "chat_template.json", "additional_chat_templates")
+_log = logging.getLogger("heavydistill.engine")
 
 
 def is_hub_id(name: str) -> bool:
@@ -38,8 +41,11 @@ def file_in(model: str, file: str, revision: str | None = None) -> Path:
         raise FileNotFoundError(f"there is no folder {model}")
     from huggingface_hub import hf_hub_download
 
-    obstacle()
-    return Path(hf_hub_download(model, file, revision=revision))
+    hindrance = obstacle()
+    path = Path(hf_hub_download(model, file, revision=revision))
+    if hindrance and not hindrance.endswith(_FORBIDS):
+        _warn_of_cache(hindrance)
+    return path
 
 
 @functools.cache
@@ -52,13 +58,18 @@ def obstacle() -> str:
 
     if constants.HF_HUB_OFFLINE:
         names = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
-        return f"{next(filter(os.environ.get, names), names[0])} is set"
+        return f"{next(filter(os.environ.get, names), names[0])}{_FORBIDS}"
     try:
         get_session().head(constants.ENDPOINT, timeout=_TIMEOUT_S)
     except Exception as error:  # of the HTTP library, whichever it is
         constants.HF_HUB_OFFLINE = True
         return f"{constants.ENDPOINT} does not answer ({error or type(error).__name__})"
     return ""
+
+
+@functools.cache
+def _warn_of_cache(hindrance: str) -> None:
+    _log.warning("%s, so models and tokenizers are taken from the Hub's cache.", hindrance)
 
 
 def why(model: str, error: Exception) -> str:
@@ -81,8 +92,8 @@ def remedy(instead: str) -> str:
         instead: What to give in its place, e.g. ``a folder with a tokenizer.json``.
     """
     hindrance = obstacle()
-    if hindrance.endswith(" is set"):
-        return f"Give {instead}, or unset {hindrance.removesuffix(' is set')} to ask the Hub."
+    if hindrance.endswith(_FORBIDS):
+        return f"Give {instead}, or unset {hindrance.removesuffix(_FORBIDS)} to ask the Hub."
     if hindrance:
         return (
             f"Give {instead}, or run this where the Hub can be reached (HTTPS_PROXY names a "

@@ -239,7 +239,7 @@ async def _looked(url: str, endpoint: Endpoint) -> _Seen:
         right = (other if each.rstrip("/") == url else each for each in endpoint.urls)
         raise TeacherError(
             f"{url} is not the base address of an API: GET {url}/models brings "
-            f"{_brought(reply)}, and {other}/models lists models",
+            f"{_brought(reply)}, and {other}/models answers",
             f"Give --endpoint {','.join(right)}",
         )
     takes_key = not key or (models is not None and not await _is_open(url))
@@ -314,7 +314,7 @@ def _prove_key(
             f"{url} refuses to ask {model}: {_said(reply, endpoint)}",
             "Add money to the account there."
             if reply.code == _NO_MONEY
-            else f"Correct the name of the model, or the key in {endpoint.key_env}.",
+            else f"Correct --endpoint, the name of the model or the key in {endpoint.key_env}.",
         )
 
 

@@ -22,12 +22,13 @@ MICRO = Path(__file__).parents[2] / "heavydistill" / "micro" / "teacher"
 ASKS = """
 import json
 from heavydistill.config import Endpoint, Problems
-from heavydistill.engine.local import local_revision
+from heavydistill.engine.hub_files import file_in
 from heavydistill.engine.tokenizer import ReaderTokenizer
 from heavydistill.errors import HeavydistillError
 from heavydistill.problems import load
 from heavydistill.teachers.registry import find
 
+assert [file_in("org/cached", "config.json").read_text() for _ in range(2)] == ["{}", "{}"]
 for ask in (
     lambda: ReaderTokenizer("org/none"),
     lambda: find("org/none", Endpoint()),
@@ -40,7 +41,12 @@ for ask in (
 """
 
 
-def test_a_hub_that_does_not_answer_is_asked_once_without_noise():
+def test_a_hub_that_does_not_answer_is_asked_once_without_noise(tmp_path):
+    cached = tmp_path / "hub" / "models--org--cached"
+    (cached / "refs").mkdir(parents=True)
+    (cached / "refs" / "main").write_text("abc", encoding="utf-8")
+    (cached / "snapshots" / "abc").mkdir(parents=True)
+    (cached / "snapshots" / "abc" / "config.json").write_text("{}", encoding="utf-8")
     asked = []
 
     class _Mute(Handler):
@@ -49,7 +55,7 @@ def test_a_hub_that_does_not_answer_is_asked_once_without_noise():
 
     with listening(_Mute) as url:
         root = url.removesuffix("/v1")
-        environment = {**os.environ, "HF_ENDPOINT": root}
+        environment = {**os.environ, "HF_ENDPOINT": root, "HF_HOME": str(tmp_path)}
         environment.pop("HF_HUB_OFFLINE", None)
         done = subprocess.run(
             [sys.executable, "-c", ASKS], capture_output=True, text=True, env=environment
@@ -60,7 +66,8 @@ def test_a_hub_that_does_not_answer_is_asked_once_without_noise():
         assert f"{root} does not answer" in what
         assert "or run this where the Hub can be reached" in fix
     assert len(asked) == 1
-    assert done.stderr == ""
+    (warning,) = done.stderr.splitlines()
+    assert warning.endswith("so models and tokenizers are taken from the Hub's cache.")
 
 
 @pytest.mark.parametrize("ask", [ReaderTokenizer, lambda name: find(name, Endpoint())])
