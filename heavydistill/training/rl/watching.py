@@ -95,13 +95,16 @@ class WatchCollapse(TrainerCallback):
 
 
 def _say_if_nothing_was_learnt(args: Any, state: Any) -> None:
-    """Print a line if all responses since the last log were cut off."""
+    """Print a line if all responses, or all attempts, were cut off since the last log."""
     logged = state.log_history[-1]
     if not any(share == 1 for _, share in cut_off([logged])):
         return
     rows = args.per_device_train_batch_size * args.world_size * args.steps_per_generation
+    what = f"all responses ({rows:,} a generation)"
+    if logged.get("verdict/cut_off") != 1:
+        what = f"all attempts (among {rows:,} responses a generation)"
     print(
-        f"Step {logged['step']}: all responses ({rows:,} a generation) were cut off, at up to "
+        f"Step {logged['step']}: {what} were cut off, at up to "
         f"{logged['completions/max_length']:,.0f} tokens: nothing was learnt. {MORE_TOKENS}.",
         flush=True,
     )
