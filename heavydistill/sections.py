@@ -88,8 +88,13 @@ def read_yaml(path: Path) -> dict[str, Any]:
         tree = yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}", "Give the path of a YAML file.") from error
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
+        # The line itself may hold a key.
+        raise ConfigError(f"{path} is not YAML: {line}{error.problem}", "Fix the file.") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} is not YAML: {error}", "Mend the file.") from error
+        raise ConfigError(f"{path} is not YAML: {error}", "Fix the file.") from error
     if tree is None:
         return {}
     if not isinstance(tree, dict):

@@ -25,7 +25,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from heavydistill.engine.segment import sync_folder
+from heavydistill.engine.segment import probe, sync_folder
 from heavydistill.errors import ConfigError, remedy
 from heavydistill.storage import writing
 
@@ -176,6 +176,21 @@ def refuse_taken(folder: Path) -> None:
         raise ConfigError(
             f"out: {folder} exists and is not empty", "Name another --out, or remove this one."
         )
+
+
+def require_writable(folder: Path) -> None:
+    """Refuse a name beside which nothing can be written. Leaves nothing behind.
+
+    Raises:
+        ConfigError: That.
+    """
+    try:
+        probe(folder.absolute().parent)
+    except OSError as error:
+        raise ConfigError(
+            f"out: {folder} cannot be written: {error.strerror}",
+            f"{remedy(error, 'another --out')}.",
+        ) from error
 
 
 def recover(folder: Path) -> None:

@@ -58,6 +58,13 @@ def test_neither_is_one_in_a_file_nor_where_a_checkpoint_or_a_build_asks(tmp_pat
     assert SECRET not in str(caught.value)
 
 
+def test_a_line_that_is_not_yaml_is_numbered_and_not_shown(tmp_path: Path) -> None:
+    file = tmp_path / "run.yaml"
+    file.write_text(f"seed: 1\nendpoint: {{base_url: [{ADDRESSES[0]}\n")
+    told = refusal(lambda: load_config(file))
+    assert told.startswith(f"{file} is not YAML: line 3, column 1: expected")
+
+
 def test_an_address_in_place_of_a_section_is_not_shown() -> None:
     assert "takes keys, not a text" in refusal(
         lambda: load_config(None, {"endpoint": ADDRESSES[0]})

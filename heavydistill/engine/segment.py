@@ -157,13 +157,21 @@ def require(folder: Path, writes: bool) -> None:
                 with contextlib.suppress(FileNotFoundError), _reading(path) as file:
                     _require_format(path, file.readline(len(FORMAT)))
         if writes:
-            there = folder.absolute()
-            while not _is_there(there):
-                there = there.parent
-            with tempfile.TemporaryFile(dir=there):
-                pass
+            probe(folder)
     except OSError as error:
         raise _unusable(folder, error) from error
+
+
+def probe(folder: Path) -> None:
+    """Raise OSError if no file can be made in a folder, or in the nearest one that is there.
+
+    Leaves nothing behind.
+    """
+    there = folder.absolute()
+    while not _is_there(there):
+        there = there.parent
+    with tempfile.TemporaryFile(dir=there):
+        pass
 
 
 def paths(folder: Path) -> list[Path]:

@@ -44,7 +44,7 @@ from heavydistill.teachers.contact import Contact
 from heavydistill.teachers.context import Context
 from heavydistill.teachers.registry import find, tariff_of
 from heavydistill.verifiers import registry
-from heavydistill.workplace import Workplace, recover
+from heavydistill.workplace import Workplace, recover, require_writable
 
 if TYPE_CHECKING:
     from heavydistill.pipeline.flow import HeavyBase
@@ -150,6 +150,8 @@ def check(
             f"out: {folder} cannot be replaced by another folder, because a disk begins there",
             "Name a folder in it.",
         )
+    if asks:
+        require_writable(folder)
     segment.require(journal, writes=asks)
     if contact:
         require_endpoints(config, contact)

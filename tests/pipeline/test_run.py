@@ -14,7 +14,7 @@ import pytest
 from heavydistill.build.asking import asking_of
 from heavydistill.build.config import Redeliberate
 from heavydistill.config import load_config
-from heavydistill.errors import JournalError
+from heavydistill.errors import ConfigError, JournalError
 from heavydistill.pipeline.run import check
 
 OTHER_FORMAT = b"heavydistill journal 999\n"
@@ -45,8 +45,12 @@ def test_so_is_one_that_cannot_be_written_but_whoever_reads_alone_may_use_it(
 ) -> None:
     """root may write everywhere, so the system is asked by another."""
 
-    def refusing(*given: Any, **keys: Any) -> Any:
-        raise PermissionError(13, os.strerror(13))
+    make = tempfile.TemporaryFile
+
+    def refusing(dir: Path, **keys: Any) -> Any:
+        if dir == tmp_path / "journal":
+            raise PermissionError(13, os.strerror(13))
+        return make(dir=dir, **keys)
 
     (tmp_path / "journal").mkdir()
     monkeypatch.setattr(tempfile, "TemporaryFile", refusing)
@@ -55,6 +59,13 @@ def test_so_is_one_that_cannot_be_written_but_whoever_reads_alone_may_use_it(
         check(config)
     assert caught.value.fix == "Allow this user to write there, or name another --journal."
     assert check(config, asks=False).journal == tmp_path / "journal"
+
+
+def test_a_folder_that_cannot_be_written_is_found_before_its_journal() -> None:
+    config = load_config(None, {"problems.limit": 1, "out": "/proc/nowhere/run"})
+    with pytest.raises(ConfigError, match="out: /proc/nowhere/run cannot be written") as caught:
+        check(config)
+    assert caught.value.fix == "Name another --out."
 
 
 def test_nothing_heavy_is_loaded_to_find_it(tmp_path: Path) -> None:
