@@ -21,14 +21,13 @@ import contextlib
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from heavydistill import problems as problem_sources
 from heavydistill.config import RunConfig
 from heavydistill.engine import segment
-from heavydistill.engine.ledger import Ledger, account_of
+from heavydistill.engine.ledger import Ledger, found_account
 from heavydistill.engine.local import require_template
 from heavydistill.errors import ConfigError, HeavydistillError, StoppedError, TeacherError
 from heavydistill.metrics.summary import Summary
@@ -323,7 +322,10 @@ def require_endpoints(config: RunConfig, contact: Contact) -> None:
     if config.judge:
         most_tokens = sampling_of(config.judge).max_tokens
         asked.append((config.judge.model, config.judge_endpoint, most_tokens))
-    account = partial(Ledger, account_of(config), config.most_tokens, config.most_usd)
+
+    def account() -> Ledger:
+        return Ledger(found_account(config), config.most_tokens, config.most_usd)
+
     for name, endpoint, most_tokens in asked:
         profile = find(name, endpoint)
         if profile.kind == "endpoint":
