@@ -31,7 +31,7 @@ import torch
 from trl import GRPOConfig
 
 from heavydistill.training.rl.episodes import Completion, Episode, Episodes, figures
-from heavydistill.training.rl.trainer import RlTrainer
+from heavydistill.training.rl.trainer import RlTrainer, by_length
 from heavydistill.verifiers.pool import VerdictPool
 
 Objective = Literal["episode", "row"]
@@ -187,13 +187,23 @@ class JointTrainer(RlTrainer):
         )
         return self._joined(logps), self._joined(entropies), loss
 
-    def _parts(self, lengths: torch.Tensor, size: int) -> list[torch.Tensor]:
-        """Thinkers and deliberations apart, where rows are in the order of their episodes."""
+    def _micro_batches(self, lengths: torch.Tensor, size: int) -> list[torch.Tensor]:
+        """Whole episodes, where rows are in the order of their episodes."""
         if self._objective == "row":
-            return super()._parts(lengths, size)
-        rows = lengths.argsort(stable=True)
+            return super()._micro_batches(lengths, size)
+        of_episodes = lengths.view(-1, self._size).sum(dim=1)
+        within = torch.arange(self._size, device=lengths.device)
+        return [
+            (episodes[:, None] * self._size + within).flatten()
+            for episodes in by_length(of_episodes, size // self._size)
+        ]
+
+    def _passes(self, rows: torch.Tensor) -> list[torch.Tensor]:
+        """Thinkers and deliberations apart."""
+        if self._objective == "row":
+            return super()._passes(rows)
         is_last = rows % self._size == self._size - 1
-        return [*rows[~is_last].split(size), *rows[is_last].split(size)]
+        return [rows[~is_last], rows[is_last]]
 
 
 def episode_advantages(

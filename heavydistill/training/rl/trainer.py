@@ -1,9 +1,15 @@
 """TRL's ``GRPOTrainer`` without most of its padding, and with the manners of all our trainers.
 
-TRL pads the rows of a generation to the longest prompt and the longest completion among them, and
-cuts the result into micro-batches. Here no forward pass sees a column that is padding in all of its
-rows, be it for the loss, for the old log-probabilities or for those of a reference model. All of
-them are the same up to rounding, so loss and gradients are too.
+TRL pads the rows of a generation to the longest prompt and the longest completion among them,
+shuffles them and cuts the result into micro-batches. Here a micro-batch holds rows of similar
+length, the order of the micro-batches is shuffled instead of the rows, and no forward pass sees a
+column that is padding in all of its rows. Loss and gradients are those of the padded rows up to
+rounding.
+
+The old log-probabilities and those of a reference model are computed on exactly the micro-batches
+that the loss is computed on later. Rounding depends on the shapes of a pass: in bfloat16, two
+passes of the same weights over the same row in other company differ by more than GSPO's clipping
+range. In the same company they do not, so a ratio is exactly 1 until the weights change.
 
 Nor is the model asked about rows that have ended, where it generates by itself and nothing is asked
 of that which counts from the beginning. If something is, that is said.
@@ -45,6 +51,7 @@ OF_TRL = (
     "_get_train_sampler",
     "_log_completion_extra",
     "_log_metric",
+    "_prepare_inputs",
 )
 """What the trainers of this package replace or call of TRL's though it is private, as it is in
 ``stage.TRL``."""
@@ -63,6 +70,8 @@ class RlTrainer(Measuring, RolesMixin, GRPOTrainer):
         final_norm_learning_rate: As of ``sureness``; None for that of the arguments.
         options: As of ``Measuring`` and ``GRPOTrainer``.
     """
+
+    _buffered_inputs: list[dict[str, Any]] | None
 
     def __init__(self, *, final_norm_learning_rate: float | None = None, **options: Any) -> None:
         self._final_norm_learning_rate = final_norm_learning_rate
@@ -113,26 +122,31 @@ class RlTrainer(Measuring, RolesMixin, GRPOTrainer):
         batch_size: int | None = None,
         **options: Any,
     ) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]:
-        """As of TRL, in parts that are trimmed.
+        """TRL's, micro-batch after micro-batch, each without its padding.
 
         Args:
             model: The model.
             input_ids: (rows, prompt + completion).
-            attention_mask: Likewise; a completion that is masked as a whole is all 0.
+            attention_mask: Mask of the same shape; all 0 in a completion that is masked as a whole.
             logits_to_keep: Columns of the completion.
-            batch_size: Most rows of a forward pass; all of them if it is left out.
-            options: As of TRL.
+            batch_size: Maximum number of rows of a micro-batch (default: all rows).
+            options: TRL's.
 
         Returns:
             Log-probabilities and entropies, (rows, completion), 0 where the mask is, and the mean
             of the auxiliary losses; the last two if ``options`` ask for them.
         """
-        parts = self._parts(attention_mask.sum(dim=1), batch_size or len(input_ids))
-        done = [
-            self._trimmed(model, input_ids[part], attention_mask[part], logits_to_keep, options)
-            for part in parts
+        lengths = attention_mask.sum(dim=1)
+        passes = [
+            rows
+            for batch in self._micro_batches(lengths, batch_size or len(input_ids))
+            for rows in self._passes(batch)
         ]
-        order = torch.cat(parts).argsort()
+        done = [
+            self._trimmed(model, input_ids[rows], attention_mask[rows], logits_to_keep, options)
+            for rows in passes
+        ]
+        order = torch.cat(passes).argsort()
         logps, entropies, losses = zip(*done, strict=True)
         return (
             torch.cat(logps)[order],
@@ -140,12 +154,32 @@ class RlTrainer(Measuring, RolesMixin, GRPOTrainer):
             torch.stack(losses).mean() if losses[0] is not None else None,
         )
 
-    def _parts(self, lengths: torch.Tensor, size: int) -> list[torch.Tensor]:
-        """Which rows of these lengths are run together, at most ``size``: those of like length.
+    def _prepare_inputs(self, generation_batch: Any) -> Any:
+        """TRL's, but for which samples share a micro-batch: see the top of this module."""
+        if not self.model.training:
+            return super()._prepare_inputs(generation_batch)
+        micro_batches = self.args.steps_per_generation
+        if self._step % (micro_batches * self.num_iterations) == 0 or self._buffered_inputs is None:
+            made = self._generate_and_score_completions(generation_batch)
+            lengths = torch.cat([made["prompt_mask"], made["completion_mask"]], dim=1).sum(dim=1)
+            cut = by_length(lengths, len(lengths) // micro_batches)
+            self._buffered_inputs = [
+                {name: _rows_of(value, cut[number]) for name, value in made.items()}
+                for number in torch.randperm(len(cut)).tolist()
+            ]
+        return self._buffered_inputs[self._step % micro_batches]
 
-        As many parts in all processes: under DDP and DeepSpeed they run their passes together.
+    def _micro_batches(self, lengths: torch.Tensor, size: int) -> list[torch.Tensor]:
+        """Which rows of these lengths (rows,) are a micro-batch of at most ``size`` rows.
+
+        As many in all processes: under DDP and DeepSpeed they run their passes together. Given the
+        rows of one micro-batch, this is that micro-batch with its rows in the same order.
         """
-        return list(lengths.argsort(stable=True).split(size))
+        return by_length(lengths, size)
+
+    def _passes(self, rows: torch.Tensor) -> list[torch.Tensor]:
+        """Which rows of a micro-batch share a forward pass: all of them."""
+        return [rows]
 
     def _trimmed(
         self,
@@ -171,6 +205,16 @@ class RlTrainer(Measuring, RolesMixin, GRPOTrainer):
     def _rounded(self, width: int, most: int) -> int:
         multiple = self.pad_to_multiple_of or 1
         return min(most, -(-width // multiple) * multiple)
+
+
+def by_length(lengths: torch.Tensor, size: int) -> list[torch.Tensor]:
+    """Cut samples of these lengths, sorted, into parts of at most ``size``: their numbers."""
+    return list(lengths.argsort(stable=True).split(size))
+
+
+def _rows_of(value: Any, rows: torch.Tensor) -> Any:
+    """Some rows of what a generation is made of; a number of all of it as it is."""
+    return value[rows] if isinstance(value, torch.Tensor) and value.dim() else value
 
 
 def _generate(
