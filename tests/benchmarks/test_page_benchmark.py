@@ -19,3 +19,4 @@ def test_the_page_is_measured() -> None:
     assert not done.stderr or done.stderr.startswith("Not as promised"), done.stderr
     assert "12 traces, K=2, D=1" in done.stdout
     assert "0 found in 12 of 12 searched" in done.stdout and "during the search" in done.stdout
+    assert "5 M of one character" in done.stdout and "5 M of base64" in done.stdout

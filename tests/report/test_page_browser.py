@@ -312,3 +312,43 @@ def test_a_file_that_is_cut_off_says_so(browser, report, tmp_path):
         visit.press("End")
         visit.shows(f"sum:{PROBLEMS - 1}")
         assert "cut off" in visit.page.inner_text("#trace .banner")
+
+
+# The longest run of a text in which no line can be broken, over the elements of a page.
+LONGEST_RUN = """root => {
+  const walker = document.createTreeWalker(root, NodeFilter.SHOW_TEXT);
+  let longest = 0;
+  for (let node; (node = walker.nextNode()); )
+    for (const run of node.data.split(/[ \\t\\n]/)) longest = Math.max(longest, run.length);
+  return longest;
+}"""
+COPIED = """element => {
+  getSelection().selectAllChildren(element);
+  return getSelection().toString();
+}"""
+
+
+def test_an_unbroken_text_can_be_broken_now_and_then_and_is_copied_as_it_is(browser, written):
+    letters = "".join(map(chr, range(33, 127)))
+    texts = {
+        "one character": "x" * 1_000_000,
+        "base64": (letters.replace("$", "").replace("\\", "") * 12_000)[:1_000_000],
+        "after words": "so it is\n" + "é\U0001f600" * 100_000,
+    }
+    pool = [
+        trajectory("It is 5.", text, index=index, id=f"t{index}")
+        for index, text in enumerate(texts.values())
+    ]
+    trace = Trace(problem=problem("$" * 1_000_000), pool=pool, stratum="all-right")
+    with visiting(browser, written(trace)) as visit:
+        visit.press("v", "j")
+        visit.page.wait_for_selector("#trace .problem")
+        assert visit.page.locator("#trace").evaluate(LONGEST_RUN) < 4000  # the beginnings
+        for index, text in enumerate(texts.values()):
+            block = visit.page.locator(f'[id="r:t{index}"] .block').first
+            block.get_by_role("button", name="Show all").click()
+            body = block.locator(".text")
+            assert body.evaluate("element => element.textContent") == text
+            assert body.evaluate(COPIED) == text
+        visit.page.locator("#problem").get_by_role("button", name="Show all").click()
+        assert visit.page.locator("#trace").evaluate(LONGEST_RUN) <= 4000 * 2  # code units

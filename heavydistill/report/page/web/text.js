@@ -4,6 +4,8 @@ const PREVIEW = 1800; // characters that are shown of a long text until all of i
 const MOST_FORMULAS = 300;
 // Characters that are not seen, or turn around what stands behind them.
 const HIDDEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060\u2066-\u2069\ufeff]+/g;
+// Layout takes time with the square of a run in which no line can be broken.
+const LONG_RUN = /[^ \t\n]{4000}/gu;
 let showsMaths = true;
 let allOpen = false;
 
@@ -58,11 +60,24 @@ function plain(text) {
   const parts = [];
   let at = 0;
   for (const { 0: run, index } of text.matchAll(HIDDEN)) {
-    parts.push(text.slice(at, index), el("span.control", { title: "Characters that are not seen" }, codes(run)));
+    parts.push(...breakable(text.slice(at, index)), el("span.control", { title: "Characters that are not seen" }, codes(run)));
     at = index + run.length;
   }
-  parts.push(text.slice(at));
+  parts.push(...breakable(text.slice(at)));
   return parts.filter((part) => part !== "");
+}
+
+/** A text in which lines can be broken now and then; what is copied of it is the same. */
+function breakable(text) {
+  const parts = [];
+  let at = 0;
+  for (const { 0: run, index } of text.matchAll(LONG_RUN)) {
+    const end = index + run.length;
+    parts.push(text.slice(at, end), el("wbr"));
+    at = end;
+  }
+  parts.push(text.slice(at));
+  return parts;
 }
 
 function codes(run) {
