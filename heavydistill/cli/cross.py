@@ -75,7 +75,9 @@ def cross(
     def run_one(name: str, each: RunPlan) -> Finished:
         console.rule(plain(f"run: {name}"))
         with Progress(console, each) as progress:
-            finished[name] = run(each, progress.on_batch, on_start=progress.on_start)
+            finished[name] = run(
+                each, progress.on_batch, on_start=progress.on_start, on_work=progress.on_work
+            )
         print_reused(progress, console)
         return finished[name]
 

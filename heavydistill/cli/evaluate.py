@@ -94,7 +94,9 @@ def evaluate(
     def run_one(which: str, each: RunPlan) -> Finished:
         console.rule(f"run: {which}")
         with Progress(console, each) as progress:
-            finished[which] = run(each, progress.on_batch, on_start=progress.on_start)
+            finished[which] = run(
+                each, progress.on_batch, on_start=progress.on_start, on_work=progress.on_work
+            )
         print_reused(progress, console)
         return finished[which]
 

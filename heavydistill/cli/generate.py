@@ -63,7 +63,13 @@ def generate(
     print_line(estimate(plan), plan, console)
     try:
         with Progress(console, plan) as progress:
-            finished = run(plan, progress.on_batch, ray=ray, on_start=progress.on_start)
+            finished = run(
+                plan,
+                progress.on_batch,
+                ray=ray,
+                on_start=progress.on_start,
+                on_work=progress.on_work,
+            )
     except (KeyboardInterrupt, StoppedError) as end:
         stopped = isinstance(end, StoppedError)
         if plan.changed:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -13,11 +14,14 @@ from rich.markup import escape
 
 from heavydistill.cli.remarks import thinking_remark
 from heavydistill.config import RunConfig
+from heavydistill.engine.request import Work
 from heavydistill.pipeline.run import Plan, check
 from heavydistill.pipeline.tally import THINKS, Stage, Tally
 from heavydistill.printable import printable
 from heavydistill.problems import OnChecked
+from heavydistill.shareable import name_alone
 from heavydistill.teachers.contact import Contact
+from heavydistill.teachers.registry import find
 
 _PLAIN_LINE_EVERY_S = 10.0
 _NOTE = 80  # characters of a log that fit beside a bar
@@ -33,9 +37,12 @@ def checked(
 
 @contextlib.contextmanager
 def checking(console: Console) -> Iterator[OnChecked]:
-    """What shows how far a check is with the references, while this lasts."""
+    """What shows how far a check is with the references, while this lasts.
+
+    It shows at once that something happens: reading large files, or loading a verifier, takes time.
+    """
     bar = rich_progress.Progress(
-        rich_progress.TextColumn("checking references"),
+        rich_progress.TextColumn("checking problems and references"),
         rich_progress.BarColumn(),
         rich_progress.MofNCompleteColumn(),
         rich_progress.TimeElapsedColumn(),
@@ -43,12 +50,14 @@ def checking(console: Console) -> Iterator[OnChecked]:
         disable=not console.is_terminal,
         transient=True,
     )
-    task = bar.add_task("references", total=None, visible=False)
+    task = bar.add_task("references", total=None)
     last_line = time.monotonic()
+    if not console.is_terminal:
+        console.print("checking problems and references", highlight=False)
 
     def show(done: int, total: int) -> None:
         nonlocal last_line
-        bar.update(task, completed=done, total=total, visible=True)
+        bar.update(task, completed=done, total=total)
         if not console.is_terminal and time.monotonic() - last_line > _PLAIN_LINE_EVERY_S:
             last_line = time.monotonic()
             console.print(f"checked {done:,} of {total:,} references", highlight=False)
@@ -58,7 +67,12 @@ def checking(console: Console) -> Iterator[OnChecked]:
 
 
 class Progress:
-    """Counts what leaves the stages that ask: problems done, failed responses, tokens."""
+    """Counts what the stages that ask have done: problems, samples, failed responses, tokens.
+
+    Until the first problem enters the stages it shows what is loading. Elsewhere than on a terminal
+    it prints a line at once, and one every ``_PLAIN_LINE_EVERY_S``, whether anything happened or
+    not.
+    """
 
     def __init__(self, console: Console, plan: Plan) -> None:
         self._bars = rich_progress.Progress(
@@ -79,53 +93,77 @@ class Progress:
             step: self._bars.add_task(stage.name, total=stage.total, note="")
             for step, stage in self._stages.items()
         }
-        self._loading = self._bars.add_task("starting vLLM", total=None, note="", visible=False)
+        self._starting = _starting(plan.config)
+        self._loading = self._bars.add_task(escape(self._starting), total=None, note="")
         self._started = self._last_line = time.monotonic()
+        self._lock = threading.RLock()
+        self._ends = threading.Event()
+        self._ticks = threading.Thread(target=self._tick, daemon=True)
 
     def __enter__(self) -> Progress:
         self._bars.start()
+        if not self._console.is_terminal:
+            self._print_line()
+            self._ticks.start()
         return self
 
     def __exit__(self, *raised: object) -> None:
+        self._ends.set()
         self._bars.stop()
         if not self._console.is_terminal:
+            self._ticks.join()
             self._print_line()
 
+    def _tick(self) -> None:
+        while not self._ends.wait(1.0):
+            with self._lock:
+                if time.monotonic() - self._last_line > _PLAIN_LINE_EVERY_S:
+                    self._print_line()
+
     def on_start(self, seconds: float, line: str) -> None:
-        """Take note of a server that is starting: how long it has been at it, and what it says."""
+        """Take note of what a server says that is starting."""
         line = printable(line)
-        self._bars.update(self._loading, visible=True, note=escape(line[:_NOTE]))
-        if not self._console.is_terminal and self._is_due():
-            self._say(f"[{seconds:.0f} s] starting vLLM: {line}")
+        with self._lock:
+            self._starting = f"starting vLLM: {line}"
+            self._bars.update(self._loading, description="starting vLLM", note=escape(line[:_NOTE]))
 
     def on_batch(self, step: str, rows: list[dict[str, Any]]) -> None:
         """Take note of a batch that left a step."""
-        self._tally.add(step, rows)
-        stage = self._stages.get(step)
-        if not stage:
-            return
-        self._bars.update(self._loading, visible=False)
-        self._bars.update(self._tasks[step], completed=stage.done, note=_note(stage))
-        if not self._console.is_terminal and self._is_due():
-            self._print_line()
-        if step == THINKS and not self._is_remarked:
-            remark = thinking_remark(self._config, stage.asked - stage.failed, stage.thoughts)
-            self._is_remarked = bool(remark)
-            if remark:
-                self._say(remark)
+        with self._lock:
+            self._tally.add(step, rows)
+            self._bars.update(self._loading, visible=False)
+            self._show(step)
+            if step == THINKS and not self._is_remarked:
+                stage = self._stages[step]
+                remark = thinking_remark(self._config, stage.asked - stage.failed, stage.thoughts)
+                self._is_remarked = bool(remark)
+                if remark:
+                    self._say(remark)
 
-    def _is_due(self) -> bool:
-        return time.monotonic() - self._last_line > _PLAIN_LINE_EVERY_S
+    def on_work(self, step: str, replica: int, work: Work) -> None:
+        """Take note of what the model of a step was asked so far in one of its processes."""
+        with self._lock:
+            self._tally.at_work(step, replica, work)
+            self._show(step)
+
+    def _show(self, step: str) -> None:
+        if stage := self._stages.get(step):
+            self._bars.update(self._tasks[step], completed=stage.done, note=_note(stage))
 
     def reused(self) -> list[tuple[str, int, int]]:
         """(stage, samples that the journal had, all samples), where it had any."""
         return [(s.name, s.from_journal, s.asked) for s in self._stages.values() if s.from_journal]
 
     def _print_line(self) -> None:
-        stages = "; ".join(
-            f"{s.name} {s.done}/{s.total} ({_note(s)})" for s in self._stages.values() if s.done
-        )
-        self._say(f"[{time.monotonic() - self._started:.0f} s] {stages or 'loading'}")
+        stages = list(self._stages.values())
+        begun = [s for s in stages if s.done or s.sent] or (stages[:1] if self._is_loaded else [])
+        shown = "; ".join(f"{s.name} {s.done}/{s.total} ({_note(s)})" for s in begun)
+        self._say(f"[{time.monotonic() - self._started:.0f} s] {shown or self._starting}")
+
+    @property
+    def _is_loaded(self) -> bool:
+        """Whether all steps are at work: problems enter when every model has been loaded."""
+        return self._tally.loaded > 0
 
     def _say(self, line: str) -> None:
         self._last_line = time.monotonic()
@@ -134,4 +172,14 @@ class Progress:
 
 def _note(stage: Stage) -> str:
     kept = f", {stage.from_journal:,} from the journal" if stage.from_journal else ""
-    return f"{stage.completion_tokens:,} tokens, {stage.failed} failed or cut off{kept}"
+    samples = f"{stage.ended:,} of {stage.sent:,} samples, " if stage.sent else ""
+    return f"{samples}{stage.tokens:,} tokens, {stage.failed} failed or cut off{kept}"
+
+
+def _starting(config: RunConfig) -> str:
+    """What a run does first: models in this process are loaded, servers need nothing."""
+    asked = {name: find(name, config.endpoint).kind for name in config.roles}
+    if config.judge:
+        asked[config.judge.model] = find(config.judge.model, config.judge_endpoint).kind
+    loaded = [name_alone(name) for name, kind in asked.items() if kind == "local"]
+    return f"loading {' and '.join(loaded)}" if loaded else "starting the steps of the run"

@@ -16,7 +16,7 @@ from heavydistill.errors import ConfigError
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-    from heavydistill.pipeline.status import Seen, Status
+    from heavydistill.pipeline.status import Seen, StageStatus, Status
 
 _LOOKS_EVERY_S = 1.0
 # Between two runs of an evaluation nobody writes for a moment.
@@ -108,8 +108,8 @@ def _told(seen: Seen) -> Iterator[str]:
     yield _life(seen)
     yield f"{status.finished:,} of {status.problems:,} problems finished"
     for stage in status.stages:
-        kept = f", {stage.from_journal:,} from the journal" if stage.from_journal else ""
-        yield f"{stage.name} {stage.done:,}/{stage.total:,}{kept}"
+        beside = "".join(f", {part}" for part in _samples(stage))
+        yield f"{stage.name} {stage.done:,}/{stage.total:,}{beside}"
     yield _pace(status)
     yield _in_flight(status)
     yield f"{_failures(status)} failed or cut off"
@@ -133,12 +133,11 @@ def _picture(seen: Seen) -> RenderableType:
     status = seen.status
     bars = Table.grid(padding=(0, 2))
     for stage in status.stages:
-        kept = f"{stage.from_journal:,} from the journal" if stage.from_journal else ""
         bars.add_row(
             plain(stage.name),
             ProgressBar(total=max(1, stage.total), completed=stage.done, width=30),
             plain(f"{stage.done:,}/{stage.total:,}"),
-            plain(kept),
+            plain(", ".join(_samples(stage))),
         )
     facts = Table.grid(padding=(0, 2))
     heading = ", ".join(part for part in (seen.which, _life(seen)) if part)
@@ -168,6 +167,14 @@ def _picture(seen: Seen) -> RenderableType:
     return Group(title, bars, facts, *([strata] if status.strata else []))
 
 
+def _samples(stage: StageStatus) -> Iterator[str]:
+    """Of a stage, beside the problems that have left it."""
+    if stage.sent and stage.done < stage.total:
+        yield f"{stage.ended:,} of {stage.sent:,} samples"
+    if stage.from_journal:
+        yield f"{stage.from_journal:,} from the journal"
+
+
 def _life(seen: Seen) -> str:
     status = seen.status
     age = max(0.0, time.time() - status.told)
@@ -177,7 +184,8 @@ def _life(seen: Seen) -> str:
     if age > _QUIET_S:
         place = "" if seen.is_alive else f" on {status.host}"
         return f"no sign of life{place} for {_span(age)}"
-    return f"running for {lasts}"
+    what = "running" if status.loaded else "loading"
+    return f"{what} for {lasts}"
 
 
 def _pace(status: Status) -> str:

@@ -144,6 +144,7 @@ class LocalEngine:
 
         def on_end(row: int, tokens: list[int]) -> None:
             i = fitting[row]
+            self.unfinished_tokens = max(0, self.unfinished_tokens - len(tokens))
             seconds = time.perf_counter() - started
             done(i, self._response(tokens, len(prompts[i]), seconds))
 

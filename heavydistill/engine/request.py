@@ -73,6 +73,21 @@ class Response:
     is_seeded: bool = True
 
 
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What an engine was asked since it was opened, beside what a journal answered.
+
+    Attributes:
+        asked: Samples.
+        ended: Those of them whose responses are there.
+        tokens: Written for them; in this process also those of the samples that have not ended.
+    """
+
+    asked: int = 0
+    ended: int = 0
+    tokens: int = 0
+
+
 THINK = "think"  # the stage of the first requests; ``deliberate_stage`` has the later rounds
 JUDGE = "judge"  # the stage of all requests to a judge, whatever it judges
 

@@ -31,11 +31,12 @@ from distilabel.pipeline.base import _STEP_LOAD_FAILED_CODE, _STEP_UNLOADED_CODE
 from distilabel.pipeline.batch import _Batch
 from distilabel.utils import logging as distilabel_logging
 
+from heavydistill.engine.request import Work
 from heavydistill.errors import HeavydistillError, RunError, StoppedError, TeacherError
 from heavydistill.interrupts import terminate_as_interrupt
 from heavydistill.pipeline.leaf import TypedWriteBuffer, dataset_of, temporary_folder
 from heavydistill.pipeline.window import Window
-from heavydistill.pipeline.worker import OverlappingWrapper
+from heavydistill.pipeline.worker import AT_WORK, OverlappingWrapper
 from heavydistill.storage import LEAF_FOLDER
 
 if TYPE_CHECKING:
@@ -62,6 +63,23 @@ _LOG_GRACE_S = 3.0
 
 # Called in this process with (step name, rows) for each batch that leaves a step.
 OnBatch = Callable[[str, list[dict[str, Any]]], None]
+# Likewise with (step name, number of its process, what its model was asked there so far).
+OnWork = Callable[[str, int, Work], None]
+
+
+class _LoadQueue:
+    """What distilabel reads of the queue of loading: all but the reports of work."""
+
+    def __init__(self, queue: Any, on_work: OnWork) -> None:
+        self._queue, self._on_work = queue, on_work
+
+    def put(self, message: Any) -> None:
+        self._queue.put(message)
+
+    def get(self) -> Any:
+        while (message := self._queue.get()) is not None and message["status"] == AT_WORK:
+            self._on_work(message["name"], message["replica"], message["work"])
+        return message
 
 
 class HeavyBase(BasePipeline):
@@ -94,6 +112,7 @@ class HeavyBase(BasePipeline):
         super().__init__(name=name, cache_dir=self._folder / "cache", enable_metadata=False)
         self.leaf_schema = leaf_schema
         self.on_batch = on_batch
+        self.on_work: OnWork = lambda step, replica, work: None
         # Looked at all the time: what it returns ends the run.
         self.watch: Callable[[], HeavydistillError | None] = lambda: None
         self.batches_of_nodes: Counter[str] = Counter()
@@ -180,7 +199,8 @@ class HeavyBase(BasePipeline):
 
     def _execute(self) -> None:
         self._output_queue = self.QueueClass()
-        self._load_queue = self.QueueClass()
+        self._reports = self.QueueClass()
+        self._load_queue = _LoadQueue(self._reports, self.on_work)
         self._load_steps_thread = self._run_load_queue_loop_in_thread()
         self._output_queue_thread = self._run_output_queue_loop_in_thread()
         while self._output_queue_thread.is_alive():
@@ -269,7 +289,7 @@ class HeavyBase(BasePipeline):
             replica=replica,
             input_queue=input_queue,
             output_queue=self._output_queue,
-            load_queue=self._load_queue,
+            load_queue=self._reports,
             dry_run=self._dry_run,
             ray_pipeline=kind.on_ray,
         )

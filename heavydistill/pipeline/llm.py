@@ -20,7 +20,7 @@ from heavydistill.engine.generation import fields_of
 from heavydistill.engine.journal import Journal
 from heavydistill.engine.journaled import JournaledEngine
 from heavydistill.engine.ledger import Ledger
-from heavydistill.engine.request import Engine, Request, Response, forget, samples
+from heavydistill.engine.request import Engine, Request, Response, Work, forget, samples
 from heavydistill.errors import ConfigError
 from heavydistill.teachers.profile import Profile
 from heavydistill.teachers.registry import find, open_engine
@@ -109,6 +109,11 @@ class HeavyLLM(LLM):
     def is_open(self) -> bool:
         """Whether it can be asked: it is loaded, and not unloaded."""
         return self._engine is not None
+
+    @property
+    def work(self) -> Work:
+        """What it has been asked since it was loaded; nothing is counted without a journal."""
+        return self._engine.work if isinstance(self._engine, JournaledEngine) else Work()
 
     @property
     def is_drained(self) -> bool:

@@ -29,6 +29,7 @@ from heavydistill.config import RunConfig
 from heavydistill.engine import segment
 from heavydistill.engine.ledger import Ledger, found_account
 from heavydistill.engine.local import require_template
+from heavydistill.engine.request import Work
 from heavydistill.errors import ConfigError, HeavydistillError, StoppedError, TeacherError
 from heavydistill.metrics.summary import Summary
 from heavydistill.pipeline.pools import Pools, read_pools, with_pools
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from heavydistill.pipeline.flow import HeavyBase
 
 OnBatch = Callable[[str, list[dict[str, Any]]], None]
+OnWork = Callable[[str, int, Work], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,6 +212,7 @@ def run(
     replay: bool = False,
     ray: str | None = None,
     on_start: serving.OnStart | None = None,
+    on_work: OnWork | None = None,
 ) -> Finished:
     """Run a plan and write its folder.
 
@@ -219,6 +222,8 @@ def run(
         replay: Ask nobody; take every response from the journal.
         ray: Address of a Ray cluster that the steps are spread over, or ``local``.
         on_start: As of ``teachers.serving.served``, if a server is to be started.
+        on_work: Called with (step name, number of its process, what its model was asked there so
+            far) now and then, by another thread than ``on_batch``.
 
     Raises:
         TeacherError: An endpoint cannot be asked, or the server cannot be started; nothing was
@@ -234,7 +239,7 @@ def run(
     if plan.pools_at:
         asked = asked.model_copy(update={"pools": str(plan.pools_at)})
     if replay or not plan.server:
-        return _run(plan, asked, on_batch, replay, ray)
+        return _run(plan, asked, on_batch, on_work, replay, ray)
     if ray not in (None, "local"):
         raise ConfigError(
             "--serve starts a server that only this machine reaches, and --ray spreads the run",
@@ -243,13 +248,14 @@ def run(
     with serving.served(plan.config, plan.server_log, on_start) as server:
         # The address is of this run alone, so it is not in the configuration that is saved.
         config = asked.model_copy(update={"endpoint": server.endpoint})
-        return _run(plan, config, on_batch, ray=ray, watch=server.failure)
+        return _run(plan, config, on_batch, on_work, ray=ray, watch=server.failure)
 
 
 def _run(
     plan: Plan,
     config: RunConfig,
     on_batch: OnBatch | None,
+    on_work: OnWork | None,
     replay: bool = False,
     ray: str | None = None,
     watch: Callable[[], HeavydistillError | None] | None = None,
@@ -275,8 +281,14 @@ def _run(
             if on_batch:
                 on_batch(step, rows)
 
+        def on_any_work(step: str, replica: int, work: Work) -> None:
+            pulse.on_work(step, replica, work)
+            if on_work:
+                on_work(step, replica, work)
+
         pipeline = build_heavy_pipeline(config, on_any, replay, ray, list(plan.unfit))
         pipeline.keep_in(place.rows)
+        pipeline.on_work = on_any_work
         if watch:
             pipeline.watch = watch
         return _piped(plan, pipeline, place)

@@ -29,6 +29,7 @@ from typing import Any
 
 from heavydistill.config import RunConfig
 from heavydistill.engine.ledger import Balance, account_of, balance_of
+from heavydistill.engine.request import Work
 from heavydistill.errors import ConfigError
 from heavydistill.pipeline.tally import Tally
 from heavydistill.shareable import name_alone
@@ -46,13 +47,15 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageStatus:
-    """A stage; fields as of ``tally.Stage``."""
+    """A stage; fields as of ``tally.Stage``, ``completion_tokens`` as its ``tokens``."""
 
     name: str
     total: int
     done: int
     asked: int
     from_journal: int
+    sent: int
+    ended: int
     failures: dict[str, int]
     prompt_tokens: int
     completion_tokens: int
@@ -182,6 +185,11 @@ class Pulse:
         with self._lock:
             self._tally.add(step, rows)
 
+    def on_work(self, step: str, replica: int, work: Work) -> None:
+        """Note what the model of a step was asked so far in one of its processes."""
+        with self._lock:
+            self._tally.at_work(step, replica, work)
+
     @contextlib.contextmanager
     def beating(self) -> Iterator[None]:
         """While this lasts the file is there and young."""
@@ -234,9 +242,11 @@ class Pulse:
                         done=stage.done,
                         asked=stage.asked,
                         from_journal=stage.from_journal,
+                        sent=stage.sent,
+                        ended=stage.ended,
                         failures=dict(stage.failures.most_common()),
                         prompt_tokens=stage.prompt_tokens,
-                        completion_tokens=stage.completion_tokens,
+                        completion_tokens=stage.tokens,
                     )
                     for stage in tally.stages.values()
                 ),
@@ -280,12 +290,18 @@ class Pulse:
         )
 
     def _moment(self) -> _Moment:
-        """Share is that of the samples that must be asked for."""
+        """Share is that of the samples that are there, of those that must be asked for."""
         stages = self._tally.stages.values()
-        asked = sum(stage.done * stage.samples for stage in stages)
+        there = sum(
+            max(stage.done * stage.samples, stage.from_journal + stage.ended)
+            for stage in stages
+            if stage.samples
+        )
         all = sum(stage.total * stage.samples for stage in stages)
-        tokens = sum(stage.new_tokens for stage in stages)
-        return _Moment(time.monotonic(), self._tally.finished, tokens, asked / max(1, all))
+        tokens = sum(stage.written for stage in stages)
+        return _Moment(
+            time.monotonic(), self._tally.finished, tokens, min(1.0, there / max(1, all))
+        )
 
 
 def read_status(path: Path) -> Status | None:

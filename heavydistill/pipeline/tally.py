@@ -3,7 +3,8 @@
 Shares of what is right are those of ``metrics.estimators``, over the problems that are so far: the
 early ones are the quick ones, so they are no estimate of the end.
 
-Not covered: what the steps are at work on; a batch is counted when it has left its step.
+A batch is counted when it has left its step. Of what a step is at work on, only the samples and
+tokens are known, as its processes report them.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from heavydistill.config import RunConfig
+from heavydistill.engine.request import Work
 from heavydistill.heavy.ballot import ballot_of
 from heavydistill.metrics.counts import unanswered_because
 from heavydistill.schema import Generation, Verdict, from_row
@@ -41,6 +43,7 @@ class Stage:
         completion_tokens: Likewise.
         new_tokens: Completion tokens without those of the journal; where a problem has some of
             both, its share of them.
+        work: What its model was asked so far, by the number of the process.
     """
 
     name: str
@@ -54,6 +57,27 @@ class Stage:
     prompt_tokens: int = 0
     completion_tokens: int = 0
     new_tokens: float = 0.0
+    work: dict[int, Work] = field(default_factory=dict)
+
+    @property
+    def sent(self) -> int:
+        """Samples that its model was asked for, without those of the journal."""
+        return sum(work.asked for work in self.work.values())
+
+    @property
+    def ended(self) -> int:
+        """Those of them whose responses are there."""
+        return sum(work.ended for work in self.work.values())
+
+    @property
+    def written(self) -> float:
+        """New tokens, those of samples that have not left the step included."""
+        return max(self.new_tokens, sum(work.tokens for work in self.work.values()))
+
+    @property
+    def tokens(self) -> int:
+        """As ``written``, with those of the journal that have left the step."""
+        return self.completion_tokens + round(self.written - self.new_tokens)
 
     @property
     def failed(self) -> int:
@@ -152,6 +176,11 @@ class Tally:
                 self.judged += 1
                 if sample["verdict"]["label"] != "correct":
                     self.unanswered += unanswered_because(from_row(Generation, sample)) is not None
+
+    def at_work(self, step: str, replica: int, work: Work) -> None:
+        """Note what the model of a step was asked so far in one of its processes."""
+        if stage := self.stages.get(step):
+            stage.work[replica] = work
 
 
 @dataclass(frozen=True, slots=True)

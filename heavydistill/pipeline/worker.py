@@ -21,6 +21,7 @@ import os
 import queue
 import signal
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,12 +29,17 @@ from distilabel.constants import LAST_BATCH_SENT_FLAG
 from distilabel.pipeline.local import _init_worker
 from distilabel.pipeline.step_wrapper import _StepWrapper, _StepWrapperException
 
+from heavydistill.engine.request import Work
 from heavydistill.errors import HeavydistillError, RunError, StoppedError, TeacherError
+from heavydistill.pipeline.llm import HeavyLLM
 
 if TYPE_CHECKING:
     from distilabel.pipeline.batch import _Batch
 
 _POLL_S = 0.2
+_REPORT_S = 1.0
+AT_WORK = "at_work"
+"""The status in a message that tells what a step's model was asked so far, beside distilabel's."""
 
 
 def work(
@@ -99,6 +105,10 @@ class OverlappingWrapper(_StepWrapper):
         self.step.llm.drain()
 
     def _non_generator_process_loop(self) -> None:
+        with self._reporting():
+            self._work_off()
+
+    def _work_off(self) -> None:
         self._leaving = threading.Condition()
         self._in_flight = 0
         self._error: Exception | None = None
@@ -128,6 +138,32 @@ class OverlappingWrapper(_StepWrapper):
                 continue
             return None if batch == LAST_BATCH_SENT_FLAG else batch
         return None
+
+    @contextlib.contextmanager
+    def _reporting(self) -> Iterator[None]:
+        """While this lasts the run is told what the model was asked so far, when that changes."""
+        model = getattr(self.step, "llm", None)
+        if not isinstance(model, HeavyLLM):
+            yield
+            return
+        ends = threading.Event()
+
+        def report() -> None:
+            told, is_last = Work(), False
+            while not is_last:
+                is_last = ends.wait(_REPORT_S)
+                if (now := model.work) != told:
+                    names = {"name": self.step.name, "replica": self.replica}
+                    self.load_queue.put({**names, "status": AT_WORK, "work": now})
+                    told = now
+
+        thread = threading.Thread(target=report, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            ends.set()
+            thread.join()
 
     def _wait(self) -> None:
         """For something to leave; now and then, so that a signal is heard."""

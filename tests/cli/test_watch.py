@@ -202,7 +202,12 @@ def test_the_micro_teacher_is_watched_through_an_evaluation(tmp_path: Path, call
             seen.add(found.which)
             code, printed, _ = call(out)
             # Meanwhile the next of its runs may have begun.
-            shown = tuple(f"{one.which}; running for" for one in (found, running(out)) if one)
+            shown = tuple(
+                f"{one.which}; {what} for"
+                for one in (found, running(out))
+                for what in ("loading", "running")
+                if one
+            )
             assert code == 0 and (printed.startswith(shown) or out.exists()), printed
         time.sleep(0.5)
     assert process.wait() == 0 and seen == {"before", "after"}

@@ -18,6 +18,7 @@ from generations import unboxed
 from runs import traces
 
 from heavydistill.config import RunConfig
+from heavydistill.engine.request import Work
 from heavydistill.errors import ConfigError
 from heavydistill.metrics.summary import summarize
 from heavydistill.pipeline import status as status_module
@@ -141,6 +142,25 @@ def test_the_file_is_there_and_young_while_the_run_lasts_and_then_gone(
             assert now.usd == 0.0 and now.requests is None and now.tokens_per_s
             assert now.left_s == 0 and now.strata and now.stages[0].failures["timeout"]
         assert not file.exists() and running(tmp_path / "run") is None
+
+
+def test_what_a_model_computes_is_told_before_any_problem_has_left_it(tmp_path: Path) -> None:
+    said = pulse(tmp_path / STATUS)
+    said.on_work("sample_trajectories", 0, Work(asked=128, ended=30, tokens=9_000))
+    said.on_work("sample_trajectories", 1, Work(asked=128, ended=2, tokens=500))
+    said.on_work("sample_trajectories", 0, Work(asked=128, ended=40, tokens=12_000))
+    now = said.status()
+    thinking = now.stages[0]
+    assert (thinking.done, thinking.sent, thinking.ended) == (0, 256, 42)
+    assert thinking.completion_tokens == 12_500
+    assert now.tokens_per_s and now.left_s
+    # Once all has left, it is counted once.
+    made = finished(1)
+    passed(said.on_batch, made)
+    said.on_work("sample_trajectories", 0, Work(8, 8, 0))
+    said.on_work("sample_trajectories", 1, Work())
+    whole = summarize(made).usage["thinking"].completion
+    assert said.status().stages[0].completion_tokens == whole
 
 
 def test_an_evaluation_is_found_by_its_own_name(tmp_path: Path) -> None:

@@ -14,7 +14,11 @@ from distilabel.constants import LAST_BATCH_SENT_FLAG
 from distilabel.pipeline.batch import _Batch
 from distilabel.pipeline.step_wrapper import _StepWrapperException
 
+from heavydistill.config import Sampling
+from heavydistill.engine.request import Work
 from heavydistill.errors import StoppedError, TeacherError
+from heavydistill.pipeline.flow import _LoadQueue
+from heavydistill.pipeline.llm import HeavyLLM
 from heavydistill.pipeline.worker import OverlappingWrapper
 
 
@@ -122,6 +126,34 @@ def test_a_step_that_has_to_stop_waits_for_what_is_in_flight(kind):
     # Two were in flight when it was told to ask nothing more, and none when it ended; the one that
     # raised never left by itself.
     assert drained == [3] and step.now == 1
+
+
+class Asked(HeavyLLM):
+    """A model that is asked for one more sample whenever somebody looks."""
+
+    @property
+    def work(self) -> Work:
+        looks.append(len(looks) + 1)
+        return Work(looks[-1], 0, 0)
+
+
+looks: list[int] = []
+
+
+def test_the_run_is_told_what_a_model_is_asked_while_it_is_asked(monkeypatch):
+    monkeypatch.setattr("heavydistill.pipeline.worker._REPORT_S", 0.05)
+    step = Slow(1)
+    step.llm = Asked(teacher="micro", sampling=Sampling())
+    wrapper = wrapper_of(step, batches(0.5))
+    wrapper.load_queue = queue.Queue()
+    sent(wrapper)
+    told: list[tuple[str, int, Work]] = []
+    wrapper.load_queue.put({"name": "slow", "status": "loaded"})
+    wrapper.load_queue.put(None)
+    reports = _LoadQueue(wrapper.load_queue, lambda *report: told.append(report))
+    # What distilabel sees is what it knows.
+    assert reports.get() == {"name": "slow", "status": "loaded"} and reports.get() is None
+    assert told == [("slow", 0, Work(count, 0, 0)) for count in looks] and len(told) > 2
 
 
 @pytest.mark.parametrize("end", [None, LAST_BATCH_SENT_FLAG])
