@@ -162,11 +162,11 @@ def asking_of(
             f"as {section}endpoint.base_url.",
         )
     endpoint = obeyed(given, [find(name, given)])
-    contexts = []
+    contexts: list[Context] = []
     if endpoint.is_served:
         needed = 2 * ((wanted.sampling and wanted.sampling.max_tokens) or 0)
         contexts = contexts_of(given, endpoint, [find(name, endpoint)], contact, needed)
-        endpoint = held(endpoint, contexts)
+        endpoint, contexts = held(endpoint, contexts)
     model = find(name, endpoint)
     if model.tokenizer == SERVER:  # what is trained on is counted exactly
         raise ConfigError(

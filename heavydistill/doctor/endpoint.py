@@ -162,8 +162,9 @@ class _Doctor:
         known = self._patient.context
         if not said:
             text = f"the server does not say it; {known.tokens:,} tokens, {known.why}"
-            result: Result = "ok" if known.is_known else "warning"
-            return Finding("context", result, text, "" if known.is_known else SET_IT)
+            if known.is_known:
+                return Finding("context", "ok", text)
+            return Finding("context", "warning", text, f"{SET_IT[0].upper()}{SET_IT[1:]}.")
         if known.is_known and said >= known.tokens:
             return Finding("context", "ok", f"{said:,} tokens by its list of models")
         self.seen["context"] = said

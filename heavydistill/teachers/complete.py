@@ -80,7 +80,7 @@ def completed(config: RunConfig, contact: Contact | None = None) -> Completed:
     if endpoint.is_served:
         named = [find(name, endpoint, config.sampling) for name in dict.fromkeys(roles)]
         contexts = contexts_of(given, endpoint, named, contact, _needed(config))
-        endpoint = held(endpoint, contexts)
+        endpoint, contexts = held(endpoint, contexts)
     config = config.model_copy(update={"endpoint": endpoint})
     thinker, deliberator = (find(name, config.endpoint, config.sampling) for name in roles)
     if deliberator.tokenizer == SERVER:
@@ -221,7 +221,7 @@ def _completed_judge(
         endpoint = obeyed(given, [find(judge.model, given)])
         needed = 2 * (judge.sampling.max_tokens or 0)
         contexts = contexts_of(given, endpoint, [find(judge.model, endpoint)], contact, needed)
-        endpoint = held(endpoint, contexts)
+        endpoint, contexts = held(endpoint, contexts)
         if not judge.endpoint and judge.model in roles:
             contexts = []  # those of the run
         judge = judge.model_copy(update={"endpoint": endpoint})

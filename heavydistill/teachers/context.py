@@ -24,17 +24,20 @@ ASSUMED = 8192
 """Tokens that are assumed of a model whose context nobody says: few servers take less."""
 _SMALLEST = 256
 
-Source = Literal["set", "doctor", "server", "profile", "tokenizer", "configured", "assumed"]
+Source = Literal[
+    "set", "doctor", "server", "profile", "tokenizer", "shared", "configured", "assumed"
+]
 _SAID: dict[Source, str] = {
     "set": "as endpoint.context is set",
     "doctor": "as doctor saw",
     "server": "as the server says",
     "profile": "by the profile",
     "tokenizer": "by the config.json beside its tokenizer",
+    "shared": "as another model at its endpoint takes no more",
     "configured": "assumed, as the configuration asks for them",
     "assumed": "assumed",
 }
-SET_IT = "Set what the server takes with --set endpoint.context=N."
+SET_IT = "set what the server takes with --set endpoint.context=N"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +66,7 @@ class Context:
     def __str__(self) -> str:
         if self.is_known:
             return f"Context of {self.model}: {self.tokens:,} tokens, {self.why}"
-        return f"Context of {self.model}: unknown, {self.tokens:,} tokens are {self.why}. {SET_IT}"
+        return f"Context of {self.model}: unknown, {self.tokens:,} tokens are {self.why}; {SET_IT}"
 
 
 def contexts_of(
@@ -92,11 +95,16 @@ def contexts_of(
     return contexts
 
 
-def held(endpoint: Endpoint, contexts: Sequence[Context]) -> Endpoint:
-    """The endpoint with the smallest of these contexts, unless their profiles say them all."""
+def held(endpoint: Endpoint, contexts: list[Context]) -> tuple[Endpoint, list[Context]]:
+    """(the endpoint with the smallest of these contexts, the contexts with which its models are
+    asked then); both as they are if the profiles say them all."""
     if all(context.source in ("set", "profile") for context in contexts):
-        return endpoint
-    return endpoint.model_copy(update={"context": min(context.tokens for context in contexts)})
+        return endpoint, contexts
+    least = min(context.tokens for context in contexts)
+    shared = [
+        each if each.tokens == least else Context(each.model, least, "shared") for each in contexts
+    ]
+    return endpoint.model_copy(update={"context": least}), shared
 
 
 def _decided(

@@ -106,7 +106,7 @@ def test_a_context_that_nobody_says_is_assumed_and_said_to_be(tmp_path, monkeypa
         main()
     said = " ".join(capsys.readouterr().out.split())
     assert (
-        "Context of m: unknown, 8,192 tokens are assumed. Set what the server takes with " in said
+        "Context of m: unknown, 8,192 tokens are assumed; set what the server takes with " in said
     )
     assert "--set endpoint.context=N" in said
 

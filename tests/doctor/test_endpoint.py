@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from heavydistill.doctor.patient import Patient
 from heavydistill.engine.counting import ByteEstimate
 from heavydistill.errors import TeacherError
 from heavydistill.heavy.pruning import Reader
-from heavydistill.teachers.context import Context
+from heavydistill.teachers.context import ASSUMED, Context
 from heavydistill.teachers.profile import Profile
 
 PAPER = Sampling()
@@ -347,3 +348,26 @@ def test_findings_never_show_the_key(monkeypatch):
     habits = Habits(max_output=8192, refusal_of_length="no", stream="refused")
     seen, _, _ = visit(habits, api_key_env="SOME_KEY")
     assert "***" in str(seen.findings) and "sk-secret" not in str(seen)
+
+
+@pytest.mark.parametrize(
+    ("listed", "result", "told"),
+    [
+        ({}, "warning", "the server does not say it; 8,192 tokens, assumed"),
+        (
+            {"meta": {"n_ctx": 4096}},
+            "ok",
+            "4,096 tokens by its list of models, which the run obeys",
+        ),
+        ({"context_length": 32_768}, "ok", "32,768 tokens by its list of models, which the run"),
+    ],
+)
+def test_a_context_that_no_profile_knows_is_the_server_s_or_said_to_be_assumed(
+    listed, result, told
+):
+    unknown = dataclasses.replace(patient(), context=Context("m", ASSUMED, "assumed"))
+    seen, _, by_check = visit(Habits(listed=listed), unknown)
+    finding = by_check["context"]
+    assert finding.result == result and told in finding.text
+    assert ("--set endpoint.context=N" in finding.fix) == (result == "warning")
+    assert (seen.capabilities.context is None) == (result == "warning")

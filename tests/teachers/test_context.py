@@ -79,7 +79,7 @@ def test_a_server_that_takes_less_than_the_profile_says_is_obeyed():
 
 def test_two_models_at_one_endpoint_have_the_smaller_context():
     found = of(Saying(mine=32_768, other=4096), thinker="other")
-    assert said(found) == [(4096, "server"), (32_768, "server")]
+    assert said(found) == [(4096, "server"), (4096, "shared")]
     assert found.config.endpoint.context == 4096
 
 
