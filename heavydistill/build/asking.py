@@ -170,7 +170,7 @@ def asking_of(
     model = find(name, endpoint)
     if model.tokenizer == SERVER:  # what is trained on is counted exactly
         raise ConfigError(
-            f"{section}endpoint.tokenizer is not set, and no profile of {name} names one, so the "
+            f"{section}endpoint.tokenizer names none, and no profile of {name} does, so the "
             "tokens of the prompts cannot be counted",
             "Set it to a folder or a Hub id with a tokenizer.json.",
         )

@@ -88,6 +88,7 @@ def test_a_budget_is_for_all_runs_of_a_build_whoever_deliberates_on_each(tmp_pat
         ({}, {"endpoint__serve": True}, r"serve: no server is started.*redeliberate\.endpoint\.b"),
         ({"endpoint__serve": True}, {}, r"Start it yourself, `heavydistill teachers micro`"),
         ({"teacher": "wise", "endpoint__base_url": "http://h/v1"}, {}, r"endpoint\.tokenizer"),
+        ({}, {"teacher": "w", **SERVED, "endpoint__tokenizer": "server"}, r"endpoint\.tokenizer"),
         ({"budget": "1Mtok"}, {"teacher": "micro"}, r"redeliberate\.budget: 1Mtok is for a served"),
         ({"budget": "1usd"}, {"teacher": "w", **SERVED}, "price of w is not known"),
         (

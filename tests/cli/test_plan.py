@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import subprocess
 import sys
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -125,6 +127,17 @@ def said(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) ->
         return " ".join((printed.out + printed.err).split())
 
     return run
+
+
+def test_without_a_tokenizer_it_says_what_counts_and_that_the_prompts_are_estimated(said, tmp_path):
+    away: Any = SimpleNamespace(base_url="http://127.0.0.1:1/v1")
+    given = flags(away, tmp_path, "run")
+    printed = said("plan", [one for one in given if not one.startswith("--tokenizer")])
+    assert "Tokens of caches: counted by the server where it answers /tokenize" in printed
+    assert "counted with an estimate: one token for each UTF-8 byte" in printed
+    # An estimate is no lower bound, so each prompt has at least one token.
+    assert re.search(rf"thinking {K * PROBLEMS} {K * PROBLEMS} to", printed)
+    assert "Tokens of caches" not in said("plan", given)
 
 
 @pytest.mark.slow

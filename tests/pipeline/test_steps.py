@@ -1,16 +1,21 @@
 """The steps and tasks by themselves, without a pipeline."""
 
+import copy
 import json
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from counting_server import Counter, counting, tokens_of
 from distilabel.steps import Step
 
 from heavydistill.config import CacheChoice, Endpoint, Problems, Sampling, Verifying
+from heavydistill.engine.counting import ESTIMATED
 from heavydistill.engine.request import Keep, Request, Response, forget
+from heavydistill.engine.tokenizer import SERVER
 from heavydistill.errors import ConfigError
 from heavydistill.pipeline.llm import HeavyLLM
 from heavydistill.pipeline.steps import (
@@ -96,6 +101,32 @@ def cached(rows: list[dict[str, Any]], round: int = 1, **choice: Any) -> list[di
     )
     step.load()
     return run(step, rows)
+
+
+def test_a_cache_counted_by_the_server_is_built_again_by_a_replay(tmp_path: Path) -> None:
+    long = replace(said("2"), answer_text="so it goes on " * 900 + r"to \boxed{2}")
+    rows = sampled([long, said("3"), said("2")])
+
+    def built(**more: Any) -> dict[str, Any]:
+        choice = CacheChoice(budget_tokens=2500)
+        keys = {"reader": SERVER, "model": "m", "journal": str(tmp_path), **more}
+        step = BuildCaches(choice=choice, domain="brief", **keys)
+        step.load()
+        (row,) = run(step, copy.deepcopy(rows))
+        step.unload()
+        return dict(row["caches"][0])
+
+    with counting(Counter()) as server:
+        cache = built(endpoint=Endpoint(base_url=server.url))
+        assert cache["reader"] == "/tokenize of the server of m"
+        assert cache["prompt_tokens"] == len(tokens_of(cache["prompt"])) <= 2500
+        asked = len(server.asked)
+        assert built(endpoint=Endpoint(base_url=server.url)) == cache
+        assert len(server.asked) == asked  # all of it was in the journal
+    assert built(replay=True) == cache
+    estimated = built(replay=True, journal=None)
+    assert estimated["reader"] == ESTIMATED
+    assert estimated["prompt_tokens"] == len(estimated["prompt"].encode()) <= 2500
 
 
 def test_load_problems_yields_batches_and_says_which_is_last() -> None:
