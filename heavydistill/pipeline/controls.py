@@ -68,17 +68,12 @@ def controls_of(evaluated: run.Plan, names: Collection[str], orders: int) -> lis
         orders: In how many orders its caches are read, its own among them; 0 or 1 for that alone.
 
     Raises:
-        ConfigError: There is no such control, the run takes its pools from another or does not
-            deliberate, there are not so many orders, or more than one and several rounds. Or one
-            that asks anew cannot be asked, as of ``complete``.
+        ConfigError: The run takes its pools from another or does not deliberate, there are not so
+            many orders, or more than one and several rounds. Or one that asks anew cannot be
+            asked, as of ``complete``.
         BudgetError: A chooser's prompt does not fit.
     """
     config = evaluated.config
-    if unknown := sorted(set(names) - set(NAMES)):
-        raise ConfigError(
-            f"--controls: there is no control {unknown[0]!r}",
-            f"Choose of {', '.join(NAMES)}, or give all.",
-        )
     if (names or orders > 1) and not config.rounds:
         raise ConfigError(
             "--controls and --orders are held against deliberations, and --d is 0",
@@ -202,5 +197,16 @@ def _other_order(config: RunConfig, places: int) -> Control:
 
 
 def names_of(told: Sequence[str]) -> list[str]:
-    """The controls of ``--controls alone,chain`` or ``--controls all``."""
-    return list(NAMES) if list(told) == ["all"] else list(dict.fromkeys(told))
+    """The controls of ``--controls alone,chain`` or ``--controls all``.
+
+    Raises:
+        ConfigError: There is no such control.
+    """
+    if list(told) == ["all"]:
+        return list(NAMES)
+    if unknown := sorted(set(told) - set(NAMES)):
+        raise ConfigError(
+            f"--controls: there is no control {unknown[0]!r}",
+            f"Choose of {', '.join(NAMES)}, or give all.",
+        )
+    return list(dict.fromkeys(told))

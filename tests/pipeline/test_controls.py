@@ -110,7 +110,6 @@ def test_orders_move_the_attempts_round(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("names", "orders", "keys", "told"),
     [
-        (["lone"], 1, {}, "there is no control 'lone'"),
         ([], 5, {}, "a cache of 4 attempts has 4 orders"),
         ([], 3, {"cache__width": 2}, "a cache of 2 attempts has 2 orders"),
         (["chain"], 1, {"deliberate__d": 0}, "--d is 0"),
@@ -145,3 +144,5 @@ def test_a_chooser_whose_prompt_does_not_fit_is_refused_before_anything_is_spent
 def test_all_means_all() -> None:
     assert names_of(["all"]) == ["alone", "chain", "choose"]
     assert names_of(["chain", "alone", "chain"]) == ["chain", "alone"]
+    with pytest.raises(ConfigError, match="there is no control 'lone'"):
+        names_of(["alone", "lone"])
