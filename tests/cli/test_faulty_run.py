@@ -180,3 +180,26 @@ def test_a_key_that_is_refused_in_mid_run_costs_nothing_that_is_paid(tmp_path):
         # What was in flight when it was refused was answered and kept: nothing is asked twice.
         assert len(server.requests) == PROBLEMS * (K + D) + 1
     assert len(list(read_traces(tmp_path / "run"))) == PROBLEMS
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("fault", "says"),
+    [
+        ("broken", ["No server of served has answered for", "HTTP 500: Internal error"]),
+        ("busy for", ["left alone for 86,400 s, longer than endpoint.timeout_s (2 s)", "HTTP 429"]),
+    ],
+)
+def test_a_run_of_one_problem_stops_at_a_server_that_stays_away_and_goes_on_later(
+    tmp_path, fault, says
+):
+    with faulty(retry_after="86400") as server:
+        server.plan = lambda body, attempt: None if body["seed"] % 2 else fault
+        stopped = run(*command(server, tmp_path, "--limit=1"))
+        assert stopped.returncode == 1, stopped.stdout + stopped.stderr
+        last = stopped.stdout.strip().splitlines()[-1]
+        assert last.startswith("Stopped: ") and all(part in last for part in says)
+        server.plan = lambda body, attempt: None
+        done = run(*command(server, tmp_path, "--limit=1"))
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert len(server.bill) == K + D
