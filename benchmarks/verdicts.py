@@ -1,10 +1,18 @@
-r"""How many verdicts a second, beside bare Math-Verify on the same texts in the same run.
+r"""How many verdicts a second, and how many right answers are left undecided.
 
     python benchmarks/verdicts.py --gsm8k DIR
     python benchmarks/verdicts.py --gsm8k DIR --storm
+    python benchmarks/verdicts.py --solutions FILE...
 
 DIR holds ``gsm8k_solutions_k4.jsonl``: real solutions of GSM8K that end in ``A: 18``, with what is
-right (github.com/openai/grade-school-math). Without it sums of our own are judged. In turn:
+right (github.com/openai/grade-school-math). Without it sums of our own are judged. Where
+Math-Verify is installed, it judges the same texts in the same run; it is no dependency, so give it
+an environment of its own:
+
+    python -m venv compared && compared/bin/pip install -e . math-verify==0.9.0
+    compared/bin/python benchmarks/verdicts.py --gsm8k DIR
+
+In turn:
 
 - bare: Math-Verify in this process, one text after the other;
 - bare, processes: the same spread over as many processes as there are workers;
@@ -15,6 +23,13 @@ Each has been called once before its time begins, and each text comes once. ``ri
 verdicts that agree with the data. With ``--storm`` 2,000 of these texts are judged with 20 of the
 worst among them, first by our verifier, then by Math-Verify in our workers, which has nothing but
 the pool to protect it; the time is from the start of the pool to the last verdict.
+
+With ``--solutions`` speed is not measured but how many right answers stay undecided, and whether
+wrong references are accepted. Each row of a FILE (JSON lines) has ``question``, ``solution``,
+``answer`` and perhaps ``type``, and the solution is right. It is judged against its answer, then
+against the answer changed: its sign, one more, one less, a fraction inverted, one component of a
+tuple, another unit. ``--show N`` prints up to N texts of each cause. Rows whose reference the
+verifier refuses are counted and not judged.
 """
 
 from __future__ import annotations
@@ -22,16 +37,16 @@ from __future__ import annotations
 import argparse
 import json
 import platform
+import re
 import threading
 import time
-from collections import Counter
-from collections.abc import Callable
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from importlib.util import find_spec
 from multiprocessing import get_context
 from pathlib import Path
-
-from bare_math_verify import is_right
 
 from heavydistill.config import Verifying
 from heavydistill.schema import Problem
@@ -40,6 +55,7 @@ from heavydistill.verifiers.crew import default_size
 from heavydistill.verifiers.pool import VerdictPool
 
 BARE = Path(__file__).with_name("bare_math_verify.py")
+HAS_MATH_VERIFY = find_spec("math_verify") is not None
 GOOD, SUMS = 2000, 2640
 
 WORST = [
@@ -108,10 +124,14 @@ def _problem(text: str, reference: str, verifier: str, args: dict[str, str]) -> 
 
 
 def bare(pairs: list[Pair]) -> list[bool]:
+    from bare_math_verify import is_right
+
     return [is_right(pair.problem.reference, pair.response) for pair in pairs]
 
 
 def bare_in_processes(pairs: list[Pair], processes: ProcessPoolExecutor) -> list[bool]:
+    from bare_math_verify import is_right
+
     references = [pair.problem.reference for pair in pairs]
     responses = [pair.response for pair in pairs]
     return list(processes.map(is_right, references, responses, chunksize=32))
@@ -133,6 +153,10 @@ def timed(name: str, pairs: list[Pair], judge: Callable[[list[Pair]], list[bool]
 
 
 def speed(pairs: list[Pair], verify: Verifying) -> None:
+    if not HAS_MATH_VERIFY:
+        ours(pairs, verify)
+        print("Math-Verify is not installed here; --help says how to compare with it")
+        return
     others = of_verifier(pairs, "bare_math_verify")
     bare(pairs[:1])
     rates = [timed("bare", pairs, bare)]
@@ -140,16 +164,19 @@ def speed(pairs: list[Pair], verify: Verifying) -> None:
     with ProcessPoolExecutor(verify.workers, mp_context=context) as processes:
         bare_in_processes(pairs[:64], processes)
         rates += [timed("bare, processes", pairs, lambda p: bare_in_processes(p, processes))]
-    for name, of_pool in (("ours", pairs), ("bare, in our workers", others)):
-        with VerdictPool(verify) as pool:
-            warm = [Pair(p.problem, p.response + " ", p.right) for p in of_pool[:64]]
-            in_pool(warm, pool)
-            rates += [timed(name, of_pool, lambda p, pool=pool: in_pool(p, pool))]
-    single, spread, ours, carried = rates
+    rates += [ours(pairs, verify), ours(others, verify, "bare, in our workers")]
+    single, spread, mine, carried = rates
     print(
-        f"ours / bare {ours / single:.2f}, ours / bare in processes {ours / spread:.2f}, "
+        f"ours / bare {mine / single:.2f}, ours / bare in processes {mine / spread:.2f}, "
         f"bare in our workers / bare in processes {carried / spread:.2f}"
     )
+
+
+def ours(pairs: list[Pair], verify: Verifying, name: str = "ours") -> float:
+    """Verdicts a second of a warm ``VerdictPool``."""
+    with VerdictPool(verify) as pool:
+        in_pool([Pair(p.problem, p.response + " ", p.right) for p in pairs[:64]], pool)
+        return timed(name, pairs, lambda p: in_pool(p, pool))
 
 
 def of_verifier(pairs: list[Pair], verifier: str) -> list[Pair]:
@@ -228,16 +255,127 @@ def _peak_mib(pid: str) -> float:
     return next((int(line[1]) / 1024 for line in lines if line[0] == "VmHWM:"), 0.0)
 
 
+@dataclass(frozen=True, slots=True)
+class Solution:
+    """A row of ``--solutions``."""
+
+    question: str
+    solution: str
+    answer: str
+    type: str
+
+
+_INTEGER = re.compile(r"-?[0-9]+")
+_FRACTION = re.compile(r"\\[dt]?frac\{?([0-9]+)\}?\{?([0-9]+)\}?")
+_COMPONENT = re.compile(r"(?<=[(,])\s*-?[0-9]+(?=\s*[,)])")
+_UNIT = re.compile(r"\\(?:text|mathrm|mbox)\{[^{}]+\}(?:\^\{?[23]\}?)?\s*$")
+_UNIT_BEHIND = re.compile(
+    r"\\boxed\{([^{}]+)\}(?:\s|\\[,;:! ])*(?:\$\s*)?"
+    r"(?:\\(?:text|mathrm|mbox)\{)?\s*(?:cm|meters?|feet|inches|seconds?|hours?|miles?|dollars?)\b"
+)
+
+
+def changed(row: Solution) -> Iterator[tuple[str, str]]:
+    """Wrong references for a solution, each with the name of the change."""
+    answer = row.answer.strip()
+    if _INTEGER.fullmatch(answer):
+        yield "one more", str(int(answer) + 1)
+        yield "one less", str(int(answer) - 1)
+    if answer != "0" and (_INTEGER.fullmatch(answer) or _FRACTION.fullmatch(answer.lstrip("-"))):
+        yield "sign", answer[1:] if answer.startswith("-") else f"-{answer}"
+    fraction = _FRACTION.search(answer)
+    if fraction and fraction[1] != fraction[2]:
+        inverted = rf"\frac{{{fraction[2]}}}{{{fraction[1]}}}"
+        yield "inverted", answer[: fraction.start()] + inverted + answer[fraction.end() :]
+    components = list(_COMPONENT.finditer(answer))
+    if len(components) > 1:
+        for component in components:
+            other = answer[: component.start()] + str(int(component[0]) + 1)
+            yield "component", other + answer[component.end() :]
+    behind = _UNIT_BEHIND.search(row.solution)
+    if _UNIT.search(answer) or (behind and behind[1].strip() == answer):
+        yield "unit", _UNIT.sub("", answer) + r"\text{ kg}"
+
+
+def completeness(rows: list[Solution], verify: Verifying, show: int) -> None:
+    """Print what is undecided of right solutions, by cause, and accepted wrong references."""
+    pairs = [(_problem(row.question, row.answer, "math", {}), row.solution) for row in rows]
+    with VerdictPool(verify) as pool:
+        faults = pool.check_references([problem for problem, _ in pairs])
+        fit = [row for row, fault in zip(rows, faults, strict=True) if fault is None]
+        judged = pool.judge_all(
+            pair for pair, fault in zip(pairs, faults, strict=True) if fault is None
+        )
+        seen: dict[str, list[Solution]] = defaultdict(list)
+        for row, each in zip(fit, judged, strict=True):
+            seen[f"{each.verdict.label} {each.verdict.reason}"].append(row)
+        wrong = [(row, kind, other) for row in fit for kind, other in changed(row)]
+        accepted = [
+            (row, kind, other)
+            for (row, kind, other), each in zip(
+                wrong,
+                pool.judge_all(
+                    (_problem(row.question, other, "math", {}), row.solution)
+                    for row, _, other in wrong
+                ),
+                strict=True,
+            )
+            if each.verdict.is_correct
+        ]
+    undecided = sum(len(found) for what, found in seen.items() if what.startswith("undecided"))
+    print(
+        f"{len(rows):,} solutions, {len(rows) - len(fit)} references refused, "
+        f"{undecided} undecided ({undecided / max(1, len(fit)):.2%})"
+    )
+    for what, found in sorted(seen.items(), key=lambda item: -len(item[1])):
+        print(f"  {len(found):6,} {what}")
+        if not what.startswith("correct"):
+            for row in found[:show]:
+                print(f"         {row.answer!r}: ...{_around_box(row.solution)!r}")
+    types = Counter(row.type for row in fit)
+    open_of = Counter(
+        row.type for what, found in seen.items() if what.startswith("undecided") for row in found
+    )
+    if set(types) != {""}:
+        each = ", ".join(f"{name} {open_of[name]} of {types[name]}" for name in sorted(types))
+        print(f"undecided by type: {each}")
+    kinds = Counter(kind for _, kind, _ in wrong)
+    told = ", ".join(f"{count:,} {kind}" for kind, count in kinds.most_common())
+    print(f"{len(accepted)} of {len(wrong):,} wrong references accepted ({told})")
+    for row, kind, other in accepted[:show]:
+        print(f"         {kind}, {other!r}: ...{_around_box(row.solution)!r}")
+
+
+def _around_box(text: str) -> str:
+    at = text.rfind("boxed")
+    return text[max(0, at - 90) : at + 110]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--gsm8k", type=Path, help="folder of gsm8k_solutions_k4.jsonl")
     parser.add_argument("--storm", action="store_true", help="the worst inputs among good ones")
+    parser.add_argument("--solutions", type=Path, nargs="+", help="files of right solutions")
+    parser.add_argument("--show", type=int, default=0, help="texts printed of each cause")
     parser.add_argument("--workers", type=int, default=default_size())
     parser.add_argument("--timeout-s", type=float, default=Verifying().timeout_s)
     chosen = parser.parse_args()
-    verify = Verifying(workers=chosen.workers, timeout_s=chosen.timeout_s, own=[str(BARE)])
+    if chosen.solutions:
+        for path in chosen.solutions:
+            lines = path.read_text(encoding="utf-8").splitlines()
+            rows = [
+                Solution(row["question"], row["solution"], row["answer"], row.get("type", ""))
+                for row in map(json.loads, lines)
+            ]
+            print(f"{path.name}: ", end="", flush=True)
+            completeness(
+                rows, Verifying(workers=chosen.workers, timeout_s=chosen.timeout_s), chosen.show
+            )
+        return
+    own = [str(BARE)] if HAS_MATH_VERIFY else []
+    verify = Verifying(workers=chosen.workers, timeout_s=chosen.timeout_s, own=own)
     registry.load_own(verify.own)
     verifier = "math" if "math" in registry.names() else "exact"
     pairs = pairs_of(chosen.gsm8k, verifier)
@@ -246,7 +384,10 @@ def main() -> None:
         f"Python {platform.python_version()}, {platform.machine()}"
     )
     if chosen.storm:
-        for name, of_storm in ((verifier, pairs), ("bare", of_verifier(pairs, "bare_math_verify"))):
+        storms = [(verifier, pairs)]
+        if HAS_MATH_VERIFY:
+            storms.append(("bare", of_verifier(pairs, "bare_math_verify")))
+        for name, of_storm in storms:
             print(f"storm, {name}: ", end="", flush=True)
             storm(of_storm, verify)
     else:

@@ -138,7 +138,7 @@ def _unwrapped(text: str) -> str:
     """``text`` without what surrounds it: blanks, math delimiters, a text macro, a period."""
     while True:
         inner = without_text_macro(text)
-        if inner.endswith(".") and not inner.endswith(".."):
+        if inner.endswith((".", "。")) and not inner.endswith(".."):
             inner = inner[:-1]
         for opens, closes in _MATH_DELIMITERS:
             body = inner[len(opens) : -len(closes)]

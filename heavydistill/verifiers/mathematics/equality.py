@@ -1,9 +1,9 @@
 r"""Whether two formulas are equal, as ``incorrect``, ``undecided`` or ``correct``.
 
 Constants are compared exactly where both are rational, else at 80 digits and more, relatively, so
-that neither tiny nor huge numbers fall together. Formulas with variables must agree at fixed
-points, and Math-Verify must prove them equal too; where the points agree in a part of the real
-line alone, the domain would decide, so nothing is decided.
+that neither tiny nor huge numbers fall together. Formulas with variables are equal if they agree at
+fixed points in all parts of the real line, to 40 digits; where they agree in some parts alone, the
+domain would decide, so nothing is decided.
 
 Verdicts, by reason:
 
@@ -13,7 +13,7 @@ Verdicts, by reason:
     undecided  log_base     equal in one base of ``\log`` alone
     undecided  other_names  other variables than in the reference
     undecided  domain       equal for a part of the numbers
-    undecided  unproven     equal at all points, but not proved; or nowhere to be evaluated
+    undecided  unproven     nowhere to be evaluated
     undecided  too_small_to_tell  a part is so small that it could be lost
 
 Not covered: names of parameters, except for those of a periodic family and of an additive constant.
@@ -21,15 +21,12 @@ Not covered: names of parameters, except for those of a periodic family and of a
 
 from __future__ import annotations
 
-import functools
-import logging
 from fractions import Fraction
 
 import sympy
-from math_verify import verify
 
 from heavydistill.schema import Label
-from heavydistill.verifiers.mathematics.bounded import Unread, can_be_expanded
+from heavydistill.verifiers.mathematics.bounded import Unread
 from heavydistill.verifiers.mathematics.formula import read
 from heavydistill.verifiers.mathematics.numbers import DIFFERENT, EQUAL, ROUNDED, is_rounded
 from heavydistill.verifiers.mathematics.tokens import Tokens, tokens_of
@@ -48,9 +45,6 @@ _PARTS = (
     ("0.3141297", "0.5717213", "0.2360711", "0.8414791", "0.6931477", "0.1234577"),
     ("-1.4137219", "-2.2360713", "-0.7071091", "-3.3166277", "-1.8470911", "-0.4142137"),
 )
-
-# It warns that its own clock is off; a worker's time limit stands in for that.
-logging.getLogger("math_verify").setLevel(logging.ERROR)
 
 Outcome = tuple[Label, str]
 
@@ -154,7 +148,7 @@ def compare_constants(given: sympy.Expr, wanted: sympy.Expr) -> Outcome:
     # The last thirty may be lost to cancellation: they are no digits of a difference.
     if _apart(first, second, 30 - digits):
         return DIFFERENT
-    return EQUAL if _proves(given, wanted) else ("undecided", "unproven")
+    return EQUAL
 
 
 def _numeric(value: sympy.Expr, digits: int) -> sympy.Expr | None:
@@ -209,7 +203,7 @@ def _compare_functions(given: sympy.Expr, wanted: sympy.Expr) -> Outcome:
         return DIFFERENT
     if not all(told):
         return "undecided", "domain"
-    return EQUAL if _proves(given, wanted) else ("undecided", "unproven")
+    return EQUAL
 
 
 def _agree(given: sympy.Expr, wanted: sympy.Expr, part: tuple[str, ...]) -> bool | None:
@@ -266,14 +260,3 @@ def _compare_renamed(given: sympy.Expr, wanted: sympy.Expr) -> Outcome:
         return other
     outcome = _compare(renamed, wanted)
     return outcome if outcome == EQUAL else other
-
-
-@functools.lru_cache(maxsize=256)
-def _proves(given: sympy.Expr, wanted: sympy.Expr) -> bool:
-    """Whether Math-Verify finds two expressions equal, which agree wherever we looked."""
-    if not (can_be_expanded(given) and can_be_expanded(wanted)):
-        return False
-    if given.is_rational_function() and wanted.is_rational_function():
-        # Its own way, simplify, takes a hundred times longer for these.
-        given, wanted = sympy.cancel(given), sympy.cancel(wanted)
-    return bool(verify(wanted, given, timeout_seconds=None))

@@ -3,7 +3,7 @@ r"""Where the final answer of a response stands.
 The last box outside code counts, and with it boxes before it that are joined to it by nothing but
 a comma, "and" or "or": those are one answer of several values. A box inside a box is part of it.
 Without any box, what follows the last marker counts, if the problem has one; a last number never.
-What stands beside the box is ``wording``'s.
+What stands beside the box is read by ``beside``.
 
 Everything here is linear in the length of the text.
 """
@@ -15,7 +15,7 @@ import re
 from dataclasses import dataclass
 
 from heavydistill.verifiers.extraction import after_marker, boxes
-from heavydistill.verifiers.mathematics import wording
+from heavydistill.verifiers.mathematics.beside import beside as beside_box
 from heavydistill.verifiers.mathematics.sides import same_number
 
 MOST_BETWEEN = 80
@@ -130,7 +130,7 @@ def _boxed(text: str, places: list[_Place], problem: str) -> Found:
     before, after = text[: group[0].start], text[group[-1].end :]
     if first > 0 and _other_before(text, whole[first - 1], group[0]):
         return Found(_listed(text, group), doubt="several_boxes")
-    beside = wording.beside(before, after, group[-1].content(text), problem)
+    beside = beside_box(before, after, group[-1].content(text), problem)
     answer = _listed(text, group)
     if "," not in answer:
         answer = f"{beside.currency}{answer}{beside.unit}"

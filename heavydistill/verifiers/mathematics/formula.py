@@ -1,6 +1,6 @@
 r"""Reads one formula into SymPy, exactly, or says why not.
 
-Strict where the parser of Math-Verify guesses: two numbers side by side are no product or sum,
+Strict where other parsers guess: two numbers side by side are no product or sum,
 ``1/2x`` and ``2\frac{1}{2}x`` have two readings, capitals are other names than small letters,
 primes and subscripts are never dropped, decimals are fractions. The letter ``i`` is the imaginary
 unit and ``e`` Euler's number.

@@ -9,6 +9,7 @@ Not covered: ends that hold variables, and inequalities that have to be solved f
 from __future__ import annotations
 
 import re
+from fractions import Fraction
 
 import sympy
 
@@ -23,7 +24,8 @@ from heavydistill.verifiers.mathematics.kinds import (
     Union,
     Without,
 )
-from heavydistill.verifiers.mathematics.numbers import DIFFERENT, EQUAL
+from heavydistill.verifiers.mathematics.numbers import DIFFERENT, EQUAL, ROUNDED, is_rounded
+from heavydistill.verifiers.normal import normal_form
 
 _FLIPPED = {"<": ">", ">": "<", r"\le": r"\ge", r"\ge": r"\le", r"\ne": r"\ne"}
 _NAMED = {
@@ -67,16 +69,29 @@ def compare_sets(given: Shape, wanted: Shape) -> Outcome:
     names = [variable_of(shape) for shape in (given, wanted)]
     if len(pieces[0]) != len(pieces[1]):
         return DIFFERENT
+    found: set[Outcome] = set()
     for first, second in zip(*pieces, strict=True):
         if (first.left_open, first.right_open) != (second.left_open, second.right_open):
             return DIFFERENT
-        for one, other in ((first.start, second.start), (first.end, second.end)):
-            outcome = compare_constants(one, other)
-            if outcome != EQUAL:
-                return outcome
+        found |= {_compare_ends(first.start, second.start), _compare_ends(first.end, second.end)}
+    if DIFFERENT in found:
+        return DIFFERENT
+    if undecided := found - {EQUAL}:
+        return min(undecided)
     if None not in names and names[0] != names[1]:
         return "undecided", "other_names"
     return EQUAL
+
+
+def _compare_ends(given: sympy.Expr, wanted: sympy.Expr) -> Outcome:
+    """The outcome for two ends; a finite decimal that the other end rounds to is ``rounded``."""
+    outcome = compare_constants(given, wanted)
+    if outcome == DIFFERENT and given.is_finite and wanted.is_finite:
+        for decimal, exact in ((given, wanted), (wanted, given)):
+            spelled = normal_form(str(decimal)).text if decimal.is_Rational else ""
+            if "." in spelled and is_rounded(spelled, Fraction(str(sympy.N(exact, 40)))):
+                return ROUNDED
+    return outcome
 
 
 def real_set(shape: Shape) -> sympy.Set:

@@ -322,7 +322,7 @@ def _unit_start(tokens: Tokens) -> int | None:
             return start if _is_plain(tokens[:start]) else None
         if token.isalpha() and _ends_value(tokens[:at]):
             bare = _unit_name(tokens[at:])
-            long = len(token) > 1
+            long = len(token) > 1 or not token.isascii()
             if (long and units.known(bare)) or len(token) > 2:
                 return at
     return None

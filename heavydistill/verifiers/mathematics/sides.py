@@ -28,7 +28,7 @@ _DELIMITER = r"(?:\$\$?|\\[()\[\]]|\\(?:begin|end)\{[a-zA-Z*]{1,20}\})"
 _LAYOUT_BEFORE = re.compile(rf"{_LAYOUT}\Z")
 _LAYOUT_AFTER = re.compile(rf"{_LAYOUT}|{_END_OF_TEXT}")
 _DELIMITER_BEFORE = re.compile(rf"(?<!\\){_DELIMITER}\Z")
-_DELIMITER_AFTER = re.compile(_DELIMITER)
+_DELIMITER_AFTER = re.compile(r"(?:\\end\{[a-zA-Z*]{1,20}\}\s*)?(?:\$\$?|\\[)\]])|" + _DELIMITER)
 _WRAPPER = re.compile(
     r"\\(?:text[a-z]{0,2}|mathbf|mathrm|boldsymbol|bm|bf|underline|underbrace|color\{\w{1,20}\})"
     r"\s*\{\Z"
@@ -78,7 +78,7 @@ def peel(sides: Sides) -> None:
             sides.left_spaced |= match[0].isspace()
         while match := _LAYOUT_AFTER.match(sides.right):
             sides.right = sides.right[match.end() :]
-            sides.right_spaced |= match[0].isspace()
+            sides.right_spaced |= match[0].isspace() or match[0] == "&"
         wrapper = sides.right.startswith("}") and (
             at_end(_WRAPPER, sides.left, _LONGEST_LAYOUT) or at_end(_GROUP, sides.left, 2)
         )
@@ -95,5 +95,6 @@ def peel(sides: Sides) -> None:
             sides.left, sides.left_formula = sides.left[: match.start()], True
         if not sides.right_formula and (match := _DELIMITER_AFTER.match(sides.right)):
             sides.right, sides.right_formula = sides.right[match.end() :], True
+            sides.right_spaced |= match[0].endswith(("$$", r"\]"))
         if (sides.left, sides.right) == was:
             return

@@ -63,6 +63,16 @@ _NESTED_BOX = re.compile(r"\\(?:boxed|fbox)(?![a-zA-Z])")
 _TEXT = re.compile(
     r"\\(?:text[a-z]{0,2}|mathrm|mathtt|mbox|hbox|operatorname\*?|rm)\s*\{([^{}]*)\}"
 )
+# A formula inside an answer, as in "$1$, $2$"; "$4 and $5" are two amounts of money.
+_DOLLARS = re.compile(r"(?<!\\)\$(?=[^\s$])([^$]*[^\s$\\])\$(?!\d)")
+# Units that are no names: \ \Omega, \mu\mathrm{m}.
+_UNITS = (
+    (
+        re.compile(r"(?:\\[ ,;:]|~|(?<=\d) )\s*\\Omega(?![a-zA-Z])|\\(?:mathrm|text)\{\\Omega\}"),
+        "ohm",
+    ),
+    (re.compile(r"\\mu\s*\\(?:mathrm|text|rm)\s*\{\s*m\s*\}|\\(?:mathrm|text)\{\\mu\s*m\}"), "μm"),
+)
 _REWRITTEN = (
     (re.compile(r"\\mathbb\s*([A-Z])"), r"\\mathbb{\1}"),
     (re.compile(r"\\(?:text)?color\s*\{[a-zA-Z]+\}"), ""),
@@ -119,7 +129,10 @@ _CLOSES = frozenset((")", "]", r"\}", "}", r"\rfloor", r"\rceil"))
 
 def cleaned(answer: str) -> str:
     r"""An answer as LaTeX without typography; row ends ``\\`` become ``\cr``."""
-    text = _RAISED.sub(lambda raised: f"^{{{plain(raised[0]).replace('^', '')}}}", answer)
+    text = _DOLLARS.sub(r"\1", answer)
+    for notation, unit in _UNITS:
+        text = notation.sub(rf"\\text{{{unit}}}", text)
+    text = _RAISED.sub(lambda raised: f"^{{{plain(raised[0]).replace('^', '')}}}", text)
     text = text.translate(_SYMBOLS)
     text = _ROW_END.sub(r"\\cr ", text)
     text = plain(_NESTED_BOX.sub("", _FONT.sub("", text))).translate(_SYMBOLS)

@@ -27,36 +27,37 @@ class Unit:
 
 def _table() -> dict[str, Unit]:
     rows: list[tuple[str, str, str]] = [
-        ("length", "1", "m meter meters metre metres"),
-        ("length", "1000", "km kilometer kilometers kilometre kilometres"),
-        ("length", "1/10", "dm decimeter decimeters"),
-        ("length", "1/100", "cm centimeter centimeters centimetre centimetres"),
-        ("length", "1/1000", "mm millimeter millimeters millimetre millimetres"),
+        ("length", "1", "m meter meters metre metres 米"),
+        ("length", "1000", "km kilometer kilometers kilometre kilometres 千米 公里"),
+        ("length", "1/10", "dm decimeter decimeters 分米"),
+        ("length", "1/100", "cm centimeter centimeters centimetre centimetres 厘米"),
+        ("length", "1/1000", "mm millimeter millimeters millimetre millimetres 毫米"),
+        ("length", "1/1000000", "μm micron microns micrometer micrometers"),
         ("length", "254/10000", "in inch inches"),
         ("length", "3048/10000", "ft foot feet"),
         ("length", "9144/10000", "yd yard yards"),
         ("length", "1609344/1000", "mi mile miles"),
-        ("mass", "1", "g gram grams"),
-        ("mass", "1000", "kg kgs kilogram kilograms"),
+        ("mass", "1", "g gram grams 克"),
+        ("mass", "1000", "kg kgs kilogram kilograms 千克 公斤"),
         ("mass", "1/1000", "mg milligram milligrams"),
-        ("mass", "1000000", "t ton tons tonne tonnes"),
+        ("mass", "1000000", "t ton tons tonne tonnes 吨"),
         ("pound", "1", "lb lbs pound pounds"),
         ("pound", "1/16", "oz ounce ounces"),
-        ("time", "1", "s sec secs second seconds"),
-        ("time", "60", "min mins minute minutes"),
-        ("time", "3600", "h hr hrs hour hours"),
-        ("time", "86400", "d day days"),
+        ("time", "1", "s sec secs second seconds 秒"),
+        ("time", "60", "min mins minute minutes 分钟"),
+        ("time", "3600", "h hr hrs hour hours 小时"),
+        ("time", "86400", "d day days 天"),
         ("time", "604800", "week weeks"),
         ("month", "1", "month months"),
         ("month", "12", "yr yrs year years"),
-        ("volume", "1", "l liter liters litre litres"),
-        ("volume", "1/1000", "ml milliliter milliliters millilitre millilitres"),
+        ("volume", "1", "l liter liters litre litres 升"),
+        ("volume", "1/1000", "ml milliliter milliliters millilitre millilitres 毫升"),
         ("gallon", "1", "gal gallon gallons"),
         ("gallon", "1/4", "quart quarts"),
         ("length/time", "1", "mps"),
         ("length/time", "1000/3600", "kmh kph kmph"),
         ("length/time", "1609344/3600000", "mph"),
-        ("angle", "1", "° deg degree degrees"),
+        ("angle", "1", "° deg degree degrees 度"),
         ("radian", "1", "rad radian radians"),
         ("percent", "1", "% percent percents percentage"),
         ("celsius", "1", "°c"),
@@ -66,9 +67,10 @@ def _table() -> dict[str, Unit]:
         ("dollar", "1/100", "¢ cent cents"),
         ("euro", "1", "€ eur euro euros"),
         ("british pound", "1", "£ gbp"),
-        ("yen", "1", "¥ yen jpy yuan rmb"),
+        ("yen", "1", "¥ yen jpy yuan rmb 元 块钱"),
         ("rupee", "1", "₹ rs rupee rupees"),
         ("unit", "1", "unit units"),
+        ("counted", "1", "个 只 条 张 本 名 人 位 支 枝 棵 件 种 次 辆 头 匹 朵 颗 箱 盒 袋 套 间"),
         ("force", "1", "n newton newtons"),
         ("energy", "1", "j joule joules"),
         ("energy", "1000", "kj kilojoule kilojoules"),
@@ -82,7 +84,7 @@ def _table() -> dict[str, Unit]:
     table = {
         name: Unit(kind, Fraction(size)) for kind, size, names in rows for name in names.split()
     }
-    for power, words in ((2, ("square ", "sq ")), (3, ("cubic ", "cu "))):
+    for power, words in ((2, ("square ", "sq ", "平方")), (3, ("cubic ", "cu ", "立方"))):
         for name, unit in [row for row in table.items() if row[1].kind in ("length", "time")]:
             raised = Unit(f"{unit.kind}^{power}", unit.size**power)
             spellings = (f"{name}^{power}", f"{name}²" if power == 2 else f"{name}³")
@@ -113,6 +115,15 @@ _COUNTING = re.compile(
 # Words that look like those above and count nothing else.
 _NO_COUNTING = frozenset(["months", "month", "depths", "cloths", "moths", "baths", "paths"])
 _PER = re.compile(r"\s*/\s*|\s+per\s+")
+# A unit set as LaTeX: \mathrm{~km} / \mathrm{s}, \Omega, \mu\mathrm{m}, ^\circ, \%.
+_SPACE = r"(?:[\s~]|\\[,;:! ])"
+_TYPESET = re.compile(
+    rf"{_SPACE}*(?:(?P<mark>\\?%|\^?\s*\{{?\s*\\(?:circ|degree)(?![a-zA-Z])\s*\}}?|°)"
+    rf"|(?:(?:{_SPACE}|/|\\cdot)*"
+    r"(?:\\(?:text[a-z]{0,2}|mathrm|mbox)\s*\{[^{}$]*(?:\{-?\d\}[^{}$]*)*\}"
+    r"|\\(?:Omega|mu)(?![a-zA-Z]))(?:\^\s*(?:[23]|\{-?[123]\}))?)+)"
+)
+_SPOKEN = re.compile(r"((?:(?:square|cubic|sq|cu|per) )?[a-zA-Z]{1,11}(?:/[a-z]{1,4})?)(?![\w^/-])")
 # Divided units that a problem may name: metres per second, m/s.
 _NAMED_PER = re.compile(r"[a-zA-Z]+(?:\^[23])?(?: per |/)[a-zA-Z]+(?:\^[23])?")
 
@@ -135,6 +146,40 @@ def _undivided(name: str) -> Unit | None:
     if spelled in _ONLY_CAPITAL:
         return None
     return _KNOWN.get(spelled.lower())
+
+
+def typeset(text: str) -> tuple[str, int]:
+    """A known unit as LaTeX at the beginning of a formula's rest, and where it ends; else ""."""
+    match = _TYPESET.match(text)
+    if not match:
+        return "", 0
+    if match["mark"]:
+        return r"\%" if "%" in match["mark"] else r"^\circ", match.end()
+    name = re.sub(r"\\(?:text[a-z]{0,2}|mathrm|mbox)(?![a-zA-Z])|[{}]", "", match[0])
+    name = name.replace(r"\Omega", "ohm").replace(r"\mu", "μ").replace(r"\cdot", " ")
+    name = " ".join(re.sub(r"\\[,;:! ]|~", " ", name).split()).replace("μ ", "μ")
+    name = re.sub(r" ?\b([a-zA-Z]+)\^-1$", r"/\1", name)
+    name = re.sub(r" ?\b([a-zA-Z]+)\^-([23])$", r"/\1^\2", name)
+    return (rf" \text{{{name}}}", match.end()) if known(name) else ("", 0)
+
+
+def spoken(text: str) -> str:
+    """A known unit at the beginning of prose, as LaTeX; empty without one."""
+    match = _SPOKEN.match(text)
+    if not match:
+        # Chinese has no blanks; its counters say nothing of the value.
+        runs = (text[:length].strip() for length in range(4, 0, -1) if not text[:1].isascii())
+        found = next((run for run in runs if (unit := known(run)) and unit.kind != "counted"), "")
+        return rf" \text{{{found}}}" if found else ""
+    name, rest = match[1], text[match.end() :]
+    if name.lower() in ("percent", "pct"):
+        return r"\%"
+    # "in", "a" and the like are mostly no units.
+    short = len(name) <= 2
+    if known(name) is None or (short and not re.match(r"\s*(?:[.,;)\n]|$)", rest)):
+        first = name.partition(" ")[0]
+        return rf" \text{{{first}}}" if first != name and known(first) else ""
+    return rf" \text{{{name}}}"
 
 
 def counts(word: str) -> bool:

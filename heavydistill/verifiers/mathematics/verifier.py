@@ -2,12 +2,11 @@ r"""The verifier ``math``: the final answer is worth what the reference is worth
 
 The final answer is the last ``\boxed{...}`` (with those joined to it), or where there is no box
 what follows the problem's marker. It is compared with the reference by what it is: numbers exactly,
-formulas with Math-Verify and at many digits, lists, tuples, sets, intervals, equations, matrices,
+formulas at many digits, lists, tuples, sets, intervals, equations, matrices,
 ratios, units and words by rules of their own. ``verifier_args`` is described in
 ``mathematics.arguments``.
 
-Math-Verify is never called on a response, and its own alarm clock is always off: what may take
-long is left to ``decide``, which a worker's limits bound.
+What may take long is left to ``decide``, which a worker's limits bound.
 
 Verdicts, by reason (those of parts stand in ``mathematics.compare``, ``.equality``, ``.shape``):
 
@@ -55,7 +54,7 @@ class Math(Verifier):
     """See the module."""
 
     name = "math"
-    version = "2"
+    version = "3"
     runs_in: ClassVar[Place] = "worker"
 
     def extract(self, problem: Problem, text: str) -> str | Decision:
