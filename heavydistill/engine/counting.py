@@ -214,10 +214,10 @@ class _CountingServer:
     def count(self, text: str) -> int | None:
         """Tokens of a text that is not empty; None if no address counts them."""
         # llama.cpp wants the first form, and counts nothing for the second.
-        forms = [(at, name) for at in range(len(self._clients)) for name in ("content", "prompt")]
-        known = [self._form] if self._form else []
+        first, names = (self._form[0], self._form[1:]) if self._form else (0, ("content", "prompt"))
+        places = sorted(range(len(self._clients)), key=lambda at: at != first)
         faults = []
-        for form in [*known, *(each for each in forms if each not in known)]:
+        for form in [(at, name) for at in places for name in names]:
             found = self._try(form, text)
             if isinstance(found, int):
                 self._form = form
@@ -237,10 +237,11 @@ class _CountingServer:
             )
         else:
             _log.warning(
-                "The server of %s does not count tokens at /tokenize, so those of caches are "
+                "The server of %s does not count tokens at /tokenize (%s), so those of caches are "
                 "estimated, one for each UTF-8 byte, and caches may be cut shorter than they need "
                 "be. --tokenizer FOLDER (or a Hub id) counts them.",
                 self._model,
+                self.fault,
             )
 
     def _try(self, form: tuple[int, str], text: str) -> int | str:

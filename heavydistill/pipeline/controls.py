@@ -165,7 +165,8 @@ def _room_of_thinker(evaluated: run.Plan) -> int:
 def _choose(evaluated: run.Plan) -> Control:
     config = evaluated.config
     deliberate = config.deliberate.model_copy(update={"task": "choose", "rounds": 1})
-    check_room(config.model_copy(update={"deliberate": deliberate}), evaluated.problems)
+    chooses = config.model_copy(update={"deliberate": deliberate})
+    check_room(chooses, evaluated.problems, asks=evaluated.contact is not None)
     told = f"{config.roles[1]} names the best of the same attempts, {deliberate.d} times"
     if {problem.domain or config.domain for problem in evaluated.problems} != {"general"}:
         told += ", in the wording that serves all domains"

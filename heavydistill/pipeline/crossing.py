@@ -102,7 +102,7 @@ def check(
         plans[name] = run.check(given, on_checked=on_checked, contact=contact)
     problems = next(iter(plans.values())).problems
     for each in list(readers.values())[1:]:
-        check_room(each, problems)
+        check_room(each, problems, asks=contact is not None)
     return Plan(folder, journal, plans, readers, config)
 
 

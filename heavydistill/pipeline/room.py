@@ -51,8 +51,14 @@ def with_tokenizer(config: RunConfig) -> RunConfig:
     return config
 
 
-def check_room(config: RunConfig, problems: Sequence[Problem]) -> None:
+def check_room(config: RunConfig, problems: Sequence[Problem], asks: bool = True) -> None:
     """Check a completed configuration against the problem that leaves the least room.
+
+    Args:
+        config: Completed.
+        problems: Of the run.
+        asks: Whether a server that counts tokens may be asked. If not, or if it is still to be
+            started, nothing is refused for an estimate alone, which is never less than the count.
 
     Raises:
         TeacherError: The tokenizer of a model cannot be loaded.
@@ -86,7 +92,9 @@ def check_room(config: RunConfig, problems: Sequence[Problem]) -> None:
         ((frame(problem, attempts), problem) for _, problem in longest.values()),
         key=lambda pair: pair[0],
     )
-    if needed > budget and reader.name == ESTIMATED and config.endpoint.urls:
+    if needed > budget and reader.name == ESTIMATED:
+        if not (asks and config.endpoint.urls):
+            return
         reader = ServerTokenizer(deliberator.model, config.endpoint)
         needed = frame(worst, attempts)
     if needed > budget:

@@ -163,7 +163,7 @@ def check(
         loaded = problem_sources.Loaded(list(pools.problems.values()))
     else:
         loaded = problem_sources.load_fit(config.problems, config.verify, on_checked=on_checked)
-    check_room(config, loaded.problems)
+    check_room(config, loaded.problems, asks=contact is not None)
     log = folder.with_name(f"{folder.name}.vllm.log")
     return Plan(
         config,

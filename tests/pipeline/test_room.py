@@ -55,6 +55,7 @@ def test_what_an_estimate_finds_too_large_is_counted_by_the_server() -> None:
         with pytest.raises(BudgetError, match=r"need \d+ tokens, but"):
             check_room(served(server.url, cache__budget_tokens=300), problems)
     config = served(f"{server.url}/gone", cache__budget_tokens=1900)
+    check_room(config, problems, asks=False)  # an estimate alone refuses nothing
     with pytest.raises(BudgetError, match="estimate: one token for each UTF-8 byte"):
         check_room(config, problems)
 
