@@ -51,6 +51,7 @@ def settings(asked: Asked, record: TrainingRecord) -> tuple[str, str, str]:
     trl: Any = asked.trl
     model, launch = asked.model, record.launch
     quantized = model.load_in_4bit or model.load_in_8bit
+    samples_with_vllm = record.stage == "grpo" and trl.use_vllm
     wanted = list(_of_batches(trl, record))
     if not trl.gradient_checkpointing:
         wanted.append("--gradient_checkpointing true (slower by about a third).")
@@ -64,7 +65,7 @@ def settings(asked: Asked, record: TrainingRecord) -> tuple[str, str, str]:
         )
     if not model.use_peft:
         wanted.append("--use_peft true (an adapter has small optimizer states).")
-    elif not quantized:
+    elif not quantized and not samples_with_vllm:
         wanted.append("--load_in_4bit true (the model in a quarter of the memory).")
     if launch.device != "cpu" and not quantized:
         wanted.append("configs/accelerate/zero3_offload.yaml (weights and states on the host).")

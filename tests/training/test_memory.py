@@ -149,3 +149,14 @@ def test_of_grpo_a_step_keeps_its_rows_and_episodes_stay_whole(
     record = on("cuda").model_copy(update={"stage": "grpo", "rl": rl})
     given = settings(grpo_asked("sets", tmp_path, **keys), record)
     assert [said.startswith(start) for said, start in zip(given, wanted, strict=True)] == [True] * 3
+
+
+@pytest.mark.parametrize(("samples_with_vllm", "third"), [(False, QUANTIZED), (True, OFFLOAD)])
+def test_four_bits_are_not_proposed_where_vllm_samples(
+    tmp_path: Path, samples_with_vllm: bool, third: str
+) -> None:
+    keys = {"use_peft": True, "gradient_checkpointing": True, "per_device_train_batch_size": 2}
+    wanted = grpo_asked("sets", tmp_path, **keys)
+    wanted.trl.use_vllm, wanted.trl.vllm_enable_sleep_mode = samples_with_vllm, True
+    given = settings(wanted, on("cuda").model_copy(update={"stage": "grpo"}))
+    assert given[2].startswith(third), given

@@ -163,6 +163,18 @@ def test_a_preset_sets_what_it_says_and_the_record_tells_it(tmp_path: Path, pres
         ({"model_name_or_path": None}, "There is no model to train"),
         ({"hub_model_id": "a/b"}, "hub_model_id is set, and push_to_hub is not"),
         ({"use_vllm": True}, 'pip install "heavydistill[vllm]"'),
+        *(
+            (
+                {
+                    "use_vllm": True,
+                    "use_peft": True,
+                    "dtype": "bfloat16",
+                    f"load_in_{bits}bit": True,
+                },
+                f"Give --load_in_{bits}bit false, or --use_vllm false",
+            )
+            for bits in (4, 8)
+        ),
     ],
 )
 def test_a_fault_is_named_with_what_mends_it(

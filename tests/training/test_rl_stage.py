@@ -93,11 +93,17 @@ def test_another_minor_version_of_trl_is_refused(
     assert "TRL 1.17.2 is installed" in said and "pip install 'trl>=1.16,<1.17'" in said
 
 
-def test_fsdp_needs_vllm(sets: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fsdp_needs_vllm_and_no_adapter(
+    sets: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     launch = Launch(processes=2, engine="fsdp2", device="cuda", attention="sdpa")
     monkeypatch.setattr("heavydistill.training.launching.planned", lambda _: launch)
     with pytest.raises(ConfigError, match="FSDP and no vLLM"):
         prepare(grpo_asked(sets, tmp_path / "out", **FEW))
+    with_vllm = grpo_asked(sets, tmp_path / "out", **FEW, use_peft=True)
+    with_vllm.trl.use_vllm = True
+    with pytest.raises(ConfigError, match="FSDP, an adapter and vLLM"):
+        prepare(with_vllm)
 
 
 def test_held_out_prompts_that_do_not_fit_are_left_out_and_none_is_an_error(

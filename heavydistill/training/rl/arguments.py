@@ -293,7 +293,7 @@ def parse(arguments: Sequence[str] | None = None, description: str | None = None
     check_sureness(rl.final_norm_learning_rate, trl, model)
     if trl.eval_strategy != "no":
         _check_metric(rl.mode, trl)
-    _check_vllm(rl, trl)
+    _check_vllm(rl, trl, model)
     _check_thinker(rl, trl)
     check_guards(rl, trl)
     fix = "Correct the value in the file."
@@ -362,9 +362,16 @@ def _check_thinker(rl: RlArguments, trl: GRPOConfig) -> None:
         )
 
 
-def _check_vllm(rl: RlArguments, trl: GRPOConfig) -> None:
+def _check_vllm(rl: RlArguments, trl: GRPOConfig, model: ModelConfig) -> None:
     if not trl.use_vllm:
         return
+    if model.load_in_4bit or model.load_in_8bit:
+        bits = 4 if model.load_in_4bit else 8
+        raise ConfigError(
+            f"load_in_{bits}bit is set with use_vllm, and base + adapter would be quantized anew "
+            "for every generation: vLLM would sample from another model than the one in training",
+            f"Give --load_in_{bits}bit false, or --use_vllm false (samples with transformers).",
+        )
     mode = trl.vllm_importance_sampling_mode
     is_of_rows = trl.vllm_importance_sampling_correction and mode.startswith("sequence")
     if is_of_rows and rl.mode == JOINT and rl.objective == EPISODE:

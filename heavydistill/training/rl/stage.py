@@ -107,6 +107,12 @@ def prepare(asked: Asked) -> Prepared:
             "different lengths",
             "Give --use_vllm true, or launch with zero2 or zero3.",
         )
+    if launch.engine.startswith("fsdp") and asked.model.use_peft:
+        raise ConfigError(
+            "FSDP, an adapter and vLLM: the adapter cannot be added to weights that are sharded by "
+            "FSDP, as vLLM needs them",
+            "Launch with configs/accelerate/ddp.yaml, zero2.yaml or zero3.yaml.",
+        )
     sets = find_sets(asked)
     base = load_base(asked, [sets] if sets else [])
     if not asked.trl.use_vllm:

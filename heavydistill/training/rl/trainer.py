@@ -28,6 +28,7 @@ from functools import partial
 from typing import Any
 
 import torch
+from accelerate.utils import is_peft_model
 from torch.nn.functional import pad
 from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import Sampler
@@ -40,6 +41,7 @@ from heavydistill.engine.stretches import may_let_rows_go, write
 from heavydistill.training.rl.measuring import Measuring
 from heavydistill.training.rl.passk import PassAtK
 from heavydistill.training.rl.sureness import set_rate
+from heavydistill.training.rl.syncing import merged_weights
 from heavydistill.training.trainer import RolesMixin
 
 OF_TRL = (
@@ -76,7 +78,12 @@ class RlTrainer(Measuring, RolesMixin, GRPOTrainer):
     def __init__(self, *, final_norm_learning_rate: float | None = None, **options: Any) -> None:
         self._final_norm_learning_rate = final_norm_learning_rate
         super().__init__(muon=False, **options)
-        if self.use_vllm or self.args.use_transformers_continuous_batching:
+        if self.use_vllm:
+            if is_peft_model(self.model):
+                vllm = self.vllm_generation
+                vllm._iter_named_params = partial(merged_weights, vllm)  # see ``syncing``
+            return
+        if self.args.use_transformers_continuous_batching:
             return
         if kept := self._what_keeps_rows():
             self.accelerator.print(

@@ -23,6 +23,7 @@ from pathlib import Path
 import tiny_grpo
 from heavydistill.training.callbacks import KeepWhole
 from heavydistill.training.rl.collapse import GuardArguments
+from heavydistill.training.rl.measuring import Judgement
 from heavydistill.training.rl.passk import PassAtK
 from heavydistill.training.rl.watching import DrawCurves, WatchCollapse
 
@@ -32,7 +33,7 @@ judged = []
 def judge(rows, completion_ids):
     right = [[True, False, None][sum(ids) % 3] for ids in completion_ids]
     judged.append([(row["problem"], one) for row, one in zip(rows, right)])
-    return right
+    return [Judgement(one) for one in right]
 
 # Process 0 alone sees solved groups, so the shares differ where they are logged one by one.
 reward = tiny_grpo.rewarding(groups__all_right=lambda step: 0.9 if step >= 2 and rank == 0 else 0.5)
