@@ -231,9 +231,12 @@ class HeavyBase(BasePipeline):
 
     def _await_drained(self) -> None:
         """Wait for the requests in flight, as long as it takes, or until another Ctrl-C."""
-        self._logger.warning(
-            "Waiting for the requests in flight, which are paid for. Ctrl-C again stops at once."
-        )
+        llms = [getattr(self.dag.get_step(name)["step"], "llm", None) for name in self.dag]
+        if any(llm and not getattr(llm, "in_process", False) for llm in llms):
+            self._logger.warning(
+                "Waiting for the requests in flight, which are already billed. Ctrl-C again stops "
+                "at once."
+            )
         ignored: dict[int, Any] = {}
         try:
             ignored = terminate_as_interrupt()
