@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from heavydistill import problems as problem_sources
-from heavydistill.config import RunConfig
+from heavydistill.config import RunConfig, load_config
 from heavydistill.engine import segment
 from heavydistill.engine.ledger import Ledger, found_account
 from heavydistill.engine.local import require_template
@@ -134,7 +134,7 @@ def check(
     """
     if asks and (config.pools or config.thinker or config.deliberator):
         config.refuse_unnamed()
-    found = completed(config, contact)
+    found = completed(config, contact, saved_context(config))
     config = with_tokenizer(found.config)
     if asks:
         _require_templates(config)
@@ -194,6 +194,17 @@ def _changed(config: RunConfig, folder: Path) -> dict[str, tuple[Any, Any]]:
         f"lacks something, or asks for another k, d, limit, seed, max_tokens or timeout_s{keys}",
         "Name another folder or remove this one.",
     )
+
+
+def saved_context(config: RunConfig) -> int | None:
+    """The context with which the same models were asked by the run that is in the folder."""
+    if not config.out:
+        return None
+    try:
+        saved = load_config(Path(config.out) / "config.yaml")
+    except ConfigError:  # none is there, or it is one of another version
+        return None
+    return saved.endpoint.context if saved.roles == config.roles else None
 
 
 def _require_templates(config: RunConfig) -> None:

@@ -54,13 +54,16 @@ def complete(config: RunConfig) -> RunConfig:
     return completed(config).config
 
 
-def completed(config: RunConfig, contact: Contact | None = None) -> Completed:
+def completed(
+    config: RunConfig, contact: Contact | None = None, saved: int | None = None
+) -> Completed:
     """The configuration with everything filled in that profiles, capability files and servers say.
 
     Args:
         config: As the user gave it.
         contact: Asks the servers which models they serve, and how much these take; None sends
             nothing.
+        saved: As of ``context.contexts_of``.
 
     Raises:
         TeacherError: A model is not known, cannot run here, or hides its thinking there; or its
@@ -79,7 +82,7 @@ def completed(config: RunConfig, contact: Contact | None = None) -> Completed:
     contexts: list[Context] = []
     if endpoint.is_served:
         named = [find(name, endpoint, config.sampling) for name in dict.fromkeys(roles)]
-        contexts = contexts_of(given, endpoint, named, contact, _needed(config))
+        contexts = contexts_of(given, endpoint, named, contact, _needed(config), saved)
         endpoint, contexts = held(endpoint, contexts)
     config = config.model_copy(update={"endpoint": endpoint})
     thinker, deliberator = (find(name, config.endpoint, config.sampling) for name in roles)

@@ -1,10 +1,11 @@
 """How many tokens of prompt and response together a model takes, and who says so.
 
-What the user set holds, then what doctor saw, then the smaller of what the server says of the
-model and what its profile says, then what the checkpoint beside the tokenizer was made for. If
-none of them is known, ``ASSUMED`` tokens are assumed, and it is said that they are. What is known
-of the checkpoint alone and what is assumed yield to a configuration that asks for more: a server
-may take more than a checkpoint was made for.
+What the user set holds, then what doctor saw, then the context of the run in the folder that goes
+on, unless the server has come to take less; then the smaller of what the server says of the model
+and what its profile says, then what the checkpoint beside the tokenizer was made for. If none of
+them is known, ``ASSUMED`` tokens are assumed, and it is said that they are. What is known of the
+checkpoint alone and what is assumed yield to a configuration that asks for more: a server may take
+more than a checkpoint was made for.
 """
 
 from __future__ import annotations
@@ -25,11 +26,12 @@ ASSUMED = 8192
 _SMALLEST = 256
 
 Source = Literal[
-    "set", "doctor", "server", "profile", "tokenizer", "shared", "configured", "assumed"
+    "set", "doctor", "saved", "server", "profile", "tokenizer", "shared", "configured", "assumed"
 ]
 _SAID: dict[Source, str] = {
     "set": "as endpoint.context is set",
     "doctor": "as doctor saw",
+    "saved": "as the run in the folder has it",
     "server": "as the server says",
     "profile": "by the profile",
     "tokenizer": "by the config.json beside its tokenizer",
@@ -75,6 +77,7 @@ def contexts_of(
     profiles: Sequence[Profile],
     contact: Contact | None,
     needed: int = 0,
+    saved: int | None = None,
 ) -> list[Context]:
     """The context of each served model.
 
@@ -84,6 +87,7 @@ def contexts_of(
         profiles: Of the models there, found with ``seen``.
         contact: Asks the server; None sends nothing.
         needed: Tokens that a prompt and its response have in a configuration that sets its limits.
+        saved: The context of the run in the folder that this one may go on with.
 
     Raises:
         TeacherError: As of ``Contact.context``.
@@ -91,7 +95,7 @@ def contexts_of(
     contexts = []
     for profile in profiles:
         said = contact.context(profile.model, seen) if contact else None
-        contexts.append(_decided(given, seen, profile, said, needed))
+        contexts.append(_decided(given, seen, profile, said, needed, saved))
     return contexts
 
 
@@ -108,12 +112,19 @@ def held(endpoint: Endpoint, contexts: list[Context]) -> tuple[Endpoint, list[Co
 
 
 def _decided(
-    given: Endpoint, seen: Endpoint, profile: Profile, said: int | None, needed: int
+    given: Endpoint,
+    seen: Endpoint,
+    profile: Profile,
+    said: int | None,
+    needed: int,
+    saved: int | None,
 ) -> Context:
     if given.context:
         return Context(profile.name, given.context, "set")
     if seen.context:
         return Context(profile.name, seen.context, "doctor")
+    if saved and (said is None or said >= saved):
+        return Context(profile.name, saved, "saved")
     if profile.context_is_known:
         if said and said < profile.context:
             return Context(profile.name, said, "server")

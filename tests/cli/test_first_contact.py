@@ -15,7 +15,8 @@ from loopback import Handler, listening
 from heavydistill.cli.app import main
 from heavydistill.config import RunConfig, dump_config, load_config
 from heavydistill.engine.ledger import Balance, Ledger, account_of, balance_of
-from heavydistill.pipeline.run import check
+from heavydistill.pipeline.run import check, saved_context
+from heavydistill.teachers.complete import completed
 from heavydistill.teachers.contact import Contact
 
 MICRO = Path(__file__).parents[2] / "heavydistill" / "micro" / "teacher"
@@ -134,6 +135,26 @@ def test_a_run_is_planned_with_the_context_that_the_server_says(tmp_path):
     repeated = check(load_config(file))
     assert repeated.config.endpoint.context == 3072
     assert plan.config.identity == again.config.identity == repeated.config.identity
+
+
+@pytest.mark.parametrize(
+    ("says", "holds"), [(None, 3072), (4096, 3072), (3072, 3072), (2048, 2048)]
+)
+def test_a_run_goes_on_with_the_context_that_it_had(tmp_path, says, holds):
+    """A dry run asks nobody, and the server may have been started anew with more."""
+    models = 200, {"data": [{"id": "m", "meta": {"n_ctx": says}}]}
+    (tmp_path / "run").mkdir()
+    with serving(lambda body: completion("1"), models) as server:
+        given = served(server.base_url, tmp_path)
+        before = given.model_copy(
+            update={"endpoint": given.endpoint.model_copy(update={"context": 3072})}
+        )
+        saved = dump_config(completed(before).config)
+        (tmp_path / "run" / "config.yaml").write_text(saved, encoding="utf-8")
+        found = completed(given, Contact() if says else None, saved_context(given))
+    (context,) = found.contexts
+    assert (context.tokens, context.source) == (holds, "saved" if holds == 3072 else "server")
+    assert (found.config.identity == completed(before).config.identity) == (holds == 3072)
 
 
 def test_what_is_wrong_with_files_is_said_before_anything_large_is_imported(tmp_path):
