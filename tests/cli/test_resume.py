@@ -60,6 +60,7 @@ def arguments(server: FakeServer, folder: Path, run: str, **flags: object) -> li
         *(f"--tokenizer={MICRO}", f"--problems={problems}", f"--out={folder / run}"),
         *(f"--{name}={value}" for name, value in chosen.items()),
         *("--set=endpoint.retries=0", f"--set=endpoint.concurrency={IN_FLIGHT}"),
+        "--set=endpoint.context=131072",  # that of the tokenizer's folder is smaller
     ]
 
 
