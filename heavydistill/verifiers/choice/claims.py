@@ -115,7 +115,7 @@ def _endings(text: str, options: Options, question: str) -> list[_Claim] | None:
 def _agreed(text: str, claims: list[_Claim], options: Options) -> tuple[tuple[str, ...], str]:
     """What the claims that count name, and why that cannot be told."""
     since = 0
-    for correction, of_claim in _corrections(text, claims):
+    for correction, of_claim in _corrections(text, claims, options):
         if claims[-1].start >= correction:
             since = correction
         elif of_claim or 0 <= correction - claims[-1].reading.end <= _BLANKS:
@@ -134,11 +134,17 @@ def _agreed(text: str, claims: list[_Claim], options: Options) -> tuple[tuple[st
     return last.letters, ""
 
 
-def _corrections(text: str, claims: list[_Claim]) -> Iterator[tuple[int, bool]]:
-    """Where words of correction open a clause or follow a claim, and if they must be of a claim."""
+def _corrections(text: str, claims: list[_Claim], options: Options) -> Iterator[tuple[int, bool]]:
+    """Where words of correction open a clause or follow a claim, and if they must be of a claim.
+
+    A word that begins a claimed option's own text, such as "No, because ...", corrects nothing.
+    """
     ends = {claim.reading.end for claim in claims}
+    claimed = {letter for claim in claims for letter in claim.reading.letters}
     for match in CORRECTION.finditer(text, claims[0].start):
         start = match.start()
+        if any(options.begins_here(letter, text[start:]) for letter in claimed):
+            continue
         is_chinese = match[0][0] > "\u2e7f"
         if is_chinese or start - 1 in ends or OPENS_CLAUSE.search(text[max(0, start - 20) : start]):
             yield start, not match["of_anything"]

@@ -28,10 +28,12 @@ from heavydistill.verifiers.choice.wording import (
     JOINS,
     LETTER,
     NEW_CLAUSE,
+    NOT_THIS_ONE,
     OR,
     SAYS_RIGHT,
     SAYS_WRONG,
     SPEAKS_OF_OTHERS,
+    THAT_IS,
     WAVERS,
 )
 from heavydistill.verifiers.normal import normal_form
@@ -73,10 +75,13 @@ _FORMULA = re.compile(
 _ENDS_OR_GOES_ON = re.compile(rf" ?(?:$|[\n.,;:!?，；：、]|[-–—(/&]|{FUNCTION_WORD})", FLAGS)
 
 _MARKED_LETTER = re.compile(r"[ \n,;]\(?([A-Z])[).:](?= [^ \n])")
+_OWN_LETTER = re.compile(r" ?\(([A-Z])\)\Z")
 _OTHERS_FOLLOW = re.compile(
     r"[.;!] ?(?:or|and|also|alternatively|maybe|possibly|perhaps)\b|\n(?:or|and)\b", FLAGS
 )
 _OTHER_LETTER = re.compile(LETTER)
+_WORDS = re.compile(r"[^\W_]+")
+_SAME_WORDS = 4  # of an option's text, from its first one on
 _BOX = re.compile(r"\\(?:boxed|fbox)|[)}\]]")
 _SENTENCE_ENDS = re.compile(r"[.!?](?=[ \n]|$)|[！？\n]")
 
@@ -122,9 +127,20 @@ class Options:
             letters = self.by_key.get(form, "")
             if letters:
                 return letters if len(letters) == 1 else None
+        # "Jupiter (B)"
+        if (own := _OWN_LETTER.search(text)) and self.by_text(text[: own.start()]) == own[1]:
+            return own[1]
         if text[0] in "({[<" and text[-1] in ")}]>":
             return self.by_text(text[1:-1])
         return None
+
+    def begins_here(self, letter: str, text: str) -> bool:
+        """Whether ``text`` goes on with the first words of an option's text."""
+        own, here = (
+            _WORDS.findall(each.casefold())[:_SAME_WORDS]
+            for each in (self.text_of(letter), text[: self.longest])
+        )
+        return bool(own) and here[: len(own)] == own
 
     def text_of(self, letter: str) -> str:
         """Empty for a letter out of range, and where the texts are not known."""
@@ -250,6 +266,8 @@ def read_at(text: str, start: int, options: Options) -> Reading | None:
     named = in_line or options.by_text(text[start:sentence_end])
     label = _LABEL.match(text, start)
     if not label or not _is_letter(label, text, options):
+        if not named and (that_is := _that_is(text, start, line_end, options)):
+            return that_is
         is_sure = not _OTHERS_FOLLOW.match(text, sentence_end)
         return Reading((named,), is_sure, sentence_end) if named else Reading((), True, start)
     letter, end = label["letter"].upper(), label.end()
@@ -264,6 +282,20 @@ def read_at(text: str, start: int, options: Options) -> Reading | None:
     if rest_named or named:
         return _reading(letter, end, rest_named or named)
     return with_others(text, end, letter, options)
+
+
+def _that_is(text: str, start: int, line_end: int, options: Options) -> Reading | None:
+    """What "18, i.e. option C" names; None where that is not said, or denied."""
+    match = THAT_IS.match(text, start, line_end)
+    if not match or match.groups()[-1] not in options.letters or denied(text, match.end()):
+        return None
+    said, letter = options.by_text(match["said"]), match.groups()[-1]
+    sentence = _SENTENCE_ENDS.search(text, match.end(), line_end)
+    is_asked = sentence is not None and sentence[0] in "?？"
+    if is_asked or (not said and NOT_THIS_ONE.search(match["said"])):
+        return None
+    found = with_others(text, match.end(), letter, options)
+    return Reading(found.letters, found.is_sure and said in (None, letter), found.end)
 
 
 def denied(text: str, end: int) -> bool:

@@ -49,7 +49,7 @@ class Choice(Verifier):
     """See the module."""
 
     name = "choice"
-    version = "3"
+    version = "4"
     runs_in: ClassVar[Place] = "here"
     argument_columns: ClassVar[tuple[str, ...]] = ("options",)
 

@@ -57,6 +57,16 @@ ANCHOR = _any(
 # An answer is given, though none of the options.
 GIVES_NONE = _any(r" ?(?:none|neither|both|all)\b")
 
+# An option's value or text before its letter: "18, i.e. option C", "Jupiter (option B)".
+THAT_IS = _any(
+    r" ?(?P<said>[^\n;!?]{1,200}?)(?:,? (?:i\.e\.|that is|which is|namely),? |,? ?\(|, )"
+    rf"(?:the )?(?:option|choice|answer) {LETTER}"
+)
+NOT_THIS_ONE = _any(
+    r"\b(?:but|other|not|neither|nor|except|unlike|wrong|incorrect|false|rather"
+    r"|instead|or)\b",
+    r"n't\b|[不非或]|除",
+)
 # What may follow a letter that is chosen: "we choose C large enough" is no answer.
 CHOSEN_BEFORE = _any(
     r" ?(?:$|[\n.,;:!，；：、)]|[-–—(/&]|(?:because|since|over|rather|instead|not|and|or|but|"
