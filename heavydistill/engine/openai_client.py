@@ -249,9 +249,9 @@ class OpenAIEngine:
                 if failure != "rejected" or len(samples) == 1:  # else n may be why
                     await self._check_rejected(samples[0], best)
                 return self._thinking.checked(responses)
+            is_general = self._is_general(samples[0], best, sent)
             if not self._endpoint.retries:
                 return responses
-            is_general = self._is_general(samples[0], best, sent)
             attempts += failure != "overloaded" and not is_general
             is_last = attempts > self._endpoint.retries
             is_alone = len(samples) == 1  # else n may be why, and each is asked for singly

@@ -73,11 +73,11 @@ class Silence:
         if response.failure not in _SILENT or sent <= heard_at:
             return False
         self._since = {p: since for p, since in self._since.items() if since > heard_at}
-        since = self._since.setdefault(prompt_id(request.messages), sent)
+        self._since.setdefault(prompt_id(request.messages), sent)
         is_doubted = self._doubted_at > heard_at
         is_sure = response.failure in OF_THE_SERVER or len(self._since) >= _PROMPTS
         is_sure |= is_doubted and self._is_confirmed
-        if is_sure and (seconds := now - since) > self._patience_s:
+        if is_sure and (seconds := now - min(self._since.values())) > self._patience_s:
             raise StoppedError(
                 f"No server of {self._model} has answered for {seconds:.0f} s: {response.error}",
                 "Give the same command again when one does; what was answered is kept.",
@@ -96,7 +96,7 @@ class Silence:
         """
         heard_at = self.heard_at
         since = self._since.get(prompt_id(request.messages), heard_at)
-        if since <= heard_at or self._doubted_at > heard_at:
+        if since <= heard_at or self._doubted_at > heard_at or len(self._since) >= _PROMPTS:
             return None
         if not is_last and sent - since <= self._patience_s:
             return None

@@ -38,6 +38,12 @@ def test_a_run_of_many_prompts_stops_when_every_stream_breaks_off():
     wanted = [one for number in range(5) for one in requests(2, f"{number}+1?")]
     with faulty(plan=lambda body, attempt: "cut") as server, pytest.raises(StoppedError):
         ask(server, wanted, timeout_s=0.5, retries=4)
+
+
+def test_a_run_that_repeats_nothing_stops_too():
+    wanted = [one for number in range(9) for one in requests(1, f"{number}+1?")]
+    with faulty(plan=lambda body, attempt: "broken") as server, pytest.raises(StoppedError):
+        ask(server, wanted, timeout_s=0.5, retries=0, concurrency=1)
     assert not asked_plainly(server)
 
 
