@@ -56,7 +56,7 @@ class OverrunError(Exception):
     """A reply goes on far past the ``max_tokens`` of its request.
 
     Args:
-        what: How far.
+        what: Message that says how far.
         tokens: Most tokens that it can have had so far.
     """
 

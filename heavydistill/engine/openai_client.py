@@ -282,7 +282,7 @@ class OpenAIEngine:
             raise
         finally:
             cost, counted = self._tariff.of(samples, outcome.responses, outcome.overrun)
-            # The limits a minute do not wait for what no request may take.
+            # An absurd count, or a reply that went on too long, holds up no other request.
             self._rates.settle(charged, round(min(cost.tokens, reserved.tokens)))
             if self._ledger:
                 self._ledger.settle(reserved, cost, counted)

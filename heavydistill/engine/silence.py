@@ -90,7 +90,7 @@ class Silence:
         Until the server gives a sign of life all failures are general.
 
         Args:
-            request: That failed.
+            request: Request that failed.
             sent: Time of the loop at which it was sent.
             is_last: Whether it would not be sent again.
         """

@@ -106,9 +106,9 @@ def refuse_links(folder: Path, mark: str, is_of_kind: Callable[[str], bool]) -> 
     blobs of the same repository, which belong to it.
 
     Args:
-        folder: What is published.
-        mark: As of ``Parcel``.
-        is_of_kind: Likewise.
+        folder: Folder that is published.
+        mark: Name of the file by which such a parcel is known.
+        is_of_kind: Whether a path is one that such a parcel can have.
 
     Raises:
         PublishError: There is such a link; it is named.

@@ -46,15 +46,10 @@ def test_a_login_for_the_host_in_netrc_is_left_alone(tmp_path, monkeypatch, mach
         assert ask(server.base_url).finish_reason == "stop"
 
 
-@pytest.mark.parametrize(
-    ("address", "extra_body"),
-    [("http://me:secret@127.0.0.1:9/v1", {}), ("http://127.0.0.1:9/v1", {"day": {1, 2}})],
-)
-def test_what_cannot_be_sent_ends_the_run_and_costs_nothing(tmp_path, address, extra_body):
+def test_what_cannot_be_sent_ends_the_run_and_costs_nothing(tmp_path):
     ledger = Ledger(tmp_path / "run.ledger", most_tokens=10**6)
-    with pytest.raises(TeacherError, match=r"Nothing can be sent to http://127\.0") as caught:
-        ask(address, ledger, extra_body=extra_body)
-    assert "secret" not in str(caught.value)
+    with pytest.raises(TeacherError, match=r"Nothing can be sent to http://127\.0"):
+        ask("http://127.0.0.1:9/v1", ledger, extra_body={"day": {1, 2}})
     balance = Ledger(tmp_path / "run.ledger").balance
     assert (balance.spent_tokens, balance.reserved_tokens) == (0, 0)
 
