@@ -18,6 +18,7 @@ from trl import SFTTrainer
 
 from heavydistill.errors import ConfigError
 from heavydistill.training.muon import MuonAdamW
+from heavydistill.training.packing import check_isolation
 
 # accelerate numbers the CPUs of several processes, and the Trainer has checkpoints read to "cpu:1",
 # which torch does not know by itself.
@@ -100,4 +101,17 @@ class RolesMixin(Trainer):
 
 
 class RolesTrainer(RolesMixin, SFTTrainer):
-    """TRL's trainer for SFT with these manners."""
+    """TRL's trainer for SFT with these manners, which packs only rows that stay apart."""
+
+    _is_probed = False
+
+    def _run_epoch(self, **options: Any) -> None:
+        if self.args.packing and not self._is_probed:
+            check_isolation(
+                options["model"],
+                self.data_collator,
+                self.model.config.get_text_config().vocab_size,
+                is_mixed=self.args.bf16 or self.args.fp16,
+            )
+            self._is_probed = True
+        super()._run_epoch(**options)

@@ -11,12 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from trainings import asked
 
-from heavydistill.errors import RunError
+from heavydistill.errors import ConfigError, RunError
 from heavydistill.training import packing
-from heavydistill.training.packing import of_role, pack, sum_of
-from heavydistill.training.sft import new_trainer, prepare
+from heavydistill.training.packing import check_isolation, of_role, pack, sum_of
+from heavydistill.training.sft import new_trainer, prepare, train
 
 Row = tuple[str, int, int]  # role, tokens of the prompt, tokens that are learnt
+TOKENS = 681  # of the micro student's tokenizer
 ROW = st.tuples(st.sampled_from(["thinker", "deliberator"]), st.integers(1, 30), st.integers(1, 20))
 
 
@@ -99,3 +100,83 @@ def test_the_loss_of_packs_is_the_mean_over_their_rows(sets: Path, tmp_path: Pat
     together = loss(list(packed))
     assert together[1] == tokens
     assert together[0] / tokens == pytest.approx(summed / tokens, abs=1e-5)
+
+
+def random_model(kind: str, dtype: Any) -> Any:
+    """A few layers of a kind with weights at random, for the micro student's tokens."""
+    import torch
+    import transformers
+
+    sizes: dict[str, Any] = {
+        "vocab_size": TOKENS,
+        "hidden_size": 64,
+        "intermediate_size": 128,
+        "num_hidden_layers": 4,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "head_dim": 16,
+        "max_position_embeddings": 1024,
+    }
+    linear = {
+        "linear_num_key_heads": 2,
+        "linear_num_value_heads": 4,
+        "linear_key_head_dim": 16,
+        "linear_value_head_dim": 16,
+    }
+    experts = {"num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 32}
+    more: dict[str, dict[str, Any]] = {
+        "Qwen3NextConfig": {**linear, **experts, "shared_expert_intermediate_size": 32},
+        "Qwen3_5TextConfig": linear,
+        "Lfm2Config": {"layer_types": ["conv", "full_attention"] * 2},
+        "Qwen3MoeConfig": experts,
+        "Gemma3TextConfig": {"sliding_window": 16},
+    }
+    torch.manual_seed(1)
+    config = getattr(transformers, kind)(**sizes, **more.get(kind, {}))
+    return transformers.AutoModelForCausalLM.from_config(config, dtype=dtype)
+
+
+@pytest.fixture(scope="module")
+def collate(sets: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """Makes the batches of a training that packs."""
+    wanted = asked(sets, tmp_path_factory.mktemp("out"), packing=True)
+    return new_trainer(prepare(wanted)).data_collator
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("kind", ["Qwen3Config", "Gemma3TextConfig", "Qwen3MoeConfig"])
+def test_rows_that_attention_keeps_apart_may_be_packed(collate: Any, kind: str, dtype: str) -> None:
+    import torch
+
+    model = random_model(kind, getattr(torch, dtype)).train()
+    check_isolation(model, collate, TOKENS)
+    assert model.training
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("kind", ["Qwen3NextConfig", "Qwen3_5TextConfig", "Lfm2Config"])
+def test_rows_that_see_each_other_are_not_packed(collate: Any, kind: str, dtype: str) -> None:
+    import torch
+
+    # This is what transformers does without the kernels, which need a GPU.
+    with pytest.raises(ConfigError, match="rows of one sequence see each other") as refused:
+        check_isolation(random_model(kind, getattr(torch, dtype)), collate, TOKENS)
+    assert "--packing false, or install the kernels" in str(refused.value)
+
+
+def test_a_hybrid_model_is_refused_before_its_first_step_and_trains_unpacked(
+    sets: Path, tmp_path: Path
+) -> None:
+    import torch
+    from rollouts import STUDENT
+    from transformers import AutoTokenizer
+
+    hybrid = str(tmp_path / "hybrid")
+    random_model("Qwen3_5TextConfig", torch.float32).save_pretrained(hybrid)
+    AutoTokenizer.from_pretrained(STUDENT).save_pretrained(hybrid)
+    keys = {"model_name_or_path": hybrid, "max_steps": 1}
+    with pytest.raises(ConfigError, match="rows of one sequence see each other"):
+        train(prepare(asked(sets, tmp_path / "packed", packing=True, **keys)))
+    assert not list((tmp_path / "packed").glob("**/model.safetensors"))
+    record = train(prepare(asked(sets, tmp_path / "rows", packing=False, **keys)))
+    assert record.result and record.result.steps == 1
