@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 import yaml
+from rich.console import Console
 
+from heavydistill.cli.plan import print_estimate, print_line
 from heavydistill.config import RunConfig, dump_config, load_config
 from heavydistill.engine.ledger import (
     Cost,
@@ -21,6 +23,7 @@ from heavydistill.engine.ledger import (
 )
 from heavydistill.errors import ConfigError
 from heavydistill.pipeline.build import paying
+from heavydistill.pipeline.estimate import estimate
 from heavydistill.pipeline.run import check
 
 FIXED = Path(__file__).parents[1] / "fixed_points"
@@ -171,6 +174,23 @@ def test_what_was_in_flight_at_a_kill_is_not_left() -> None:
     with paying(run):
         Ledger(account_of(run)).reserve(Cost(300))
     assert spent_in(run) == spent_in(config(**{"think.k": 16})) == Cost(300, 0.0)
+
+
+def test_a_plan_and_a_dry_run_print_what_is_left(
+    fixed: Callable[[str], RunConfig], capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = fixed("runs/served")
+    plan = check(load_config(None, {**run.model_dump(), "out": "new", "budget": "5ktok"}), False)
+    spend(plan.config.model_copy(update={"seed": 9}), 100)
+    for more, left in ((0, 4900), (4950, 0)):
+        if more:
+            spend(plan.config, more)
+        for show in (print_line, print_estimate):
+            show(estimate(plan), plan, Console(width=400))
+            told = (
+                f"Runs into new have spent {5050 if more else 100:,} of 5,000 tokens; {left:,} are"
+            )
+            assert told in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
