@@ -51,6 +51,38 @@ def end_at_once() -> None:
 
 
 @contextlib.contextmanager
+def recognized() -> Iterator[None]:
+    """Let a Ctrl-C end this with a KeyboardInterrupt, whatever libraries make of it.
+
+    One that reaches an import may come out as another exception (Python 3.11 wraps what
+    ``__set_name__`` raises), or be lost in a bare ``except``. Ctrl-C that is ignored stays so.
+    """
+    before = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(before):
+        yield
+        return
+    came = False
+
+    def note(signum: int, frame: Any) -> None:
+        nonlocal came
+        came = True
+        before(signum, frame)
+
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield
+    except Exception:
+        if came:
+            raise KeyboardInterrupt from None
+        raise
+    finally:
+        if signal.getsignal(signal.SIGINT) is note:
+            signal.signal(signal.SIGINT, before)
+    if came:
+        raise KeyboardInterrupt
+
+
+@contextlib.contextmanager
 def held() -> Iterator[None]:
     """Keep Ctrl-C waiting while this lasts, and for good from the processes that are started."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})

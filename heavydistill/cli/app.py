@@ -22,7 +22,11 @@ def main() -> None:
     # The first function of all at the end of the interpreter, where nothing is left to be lost.
     atexit.register(interrupts.end_at_once)
     try:
-        app()
+        with interrupts.recognized():
+            app()
+    except KeyboardInterrupt:
+        _say("Interrupted.")
+        sys.exit(interrupts.INTERRUPTED)
     except UserError as error:
         _say(f"Error: {error}")
         if isinstance(error, MissingModelError):

@@ -36,11 +36,15 @@ def start_server() -> ForkServerContext:
 
 @contextlib.contextmanager
 def loading() -> Iterator[None]:
-    """Load modules faster: none of what they bring is garbage, so nothing looks for it."""
+    """Load modules faster: none of what they bring is garbage, so nothing looks for it.
+
+    Ctrl-C ends it as ``interrupts.recognized`` does.
+    """
     was_on = gc.isenabled()
     gc.disable()
     try:
-        yield
+        with interrupts.recognized():
+            yield
     finally:
         if was_on:
             gc.enable()

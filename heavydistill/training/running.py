@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from heavydistill import interrupts
 from heavydistill.errors import HeavydistillError, RunError, UserError
 from heavydistill.record import EVALUATION
 
@@ -35,7 +36,8 @@ def exit_code(
         goes_on: How it goes on after Ctrl-C.
     """
     try:
-        script()
+        with interrupts.recognized():
+            script()
     except UserError as error:
         return _say(f"Error: {error}", 2)
     except HeavydistillError as error:

@@ -7,6 +7,7 @@ over seconds instead.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -21,6 +22,7 @@ import pytest
 
 from heavydistill import interrupts
 from heavydistill.pipeline.compat import HeavyPipeline
+from heavydistill.pipeline.processes import loading
 from heavydistill.schema import Trace, arrow_schema
 
 ROOT = Path(__file__).parents[2]
@@ -163,6 +165,30 @@ def test_whoever_handles_ctrl_c_or_ignores_it_keeps_to_that() -> None:
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     finally:
         signal.signal(signal.SIGINT, default)
+
+
+def test_an_interrupt_is_one_whatever_a_library_makes_of_it() -> None:
+    def wrapped() -> None:
+        try:
+            signal.raise_signal(signal.SIGINT)
+        except KeyboardInterrupt as error:
+            raise RuntimeError("Error calling __set_name__") from error
+
+    def lost() -> None:
+        with contextlib.suppress(BaseException):
+            signal.raise_signal(signal.SIGINT)
+
+    before = signal.getsignal(signal.SIGINT)
+    for library in (wrapped, lost):
+        with pytest.raises(KeyboardInterrupt), interrupts.recognized():
+            library()
+        with pytest.raises(KeyboardInterrupt), loading():
+            library()
+    with pytest.raises(ValueError, match="its own"), interrupts.recognized():
+        raise ValueError("its own")
+    with interrupts.recognized():
+        pass
+    assert signal.getsignal(signal.SIGINT) is before
 
 
 def test_what_is_started_does_not_hear_ctrl_c() -> None:
