@@ -335,6 +335,7 @@ class _Doctor:
             result = "warning"
         elif fault := self._undercounted(answer):
             why = f"brought {len(said)} choices, but their tokens are not all counted: {fault}"
+            result = "warning"
         else:
             self.seen["n"] = len(said)
             text = f"n={_SAMPLES} brought {len(said)} choices, all different at temperature 1"

@@ -139,6 +139,7 @@ def test_n_is_not_used_where_the_tokens_of_one_sample_are_reported_for_all(reade
     seen, _, by_check = visit(Habits(counts="first"), reader=reader)
     assert seen.capabilities.n == 1
     assert "usage says 9 completion tokens" in by_check["n"].text
+    assert by_check["n"].result == "warning"
     assert seen.capabilities.n_because in by_check["n"].text
     assert by_check["usage"].result == "ok"  # of a single sample it is right
     assert visit(Habits(), reader=reader)[0].capabilities.n_because == ""
