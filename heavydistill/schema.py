@@ -237,9 +237,9 @@ class Cache:
         seed: Of selection and shuffle.
         selection: Name of the selection strategy.
         prompt_version: Name and hash of the wording.
-        reader: Whose tokenizer counted the tokens.
+        reader: What counted the tokens: a tokenizer, the model's server, or an estimate.
         budget_tokens: Most tokens that ``prompt`` may have.
-        prompt_tokens: Tokens that it has, as text, in the reader's tokenizer.
+        prompt_tokens: Tokens that it has, as text, by that count.
         defused: How many control tokens were made harmless in the problem's text.
         items: The attempts in the order in which they stand.
         left_out: The generations that are not in it.

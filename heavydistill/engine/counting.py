@@ -99,7 +99,7 @@ class ServerTokenizer:
     @property
     def name(self) -> str:
         """What counted: the server alone, or an estimate, be it for one text only."""
-        return ESTIMATED if self._has_estimated else f"/tokenize of the server of {self._model}"
+        return ESTIMATED if self._has_estimated else f"{self._model}'s server"
 
     def renewed(self) -> ServerTokenizer:
         """The same, with a name that says nothing of what was counted so far."""

@@ -100,7 +100,7 @@ def _print_cache(cache: Cache, names: dict[str, str], console: Console) -> None:
     _print_heading(f"Cache of round {cache.round}", console)
     console.print(
         plain(
-            f"{cache.prompt_tokens:,} of at most {cache.budget_tokens:,} tokens, counted for "
+            f"{cache.prompt_tokens:,} of at most {cache.budget_tokens:,} tokens, counted by "
             f"{cache.reader}\nprompt: {cache.prompt_version}   selection: {cache.selection}   "
             f"seed: {cache.seed}\ncontrol tokens made harmless in the problem: {cache.defused}"
         )

@@ -29,7 +29,7 @@ CHINESE = [
     "小明有5个苹果,他又买了3个,然后给了小红2个。请问小明现在有多少个苹果?",
     "已知等差数列的首项为一,公差为三,求前十项之和;综上所述,答案为一百四十五。犇骉龘",
 ]
-EXACT = "/tokenize of the server of m"
+EXACT = "m's server"
 
 
 def at(counter: Counter) -> Endpoint:

@@ -114,7 +114,7 @@ def test_a_run_without_a_tokenizer_and_its_replay(url: str, tmp_path: Path) -> N
     finished = run(plan)
     traces = list(read_traces(finished.folder))
     readers = {cache.reader for trace in traces for cache in trace.caches}
-    assert readers <= {f"/tokenize of the server of {MODEL}"}
+    assert readers <= {f"{MODEL}'s server"}
     assert finished.summary.thoughts == 0
     gone = {"endpoint.base_url": "http://127.0.0.1:1/v1", "out": str(tmp_path / "again")}
     again = run(check(load_config(overrides=keys | gone), asks=False), replay=True)

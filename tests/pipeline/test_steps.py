@@ -118,7 +118,7 @@ def test_a_cache_counted_by_the_server_is_built_again_by_a_replay(tmp_path: Path
 
     with counting(Counter()) as server:
         cache = built(endpoint=Endpoint(base_url=server.url))
-        assert cache["reader"] == "/tokenize of the server of m"
+        assert cache["reader"] == "m's server"
         assert cache["prompt_tokens"] == len(tokens_of(cache["prompt"])) <= 2500
         asked = len(server.asked)
         assert built(endpoint=Endpoint(base_url=server.url)) == cache

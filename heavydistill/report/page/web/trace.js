@@ -110,7 +110,7 @@ function responseGrid(trace, responses, names, query) {
 /** The cache, block by block, with what each attempt is. */
 function cacheView(trace, cache, names) {
   const facts = [
-    ["tokens", `${number(cache.prompt_tokens)} of at most ${number(cache.budget_tokens)}, counted for ${cache.reader}`],
+    ["tokens", `${number(cache.prompt_tokens)} of at most ${number(cache.budget_tokens)}, counted by ${cache.reader}`],
     ["order", `drawn with seed ${cache.seed}, selection ${statusName(cache.selection)}`],
     ["wording", cache.prompt_version],
     ["made harmless", `${counted(cache.defused, "control token")} in the problem`],
