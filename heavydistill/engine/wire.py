@@ -132,10 +132,9 @@ class Wire:
             raise
         except (ValueError, TypeError) as error:  # what is wrong on the wire is a ClientError
             raise TeacherError(
-                f"Nothing can be sent to {_shown(url)}: "
-                f"{self._redact(f'{type(error).__name__}: {error}')}",
-                "Correct the address, which holds no user and password, the key in the "
-                "environment, or extra_body in the teacher's profile.",
+                f"Nothing can be sent to {url}: {self._redact(f'{type(error).__name__}: {error}')}",
+                "Correct the address, the key in the environment, or extra_body in the teacher's "
+                "profile.",
             ) from error
 
     async def close(self) -> None:
@@ -188,12 +187,6 @@ def proxy_of(url: str) -> str | None:
     parts = urlsplit(url)
     host = parts.netloc.rpartition("@")[2]
     return None if proxy_bypass(host) else getproxies().get(parts.scheme)
-
-
-def _shown(url: str) -> str:
-    """An address without a password."""
-    parts = urlsplit(url)
-    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
 
 
 def _said_in(body: bytes) -> Any:
