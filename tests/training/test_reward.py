@@ -88,7 +88,7 @@ def test_right_is_1_wrong_is_0_and_both_are_logged(pool: VerdictPool, chat: Chat
     assert told.extra["verdict"] == ["equal", "different", "equal", "equal"]
 
 
-def test_an_episode_that_failed_is_not_right_whatever_its_answer(
+def test_an_episode_that_failed_has_no_reward_whatever_its_answer(
     pool: VerdictPool, chat: Chat
 ) -> None:
     told = Told()
@@ -102,8 +102,9 @@ def test_an_episode_that_failed_is_not_right_whatever_its_answer(
         failed=[True, True, False, False],
         **columns(SUM, len(texts)),
     )
-    assert given == [0.0, 0.0, 1.0, 1.0]
-    assert told.metrics["groups/all_right"] == told.metrics["verdict/correct"] == 0.5
+    assert given == [None, None, 1.0, 1.0]
+    assert told.metrics["groups/uncompared"] == told.metrics["groups/all_right"] == 0.5
+    assert told.metrics["verdict/correct"] == 0.5
     assert told.extra["verdict"] == ["failed", "failed", "equal", "equal"]
 
 

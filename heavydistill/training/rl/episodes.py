@@ -7,9 +7,9 @@ thinkers in their order, then the deliberation.
 
 As in a run, an episode with fewer than ``think.min_k`` usable attempts (``too_few_usable``), or
 whose cache does not even hold the final answers (``too_long``), has failed: a run would have given
-no answer. It earns 0, so that thinkers are not paid for leaving the work to the deliberator. What
-the deliberator writes there is sampled all the same, because all processes must ask a server as
-often as each other, but it is not learnt.
+no answer. Nothing of it is learnt: the attempts that were cut off are masked, so a reward would
+fall on those alone that were whole. The deliberation is sampled all the same, because all processes
+must ask a server as often as each other.
 
 Nothing is cut but by the cache's pruning: ``room`` looks at prompts before a training, and
 ``figures`` counts what each cache leaves out, and why, and what it shortens.
@@ -218,8 +218,8 @@ class Episodes:
         return [
             Episode(
                 rows=[
-                    *thinkers[number * self.k : (number + 1) * self.k],
-                    replace(finals[number], is_learnt=failed is None),
+                    replace(row, is_learnt=failed is None)
+                    for row in (*thinkers[number * self.k : (number + 1) * self.k], finals[number])
                 ],
                 pool=pools[number],
                 cache=cache,

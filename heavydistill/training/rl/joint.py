@@ -8,7 +8,7 @@ The objective, of an episode e of K + 1 rows with the learnt tokens t:
 
 which is GSPO (arXiv 2507.18071) with an episode in the place of a response, and so one ratio, one
 normaliser of length and one advantage for all that was written. The reward is the verdict on the
-deliberation; an episode that failed (``episodes``) earns 0.
+deliberation; an episode that failed (``episodes``) has none, and teaches nothing.
 
 How. TRL samples and scores rows. What it makes of them is then joined: the rows of an episode
 become one row, prompts after prompts and completions after completions. TRL shuffles these, cuts
@@ -130,12 +130,13 @@ class JointTrainer(RlTrainer):
         """The rewards of all processes' rows, (rows, functions): those of the deliberations."""
         last = slice(self._size - 1, None, self._size)
         failed = [episode.failed is not None for episode in self._played]
-        for given, is_failed in zip(inputs[last], failed, strict=True):
-            given["failed"] = is_failed  # for what a reward counts
+        for given, has_failed in zip(inputs[last], failed, strict=True):
+            given["failed"] = has_failed  # for what a reward counts
         rewards = super()._calculate_rewards(
             inputs[last], prompts[last], completions[last], ids[last]
         )
-        rewards[self.accelerator.gather(torch.tensor(failed, device=rewards.device))] = 0.0
+        is_failed = self.accelerator.gather(torch.tensor(failed, device=rewards.device))
+        rewards[is_failed] = torch.nan
         self._rewards = rewards
         return rewards.repeat_interleave(self._size, dim=0)
 

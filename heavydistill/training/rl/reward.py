@@ -89,7 +89,7 @@ class Rewarded:
 
 MALFORMED = Rewarded(0.0, "malformed", "malformed")
 CUT_OFF = Rewarded(None, "cut_off", "cut_off")
-FAILED = Rewarded(0.0, "", "failed")
+FAILED = Rewarded(None, "", "failed")
 
 
 class FinalAnswer:
@@ -130,7 +130,7 @@ class FinalAnswer:
         """The reward of each completion; None where there is none.
 
         Arguments are columns, as TRL gives them, but for its two ways to log. ``failed`` tells of
-        which completions the episode failed: they earn nothing, whatever they say.
+        which completions the episode failed: they have no reward, whatever they say.
         """
         from accelerate.utils import gather_object
 

@@ -194,7 +194,7 @@ def test_an_episode_without_a_cache_has_failed(
     played = episodes(cache={"budget_tokens": budget}).play(row, [1], policy, verdicts)
     assert played[0].failed == why
     assert policy.asked[-1] == (1, 50)  # asked as often as those of other processes
-    assert [one.is_learnt for one in played[0].rows] == [True] * K + [False]
+    assert [one.is_learnt for one in played[0].rows] == [False] * (K + 1)
     assert played[0].cache.items == []
     found = figures(played)
     assert found[f"episodes/{why}"] == 1

@@ -187,27 +187,27 @@ def test_a_reward_sees_deliberations_and_all_their_rows_have_it(tmp_path: Path) 
     assert list(made._logs["extra"]["verdict"]) == [f"v{n}" for n in range(8) for _ in range(k + 1)]
 
 
-def test_an_episode_that_failed_earns_nothing_and_its_deliberation_is_not_learnt(
+def test_nothing_is_learnt_of_an_episode_that_failed(
     tmp_path: Path,
 ) -> None:
     played = made_up(4, 2, truncated=0)
-    last = dataclasses.replace(played[1].rows[-1], is_learnt=False)
-    played[1] = dataclasses.replace(
-        played[1], rows=[*played[1].rows[:-1], last], failed="too_few_usable"
-    )
-    made = trainer(tmp_path, played, [1.0] * 4)
+    rows = [dataclasses.replace(row, is_learnt=False) for row in played[1].rows]
+    played[1] = dataclasses.replace(played[1], rows=rows, failed="too_few_usable")
+    made = trainer(tmp_path, played, [1.0, 1.0, 0.0, 0.0])
     batch = made._generate_and_score_completions(inputs(made))
-    assert batch["advantages"].tolist() == pytest.approx([0.5, -1.5, 0.5, 0.5], rel=1e-3)
+    deviation = 3**-0.5  # of one right episode and two wrong ones
+    expected = [2 / 3 / deviation, 0.0, -1 / 3 / deviation, -1 / 3 / deviation]
+    assert batch["advantages"].tolist() == pytest.approx(expected, rel=1e-3)
     learnt = made._apart(batch["completion_mask"] * batch["tool_mask"]).sum(dim=1)
     lengths = [
         len(row.completion.ids) * row.is_learnt for episode in played for row in episode.rows
     ]
     assert learnt.tolist() == lengths
-    assert lengths[5] == 0
+    assert lengths[3:6] == [0, 0, 0]
     made.log({})
     logged = made.state.log_history[-1]
     assert logged["episodes/too_few_usable"] == 0.25
-    assert logged["rewards/reward/mean"] == 0.75
+    assert logged["rewards/reward/mean"] == pytest.approx(1 / 3)
 
 
 def test_thinkers_and_deliberations_are_not_padded_to_each_other(tmp_path: Path) -> None:
