@@ -58,8 +58,8 @@ class MissingModelError(ConfigError):
     """No model is named where the bundled toy would stand in without a word.
 
     Args:
-        what: As of ``HeavydistillError``.
-        fix: Likewise.
+        what: What is wrong, as for ``HeavydistillError``.
+        fix: How to correct it.
         flags: What the command lacks, e.g. ``--student MODEL``; the command line prints the
             command with them.
     """

@@ -182,7 +182,7 @@ def require_writable(folder: Path) -> None:
     """Refuse a name beside which nothing can be written. Leaves nothing behind.
 
     Raises:
-        ConfigError: That.
+        ConfigError: Nothing can be written there.
     """
     try:
         probe(folder.absolute().parent)

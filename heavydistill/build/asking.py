@@ -94,7 +94,7 @@ class Volume:
         completion_tokens: The most that they can bring.
         usd: What both cost at the most; None if the price is not known.
         longest: Tokens of the longest prompt of all.
-        skipped: As of ``Journal``.
+        skipped: Lines of the journal that cannot be read.
     """
 
     caches: int
@@ -148,7 +148,7 @@ def asking_of(
         section: As of ``Asking``.
         out: Beside which the journal is, unless it is named.
         about: What is asked for, as JSON: another account for each.
-        contact: As of ``resolve``.
+        contact: Asks the server how much context it takes; None sends nothing.
 
     Raises:
         ConfigError, TeacherError: As of ``resolve``.

@@ -73,7 +73,7 @@ def look(config: BuildConfig, on_progress: OnProgress) -> Build:
     """The first pass.
 
     Args:
-        config: Of the build; a student that it leaves open is filled in.
+        config: The build's; a student that it leaves open is filled in.
         on_progress: Called with (what is done, traces done, traces in all).
 
     Raises:

@@ -39,8 +39,9 @@ def cross(
     """Measure every thinker with every deliberator on the same problems.
 
     Each thinker is asked once, and all deliberators read its attempts. The result is a folder with
-    a run for each pair and crossing.json. --budget is for each run. Ctrl-C and a kill lose nothing
-    that was answered: the same command goes on.
+    a run for each pair and crossing.json. --budget holds for each of these runs by itself, not for
+    all of them together. Ctrl-C and a kill lose nothing that was answered: the same command goes
+    on.
     """
     from rich.console import Console
 

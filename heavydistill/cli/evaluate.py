@@ -54,8 +54,8 @@ def evaluate(
     Both runs have the same problems, seed, prompts and sampling, so that they differ in the models
     alone. The result is a folder with both runs and evaluation.json: each metric before and after,
     and the difference, with 95 % intervals. Controls are runs in which the coordination alone
-    differs; they are in controls.json. --budget is for each run. Ctrl-C and a kill lose nothing
-    that was answered: the same command goes on.
+    differs; they are in controls.json. --budget holds for each of these runs by itself, not for all
+    of them together. Ctrl-C and a kill lose nothing that was answered: the same command goes on.
     """
     from rich.console import Console
 

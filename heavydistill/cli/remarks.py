@@ -29,7 +29,7 @@ def thinking_remark(config: RunConfig, answered: int, thoughts: int) -> str:
     Args:
         config: Completed.
         answered: Trajectories that did not fail.
-        thoughts: Those with thinking.
+        thoughts: How many of them have thinking.
     """
     if answered < FIRST_TRAJECTORIES or config.pools:
         return ""

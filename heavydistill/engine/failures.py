@@ -47,7 +47,7 @@ def failure_of(error: Exception) -> Failure:
     """The kind of a failure.
 
     Args:
-        error: Of ``wire``, of aiohttp, of the system, or raised by reading a completion.
+        error: Raised by ``wire``, aiohttp or the system, or by reading a completion.
     """
     from aiohttp import ClientConnectorError, ClientError, ConnectionTimeoutError
 

@@ -237,7 +237,7 @@ def alone(file: Path, taken: str) -> Iterator[None]:
         os.close(lock)
         if not isinstance(error, BlockingIOError):
             raise _unusable(file, error) from error
-        raise ConfigError(taken, "Wait for it, or change --out and what is asked.") from None
+        raise ConfigError(taken, "Wait until it has ended.") from None
     try:
         yield
     finally:

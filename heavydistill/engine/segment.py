@@ -110,7 +110,7 @@ class Segment:
         path: Where it is.
         torn: Bytes of an unfinished last line.
         damaged: Numbers, from 1, of lines whose checksum is wrong.
-        foreign: Likewise, of lines whose checksum is right and which hold no record.
+        foreign: Numbers of lines whose checksum is right and which hold no record.
         lines: The sound ones.
     """
 
@@ -130,8 +130,8 @@ def segments(folder: Path, thorough: bool = False) -> Iterator[Segment]:
     """The segments of a journal, oldest first; makes the folder if it is not there.
 
     Args:
-        folder: Of the journal.
-        thorough: As of ``read``.
+        folder: The journal's; made if it is not there.
+        thorough: Whether to parse what each line holds, as ``read`` does.
 
     Raises:
         JournalError: The folder cannot be used, or a segment cannot be read.
@@ -145,7 +145,7 @@ def require(folder: Path, writes: bool) -> None:
     """Refuse a journal that cannot be used, at the price of a look at each segment's first line.
 
     Args:
-        folder: Of the journal; need not be there.
+        folder: The journal's; need not be there.
         writes: Whether it must be possible to write there. Leaves nothing behind.
 
     Raises:
@@ -221,7 +221,7 @@ def read(path: Path, thorough: bool = False) -> Segment:
     """Check every line of a segment.
 
     Args:
-        path: Of it.
+        path: The segment's file.
         thorough: Whether to parse what each line holds, which takes several times as long.
 
     Raises:

@@ -65,8 +65,8 @@ class Answering:
         cut_off: Of those, the ones at the most tokens.
         without_answer: Of those, the ones that failed or gave no answer; of a chooser, named no
             attempt.
-        unanswered: Of those, the ones with a text that holds no final answer; None in a file that
-            does not say.
+        unanswered: Samples with a text that holds no final answer; None in a file that does not
+            say.
     """
 
     accuracy: Interval

@@ -63,7 +63,7 @@ class GenerationCounts:
         undecided_because: Undecided ones of each reason, most common first.
         unanswered: Finished without a final answer, empty ones included; None in figures of a
             version that did not count them.
-        unanswered_because: Those of each reason, most common first.
+        unanswered_because: Unanswered ones of each reason, most common first.
     """
 
     total: int
@@ -90,7 +90,7 @@ class GenerationCounts:
 
     @property
     def unanswered_share(self) -> float:
-        """Of the finished ones; 0 where there are none, or they were not counted."""
+        """Share of the finished ones; 0 where there are none, or they were not counted."""
         return (self.unanswered or 0) / self.finished if self.finished else 0.0
 
     @property
@@ -105,8 +105,8 @@ def unanswered_facts(
     """A sentence for each stage with many unanswered samples.
 
     Args:
-        samples: Of each stage, by its name in the sentence.
-        verifiers: Names of those that judged them, which tells what a final answer looks like.
+        samples: Counts of each stage, by its name in the sentence.
+        verifiers: Names of those that judged them, which show what a final answer looks like.
     """
     forms = " and ".join(dict.fromkeys(_FORMS[name] for name in verifiers if name in _FORMS))
     lacks = f" ({forms})" if forms else ""

@@ -68,8 +68,8 @@ class Summary(Metrics):
             a judge was asked, ``judging``; ``thinking`` is 0 where it took its pools from another.
         statuses: Traces of each status, most common first.
         thoughts: Trajectories with thinking.
-        same_texts: As of ``tally.Tally``.
-        readers: Likewise.
+        same_texts: Pools whose trajectories are all the same text; see ``tally.Tally``.
+        readers: Caches by what counted their tokens.
         prompts: Names and hashes of the wordings that were asked.
         verifiers: Names and versions behind the verdicts.
     """

@@ -90,7 +90,7 @@ def counting_of(config: RunConfig, replay: bool = False) -> dict[str, Any]:
 
     Args:
         config: Completed.
-        replay: As of ``llm_of``.
+        replay: Take every count from the journal, and send no request.
     """
     deliberator = find(config.roles[1], config.endpoint)
     return {

@@ -75,7 +75,7 @@ def check(
         thinkers: As a configuration names them.
         deliberators: Likewise.
         on_checked: As of ``run.check``, for one thinker after the other.
-        contact: As of ``run.check``.
+        contact: Asks the servers, as in ``run.check``; None sends nothing.
 
     Raises:
         UserError: Whatever a user can mend; nothing was written.

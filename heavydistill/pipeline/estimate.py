@@ -109,7 +109,7 @@ class Estimate:
     Attributes:
         stages: In order.
         thinker_tokenizer: What counted the thinkers' prompts.
-        skipped: As of ``Journal``.
+        skipped: Lines of the journal that cannot be read.
     """
 
     stages: list[StageEstimate]

@@ -89,7 +89,7 @@ def check(
         controls: Of ``metrics.controls.NAMES``.
         orders: In how many orders the caches of the run after are read.
         on_checked: As of ``run.check``, for one run after the other.
-        contact: As of ``run.check``.
+        contact: Asks the servers, as in ``run.check``; None sends nothing.
 
     Raises:
         UserError: Whatever a user can mend; nothing was written.
@@ -124,7 +124,7 @@ def paired(
     Args:
         config: As the user gave it.
         before: The model that both roles are compared with.
-        contact: As of ``run.check``.
+        contact: Asks the servers, as in ``run.check``; None sends nothing.
 
     Raises:
         UserError: As of ``completed``; or the models are the same, or cannot be asked alike.

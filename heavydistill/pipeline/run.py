@@ -182,7 +182,7 @@ def check(
 
 
 def _changed(config: RunConfig, folder: Path) -> dict[str, tuple[Any, Any]]:
-    """As of ``Plan``. Raises ConfigError if the folder is taken."""
+    """``Plan.changed``. Raises ConfigError if the folder is taken."""
     if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
         return {}
     before = earlier(config, folder)
@@ -212,7 +212,7 @@ def _require_templates(config: RunConfig) -> None:
     asked = [(name, config.endpoint) for name in config.roles]
     if config.judge:
         asked.append((config.judge.model, config.judge_endpoint))
-    for name, endpoint in dict(asked).items():
+    for name, endpoint in asked:
         if (profile := find(name, endpoint)).kind == "local":
             require_template(profile.model)
 

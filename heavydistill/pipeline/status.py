@@ -88,9 +88,9 @@ class Status:
         tokens_per_s: Written, of late, without those of the journal; None likewise.
         left_s: Seconds that the rest takes at the pace of late; None likewise.
         judged: Samples with a verdict that ended by themselves.
-        unanswered: Those of them without a final answer.
+        unanswered: How many of these hold no final answer.
         requests: In flight at servers; None where none is asked.
-        usd: Spent in this run and its resumptions; 0 where nothing is asked of a server, None where
+        usd: Spent by all runs into the folder; 0 where nothing is asked of a server, None where
             a price is not known.
     """
 

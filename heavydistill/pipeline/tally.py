@@ -37,7 +37,7 @@ class Stage:
         done: Problems that have left it.
         asked: Samples that have.
         from_journal: Those of them that were paid for earlier.
-        thoughts: Those with thinking; 0 for a judge's.
+        thoughts: Samples with thinking; 0 for a judge's.
         failures: Samples that cannot be used, by reason.
         prompt_tokens: Of all samples whose tokens are known.
         completion_tokens: Likewise.
@@ -134,7 +134,7 @@ class Tally:
         strata: Finished problems of each stratum.
         statuses: Of each status, without what an error says.
         judged: Samples with a verdict that ended by themselves.
-        unanswered: Those of them without a final answer.
+        unanswered: How many of these hold no final answer.
     """
 
     def __init__(self, config: RunConfig, total: int) -> None:

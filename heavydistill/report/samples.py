@@ -38,8 +38,8 @@ def print_unanswered(summary: Summary, console: Console, *, of: str = "") -> Non
     """Print the warning, if there is one.
 
     Args:
-        summary: Of the run.
-        console: Where to.
+        summary: The run's.
+        console: Where it is printed.
         of: Name of the run, where several are shown together.
     """
     for line in unanswered_warning(summary):

@@ -41,7 +41,7 @@ class Completed:
     """A completed configuration.
 
     Attributes:
-        config: It.
+        config: The configuration.
         contexts: What the models that are served take, and who says so.
     """
 

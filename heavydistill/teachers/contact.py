@@ -16,6 +16,7 @@ import contextlib
 import difflib
 import os
 import re
+import ssl
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -48,7 +49,7 @@ class Reply:
     """What a server answered.
 
     Attributes:
-        status: Of HTTP.
+        status: HTTP status.
         body: Its text, as far as it came and up to a bound.
     """
 
@@ -177,7 +178,7 @@ def refuse_missing_key(endpoint: Endpoint) -> None:
     """Refuse an endpoint of a provider, all of which need a key, without one.
 
     Raises:
-        TeacherError: That.
+        TeacherError: The key is missing.
     """
     provider = next(filter(None, map(provider_at, endpoint.urls)), None)
     if provider and not _key_of(endpoint):
@@ -222,9 +223,8 @@ async def _looked(url: str, endpoint: Endpoint) -> _Seen:
     try:
         reply = await _exchange(f"{url}/models", key)
     except _faults() as error:
-        why = f"no answer in {_TIMEOUT_S:g} s" if isinstance(error, TimeoutError) else str(error)
         raise TeacherError(
-            f"Nothing answers at {url}: {Redactor(key)(why)}",
+            f"Nothing answers at {url}: {Redactor(key)(_why(error))}",
             "Start the server, or correct --endpoint; it ends in /v1 as a rule.",
         ) from error
     except (ValueError, TypeError) as error:
@@ -244,6 +244,17 @@ async def _looked(url: str, endpoint: Endpoint) -> _Seen:
         )
     takes_key = not key or (models is not None and not await _is_open(url))
     return _Seen(models or [], takes_key)
+
+
+def _why(error: Exception) -> str:
+    """Why nothing answers, in the words of the system where it has some."""
+    fault = getattr(error, "os_error", error)  # aiohttp's errors name addresses twice
+    if isinstance(fault, TimeoutError):
+        return f"no answer in {_TIMEOUT_S:g} s"
+    if isinstance(fault, OSError) and fault.errno and not isinstance(fault, ssl.SSLError):
+        words = os.strerror(fault.errno) if fault.errno > 0 else fault.strerror or str(fault)
+        return f"{words[0].lower()}{words[1:]}"
+    return str(error)
 
 
 def _brought(reply: Reply) -> str:
@@ -311,8 +322,8 @@ def _prove_key(
         raise _refused_key(url, endpoint, reply)
     if reply.code in (_NO_MONEY, _FORBIDDEN, _NOT_THERE):
         raise TeacherError(
-            f"{url} refuses to ask {model}: {_said(reply, endpoint)}",
-            "Add money to the account there."
+            f"{url} refuses a request to {model}: {_said(reply, endpoint)}",
+            "Add credit to the account there."
             if reply.code == _NO_MONEY
             else f"Correct --endpoint, the name of the model or the key in {endpoint.key_env}.",
         )

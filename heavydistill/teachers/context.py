@@ -48,7 +48,7 @@ class Context:
 
     Attributes:
         model: Name of its profile.
-        tokens: Of prompt and response together.
+        tokens: Most tokens of prompt and response together.
         source: Who says so.
     """
 
@@ -84,7 +84,7 @@ def contexts_of(
     Args:
         given: Where they are served, as the user gave it.
         seen: The same with what doctor saw, as of ``capabilities.obeyed``.
-        profiles: Of the models there, found with ``seen``.
+        profiles: Profiles of the models there, found with ``seen``.
         contact: Asks the server; None sends nothing.
         needed: Tokens that a prompt and its response have in a configuration that sets its limits.
         saved: The context of the run in the folder that this one may go on with.

@@ -42,12 +42,12 @@ class Shared:
 
     Attributes:
         marker: The text.
-        arguments: Those of the configuration, with it.
+        arguments: Arguments of the configuration, with the marker.
         count: Answers that have it in their last line.
         of: Unanswered ones that were read.
-        judged: Those that were judged by it.
-        answers: Of these, the ones in which it gives an answer.
-        right: Of these, the ones that are right.
+        judged: Answers that were judged by it.
+        answers: Judged ones in which it gives an answer.
+        right: Judged ones that are right.
     """
 
     marker: str

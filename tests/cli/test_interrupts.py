@@ -87,6 +87,22 @@ def test_an_interrupt_while_modules_are_loaded(
     assert not list(tmp_path.glob(".*.unfinished"))
 
 
+def test_an_interrupt_while_the_command_line_is_made_from_its_verbs() -> None:
+    code = (
+        "import os, signal, sys, typer.main\n"
+        "make = typer.main.get_command\n"
+        "def interrupted(app):\n"
+        "    os.kill(os.getpid(), signal.SIGINT)\n"
+        "    return make(app)\n"
+        "typer.main.get_command = interrupted\n"
+        "from heavydistill.cli.app import main\n"
+        "sys.argv = ['heavydistill', '--version']\n"
+        "main()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "Interrupted.\n")
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(

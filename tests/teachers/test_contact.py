@@ -88,7 +88,8 @@ def test_a_missing_key_is_said(monkeypatch):
 
 
 def test_a_server_that_is_not_there_is_said_at_once():
-    with pytest.raises(TeacherError, match=r"Nothing answers at http://127\.0\.0\.1:9/v1"):
+    said = r"^Nothing answers at http://127\.0\.0\.1:9/v1: connection refused\."
+    with pytest.raises(TeacherError, match=said):
         Contact().require("m", Endpoint(base_url="http://127.0.0.1:9/v1", tokenizer="unused"))
 
 
@@ -220,16 +221,16 @@ def test_a_spent_budget_asks_for_no_token(monkeypatch, tmp_path):
 @pytest.mark.parametrize(
     ("answer", "fix"),
     [
-        ((402, {"error": "no money"}), "Add money"),
+        ((402, {"error": "no money"}), "Add credit"),
         ((403, {"error": "not for you"}), "SOME_KEY"),
-        ((200, {"error": {"code": 402, "message": "no money"}}), "Add money"),
+        ((200, {"error": {"code": 402, "message": "no money"}}), "Add credit"),
     ],
 )
 def test_a_key_that_may_not_ask_is_refused_with_what_the_server_says(monkeypatch, answer, fix):
     monkeypatch.setenv("SOME_KEY", KEY)
     with routed({"/v1/models": listing("m")}, {"/v1/chat/completions": answer}) as (root, _):
         endpoint = Endpoint(base_url=f"{root}/v1", api_key_env="SOME_KEY")
-        with pytest.raises(TeacherError, match=r"refuses to ask m: HTTP 40[23]: no") as refused:
+        with pytest.raises(TeacherError, match=r"request to m: HTTP 40[23]: no") as refused:
             Contact().require("m", endpoint)
     assert fix in refused.value.fix
 

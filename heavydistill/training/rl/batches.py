@@ -142,7 +142,7 @@ def check_prompts(batch: Batch, prompts: int, more: str = "more prompts") -> Non
     """See to it that there is a step to take.
 
     Args:
-        batch: Of a generation.
+        batch: Batch of a generation.
         prompts: How many there are.
         more: What would be enough of them, in words.
 
