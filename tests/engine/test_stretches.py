@@ -71,7 +71,7 @@ def test_what_is_written_is_what_generate_writes(config: PreTrainedConfig) -> No
         in_stretches=may_let_rows_go(config),
     )
 
-    assert list(map(_up_to_end, written)) == list(map(_up_to_end, whole))
+    assert list(map(_up_to(ENDS), written)) == list(map(_up_to(ENDS), whole))
     assert (len(calls) == 1) is not may_let_rows_go(config)
 
 
@@ -158,8 +158,3 @@ def _full(row: int, tokens: list[int]) -> None:
 
 def _up_to(ends: list[int]) -> Callable[[list[int]], list[int]]:
     return lambda row: row[: min((row.index(end) + 1 for end in ends if end in row), default=None)]
-
-
-def _up_to_end(row: list[int]) -> list[int]:
-    ends = [at for at, token in enumerate(row) if token in ENDS]
-    return row[: ends[0] + 1] if ends else row
