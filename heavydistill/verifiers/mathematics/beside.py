@@ -113,6 +113,7 @@ _OTHER_AFTER = re.compile(
     rf"(?P<name>{_NAME}\s*=\s*)?(?P<value>{NUMBER})"
     r"(?P<end>\s*(?:\$|\\\))?\s*(?:[.,;)]|and\b|or\b|$))?"
 )
+_CONSTANT = re.compile(r"(?:[ei]|\\(?:pi|infty|emptyset|varnothing))(?![a-zA-Z])")
 _PRODUCT = re.compile(r"([0-9]{1,9}(?:\s*\\(?:cdot|times)\s*[0-9]{1,9})+)\s*(?:[.,;$\n]|\\[)\]]|$)")
 # Behind a letter for an open formula (F) or prose (P), and one for blanks (S) or none (T).
 _FITS = re.compile(
@@ -213,7 +214,7 @@ def _leads(sides: Sides, content: str, problem: str) -> bool:
         bars = left.endswith("|") and sides.right.lstrip().startswith("|")
         if bars and sides.left_formula:
             return True
-        # "the answer - $\\boxed{5}$"
+        # "the answer - $\boxed{5}$"
         is_dash = re.search(r"[^\W\d_]{2} -$", left) and not _IS_SIGN.search(left)
         return bool(is_dash and sides.left_spaced)
     if at_end(_LEADS, left, 30):
@@ -308,6 +309,8 @@ def _is_renamed(right: str, content: str) -> bool:
     """Whether what is after ``=`` only says the box again: ``x``, ``3x-6``, ``2\\cdot3``."""
     if product := _PRODUCT.match(right):
         return same_number(str(math.prod(map(int, re.findall(r"[0-9]+", product[1])))), content)
+    if _CONSTANT.match(right):
+        return False
     if re.match(rf"{_NAME}\s*(?:[.,;$\n&]|\\[)\]]|\\\\|\\end|$)", right):
         return re.search(r"[a-zA-Z]", content) is None or "\\" in content
     return re.search(r"[a-z].*[-+*/^(]|[-+*/^(].*[a-z]", content) is not None and bool(

@@ -49,6 +49,8 @@ NOT_CORRECT = [
     ("5", r"$7\text{ or }\boxed{5}$"),
     ("5", r"The cost is up to $\boxed{5}$."),
     ("5", r"$\boxed{5} = 3\cdot 2$"),
+    ("3", r"$\boxed{3} = \pi$"),
+    ("3", r"$\boxed{3} = e$"),
     ("x+5", r"$\boxed{x+5} = 7$"),
     ("x", r"$\boxed{x} = 5$"),
     ("300 m/s", r"$v = \boxed{300} \mathrm{~km} / \mathrm{s}$"),
