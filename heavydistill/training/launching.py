@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from heavydistill.training.strict import Asked
 
 AUTO = "auto"
-_FALLBACK = "sdpa"
+FALLBACK = "sdpa"
 # Compute capabilities from and below which a kernel of the Hub is taken; FlashAttention 3 does not
 # run on what came after Hopper.
 _KERNELS = (
@@ -98,7 +98,7 @@ def attention(asked: Asked) -> str:
     a version that transformers takes, and the kernel itself; ``sdpa`` otherwise, with which packed
     rows do not attend to each other either, at the cost of memory.
     """
-    wanted = asked.model.attn_implementation or _FALLBACK
+    wanted = asked.model.attn_implementation or FALLBACK
     return _fitting() if wanted == AUTO else str(wanted)
 
 
@@ -107,14 +107,14 @@ def _fitting() -> str:
     from transformers.utils import is_kernels_available
 
     if not torch.cuda.is_available() or torch.version.hip or not is_kernels_available():
-        return _FALLBACK
+        return FALLBACK
     if importlib.util.find_spec("kernels") is None:
-        return _FALLBACK
+        return FALLBACK
     capability = torch.cuda.get_device_capability()
     for least, end, name in _KERNELS:
         if least <= capability < end and _loads(name):
             return name
-    return _FALLBACK
+    return FALLBACK
 
 
 def _loads(name: str) -> bool:

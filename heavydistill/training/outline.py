@@ -5,9 +5,14 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from heavydistill.training.launching import AUTO, FALLBACK
+
 if TYPE_CHECKING:
     from heavydistill.training import course
     from heavydistill.training.sft import Prepared
+
+_LONG = 8192
+"""Tokens of a sequence above which sdpa costs much more time and memory than FlashAttention."""
 
 
 def outline(prepared: Prepared) -> list[tuple[str, str]]:
@@ -55,6 +60,16 @@ def of_any(prepared: course.Prepared) -> list[tuple[str, str]]:
             f"{launch.device}, attention: {launch.attention}",
         ),
     ]
+    fell_back = prepared.asked.model.attn_implementation == AUTO and launch.attention == FALLBACK
+    if fell_back and record.max_length > _LONG:
+        lines.append(
+            (
+                "warning",
+                f"no FlashAttention fits this machine, and {FALLBACK} needs time and memory of the "
+                f"square of {record.max_length:,} tokens; on a GPU install the extra kernels with "
+                'access to the Hub (pip install "heavydistill[kernels]"), or shorten the sequences',
+            )
+        )
     if prepared.start:
         lines.append(("goes on from", prepared.start.name))
     return lines
