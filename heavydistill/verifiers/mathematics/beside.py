@@ -45,7 +45,7 @@ _ASKS_BOUND = re.compile(
 # Before the box.
 _TEXT_BEFORE = re.compile(rf"{_TEXT}([^{{}}]{{0,100}})\}}$")
 _ITEM = re.compile(
-    r"(?:^|\n)[ \t]*(?:>[ \t]*)*(?:#+|[*•]|[0-9]{1,2}[.)]|(-|\(?(?:[a-h]|[ivx]+|[0-9])\)))?$"
+    r"(?:^|\n)[ \t]*(?:>[ \t]*)*(?:#+|[*•]|[0-9]{1,2}[.)]|(-|\(?(?:[a-h]|[ivx]+|[0-9])\)))?\Z"
 )
 _RULE = re.compile(r"(?:^|\n)[ \t]*(?:[-=*_]{3,}|\[|[^\n]*\||<[^<>\n]{1,40}>)$")
 _FORMULA_BEGINS = re.compile(r"(?:\\[\[(]|\$\$?|\\begin\{[a-zA-Z*]{1,20}\})\Z")

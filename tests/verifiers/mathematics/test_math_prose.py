@@ -11,6 +11,8 @@ EQUAL = ("correct", "equal")
 
 # (reference, response)
 DECIDED = [
+    ("5", "\n\\boxed{5}"),
+    ("5", "\n\n$\\boxed{5}$\n"),
     ("240", r"That is $2\cdot 5!=\boxed{240}$ ways."),
     ("5", r"$$\begin{aligned} x &= 2+3 \\ &= \boxed{5} \end{aligned}$$"),
     ("5", r"$$\begin{array}{rcl} x &=& 2+3 \\ &=& \boxed{5} \end{array} $$"),
