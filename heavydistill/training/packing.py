@@ -98,7 +98,8 @@ def check_isolation(
 
     Args:
         model: The model as it is trained, with whatever an engine has wrapped around it.
-        collate: Makes a batch of packed rows (``input_ids``, ``labels``, ``seq_lengths``).
+        collate: Makes a batch of packed rows (``input_ids``, ``labels``, ``seq_lengths``), where
+            the model computes.
         vocabulary: Number of tokens that the model knows.
         is_mixed: Whether it computes in half precision beside weights in float32.
 
@@ -109,14 +110,12 @@ def check_isolation(
 
     generator = torch.Generator().manual_seed(0)
     first, second, last = torch.randint(vocabulary, (3, _PROBED), generator=generator).tolist()
-    device = next(model.parameters()).device
 
     def behind(other: list[int]) -> torch.Tensor:
         ids = [*other, *last]
         batch = collate([{"input_ids": ids, "labels": ids, "seq_lengths": [_PROBED, _PROBED]}])
         del batch["labels"]
-        fed = {k: v.to(device) if isinstance(v, torch.Tensor) else v for k, v in batch.items()}
-        logits: torch.Tensor = model(**fed, use_cache=False).logits
+        logits: torch.Tensor = model(**batch, use_cache=False).logits
         return logits[0, _PROBED : 2 * _PROBED]
 
     was_training = model.training

@@ -109,7 +109,8 @@ class RolesTrainer(RolesMixin, SFTTrainer):
         if self.args.packing and not self._is_probed:
             check_isolation(
                 options["model"],
-                self.data_collator,
+                # Where ZeRO offloads weights, they are not where the model computes.
+                lambda rows: self._prepare_inputs(self.data_collator(rows)),
                 self.model.config.get_text_config().vocab_size,
                 is_mixed=self.args.bf16 or self.args.fp16,
             )

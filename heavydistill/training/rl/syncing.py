@@ -41,7 +41,8 @@ def merged_weights(vllm: Any) -> Iterator[tuple[str, torch.Tensor]]:
             continue
         name = vllm._fix_param_name_to_vllm(name, extra_prefixes=["modules_to_save.default."])
         own = layers.get(weight, [])
-        needed = {weight, *(one for layer in own for one in layer.parameters())}
+        # Each once, and in an order that all processes have.
+        needed = dict.fromkeys([weight, *(one for layer in own for one in layer.parameters())])
         with torch.no_grad(), vllm._dist.gather_params(list(needed)):
             yield name, _merged(weight, own) if own else weight.data
 
