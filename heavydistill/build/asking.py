@@ -164,6 +164,7 @@ def asking_of(
     endpoint = obeyed(given, [find(name, given)])
     contexts: list[Context] = []
     if endpoint.is_served:
+        # The prompts are not known yet; one is taken to be as long as its response.
         needed = 2 * ((wanted.sampling and wanted.sampling.max_tokens) or 0)
         contexts = contexts_of(given, endpoint, [find(name, endpoint)], contact, needed)
         endpoint, contexts = held(endpoint, contexts)

@@ -15,7 +15,7 @@ from typing import Any
 from heavydistill.build.asking import Asking, Volume
 from heavydistill.build.builder import Build, OnProgress, choose, look
 from heavydistill.build.config import BuildConfig
-from heavydistill.build.redeliberating import Redeliberation
+from heavydistill.build.redeliberating import Redeliberation, meet_servers
 from heavydistill.build.summing import manifest_of
 from heavydistill.build.writing import SetWriter
 from heavydistill.chat.guard import guard
@@ -58,12 +58,15 @@ def make(
         KeyboardInterrupt, StoppedError: While deliberations were asked for: what was answered is
             in the journal, and the same command goes on from there.
     """
+    contact = None if dry_run else Contact()
+    if contact and config.redeliberate:
+        meet_servers(config, contact)
     with _folder(Path(config.out), dry_run) as folder:
         build = look(config, on_progress)
         with contextlib.ExitStack() as held:
             asked, answers = [], None
             if config.redeliberate:
-                redeliberation = Redeliberation(build, None if dry_run else Contact())
+                redeliberation = Redeliberation(build, contact)
                 for asking, volume in redeliberation.volumes.values():
                     on_volume(asking, volume)
                 if not dry_run:

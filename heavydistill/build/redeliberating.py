@@ -13,16 +13,34 @@ from dataclasses import replace
 
 from heavydistill.build.asking import Asking, Volume, resolve, volume_of
 from heavydistill.build.builder import Build, OnProgress, pending
+from heavydistill.build.config import BuildConfig
 from heavydistill.build.deliberator import Deliberator
 from heavydistill.build.notes import SetNote
 from heavydistill.build.prompting import in_sets
-from heavydistill.build.sources import Source
+from heavydistill.build.sources import Source, open_sources
 from heavydistill.schema import Cache, Deliberation, Generation, Problem, Verdict
 from heavydistill.sets.manifest import Asked
 from heavydistill.teachers.contact import Contact
 
 Answers = Callable[[str, Problem, Cache], list[Deliberation]]
 """The deliberations that were asked for, of a run's name, a problem and a cache."""
+
+
+def meet_servers(config: BuildConfig, contact: Contact) -> None:
+    """Ask the servers of a build which models they serve, before anything large is loaded.
+
+    Args:
+        config: With ``redeliberate``.
+        contact: Remembers the replies for ``Redeliberation``.
+
+    Raises:
+        UserError: A server cannot be asked, or anything else that ``resolve`` finds; nothing was
+            written.
+    """
+    for source in open_sources(config.runs):
+        # An imported pool without a teacher is refused only where one of its sets is asked about.
+        if source.config or (config.redeliberate and config.redeliberate.teacher):
+            resolve(config, source.config, contact)
 
 
 class Redeliberation:

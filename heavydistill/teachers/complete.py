@@ -222,6 +222,7 @@ def _completed_judge(
     if endpoint:
         given = located(endpoint).model_copy(update={"reasoning": "optional"})
         endpoint = obeyed(given, [find(judge.model, given)])
+        # The prompts are not known yet; one is taken to be as long as its response.
         needed = 2 * (judge.sampling.max_tokens or 0)
         contexts = contexts_of(given, endpoint, [find(judge.model, endpoint)], contact, needed)
         endpoint, contexts = held(endpoint, contexts)

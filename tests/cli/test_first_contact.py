@@ -70,6 +70,11 @@ def test_a_refused_key_is_said_before_anything_large_is_imported(tmp_path, monke
             ["cross", "--thinkers=m,n", "--deliberators=m", *at],
             ["doctor", "--teacher=m", *at],
             ["refilter", str(SETS), "--checkpoint=m", "--out=new", *at],
+            [
+                *("build", str(RUN), "--student=micro-student", "--out=new"),
+                *("--redeliberate", "--teacher=m", *at[:1]),
+                f"--set=redeliberate.endpoint.tokenizer={MICRO}",
+            ],
         ]
         results = in_turn(commands, tmp_path)
     assert len(results) == len(commands)
