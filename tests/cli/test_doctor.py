@@ -86,17 +86,18 @@ def test_a_run_after_it_obeys_the_file(run, tmp_path):
     problems.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
     generate = ["generate", f"--problems={problems}", "--k=2", "--d=1", f"--out={tmp_path}/runs/a"]
     with serving(habits) as served:
-        code, printed = run("doctor", *of(served.url))
+        flags = [*of(served.url), "--set=endpoint.context=65536"]
+        code, printed = run("doctor", *flags)
         assert code == 0 and "refuses seed, top_p" in unfolded(printed)
         asked = len(served.asked)
-        code, printed = run(*generate, *of(served.url), "--dry-run")
+        code, printed = run(*generate, *flags, "--dry-run")
         assert code == 0 and len(served.asked) == asked
         told = unfolded(printed)
         assert "Obeys what doctor saw: 20" in told and ".yaml" in told
         assert told.count("max_tokens: 2048") == 2
         # A run of its own process, as its steps are.
         done = subprocess.run(
-            [COMMAND, *generate, *of(served.url)],
+            [COMMAND, *generate, *flags],
             capture_output=True,
             text=True,
             timeout=240,
@@ -104,7 +105,9 @@ def test_a_run_after_it_obeys_the_file(run, tmp_path):
         )
     assert done.returncode == 0, done.stdout + done.stderr
     assert KEY not in done.stdout + done.stderr
-    run_bodies = served.asked[asked:]
+    # The server lists its models to anybody, so a single token shows that the key is good.
+    first, *run_bodies = served.asked[asked:]
+    assert first["max_completion_tokens"] == 1
     assert len(run_bodies) == 2 * (2 + 1)
     for body in run_bodies:
         assert body["max_completion_tokens"] == 2048

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -48,6 +49,11 @@ sys.meta_path.insert(0, Interrupting())
 """
 
 
+def heard() -> None:
+    """Before a command: SIGINT is not ignored, as it is in a job of the background."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def interrupted(command: list[str], module: str, folder: Path) -> str:
     """What a command prints that is interrupted when a module is imported."""
     (folder / "site").mkdir()
@@ -63,6 +69,7 @@ def interrupted(command: list[str], module: str, folder: Path) -> str:
         text=True,
         timeout=120,
         start_new_session=True,
+        preexec_fn=heard,
     )
     assert once.exists(), f"{module} was not imported: {done.stdout}"
     assert done.returncode == 130, done.stdout
@@ -99,7 +106,9 @@ def test_an_interrupt_while_the_command_line_is_made_from_its_verbs() -> None:
         "sys.argv = ['heavydistill', '--version']\n"
         "main()\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, preexec_fn=heard
+    )
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "Interrupted.\n")
 
 
@@ -168,22 +177,26 @@ def test_a_step_whose_start_is_under_way_when_the_others_are_ended_is_ended_too(
     pipeline.discard()
 
 
-def test_whoever_handles_ctrl_c_or_ignores_it_keeps_to_that() -> None:
-    default = signal.getsignal(signal.SIGINT)
-    try:
-        for own in (signal.SIG_IGN, lambda signum, frame: None):
-            signal.signal(signal.SIGINT, own)
-            with interrupts.ending_at_once():
-                assert signal.getsignal(signal.SIGINT) is own
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+@pytest.fixture
+def restored() -> Iterator[None]:
+    """Gives this process the default handler of Ctrl-C, and its own one back at the end."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_whoever_handles_ctrl_c_or_ignores_it_keeps_to_that(restored: None) -> None:
+    for own in (signal.SIG_IGN, lambda signum, frame: None):
+        signal.signal(signal.SIGINT, own)
         with interrupts.ending_at_once():
-            assert signal.getsignal(signal.SIGINT) is not signal.default_int_handler
-        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    finally:
-        signal.signal(signal.SIGINT, default)
+            assert signal.getsignal(signal.SIGINT) is own
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    with interrupts.ending_at_once():
+        assert signal.getsignal(signal.SIGINT) is not signal.default_int_handler
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-def test_an_interrupt_is_one_whatever_a_library_makes_of_it() -> None:
+def test_an_interrupt_is_one_whatever_a_library_makes_of_it(restored: None) -> None:
     def wrapped() -> None:
         try:
             signal.raise_signal(signal.SIGINT)
