@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import json
+import math
 import re
 import secrets
 import signal
@@ -28,7 +29,10 @@ with open("job.txt", encoding="utf-8") as file:
     job = parsed(file.read())
 """
 START_S = 2.0  # of processor time, for the interpreter and the reading of the tests
+# Of the time of a test: when the system ends what no exception did, see ``inside.perform.Clock``.
+_ENDED_AFTER = 1.5
 _REPORT = re.compile(rb"([0-9a-f]{1,64}) (\d{1,6}) ([A-Z]) (\d{1,10})\n")
+_MILLISECONDS = re.compile(rb"\d{1,9}")
 _NAME = re.compile(r"[^\W\d]\w*")
 _STANDARD = sys.stdlib_module_names
 
@@ -36,8 +40,8 @@ _STANDARD = sys.stdlib_module_names
 # ``exited``, ``too_slow``, ``not_a_value``, ``too_large``, ``not_python``, ``died`` (of a signal or
 # an exit that ended everything), ``not_run`` (one before it ended everything). Nobody's fault or
 # ours: ``missing_module`` (outside the standard library), ``timeout`` (by the wall clock),
-# ``killed`` (SIGKILL, which a machine short of memory sends too), ``out_of_time`` (of the
-# response), and ``no_sandbox``.
+# ``killed`` (SIGKILL, which a machine short of memory sends too, where the sandbox does not tell
+# that the test had had its time), ``out_of_time`` (of the response), and ``no_sandbox``.
 Became = Literal[
     "value",
     "raised",
@@ -95,6 +99,7 @@ def run_tests(sandbox: Sandbox, config: Sandboxing, job: Mapping[str, Any]) -> l
         **job,
         "token": token,
         "test_s": config.test_s,
+        "end_s": _ENDED_AFTER * config.test_s,
         "total_s": config.total_s,
         "words": sorted(words_in(job["program"])),
     }
@@ -103,7 +108,7 @@ def run_tests(sandbox: Sandbox, config: Sandboxing, job: Mapping[str, Any]) -> l
     ran = start(sandbox, config, "perform", full, count, output_bytes)
     if ran.ended == "output" and len(ran.stdout) < output_bytes:
         ran = replace(ran, ended="unavailable", stderr=b"it keeps too little of the output")
-    return _outcomes(ran, token.encode(), count, widest + 2)
+    return _outcomes(ran, token.encode(), count, widest + 2, full["end_s"])
 
 
 def start(
@@ -146,19 +151,22 @@ def program_of(entry: str) -> str:
     return "\n".join(["from __future__ import annotations", *kept, _READS, f"{entry}(job)\n"])
 
 
-def _outcomes(ran: Ran, token: bytes, count: int, widest: int) -> list[Outcome]:
+def _outcomes(ran: Ran, token: bytes, count: int, widest: int, end_s: float) -> list[Outcome]:
     outcomes: list[Outcome] = []
-    begun = 0
+    begun, end = 0, math.inf
     for index, letter, payload in reports(ran.stdout, token):
         if letter == b"P":
             return [Outcome("not_python", _told(payload)[0])] * count
         if letter == b"B" and index == len(outcomes) == begun:
             begun += 1
+            end = int(payload) / 1000 + end_s if _MILLISECONDS.fullmatch(payload) else math.inf
         elif index == len(outcomes) < count and (begun == index + 1 or letter == b"T"):
             outcomes.append(_outcome(letter, payload, widest))
         else:
             break
     if len(outcomes) < count and (not outcomes or outcomes[-1].became != "out_of_time"):
+        if ran.ended == "signal" and ran.exit_code == signal.SIGKILL and ran.cpu_s >= end:
+            ran = replace(ran, ended="cpu")
         outcomes.append(stopped(ran, begun > len(outcomes)))
     if outcomes[-1].became in ("out_of_time", "timeout", "killed", "no_sandbox"):
         return outcomes + [outcomes[-1]] * (count - len(outcomes))

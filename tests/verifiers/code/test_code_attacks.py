@@ -161,6 +161,12 @@ ATTACKS = {
         "import signal\nsignal.signal(signal.SIGPROF, signal.SIG_IGN)\n"
         "def f(x):\n    while True: pass\nf(1)"
     ),
+    "no end that ignores every signal": (
+        "import signal\nfor number in set(signal.Signals) - {signal.SIGKILL, signal.SIGSTOP}:\n"
+        "    signal.signal(number, signal.SIG_IGN)\n"
+        "signal.pthread_sigmask(signal.SIG_BLOCK, set(signal.Signals))\n"
+        "def f(x):\n    while True: pass\nf(1)"
+    ),
     "no end in one call of the interpreter": "def f(x): return sum(iter(int, 1))\nf(1)",
     "an endless iterator": "import itertools\ndef f(x): return itertools.count()\nprint(f(1))",
     "a value without end": "def f(x):\n    a = []\n    a.append(a)\n    return a\nprint(f(1))",
@@ -193,6 +199,7 @@ LONG = {
     "endless recursion",
     "no end in one call of the interpreter",
     "no end that has taken the clock",
+    "no end that ignores every signal",
 }
 
 
@@ -341,17 +348,19 @@ def test_a_program_that_was_right_before_must_be_right_again() -> None:
 
 
 class Ending(Recording):
-    """A sandbox in which the first test begins and then this happens."""
+    """A sandbox in which the first test begins after one second and then this happens."""
 
     def run(self, files: Mapping[str, str], stdin: bytes, limits: Limits) -> Ran:
         token = json.loads(files["job.txt"])["token"]
-        return dataclasses.replace(self._ran, stdout=f"{token} 0 B 0\n\n".encode())
+        return dataclasses.replace(self._ran, stdout=f"{token} 0 B 4\n1000\n".encode())
 
 
 @pytest.mark.parametrize(
     ("ran", "label", "reason"),
     [
         (Ran("signal", signal.SIGKILL), "undecided", "killed"),
+        (Ran("signal", signal.SIGKILL, cpu_s=9.9), "undecided", "killed"),
+        (Ran("signal", signal.SIGKILL, cpu_s=10.5), "incorrect", "too_slow"),
         (Ran("wall"), "undecided", "timeout"),
         (Ran("unavailable", stderr=b"gone"), "undecided", "no_sandbox"),
         (Ran("cpu"), "incorrect", "too_slow"),

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import signal
 import time
 from typing import Any
 
 import pytest
 from coding import SQUARES, decision, fenced, problem, said
+
+from heavydistill.verifiers.sandbox import Ran
+from heavydistill.verifiers.sandbox.bubblewrap import Bubblewrap
 
 pytestmark = pytest.mark.usefixtures("works")
 
@@ -315,6 +319,36 @@ def test_one_call_without_end_takes_the_time_of_one_test_not_of_all() -> None:
     )
     assert (found.label, found.reason) == ("incorrect", "too_slow")
     assert time.monotonic() - begun < 20
+
+
+def test_a_program_that_ignores_signals_has_the_time_of_one_test(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    runs: list[Ran] = []
+    run = Bubblewrap.run
+
+    def recorded(*args: Any) -> Ran:
+        runs.append(run(*args))
+        return runs[-1]
+
+    monkeypatch.setattr(Bubblewrap, "run", recorded)
+    program = """
+import signal
+for number in set(signal.Signals) - {signal.SIGKILL, signal.SIGSTOP}:
+    signal.signal(number, signal.SIG_IGN)
+signal.pthread_sigmask(signal.SIG_BLOCK, set(signal.Signals))
+def f(x):
+    while x: pass
+    return 0
+"""
+    asserts = [f"assert f({i}) == {i * i}" for i in range(50)]
+    found = decision(problem(asserts=asserts), fenced(program), test_s=0.5, total_s=20.0)
+    assert (found.label, found.reason, found.score) == ("incorrect", "too_slow", 1 / 50)
+    assert json.loads(found.evidence)["first"]["test"] == 2
+    (ran,) = runs
+    # Of processor time, and of some 22 that all tests together have.
+    assert (ran.ended, ran.exit_code) == ("signal", signal.SIGKILL)
+    assert 1 < ran.cpu_s < 5
 
 
 def test_time_for_all_tests_together_is_nobodys_fault() -> None:

@@ -4,10 +4,11 @@ For every test the program starts again, in a new module and with the builtins, 
 and the standard streams as they were. Not reset, since one process serves all tests: what it
 changed in imported modules, threads that it left running, and files in its folder.
 
-Reports, by letter: ``B`` a test begins; then one of ``V`` the value (or, of a program that reads
-stdin, what it printed), ``E`` the exception as JSON ``[type, missing module]``, ``X`` it exited
-with a status that is not 0, ``S`` more processor time than a test may take, ``N`` no value, ``L``
-too large. ``P`` is a program that Python does not compile, ``T`` no time left for this test.
+Reports, by letter: ``B`` a test begins, with the milliseconds of processor time so far; then one of
+``V`` the value (or, of a program that reads stdin, what it printed), ``E`` the exception as JSON
+``[type, missing module]``, ``X`` it exited with a status that is not 0, ``S`` more processor time
+than a test may take, ``N`` no value, ``L`` too large. ``P`` is a program that Python does not
+compile, ``T`` no time left for this test.
 
 The program shares the process with this code and may change it. It cannot learn what is right, so
 whatever it reports is its answer.
@@ -18,8 +19,8 @@ from __future__ import annotations
 import _signal  # type: ignore[import-not-found]  # without the enums of signal
 import _thread
 import builtins
+import ctypes
 import posix
-import resource
 import sys
 import time
 from collections.abc import Callable
@@ -34,23 +35,60 @@ _WIDEST = 6  # characters of JSON for one byte
 _MOST_STACK = 64 << 20  # bytes; programs ask for more address space than they ever use
 _AGAIN_S = 0.05  # seconds of processor time between two rings of the clock
 _MOST_RINGS = 10
+_KILL_S = 0.5  # of processor time, for the system to end a program that lets it
+_CLOCK_PROCESS_CPUTIME_ID, _SIGEV_SIGNAL = 2, 0
+# timer_create and timer_settime by number: older C libraries have them in a library of their own.
+_TIMER_CALLS = {"x86_64": (222, 223), "aarch64": (107, 110)}
 
 
 class Slow(BaseException):
     """A test has had its processor time."""
 
 
-class Clock:
-    """Ends a test that had its time by an exception, and everything if the program catches that.
+class Timer:
+    """A signal to this process when it has used some more processor time, over all its threads.
 
-    A loop within one call of the interpreter sees no signal; the system ends it, and everything,
-    after two times as long, because it counts in ticks of which some are another's.
+    Measured as ``time.process_time`` is. Limits of the system and ``setitimer`` count in ticks, and
+    on a busy machine some are another's.
+
+    Raises:
+        OSError: The system refuses it.
+        KeyError: This machine is neither of those known here.
     """
 
-    def __init__(self, test_s: float, total_s: float) -> None:
-        self._test_s, self._total_s = test_s, total_s
+    def __init__(self, number: int) -> None:
+        self._syscall = ctypes.CDLL(None, use_errno=True).syscall
+        create, self._settime = _TIMER_CALLS[posix.uname().machine]
+        event = (ctypes.c_int * 16)(0, 0, number, _SIGEV_SIGNAL)  # struct sigevent
+        self._id = ctypes.c_int()
+        self._call(create, _CLOCK_PROCESS_CPUTIME_ID, event, ctypes.byref(self._id))
+
+    def set(self, after_s: float, again_s: float = 0.0) -> None:
+        """Send the signal after so many seconds, 0 for never, and again each ``again_s``."""
+        parts = [divmod(int(seconds * 1e9), 10**9) for seconds in (again_s, after_s)]
+        times = (ctypes.c_long * 4)(*parts[0], *parts[1])  # struct itimerspec
+        self._call(self._settime, self._id, 0, times, None)
+
+    def _call(self, *args: Any) -> None:
+        if self._syscall(*args):
+            raise OSError(ctypes.get_errno(), "a timer of processor time is refused")
+
+
+class Clock:
+    """Ends a test that had its processor time.
+
+    At ``test_s`` by an exception, and everything if the program catches that. A loop within one
+    call of the interpreter sees no exception, so that the system ends it, and everything, at
+    ``end_s`` with SIGXCPU, and soon after with SIGKILL, which no program can ignore.
+
+    A program that stops these timers on purpose has the time of all tests together.
+    """
+
+    def __init__(self, test_s: float, end_s: float, total_s: float) -> None:
+        self._test_s, self._end_s, self._total_s = test_s, end_s, total_s
         self._rings = -1
         self._last_words: Callable[[], None] = _nothing
+        self._timers = [Timer(n) for n in (_signal.SIGPROF, _signal.SIGXCPU, _signal.SIGKILL)]
 
     def spent(self) -> bool:
         return time.process_time() >= self._total_s
@@ -58,14 +96,17 @@ class Clock:
     def start(self, last_words: Callable[[], None]) -> None:
         """Begin a test; ``last_words`` is called before everything ends."""
         self._rings, self._last_words = 0, last_words
-        _, most = resource.getrlimit(resource.RLIMIT_CPU)
-        end = int(time.process_time() + 2 * self._test_s) + 2
-        resource.setrlimit(resource.RLIMIT_CPU, (min(end, most), most))
         _signal.signal(_signal.SIGPROF, self._ring)
-        _signal.setitimer(_signal.ITIMER_PROF, self._test_s, _AGAIN_S)
+        ring, end, kill = self._timers
+        kill.set(self._end_s + _KILL_S)
+        end.set(self._end_s)
+        ring.set(self._test_s, _AGAIN_S)
 
     def stop(self) -> None:
         self._rings = -1
+        for timer in self._timers:
+            timer.set(0)
+        # Those that the program may have set.
         _signal.setitimer(_signal.ITIMER_PROF, 0)
         _signal.alarm(0)
 
@@ -143,13 +184,14 @@ def perform(job: dict[str, Any]) -> None:
     Args:
         job: ``token``; ``program``, its text; ``words``, the names in it; ``prelude`` and
             ``after``, what is run before and after it; ``kind`` (``calls`` or ``stdio``) and
-            ``tests``; ``test_s`` and ``total_s`` of processor time; ``most``, the characters of one
-            value or the bytes of one output.
+            ``tests``; ``test_s``, ``end_s`` and ``total_s``, seconds of processor time (see
+            ``Clock``); ``most``, the characters of one value or the bytes of one output.
     """
     token, channel = job["token"], posix.dup(1)
     # What the interpreter has when it starts with ``site``.
     vars(builtins).update(exit=_exit, quit=_exit)
-    stage, clock = Stage(job, channel), Clock(job["test_s"], job["total_s"])
+    stage = Stage(job, channel)
+    clock = Clock(job["test_s"], job["end_s"], job["total_s"])
     stage.quiet()
     _exit_by_exception()
     _limit_stacks()
@@ -164,7 +206,7 @@ def perform(job: dict[str, Any]) -> None:
         if clock.spent():
             report(channel, token, index, "T")
             break
-        report(channel, token, index, "B")
+        report(channel, token, index, "B", b"%d" % (1000 * time.process_time()))
         letter, payload = _timed(
             clock,
             lambda test=test: one(stage, code, test),  # type: ignore[misc]
