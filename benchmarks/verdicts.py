@@ -20,7 +20,8 @@ In turn:
 - bare, in our workers: Math-Verify as a verifier of one's own, so that each text goes to a worker.
 
 Each has been called once before its time begins, and each text comes once. ``right`` counts the
-verdicts that agree with the data. With ``--storm`` 2,000 of these texts are judged with 20 of the
+verdicts that agree with the data; one that is undecided agrees with nothing and is counted apart.
+With ``--storm`` 2,000 of these texts are judged with 20 of the
 worst among them, first by our verifier, then by Math-Verify in our workers, which has nothing but
 the pool to protect it; the time is from the start of the pool to the last verdict.
 
@@ -41,7 +42,7 @@ import re
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -49,7 +50,7 @@ from multiprocessing import get_context
 from pathlib import Path
 
 from heavydistill.config import Verifying
-from heavydistill.schema import Problem
+from heavydistill.schema import Problem, Verdict
 from heavydistill.verifiers import registry
 from heavydistill.verifiers.crew import default_size
 from heavydistill.verifiers.pool import VerdictPool
@@ -137,18 +138,29 @@ def bare_in_processes(pairs: list[Pair], processes: ProcessPoolExecutor) -> list
     return list(processes.map(is_right, references, responses, chunksize=32))
 
 
-def in_pool(pairs: list[Pair], pool: VerdictPool) -> list[bool]:
+def in_pool(pairs: list[Pair], pool: VerdictPool) -> list[bool | None]:
     judged = pool.judge_all((pair.problem, pair.response) for pair in pairs)
-    return [each.verdict.is_correct for each in judged]
+    return [said(each.verdict) for each in judged]
 
 
-def timed(name: str, pairs: list[Pair], judge: Callable[[list[Pair]], list[bool]]) -> float:
+def said(verdict: Verdict) -> bool | None:
+    """Whether a verdict says right or wrong; None where it is undecided."""
+    return None if verdict.label == "undecided" else verdict.is_correct
+
+
+def timed(
+    name: str, pairs: list[Pair], judge: Callable[[list[Pair]], Sequence[bool | None]]
+) -> float:
     """Judge all pairs; print and return verdicts a second."""
     started = time.perf_counter()
-    said = judge(pairs)
+    verdicts = judge(pairs)
     rate = len(pairs) / (time.perf_counter() - started)
-    agree = sum(each == pair.right for each, pair in zip(said, pairs, strict=True))
-    print(f"{name:<24} {rate:9,.0f} /s   right {agree:,} of {len(pairs):,}", flush=True)
+    agree = sum(each is pair.right for each, pair in zip(verdicts, pairs, strict=True))
+    undecided = sum(each is None for each in verdicts)
+    print(
+        f"{name:<24} {rate:9,.0f} /s   right {agree:,} of {len(pairs):,}, undecided {undecided:,}",
+        flush=True,
+    )
     return rate
 
 
@@ -208,7 +220,7 @@ def storm(pairs: list[Pair], verify: Verifying) -> None:
         judged = pool.judge_all((pair.problem, pair.response) for pair, _ in mixed)
     seconds = time.perf_counter() - started
     right = sum(
-        each.verdict.is_correct == pair.right
+        said(each.verdict) is pair.right
         for each, (pair, is_good) in zip(judged, mixed, strict=True)
         if is_good
     )

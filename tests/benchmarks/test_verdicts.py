@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import re
 import subprocess
@@ -10,6 +11,9 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from judging import judged
+
+from heavydistill.schema import Problem
 
 SOLUTIONS = Path(__file__).parents[2] / ".." / "shared" / "data" / "math_solutions_2500.jsonl"
 VERDICTS = Path(__file__).parents[2] / "benchmarks" / "verdicts.py"
@@ -26,13 +30,23 @@ def printed(*arguments: str) -> str:
     return done.stdout
 
 
+def test_an_undecided_verdict_on_a_wrong_answer_is_not_counted_as_right(monkeypatch, capsys):
+    monkeypatch.syspath_prepend(str(VERDICTS.parent))
+    verdicts = importlib.import_module("verdicts")
+    posed = Problem(id="p", text="?", reference="5", verifier="math")
+    answers = [(r"\boxed{5}", True), (r"\boxed{6}", False), (r"\boxed{5 fifths}", False)]
+    pairs = [verdicts.Pair(posed, text, right) for text, right in answers]
+    verdicts.timed("ours", pairs, lambda p: [verdicts.said(judged(posed, x.response)) for x in p])
+    assert "right 2 of 3, undecided 1" in capsys.readouterr().out
+
+
 @pytest.mark.slow
 def test_ours_is_measured_and_math_verify_on_the_same_texts_where_it_is_installed():
     lines = [line for line in printed().splitlines() if " right " in line]
     names = [re.split(r"\s{2,}", line)[0] for line in lines]
     all_of_them = ["bare", "bare, processes", "ours", "bare, in our workers"]
     assert names == (all_of_them if find_spec("math_verify") else ["ours"])
-    assert all(line.endswith("right 2,640 of 2,640") for line in lines)
+    assert all(line.endswith("right 2,640 of 2,640, undecided 0") for line in lines)
 
 
 @pytest.mark.slow

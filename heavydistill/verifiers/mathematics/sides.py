@@ -59,16 +59,6 @@ def same_number(one: str, other: str) -> bool:
     return value is not None and value == normal_form(other[:_LONGEST_NUMBER]).value
 
 
-def without_layout_end(text: str) -> str:
-    """``text`` without layout and blanks at its end."""
-    while True:
-        text = text.rstrip()
-        match = at_end(_LAYOUT_BEFORE, text, _LONGEST_LAYOUT)
-        if not match:
-            return text
-        text = text[: match.start()]
-
-
 def peel(sides: Sides) -> None:
     """Takes away layout, the delimiters of the box's formula, and brackets around the box."""
     while True:

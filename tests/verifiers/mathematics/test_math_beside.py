@@ -8,6 +8,7 @@ from judging import judged
 from heavydistill.schema import Problem
 
 FIVE = Problem(id="p", text="?", reference="5", verifier="math")
+EQUAL, RETRACTED = ("correct", "equal"), ("undecided", "retracted")
 
 # What real responses write around the box of an answer that counts.
 ACCEPTED = [
@@ -148,7 +149,6 @@ ACCEPTED = [
     r"$\boxed{5}$---the largest of them.",
     r"The sum is \\boxed{5}.",
     r"$k=\boxed{5}$ and $m=6$.",
-    "$x = \\boxed{5}$\n\n**Check:** the result is 25, as it should.",
     r"\boxed{5}. If this is incorrect, please tell me.",
     "$$\\boxed{5}$$\n\nANSWER: 5",
     "\\boxed{x = 5}\n\n\\boxed{5}",
@@ -223,7 +223,6 @@ REFUSED = [
     (r"$\sin\boxed{5}$", "outside_box"),
     (r"$\boxed{5} = 2x$", "outside_box"),
     (r"$\boxed{5}$th", "outside_box"),
-    (r"a $\boxed{5}$-digit number", "outside_box"),
     (r"\boxed{5}?", "outside_box"),
     (r"not $\boxed{5}$", "outside_box"),
     (r"The answer is not \boxed{5}.", "outside_box"),
@@ -242,7 +241,6 @@ REFUSED = [
     (r"$\boxed{5}$ is not correct", "outside_box"),
     (r"\boxed{5} cannot be right.", "outside_box"),
     (r"$\boxed{5}$ (or 6)", "outside_box"),
-    (r"$\boxed{5}$ (not 6)", "outside_box"),
     (r"$\boxed{5}$ (wrong)", "outside_box"),
     (r"$\boxed{5}$, or 6", "outside_box"),
     (r"$\boxed{5}$; alternatively 6", "outside_box"),
@@ -268,8 +266,6 @@ REFUSED = [
     (r"one fifth of \boxed{5}", "outside_box"),
     (r"10 divided by \boxed{5}", "outside_box"),
     (r"multiplied by \boxed{5}", "outside_box"),
-    (r"for example, \boxed{5}", "outside_box"),
-    (r"e.g. \boxed{5}", "outside_box"),
     (r"\boxed{5} k", "outside_box"),
     (r"$\boxed{5}$K", "outside_box"),
     (r"\boxed{5} 000", "outside_box"),
@@ -304,7 +300,6 @@ REFUSED = [
     (r"$\boxed{5}$ with a remainder of 2", "outside_box"),
     (r"$\boxed{5}$ degrees below zero", "outside_box"),
     (r"$\boxed{5}$ all squared", "outside_box"),
-    (r"It could also be $\boxed{5}$", "outside_box"),
     (r"$\boxed{5}\mathrm{i}$", "outside_box"),
     (r"$\boxed{5}\text{x}$", "outside_box"),
     (r"$\boxed{5}\text{k}$", "outside_box"),
@@ -340,7 +335,6 @@ REFUSED = [
     (r"$\boxed{5} = 6$", "outside_box"),
     (r"$\boxed{5}$, or $6$", "outside_box"),
     (r"$\boxed{5}$ ❌", "outside_box"),
-    (r"$12 = \boxed{5} \mod 7$", "outside_box"),
     (r"答案不是\boxed{5}", "outside_box"),
     (r"6或\boxed{5}", "outside_box"),
     (r"$\boxed{5}$或6", "outside_box"),
@@ -356,17 +350,34 @@ REFUSED = [
     ("```\nx\n\\boxed{5}", "in_code"),
 ]
 
+# Read in another way than lists of words would read them: (text, what is said, why).
+DECIDED_OTHERWISE = [
+    (r"a $\boxed{5}$-digit number", EQUAL, "what is counted may follow a hyphen; 5 stays 5"),
+    (r"$\boxed{5}$ (not 6)", EQUAL, "6 is denied, as in ', not 6' and 'rather than 6'"),
+    (r"for example, \boxed{5}", EQUAL, "an example is what some problems ask for"),
+    (r"e.g. \boxed{5}", EQUAL, "an example is what some problems ask for"),
+    (r"It could also be $\boxed{5}$", EQUAL, "a doubt in other words; no other value is named"),
+    (r"$12 = \boxed{5} \mod 7$", EQUAL, "a congruence written with =, as with \\equiv"),
+    ("$x = \\boxed{5}$\n\n**Check:** the result is 25, as it should.", RETRACTED, "another result"),
+]
+
 
 @pytest.mark.parametrize("text", ACCEPTED)
 def test_words_around_the_box_leave_the_answer_alone(text):
     verdict = judged(FIVE, text)
-    assert (verdict.label, verdict.reason) == ("correct", "equal")
+    assert (verdict.label, verdict.reason) == EQUAL
 
 
 @pytest.mark.parametrize(("text", "reason"), REFUSED)
 def test_what_stands_beside_the_box_can_make_another_answer_of_it(text, reason):
     verdict = judged(FIVE, text)
     assert (verdict.label, verdict.reason) == ("undecided", reason)
+
+
+@pytest.mark.parametrize(("text", "said", "why"), DECIDED_OTHERWISE)
+def test_a_text_that_names_no_other_value_is_read_by_its_box(text, said, why):
+    verdict = judged(FIVE, text)
+    assert (verdict.label, verdict.reason) == said, why
 
 
 @pytest.mark.parametrize(
