@@ -65,17 +65,18 @@ _OTHER_BEFORE = re.compile(
 _LISTED = re.compile(r"(?:\b(?:are|is|either)|[:,])[\s$]*$")
 
 # After the box: what says nothing of it, what changes it, another value, and what may go on.
+_MODULO = re.compile(r"\A\\?b?mod(?:ulo)?\b[\s{$]*\w+[}$]*")
 _PASSED = re.compile(
     r"\\(?:(?:tag\*?|label|end)\{[^{}]{0,40}\}|\\|approx[^\n$]{0,40})"
     r"|(?:\$\s*)?\\(?:blacksquare|square|qed|Box|checkmark)(?:\s*\$)?"
-    r"|\(?\s*(?:\\p?mod|\\bmod|mod(?:ulo)?\b)[\s{$]*\w+[})$]*"
+    r"|(?:\\pmod|\(\s*\\?mod)[\s{$]*\w+[})$]*"
     r"|(?:\^\s*\{*)?(?:st|nd|rd|th)\}*\$?(?= (?!of\b|root|pow|part)[a-z])"
     r"|[)\]}|]|[*_](?!\s*[\d\\({a-z])|\\?\$(?=[\s.,;)]|$)"
 )
 _CHANGED_AFTER = re.compile(
     rf"[\s(,;]*(?:{_MANY}|hal(?:f|ves)|(?:four|fif|six|seven|eigh|nin|ten)ths?|over|or|point|pi"
     r"|(?:third|quarter)s? of|times(?= [0-9\\$(])|(?:all )?(?:squared|cubed)|factorial"
-    r"|plus|minus|divided|multiplied|raised|to the power|choose|(?:in )?base|cannot"
+    r"|plus|minus|mod|modulo|divided|multiplied|raised|to the power|choose|(?:in )?base|cannot"
     r"|(?:with an? )?remainder|(?:degrees )?below zero"
     r"|in (?:thousands|\w+illions)|and (?:an?|one|two|three)|(?:per|in|out of)(?= [\\$(]*\d)"
     r"|(?:if|when|for)\b[^.\n]{1,80}?(?:otherwise|else|\band \$?-?[0-9.]+\$? (?:if|when|for))"
@@ -104,9 +105,9 @@ _DENIED = re.compile(
     re.IGNORECASE,
 )
 _ANSWER_AGAIN = re.compile(
-    r"(?:\b(?:answer|solution|result|(?:correct|actual|true|right) (?:value|number|sum|total))"
-    r"(?: should| must)?(?:\*\*)?\s*(?:is|be|was|:|=|equals)(?:\*\*)?(?: actually| now| really)?"
-    r"|[.!?,\n]\s{0,3}(?:or )?(?:it|that) (?:is|was|(?:should|must|might) be)|\bi meant|应为"
+    r"(?:\b(?:answer|solution|result|(?:correct|actual|true) \w+)(?: should| must)?(?:\*\*)?"
+    r"\s*(?:is|be|was|:|=|equals)(?:\*\*)?(?: actually| now)?|\bi meant|应为"
+    r"|[.!?,\n]\s{0,3}(?:or )?it (?:is|was|(?:should|must|might) be)"
     r"|(?:答案|结果)(?:应该?)?(?:\*\*)?\s*(?:是|为|:|：)|^####(?=[ \t]*-?[0-9][0-9,.]*[ \t]*$))"
     rf"[\s:$*(]*(?:\\[(\[]\s*)?(?:[a-zA-Z]\s*=\s*)?(?P<answer>{NUMBER})"
     r"(?!\s*(?:[-+*/^=<>\d(]|\\[cte]|more|less))",
@@ -194,6 +195,8 @@ def _leaves_alone(sides: Sides, content: str, problem: str) -> bool:
     # "k = 5 and m = 6" gives another name its value.
     elif other and re.search(rf"{re.escape(other['name'] or '')}[\s=]*$", sides.left):
         return False
+    if re.search(r"(?:\\equiv|≡)\s*$", sides.left):
+        sides.right = _MODULO.sub("", sides.right)
     while passed := _PASSED.match(sides.right):
         sides.right = sides.right[passed.end() :]
         peel(sides)

@@ -335,6 +335,7 @@ REFUSED = [
     (r"$\boxed{5} = 6$", "outside_box"),
     (r"$\boxed{5}$, or $6$", "outside_box"),
     (r"$\boxed{5}$ ❌", "outside_box"),
+    (r"$12 = \boxed{5} \mod 7$", "outside_box"),
     (r"答案不是\boxed{5}", "outside_box"),
     (r"6或\boxed{5}", "outside_box"),
     (r"$\boxed{5}$或6", "outside_box"),
@@ -357,7 +358,6 @@ DECIDED_OTHERWISE = [
     (r"for example, \boxed{5}", EQUAL, "an example is what some problems ask for"),
     (r"e.g. \boxed{5}", EQUAL, "an example is what some problems ask for"),
     (r"It could also be $\boxed{5}$", EQUAL, "a doubt in other words; no other value is named"),
-    (r"$12 = \boxed{5} \mod 7$", EQUAL, "a congruence written with =, as with \\equiv"),
     ("$x = \\boxed{5}$\n\n**Check:** the result is 25, as it should.", RETRACTED, "another result"),
 ]
 

@@ -64,6 +64,9 @@ NEVER_CORRECT = [
     "\\boxed{5}\n\\cdot 3",
     r"$\boxed{5}$ minutes and $30$ seconds",
     r"\boxed{5} times 2",
+    r"$\boxed{5} \bmod 3$",
+    r"\boxed{5} mod 3",
+    "is not\n$$\n\\boxed{5}\n$$",
     r"$\boxed{5}$ when $x>0$, else $7$",
     r"$\boxed{5}$ is not the answer.",
     r"\boxed{5} isn't right",
@@ -96,6 +99,7 @@ CORRECT = [
     r"$\boxed{5}$ ✅",
     "\\boxed{5}\n\nNo other values work.",
     "\\boxed{5}\n\nIt is 2 more than 3.",
+    r"so it is $\boxed{5}$ (mod 7)",
     "\\boxed{5}\n\nLet me know if you need more help!",
 ]
 
