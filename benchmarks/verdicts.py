@@ -3,6 +3,7 @@ r"""How many verdicts a second, and how many right answers are left undecided.
     python benchmarks/verdicts.py --gsm8k DIR
     python benchmarks/verdicts.py --gsm8k DIR --storm
     python benchmarks/verdicts.py --solutions FILE...
+    python benchmarks/verdicts.py --agreement DIR
 
 DIR holds ``gsm8k_solutions_k4.jsonl``: real solutions of GSM8K that end in ``A: 18``, with what is
 right (github.com/openai/grade-school-math). Without it sums of our own are judged. Where
@@ -31,6 +32,12 @@ wrong references are accepted. Each row of a FILE (JSON lines) has ``question``,
 against the answer changed: its sign, one more, one less, a fraction inverted, one component of a
 tuple, another unit. ``--show N`` prints up to N texts of each cause. Rows whose reference the
 verifier refuses are counted and not judged.
+
+With ``--agreement`` the answers in DIR whose truth is known are judged, by kind of text: how many
+are undecided, and how many verdicts differ from the truth. GSM8K (``gsm8k_solutions_k4.jsonl``) and
+IFEval (``ifeval_prompts.jsonl``, ``ifeval_MODEL_strict.jsonl``) have it recorded. HumanEval
+(``humaneval_20.jsonl``, ``humaneval_20_samples_k20.jsonl``) has not: each completion runs in one
+program with the task's own ``check``, which trusts it, and that needs the sandbox.
 """
 
 from __future__ import annotations
@@ -48,12 +55,14 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from multiprocessing import get_context
 from pathlib import Path
+from typing import Any
 
-from heavydistill.config import Verifying
+from heavydistill.config import Sandboxing, Verifying
 from heavydistill.schema import Problem, Verdict
 from heavydistill.verifiers import registry
 from heavydistill.verifiers.crew import default_size
 from heavydistill.verifiers.pool import VerdictPool
+from heavydistill.verifiers.sandbox import Limits, open_sandbox
 
 BARE = Path(__file__).with_name("bare_math_verify.py")
 HAS_MATH_VERIFY = find_spec("math_verify") is not None
@@ -104,7 +113,6 @@ def pairs_of(folder: Path | None, verifier: str) -> list[Pair]:
             )
             for n, right, given in sums
         ]
-    lines = (folder / "gsm8k_solutions_k4.jsonl").read_text(encoding="utf-8").splitlines()
     marker = {"marker": "A:"}
     return [
         Pair(
@@ -112,13 +120,17 @@ def pairs_of(folder: Path | None, verifier: str) -> list[Pair]:
             solution["solution"],
             solution["is_correct"],
         )
-        for row in map(json.loads, lines)
+        for row in rows_of(folder / "gsm8k_solutions_k4.jsonl")
         for solution in row.values()
         if isinstance(solution, dict)
     ]
 
 
-def _problem(text: str, reference: str, verifier: str, args: dict[str, str]) -> Problem:
+def rows_of(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def _problem(text: str, reference: str, verifier: str, args: dict[str, Any]) -> Problem:
     return Problem(
         id="p", text=text, reference=reference, verifier=verifier, verifier_args=json.dumps(args)
     )
@@ -358,6 +370,59 @@ def completeness(rows: list[Solution], verify: Verifying, show: int) -> None:
         print(f"         {kind}, {other!r}: ...{_around_box(row.solution)!r}")
 
 
+def ifeval(folder: Path) -> list[Pair]:
+    """The responses of IFEval; right are those recorded as following every instruction strictly."""
+    prompts = {row["prompt"]: row for row in rows_of(folder / "ifeval_prompts.jsonl")}
+    pairs = []
+    for path in sorted(folder.glob("ifeval_*_strict.jsonl")):
+        for row in rows_of(path):
+            prompt = prompts[row["prompt"]]
+            args = {key: prompt[key] for key in ("instruction_id_list", "kwargs")}
+            posed = _problem(row["prompt"], "", "instructions", args | {"mode": "strict"})
+            pairs.append(Pair(posed, row["response"], row["follow_all_instructions"]))
+    return pairs
+
+
+def humaneval(folder: Path) -> list[Pair]:
+    """The completions of HumanEval; right are those that the task's own ``check`` accepts."""
+    tasks = {row["task_id"]: row for row in rows_of(folder / "humaneval_20.jsonl")}
+    sandbox = open_sandbox(Sandboxing())
+    limits = Limits(cpu_s=4, wall_s=120, memory_mb=256, output_bytes=1 << 20)
+    pairs = []
+    for row in rows_of(folder / "humaneval_20_samples_k20.jsonl"):
+        task = tasks[row["task_id"]]
+        args = {key: task[key] for key in ("prompt", "test", "entry_point")}
+        posed = _problem(task["prompt"], "", "code", args)
+        for completion in row["samples"]:
+            parts = [task["prompt"] + completion, task["test"], f"check({task['entry_point']})"]
+            program = "\n".join([*parts, "print('every assertion held')"])
+            ran = sandbox.run({"main.py": program}, b"", limits)
+            if ran.ended == "unavailable":
+                raise SystemExit(f"HumanEval needs the sandbox: {ran.stderr}")
+            held = ran.stdout.endswith(b"every assertion held\n")
+            pairs.append(Pair(posed, completion, ran.ended == "exit" and held))
+    return pairs
+
+
+def agreement(name: str, pairs: list[Pair], verify: Verifying) -> None:
+    """Print how many answers are undecided, by cause, and how many verdicts are false."""
+    with VerdictPool(verify) as pool:
+        judged = pool.judge_all((pair.problem, pair.response) for pair in pairs)
+    seen = Counter(
+        (pair.right, said(each.verdict)) for pair, each in zip(pairs, judged, strict=True)
+    )
+    causes = Counter(each.verdict.reason for each in judged if said(each.verdict) is None)
+    print(
+        f"{name}: {len(pairs):,} answers, {sum(pair.right for pair in pairs):,} right; "
+        f"{causes.total()} undecided ({causes.total() / max(1, len(pairs)):.2%}), "
+        f"{seen[True, None]} of them right; "
+        f"{seen[False, True]} false accepts, {seen[True, False]} false rejects",
+        flush=True,
+    )
+    for cause, count in causes.most_common():
+        print(f"  {count:6,} {cause}")
+
+
 def _around_box(text: str) -> str:
     at = text.rfind("boxed")
     return text[max(0, at - 90) : at + 110]
@@ -370,21 +435,27 @@ def main() -> None:
     parser.add_argument("--gsm8k", type=Path, help="folder of gsm8k_solutions_k4.jsonl")
     parser.add_argument("--storm", action="store_true", help="the worst inputs among good ones")
     parser.add_argument("--solutions", type=Path, nargs="+", help="files of right solutions")
+    parser.add_argument("--agreement", type=Path, help="folder of answers whose truth is known")
     parser.add_argument("--show", type=int, default=0, help="texts printed of each cause")
     parser.add_argument("--workers", type=int, default=default_size())
     parser.add_argument("--timeout-s", type=float, default=Verifying().timeout_s)
     chosen = parser.parse_args()
     if chosen.solutions:
         for path in chosen.solutions:
-            lines = path.read_text(encoding="utf-8").splitlines()
             rows = [
                 Solution(row["question"], row["solution"], row["answer"], row.get("type", ""))
-                for row in map(json.loads, lines)
+                for row in rows_of(path)
             ]
             print(f"{path.name}: ", end="", flush=True)
             completeness(
                 rows, Verifying(workers=chosen.workers, timeout_s=chosen.timeout_s), chosen.show
             )
+        return
+    if chosen.agreement:
+        verify = Verifying(workers=chosen.workers, timeout_s=chosen.timeout_s)
+        agreement("GSM8K, math", pairs_of(chosen.agreement, "math"), verify)
+        agreement("IFEval, instructions", ifeval(chosen.agreement), verify)
+        agreement("HumanEval, code", humaneval(chosen.agreement), verify)
         return
     own = [str(BARE)] if HAS_MATH_VERIFY else []
     verify = Verifying(workers=chosen.workers, timeout_s=chosen.timeout_s, own=own)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from judging import judged
+from sandboxing import need_sandbox
 
 from heavydistill.schema import Problem
 
@@ -75,6 +76,47 @@ def test_undecided_right_answers_and_accepted_wrong_references_are_counted(tmp_p
     for change in ("3 one more", "3 one less", "4 sign", "1 inverted", "2 component", "1 unit"):
         assert change in told
     assert re.search(r"^0 of 14 wrong references accepted", told, re.MULTILINE)
+
+
+def test_undecided_and_false_verdicts_are_counted_by_kind_of_text(tmp_path):
+    need_sandbox()
+
+    def write(name: str, *rows: dict[str, object]) -> None:
+        (tmp_path / name).write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+
+    claims = [("5", True), ("5", False), ("6", True), ("6", False), ("five fifths", False)]
+    solutions = {
+        str(n): {"solution": f"So\nA: {answer}", "is_correct": right}
+        for n, (answer, right) in enumerate(claims)
+    }
+    write("gsm8k_solutions_k4.jsonl", {"question": "2+3?", "ground_truth": "A: 5"} | solutions)
+    ids = {"instruction_id_list": ["punctuation:no_comma"], "kwargs": [{}]}
+    write("ifeval_prompts.jsonl", {"prompt": "No commas."} | ids)
+    followed = [("a b", True), ("a, b", False), ("a, c", True)]
+    write(
+        "ifeval_m_strict.jsonl",
+        *(
+            {"prompt": "No commas.", "response": text, "follow_all_instructions": right}
+            for text, right in followed
+        ),
+    )
+    test = "def check(candidate):\n    assert candidate(2) == 4\n"
+    prompt = "def f(x):\n"
+    task = {"task_id": "T/0", "prompt": prompt, "test": test, "entry_point": "f"}
+    write("humaneval_20.jsonl", task)
+    bodies = ["    return x * x\n", "    return x\n", "    import absent_module\n    return 4\n"]
+    write("humaneval_20_samples_k20.jsonl", {"task_id": "T/0", "prompt": prompt, "samples": bodies})
+    told = printed("--agreement", str(tmp_path))
+    for line in (
+        "GSM8K, math: 5 answers, 2 right; 1 undecided (20.00%), 0 of them right; "
+        "1 false accepts, 1 false rejects",
+        "IFEval, instructions: 3 answers, 2 right; 0 undecided (0.00%), 0 of them right; "
+        "0 false accepts, 1 false rejects",
+        "HumanEval, code: 3 answers, 1 right; 1 undecided (33.33%), 0 of them right; "
+        "0 false accepts, 0 false rejects",
+        "1 missing_module",
+    ):
+        assert line in told
 
 
 @pytest.mark.slow
