@@ -127,6 +127,16 @@ def test_it_is_listed_beside_it(file: Path) -> None:
     assert f"]({folder}/README.md)" in (CONFIGS / "README.md").read_text(encoding="utf-8")
 
 
+FOR_GPUS = [file for file in (*FILES, *LAUNCHES) if not {"micro", "cpu2"} & {*file.parts, file.stem}]
+
+
+@pytest.mark.parametrize("file", FOR_GPUS, ids=lambda file: f"{file.parent.name}/{file.stem}")
+def test_what_no_gpu_has_run_says_so_and_what_to_measure(file: Path) -> None:
+    said = file.read_text(encoding="utf-8")
+    assert ("Not run on GPUs" if file in LAUNCHES else "computed, not run") in said
+    assert "# To be measured: " in said
+
+
 # --- How accelerate reads the launches.
 
 

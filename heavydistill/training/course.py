@@ -184,6 +184,7 @@ def of_trainer(prepared: Prepared) -> dict[str, Any]:
     }
     arguments.push_to_hub = False  # once, at the end, with the card
     arguments.logging_nan_inf_filter = False  # a loss that is no number would be logged as one
+    launching.accumulate_in_float32(arguments.deepspeed_plugin)
     peft_config = get_peft_config(asked.model)
     if peft_config and not Path(base.path).is_dir():
         # Whoever loads the adapter gets the base that it was trained on, and not a later one.

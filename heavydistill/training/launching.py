@@ -16,6 +16,7 @@ from heavydistill.record import Launch
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
+    from accelerate.utils import DeepSpeedPlugin
 
     from heavydistill.training.strict import Asked
 
@@ -76,6 +77,21 @@ def real(accelerator: Accelerator, plan: Launch) -> Launch:
     if not engine.startswith(plan.engine):
         raise _other(plan, engine)
     return plan.model_copy(update={"engine": engine, "processes": accelerator.num_processes})
+
+
+def accumulate_in_float32(plugin: DeepSpeedPlugin | None) -> None:
+    """Have ZeRO add the gradients of a step's micro-batches in float32.
+
+    DeepSpeed adds them in the type it computes with, and a sum of several in bfloat16 keeps 8 bits.
+    A ``grad_accum_dtype`` in the user's own DeepSpeed configuration stays as it is.
+
+    Args:
+        plugin: That of the trainer's arguments, before the trainer is made; None without DeepSpeed.
+    """
+    # Stage 0 spreads nothing, and DeepSpeed refuses another type than the model's there.
+    if plugin is not None and plugin.zero_stage > 0:
+        types = plugin.deepspeed_config.setdefault("data_types", {})
+        types.setdefault("grad_accum_dtype", "fp32")
 
 
 def _other(plan: Launch, engine: str) -> ConfigError:

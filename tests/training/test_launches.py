@@ -31,6 +31,22 @@ ROOT = Path(__file__).parents[2]
 ACCELERATE = ROOT / "configs" / "accelerate"
 SFT = ROOT / "configs" / "sft"
 STEPS, PACKS = 3, 4
+# Runs a script as it is, and at its first step prints which types DeepSpeed computes and adds in.
+SHOWS_TYPES = """
+import runpy, sys
+from deepspeed.runtime.engine import DeepSpeedEngine
+
+step = DeepSpeedEngine.step
+
+def shows(engine, *given, **named):
+    DeepSpeedEngine.step = step
+    print("types:", engine.get_data_types()[0], engine.optimizer.gradient_accumulation_dtype)
+    return step(engine, *given, **named)
+
+DeepSpeedEngine.step = shows
+sys.argv = sys.argv[1:]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
 _LIMIT_S = 1700
 _GONE_S = 20
 
@@ -189,7 +205,10 @@ def test_deepspeed_trains_as_one_process_does(
 def test_deepspeed_plays_episodes_learns_from_them_and_is_measured(
     launch: str, sets: Path, compiled: dict[str, str], tmp_path: Path
 ) -> None:
+    """In bfloat16, as the shipped files for GPUs do; gradients are added in float32 all the same."""
     out = tmp_path / "out"
+    shows = tmp_path / "shows.py"
+    shows.write_text(SHOWS_TYPES, "utf-8")
     asked = tmp_path / "run.yaml"
     asked.write_text(
         "problems: {source: micro, size: 8, seed: 9}\ndomain: brief\n"
@@ -199,7 +218,8 @@ def test_deepspeed_plays_episodes_learns_from_them_and_is_measured(
     ran = run(
         *["-m", "accelerate.commands.launch", "--num_processes", "2", "--main_process_port", "0"],
         *["--config_file", str(ACCELERATE / f"{launch}.yaml")],
-        *["scripts/grpo.py", "--config", str(ROOT / "configs" / "grpo" / "micro" / "joint.yaml")],
+        *[str(shows), "scripts/grpo.py"],
+        *["--bf16", "true", "--config", str(ROOT / "configs" / "grpo" / "micro" / "joint.yaml")],
         *["--run", str(asked), "--model_name_or_path", "micro-student", "--output_dir", str(out)],
         *["--num_generations", "12", "--per_device_train_batch_size", "6", "--max_steps", "4"],
         *["--max_completion_length", "160", "--warmup_steps", "0", "--save_steps", "4"],
@@ -208,6 +228,7 @@ def test_deepspeed_plays_episodes_learns_from_them_and_is_measured(
         **compiled,
     )
     assert ran.code == 0, ran.said[-6000:]
+    assert "types: torch.bfloat16 torch.float32" in ran.said
     record = read_record(out)
     assert (record.launch.processes, record.launch.engine) == (2, launch)
     assert record.result and record.result.steps == 4 and "attempts/right" in ran.said

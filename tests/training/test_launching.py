@@ -80,6 +80,22 @@ def test_another_engine_than_was_planned_is_refused(
     assert launching.real(accelerator(kind), plan).engine == real
 
 
+@pytest.mark.parametrize(
+    ("stage", "own", "used"),
+    [(1, None, "fp32"), (2, None, "fp32"), (3, None, "fp32"), (2, "bf16", "bf16"), (0, None, None)],
+)
+def test_zero_adds_gradients_in_float32_unless_the_user_names_another_type(
+    stage: int, own: str | None, used: str | None
+) -> None:
+    pytest.importorskip("deepspeed")
+    from accelerate.utils import DeepSpeedPlugin
+
+    types = {"data_types": {"grad_accum_dtype": own}} if own else {}
+    plugin = DeepSpeedPlugin(hf_ds_config={"zero_optimization": {"stage": stage}, **types})
+    launching.accumulate_in_float32(plugin)
+    assert plugin.deepspeed_config.get("data_types", {}).get("grad_accum_dtype") == used
+
+
 FA2, FA3 = "kernels-community/flash-attn2", "kernels-community/vllm-flash-attn3"
 
 
