@@ -205,7 +205,7 @@ def test_deepspeed_trains_as_one_process_does(
 def test_deepspeed_plays_episodes_learns_from_them_and_is_measured(
     launch: str, sets: Path, compiled: dict[str, str], tmp_path: Path
 ) -> None:
-    """In bfloat16, as the shipped files for GPUs do; gradients are added in float32 all the same."""
+    """In bfloat16, as the files for GPUs do; gradients are added in float32 all the same."""
     out = tmp_path / "out"
     shows = tmp_path / "shows.py"
     shows.write_text(SHOWS_TYPES, "utf-8")
