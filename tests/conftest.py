@@ -2,6 +2,16 @@
 
 import os
 
+import pytest
+
 # With a key a run asks a server for one token more, see ``teachers.contact``; a developer's own key
 # must not change what the servers of tests are asked.
 os.environ.pop("OPENAI_API_KEY", None)
+
+
+@pytest.fixture(autouse=True)
+def no_memory_of_the_hub() -> None:
+    """Whether the Hub answers is found out once in a process, and a process runs many tests."""
+    from heavydistill.engine.hub_files import obstacle
+
+    obstacle.cache_clear()

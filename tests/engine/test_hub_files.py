@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from huggingface_hub import constants
 from loopback import Handler, listening
 
 from heavydistill.config import Endpoint
@@ -70,8 +71,14 @@ def test_a_hub_that_does_not_answer_is_asked_once_without_noise(tmp_path):
     assert warning.endswith("so models and tokenizers are taken from the Hub's cache.")
 
 
+@pytest.fixture
+def offline(monkeypatch):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+
+
 @pytest.mark.parametrize("ask", [ReaderTokenizer, lambda name: find(name, Endpoint())])
-def test_offline_the_fix_is_said_at_once(ask):
+def test_offline_the_fix_is_said_at_once(ask, offline):
     with pytest.raises(HeavydistillError) as refused:
         ask("org/none")
     assert "HF_HUB_OFFLINE is set" in refused.value.what
@@ -102,7 +109,7 @@ def test_what_may_be_a_repository_is_one(name):
     assert is_hub_id(name)
 
 
-def test_it_is_told_that_the_environment_forbids_the_hub():
+def test_it_is_told_that_the_environment_forbids_the_hub(offline):
     assert obstacle() == "HF_HUB_OFFLINE is set"
 
 
