@@ -31,16 +31,17 @@ ROOT = Path(__file__).parents[2]
 ACCELERATE = ROOT / "configs" / "accelerate"
 SFT = ROOT / "configs" / "sft"
 STEPS, PACKS = 3, 4
-# Runs a script as it is, and at its first step prints which types DeepSpeed computes and adds in.
+# Runs a script as it is; at its first step each process writes which types DeepSpeed computes and
+# adds in.
 SHOWS_TYPES = """
-import runpy, sys
+import os, pathlib, runpy, sys
 from deepspeed.runtime.engine import DeepSpeedEngine
 
-step = DeepSpeedEngine.step
+step, file = DeepSpeedEngine.step, pathlib.Path(__file__).with_name("types." + os.environ["RANK"])
 
 def shows(engine, *given, **named):
     DeepSpeedEngine.step = step
-    print("types:", engine.get_data_types()[0], engine.optimizer.gradient_accumulation_dtype)
+    file.write_text(f"{engine.get_data_types()[0]} {engine.optimizer.gradient_accumulation_dtype}")
     return step(engine, *given, **named)
 
 DeepSpeedEngine.step = shows
@@ -228,7 +229,8 @@ def test_deepspeed_plays_episodes_learns_from_them_and_is_measured(
         **compiled,
     )
     assert ran.code == 0, ran.said[-6000:]
-    assert "types: torch.bfloat16 torch.float32" in ran.said
+    types = [(tmp_path / f"types.{rank}").read_text("utf-8") for rank in (0, 1)]
+    assert types == ["torch.bfloat16 torch.float32"] * 2
     record = read_record(out)
     assert (record.launch.processes, record.launch.engine) == (2, launch)
     assert record.result and record.result.steps == 4 and "attempts/right" in ran.said
