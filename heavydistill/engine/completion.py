@@ -24,7 +24,7 @@ from heavydistill.schema import Failure, FinishReason
 
 _KEYLESS = Redactor()
 _MOST_REFUSAL = 2000  # characters
-# No two samples of so many characters are the same unless one is a copy.
+# As in ``metrics.tally``: two samples of so many characters are not the same by chance.
 _NO_CHANCE = 200
 # No text has more on average, so a count that implies more leaves a part out.
 MOST_CHARACTERS_OF_A_TOKEN = 8

@@ -56,7 +56,7 @@ def check_room(config: RunConfig, problems: Sequence[Problem], asks: bool = True
 
     Args:
         config: Completed.
-        problems: Of the run.
+        problems: Problems of the run.
         asks: Whether a server that counts tokens may be asked. If not, or if it is still to be
             started, nothing is refused for an estimate alone, which is never less than the count.
 

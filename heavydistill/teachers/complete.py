@@ -63,7 +63,7 @@ def completed(
         config: As the user gave it.
         contact: Asks the servers which models they serve, and how much these take; None sends
             nothing.
-        saved: As of ``context.contexts_of``.
+        saved: Context of the run that is in the folder already, in tokens; None if there is none.
 
     Raises:
         TeacherError: A model is not known, cannot run here, or hides its thinking there; or its

@@ -141,7 +141,7 @@ class Contact:
             if takes and takes < most_tokens:
                 raise TeacherError(
                     f"{url} serves {model} with {takes} tokens of prompt and response, but "
-                    f"{most_tokens} are to be asked of it",
+                    f"this run needs {most_tokens}",
                     f"Give it less with --set endpoint.context={takes}, or start the server with "
                     "more.",
                 )

@@ -86,7 +86,8 @@ def accumulate_in_float32(plugin: DeepSpeedPlugin | None) -> None:
     A ``grad_accum_dtype`` in the user's own DeepSpeed configuration stays as it is.
 
     Args:
-        plugin: That of the trainer's arguments, before the trainer is made; None without DeepSpeed.
+        plugin: Plugin of the trainer's arguments, before the trainer is made; None without
+            DeepSpeed.
     """
     # Stage 0 spreads nothing, and DeepSpeed refuses another type than the model's there.
     if plugin is not None and plugin.zero_stage > 0:

@@ -36,7 +36,7 @@ class Judgement(NamedTuple):
 
     Attributes:
         right: None if it could not be decided.
-        is_unanswered: It holds no final answer.
+        is_unanswered: Whether the response holds no final answer.
     """
 
     right: bool | None
