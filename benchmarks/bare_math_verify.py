@@ -10,7 +10,7 @@ import logging
 
 from math_verify import parse, verify
 
-from heavydistill.config import Verifying
+from heavydistill.config.run import Verifying
 from heavydistill.schema import Problem
 from heavydistill.verifiers.base import Decision, Verifier
 

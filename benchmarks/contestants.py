@@ -60,23 +60,24 @@ def ours(
     file: str,
     asked: int,
 ) -> None:
-    """The thinking half of a run, as ``heavydistill.pipeline.run`` starts it.
+    """The thinking half of a run, as ``heavydistill.run.generate`` starts it.
 
     ``account`` is the file of the run's account, which is to book ``asked`` requests.
     """
-    from heavydistill.pipeline.processes import loading, start_server
+    from heavydistill.run.processes import loading, start_server
 
     start_server()
     with loading():
-        from heavydistill.pipeline.build import Pace
-    from heavydistill.config import Endpoint, Problems, Sampling
-    from heavydistill.engine.ledger import Ledger
-    from heavydistill.pipeline.compat import HeavyPipeline
-    from heavydistill.pipeline.llm import HeavyLLM
-    from heavydistill.pipeline.steps import LabelTraces, LoadProblems
-    from heavydistill.pipeline.tasks import SampleTrajectories
+        from heavydistill.run.recipe import Pace
+    from heavydistill.config.models import Endpoint, Sampling
+    from heavydistill.config.run import Problems
+    from heavydistill.models.ledger import Ledger
+    from heavydistill.models.registry import find
+    from heavydistill.run.compat import HeavyPipeline
+    from heavydistill.run.llm import HeavyLLM
+    from heavydistill.run.steps import LabelTraces, LoadProblems
+    from heavydistill.run.tasks import SampleTrajectories
     from heavydistill.schema import OK, Trace, arrow_schema
-    from heavydistill.teachers.registry import find
 
     endpoint = Endpoint(base_url=url, concurrency=slots, tokenizer="none")
     pace = Pace.of(find(MODEL, endpoint), k, endpoint)

@@ -38,15 +38,15 @@ from trl import GRPOConfig, GRPOTrainer
 
 from heavydistill.chat.student import stops_of
 from heavydistill.chat.template import Chat
-from heavydistill.config import Problems, RunConfig
-from heavydistill.engine.tokenizer import ReaderTokenizer
+from heavydistill.config.run import Problems, RunConfig
 from heavydistill.errors import UserError
 from heavydistill.heavy import prompts
+from heavydistill.models.tokenizer import ReaderTokenizer
 from heavydistill.problems.procedural import micro_problems
 from heavydistill.schema import Cache, Trajectory
-from heavydistill.training.rl import episodes as playing
-from heavydistill.training.rl.episodes import Asked, Completion, Episode, Episodes
-from heavydistill.training.rl.joint import JointTrainer
+from heavydistill.train.grpo import episodes as playing
+from heavydistill.train.grpo.episodes import Asked, Completion, Episode, Episodes
+from heavydistill.train.grpo.joint import JointTrainer
 from heavydistill.verifiers.pool import VerdictPool
 
 WARM_UP = 4  # steps: one generation

@@ -23,14 +23,15 @@ import statistics
 import time
 from collections.abc import Callable, Iterator
 
-from heavydistill.config import Endpoint, Problems, Sampling
-from heavydistill.engine.local import LocalEngine
-from heavydistill.engine.request import Request, user_turn
+from heavydistill.config.models import Endpoint, Sampling
+from heavydistill.config.run import Problems
 from heavydistill.heavy import prompts
-from heavydistill.pipeline.build import LOCAL_BATCH
+from heavydistill.models.local.engine import LocalEngine
+from heavydistill.models.registry import find
+from heavydistill.models.request import Request, user_turn
 from heavydistill.problems import load
+from heavydistill.run.recipe import LOCAL_BATCH
 from heavydistill.schema import Problem, to_row
-from heavydistill.teachers.registry import find
 
 Turn = Callable[[int], int]  # from a seed to the tokens that were written
 
@@ -105,8 +106,8 @@ def engine_turn(engine: LocalEngine, problems: list[Problem], k: int, sampling: 
 
 def step_turn(problems: list[Problem], k: int, sampling: Sampling) -> Turn:
     """The step of a run, with its rows in and out."""
-    from heavydistill.pipeline.llm import HeavyLLM
-    from heavydistill.pipeline.tasks import SampleTrajectories
+    from heavydistill.run.llm import HeavyLLM
+    from heavydistill.run.tasks import SampleTrajectories
 
     def turn(seed: int) -> int:
         step.llm.seed = seed

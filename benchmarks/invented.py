@@ -15,12 +15,12 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from heavydistill.config import RunConfig, Think, dump_config
-from heavydistill.engine.tokenizer import ReaderTokenizer
+from heavydistill.config.run import RunConfig, Think, dump_config
 from heavydistill.heavy import prompts, voting
 from heavydistill.heavy.cache import build_cache
+from heavydistill.models.tokenizer import ReaderTokenizer
 from heavydistill.schema import Deliberation, Problem, Trace, Trajectory, Verdict, content_id
-from heavydistill.storage import TRACES_FOLDER, write_traces
+from heavydistill.store.traces import TRACES_FOLDER, write_traces
 
 MICRO_STUDENT = Path(__file__).parents[1] / "heavydistill" / "micro" / "student"
 CONTEXT = 32_768

@@ -32,9 +32,9 @@ import watched
 from building import COMMAND, ROOT
 from invented import MICRO_STUDENT, trace, write_run
 
-from heavydistill.config import RunConfig, dump_config
-from heavydistill.engine.tokenizer import ReaderTokenizer
-from heavydistill.storage import TRACES_FOLDER, write_traces
+from heavydistill.config.run import RunConfig, dump_config
+from heavydistill.models.tokenizer import ReaderTokenizer
+from heavydistill.store.traces import TRACES_FOLDER, write_traces
 
 MOST_S, MOST_MB = 2.0, 300
 RESPONSE = 1250  # characters of its reasoning; its answer has 250

@@ -21,7 +21,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from heavydistill.config import Sandboxing, Verifying
+from heavydistill.config.run import Sandboxing, Verifying
 from heavydistill.schema import Problem
 from heavydistill.verifiers.pool import VerdictPool
 from heavydistill.verifiers.sandbox import Limits, interpreter, open_sandbox

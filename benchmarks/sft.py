@@ -33,8 +33,8 @@ from transformers import TrainerCallback
 from trl import SFTConfig, SFTTrainer
 
 from heavydistill.errors import UserError
-from heavydistill.training.arguments import parse
-from heavydistill.training.sft import Prepared, new_trainer, prepare
+from heavydistill.train.sft import Prepared, new_trainer, prepare
+from heavydistill.train.sft_config import parse
 
 WARM_UP = 2  # steps
 DEFAULT_LENGTH = 1024  # TRL's

@@ -57,7 +57,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from heavydistill.config import Sandboxing, Verifying
+from heavydistill.config.run import Sandboxing, Verifying
 from heavydistill.schema import Problem, Verdict
 from heavydistill.verifiers import registry
 from heavydistill.verifiers.crew import default_size

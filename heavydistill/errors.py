@@ -21,11 +21,28 @@ from __future__ import annotations
 import errno
 import re
 
-from heavydistill.printable import printable
-
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _FORBIDDEN = {errno.EACCES, errno.EPERM, errno.EROFS}
 _NO_PLACE = {errno.ENOENT, errno.ENOTDIR, errno.EEXIST, errno.ELOOP, errno.ENAMETOOLONG}
+
+
+CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+"""Characters that move the cursor, recolour a terminal or reorder a line (bidirectional marks and
+overrides); tabs and newlines are left out."""
+# Colours and cursor movements, then titles and links of a terminal, which end with a bell or ESC \.
+_SEQUENCE = re.compile(
+    r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]|(?:\x1b\]|\x9d)[^\x07\x1b\x9c\x9d]*(?:\x07|\x1b\\|\x9c)"
+)
+
+
+def encodable(text: str) -> str:
+    """JSON can carry half of a surrogate pair, which nothing can store; it becomes ``?``."""
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def printable(text: str) -> str:
+    """A text without escape sequences and control characters; tabs and newlines stay."""
+    return CONTROL.sub("", _SEQUENCE.sub("", encodable(text)))
 
 
 class HeavydistillError(Exception):

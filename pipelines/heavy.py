@@ -15,13 +15,13 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from heavydistill.config import RunConfig, load_config
-from heavydistill.engine.request import THINK, deliberate_stage
-from heavydistill.pipeline import build as wiring
-from heavydistill.pipeline.compat import HeavyPipeline
-from heavydistill.pipeline.run import check
-from heavydistill.pipeline.steps import BuildCaches, LabelTraces, LoadProblems, Verify
-from heavydistill.pipeline.tasks import Deliberate, SampleTrajectories
+from heavydistill.config.run import RunConfig, load_config
+from heavydistill.models.request import THINK, deliberate_stage
+from heavydistill.run import recipe as wiring
+from heavydistill.run.compat import HeavyPipeline
+from heavydistill.run.generate import check
+from heavydistill.run.steps import BuildCaches, LabelTraces, LoadProblems, Verify
+from heavydistill.run.tasks import Deliberate, SampleTrajectories
 from heavydistill.schema import Trace, arrow_schema
 
 

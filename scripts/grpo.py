@@ -27,22 +27,22 @@ from __future__ import annotations
 
 import sys
 
-from heavydistill import interrupts
+from heavydistill.run import interrupts
 
 
 def main() -> None:
-    from heavydistill.training.rl.arguments import parse
+    from heavydistill.train.grpo.config import parse
 
     # First, for the file may set variables that the libraries read when they are imported.
     asked = parse(description=__doc__)
 
     from heavydistill.cli.training import carry_out
-    from heavydistill.training.rl import stage
+    from heavydistill.train.grpo import train
 
-    carry_out(asked, stage)
+    carry_out(asked, train)
 
 
 if __name__ == "__main__":
     with interrupts.ending_at_once():
-        from heavydistill.training.running import exit_code
+        from heavydistill.train.running import exit_code
     sys.exit(exit_code(main))

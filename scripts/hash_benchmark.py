@@ -13,7 +13,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from heavydistill.build.contamination import COLUMNS, Benchmark, texts_of
+from heavydistill.curate.filters.contamination import COLUMNS, Benchmark, texts_of
 from heavydistill.errors import ProblemsError, UserError
 from heavydistill.problems.tables import Table, read_hub, read_jsonl, read_parquet
 

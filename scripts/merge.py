@@ -19,7 +19,7 @@ import sys
 from pathlib import Path
 
 from heavydistill.errors import HeavydistillError, UserError
-from heavydistill.training.merging import DTYPES, merge
+from heavydistill.train.merge import DTYPES, merge
 
 
 def main() -> None:

@@ -32,7 +32,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from heavydistill import interrupts
+from heavydistill.run import interrupts
 
 
 def main() -> None:
@@ -51,6 +51,6 @@ def main() -> None:
 
 if __name__ == "__main__":
     with interrupts.ending_at_once():
-        from heavydistill.training.rl import phases
-        from heavydistill.training.running import exit_code
+        from heavydistill.train.grpo import phases
+        from heavydistill.train.running import exit_code
     sys.exit(exit_code(main, "The same command goes on where it ended."))

@@ -22,9 +22,9 @@ from heavydistill.errors import ConfigError, UserError
 from heavydistill.metrics.comparable import Side, refuse_other_verdicts, refuse_other_ways
 from heavydistill.metrics.comparison import Comparison, compare
 from heavydistill.metrics.intervals import Interval
-from heavydistill.pipeline.comparing import side_of
-from heavydistill.pipeline.result import all_traces
 from heavydistill.report.text import counted, points, versions
+from heavydistill.run.comparison import side_of
+from heavydistill.run.result import all_traces
 
 K, D = 8, 4
 NAMES = [f"M@{K}", f"V@{K}", f"P@{K}", f"HM@{D}", f"HP@{D}", f"HM@{D} - V@{K}"]

@@ -27,15 +27,15 @@ from pathlib import Path
 import torch
 from transformers import AutoTokenizer, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from heavydistill.config import Sampling
-from heavydistill.engine.local import LocalEngine
-from heavydistill.engine.request import Request, sample_seed, user_turn
+from heavydistill.config.models import Sampling
 from heavydistill.heavy import prompts
 from heavydistill.heavy.prompts import thinker_prompt
 from heavydistill.micro import rows
 from heavydistill.micro.rows import MicroProblem, Row
 from heavydistill.micro.tokenizer import train_tokenizer
 from heavydistill.micro.training import Schedule, Size, new_model, train
+from heavydistill.models.local.engine import LocalEngine
+from heavydistill.models.request import Request, sample_seed, user_turn
 from heavydistill.verifiers.extraction import boxed
 
 CONTEXT = 2048

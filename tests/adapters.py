@@ -10,10 +10,10 @@ from typing import Any
 from set_folders import manifest
 from students import MICRO
 
-from heavydistill.config import Sampling
-from heavydistill.engine.local import LocalEngine, local_revision
-from heavydistill.engine.request import Request, user_turn
-from heavydistill.record import (
+from heavydistill.config.models import Sampling
+from heavydistill.models.local.engine import LocalEngine, local_revision
+from heavydistill.models.request import Request, user_turn
+from heavydistill.store.training_record import (
     BaseModelUsed,
     Launch,
     Result,

@@ -9,16 +9,17 @@ from pathlib import Path
 from samples import trajectory
 from set_folders import manifest
 
-from heavydistill.config import Endpoint, Problems
-from heavydistill.engine.tokenizer import ReaderTokenizer
+from heavydistill.config.models import Endpoint
+from heavydistill.config.run import Problems
 from heavydistill.heavy import prompts
 from heavydistill.heavy.cache import build_cache
+from heavydistill.models.registry import find
+from heavydistill.models.tokenizer import ReaderTokenizer
 from heavydistill.problems import load
 from heavydistill.schema import Cache, Problem
-from heavydistill.sets.folder import Writer, file_of
-from heavydistill.sets.manifest import write_manifest
-from heavydistill.sets.rows import CacheRow, ProblemRow
-from heavydistill.teachers.registry import find
+from heavydistill.store.sets.folder import Writer, file_of
+from heavydistill.store.sets.manifest import write_manifest
+from heavydistill.store.sets.rows import CacheRow, ProblemRow
 
 MICRO = find("micro", Endpoint()).tokenizer
 """A folder with the tokenizer of the micro models."""

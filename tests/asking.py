@@ -6,9 +6,9 @@ from typing import Any
 
 from fault_server import FaultServer, text_of
 
-from heavydistill.config import Endpoint, Sampling
-from heavydistill.engine.openai_client import OpenAIEngine
-from heavydistill.engine.request import Request, Response, user_turn
+from heavydistill.config.models import Endpoint, Sampling
+from heavydistill.models.http.engine import OpenAIEngine
+from heavydistill.models.request import Request, Response, user_turn
 
 TAGS = ("<think>", "</think>")
 SAMPLING = Sampling(top_k=0, max_tokens=64)

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from heavydistill.training.rl.episodes import Episode
+from heavydistill.train.grpo.episodes import Episode
 
 
 def advantages(rewards: Sequence[float | None], group: int, scale: str = "group") -> list[float]:

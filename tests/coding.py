@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from heavydistill.config import Sandboxing, Verifying
+from heavydistill.config.run import Sandboxing, Verifying
 from heavydistill.schema import Problem
 from heavydistill.verifiers.base import Decision
 from heavydistill.verifiers.code import Code

@@ -12,6 +12,6 @@ os.environ.pop("OPENAI_API_KEY", None)
 @pytest.fixture(autouse=True)
 def no_memory_of_the_hub() -> None:
     """Whether the Hub answers is found out once in a process, and a process runs many tests."""
-    from heavydistill.engine.hub_files import obstacle
+    from heavydistill.models.hub_files import obstacle
 
     obstacle.cache_clear()

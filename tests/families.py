@@ -7,7 +7,7 @@ import json
 
 from judging import judged
 
-from heavydistill.config import Problems
+from heavydistill.config.run import Problems
 from heavydistill.problems import load
 from heavydistill.schema import Problem
 

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from heavydistill.build.imports.config import ImportConfig, import_config
+from heavydistill.curate.imports.config import ImportConfig, import_config
 
 EGGS = "A box holds 6 eggs. How many eggs are in 7 boxes?"
 STAIRS = "A stair has 12 steps. Ana climbs it 3 times. How many steps does she climb?"

@@ -17,7 +17,7 @@ from brute_force import gradient, moved
 from rollouts import STUDENT, Replayed, arguments, made_up, problems, rewarding, tokenizer
 from transformers import TrainerCallback
 
-from heavydistill.training.rl.joint import JointTrainer
+from heavydistill.train.grpo.joint import JointTrainer
 from heavydistill.verifiers.pool import VerdictPool
 
 K, GROUP = 3, 4

@@ -13,7 +13,8 @@ from set_folders import manifest
 from students import MICRO
 
 from heavydistill.hub.model_card import write_model_card
-from heavydistill.record import (
+from heavydistill.store.sets.manifest import Manifest, RunUsed
+from heavydistill.store.training_record import (
     BaseModelUsed,
     Launch,
     Result,
@@ -21,7 +22,6 @@ from heavydistill.record import (
     TrainingRecord,
     write_record,
 )
-from heavydistill.sets.manifest import Manifest, RunUsed
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 GENERATED = RunUsed(

@@ -8,7 +8,7 @@ import os
 import sys
 import time
 
-from heavydistill.config import Verifying
+from heavydistill.config.run import Verifying
 from heavydistill.schema import Problem
 from heavydistill.verifiers.base import Decision, Verifier
 

@@ -10,7 +10,7 @@ from judging import judged
 from samples import trajectory
 
 from heavydistill.schema import Problem, Trace, content_id
-from heavydistill.storage import TRACES_FOLDER, write_traces
+from heavydistill.store.traces import TRACES_FOLDER, write_traces
 
 
 def pool_of(number: int, answers: Sequence[str], model: str = "somebody", **problem: Any) -> Trace:

@@ -11,7 +11,7 @@ from typing import Any
 from generations import trajectory
 
 from heavydistill.schema import Cache
-from heavydistill.training.rl.episodes import Asked, Completion, Episode, Episodes
+from heavydistill.train.grpo.episodes import Asked, Completion, Episode, Episodes
 
 STUDENT = str(Path(__file__).parents[1] / "heavydistill" / "micro" / "student")
 END = 678

@@ -13,17 +13,17 @@ from pathlib import Path
 from typing import Any
 
 import heavydistill
-from heavydistill.build.config import load_build_config
-from heavydistill.build.making import make
-from heavydistill.config import RunConfig, dump_config
-from heavydistill.engine.tokenizer import ReaderTokenizer
+from heavydistill.config.run import RunConfig, dump_config
+from heavydistill.config.sets import load_build_config
+from heavydistill.curate.making import make
 from heavydistill.heavy import voting
 from heavydistill.heavy.cache import build_cache
 from heavydistill.heavy.prompts import load
+from heavydistill.models.tokenizer import ReaderTokenizer
 from heavydistill.schema import Deliberation, Problem, Trace, Trajectory, Verdict, content_id
-from heavydistill.sets.folder import read_rows, splits_of
-from heavydistill.sets.manifest import Manifest
-from heavydistill.storage import TRACES_FOLDER, write_traces
+from heavydistill.store.sets.folder import read_rows, splits_of
+from heavydistill.store.sets.manifest import Manifest
+from heavydistill.store.traces import TRACES_FOLDER, write_traces
 
 STUDENT = Path(heavydistill.__file__).parent / "micro" / "student"
 _WORDS = [

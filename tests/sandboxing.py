@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from heavydistill.config import Sandboxing
+from heavydistill.config.run import Sandboxing
 from heavydistill.verifiers.sandbox import Limits, Ran, open_sandbox
 
 _PR_SET_CHILD_SUBREAPER = 36

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from heavydistill.schema import Cache, CacheItem, Deliberation, Trajectory, Verdict, from_row
-from heavydistill.sets import folder as folders
-from heavydistill.sets.manifest import (
+from heavydistill.store.sets import folder as folders
+from heavydistill.store.sets.manifest import (
     Attention,
     BenchmarkUsed,
     Manifest,
@@ -19,7 +19,7 @@ from heavydistill.sets.manifest import (
     read_manifest,
     write_manifest,
 )
-from heavydistill.sets.rows import (
+from heavydistill.store.sets.rows import (
     CacheRow,
     DeliberationRow,
     Message,

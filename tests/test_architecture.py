@@ -16,40 +16,20 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 PACKAGE = "heavydistill"
 
-# A part is a module or folder right under the package. A part may import its own layer and those
-# before it; the parts of STRANGERS do not know each other either.
-LAYERS = [
-    {
-        "schema",
-        "errors",
-        "interrupts",
-        "printable",
-        "sections",
-        "asking",
-        "versioned",
-        "markdown",
-    },
-    {"config", "shareable", "heavy", "metrics"},
-    {
-        "teachers",
-        "engine",
-        "verifiers",
-        "problems",
-        "storage",
-        "workplace",
-        "sets",
-        "chat",
-        "record",
-    },
-    {"pipeline", "build", "training", "report", "hub", "skill", "micro", "doctor"},
+# A part is a module or folder right under the package. It may import its own tier and those before
+# it; within a tier files may know each other, but never in a circle.
+TIERS = [
+    {"schema", "errors"},
+    {"config", "heavy", "metrics"},
+    {"store", "models", "verifiers", "problems", "chat"},
+    {"run", "pipeline", "curate", "train", "report", "hub", "micro", "doctor"},
     {"cli"},
 ]
-STRANGERS = LAYERS[3]
-LAYER_OF = {part: number for number, parts in enumerate(LAYERS) for part in parts}
-# What stores rows needs to know rows alone, so that anything may read them.
-STORAGE_KNOWS = {"schema", "errors"}
+TIER_OF = {part: number for number, parts in enumerate(TIERS) for part in parts}
+# What reads traces needs to know rows alone, so that anything may read them.
+TRACES_KNOW = {"schema", "errors"}
 
-ONLY_IMPORTER = {"distilabel": "pipeline", "trl": "training"}
+ONLY_IMPORTER = {"distilabel": "run", "trl": "train"}
 MAX_LINES = 600
 TOO_VAGUE = {"Exception", "BaseException", "HeavydistillError", "UserError"}
 
@@ -73,11 +53,16 @@ class Module:
                 source = resolve_name("." * node.level + (node.module or ""), self.package)
                 yield from (f"{source}.{alias.name}" for alias in node.names)
 
+    def modules_imported(self) -> set[str]:
+        """Dotted names of the package's own modules that it imports."""
+        names = {name if name in NAMES else name.rpartition(".")[0] for name in self.imports()}
+        return (names & NAMES) - {self.name}
+
     def parts_imported(self) -> set[str]:
         """The other parts of the package that it imports."""
         names = (name.split(".") for name in self.imports())
         found = {name[1] for name in names if name[0] == PACKAGE and name[1:2]}
-        return (found & LAYER_OF.keys()) - {self.part}
+        return (found & TIER_OF.keys()) - {self.part}
 
     def errors_raised(self) -> set[str]:
         """Names of the classes of ``raise Class(...)``."""
@@ -102,10 +87,11 @@ def _modules() -> list[Module]:
 
 
 MODULES = _modules()
+NAMES = {module.name for module in MODULES}
 
 
-def test_every_part_has_its_layer() -> None:
-    assert {module.part for module in MODULES} - {""} <= LAYER_OF.keys()
+def test_every_part_has_its_tier() -> None:
+    assert {module.part for module in MODULES} - {""} <= TIER_OF.keys()
 
 
 def test_nothing_imports_upward() -> None:
@@ -113,31 +99,18 @@ def test_nothing_imports_upward() -> None:
         f"{module.name} imports {part}"
         for module in MODULES
         for part in module.parts_imported()
-        if module.part and LAYER_OF[part] > LAYER_OF[module.part]
+        if module.part and TIER_OF[part] > TIER_OF[module.part]
     ]
     assert not offenders
 
 
-def test_strangers_do_not_import_each_other() -> None:
-    offenders = [
-        f"{module.name} imports {part}"
-        for module in MODULES
-        for part in module.parts_imported()
-        if module.part in STRANGERS and part in STRANGERS
-    ]
-    assert not offenders
+def test_traces_know_only_the_rows() -> None:
+    traces = next(module for module in MODULES if module.name == f"{PACKAGE}.store.traces")
+    assert traces.parts_imported() <= TRACES_KNOW
 
 
-def test_storage_knows_only_the_rows() -> None:
-    storage = [module for module in MODULES if module.part == "storage"]
-    assert storage
-    assert all(module.parts_imported() <= STORAGE_KNOWS for module in storage)
-
-
-def test_parts_do_not_import_in_a_circle() -> None:
-    graph: dict[str, set[str]] = {}
-    for module in MODULES:
-        graph.setdefault(module.part, set()).update(module.parts_imported())
+def test_files_do_not_import_in_a_circle() -> None:
+    graph = {module.name: module.modules_imported() for module in MODULES}
     graphlib.TopologicalSorter(graph).prepare()
 
 

@@ -8,12 +8,12 @@ import pytest
 import typer
 import yaml
 
-from heavydistill.build.config import load_build_config
 from heavydistill.cli.verbs import app
-from heavydistill.config import Deliberate, RunConfig, Think, load_config
+from heavydistill.config.run import Deliberate, RunConfig, Think, load_config
+from heavydistill.config.sets import load_build_config
+from heavydistill.models.complete import complete
+from heavydistill.models.registry import shipped
 from heavydistill.problems.procedural import micro_problems
-from heavydistill.teachers.complete import complete
-from heavydistill.teachers.registry import shipped
 
 CONFIGS = Path(__file__).parents[1] / "configs"
 FILES = [

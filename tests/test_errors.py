@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from heavydistill.engine.ledger import Ledger
-from heavydistill.engine.segment import paths
 from heavydistill.errors import HeavydistillError, RunError, remedy
-from heavydistill.storage import writing
-from heavydistill.workplace import Workplace
+from heavydistill.models.ledger import Ledger
+from heavydistill.store.atomic import Workplace
+from heavydistill.store.segment import paths
+from heavydistill.store.traces import writing
 
 
 @pytest.mark.parametrize(

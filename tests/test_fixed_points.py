@@ -18,22 +18,22 @@ import trainings
 import yaml
 from fake_server import serving
 
-from heavydistill.build.config import load_build_config
-from heavydistill.config import load_config
-from heavydistill.engine.journal import Journal
-from heavydistill.engine.segment import FORMAT, record_at, segments
+from heavydistill.config.run import load_config
+from heavydistill.config.sets import load_build_config
+from heavydistill.config.yaml import parse
 from heavydistill.metrics.comparison import read_comparison
 from heavydistill.metrics.summary import summarize
+from heavydistill.models.profile_files import load_profile
 from heavydistill.problems.benchmarks import Benchmark
-from heavydistill.record import read_record
 from heavydistill.schema import Trace
-from heavydistill.sections import parse
-from heavydistill.sets.folder import read_rows, splits_of
-from heavydistill.sets.manifest import read_manifest
-from heavydistill.storage import read_traces
-from heavydistill.teachers.files import load_profile
-from heavydistill.training import keeping
-from heavydistill.training.rl.phases import load_phases
+from heavydistill.store.journal import Journal
+from heavydistill.store.segment import FORMAT, record_at, segments
+from heavydistill.store.sets.folder import read_rows, splits_of
+from heavydistill.store.sets.manifest import read_manifest
+from heavydistill.store.traces import read_traces
+from heavydistill.store.training_record import read_record
+from heavydistill.train import checkpoints
+from heavydistill.train.grpo.phases import load_phases
 
 FIXED = Path(__file__).parent / "fixed_points"
 RUN, SETS = Path("runs/served"), Path("sets")
@@ -230,7 +230,7 @@ def test_the_sets_are_learnt_from(capfd: pytest.CaptureFixture[str]) -> None:
 
 
 def test_trained_models_are_read_and_merged() -> None:
-    from heavydistill.training.merging import merge
+    from heavydistill.train.merge import merge
 
     records = {name: read_record(Path("trained") / name) for name in ("full", "adapter", "grpo")}
     assert [record.method for record in records.values()] == ["full", "lora", "full"]
@@ -238,8 +238,8 @@ def test_trained_models_are_read_and_merged() -> None:
     assert all(record.result and record.result.steps == 1 for record in records.values())
     assert {len(record.sets) for record in records.values()} == {1, 2}
     checkpoint = Path("trained/full/checkpoint-1")
-    assert keeping.is_whole(checkpoint)
-    assert keeping.start_of(Path("trained/full"), True) == checkpoint
+    assert checkpoints.is_whole(checkpoint)
+    assert checkpoints.start_of(Path("trained/full"), True) == checkpoint
     merged = merge("trained/adapter", Path("out/merged"))
     assert merged.is_right and merged.has_record and merged.base == "model"
 
@@ -261,7 +261,7 @@ def test_other_files_are_read() -> None:
         "own-success",
     ]
     given = ["--config=yaml/sft_adapter.yaml", "--output_dir=out", "--dataset_name=sets"]
-    from heavydistill.training.arguments import parse as parse_training
+    from heavydistill.train.sft_config import parse as parse_training
 
     assert parse_training(given).model.lora_target_modules == ["q_proj", "v_proj"]
 

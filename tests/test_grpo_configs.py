@@ -15,20 +15,20 @@ from typing import Any
 import pytest
 import yaml
 
-from heavydistill.config import load_config
+from heavydistill.config.run import load_config
 from heavydistill.errors import ConfigError
-from heavydistill.training.rl import phases as phases_module
-from heavydistill.training.rl.arguments import MODES, Asked, RlArguments, metric_of, parse
-from heavydistill.training.rl.batches import (
+from heavydistill.train.grpo import phases as phases_module
+from heavydistill.train.grpo.batches import (
     Batch,
     check_batch,
     check_episodes,
     check_prompts,
     check_validation,
 )
-from heavydistill.training.rl.collapse import GUARDS, ROLL_BACK, GuardArguments, check_guards
-from heavydistill.training.rl.phases import load_phases
-from heavydistill.training.rl.presets import STEPS
+from heavydistill.train.grpo.config import MODES, Asked, RlArguments, metric_of, parse
+from heavydistill.train.grpo.guards import GUARDS, ROLL_BACK, GuardArguments, check_guards
+from heavydistill.train.grpo.phases import load_phases
+from heavydistill.train.grpo.presets import STEPS
 
 pytest.importorskip("trl", reason="TRL is not installed")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from heavydistill.build.contamination import Benchmark, read
+from heavydistill.curate.filters.contamination import Benchmark, read
 
 SCRIPT = Path(__file__).parents[1] / "scripts" / "hash_benchmark.py"
 TEXTS = ["How many of the nine hens that live behind the barn lay eggs?", "What is 3 + 4?"]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 
-# Imports every module outside ``pipeline``, one after the other, and prints the first one after
+# Imports every module outside ``run``, one after the other, and prints the first one after
 # which a heavy package is loaded. Those that extend classes of torch, transformers and TRL are left
 # out; others import them where a model is loaded or a training begins.
 IMPORT_ALL = """
@@ -19,14 +19,14 @@ import heavydistill
 EXTENDING = {
     f"heavydistill.{name}"
     for name in (
-        "engine.growing",
-        "engine.stretches",
-        "training.callbacks",
-        "training.muon",
-        "training.rl.joint",
-        "training.rl.trainer",
-        "training.rl.watching",
-        "training.trainer",
+        "models.local.growing",
+        "models.local.decoding",
+        "train.callbacks",
+        "train.muon",
+        "train.grpo.joint",
+        "train.grpo.trainer",
+        "train.grpo.callbacks",
+        "train.trainer",
     )
 }
 HEAVY = {"torch", "transformers", "distilabel", "datasets", "pandas", "pyarrow", "trl"}
@@ -41,7 +41,7 @@ count = 0
 for module in pkgutil.walk_packages(heavydistill.__path__, "heavydistill."):
     if module.name in EXTENDING or module.name.endswith("__main__"):
         continue
-    if module.name.startswith("heavydistill.pipeline"):
+    if module.name.startswith(("heavydistill.run", "heavydistill.pipeline")):
         continue
     importlib.import_module(module.name)
     check(module.name)

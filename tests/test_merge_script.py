@@ -14,7 +14,7 @@ from adapters import write_adapter, write_training
 from runs import build, write_run
 from students import MICRO
 
-from heavydistill.storage import read_traces
+from heavydistill.store.traces import read_traces
 
 ROOT = Path(__file__).parents[1]
 SCRIPT = ROOT / "scripts" / "merge.py"
@@ -74,7 +74,7 @@ def test_who_is_killed_leaves_no_folder_and_the_next_one_makes_it(
     # The weights are there, and what they are has not been looked at.
     (tmp_path / "sitecustomize.py").write_text(
         "import os, signal\n"
-        "from heavydistill.training import merging\n"
+        "from heavydistill.train import merging\n"
         "merging._look = lambda *_: os.kill(os.getpid(), signal.SIGKILL)\n"
     )
     out = tmp_path / "out" / "merged"

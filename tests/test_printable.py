@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from heavydistill.errors import StoppedError
-from heavydistill.printable import CONTROL, printable
+from heavydistill.errors import CONTROL, StoppedError, printable
 
 
 @pytest.mark.parametrize(

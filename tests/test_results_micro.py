@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 import runs
 
-from heavydistill.config import CacheChoice, Deliberate, RunConfig, SamplingChoice, dump_config
+from heavydistill.config.models import SamplingChoice
+from heavydistill.config.run import CacheChoice, Deliberate, RunConfig, dump_config
 from heavydistill.schema import Trace
-from heavydistill.storage import TRACES_FOLDER, read_traces, write_traces
+from heavydistill.store.traces import TRACES_FOLDER, read_traces, write_traces
 
 ROOT = Path(__file__).parents[1]
 SCRIPT = ROOT / "scripts" / "results_micro.py"

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from heavydistill.errors import ConfigError
-from heavydistill.training.arguments import Asked, SetArguments, parse
+from heavydistill.train.sft_config import Asked, SetArguments, parse
 
 pytest.importorskip("trl", reason="TRL is not installed")
 

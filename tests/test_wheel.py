@@ -11,14 +11,15 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 BUILD = "import sys; from hatchling.build import build_wheel; print(build_wheel(sys.argv[1]))"
-BENCHMARKS = "from heavydistill.build.contamination import read, shipped; "
+BENCHMARKS = "from heavydistill.curate.filters.contamination import read, shipped; "
 BENCHMARKS += "print(*(read(file).name for file in shipped()))"
 PUBLIC = "from heavydistill.problems.benchmarks import benchmark, shipped; "
 PUBLIC += "print(*(benchmark(name).name for name in shipped()))"
 PAGE = "from heavydistill.report.page.writing import shipped, script; "
 PAGE += "print(*(len(shipped('katex', name)) for name in ('katex.min.js', 'LICENSE'))); "
 PAGE += "print(len(script()), len(shipped('web', 'page.css')), len(shipped('web', 'page.html')))"
-LIST = "from heavydistill.teachers.registry import find, names; from heavydistill.config import *; "
+LIST = "from heavydistill.models.registry import find, names; "
+LIST += "from heavydistill.config.models import Endpoint; "
 LIST += "print(*names()); print(find('micro', Endpoint()).model)"
 
 

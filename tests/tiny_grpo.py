@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from heavydistill.training.rl.measuring import Judgement
+from heavydistill.train.grpo.measuring import Judgement
 
 STUDENT = str(Path(__file__).parents[1] / "heavydistill" / "micro" / "student")
 
@@ -112,7 +112,7 @@ def trainer(
     from transformers import AutoTokenizer
     from trl import GRPOTrainer
 
-    from heavydistill.training.rl.measuring import Measuring
+    from heavydistill.train.grpo.measuring import Measuring
 
     class Trainer(*mixins, Measuring, GRPOTrainer):  # type: ignore[misc]
         def create_model_card(self, *_: Any, **__: Any) -> None:

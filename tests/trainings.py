@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from set_folders import manifest
 
-from heavydistill.record import BaseModelUsed, Launch, SetsUsed, TrainingRecord
+from heavydistill.store.training_record import BaseModelUsed, Launch, SetsUsed, TrainingRecord
 
 if TYPE_CHECKING:
-    from heavydistill.training.arguments import Asked
-    from heavydistill.training.rl.arguments import Asked as GrpoAsked
+    from heavydistill.train.grpo.config import Asked as GrpoAsked
+    from heavydistill.train.sft_config import Asked
 
 RECORD = TrainingRecord(
     heavydistill="0.1.0",
@@ -133,14 +133,14 @@ def _flags(given: dict[str, Any]) -> list[str]:
 
 def asked(sets: Path | str | None, out: Path | str, **keys: Any) -> Asked:
     """The same, as the script reads them."""
-    from heavydistill.training.arguments import parse
+    from heavydistill.train.sft_config import parse
 
     return parse(flags(sets, out, **keys))
 
 
 def grpo_asked(sets: Path | str | None, out: Path | str, **keys: Any) -> GrpoAsked:
     """The same, as the script reads them."""
-    from heavydistill.training.rl.arguments import parse
+    from heavydistill.train.grpo.config import parse
 
     return parse(grpo_flags(sets, out, **keys))
 

@@ -21,8 +21,8 @@ seen in a loss. The guard looks at the tokens themselves:
     control_token       thinking or answer holds what the tokenizer takes for a control token
     too_long            there are more tokens than fit
 
-Rows are dataclasses of ``sets.rows`` or dicts as read from parquet. Not covered: whether a row is
-worth learning, and several turns.
+Rows are dataclasses of ``store.sets.rows`` or dicts as read from parquet. Not covered: whether a
+row is worth learning, and several turns.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from typing import Any
 
 from heavydistill.chat.template import TAGS, Chat, Tokens
 from heavydistill.errors import ConfigError
-from heavydistill.sets.rows import SftRow
+from heavydistill.store.sets.rows import SftRow
 
 NOT_LEARNT = -100
 """The label of a token that is not learnt, in PyTorch and TRL."""

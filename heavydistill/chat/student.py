@@ -23,7 +23,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from heavydistill.asking import Endpoint
 from heavydistill.chat import mending
 from heavydistill.chat.guard import Fault, inspect
 from heavydistill.chat.template import (
@@ -34,12 +33,13 @@ from heavydistill.chat.template import (
     lacks_template,
     own_template,
 )
-from heavydistill.engine.adapter import adapter_of
-from heavydistill.engine.hub_files import has_chat_template
-from heavydistill.engine.tokenizer import ReaderTokenizer
+from heavydistill.config.models import Endpoint
 from heavydistill.errors import ConfigError, TeacherError
-from heavydistill.sets.rows import Message, SftRow, ThoughtfulMessage, ThoughtfulSftRow
-from heavydistill.teachers.registry import find
+from heavydistill.models.hub_files import has_chat_template
+from heavydistill.models.local.adapter import adapter_of
+from heavydistill.models.registry import find
+from heavydistill.models.tokenizer import ReaderTokenizer
+from heavydistill.store.sets.rows import Message, SftRow, ThoughtfulMessage, ThoughtfulSftRow
 
 Form = Literal["field", "inline"]
 FORMS: tuple[Form, ...] = ("field", "inline")
@@ -86,7 +86,7 @@ class Student:
         """Load the tokenizer and find the form.
 
         Args:
-            name: As ``teachers.registry`` takes it.
+            name: As ``models.registry`` takes it.
             chat_template: A Jinja file, in place of the tokenizer's own template.
 
         Raises:

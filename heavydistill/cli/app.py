@@ -11,7 +11,7 @@ import atexit
 import shlex
 import sys
 
-from heavydistill import interrupts
+from heavydistill.run import interrupts
 
 
 def main() -> None:

@@ -17,8 +17,8 @@ from heavydistill.errors import StoppedError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from heavydistill.build.asking import Asking, Volume
-    from heavydistill.build.deliberator import Deliberator
+    from heavydistill.curate.redeliberation.asking import Asking, Volume
+    from heavydistill.curate.redeliberation.deliberator import Deliberator
 
 _PLAIN_LINE_EVERY_S = 10.0
 
@@ -26,7 +26,7 @@ _PLAIN_LINE_EVERY_S = 10.0
 def print_volume(volume: Volume, asking: Asking, console: Console) -> None:
     """What is to be asked, in a line, and what the user should know of it."""
     if volume.skipped:
-        from heavydistill.engine.journal import skipped_note
+        from heavydistill.store.journal import skipped_note
 
         _say(skipped_note(asking.journal, volume.skipped), console)
     if asking.context and not asking.context.is_known:
@@ -100,7 +100,7 @@ def ending_early(console: Console, out: object, journal: Path | None) -> Iterato
     Raises:
         typer.Exit: With 1 where it was stopped, and 130 where it was interrupted.
     """
-    from heavydistill.interrupts import terminate_as_interrupt
+    from heavydistill.run.interrupts import terminate_as_interrupt
 
     handlers = terminate_as_interrupt()
     kept = f"{out} was not written"

@@ -96,7 +96,7 @@ def _verifier(known: Benchmark) -> str:
 
 
 def _widths(known: Benchmark) -> str:
-    from heavydistill.config import load_config
+    from heavydistill.config.run import load_config
 
     run = load_config(preset=known.preset)
     return f"{run.think.k} x {run.deliberate.d}"

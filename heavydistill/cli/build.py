@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from heavydistill.config import parse_assignment
+from heavydistill.config.run import parse_assignment
 
 
 def build(
@@ -104,11 +104,11 @@ def build(
     """
     from rich.console import Console
 
-    from heavydistill.build.asking import journal_of
-    from heavydistill.build.config import load_build_config
-    from heavydistill.build.making import EmptyError, make
     from heavydistill.cli.asking import ending_early, print_volume
     from heavydistill.cli.bar import Bar
+    from heavydistill.config.sets import load_build_config
+    from heavydistill.curate.making import EmptyError, make
+    from heavydistill.curate.redeliberation.asking import journal_of
     from heavydistill.hub.card import write_card
     from heavydistill.report.sets import print_manifest
 

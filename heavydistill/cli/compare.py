@@ -31,9 +31,9 @@ def compare(
     """
     from rich.console import Console
 
-    from heavydistill.pipeline.comparing import compare_runs
+    from heavydistill.config.versioned import as_json
     from heavydistill.report.comparison import as_markdown, print_comparison
-    from heavydistill.versioned import as_json
+    from heavydistill.run.comparison import compare_runs
 
     for flag, file in (("--markdown", markdown), ("--json", json)):
         if file and (file.is_dir() or not file.absolute().parent.is_dir()):
@@ -50,7 +50,7 @@ def compare(
 
 def _write(file: Path, text: str) -> None:
     """In one piece."""
-    from heavydistill.storage import writing
+    from heavydistill.store.traces import writing
 
     new = file.with_name(f".{file.name}.new")
     with writing(file):

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import typer
 
 from heavydistill.cli.flags import with_run_flags
-from heavydistill.config import Capabilities, Endpoint, RunConfig
+from heavydistill.config.models import Capabilities, Endpoint
+from heavydistill.config.run import RunConfig
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -19,8 +20,8 @@ if TYPE_CHECKING:
     from heavydistill.doctor.finding import Finding
     from heavydistill.doctor.patient import Patient
     from heavydistill.heavy.pruning import Reader
-    from heavydistill.teachers.context import Context
-    from heavydistill.teachers.profile import Profile
+    from heavydistill.models.context import Context
+    from heavydistill.models.profile import Profile
 
 _PROBLEM = "What is 17 + 25 - 8?"
 _WIDE = 120  # columns where there is no terminal
@@ -38,7 +39,7 @@ def doctor(config: RunConfig) -> None:
     """
     from rich.console import Console
 
-    from heavydistill.teachers.complete import located
+    from heavydistill.models.complete import located
 
     console = Console()
     if not console.is_terminal:
@@ -66,10 +67,10 @@ def _sections(config: RunConfig, console: Console) -> Iterator[tuple[str, list[F
     from heavydistill.doctor.finding import Finding
     from heavydistill.doctor.local import listen
     from heavydistill.errors import UserError
-    from heavydistill.teachers.complete import completed
-    from heavydistill.teachers.contact import Contact
-    from heavydistill.teachers.context import contexts_of
-    from heavydistill.teachers.registry import file_of, find
+    from heavydistill.models.complete import completed
+    from heavydistill.models.contact import Contact
+    from heavydistill.models.context import contexts_of
+    from heavydistill.models.registry import file_of, find
 
     endpoint = config.endpoint
     roles = config.roles
@@ -105,8 +106,8 @@ def _sections(config: RunConfig, console: Console) -> Iterator[tuple[str, list[F
 def _tokenizer(model: Profile, config: RunConfig) -> Finding:
     """What will count the tokens of caches. Raises TeacherError if that cannot be loaded."""
     from heavydistill.doctor.finding import Finding
-    from heavydistill.engine.counting import ESTIMATED
-    from heavydistill.engine.tokenizer import SERVER, ReaderTokenizer
+    from heavydistill.models.token_counting import ESTIMATED
+    from heavydistill.models.tokenizer import SERVER, ReaderTokenizer
 
     name = model.tokenizer
     if config.endpoint.serve and name == SERVER:
@@ -127,9 +128,9 @@ def _tokenizer(model: Profile, config: RunConfig) -> Finding:
 
 def _reader(model: Profile, endpoint: Endpoint) -> Reader:
     """The best there is for a served model: its tokenizer, its server, an estimate."""
-    from heavydistill.engine.counting import ByteEstimate, ServerTokenizer, is_counted
-    from heavydistill.engine.tokenizer import SERVER, ReaderTokenizer
     from heavydistill.errors import TeacherError
+    from heavydistill.models.token_counting import ByteEstimate, ServerTokenizer, is_counted
+    from heavydistill.models.tokenizer import SERVER, ReaderTokenizer
 
     if model.tokenizer != SERVER:
         with contextlib.suppress(TeacherError):
@@ -144,8 +145,8 @@ def _patient(
 ) -> Patient:
     from heavydistill.doctor.patient import Patient
     from heavydistill.heavy import prompts
-    from heavydistill.teachers.providers import provider_at
-    from heavydistill.teachers.registry import file_of
+    from heavydistill.models.providers import provider_at
+    from heavydistill.models.registry import file_of
 
     thinks, deliberates = (role == name for role in roles)
     samplings = [config.think.sampling.over(profile.thinker)] if thinks else []
@@ -168,7 +169,7 @@ def _visit(
 ) -> tuple[list[Finding], str]:
     """Ask the model at one address, and write what was seen."""
     from heavydistill.doctor.endpoint import examine
-    from heavydistill.teachers.capabilities import save
+    from heavydistill.models.capabilities import save
 
     endpoint = config.endpoint.model_copy(update={"base_url": url})
     with console.status(f"Asking {patient.profile.model} at {url}"):

@@ -11,7 +11,7 @@ import typer
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from heavydistill.pipeline.run import Finished
+    from heavydistill.run.generate import Finished
 
 
 def end(

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from heavydistill.cli.flags import with_run_flags
-from heavydistill.config import RunConfig
+from heavydistill.config.run import RunConfig
 
 if TYPE_CHECKING:
-    from heavydistill.pipeline.run import Finished
-    from heavydistill.pipeline.run import Plan as RunPlan
+    from heavydistill.run.generate import Finished
+    from heavydistill.run.generate import Plan as RunPlan
 
 
 @with_run_flags
@@ -64,14 +64,14 @@ def evaluate(
     from heavydistill.cli.generate import print_reused
     from heavydistill.cli.plan import print_heading, print_line
     from heavydistill.cli.progress import Progress, checking
-    from heavydistill.pipeline import evaluation
-    from heavydistill.pipeline.controls import names_of
-    from heavydistill.pipeline.estimate import estimate
-    from heavydistill.pipeline.run import run
+    from heavydistill.models.contact import Contact
     from heavydistill.report.comparison import print_comparison
     from heavydistill.report.controls import print_controlled
     from heavydistill.report.table import print_summary
-    from heavydistill.teachers.contact import Contact
+    from heavydistill.run import evaluation
+    from heavydistill.run.controls import names_of
+    from heavydistill.run.estimate import estimate
+    from heavydistill.run.generate import run
 
     console = Console()
     contact = None if dry_run else Contact()

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Union
 
 import typer
 
-from heavydistill.config import load_config, parse_assignment, refuse_code_of_saved
+from heavydistill.config.run import load_config, parse_assignment, refuse_code_of_saved
 
 _MODELS, _MONEY, _RUN = "Models", "Money", "Run"
 _OWN = "verify.own"

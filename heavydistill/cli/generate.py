@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from heavydistill.cli.flags import with_run_flags
-from heavydistill.config import RunConfig, dump_config
+from heavydistill.config.run import RunConfig, dump_config
 from heavydistill.errors import StoppedError
 from heavydistill.schema import TOO_FEW_USABLE
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from heavydistill.cli.progress import Progress
-    from heavydistill.pipeline.run import Finished, Plan
+    from heavydistill.run.generate import Finished, Plan
 
 
 @with_run_flags
@@ -45,10 +45,10 @@ def generate(
 
     from heavydistill.cli.plan import print_estimate, print_heading, print_line
     from heavydistill.cli.progress import Progress, checked
-    from heavydistill.pipeline.estimate import estimate
-    from heavydistill.pipeline.run import run
+    from heavydistill.models.contact import Contact
     from heavydistill.report.table import print_summary
-    from heavydistill.teachers.contact import Contact
+    from heavydistill.run.estimate import estimate
+    from heavydistill.run.generate import run
 
     console = Console()
     plan = checked(config, console, contact=None if dry_run else Contact())
@@ -121,7 +121,7 @@ def print_marker(finished: Finished, plan: Plan, console: Console) -> None:
     if plan.pools or not any(counts.has_many_unanswered for counts in samples):
         return
     from heavydistill.report.samples import marker_found, marker_value
-    from heavydistill.storage import read_traces
+    from heavydistill.store.traces import read_traces
     from heavydistill.verifiers.markers import shared_marker
 
     config = plan.config

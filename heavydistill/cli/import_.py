@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 import yaml
 
-from heavydistill.config import parse_assignment
+from heavydistill.config.run import parse_assignment
 from heavydistill.errors import ConfigError
 from heavydistill.schema import TOO_FEW_USABLE
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from heavydistill.build.imports.importing import Imported
+    from heavydistill.curate.imports.importing import Imported
 
 _PANEL = "What stands where, and how it is judged"
 
@@ -73,9 +73,9 @@ def import_(
     """
     from rich.console import Console
 
-    from heavydistill.build.imports.config import import_config
-    from heavydistill.build.imports.importing import import_pools
     from heavydistill.cli.bar import Bar
+    from heavydistill.curate.imports.config import import_config
+    from heavydistill.curate.imports.importing import import_pools
     from heavydistill.report.table import print_summary
 
     console = Console()
@@ -126,7 +126,7 @@ def _mapping(text: str) -> dict[str, Any]:
 
 
 def _print_labels(imported: Imported, console: Console) -> None:
-    from heavydistill.build.imports.importing import LABELS
+    from heavydistill.curate.imports.importing import LABELS
     from heavydistill.report.text import print_table, table
 
     agreement = imported.agreement
@@ -149,7 +149,7 @@ def _print_labels(imported: Imported, console: Console) -> None:
 
 def _notes(imported: Imported) -> list[str]:
     """What a user should know of what was read, and how to go on."""
-    from heavydistill.build.imports.heavyskill import SUMMARIES
+    from heavydistill.curate.imports.heavyskill import SUMMARIES
     from heavydistill.report.samples import marker_found, marker_value
 
     record, folder = imported.record, imported.folder

@@ -11,18 +11,19 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from heavydistill.cli.flags import with_run_flags
-from heavydistill.config import Capabilities, RunConfig
-from heavydistill.engine.request import JUDGE, THINK
+from heavydistill.config.models import Capabilities
+from heavydistill.config.run import RunConfig
 from heavydistill.errors import TeacherError
-from heavydistill.teachers.contact import refuse_missing_key
+from heavydistill.models.contact import refuse_missing_key
+from heavydistill.models.request import JUDGE, THINK
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from heavydistill.pipeline.estimate import Amounts, Estimate, StageEstimate
-    from heavydistill.pipeline.pools import Pools
-    from heavydistill.pipeline.ranges import Range
-    from heavydistill.pipeline.run import Plan
+    from heavydistill.run.estimate import Amounts, Estimate, StageEstimate
+    from heavydistill.run.generate import Plan
+    from heavydistill.run.pools import Pools
+    from heavydistill.run.ranges import Range
 
 # Problems of the run that is recommended to learn from; in this process it takes a few batches.
 _SAMPLE_RUN = {"endpoint": 5, "local": 40}
@@ -42,7 +43,7 @@ def plan(config: RunConfig) -> None:
     from rich.console import Console
 
     from heavydistill.cli.progress import checked
-    from heavydistill.pipeline.estimate import estimate
+    from heavydistill.run.estimate import estimate
 
     console = Console()
     plan = checked(config, console, asks=False)
@@ -60,7 +61,7 @@ def _deliberations(config: RunConfig) -> str:
 
 def print_heading(plan: Plan, console: Console) -> None:
     """What is to be done."""
-    from heavydistill.engine.tokenizer import SERVER
+    from heavydistill.models.tokenizer import SERVER
     from heavydistill.problems.options import orders_kept
 
     config = plan.config
@@ -213,7 +214,7 @@ def print_estimate(estimate: Estimate, plan: Plan, console: Console) -> None:
 
 def _print_skipped(estimate: Estimate, plan: Plan, console: Console) -> None:
     if estimate.skipped:
-        from heavydistill.engine.journal import skipped_note
+        from heavydistill.store.journal import skipped_note
 
         note = skipped_note(plan.journal, estimate.skipped)
         console.print(note, style="yellow", markup=False, highlight=False, soft_wrap=True)
@@ -275,8 +276,8 @@ def _calls_note(estimate: Estimate, plan: Plan) -> str:
 
 
 def _prompts_note(estimate: Estimate, config: RunConfig) -> str:
-    from heavydistill.engine.counting import ESTIMATED
-    from heavydistill.engine.tokenizer import SERVER, TEMPLATE_TOKENS
+    from heavydistill.models.token_counting import ESTIMATED
+    from heavydistill.models.tokenizer import SERVER, TEMPLATE_TOKENS
     from heavydistill.verifiers.judge import MOST_BYTES
 
     caches = "those of deliberators from the frame of the cache to its budget of "
@@ -407,7 +408,7 @@ def _spent_note(config: RunConfig) -> str:
 
 def _budget(config: RunConfig) -> tuple[float, float]:
     """(the budget, what is spent of it), in US dollars or tokens."""
-    from heavydistill.engine.ledger import spent_in
+    from heavydistill.models.ledger import spent_in
 
     spent = spent_in(config)
     if config.most_usd is not None:

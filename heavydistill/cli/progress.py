@@ -13,15 +13,15 @@ from rich.console import Console
 from rich.markup import escape
 
 from heavydistill.cli.remarks import thinking_remark
-from heavydistill.config import RunConfig
-from heavydistill.engine.request import Work
-from heavydistill.pipeline.run import Plan, check
-from heavydistill.pipeline.tally import THINKS, Stage, Tally
-from heavydistill.printable import printable
+from heavydistill.config.run import RunConfig
+from heavydistill.errors import printable
+from heavydistill.models.contact import Contact
+from heavydistill.models.registry import find
+from heavydistill.models.request import Work
 from heavydistill.problems import OnChecked
-from heavydistill.shareable import name_alone
-from heavydistill.teachers.contact import Contact
-from heavydistill.teachers.registry import find
+from heavydistill.run.generate import Plan, check
+from heavydistill.run.tally import THINKS, Stage, Tally
+from heavydistill.store.redact import name_alone
 
 _PLAIN_LINE_EVERY_S = 10.0
 _NOTE = 80  # characters of a log that fit beside a bar
@@ -30,7 +30,7 @@ _NOTE = 80  # characters of a log that fit beside a bar
 def checked(
     config: RunConfig, console: Console, asks: bool = True, contact: Contact | None = None
 ) -> Plan:
-    """``pipeline.run.check``, which shows how far it is with the references."""
+    """``run.generate.check``, which shows how far it is with the references."""
     with checking(console) as show:
         return check(config, asks, show, contact)
 

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
-from heavydistill.config import parse_assignment
+from heavydistill.config.run import parse_assignment
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from heavydistill.build.deliberator import Deliberator
-    from heavydistill.build.refilter import Outcome, Plan
+    from heavydistill.curate.redeliberation.deliberator import Deliberator
+    from heavydistill.curate.redeliberation.refilter import Outcome, Plan
 
 _MODEL, _MONEY, _FILES = "Model", "Money", "Files"
 
@@ -114,12 +114,12 @@ def refilter(
 def _refilter(keys: dict[str, Any], dry_run: bool) -> None:
     from rich.console import Console
 
-    from heavydistill.build import refilter
-    from heavydistill.build.config import load_refilter_config
-    from heavydistill.build.deliberator import Deliberator
     from heavydistill.cli.asking import AskingProgress, ending_early, print_volume
+    from heavydistill.config.sets import load_refilter_config
+    from heavydistill.curate.redeliberation import refilter
+    from heavydistill.curate.redeliberation.deliberator import Deliberator
     from heavydistill.hub.card import write_card
-    from heavydistill.teachers.contact import Contact
+    from heavydistill.models.contact import Contact
 
     console = Console()
     plan = refilter.check(load_refilter_config(keys), None if dry_run else Contact())
@@ -140,7 +140,7 @@ def _refilter(keys: dict[str, Any], dry_run: bool) -> None:
 
 
 def _print_table(outcome: Outcome, console: Console) -> None:
-    from heavydistill.build.refilter import ASKED_ABOUT
+    from heavydistill.curate.redeliberation.refilter import ASKED_ABOUT
     from heavydistill.report.text import print_table, table
     from heavydistill.schema import Stratum
 

@@ -5,10 +5,11 @@ Evidence is what came anyway: nothing is asked for a remark.
 
 from __future__ import annotations
 
-from heavydistill.config import Capabilities, RunConfig
+from heavydistill.config.models import Capabilities
+from heavydistill.config.run import RunConfig
 from heavydistill.metrics.summary import Summary
-from heavydistill.teachers.complete import sampling_of
-from heavydistill.teachers.registry import file_of, find
+from heavydistill.models.complete import sampling_of
+from heavydistill.models.registry import file_of, find
 
 FIRST_TRAJECTORIES = 8
 """So many without thinking are worth a remark while a run goes on."""

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from heavydistill.config import load_config, refuse_code_of
+from heavydistill.config.run import load_config, refuse_code_of
 from heavydistill.errors import ConfigError
 
 
@@ -35,9 +35,9 @@ def replay(
     from heavydistill.cli.generate import print_ending
     from heavydistill.cli.plan import print_warnings
     from heavydistill.cli.progress import Progress, checked
-    from heavydistill.pipeline.run import run as run_plan
     from heavydistill.report.table import print_summary
-    from heavydistill.workplace import recover
+    from heavydistill.run.generate import run as run_plan
+    from heavydistill.store.atomic import recover
 
     recover(run)
     config = run / "config.yaml"

@@ -38,7 +38,7 @@ def show(
     """
     from rich.console import Console
 
-    from heavydistill.sets.manifest import MANIFEST
+    from heavydistill.store.sets.manifest import MANIFEST
 
     if (folder / MANIFEST).is_file():
         from heavydistill.report.row import print_row, print_tokens
@@ -63,7 +63,7 @@ def _show_trace(run: Path, problem: str | None, full: bool) -> None:
     from rich.console import Console
 
     from heavydistill.report.trace import print_trace
-    from heavydistill.storage import read_traces
+    from heavydistill.store.traces import read_traces
 
     ids = []
     for trace in read_traces(run):

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from heavydistill.config import Sampling
-    from heavydistill.teachers.files import Offer, ProfileFile
+    from heavydistill.config.models import Sampling
+    from heavydistill.models.profile_files import Offer, ProfileFile
 
 _WIDE = 160  # columns where there is no terminal: no line is folded there
 _NARROW = 120  # a terminal of fewer columns has no room for Hub ids beside the rest
@@ -28,7 +28,7 @@ def teachers(
     """List the teachers with a profile: context, licence, terms and GPUs."""
     from rich.console import Console
 
-    from heavydistill.teachers.registry import profile_of, shipped
+    from heavydistill.models.registry import profile_of, shipped
 
     console = Console()
     if not console.is_terminal:
@@ -120,7 +120,7 @@ def _thinking(profile: ProfileFile) -> Iterator[str]:
 
 
 def _serving(profile: ProfileFile) -> Iterator[tuple[str, str]]:
-    from heavydistill.teachers.files import serve_command
+    from heavydistill.models.profile_files import serve_command
 
     if not profile.vllm:
         return
@@ -133,7 +133,7 @@ def _serving(profile: ProfileFile) -> Iterator[tuple[str, str]]:
 
 
 def _offer(provider: str, offer: Offer) -> str:
-    from heavydistill.teachers.providers import PROVIDERS
+    from heavydistill.models.providers import PROVIDERS
 
     parts = [offer.model]
     if provider in PROVIDERS:

@@ -17,12 +17,12 @@ def carry_out(asked: Any, stage: ModuleType) -> None:
     Raises:
         HeavydistillError: Whatever does not work out; the message says what is there by then.
     """
-    from heavydistill.config import load_config
+    from heavydistill.config.run import load_config
     from heavydistill.errors import RunError
     from heavydistill.hub.model import check_before, publish_trained
     from heavydistill.hub.model_card import write_model_card
     from heavydistill.hub.parcel import Wish
-    from heavydistill.training.running import evaluate, is_main
+    from heavydistill.train.running import evaluate, is_main
 
     folder, trl, around = Path(asked.trl.output_dir), asked.trl, asked.around
     wish = (

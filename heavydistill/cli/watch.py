@@ -16,7 +16,7 @@ from heavydistill.errors import ConfigError
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-    from heavydistill.pipeline.status import Seen, StageStatus, Status
+    from heavydistill.run.status import Seen, StageStatus, Status
 
 _LOOKS_EVERY_S = 1.0
 # Between two runs of an evaluation nobody writes for a moment.
@@ -56,8 +56,8 @@ def watch(
 
 def _look(run: Path) -> Seen | None:
     """As of ``status.running``; it waits a moment for an evaluation that is between two runs."""
-    from heavydistill.pipeline.status import running
-    from heavydistill.workplace import Workplace
+    from heavydistill.run.status import running
+    from heavydistill.store.atomic import Workplace
 
     latest = time.monotonic() + _PATIENCE_S
     while not (seen := running(run)):
@@ -69,7 +69,7 @@ def _look(run: Path) -> Seen | None:
 
 def _is_begun(run: Path) -> bool:
     """Whether a process works on it, be it that it has not asked yet."""
-    from heavydistill.workplace import Workplace
+    from heavydistill.store.atomic import Workplace
 
     return Workplace(run).is_claimed
 
@@ -261,7 +261,7 @@ def _print_end(run: Path, console: Console) -> None:
         Exit: It was broken off, with code 1.
     """
     from heavydistill.report.text import plain
-    from heavydistill.workplace import Workplace
+    from heavydistill.store.atomic import Workplace
 
     places = {"": run, **{path.parent.name: path.parent for path in run.glob("*/summary.json")}}
     ended = {

@@ -18,15 +18,15 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from heavydistill.config import Capabilities, Endpoint
+from heavydistill.config.models import Capabilities, Endpoint
 from heavydistill.doctor.finding import Finding, Result
 from heavydistill.doctor.patient import Patient
 from heavydistill.doctor.questions import Answer, Asker, thinking_in
-from heavydistill.engine.completion import MOST_CHARACTERS_OF_A_TOKEN
-from heavydistill.engine.counting import ESTIMATED
 from heavydistill.heavy.pruning import Reader
-from heavydistill.teachers.contact import Contact
-from heavydistill.teachers.context import SET_IT
+from heavydistill.models.contact import Contact
+from heavydistill.models.context import SET_IT
+from heavydistill.models.http.completion import MOST_CHARACTERS_OF_A_TOKEN
+from heavydistill.models.token_counting import ESTIMATED
 
 # Takes more tokens than any request grants it, thinking or not, so that the answer is cut off.
 _LONG = "Write down all whole numbers from 1 to 900, separated by commas."
@@ -84,7 +84,7 @@ class Examination:
 
 
 def examine(patient: Patient, endpoint: Endpoint, reader: Reader) -> Examination:
-    """Ask one address of an endpoint, which must serve the model (see ``teachers.contact``).
+    """Ask one address of an endpoint, which must serve the model (see ``models.contact``).
 
     Args:
         patient: Who is asked, and what a run wants of it.

@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
-from heavydistill.config import Endpoint, Sampling
+from heavydistill.config.models import Endpoint, Sampling
 from heavydistill.doctor.finding import Finding
-from heavydistill.engine.request import Request, forget, user_turn
-from heavydistill.teachers.profile import Profile
-from heavydistill.teachers.registry import open_engine
+from heavydistill.models.profile import Profile
+from heavydistill.models.registry import open_engine
+from heavydistill.models.request import Request, forget, user_turn
 
 
 def listen(profile: Profile, sampling: Sampling, prompt: str) -> Iterator[Finding]:

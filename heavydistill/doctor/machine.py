@@ -20,12 +20,12 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
-from heavydistill.config import Endpoint
+from heavydistill.config.models import Endpoint
 from heavydistill.doctor.finding import Finding
 from heavydistill.errors import ConfigError
-from heavydistill.teachers.files import ProfileFile, serve_command
-from heavydistill.teachers.machine import largest_setup, vllm
-from heavydistill.teachers.providers import provider_at
+from heavydistill.models.profile_files import ProfileFile, serve_command
+from heavydistill.models.providers import provider_at
+from heavydistill.models.vllm.machine import largest_setup, vllm
 from heavydistill.verifiers.sandbox import bubblewrap
 
 _GIB = 1 << 30

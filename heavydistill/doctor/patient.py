@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from heavydistill.config import Sampling
-from heavydistill.teachers.context import Context
-from heavydistill.teachers.profile import Profile
+from heavydistill.config.models import Sampling
+from heavydistill.models.context import Context
+from heavydistill.models.profile import Profile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,11 +13,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from heavydistill.config import Endpoint
-from heavydistill.engine.reasoning import split_reasoning
-from heavydistill.engine.reply import UNKNOWN, Redactor, count
-from heavydistill.engine.request import user_turn
+from heavydistill.config.models import Endpoint
 from heavydistill.errors import TeacherError
+from heavydistill.models.http.reasoning import split_reasoning
+from heavydistill.models.http.reply import UNKNOWN, Redactor, count
+from heavydistill.models.request import user_turn
 
 if TYPE_CHECKING:
     from openai import APIResponse

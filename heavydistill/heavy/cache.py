@@ -23,7 +23,7 @@ import re
 from collections.abc import Sequence
 from typing import cast
 
-from heavydistill.config import Pruning, Selection
+from heavydistill.config.run import Pruning, Selection
 from heavydistill.errors import BudgetError
 from heavydistill.heavy.prompts import FENCE_SLOT, Prompt
 from heavydistill.heavy.pruning import Reader, defuse, fit, prepare, prune

@@ -24,7 +24,7 @@ from functools import cache
 from importlib import resources
 from typing import Literal
 
-from heavydistill.config import Task
+from heavydistill.config.run import Task
 from heavydistill.errors import ConfigError
 
 Role = Literal["thinker", "deliberator", "judge", "chooser"]

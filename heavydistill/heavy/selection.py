@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from itertools import chain, zip_longest
 from typing import TypeVar
 
-from heavydistill.config import Selection
+from heavydistill.config.run import Selection
 from heavydistill.schema import Generation
 
 _G = TypeVar("_G", bound=Generation)

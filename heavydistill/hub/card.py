@@ -16,9 +16,9 @@ from typing import Any
 from heavydistill.hub import figures, provenance
 from heavydistill.hub.notes import CARD, joined
 from heavydistill.hub.terms import Author, Licence, authors_of, licence_of, problem_sources
-from heavydistill.markdown import code, count, table, text
-from heavydistill.sets.folder import SETS, TRAINED, VIEWS, file_of, splits_of
-from heavydistill.sets.manifest import Manifest, read_manifest
+from heavydistill.report.markdown import code, count, table, text
+from heavydistill.store.sets.folder import SETS, TRAINED, VIEWS, file_of, splits_of
+from heavydistill.store.sets.manifest import Manifest, read_manifest
 
 _TAGS = ["heavydistill", "synthetic", "reasoning", "deliberation", "distillation"]
 _DEFAULT = "sft_deliberator"

@@ -6,21 +6,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from heavydistill.hub.terms import has_others_pools
-from heavydistill.markdown import (
-    UNKNOWN,
-    at,
-    code,
-    count,
-    interval,
-    share,
-    table,
-    text,
-    usd,
-)
 from heavydistill.metrics.counts import COLUMNS, GenerationCounts, unanswered_facts
 from heavydistill.metrics.intervals import FEW_PROBLEMS, FEW_WARNING
-from heavydistill.sets.manifest import Manifest, Strata
-from heavydistill.sets.rows import LABELS
+from heavydistill.report.markdown import UNKNOWN, at, code, count, interval, share, table, text, usd
+from heavydistill.store.sets.manifest import Manifest, Strata
+from heavydistill.store.sets.rows import LABELS
 
 _USED = "used"
 _RATES = {

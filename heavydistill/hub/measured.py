@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from heavydistill.markdown import UNKNOWN, at, code, count, interval, table, text
 from heavydistill.metrics.comparison import COMPARISON, Change, Comparison, read_comparison
 from heavydistill.metrics.counts import COLUMNS, unanswered_facts
 from heavydistill.metrics.intervals import FEW_PROBLEMS, FEW_WARNING
-from heavydistill.record import EVALUATION
+from heavydistill.report.markdown import UNKNOWN, at, code, count, interval, table, text
+from heavydistill.store.training_record import EVALUATION
 
 if TYPE_CHECKING:
     from huggingface_hub import EvalResult

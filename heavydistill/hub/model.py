@@ -26,8 +26,8 @@ from heavydistill.hub.parcel import Parcel, Wish, check_wish, kept_back, refuse_
 from heavydistill.hub.publish import Published, check_access, publish
 from heavydistill.hub.secrets import known_secrets, refuse_secrets
 from heavydistill.hub.weights import ADAPTER_CONFIG, is_adapter, is_weights, weights_of
-from heavydistill.record import RECORD, TrainingRecord, read_record
-from heavydistill.sets.folder import CHAT_TEMPLATE
+from heavydistill.store.sets.folder import CHAT_TEMPLATE
+from heavydistill.store.training_record import RECORD, TrainingRecord, read_record
 
 _FULL_CONFIGS = ("config.json", "generation_config.json")
 _TOKENIZER_CONFIG = "tokenizer_config.json"

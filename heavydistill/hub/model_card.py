@@ -1,6 +1,6 @@
 """The card of a trained model: its ``README.md``, with the metadata that the Hub reads.
 
-All of it comes from ``training.json``, the configuration of an adapter, the figures of an
+All of it comes from ``train.json``, the configuration of an adapter, the figures of an
 evaluation and the profiles of the models, so the same training has the same card.
 
 What a user writes below the last heading is kept when the card of a folder is written again.
@@ -17,9 +17,9 @@ from heavydistill.hub.notes import CARD, joined
 from heavydistill.hub.origin import Origin, origin_of
 from heavydistill.hub.terms import Licence
 from heavydistill.hub.weights import is_adapter
-from heavydistill.markdown import code, text
 from heavydistill.metrics.comparison import Comparison
-from heavydistill.record import BaseModelUsed, TrainingRecord, read_record
+from heavydistill.report.markdown import code, text
+from heavydistill.store.training_record import BaseModelUsed, TrainingRecord, read_record
 
 _ROLES = {
     "thinker": "thinker",

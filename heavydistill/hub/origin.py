@@ -23,10 +23,10 @@ from heavydistill.hub.terms import (
     unsure,
     written,
 )
-from heavydistill.record import BaseModelUsed, TrainingRecord
-from heavydistill.sets.manifest import Manifest
-from heavydistill.teachers.files import ProfileFile
-from heavydistill.teachers.registry import names
+from heavydistill.models.profile_files import ProfileFile
+from heavydistill.models.registry import names
+from heavydistill.store.sets.manifest import Manifest
+from heavydistill.store.training_record import BaseModelUsed, TrainingRecord
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 

@@ -9,9 +9,9 @@ from heavydistill.errors import PublishError
 from heavydistill.hub.model import pack_model
 from heavydistill.hub.parcel import Parcel, Wish, check_wish
 from heavydistill.hub.sets import pack_sets
-from heavydistill.record import RECORD
-from heavydistill.sets.folder import MANIFEST
-from heavydistill.storage import TRACES_FOLDER
+from heavydistill.store.sets.folder import MANIFEST
+from heavydistill.store.traces import TRACES_FOLDER
+from heavydistill.store.training_record import RECORD
 
 _CHECKPOINT = re.compile(r"checkpoint-\d+")
 

@@ -13,7 +13,7 @@ from typing import Literal
 
 from heavydistill.errors import PublishError
 from heavydistill.hub.notes import CARD
-from heavydistill.storage import writing
+from heavydistill.store.traces import writing
 
 _COPY = ".dry-run"
 _LICENCE = re.compile(r"[a-z0-9][a-z0-9.+-]*")

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from heavydistill.config import Language
+from heavydistill.config.run import Language
 from heavydistill.hub.terms import Author, Licence, has_others_pools, problem_sources
-from heavydistill.markdown import UNKNOWN, at, code, count, table, text
-from heavydistill.sets.folder import CHAT_TEMPLATE
-from heavydistill.sets.manifest import Manifest
+from heavydistill.report.markdown import UNKNOWN, at, code, count, table, text
+from heavydistill.store.sets.folder import CHAT_TEMPLATE
+from heavydistill.store.sets.manifest import Manifest
 
 _LIMITS = (
     "A verdict says whether the final answer is right; the way to it may still be wrong.",

@@ -12,8 +12,8 @@ from typing import Any
 from heavydistill.errors import ConfigError
 from heavydistill.hub.origin import Base
 from heavydistill.hub.weights import ADAPTER_CONFIG, is_adapter
-from heavydistill.markdown import at
-from heavydistill.record import TrainingRecord
+from heavydistill.report.markdown import at
+from heavydistill.store.training_record import TrainingRecord
 
 _HERE = "path/to/this/folder"
 _SERVER = "http://localhost:8000/v1"

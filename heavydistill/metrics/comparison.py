@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import heavydistill
+from heavydistill.config.versioned import read_versioned
 from heavydistill.metrics.comparable import (
     Asked,
     Model,
@@ -35,7 +36,6 @@ from heavydistill.metrics.mcnemar import Pairs, paired
 from heavydistill.metrics.row import Row
 from heavydistill.metrics.summary import Summary
 from heavydistill.schema import FAILED
-from heavydistill.versioned import read_versioned
 
 FORMAT = "heavydistill-evaluation/3"
 COMPARISON = "evaluation.json"

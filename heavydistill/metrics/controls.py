@@ -28,6 +28,7 @@ from pathlib import Path
 from statistics import fmean
 
 import heavydistill
+from heavydistill.config.versioned import read_versioned
 from heavydistill.errors import ConfigError
 from heavydistill.metrics.counts import unanswered_because
 from heavydistill.metrics.estimators import deliberations_of
@@ -35,7 +36,6 @@ from heavydistill.metrics.intervals import Interval, bootstrap_difference, boots
 from heavydistill.metrics.row import COSTS, Cost, Round, Tokens, tokens_of
 from heavydistill.metrics.tally import prompts_of, verifiers_of
 from heavydistill.schema import FAILED, Generation, Trace
-from heavydistill.versioned import read_versioned
 
 FORMAT = "heavydistill-controls/2"
 CONTROLS = "controls.json"

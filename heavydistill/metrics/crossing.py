@@ -5,7 +5,7 @@ All cells are over the same problems: what a deliberator was not given, because 
 counts as wrong. Each interval is of a cell by itself. What a configuration leaves open of sampling,
 the profile of each model fills in, so models may be sampled differently: the table says how.
 
-Not covered: the runs themselves (``pipeline.crossing``); differences between cells, which
+Not covered: the runs themselves (``run.crossing``); differences between cells, which
 ``comparison`` tells of two of the runs, paired by problem.
 """
 
@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import Any
 
 import heavydistill
+from heavydistill.config.versioned import read_versioned
 from heavydistill.metrics.counts import GenerationCounts
 from heavydistill.metrics.intervals import Interval, bootstrap_difference, bootstrap_mean
 from heavydistill.metrics.row import Row
 from heavydistill.metrics.tally import Tally
 from heavydistill.schema import Trace
-from heavydistill.versioned import read_versioned
 
 FORMAT = "heavydistill-crossing/2"
 CROSSING = "crossing.json"

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable
 
-from heavydistill.asking import NEVER_JUDGED
+from heavydistill.config.models import NEVER_JUDGED
 from heavydistill.heavy.ballot import rule_of
 from heavydistill.metrics.counts import GenerationCounts, GenerationTally
 from heavydistill.metrics.judging import Judging, JudgingTally

@@ -17,9 +17,9 @@ from typing import Any
 
 from pydantic import Field
 
-from heavydistill.config import Problems
+from heavydistill.config.run import Problems
+from heavydistill.config.yaml import Section, parse, read_yaml
 from heavydistill.errors import ConfigError
-from heavydistill.sections import Section, parse, read_yaml
 
 
 class Benchmark(Section):

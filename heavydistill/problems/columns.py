@@ -21,7 +21,7 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Any, get_args
 
-from heavydistill.config import Domain, Problems
+from heavydistill.config.run import Domain, Problems
 from heavydistill.errors import ProblemsError
 from heavydistill.problems.faults import choices
 from heavydistill.problems.options import lettered

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
-from heavydistill.config import Problems, Verifying
+from heavydistill.config.run import Problems, Verifying
 from heavydistill.errors import ProblemsError
 from heavydistill.problems.columns import to_problems
 from heavydistill.problems.tables import Table

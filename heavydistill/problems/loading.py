@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Collection
 from pathlib import Path
 
-from heavydistill.config import Problems, Verifying
+from heavydistill.config.run import Problems, Verifying
 from heavydistill.errors import ProblemsError
 from heavydistill.problems.fitness import Loaded, OnChecked, fit_problems
 from heavydistill.problems.procedural import gym_problems, micro_problems

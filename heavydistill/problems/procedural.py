@@ -10,7 +10,7 @@ import dataclasses
 import json
 from typing import Any
 
-from heavydistill.config import Problems
+from heavydistill.config.run import Problems
 from heavydistill.errors import ProblemsError
 from heavydistill.problems.faults import choices
 from heavydistill.schema import Problem

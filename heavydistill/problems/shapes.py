@@ -19,7 +19,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from heavydistill.config import Shape
+from heavydistill.config.run import Shape
 from heavydistill.errors import ProblemsError
 from heavydistill.problems.faults import choices
 from heavydistill.problems.tables import Row

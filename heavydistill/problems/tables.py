@@ -11,8 +11,8 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from heavydistill.engine.hub_files import obstacle, remedy
 from heavydistill.errors import ProblemsError
+from heavydistill.models.hub_files import obstacle, remedy
 from heavydistill.problems.faults import choices
 
 

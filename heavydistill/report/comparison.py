@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from rich.console import Console
 from rich.text import Text
 
-from heavydistill import markdown
 from heavydistill.metrics.comparison import Comparison
 from heavydistill.metrics.counts import unanswered_facts
 from heavydistill.metrics.groups import NAMES
 from heavydistill.metrics.intervals import FEW_PROBLEMS, FEW_WARNING, Interval
+from heavydistill.report import markdown
 from heavydistill.report.breakdown import matched_lines, ranged
 from heavydistill.report.comparison_tables import Layout, grids, runs_of
 from heavydistill.report.samples import print_unanswered

@@ -9,8 +9,8 @@ from rich.console import Console
 from rich.text import Text
 
 from heavydistill.report.text import plain, print_table, table
-from heavydistill.sets.folder import TRAINED
-from heavydistill.sets.manifest import Manifest, Share
+from heavydistill.store.sets.folder import TRAINED
+from heavydistill.store.sets.manifest import Manifest, Share
 
 
 def print_manifest(manifest: Manifest, console: Console) -> None:

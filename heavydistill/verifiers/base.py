@@ -15,7 +15,7 @@ import abc
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from heavydistill.config import Domain, Verifying
+from heavydistill.config.run import Domain, Verifying
 from heavydistill.schema import Label, Problem, Verdict
 
 Place = Literal["here", "worker"]

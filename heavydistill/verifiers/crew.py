@@ -33,7 +33,7 @@ from typing import Any
 
 import loky
 
-from heavydistill.config import Verifying
+from heavydistill.config.run import Verifying
 from heavydistill.verifiers.workers import (
     DIED,
     MEMORY,

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from heavydistill.config import NEVER_JUDGED
+from heavydistill.config.models import NEVER_JUDGED
 from heavydistill.errors import ProblemsError
 from heavydistill.heavy.cache import fence_for
 from heavydistill.heavy.prompts import FENCE_SLOT, Prompt

@@ -21,7 +21,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from heavydistill.config import Verifying
+from heavydistill.config.run import Verifying
 from heavydistill.metrics.counts import unanswered_because
 from heavydistill.schema import Problem, Trace, Verdict
 from heavydistill.verifiers.extraction import candidate_markers, final_answer

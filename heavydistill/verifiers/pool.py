@@ -43,7 +43,7 @@ from typing import TypeVar
 
 from pebble.pool.process import WORKERS_NAME, interpreter_shutdown
 
-from heavydistill.config import Verifying
+from heavydistill.config.run import Verifying
 from heavydistill.schema import Generation, Problem, Verdict
 from heavydistill.verifiers import registry, workers
 from heavydistill.verifiers.base import Decision, Verifier, error_reason, stamped

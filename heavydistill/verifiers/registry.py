@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import get_args
 
-from heavydistill.config import Domain, Verifying
+from heavydistill.config.run import Domain, Verifying
 from heavydistill.errors import ConfigError, ProblemsError
 from heavydistill.verifiers.base import Verifier
 from heavydistill.verifiers.choice.verifier import Choice

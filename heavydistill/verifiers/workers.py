@@ -37,7 +37,7 @@ from loky.backend.context import LokyContext
 from loky.backend.process import LokyProcess
 from pebble import ProcessExpired, ProcessPool
 
-from heavydistill.config import Verifying
+from heavydistill.config.run import Verifying
 from heavydistill.schema import Label, Problem, Verdict
 from heavydistill.verifiers import registry
 from heavydistill.verifiers.base import Verifier, error_reason

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from heavydistill.storage import read_traces
+from heavydistill.store.traces import read_traces
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 STRATA = ("all-right", "all-wrong", "majority-right", "minority-right", "tie")

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from heavydistill.cli.app import main
-from heavydistill.config import load_config
+from heavydistill.config.run import load_config
 from heavydistill.problems.benchmarks import shipped
-from heavydistill.storage import read_traces
+from heavydistill.store.traces import read_traces
 
 COMMAND = str(Path(sys.executable).parent / "heavydistill")
 

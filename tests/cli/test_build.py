@@ -15,9 +15,9 @@ import pytest
 from runs import STUDENT, write_run
 
 from heavydistill.cli.app import main
-from heavydistill.config import RunConfig, dump_config
-from heavydistill.sets.folder import read_rows
-from heavydistill.sets.manifest import read_manifest
+from heavydistill.config.run import RunConfig, dump_config
+from heavydistill.store.sets.folder import read_rows
+from heavydistill.store.sets.manifest import read_manifest
 
 Command = Callable[..., tuple[int, str]]
 

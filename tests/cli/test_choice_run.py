@@ -10,7 +10,7 @@ from typing import Any
 
 from fake_server import completion, serving
 
-from heavydistill.storage import read_traces
+from heavydistill.store.traces import read_traces
 
 ROOT = Path(__file__).parents[2]
 MICRO = ROOT / "heavydistill" / "micro" / "teacher"

@@ -12,10 +12,10 @@ import pytest
 from fake_server import Answer, completion, serving
 
 import heavydistill
-from heavydistill.config import load_config
+from heavydistill.config.run import load_config
 from heavydistill.metrics.controls import CONTROLS, read_controlled
 from heavydistill.metrics.crossing import CROSSING, read_crossing
-from heavydistill.storage import read_traces
+from heavydistill.store.traces import read_traces
 
 COMMAND = str(Path(sys.executable).parent / "heavydistill")
 MICRO = Path(heavydistill.__file__).parent / "micro" / "teacher"

@@ -12,7 +12,7 @@ import pytest
 from habitual_server import Habits, serving
 
 from heavydistill.cli.app import main
-from heavydistill.storage import read_traces
+from heavydistill.store.traces import read_traces
 
 COMMAND = str(Path(sys.executable).parent / "heavydistill")
 MICRO = str(Path(__file__).parents[2] / "heavydistill" / "micro" / "teacher")

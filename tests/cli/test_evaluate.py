@@ -19,7 +19,7 @@ import heavydistill
 from heavydistill.cli.app import main
 from heavydistill.metrics.comparison import COMPARISON, Comparison, read_comparison
 from heavydistill.metrics.summary import summarize
-from heavydistill.storage import read_traces
+from heavydistill.store.traces import read_traces
 
 COMMAND = str(Path(sys.executable).parent / "heavydistill")
 MICRO = Path(heavydistill.__file__).parent / "micro" / "teacher"

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from fault_server import FaultServer, faulty
 
-from heavydistill.engine.ledger import Balance, Ledger
-from heavydistill.storage import read_traces
+from heavydistill.models.ledger import Balance, Ledger
+from heavydistill.store.traces import read_traces
 
 COMMAND = str(Path(sys.executable).parent / "heavydistill")
 MICRO = str(Path(__file__).parents[2] / "heavydistill" / "micro" / "teacher")

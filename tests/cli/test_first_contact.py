@@ -13,11 +13,11 @@ from fake_server import completion, serving
 from loopback import Handler, listening
 
 from heavydistill.cli.app import main
-from heavydistill.config import RunConfig, dump_config, load_config
-from heavydistill.engine.ledger import Balance, Ledger, account_of, balance_of
-from heavydistill.pipeline.run import check, saved_context
-from heavydistill.teachers.complete import completed
-from heavydistill.teachers.contact import Contact
+from heavydistill.config.run import RunConfig, dump_config, load_config
+from heavydistill.models.complete import completed
+from heavydistill.models.contact import Contact
+from heavydistill.models.ledger import Balance, Ledger, account_of, balance_of
+from heavydistill.run.generate import check, saved_context
 
 MICRO = Path(__file__).parents[2] / "heavydistill" / "micro" / "teacher"
 SETS = Path(__file__).parents[1] / "fixed_points" / "sets"

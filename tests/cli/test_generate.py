@@ -16,7 +16,7 @@ from fake_server import completion, serving
 
 from heavydistill.cli.app import main
 from heavydistill.metrics.summary import summarize
-from heavydistill.storage import read_traces
+from heavydistill.store.traces import read_traces
 
 COMMAND = str(Path(sys.executable).parent / "heavydistill")
 MICRO = str(Path(__file__).parents[2] / "heavydistill" / "micro" / "teacher")

@@ -14,7 +14,7 @@ import pytest
 from import_files import EGGS, document, heavyskill_row, lines, nemo_row, pacore_row
 
 from heavydistill.cli.app import main
-from heavydistill.storage import read_traces
+from heavydistill.store.traces import read_traces
 
 COMMAND = str(Path(sys.executable).parent / "heavydistill")
 GSM8K = Path(__file__).parents[2] / ".." / "shared" / "data" / "gsm8k_solutions_k4.jsonl"

@@ -21,9 +21,9 @@ from typing import Any
 
 import pytest
 
-from heavydistill import interrupts
-from heavydistill.pipeline.compat import HeavyPipeline
-from heavydistill.pipeline.processes import loading
+from heavydistill.run import interrupts
+from heavydistill.run.compat import HeavyPipeline
+from heavydistill.run.processes import loading
 from heavydistill.schema import Trace, arrow_schema
 
 ROOT = Path(__file__).parents[2]
@@ -83,7 +83,7 @@ def interrupted(command: list[str], module: str, folder: Path) -> str:
     [
         (GENERATE, "yaml"),  # before the command line is there
         (SFT, "pydantic"),
-        (GENERATE, "heavydistill.pipeline.preloaded"),  # the fork server loads
+        (GENERATE, "heavydistill.run.preloaded"),  # the fork server loads
     ],
     ids=lambda value: value if isinstance(value, str) else value[1].rpartition("/")[2],
 )
@@ -117,11 +117,11 @@ def test_an_interrupt_while_the_command_line_is_made_from_its_verbs() -> None:
 @pytest.mark.parametrize(
     ("command", "module"),
     [
-        (GENERATE, "heavydistill.pipeline.run"),
+        (GENERATE, "heavydistill.run.generate"),
         (GENERATE, "distilabel"),
-        (GENERATE, "heavydistill.engine.stretches"),  # a model of a step writes
-        (EVALUATE, "heavydistill.pipeline.evaluation"),
-        (EVALUATE, "heavydistill.pipeline.preloaded"),
+        (GENERATE, "heavydistill.models.local.decoding"),  # a model of a step writes
+        (EVALUATE, "heavydistill.run.evaluation"),
+        (EVALUATE, "heavydistill.run.preloaded"),
         (SFT, "torch"),
         (SFT, "trl"),
     ],

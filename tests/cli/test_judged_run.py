@@ -19,12 +19,12 @@ from typing import Any
 import pytest
 from fake_server import FakeServer, completion, serving
 
-from heavydistill.config import load_config
-from heavydistill.engine.ledger import account_of, balance_of
-from heavydistill.engine.segment import record_at, segments
+from heavydistill.config.run import load_config
 from heavydistill.heavy.ballot import Ballot, ballot_of
+from heavydistill.models.ledger import account_of, balance_of
 from heavydistill.schema import Generation, Trace
-from heavydistill.storage import read_traces
+from heavydistill.store.segment import record_at, segments
+from heavydistill.store.traces import read_traces
 
 COMMAND = str(Path(sys.executable).parent / "heavydistill")
 MICRO = str(Path(__file__).parents[2] / "heavydistill" / "micro" / "teacher")

@@ -16,10 +16,10 @@ import pytest
 from fake_server import FakeServer, completion, serving
 
 from heavydistill.cli.app import main
-from heavydistill.config import load_config
-from heavydistill.engine.tokenizer import ReaderTokenizer
-from heavydistill.pipeline.estimate import Estimate, estimate
-from heavydistill.pipeline.run import check
+from heavydistill.config.run import load_config
+from heavydistill.models.tokenizer import ReaderTokenizer
+from heavydistill.run.estimate import Estimate, estimate
+from heavydistill.run.generate import check
 
 COMMAND = str(Path(sys.executable).parent / "heavydistill")
 MICRO = str(Path(__file__).parents[2] / "heavydistill" / "micro" / "teacher")

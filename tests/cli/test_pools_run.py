@@ -15,7 +15,7 @@ from fake_server import FakeServer, completion, serving
 from pool_folders import pool_folder, pool_of
 
 from heavydistill.cli.app import main
-from heavydistill.storage import read_traces
+from heavydistill.store.traces import read_traces
 
 COMMAND = str(Path(sys.executable).parent / "heavydistill")
 MICRO = str(Path(__file__).parents[2] / "heavydistill" / "micro" / "teacher")

@@ -14,8 +14,9 @@ import pytest
 from rich.console import Console
 
 from heavydistill.cli import progress
-from heavydistill.config import Endpoint, RunConfig
-from heavydistill.engine.request import Work
+from heavydistill.config.models import Endpoint
+from heavydistill.config.run import RunConfig
+from heavydistill.models.request import Work
 
 
 def test_a_model_that_never_thinks_is_remarked_once_while_the_run_goes_on():
@@ -72,7 +73,7 @@ def noted(self, *texts, **options):
     printed.append((" ".join(map(str, texts)), sorted(HEAVY & sys.modules.keys())))
 
 Console.print = noted
-import heavydistill.pipeline.run as run
+import heavydistill.run.generate as run
 
 def begin():
     print(json.dumps([printed, sorted(HEAVY & sys.modules.keys())]))

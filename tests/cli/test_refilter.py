@@ -20,12 +20,12 @@ from fake_server import FakeServer, completion, serving
 
 from heavydistill.chat.student import Student
 from heavydistill.cli.app import main
-from heavydistill.engine.journal import Journal
-from heavydistill.engine.ledger import Ledger
+from heavydistill.models.ledger import Ledger
 from heavydistill.schema import from_row
-from heavydistill.sets.folder import CHAT_TEMPLATE, read_rows, splits_of
-from heavydistill.sets.manifest import read_manifest, write_manifest
-from heavydistill.sets.rows import CacheRow, ProblemRow, RlRow
+from heavydistill.store.journal import Journal
+from heavydistill.store.sets.folder import CHAT_TEMPLATE, read_rows, splits_of
+from heavydistill.store.sets.manifest import read_manifest, write_manifest
+from heavydistill.store.sets.rows import CacheRow, ProblemRow, RlRow
 
 COMMAND = str(Path(sys.executable).parent / "heavydistill")
 LABELS = ["", "always_right", "unmeasured", "never_right", "too_long", ""] * 4
@@ -293,7 +293,7 @@ def test_sets_of_an_unknown_verifier_are_refused(tmp_path):
     path = sets / "problems" / "train-00000-of-00001.parquet"
     changed = [{**row, "verifier": "parity"} for row in read_rows(sets, "problems")]
     path.unlink()
-    from heavydistill.sets.folder import Writer
+    from heavydistill.store.sets.folder import Writer
 
     writer = Writer(path, ProblemRow)
     for row in changed:

@@ -8,8 +8,8 @@ import pytest
 from summaries import summary
 
 from heavydistill.cli.remarks import FIRST_TRAJECTORIES, remarks, thinking_remark
-from heavydistill.config import RunConfig, load_config
-from heavydistill.teachers.complete import complete
+from heavydistill.config.run import RunConfig, load_config
+from heavydistill.models.complete import complete
 
 URL = "http://localhost:1/v1"
 

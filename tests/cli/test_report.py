@@ -11,7 +11,7 @@ import pytest
 import runs
 from damaging import damage
 
-from heavydistill.storage import TRACES_FOLDER, read_traces, write_traces
+from heavydistill.store.traces import TRACES_FOLDER, read_traces, write_traces
 
 COMMAND = str(Path(sys.executable).parent / "heavydistill")
 

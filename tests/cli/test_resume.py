@@ -17,12 +17,12 @@ from typing import Any
 import pytest
 from fake_server import FakeServer, completion, serving
 
-from heavydistill.config import Capabilities, Sampling
-from heavydistill.engine.ledger import Ledger
-from heavydistill.engine.segment import record_at, segments
+from heavydistill.config.models import Capabilities, Sampling
+from heavydistill.models.capabilities import save
+from heavydistill.models.ledger import Ledger
 from heavydistill.schema import Trace
-from heavydistill.storage import read_traces
-from heavydistill.teachers.capabilities import save
+from heavydistill.store.segment import record_at, segments
+from heavydistill.store.traces import read_traces
 
 COMMAND = str(Path(sys.executable).parent / "heavydistill")
 MICRO = str(Path(__file__).parents[2] / "heavydistill" / "micro" / "teacher")

@@ -14,8 +14,8 @@ import fake_vllm
 import pytest
 import yaml
 
-from heavydistill.engine.segment import record_at, segments
-from heavydistill.storage import read_traces
+from heavydistill.store.segment import record_at, segments
+from heavydistill.store.traces import read_traces
 
 COMMAND = str(Path(sys.executable).parent / "heavydistill")
 MICRO = Path(__file__).parents[2] / "heavydistill" / "micro" / "teacher"

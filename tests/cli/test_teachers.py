@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from heavydistill.cli.app import main
-from heavydistill.teachers.registry import names
+from heavydistill.models.registry import names
 
 
 @pytest.fixture

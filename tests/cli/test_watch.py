@@ -22,11 +22,11 @@ from runs import write_run
 
 import heavydistill
 from heavydistill.cli.app import main
-from heavydistill.config import RunConfig
+from heavydistill.config.run import RunConfig
 from heavydistill.metrics.summary import summarize
-from heavydistill.pipeline.status import STATUS, Pulse, running
-from heavydistill.storage import read_traces
-from heavydistill.workplace import Workplace
+from heavydistill.run.status import STATUS, Pulse, running
+from heavydistill.store.atomic import Workplace
+from heavydistill.store.traces import read_traces
 
 COMMAND = str(Path(sys.executable).parent / "heavydistill")
 MICRO = Path(heavydistill.__file__).parent / "micro" / "teacher"

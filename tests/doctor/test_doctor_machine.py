@@ -11,10 +11,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from heavydistill.config import Endpoint
+from heavydistill.config.models import Endpoint
 from heavydistill.doctor import machine
 from heavydistill.doctor.finding import Finding
-from heavydistill.teachers.registry import profile_of
+from heavydistill.models.registry import profile_of
 from heavydistill.verifiers.sandbox import bubblewrap
 
 URL = "http://localhost:1/v1"

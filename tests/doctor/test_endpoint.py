@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 from habitual_server import MODEL, Habits, Served, serving
 
-from heavydistill.config import Capabilities, Endpoint, Sampling
+from heavydistill.config.models import Capabilities, Endpoint, Sampling
 from heavydistill.doctor.endpoint import Examination, examine
 from heavydistill.doctor.patient import Patient
-from heavydistill.engine.counting import ByteEstimate
 from heavydistill.errors import TeacherError
 from heavydistill.heavy.pruning import Reader
-from heavydistill.teachers.context import ASSUMED, Context
-from heavydistill.teachers.profile import Profile
+from heavydistill.models.context import ASSUMED, Context
+from heavydistill.models.profile import Profile
+from heavydistill.models.token_counting import ByteEstimate
 
 PAPER = Sampling()
 ESTIMATE = ByteEstimate()

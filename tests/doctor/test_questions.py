@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from fake_server import completion, serving
 
-from heavydistill.config import Endpoint
+from heavydistill.config.models import Endpoint
 from heavydistill.doctor.questions import Answer, Asker
 
 KEY = "sk-0123456789abcdef"

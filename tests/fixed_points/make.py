@@ -160,8 +160,9 @@ def main() -> None:
     script("sft.py", "--config=yaml/sft.yaml", "--output_dir=trained/full", "--save_steps=1")
     script("sft.py", "--config=yaml/sft_adapter.yaml", "--output_dir=trained/adapter")
     script("grpo.py", "--config=yaml/grpo.yaml", "--output_dir=trained/grpo")
-    from heavydistill.config import load_config
     from heavydistill.pipeline.build import build_heavy_pipeline
+
+    from heavydistill.config import load_config
 
     build_heavy_pipeline(load_config(Path("runs/served/config.yaml"))).save(
         "yaml/pipeline.yaml", format="yaml"

@@ -23,7 +23,7 @@ from heavy_samples import (
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from heavydistill.config import Pruning, Selection
+from heavydistill.config.run import Pruning, Selection
 from heavydistill.errors import BudgetError
 from heavydistill.heavy.cache import blocks_of, fence_for, frame_tokens, serialize
 from heavydistill.heavy.prompts import Prompt, load

@@ -11,7 +11,7 @@ from typing import get_args
 import pytest
 from heavy_samples import bpe_reader, build, deliberation, pool_of, problem, trajectory
 
-from heavydistill.config import Pruning, Selection
+from heavydistill.config.run import Pruning, Selection
 from heavydistill.heavy import prompts
 from heavydistill.heavy.iteration import carried
 from heavydistill.heavy.selection import select

@@ -8,7 +8,7 @@ from heavy_samples import READERS, BpeReader, CharReader, bpe_reader, trajectory
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from heavydistill.config import Pruning
+from heavydistill.config.run import Pruning
 from heavydistill.heavy.pruning import defuse, prepare, prune, water_fill
 
 MODES = get_args(Pruning)

@@ -9,7 +9,7 @@ from heavy_samples import pool_of, trajectory, unusable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from heavydistill.config import Selection
+from heavydistill.config.run import Selection
 from heavydistill.heavy.selection import select
 from heavydistill.schema import Trajectory
 

@@ -15,10 +15,10 @@ from set_folders import write_sets
 
 from heavydistill.errors import ConfigError
 from heavydistill.hub.card import card, write_card
-from heavydistill.markdown import table, text
 from heavydistill.metrics.counts import GenerationCounts
-from heavydistill.sets import folder as folders
-from heavydistill.sets.manifest import (
+from heavydistill.report.markdown import table, text
+from heavydistill.store.sets import folder as folders
+from heavydistill.store.sets.manifest import (
     Asked,
     Attention,
     BenchmarkUsed,

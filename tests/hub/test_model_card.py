@@ -16,15 +16,15 @@ from set_folders import manifest
 from students import MICRO
 from summaries import summary
 
+from heavydistill.config.versioned import write_versioned
 from heavydistill.hub.model_card import write_model_card
 from heavydistill.hub.origin import origin_of
 from heavydistill.metrics.comparable import Model
 from heavydistill.metrics.comparison import Change, Comparison, Measured
 from heavydistill.metrics.groups import NAMES
 from heavydistill.metrics.intervals import Interval
-from heavydistill.record import BaseModelUsed, Result
-from heavydistill.sets.manifest import BenchmarkUsed
-from heavydistill.versioned import write_versioned
+from heavydistill.store.sets.manifest import BenchmarkUsed
+from heavydistill.store.training_record import BaseModelUsed, Result
 
 COMMAND = str(Path(sys.executable).parent / "heavydistill")
 ON_HUB = BaseModelUsed(name="Qwen/Qwen3-8B", revision=COMMIT, template_sha256="1" * 64)

@@ -22,7 +22,7 @@ from heavydistill.errors import PublishError, RunError
 from heavydistill.hub.model import check_before, publish_trained
 from heavydistill.hub.parcel import Wish
 from heavydistill.hub.publish import check_access
-from heavydistill.record import BaseModelUsed, write_record
+from heavydistill.store.training_record import BaseModelUsed, write_record
 
 REPO = f"{ORG}/micro-deliberator"
 KINDS = pytest.mark.parametrize("lora", [None, {}], ids=["full", "adapter"])

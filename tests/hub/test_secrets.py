@@ -14,9 +14,9 @@ from set_folders import manifest, write_sets
 from heavydistill.errors import PublishError
 from heavydistill.hub.secrets import known_secrets, refuse_secrets
 from heavydistill.schema import from_row
-from heavydistill.sets import folder as folders
-from heavydistill.sets.manifest import RunUsed, read_manifest, write_manifest
-from heavydistill.sets.rows import ThoughtfulMessage, ThoughtfulSftRow
+from heavydistill.store.sets import folder as folders
+from heavydistill.store.sets.manifest import RunUsed, read_manifest, write_manifest
+from heavydistill.store.sets.rows import ThoughtfulMessage, ThoughtfulSftRow
 
 REPO = "org/sets"
 KEY = "sk-Aa1Bb2Cc3Dd4"

@@ -13,6 +13,7 @@ from generations import ballot
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from heavydistill.config.versioned import write_versioned
 from heavydistill.errors import ConfigError
 from heavydistill.heavy.ballot import Vote
 from heavydistill.metrics.comparable import (
@@ -31,7 +32,6 @@ from heavydistill.metrics.intervals import Interval
 from heavydistill.metrics.summary import summarize, summary_of
 from heavydistill.metrics.tally import Tally
 from heavydistill.schema import Trace
-from heavydistill.versioned import write_versioned
 
 MakeTrace = Callable[..., Trace]
 HEAVY = ("heavy_mean_at_d", "heavy_pass_at_d", "heavy_minus_vote")

@@ -14,6 +14,7 @@ from generations import unboxed
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from heavydistill.config.versioned import write_versioned
 from heavydistill.errors import ConfigError
 from heavydistill.metrics.controls import (
     ALONE,
@@ -25,7 +26,6 @@ from heavydistill.metrics.controls import (
     read_controlled,
 )
 from heavydistill.schema import Trace
-from heavydistill.versioned import write_versioned
 
 Make = Callable[..., Trace]
 

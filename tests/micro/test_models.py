@@ -5,12 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from heavydistill.config import Endpoint, Problems, Sampling
-from heavydistill.engine.local import LocalEngine
-from heavydistill.engine.request import Request, sample_seed, user_turn
+from heavydistill.config.models import Endpoint, Sampling
+from heavydistill.config.run import Problems
 from heavydistill.heavy import prompts
+from heavydistill.models.local.engine import LocalEngine
+from heavydistill.models.registry import find
+from heavydistill.models.request import Request, sample_seed, user_turn
 from heavydistill.problems import load
-from heavydistill.teachers.registry import find
 from heavydistill.verifiers.extraction import boxed
 
 MODELS = ["micro", "micro-student"]

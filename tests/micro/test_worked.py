@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from heavydistill.config import Problems
+from heavydistill.config.run import Problems
 from heavydistill.heavy import prompts
 from heavydistill.micro import rows
 from heavydistill.micro.rows import TRAINING_SEEDS, MicroProblem

@@ -14,7 +14,7 @@ import pytest
 from judging import judged
 from sandboxing import need_sandbox
 
-from heavydistill.config import RunConfig, load_config
+from heavydistill.config.run import RunConfig, load_config
 from heavydistill.errors import ConfigError, ProblemsError
 from heavydistill.problems import load_fit
 from heavydistill.problems.benchmarks import benchmark, shipped

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from heavydistill.config import Problems, Verifying
+from heavydistill.config.run import Problems, Verifying
 from heavydistill.errors import ConfigError, ProblemsError
 from heavydistill.problems import load, load_fit
 from heavydistill.verifiers import registry

@@ -12,7 +12,7 @@ import pytest
 from damaging import damage
 from judging import judged
 
-from heavydistill.config import Problems
+from heavydistill.config.run import Problems
 from heavydistill.errors import ProblemsError
 from heavydistill.problems import load
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from judging import judged
 
-from heavydistill.config import Problems
+from heavydistill.config.run import Problems
 from heavydistill.errors import ProblemsError
 from heavydistill.problems import load
 from heavydistill.problems.options import Lettered, lettered, orders_kept

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from judging import judged
 
-from heavydistill.config import Problems
+from heavydistill.config.run import Problems
 from heavydistill.errors import ProblemsError
 from heavydistill.problems import load
 from heavydistill.problems.procedural import MICRO_LEVELS
@@ -68,7 +68,7 @@ def test_problems_are_the_same_in_another_process():
         "complex_arithmetic,game_of_life_halting,gsm_symbolic"
     )
     script = (
-        "from heavydistill.config import Problems\n"
+        "from heavydistill.config.run import Problems\n"
         "from heavydistill.problems import load\n"
         f"print([(p.text, p.reference) for p in load(Problems(source={source!r}, size=4))])"
     )

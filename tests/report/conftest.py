@@ -15,7 +15,7 @@ from rich.console import Console
 
 from heavydistill.report.page.writing import write_report
 from heavydistill.schema import Trace
-from heavydistill.storage import TRACES_FOLDER, read_traces, write_traces
+from heavydistill.store.traces import TRACES_FOLDER, read_traces, write_traces
 
 WIDTH = 80
 

@@ -21,7 +21,7 @@ from heavydistill.report.page import chunks, entries, writing
 from heavydistill.report.page.entries import SAID, entry, whole
 from heavydistill.report.page.markup import joined, table, tag
 from heavydistill.schema import FAILED, Trace
-from heavydistill.storage import TRACES_FOLDER, write_traces
+from heavydistill.store.traces import TRACES_FOLDER, write_traces
 
 WEB = Path(writing.__file__).parent / "web"
 CHUNK = re.compile(

@@ -15,12 +15,8 @@ from heavydistill.metrics.summary import summarize
 from heavydistill.report.page import figures, overview, plots, sources, writing
 from heavydistill.report.text import FEW_NOTE, percent, points
 from heavydistill.schema import Trace
-from heavydistill.storage import (
-    LEAF_FOLDER,
-    TRACES_FOLDER,
-    write_traces,
-)
-from heavydistill.workplace import Workplace
+from heavydistill.store.atomic import Workplace
+from heavydistill.store.traces import LEAF_FOLDER, TRACES_FOLDER, write_traces
 
 RUN = sources.Source(name="run", files=[])
 

@@ -11,7 +11,7 @@ from generations import deliberation, problem, trajectory
 from heavydistill.heavy import voting
 from heavydistill.report.page.writing import write_report
 from heavydistill.schema import Trace
-from heavydistill.storage import TRACES_FOLDER, write_traces
+from heavydistill.store.traces import TRACES_FOLDER, write_traces
 
 EVIL = """<script>alert('text')</script><img src=x onerror="alert('image')"></script>
 <!--<script> javascript:alert(1) [click](javascript:alert(2)) {{chunks}} &lt;b&gt;

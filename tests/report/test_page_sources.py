@@ -11,13 +11,8 @@ from heavydistill.errors import ConfigError
 from heavydistill.metrics.comparison import COMPARISON
 from heavydistill.report.page import figures, sources, writing
 from heavydistill.schema import FAILED
-from heavydistill.storage import (
-    LEAF_FOLDER,
-    REJECTS_FOLDER,
-    TRACES_FOLDER,
-    write_traces,
-)
-from heavydistill.workplace import Workplace
+from heavydistill.store.atomic import Workplace
+from heavydistill.store.traces import LEAF_FOLDER, REJECTS_FOLDER, TRACES_FOLDER, write_traces
 
 RUN = sources.Source(name="run", files=[])
 

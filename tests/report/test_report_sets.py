@@ -6,10 +6,10 @@ import pytest
 from rich.console import Console
 from set_folders import manifest
 
-from heavydistill.build.config import load_build_config
+from heavydistill.config.sets import load_build_config
 from heavydistill.report.sets import print_manifest
-from heavydistill.sets.folder import TRAINED
-from heavydistill.sets.manifest import Asked
+from heavydistill.store.sets.folder import TRAINED
+from heavydistill.store.sets.manifest import Asked
 
 
 @pytest.mark.parametrize("is_asked", [False, True])

@@ -11,17 +11,17 @@ from pathlib import Path
 import pytest
 import runs
 
+from heavydistill.config.versioned import write_versioned
 from heavydistill.errors import ConfigError
 from heavydistill.metrics.comparison import COMPARISON, compare
 from heavydistill.metrics.controls import CONTROLS, hold_against
 from heavydistill.metrics.crossing import CROSSING, cross
-from heavydistill.pipeline.comparing import side_of
 from heavydistill.report.breakdown import STRATA_NOTE
 from heavydistill.report.page import together, writing
 from heavydistill.report.text import FEW_NOTE, percent, points
+from heavydistill.run.comparison import side_of
 from heavydistill.schema import Trace
-from heavydistill.storage import TRACES_FOLDER, read_traces, write_traces
-from heavydistill.versioned import write_versioned
+from heavydistill.store.traces import TRACES_FOLDER, read_traces, write_traces
 
 FEW_WARNING = "Intervals over fewer than 30 problems are too narrow to rely on."
 

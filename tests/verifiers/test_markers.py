@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from generations import problem, trajectory
 
-from heavydistill.config import Verifying
+from heavydistill.config.run import Verifying
 from heavydistill.schema import Trace
 from heavydistill.verifiers import markers
 from heavydistill.verifiers.extraction import candidate_markers, unmarked_reference

@@ -13,7 +13,7 @@ import pytest
 from own_verifiers import DEEDS
 from verdict_pools import LIMIT_S, SETTINGS, ends, is_alive, problem, said, worker
 
-from heavydistill.config import Verifying
+from heavydistill.config.run import Verifying
 from heavydistill.errors import ConfigError
 from heavydistill.schema import Verdict
 from heavydistill.verifiers import crew

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.usefixtures("known_here_alone")
 
 SCRIPT = """
 import signal
-from heavydistill.config import Verifying
+from heavydistill.config.run import Verifying
 from heavydistill.schema import Problem, Verdict
 from heavydistill.verifiers.pool import VerdictPool
 from heavydistill.verifiers.workers import plain

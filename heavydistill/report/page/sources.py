@@ -17,13 +17,13 @@ from typing import Any
 
 import yaml
 
-from heavydistill.config import load_config
+from heavydistill.config.run import load_config
 from heavydistill.errors import ConfigError
 from heavydistill.metrics.comparison import COMPARISON
 from heavydistill.metrics.crossing import CROSSING
-from heavydistill.shareable import without_places
-from heavydistill.storage import LEAF_FOLDER, REJECTS_FOLDER, TRACES_FOLDER
-from heavydistill.workplace import Workplace
+from heavydistill.store.atomic import Workplace
+from heavydistill.store.redact import without_places
+from heavydistill.store.traces import LEAF_FOLDER, REJECTS_FOLDER, TRACES_FOLDER
 
 SIDES = ("before", "after")
 """Folders of an evaluation that stand before its others."""

@@ -37,7 +37,7 @@ from heavydistill.report.page.markup import Html, joined, tag
 from heavydistill.report.page.plots import pattern_definitions
 from heavydistill.report.page.sources import Source, find
 from heavydistill.schema import Trace
-from heavydistill.storage import read_files, writing
+from heavydistill.store.traces import read_files, writing
 
 SCRIPTS = ("dom", "data", "maths", "text", "search", "list", "response", "trace", "app")
 """In ``web``, in the order in which they stand in the page, as one script."""

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from heavydistill.config import Sandboxing
+from heavydistill.config.run import Sandboxing
 from heavydistill.verifiers.code import running
 from heavydistill.verifiers.code.running import (
     Became,

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from importlib import resources
 from typing import Any, Literal
 
-from heavydistill.config import Sandboxing
+from heavydistill.config.run import Sandboxing
 from heavydistill.verifiers.code.values import Malformed, Tree, parsed
 from heavydistill.verifiers.sandbox import Limits, Ran, Sandbox
 

@@ -46,7 +46,7 @@ import sys
 from collections.abc import Iterable
 from typing import Any, ClassVar
 
-from heavydistill.config import Sandboxing, Verifying
+from heavydistill.config.run import Sandboxing, Verifying
 from heavydistill.schema import Label, Problem
 from heavydistill.verifiers.base import Decision, Verifier
 from heavydistill.verifiers.code import rehearsal

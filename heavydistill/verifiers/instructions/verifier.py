@@ -22,7 +22,7 @@ import json
 from functools import cached_property
 from importlib import metadata
 
-from heavydistill.config import Verifying
+from heavydistill.config.run import Verifying
 from heavydistill.schema import Problem
 from heavydistill.verifiers.base import Decision, Verifier
 from heavydistill.verifiers.instructions import language

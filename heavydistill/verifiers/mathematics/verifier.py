@@ -32,7 +32,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import ClassVar
 
-from heavydistill.config import Verifying
+from heavydistill.config.run import Verifying
 from heavydistill.schema import Problem
 from heavydistill.verifiers.base import Decision, Place, Verifier
 from heavydistill.verifiers.extraction import final_answer, unmarked_reference

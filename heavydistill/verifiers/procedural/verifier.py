@@ -23,7 +23,7 @@ from functools import cached_property, lru_cache
 from importlib import metadata
 from typing import Any
 
-from heavydistill.config import Verifying
+from heavydistill.config.run import Verifying
 from heavydistill.schema import Problem
 from heavydistill.verifiers.base import Decision, Verifier, error_reason
 from heavydistill.verifiers.extraction import boxed

@@ -10,7 +10,7 @@ said; there is no other place to fall back to.
 
 from __future__ import annotations
 
-from heavydistill.config import Sandboxing
+from heavydistill.config.run import Sandboxing
 from heavydistill.verifiers.sandbox.base import Limits, Ran, Sandbox
 
 __all__ = ["Limits", "Ran", "Sandbox", "open_sandbox"]

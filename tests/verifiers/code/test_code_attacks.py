@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from coding import SQUARES, decision, fenced, problem, said
 
-from heavydistill.config import Sandboxing
+from heavydistill.config.run import Sandboxing
 from heavydistill.verifiers.code.formats import task_of
 from heavydistill.verifiers.code.verifier import _decide
 from heavydistill.verifiers.sandbox import Limits, Ran, Sandbox

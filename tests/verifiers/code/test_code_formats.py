@@ -116,7 +116,7 @@ def test_the_text_of_the_problem_is_the_prompt_if_it_holds_the_function() -> Non
 
 
 def test_more_tests_may_take_more_time() -> None:
-    from heavydistill.config import Verifying
+    from heavydistill.config.run import Verifying
 
     few, many = ({"tests": [RUN] * count} for count in (1, 5))
     limits = [Code().limit_s(problem(**args), Verifying()) for args in (few, many)]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from coding import decision, fenced, problem
 
-from heavydistill.config import Sandboxing
+from heavydistill.config.run import Sandboxing
 from heavydistill.verifiers.base import Decision
 from heavydistill.verifiers.sandbox import Limits, open_sandbox
 

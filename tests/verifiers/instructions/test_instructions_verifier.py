@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from instructing import ALL, instructed
 from judging import judged
 
-from heavydistill.config import Verifying
+from heavydistill.config.run import Verifying
 from heavydistill.verifiers import registry
 from heavydistill.verifiers.instructions.verifier import MOST_CHARACTERS, Instructions, variants
 

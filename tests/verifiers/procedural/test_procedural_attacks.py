@@ -9,7 +9,7 @@ import time
 import pytest
 from judging import judged
 
-from heavydistill.config import Problems
+from heavydistill.config.run import Problems
 from heavydistill.problems import load
 
 pytest.importorskip("reasoning_gym")

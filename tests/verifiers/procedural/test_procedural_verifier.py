@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from judging import judged
 
-from heavydistill.config import Problems
+from heavydistill.config.run import Problems
 from heavydistill.problems import load
 from heavydistill.schema import Problem
 from heavydistill.verifiers import registry

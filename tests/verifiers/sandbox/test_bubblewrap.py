@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from sandboxing import SYSTEM_PYTHON, adopted_all_end, children, ran
 
-from heavydistill.config import Sandboxing
+from heavydistill.config.run import Sandboxing
 from heavydistill.verifiers.sandbox import Limits, bubblewrap, interpreter, open_sandbox
 
 LIMITS = Limits(5, 60, 256, 1 << 16)
@@ -249,7 +249,7 @@ def _as_nobody(program: str) -> str:
 
 _RUNS_ON = """
 import sys
-from heavydistill.config import Sandboxing
+from heavydistill.config.run import Sandboxing
 from heavydistill.verifiers.sandbox import Limits, open_sandbox
 place = open_sandbox(Sandboxing())
 assert place.unavailable() is None

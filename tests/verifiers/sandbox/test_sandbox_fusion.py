@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from loopback import Handler, listening
 
-from heavydistill.config import Sandboxing
+from heavydistill.config.run import Sandboxing
 from heavydistill.verifiers.sandbox import Limits, Ran, Sandbox, open_sandbox, sandbox_fusion
 
 LIMITS = Limits(5, 20, 256, 10_000)

@@ -1,0 +1,195 @@
+"""The sections of a configuration that say who is asked, where and how.
+
+They are part of ``config`` for whoever reads or writes a configuration.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from heavydistill.config.yaml import Section, form
+
+# Reasons of verdicts on what is no answer to a problem that can be judged.
+NEVER_JUDGED = frozenset(
+    {"error", "truncated", "empty", "not_text", "open_thinking", "unknown_verifier"}
+)
+
+_ADDRESS = r"https?://(\[[0-9A-Fa-f:.]+\]|[^\s,?#@/:\\\[\]]+)(:\d+)?(/[^\s,?#]*)?"
+_ADDRESSES = form(
+    rf"{_ADDRESS}(,{_ADDRESS})*|[a-z]+",
+    "must begin with http:// or https:// and hold no user, password, ? or #, e.g. "
+    "http://localhost:8000/v1 (several with commas between share the load), or be the name of a "
+    "provider. It is not shown here, as it may hold a key; endpoint.api_key_env names the "
+    "environment variable with the key",
+    may_hold_a_key=True,
+)
+_NAME_OF_A_VARIABLE = form(
+    r"[A-Z_][A-Z0-9_]*|[a-z_]+",  # most keys mix capitals, small letters and digits
+    "must be the name of an environment variable in capital letters, e.g. OPENAI_API_KEY, never "
+    "the key itself. It is not shown here, as it may be the key",
+    may_hold_a_key=True,
+)
+ADDRESS_OF_A_SANDBOX = form(
+    _ADDRESS,
+    "must begin with http:// or https:// and hold no user, password, ? or #, e.g. "
+    "http://localhost:8080. It is not shown here, as it may hold a key",
+    may_hold_a_key=True,
+)
+
+
+class Sampling(Section):
+    """How to sample, complete. The defaults are the paper's (arXiv 2605.02396, section 3.1)."""
+
+    temperature: float = Field(1.0, ge=0.0, le=2.0)
+    """0 is greedy."""
+    top_p: float = Field(0.95, gt=0.0, le=1.0)
+    """Keep the smallest set of tokens with this much probability; 1 keeps all."""
+    top_k: int = Field(10, ge=0)
+    """Keep this many tokens; 0 keeps all."""
+    min_p: float = Field(0.0, ge=0.0, lt=1.0)
+    """Drop tokens less probable than this times the most probable one; 0 drops none."""
+    repetition_penalty: float = Field(1.0, gt=0.0)
+    """Divides the logits of tokens that were written already; 1 is off."""
+    max_tokens: int = Field(32_768, ge=1)
+    """Most tokens of one response, thinking included."""
+
+
+class SamplingChoice(Section):
+    """What the user sets of the sampling; null takes the value of the teacher's profile."""
+
+    temperature: float | None = Field(None, ge=0.0, le=2.0)
+    top_p: float | None = Field(None, gt=0.0, le=1.0)
+    top_k: int | None = Field(None, ge=0)
+    min_p: float | None = Field(None, ge=0.0, lt=1.0)
+    repetition_penalty: float | None = Field(None, gt=0.0)
+    max_tokens: int | None = Field(None, ge=1)
+
+    def over(self, base: Sampling) -> Sampling:
+        """``base`` with what was chosen here."""
+        return base.model_copy(update=self.model_dump(exclude_none=True))
+
+
+class Capabilities(Section):
+    """What an endpoint was seen to do; ``heavydistill doctor`` finds it out."""
+
+    n: int = Field(1, ge=1)
+    """Samples of one prompt that a single request brings; 1 is no more than one."""
+    n_because: str = ""
+    """Why that is 1, where it was tried."""
+    stream: bool = True
+    """Whether it sends a response in pieces."""
+    refused: list[str] = Field(default_factory=list)
+    """Parameters that it refuses, e.g. ``seed``; they are not sent."""
+    max_tokens_name: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
+    """What it calls the most tokens of a response."""
+    max_output: int | None = Field(None, ge=1)
+    """The largest such number that it takes; null if it named none."""
+    context: int | None = Field(None, ge=256)
+    """Most tokens of prompt and response together, where it takes fewer than the profile says."""
+    reasoning: Literal["reasoning_content", "reasoning", "blocks", "tags", "none", "unknown"] = (
+        "unknown"
+    )
+    """Where the thinking was: a field of its own, parts of the content, the text, or nowhere."""
+    seed: Literal["honoured", "ignored", "refused", "forced", "unknown"] = "unknown"
+    """What a seed does: the same text again, nothing, an error, or the same text whatever it is."""
+    checked: str = ""
+    """When and of which model this was seen, and the file that says so."""
+
+
+class Endpoint(Section):
+    """An OpenAI-compatible server. Set ``base_url`` to ask it; else models run in this process."""
+
+    base_url: Annotated[str, _ADDRESSES] | None = None
+    """E.g. ``http://localhost:8000/v1``; several with commas between share the load; or the name
+    of a provider of the teacher's profile."""
+    serve: bool = False
+    """Start vLLM on this machine's GPUs instead, as the teacher's profile says."""
+    api_key_env: Annotated[str, _NAME_OF_A_VARIABLE] | None = None
+    """Environment variable that holds the key; null takes the provider's, or ``OPENAI_API_KEY``. A
+    server without keys needs none."""
+    tokenizer: str | None = None
+    """Folder or Hub id of the model's tokenizer, with which the cache's budget is counted. Null
+    takes the profile's. ``server``, the default without a profile, counts with the ``/tokenize`` of
+    the model's server, or estimates a token for each UTF-8 byte where it has none."""
+    context: int | None = Field(None, ge=256)
+    """Most tokens of prompt and response together; null takes the smaller of what the server says
+    and what the profile says, or the ``config.json`` beside the tokenizer, or 8,192."""
+    concurrency: int = Field(32, ge=1)
+    """Most requests in flight for each role at each address; fewer while that is overloaded."""
+    requests_per_minute: int | None = Field(None, ge=1)
+    """Most requests in a minute; null sets no limit."""
+    tokens_per_minute: int | None = Field(None, ge=1)
+    """Most tokens in a minute, prompts and responses together; null sets no limit."""
+    tokens_per_second: float = Field(20.0, gt=0)
+    """Speed of one response that ``heavydistill plan`` assumes, until a journal tells how long
+    responses take."""
+    timeout_s: float = Field(600.0, gt=0)
+    """Longest silence: until a response begins, and between its pieces. A run stops when all
+    servers are silent or broken, or ask to be left alone, for longer than this."""
+    retries: int = Field(4, ge=0)
+    """Repeats of a request that met a time-out, a fault of the server or a broken connection. An
+    overload is repeated for as long as the server answers others."""
+    reasoning: Literal["required", "optional"] = "required"
+    """Whether the run stops if a teacher that thinks brings no thinking."""
+    price_in: float | None = Field(None, ge=0)
+    """US dollars for a million tokens of prompts; null takes the profile's."""
+    price_out: float | None = Field(None, ge=0)
+    """US dollars for a million tokens of responses; null takes the profile's."""
+    capabilities: Capabilities | None = None
+    """Null takes what ``heavydistill doctor`` found out, if it was run here."""
+
+    @property
+    def urls(self) -> list[str]:
+        return self.base_url.split(",") if self.base_url else []
+
+    @property
+    def slots(self) -> int:
+        """Most requests in flight for each role, at all addresses."""
+        return self.concurrency * max(1, len(self.urls))
+
+    @property
+    def is_served(self) -> bool:
+        """Whether models are asked over HTTP."""
+        return self.serve or self.base_url is not None
+
+    @property
+    def key_env(self) -> str:
+        return self.api_key_env or "OPENAI_API_KEY"
+
+    @model_validator(mode="after")
+    def _one_place(self) -> Endpoint:
+        if self.serve and self.base_url:
+            raise ValueError("serve starts a server, so base_url cannot name another one")
+        return self
+
+
+class Judge(Section):
+    """A model that is asked about verdicts which rules leave undecided; see ``verifiers.judge``."""
+
+    model: str = Field(min_length=1)
+    """Name of a profile, or a served name."""
+    endpoint: Endpoint | None = None
+    """Where it is served; null takes the run's ``endpoint``."""
+    votes: int = Field(3, ge=1)
+    """How often it is asked about an answer; more than half of the votes must say the same."""
+    sampling: SamplingChoice = SamplingChoice()
+    """Null takes temperature 0.7, top_p 0.95 and up to 8,192 tokens, whatever the profile says."""
+    reasons: list[str] | None = None
+    """Reasons of undecided verdicts about which it is asked, e.g. ``[needs_symbolic]``; null takes
+    all but faults of this machine or of a verifier, and answers that repeat the problem."""
+
+    @model_validator(mode="after")
+    def _no_contradictions(self) -> Judge:
+        if self.endpoint and (self.endpoint.serve or not self.endpoint.base_url):
+            raise ValueError(
+                "endpoint needs a base_url and cannot have serve; leave endpoint out to ask at the "
+                "run's"
+            )
+        if self.sampling.temperature == 0 and self.votes > 1:
+            raise ValueError("votes at temperature 0 are all the same; set votes to 1")
+        never = sorted(NEVER_JUDGED.intersection(self.reasons or ()))
+        if never:
+            raise ValueError(f"reasons: no judge is asked about {', '.join(never)}")
+        return self

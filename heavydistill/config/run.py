@@ -1,0 +1,462 @@
+"""The typed configuration of a run: one YAML file, and the command line wins over it.
+
+Every key is a field below, or of a section in ``asking``, and its text is the key's help. Unknown
+keys are errors that name the nearest valid key; so are contradictions (``deliberate.rounds``
+without deliberations, a cache wider than the pool). A field that is null takes its value from the
+teacher's profile; ``models.complete`` fills those in, so the saved configuration has no null left
+that matters.
+
+Secrets are never configuration: ``endpoint.api_key_env`` names the environment variable.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import Field, field_validator, model_validator
+
+from heavydistill.config.models import (
+    ADDRESS_OF_A_SANDBOX,
+    Endpoint,
+    Judge,
+    SamplingChoice,
+)
+from heavydistill.config.yaml import Section, form, parse, read_yaml
+from heavydistill.errors import ConfigError, MissingModelError
+
+Selection = Literal[
+    "random", "max_answer_num", "max_diversity", "max_length", "group_one", "stratified"
+]
+Pruning = Literal["answer_only", "answer_clipped", "head_tail", "think_clipped"]
+Domain = Literal["general", "stem", "code", "brief"]
+Shape = Literal["gpqa", "livecodebench"]
+Language = Literal["en", "zh"]
+Task = Literal["deliberate", "choose"]
+SamplingName = Literal["paper", "maker"]
+
+_ANEW: Task = "deliberate"
+_TOKENS = {"tok": 1, "ktok": 10**3, "mtok": 10**6, "gtok": 10**9}
+_BUDGET = r"(\d+(?:\.\d+)?)(usd|[kKmMgG]?tok)"
+Budget = Annotated[
+    str,
+    form(_BUDGET, "must be US dollars or tokens, e.g. 25usd, 500ktok or 40Mtok"),
+]
+"""``25usd``, ``40Mtok``; see ``caps_of``."""
+
+
+class Problems(Section):
+    """Where problems come from; see ``problems.load``."""
+
+    source: str = "micro"
+    """``micro`` (bundled), a .jsonl or .parquet file, ``hub:ORG/NAME``, or ``gym:FAMILY,...``."""
+    subset: str | None = None
+    """Subset (configuration) of a Hub dataset that has several."""
+    split: str = "train"
+    """Split of a Hub dataset."""
+    columns: dict[str, str] = Field(default_factory=dict)
+    """Our field to your column: id, text, reference, options, verifier, verifier_args, domain."""
+    shape: Shape | None = None
+    """The benchmark in whose columns the rows are written, where none of them is a field of ours;
+    see ``problems.shapes``."""
+    within: dict[str, tuple[str, str]] = Field(default_factory=dict)
+    """Take the rows alone whose column, as text, lies from one to the other, e.g.
+    ``{contest_date: ["2024-08-01", "2025-05-31"]}``; what begins with the second belongs to it."""
+    verifier: str | None = None
+    """Verifier of rows that name none and have no options; ``math`` if null."""
+    verifier_args: dict[str, Any] = Field(default_factory=dict)
+    """Its arguments for rows that bring none, e.g. ``{marker: "####"}``."""
+    limit: int | None = Field(None, ge=1)
+    """Take the first so many."""
+    size: int = Field(100, ge=1)
+    """Problems of each procedural family; for ``micro``, problems in all."""
+    seed: int = Field(0, ge=0, lt=10**9)
+    """Seed of procedural problems, and of the order in which options are shown."""
+    keep_option_order: bool = False
+    """Show options in the order of the dataset, where the place of the right one may tell it."""
+    gym: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    """Settings of procedural families, e.g. ``{chain_sum: {max_terms: 4}}``."""
+    unfit: Literal["refuse", "leave_out"] = "refuse"
+    """What becomes of a file or dataset with rows that cannot be judged: an error that lists them,
+    or a run without them, which are counted and shown."""
+
+
+class Sandboxing(Section):
+    """Where model-written programs run; see ``verifiers.sandbox``."""
+
+    backend: Literal["bubblewrap", "sandbox_fusion"] = "bubblewrap"
+    """bubblewrap on this machine, or a server of SandboxFusion at ``url``."""
+    url: Annotated[str, ADDRESS_OF_A_SANDBOX] | None = None
+    """Address of the server, e.g. ``http://localhost:8080``."""
+    test_s: float = Field(6.0, gt=0)
+    """Most seconds of processor time for one test."""
+    total_s: float = Field(60.0, gt=0)
+    """Most seconds of processor time for all tests of a response together."""
+    memory_mb: int = Field(512, ge=64)
+    """Most memory of a program, in MiB."""
+
+    @model_validator(mode="after")
+    def _address_of_the_server(self) -> Sandboxing:
+        if (self.backend == "sandbox_fusion") != (self.url is not None):
+            raise ValueError("url belongs to the backend sandbox_fusion, which needs it")
+        return self
+
+
+class Verifying(Section):
+    """How responses are judged; which verifier judges a problem stands in the problem."""
+
+    workers: int | None = Field(None, ge=1)
+    """Processes that judge; null takes the processor's cores, shared by the ranks of a trainer."""
+    timeout_s: float = Field(3.0, gt=0)
+    """Most seconds for one verdict; then it is undecided (timeout)."""
+    memory_mb: int = Field(2048, ge=512)
+    """Most address space of a worker, in MiB."""
+    sandbox: Sandboxing = Sandboxing()
+    """Where model-written programs run."""
+    own: list[str] = Field(default_factory=list)
+    """Python files with verifiers of your own; each becomes known by its ``name``."""
+
+    @field_validator("own")
+    @classmethod
+    def _wherever_a_step_runs(cls, own: list[str]) -> list[str]:
+        return [str(Path(file).expanduser().absolute()) for file in own]
+
+
+_MOST = {"think.k": 1024, "deliberate.d": 1024, "deliberate.rounds": 16}
+
+
+class Think(Section):
+    """The first stage: K independent trajectories a problem."""
+
+    k: int = Field(8, ge=2)
+    """Trajectories a problem, at most 1,024: curves of P@K in the literature end at or below that,
+    and no cache holds as many. Pools that are taken over may have more."""
+    min_k: int = Field(2, ge=1)
+    """Fewest usable trajectories with which a problem goes on to deliberation."""
+    processes: int = Field(1, ge=1)
+    """How many processes think at once, each with the model in its memory, of one that is not
+    served: worth it on several cores where little or nothing is deliberated."""
+    sampling: SamplingChoice = SamplingChoice()
+
+
+class CacheChoice(Section):
+    """How the pool becomes one prompt."""
+
+    width: int | None = Field(None, ge=2)
+    """Trajectories in the cache; null takes all usable ones."""
+    selection: Selection = "random"
+    """Which trajectories, where there are more usable ones than ``width``."""
+    pruning: Pruning = "answer_only"
+    """How each is cut to the budget."""
+    order: int = Field(0, ge=0)
+    """So many places are the attempts of the shuffled cache moved round: in as many orders as there
+    are attempts, each of them stands first once."""
+    budget_tokens: int | None = Field(None, ge=1)
+    """Most tokens of the prompt; null takes what the reader's context allows, at most 80,000."""
+
+
+class Deliberate(Section):
+    """The second stage: D deliberations on each cache, in N rounds."""
+
+    d: int = Field(4, ge=0)
+    """Deliberations a cache, at most 1,024; 0 asks for trajectories alone."""
+    task: Task = "deliberate"
+    """``choose`` has the reader name the best attempt, whose answer then counts as its own: the
+    baseline that is known as Best-of-N with a judge."""
+    rounds: int = Field(1, ge=1)
+    """Rounds, at most 16, each with processes of its own; from the second on the cache also holds
+    the deliberations of the one before."""
+    processes: int = Field(1, ge=1)
+    """How many processes deliberate at once, each with the model in its memory, of one that is not
+    served: its deliberations take most of a run, and of one process a core."""
+    sampling: SamplingChoice = SamplingChoice()
+
+
+class RunConfig(Section):
+    """One run of ``heavydistill generate``."""
+
+    teacher: str = "micro"
+    """Name of a profile (``heavydistill teachers`` lists them), YAML file with one of your own,
+    checkpoint folder or Hub id; with ``endpoint.base_url`` any other name is the served one."""
+    thinker: str | None = None
+    """Who thinks, if not the teacher."""
+    deliberator: str | None = None
+    """Who deliberates, if not the teacher."""
+    sampling: SamplingName = "paper"
+    """Whose sampling the profile gives where ``think.sampling`` and ``deliberate.sampling`` say
+    nothing: the paper's, the same for every model, or the one that the model's maker recommends."""
+    endpoint: Endpoint = Endpoint()
+    problems: Problems = Problems()
+    pools: str | None = Field(None, min_length=1)
+    """Folder of a run, or of an import, whose problems and trajectories are taken; null asks a
+    thinker. Of ``problems`` only ``limit`` counts then, and ``think.k`` is what the pools have."""
+    pools_sha256: str | None = None
+    """What the traces in that folder must be; null takes those that are there."""
+    verify: Verifying = Verifying()
+    domain: Domain | None = None
+    """Wording of the prompts for problems that name none and whose verifier asks for none; null
+    takes the profile's."""
+    language: Language = "en"
+    """Language of the prompts."""
+    think: Think = Think()
+    cache: CacheChoice = CacheChoice()
+    deliberate: Deliberate = Deliberate()
+    judge: Judge | None = None
+    """Who is asked about verdicts that rules leave undecided; null asks nobody."""
+    seed: int = Field(0, ge=0)
+    """Seed of sampling, selection and shuffle."""
+    journal: str | None = None
+    """Folder that keeps every response, so that none is paid for twice; null takes ``journal``
+    beside ``out``, which runs in the same folder share."""
+    budget: Budget | None = None
+    """Maximum cost of served models, ``25usd`` or ``40Mtok``, for all runs into ``out`` together:
+    more K, another D, limit, seed or time-out go on with what is left. Another ``out`` begins
+    anew."""
+    out: str | None = None
+    """Folder of the run; null makes a new one under ``runs/``."""
+
+    @property
+    def asked(self) -> dict[str, Any]:
+        """What a run is, as JSON: the same wherever it is kept and whoever serves its models.
+
+        How many processes judge or deliberate changes nothing; what each verdict may take does.
+        Pools are told apart by what is in them.
+        """
+        transport = set(Endpoint.model_fields) - {"tokenizer"}
+        place = {"out", "journal", "budget", "pools"}
+        content = self.model_dump(exclude=place if self.pools else place | {"pools_sha256"})
+        content["verify"]["own"] = [Path(file).name for file in self.verify.own]
+        del content["verify"]["workers"], content["verify"]["sandbox"]["url"]
+        del content["think"]["processes"], content["deliberate"]["processes"]
+        content["endpoint"] = {k: v for k, v in content["endpoint"].items() if k not in transport}
+        if content["judge"]:
+            del content["judge"]["endpoint"]
+        return content
+
+    @property
+    def identity(self) -> str:
+        """A hash of ``asked``."""
+        canonical = json.dumps(self.asked, sort_keys=True, ensure_ascii=False)
+        return hashlib.sha256(canonical.encode()).hexdigest()[:16]
+
+    @property
+    def roles(self) -> tuple[str, str]:
+        """Who thinks and who deliberates; where nobody thinks, the latter stands for both."""
+        deliberator = self.deliberator or self.teacher
+        return deliberator if self.pools else self.thinker or self.teacher, deliberator
+
+    @property
+    def unnamed_roles(self) -> list[str]:
+        """Roles for which a configuration that is not completed names no model.
+
+        The default teacher, a toy, stands for them.
+        """
+        if "teacher" in self.model_fields_set:
+            return []
+        asked = {
+            "thinker": not self.pools and self.thinker is None,
+            "deliberator": self.rounds > 0 and self.deliberator is None,
+        }
+        return [role for role, is_unnamed in asked.items() if is_unnamed]
+
+    def refuse_unnamed(self, other: str = "") -> None:
+        """Refuse a configuration that leaves a role to the default teacher.
+
+        Args:
+            other: A flag that names a model too, with its value.
+
+        Raises:
+            MissingModelError: A role is left to it.
+        """
+        if roles := self.unnamed_roles:
+            flags = " ".join(f"--{role} MODEL" for role in roles)
+            raise MissingModelError(
+                f"No model is named as {' or '.join(roles)}, and the bundled micro teacher would "
+                "take its place",
+                f"Give {flags}, or --teacher MODEL{other and ' or '}{other} for all roles that are "
+                "not named.",
+                flags,
+            )
+
+    @property
+    def rounds(self) -> int:
+        """Rounds that are asked for: none without deliberations."""
+        return self.deliberate.rounds if self.deliberate.d else 0
+
+    @property
+    def judge_endpoint(self) -> Endpoint:
+        """Where the judge is asked, if there is one: singly, and its thinking may be missing.
+
+        Of votes that come together, equal ones would be taken for copies.
+        """
+        endpoint = (self.judge and self.judge.endpoint) or self.endpoint
+        seen = endpoint.capabilities and endpoint.capabilities.model_copy(update={"n": 1})
+        return endpoint.model_copy(update={"reasoning": "optional", "capabilities": seen})
+
+    @property
+    def asks_servers(self) -> bool:
+        """Whether any model is asked over HTTP."""
+        return self.endpoint.is_served or self.judge_endpoint.is_served
+
+    @property
+    def most_usd(self) -> float | None:
+        """The budget in US dollars, if it is in money."""
+        return caps_of(self.budget)[0]
+
+    @property
+    def most_tokens(self) -> int | None:
+        """The budget in tokens, prompts and responses together, if it is in tokens."""
+        return caps_of(self.budget)[1]
+
+    @model_validator(mode="after")
+    def _within_bounds(self) -> RunConfig:
+        chosen = {
+            "think.k": 0 if self.pools else self.think.k,
+            "deliberate.d": self.deliberate.d,
+            "deliberate.rounds": self.deliberate.rounds,
+        }
+        for key, most in _MOST.items():
+            if chosen[key] > most:
+                raise ValueError(f"{key} is {chosen[key]:,}, but a run asks for at most {most:,}")
+        return self
+
+    @model_validator(mode="after")
+    def _no_contradictions(self) -> RunConfig:
+        if self.pools:
+            self._refuse_thinking()
+        elif self.pools_sha256:
+            raise ValueError("pools_sha256 belongs to pools")
+        if self.deliberate.rounds > 1 and (not self.deliberate.d or self.deliberate.task != _ANEW):
+            raise ValueError(
+                f"deliberate.rounds {self.deliberate.rounds} needs deliberations that the next "
+                f"round can read, so deliberate.d of 1 or more and deliberate.task {_ANEW}"
+            )
+        if self.pools and not self.pools_sha256:
+            return self  # K is not known yet
+        width = self.cache.width
+        if width is not None and width > self.think.k:
+            raise ValueError(f"cache.width {width} is larger than think.k {self.think.k}")
+        if self.think.min_k > self.think.k:
+            raise ValueError(
+                f"think.min_k {self.think.min_k} is larger than think.k {self.think.k}"
+            )
+        return self
+
+    def _refuse_thinking(self) -> None:
+        """With pools, nobody is asked for them and no other problems are read."""
+        of_source = self.problems.model_copy(update={"limit": None})
+        is_set = {
+            "thinker": self.thinker is not None,
+            "think.sampling": self.think.sampling != SamplingChoice(),
+            "problems (but for its limit)": of_source != Problems(),
+        }
+        if not self.deliberate.d:
+            raise ValueError("deliberate.d is 0, so that with pools nobody would be asked")
+        if wrong := [key for key in is_set if is_set[key]]:
+            raise ValueError(
+                f"{wrong[0]} has no effect with pools: problems and trajectories are those of "
+                f"{self.pools}"
+            )
+
+
+def load_config(
+    path: Path | None = None,
+    overrides: dict[str, Any] | None = None,
+    preset: dict[str, Any] | None = None,
+) -> RunConfig:
+    """The configuration of a run.
+
+    Args:
+        path: YAML file, or None for the defaults.
+        overrides: Dotted keys to values, e.g. ``{"think.k": 16}``; they win over the file.
+        preset: Keys as in a file, e.g. of a benchmark; the file wins over them.
+
+    Raises:
+        ConfigError: No such file, not YAML, an unknown key, a bad value or a contradiction.
+    """
+    tree = _over(preset or {}, read_yaml(path) if path else {})
+    for dotted, value in (overrides or {}).items():
+        assign(tree, dotted, value)
+    fix = "Correct the value in the file or on the command line; the command line wins."
+    return parse(RunConfig, tree, f"{path}: " if path else "", fix)
+
+
+def refuse_code_of(run: Path, config: RunConfig, fix: str) -> None:
+    """Refuse a run whose saved configuration names Python files, which may be somebody else's.
+
+    Args:
+        run: Its folder, or its configuration.
+        config: What it saved.
+        fix: How the user says that they may be run.
+
+    Raises:
+        ConfigError: It names some.
+    """
+    if config.verify.own:
+        raise ConfigError(
+            f"{run} names verifiers of its own, which are run as code: "
+            f"{', '.join(config.verify.own)}",
+            f"Read them; if you trust them, {fix}.",
+        )
+
+
+def refuse_code_of_saved(file: Path, config: RunConfig, fix: str) -> None:
+    """As ``refuse_code_of``, where the file of a configuration is in the folder of a run."""
+    if (file.parent / "summary.json").is_file():
+        refuse_code_of(file, config, fix)
+
+
+def _over(preset: Any, tree: Any) -> Any:
+    """``tree``, and of ``preset`` what it leaves open."""
+    if not isinstance(preset, dict) or not isinstance(tree, dict):
+        return preset if tree is None else tree
+    both = preset | tree
+    return both | {key: _over(preset[key], tree[key]) for key in preset.keys() & tree.keys()}
+
+
+def parse_assignment(text: str) -> tuple[str, Any]:
+    """``key.path=value`` of the command line as (key, value); the value is read as YAML."""
+    key, found, value = text.partition("=")
+    if not found or not key:
+        raise ConfigError(
+            f"--set {text!r} is not of the form key=value", "Write e.g. --set think.k=16."
+        )
+    try:
+        return key.strip(), yaml.safe_load(value)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"--set {text!r}: the value is not YAML", "Quote it.") from error
+
+
+def dump_config(config: RunConfig) -> str:
+    """The configuration as YAML that ``load_config`` reads back to an equal one."""
+    return str(yaml.safe_dump(config.model_dump(), sort_keys=False, allow_unicode=True))
+
+
+def assign(tree: dict[str, Any], dotted: str, value: Any) -> None:
+    """Set a dotted key of a tree, making the sections on the way to it.
+
+    Raises:
+        ConfigError: A value stands where a section is wanted.
+    """
+    *parents, last = dotted.split(".")
+    for parent in parents:
+        tree[parent] = {} if tree.get(parent) is None else tree[parent]
+        tree = tree[parent]
+        if not isinstance(tree, dict):
+            raise ConfigError(
+                f"{dotted}: {parent} holds a value and no keys", "Correct the configuration file."
+            )
+    tree[last] = value
+
+
+def caps_of(budget: str | None) -> tuple[float | None, int | None]:
+    """(US dollars, tokens) of a budget; None for what it is not in."""
+    found = re.fullmatch(_BUDGET, budget or "")
+    if not found:
+        return None, None
+    amount, unit = float(found[1]), found[2].lower()
+    return (amount, None) if unit == "usd" else (None, round(amount * _TOKENS[unit]))

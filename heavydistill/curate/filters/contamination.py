@@ -1,0 +1,271 @@
+"""Whether a problem stands in a benchmark, told from hashes of the benchmark's texts.
+
+Texts are compared by their words, with a ``0`` in the place of numbers. A problem is contaminated,
+by reason, if
+
+    same_text    it has fewer than 8 words, and they are all there is of a text of the benchmark,
+                 with its numbers and signs: else every sum were the same as every other
+    13_words     any 13 words in a row stand in a text of the benchmark; those that stand in three
+                 or more of its texts are its manner of speaking and tell nothing
+    8_words      at least half of its runs of 8 words stand in texts of the benchmark
+
+The mask finds a problem whose numbers were changed. It also finds a problem of the same template,
+where the template is a benchmark's.
+
+A benchmark is a parquet file of hashes (``save``), which can be published where the texts cannot;
+``read`` takes such a file or a user's own .jsonl or .parquet file of texts. Hashes keep a text out
+of a search and out of what models are trained on. They do not keep it secret: whoever suspects a
+text can look whether it is there, a text of very few words can be found by trying, and so can the
+word that follows eight that are known.
+
+Not covered: paraphrases and translations, and a problem that stands in the midst of a longer text
+while all its words in a row are a benchmark's manner of speaking.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Literal
+
+from heavydistill.curate.filters.words import digest, masked, tokens_of
+from heavydistill.errors import ProblemsError
+from heavydistill.problems.tables import Table, read_jsonl, read_parquet
+
+LONG, SHORT = 13, 8
+COVERAGE = 0.5
+MANNER = 3
+"""Texts of a benchmark in which a run of 13 words stands that tells nothing."""
+COLUMNS = ("text", "question", "problem", "prompt")
+"""Where texts are looked for, in this order."""
+Reason = Literal["same_text", "13_words", "8_words"]
+
+_KINDS = ("text", "long", "short")
+_ABOUT = b"heavydistill.benchmark"
+# Of what is hashed and how: files of another one find nothing, so they are refused.
+_RULE = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """Where a problem stands.
+
+    Attributes:
+        benchmark: Its name.
+        reason: How it was found.
+        coverage: The share of the problem's runs of 8 words that are in the benchmark; 1 for
+            ``same_text``.
+    """
+
+    benchmark: str
+    reason: Reason
+    coverage: float
+
+
+@dataclass(frozen=True, slots=True)
+class Benchmark:
+    """The hashes of a benchmark.
+
+    Attributes:
+        name: For reports.
+        size: How many different texts it has.
+        texts: Of each text of fewer than 8 words.
+        long: Of the runs of 13 words that stand in fewer than ``MANNER`` texts.
+        short: Of all runs of 8 words.
+    """
+
+    name: str
+    size: int
+    texts: frozenset[int]
+    long: frozenset[int]
+    short: frozenset[int]
+
+    @classmethod
+    def of(cls, name: str, texts: Iterable[str]) -> Benchmark:
+        """The benchmark of these texts; one that is there twice counts once."""
+        seen: set[int] = set()
+        brief: set[int] = set()
+        long: Counter[int] = Counter()
+        short: set[int] = set()
+        for text in texts:
+            own = _hashes_of(text)
+            if own.whole in seen:
+                continue
+            seen.add(own.whole)
+            if own.is_brief:
+                brief.add(own.whole)
+            long.update(own.long)
+            short.update(own.short)
+        telling = frozenset(run for run, often in long.items() if often < MANNER)
+        return cls(name, len(seen), frozenset(brief), telling, frozenset(short))
+
+    def hit(self, text: str) -> Hit | None:
+        """How a text stands in the benchmark; None if it does not."""
+        own = _hashes_of(text)
+        if own.is_brief:
+            return Hit(self.name, "same_text", 1.0) if own.whole in self.texts else None
+        covered = sum(run in self.short for run in own.short) / max(1, len(own.short))
+        if not self.long.isdisjoint(own.long):
+            return Hit(self.name, "13_words", covered)
+        return Hit(self.name, "8_words", covered) if covered >= COVERAGE else None
+
+    @property
+    def sha256(self) -> str:
+        """Of all the hashes, in hex digits: the same whether they were read or made of texts."""
+        content = hashlib.sha256()
+        for kind, numbers in self._rows():
+            content.update(kind.encode() + b"".join(number.to_bytes(8) for number in numbers))
+        return content.hexdigest()
+
+    def save(self, path: Path) -> None:
+        """Write the hashes; the same ones give the same bytes, with the same pyarrow."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        rows = self._rows()
+        kinds = [kind for kind, numbers in rows for _ in numbers]
+        hashes = [number for _, numbers in rows for number in numbers]
+        about = json.dumps({"name": self.name, "size": self.size, "rule": _RULE})
+        columns = {"kind": pa.array(kinds, pa.string()), "hash": pa.array(hashes, pa.uint64())}
+        table = pa.table(columns).replace_schema_metadata({_ABOUT: about})
+        unfinished = path.with_name(f".{path.name}.unfinished")
+        try:
+            pq.write_table(
+                table,
+                unfinished,
+                use_dictionary=["kind"],
+                column_encoding={"hash": "DELTA_BINARY_PACKED"},  # they are sorted
+                compression="none",  # and otherwise random
+            )
+            unfinished.replace(path)
+        finally:
+            unfinished.unlink(missing_ok=True)
+
+    def _rows(self) -> list[tuple[str, list[int]]]:
+        return [
+            (kind, sorted(numbers))
+            for kind, numbers in zip(_KINDS, (self.texts, self.long, self.short), strict=True)
+        ]
+
+
+def shipped() -> list[Path]:
+    """The files of hashes that come with heavydistill, by name; data/README.md says of what."""
+    package = Path(__file__).parents[2]
+    installed = package / "build" / "benchmarks"  # where the wheel has data/benchmarks
+    folder = installed if installed.is_dir() else package.parent / "data" / "benchmarks"
+    return sorted(folder.glob("*.parquet"))
+
+
+def read(path: Path) -> Benchmark:
+    """A benchmark from a file of hashes, or from a user's own file of texts, named after the file.
+
+    Args:
+        path: A file that ``Benchmark.save`` wrote, or .jsonl or .parquet with texts in the first
+            column there is of ``COLUMNS``.
+
+    Raises:
+        ProblemsError: It cannot be read, has no such column, a row has no text, or its hashes are
+            damaged or those of another version.
+    """
+    if path.suffix == ".jsonl":
+        return Benchmark.of(path.stem, texts_of(read_jsonl(path)))
+    if path.suffix != ".parquet":
+        raise ProblemsError(
+            f"{path} is neither a .parquet nor a .jsonl file",
+            "Give files of hashes, or files with texts under one of these names.",
+        )
+    return _read_hashes(path) or Benchmark.of(path.stem, texts_of(read_parquet(path)))
+
+
+def texts_of(table: Table, column: str | None = None) -> list[str]:
+    """The texts in a column of a table; None takes the first there is of ``COLUMNS``.
+
+    Raises:
+        ProblemsError: There is no such column, or a row has no text in it.
+    """
+    there = table.rows[0].values
+    wanted = (column,) if column else COLUMNS
+    found = next((name for name in wanted if name in there), None)
+    if found is None:
+        raise ProblemsError(
+            f"{table.origin} has no column {' or '.join(wanted)}",
+            "Rename the one that holds the texts, or make hashes of it with "
+            f"scripts/hash_benchmark.py --column. Columns there: {', '.join(there)}.",
+        )
+    texts = []
+    for row in table.rows:
+        text: Any = row.values.get(found)
+        if not isinstance(text, str) or not tokens_of(text):
+            raise ProblemsError(
+                f"{row.where} has no text in the column {found}",
+                "Take the row out, or rename the column that holds the texts to "
+                f"{COLUMNS[0]}; scripts/hash_benchmark.py --column takes any.",
+            )
+        texts.append(text)
+    return texts
+
+
+def _read_hashes(path: Path) -> Benchmark | None:
+    """The benchmark in a file of hashes; None if it is another kind of file."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        about = json.loads((pq.read_schema(path).metadata or {}).get(_ABOUT, b"null"))
+    except (OSError, pa.ArrowException):
+        return None  # read_parquet says why
+    if about is None:
+        return None
+    if about.get("rule") != _RULE:
+        raise ProblemsError(
+            f"{path} holds hashes of version {about.get('rule')}, and this heavydistill compares "
+            f"those of version {_RULE}",
+            "Make it again from the texts with scripts/hash_benchmark.py.",
+        )
+    kinds: dict[str, set[int]] = {kind: set() for kind in _KINDS}
+    try:
+        table = pq.read_table(path)
+        columns = (table.column(name).to_pylist() for name in ("kind", "hash"))
+        for kind, number in zip(*columns, strict=True):
+            kinds[kind].add(number)
+    except (OSError, pa.ArrowException, KeyError) as error:
+        raise ProblemsError(
+            f"{path} holds damaged hashes: {error}",
+            "Copy it again, or make it again with scripts/hash_benchmark.py.",
+        ) from error
+    return Benchmark(about["name"], about["size"], *(frozenset(kinds[kind]) for kind in _KINDS))
+
+
+@dataclass(frozen=True, slots=True)
+class _Hashes:
+    """What is compared of a text.
+
+    Attributes:
+        is_brief: Whether it has fewer than 8 words.
+        whole: Of its words, numbers and signs.
+        long: Of its runs of 13 words.
+        short: Of its runs of 8 words.
+    """
+
+    is_brief: bool
+    whole: int
+    long: frozenset[int]
+    short: Sequence[int]
+
+
+@lru_cache(maxsize=1)  # one text is compared with several benchmarks
+def _hashes_of(text: str) -> _Hashes:
+    tokens = tokens_of(text)
+    words = masked(tokens)
+    return _Hashes(
+        len(words) < SHORT, digest(tokens), frozenset(_runs(words, LONG)), _runs(words, SHORT)
+    )
+
+
+def _runs(words: list[str], length: int) -> list[int]:
+    return [digest(words[at : at + length]) for at in range(len(words) - length + 1)]

@@ -1,0 +1,104 @@
+"""Problems that are nearly the same as an earlier one, found by MinHash; the earlier one stays.
+
+Two problems are near-duplicates if they have the same numbers in the same order, and share at
+least ``THRESHOLD`` of their runs of three words (Jaccard similarity). Which pairs are looked at
+comes from MinHash, which misses about one in twenty of those that share just that much and hardly
+any that share more; what they share is then counted exactly. Numbers count, because problems of
+one template with other numbers are different problems.
+
+Templates may differ in other things than numbers: words, drawings, code. So of problems that a
+program made only those with the same text are the same.
+
+The attempts at one problem are never compared, for they are alike by their nature.
+
+Not covered: paraphrases, a problem that has a number more, such as its own in front, and templates
+of unknown origin that differ in words alone.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from array import array
+
+from heavydistill.curate.filters.words import digest, is_number, tokens_of
+
+THRESHOLD = 0.8
+_RUN = 3
+# A pair with a share s of equal runs is looked at with probability 1 - (1 - s**8)**16.
+_BANDS, _ROWS = 16, 8
+# What so many problems have in common is the wording of a template. A new problem is compared with
+# the first of them alone, else time would grow with the square of their number.
+_MOST_ALIKE = 50
+
+
+class NearDuplicates:
+    """Meets problems one after the other. It keeps hashes and no texts."""
+
+    def __init__(self) -> None:
+        from datasketch import MinHash
+
+        self._blank = MinHash(num_perm=_BANDS * _ROWS, seed=1, hashfunc=_low_bits)
+        self._by_text: dict[int, str] = {}
+        self._names: list[str] = []
+        self._runs: list[array[int]] = []
+        self._alike: dict[bytes, array[int]] = {}
+
+    def add(self, name: str, text: str, procedural: bool = False) -> str | None:
+        """Meet a problem.
+
+        Args:
+            name: Its id, another one each time.
+            text: What a model reads.
+            procedural: Whether a program made it.
+
+        Returns:
+            Id of the first of the earlier problems that it is nearly the same as; that one stays
+            in its place. None if there is none, and it stays itself.
+        """
+        same = digest(unicodedata.normalize("NFKC", text).casefold().split())
+        if same in self._by_text:
+            return self._by_text[same]
+        if not procedural and (earlier := self._near(name, tokens_of(text))):
+            return earlier
+        self._by_text[same] = name
+        return None
+
+    def _near(self, name: str, tokens: list[str]) -> str | None:
+        """The first that shares enough; if there is none, this one is compared with from now on."""
+        if not tokens:
+            return None
+        runs = sorted(_runs(tokens))
+        bands = self._bands(runs)
+        own = frozenset(runs)
+        for place in sorted({place for band in bands for place in self._alike.get(band, ())}):
+            if _share(own, self._runs[place]) >= THRESHOLD:
+                return self._names[place]
+        for band in bands:
+            group = self._alike.setdefault(band, array("I"))
+            if len(group) < _MOST_ALIKE:
+                group.append(len(self._names))
+        self._names.append(name)
+        self._runs.append(array("Q", runs))
+        return None
+
+    def _bands(self, runs: list[int]) -> list[bytes]:
+        sketch = self._blank.copy()
+        sketch.update_batch(runs)
+        rows = sketch.hashvalues.reshape(_BANDS, _ROWS)
+        return [bytes([number]) + row.tobytes() for number, row in enumerate(rows)]
+
+
+def _share(one: frozenset[int], other: array[int]) -> float:
+    shared = len(one.intersection(other))
+    return shared / (len(one) + len(other) - shared)
+
+
+def _runs(tokens: list[str]) -> set[int]:
+    """All runs of three words together with the numbers of the whole; of a few words the whole."""
+    numbers = digest(token for token in tokens if is_number(token)).to_bytes(8)
+    starts = range(max(1, len(tokens) - _RUN + 1))
+    return {digest(tokens[at : at + _RUN], key=numbers) for at in starts}
+
+
+def _low_bits(run: int) -> int:
+    return run & 0xFFFFFFFF

@@ -1,0 +1,208 @@
+"""Which candidate sets are learnt from: the mixture, as named presets.
+
+What a deliberator learns depends on the strata that it sees. Hard sets alone teach it to distrust
+majorities; easy sets alone teach it to copy the vote. A preset says which sets are admitted, how
+wide they are, and how many of one kind may stand beside those of another.
+
+    balanced    4 to 16 attempts, or as many as a run showed; all minority-right and tie; half as
+                many majority-right; at most 5 % all-right; at most 10 % all-wrong, and those only
+                with a deliberation that is right
+    agglm       AggLM (arXiv 2509.06870): 8 attempts; all sets whose vote is wrong or tied, and
+                half as many whose vote is right
+    pacore      PaCoRe (arXiv 2601.05593), its first stage: 16 to 24 attempts; some are right,
+                fewer than 9 in 24, of code fewer than 15 in 24
+    genselect   GenSelect (NVIDIA NeMo-Skills): 2 to 16 attempts of at least 4; some right, some
+                wrong, no more right than wrong; at most 20,000 tokens
+    heavyskill  HeavySkill (arXiv 2605.02396, appendix B): 8 or 16 attempts, of which at most 5 in
+                8 are right
+    natural     all sets, in the shares in which they come: for GRPO on a student's own run, which
+                so learns from what it will meet. There easy sets do no harm: what is always
+                answered rightly teaches nothing, and is left out
+
+Not covered: what the sources do beyond these bounds, e.g. how GenSelect draws its widths.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from heavydistill.curate.candidates import CandidateSet, generator
+from heavydistill.schema import Stratum
+
+MOST_SETS = 8
+"""Most sets of one problem, in all presets."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """How many sets of some strata may be there.
+
+    Attributes:
+        strata: Those that are counted together.
+        share: The most, as a share of ``of``.
+        of: The strata that it is a share of; all sets that are kept if empty.
+    """
+
+    strata: frozenset[Stratum]
+    share: float
+    of: frozenset[Stratum] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Preset:
+    """One mixture.
+
+    Attributes:
+        name: The word on the command line.
+        widths: Attempts in a set, ascending.
+        any_width: Whether sets that a run made may have any other width too.
+        admits: Whether a set of a problem of a domain may be there, if its width may.
+        bounds: How many of which.
+        fewest_attempts: Usable attempts that a pool must have.
+        most_tokens: Most tokens of a cache, in the student's tokenizer; None leaves it to the
+            student's context.
+    """
+
+    name: str
+    widths: tuple[int, ...]
+    any_width: bool = False
+    admits: Callable[[CandidateSet, str], bool] = lambda one, domain: True
+    bounds: tuple[Bound, ...] = ()
+    fewest_attempts: int = 2
+    most_tokens: int | None = None
+
+    def takes(self, one: CandidateSet, domain: str) -> bool:
+        """Whether a set may be there at all."""
+        return (self.any_width or one.width in self.widths) and self.admits(one, domain)
+
+
+@dataclass(frozen=True, slots=True)
+class Mixture:
+    """What a preset made of the sets of a build.
+
+    Attributes:
+        kept: The sets that are used, in the order in which they were given.
+        before: Sets of each stratum that were offered.
+        not_admitted: Of those, how many the preset does not admit.
+        over_bound: Of those, how many were more than the mixture takes.
+    """
+
+    kept: list[CandidateSet]
+    before: Counter[str] = field(default_factory=Counter)
+    not_admitted: Counter[str] = field(default_factory=Counter)
+    over_bound: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def after(self) -> Counter[str]:
+        return Counter(one.stratum for one in self.kept)
+
+
+def mix(
+    sets: Sequence[CandidateSet], preset: Preset, domains: Mapping[str, str], seed: int
+) -> Mixture:
+    """The sets that a preset keeps.
+
+    Where there are too many of a stratum, first sets of many problems stay before second sets of
+    a few; the rest is drawn from the seed.
+
+    Args:
+        sets: Of all problems; all-wrong ones only where they have a right deliberation, if the
+            rows need one.
+        preset: The mixture.
+        domains: Domain of each problem, by its id.
+        seed: Of the build.
+    """
+    mixture = Mixture(kept=[], before=Counter(one.stratum for one in sets))
+    admitted: dict[Stratum, list[CandidateSet]] = defaultdict(list)
+    for one in sets:
+        if preset.takes(one, domains[one.problem]):
+            admitted[one.stratum].append(one)
+        else:
+            mixture.not_admitted[one.stratum] += 1
+    room = _room({stratum: len(those) for stratum, those in admitted.items()}, preset.bounds)
+    kept: set[CandidateSet] = set()
+    for stratum, those in admitted.items():
+        kept.update(_spread(those, seed)[: room[stratum]])
+        mixture.over_bound[stratum] += len(those) - room[stratum]
+    mixture.kept.extend(one for one in sets if one in kept)
+    return mixture
+
+
+def _room(there: Mapping[Stratum, int], bounds: Iterable[Bound]) -> dict[Stratum, int]:
+    """How many of each stratum may stay: the most for which every bound holds.
+
+    Taking some away lowers what other bounds are shares of, so this goes on until nothing moves.
+    """
+    room, moved = dict(there), True
+    while moved:
+        moved = False
+        for bound in bounds:
+            counted = [stratum for stratum in room if stratum in bound.strata]
+            base = sum(n for stratum, n in room.items() if not bound.of or stratum in bound.of)
+            excess = sum(room[s] for s in counted) - math.floor(bound.share * base)
+            for stratum in sorted(counted, key=lambda s: -room[s]):
+                if excess > 0 and room[stratum]:
+                    taken = min(excess, room[stratum])
+                    room[stratum], excess, moved = room[stratum] - taken, excess - taken, True
+    return room
+
+
+def _spread(sets: Sequence[CandidateSet], seed: int) -> list[CandidateSet]:
+    """The sets in a drawn order in which those of one problem are far from each other."""
+    rng = generator(seed, "mixture", sets[0].stratum)
+    drawn = rng.sample(sets, len(sets))
+    seen: Counter[str] = Counter()
+    turns: list[tuple[int, int]] = []
+    for number, one in enumerate(drawn):
+        turns.append((seen[one.problem], number))
+        seen[one.problem] += 1
+    return [drawn[number] for _, number in sorted(turns)]
+
+
+_WIDTHS = tuple(range(4, 17))
+_HARD: frozenset[Stratum] = frozenset({"minority-right", "tie"})
+
+
+def _pacore(one: CandidateSet, domain: str) -> bool:
+    return 0 < one.accuracy < (15 if domain == "code" else 9) / 24
+
+
+def _genselect(one: CandidateSet, domain: str) -> bool:
+    return 0 < one.right <= one.width - one.right
+
+
+PRESETS: dict[str, Preset] = {
+    preset.name: preset
+    for preset in (
+        Preset(
+            name="balanced",
+            widths=_WIDTHS,
+            any_width=True,
+            bounds=(
+                Bound(frozenset({"majority-right"}), 0.5, of=_HARD),
+                Bound(frozenset({"all-right"}), 0.05),
+                Bound(frozenset({"all-wrong"}), 0.10),
+            ),
+        ),
+        Preset(
+            name="agglm",
+            widths=(8,),
+            bounds=(
+                Bound(frozenset({"majority-right", "all-right"}), 0.5, of=_HARD | {"all-wrong"}),
+            ),
+        ),
+        Preset(name="pacore", widths=tuple(range(16, 25)), admits=_pacore),
+        Preset(
+            name="genselect",
+            widths=tuple(range(2, 17)),
+            admits=_genselect,
+            fewest_attempts=4,
+            most_tokens=20_000,
+        ),
+        Preset(name="natural", widths=_WIDTHS, any_width=True),
+        Preset(name="heavyskill", widths=(8, 16), admits=lambda one, domain: one.accuracy <= 0.625),
+    )
+}

@@ -1,0 +1,290 @@
+"""Who is asked for deliberations on caches that are there, how, and how much that is.
+
+    asking = resolve(config, run)          who, how, and what it may cost
+    volume = volume_of(asking, caches)     whether the prompts fit, and how much it is
+
+The samples are others than those of a run with the same seed, so that a deliberator that failed on
+a cache is not asked for the same once more. See ``deliberator`` for the asking itself.
+
+Not covered: starting a server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from heavydistill.config.models import Endpoint, Sampling, SamplingChoice
+from heavydistill.config.run import RunConfig, caps_of
+from heavydistill.config.sets import BuildConfig, Redeliberate, RefilterConfig
+from heavydistill.errors import ConfigError
+from heavydistill.models.capabilities import bounded, obeyed
+from heavydistill.models.complete import OF_ANOTHER_MODEL, located
+from heavydistill.models.contact import Contact
+from heavydistill.models.context import Context, contexts_of, held
+from heavydistill.models.profile import Profile
+from heavydistill.models.registry import find, revision_of
+from heavydistill.models.request import Request, deliberate_stage, sample_seed, samples, user_turn
+from heavydistill.models.tokenizer import SERVER, TEMPLATE_TOKENS, ReaderTokenizer
+from heavydistill.schema import Cache, content_id
+from heavydistill.store import segment
+from heavydistill.store.journal import Journal, key
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asking:
+    """Who is asked for deliberations, complete.
+
+    Attributes:
+        model: Who; a folder by its last name, so that the samples are the same wherever it is.
+        endpoint: Where, if it is served.
+        sampling: How.
+        d: Deliberations a cache.
+        seed: Of all samples.
+        journal: Folder that keeps every response.
+        account: File of what was spent.
+        most_usd: The budget, if it is in money.
+        most_tokens: The budget, if it is in tokens.
+        section: Of the configuration, with its dot, for messages.
+        context: What the model takes, and who says so; None for one in this process.
+        contact: Has asked the server; None if nothing was sent.
+    """
+
+    model: Profile
+    endpoint: Endpoint
+    sampling: Sampling
+    d: int
+    seed: int
+    journal: Path
+    account: Path
+    most_usd: float | None
+    most_tokens: int | None
+    section: str
+    context: Context | None = None
+    contact: Contact | None = None
+
+    def requests(self, cache: Cache) -> list[Request]:
+        """Those for the deliberations on a cache."""
+        return samples(
+            user_turn(cache.prompt),
+            self.d,
+            self.sampling,
+            run_seed=self.seed,
+            model=self.model.name,
+            stage=deliberate_stage(cache.round),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Volume:
+    """How much is to be asked.
+
+    Attributes:
+        caches: On how many.
+        requests: All of them.
+        in_journal: Of those, how many have a response already.
+        prompt_tokens: Of the others, in the model's tokenizer, without its chat template.
+        completion_tokens: The most that they can bring.
+        usd: What both cost at the most; None if the price is not known.
+        longest: Tokens of the longest prompt of all.
+        skipped: Lines of the journal that cannot be read.
+    """
+
+    caches: int
+    requests: int
+    in_journal: int
+    prompt_tokens: int
+    completion_tokens: int
+    usd: float | None
+    longest: int
+    skipped: int = 0
+
+
+def resolve(config: BuildConfig, run: RunConfig | None, contact: Contact | None = None) -> Asking:
+    """Who deliberates again on sets of a run.
+
+    Args:
+        config: With ``redeliberate``.
+        run: The configuration of the run; None for an imported pool.
+        contact: Asks the server how much context it takes; None sends nothing.
+
+    Raises:
+        ConfigError: Nobody is named, a server would have to be started, its tokens cannot be
+            counted, or the budget is in money and there is no price.
+        TeacherError: The model is not known, cannot run here, or hides its thinking there.
+    """
+    if config.redeliberate is None:
+        raise ValueError("the configuration has no redeliberate")
+    wanted = config.redeliberate
+    if run is None:
+        if wanted.teacher is None:
+            raise ConfigError(
+                "redeliberate.teacher is not set, and an imported pool has no deliberator",
+                "Name one with --set redeliberate.teacher=NAME.",
+            )
+    else:
+        wanted = _as_in_run(wanted, run)
+    # What else is built from is another budget; how and where it is done is not. All runs that it
+    # is built from share one, whoever deliberates on each.
+    place = {"endpoint": True, "journal": True, "budget": True}
+    about = config.model_dump(exclude={"out": True, "verify": True, "redeliberate": place})
+    return asking_of(wanted, "redeliberate.", Path(config.out), about, contact)
+
+
+def asking_of(
+    wanted: Redeliberate, section: str, out: Path, about: object, contact: Contact | None = None
+) -> Asking:
+    """Complete what is wanted from the profile of its teacher and the capability files.
+
+    Args:
+        wanted: With a teacher.
+        section: As of ``Asking``.
+        out: Beside which the journal is, unless it is named.
+        about: What is asked for, as JSON: another account for each.
+        contact: Asks the server how much context it takes; None sends nothing.
+
+    Raises:
+        ConfigError, TeacherError: As of ``resolve``.
+    """
+    name = wanted.teacher or ""
+    given = located(wanted.endpoint or Endpoint())
+    if given.serve:
+        raise ConfigError(
+            f"{section}endpoint.serve: no server is started for this",
+            f"Start it yourself, `heavydistill teachers {name}` tells how, and give its address "
+            f"as {section}endpoint.base_url.",
+        )
+    endpoint = obeyed(given, [find(name, given)])
+    contexts: list[Context] = []
+    if endpoint.is_served:
+        # The prompts are not known yet; one is taken to be as long as its response.
+        needed = 2 * ((wanted.sampling and wanted.sampling.max_tokens) or 0)
+        contexts = contexts_of(given, endpoint, [find(name, endpoint)], contact, needed)
+        endpoint, contexts = held(endpoint, contexts)
+    model = find(name, endpoint)
+    if model.tokenizer == SERVER:  # what is trained on is counted exactly
+        raise ConfigError(
+            f"{section}endpoint.tokenizer names none, and no profile of {name} does, so the "
+            "tokens of the prompts cannot be counted",
+            "Set it to a folder or a Hub id with a tokenizer.json.",
+        )
+    most_usd, most_tokens = caps_of(wanted.budget)
+    _check_budget(wanted, section, model, most_usd)
+    chosen = wanted.sampling or SamplingChoice()
+    sampling = bounded(f"{section}sampling", chosen, model.deliberator, endpoint.capabilities)
+    journal = journal_of(wanted, out)
+    segment.require(journal, writes=True)
+    return Asking(
+        model=_resolved(model),
+        endpoint=endpoint,
+        sampling=sampling,
+        d=wanted.d,
+        seed=sample_seed(wanted.seed, "redeliberate"),
+        journal=journal,
+        account=account_in(journal, about),
+        most_usd=most_usd,
+        most_tokens=most_tokens,
+        section=section,
+        context=contexts[0] if contexts else None,
+        contact=contact,
+    )
+
+
+def account_in(journal: Path, about: object) -> Path:
+    """The file of what is spent on what is asked for."""
+    return journal / f"{content_id('a', about)}.ledger"
+
+
+def journal_of(wanted: Redeliberate | RefilterConfig, out: Path) -> Path:
+    """Where every response is kept: beside ``out``, unless another folder is named."""
+    return Path(wanted.journal or out.absolute().parent / "journal")
+
+
+def volume_of(asking: Asking, caches: Iterable[Cache]) -> Volume:
+    """How much asking about these caches takes. Asks nobody and writes nothing.
+
+    Raises:
+        ConfigError: The model's context does not hold the longest prompt and a response.
+        TeacherError: Its tokenizer cannot be loaded.
+    """
+    model, most = asking.model, asking.sampling.max_tokens
+    reader = ReaderTokenizer(model.tokenizer)
+    journal = Journal(asking.journal) if asking.journal.is_dir() else None
+    revision = revision_of(model, asking.endpoint) if journal else ""
+    count = in_journal = prompt_tokens = longest = 0
+    for cache in caches:
+        same = cache.reader == reader.name
+        tokens = cache.prompt_tokens if same else reader.count(cache.prompt)
+        keys = [key(model.model, revision, each) for each in asking.requests(cache)]
+        known = sum(journal.state(one) == "answered" for one in keys) if journal else 0
+        count, in_journal, longest = count + 1, in_journal + known, max(longest, tokens)
+        prompt_tokens += tokens * (asking.d - known)
+    _check_room(asking, longest)
+    completion_tokens = (count * asking.d - in_journal) * most
+    return Volume(
+        caches=count,
+        requests=count * asking.d,
+        in_journal=in_journal,
+        prompt_tokens=prompt_tokens,
+        completion_tokens=completion_tokens,
+        usd=model.usd(prompt_tokens, completion_tokens),
+        longest=longest,
+        skipped=journal.skipped if journal else 0,
+    )
+
+
+def _as_in_run(wanted: Redeliberate, run: RunConfig) -> Redeliberate:
+    """With the run's teacher, endpoint and sampling in place of what is left out."""
+    own = run.deliberator or run.teacher
+    name = wanted.teacher or own
+    endpoint, chosen = run.endpoint, wanted.sampling or SamplingChoice()
+    if name == own:
+        known = run.deliberate.sampling.model_dump(exclude_none=True)
+        chosen = SamplingChoice(**(known | chosen.model_dump(exclude_none=True)))
+    else:
+        endpoint = endpoint.model_copy(update=dict.fromkeys(OF_ANOTHER_MODEL))
+    return wanted.model_copy(
+        update={
+            "teacher": name,
+            "endpoint": wanted.endpoint or endpoint,
+            "sampling": chosen,
+        }
+    )
+
+
+def _resolved(model: Profile) -> Profile:
+    """A model in a folder by the whole path of that, under which the journal knows it."""
+    folder = Path(model.model)
+    if model.kind == "local" and folder.is_dir():
+        return replace(model, model=str(folder.resolve()))
+    return model
+
+
+def _check_budget(
+    wanted: Redeliberate, section: str, model: Profile, most_usd: float | None
+) -> None:
+    if wanted.budget and model.kind == "local":
+        raise ConfigError(
+            f"{section}budget: {wanted.budget} is for a served model, and {model.name} runs in "
+            "this process",
+            f"Leave it out, or name a server with {section}endpoint.base_url.",
+        )
+    if most_usd is not None and not model.price:
+        raise ConfigError(
+            f"{section}budget: {wanted.budget} is in money, and the price of {model.name} is not "
+            "known here",
+            f"Give {section}endpoint.price_in and price_out, or a budget in tokens, e.g. 40Mtok.",
+        )
+
+
+def _check_room(asking: Asking, longest: int) -> None:
+    model, most = asking.model, asking.sampling.max_tokens
+    room = model.context - longest - TEMPLATE_TOKENS
+    if most > room:
+        less = f"Set {asking.section}sampling.max_tokens to {room} or less, or ask"
+        raise ConfigError(
+            f"A prompt of {longest:,} tokens and {most:,} tokens of response do not fit the "
+            f"{model.context:,} tokens of {model.name}",
+            f"{less if room > 0 else 'Ask'} a model with more context.",
+        )

@@ -1,0 +1,406 @@
+"""Makes the prompts of RL anew for a checkpoint: caches that it gets right sometimes, not always.
+
+What a student learns from changes as it learns. A checkpoint is asked D times about each cache
+that can be a prompt of RL, and the caches on which some of its deliberations are right and some
+are not become the new set (as in the second stage of PaCoRe, arXiv 2601.05593). The new folder
+holds ``problems`` as they were, ``caches`` with the new success, ``rl``, and a manifest that says
+what was done, and a card; it appears when all of it is written.
+
+Not covered: sets with rows to imitate, which stay in the folder of the build; the deliberations,
+which stay in the journal.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import shutil
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from heavydistill.chat.student import Student
+from heavydistill.config.run import caps_of
+from heavydistill.config.sets import Redeliberate, RefilterConfig
+from heavydistill.curate.manifest import quantiles
+from heavydistill.curate.redeliberation.asking import (
+    Asking,
+    Volume,
+    account_in,
+    asking_of,
+    journal_of,
+    volume_of,
+)
+from heavydistill.curate.redeliberation.deliberator import Deliberator
+from heavydistill.curate.redeliberation.fitting import differences, student_of
+from heavydistill.curate.redeliberation.success import (
+    ALWAYS_RIGHT,
+    NEVER_RIGHT,
+    UNMEASURED,
+    is_right,
+    success_of,
+)
+from heavydistill.errors import ConfigError
+from heavydistill.metrics.counts import unanswered_because
+from heavydistill.models.complete import located
+from heavydistill.models.contact import Contact
+from heavydistill.models.ledger import Ledger
+from heavydistill.models.registry import file_of as profile_file_of
+from heavydistill.models.registry import find, revision_of, tariff_of
+from heavydistill.schema import Deliberation, from_row
+from heavydistill.store.atomic import new_folder, refuse_taken
+from heavydistill.store.sets.folder import CHAT_TEMPLATE, Writer, file_of, read_rows
+from heavydistill.store.sets.manifest import Manifest, Refiltered, read_manifest, write_manifest
+from heavydistill.store.sets.rows import USED, CacheRow, ProblemRow, RlRow
+from heavydistill.verifiers import registry
+
+ASKED_ABOUT = (USED, ALWAYS_RIGHT, NEVER_RIGHT, UNMEASURED)
+"""Labels of the caches that it is asked about; all others cannot be prompts of RL."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A checked refilter.
+
+    Attributes:
+        config: As the user gave it.
+        manifest: Of the sets.
+        student: Of the sets.
+        problems: By id.
+        asking: Who is asked.
+        volume: How much.
+        warnings: What the user should know before anything is asked.
+    """
+
+    config: RefilterConfig
+    manifest: Manifest
+    student: Student
+    problems: dict[str, ProblemRow]
+    asking: Asking
+    volume: Volume
+    warnings: list[str]
+
+    @property
+    def sets(self) -> Path:
+        return Path(self.config.sets)
+
+    @property
+    def out(self) -> Path:
+        return Path(self.config.out)
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What became of the caches that the checkpoint was asked about.
+
+    Attributes:
+        before: Those that were prompts of RL, by stratum.
+        after: All of them, by stratum and label.
+        rows: Rows of ``rl``, by split.
+        tokens: Of the prompts of ``rl``.
+        undecided: Deliberations that ended and are neither right nor wrong.
+        unanswered: Deliberations that ended without a final answer.
+    """
+
+    before: Counter[str] = field(default_factory=Counter)
+    after: Counter[tuple[str, str]] = field(default_factory=Counter)
+    rows: Counter[str] = field(default_factory=Counter)
+    tokens: list[int] = field(default_factory=list)
+    undecided: int = 0
+    unanswered: int = 0
+
+    def labelled(self, label: str, stratum: str | None = None) -> int:
+        """Caches that have a label, of a stratum or of all."""
+        return sum(
+            count
+            for (each, theirs), count in self.after.items()
+            if theirs == label and stratum in (None, each)
+        )
+
+
+def check(config: RefilterConfig, contact: Contact | None = None) -> Plan:
+    """Check everything that can be known before anybody is asked. Writes nothing.
+
+    Args:
+        config: As the user gave it.
+        contact: Asks the server of the checkpoint, if there is one, before the student is loaded;
+            None sends nothing.
+
+    Raises:
+        UserError: Whatever a user can mend.
+    """
+    sets, out = Path(config.sets), Path(config.out)
+    manifest = read_manifest(sets)
+    refuse_taken(out)
+    if contact:
+        _require_server(config, manifest, contact)
+    student = student_of(manifest, config)
+    asking = _asking(config, manifest, student, contact)
+    problems = {row["id"]: from_row(ProblemRow, row) for row in read_rows(sets, "problems")}
+    volume = volume_of(asking, _asked_about(sets, problems))
+    if not volume.caches:
+        raise ConfigError(
+            f"{sets} has no cache that can be a prompt of RL",
+            "Build sets from more problems, or with another preset.",
+        )
+    warnings = [
+        f"{lacking}\nIts verdicts would be undecided; give the command again then."
+        for lacking in _unavailable(config, problems.values())
+    ]
+    warnings += differences(manifest, config, asking, student)
+    return Plan(config, manifest, student, problems, asking, volume, warnings)
+
+
+def refilter(
+    plan: Plan,
+    model: Deliberator,
+    on_done: Callable[[], None] | None = None,
+    write_card: Callable[[Path], None] = lambda folder: None,
+) -> Outcome:
+    """Ask the checkpoint and write the folder.
+
+    Args:
+        plan: From ``check``.
+        model: The one of the plan, entered.
+        on_done: Called after each cache, as of ``Deliberator.ask``.
+        write_card: Writes the card of a folder of sets into it.
+
+    Raises:
+        ConfigError: No prompt is left, which says why; or the folder is being written by another
+            process.
+        RunError: The disk is full.
+        StoppedError, TeacherError: As of ``Deliberator.ask``.
+
+        Then nothing is written, and the responses are in the journal.
+    """
+    outcome = Outcome()
+    with new_folder(plan.out) as new:
+        _copy(plan.sets, new)
+        with contextlib.ExitStack() as held:
+            files = _Files(new, held)
+            for cache, deliberations in _deliberated(plan, model, on_done):
+                if deliberations is None:
+                    files.write("caches", "train", cache)
+                else:
+                    _write(plan, cache, deliberations, files, outcome)
+        if not outcome.rows:
+            raise _nothing_left(plan, outcome)
+        write_manifest(_manifest(plan, model, outcome), new)
+        write_card(new)
+    return outcome
+
+
+class _Files:
+    """The files of a folder, each made for its first row."""
+
+    def __init__(self, folder: Path, held: contextlib.ExitStack) -> None:
+        self._folder, self._held = folder, held
+        self._writers: dict[tuple[str, str], Writer] = {}
+
+    def write(self, name: str, split: str, row: Any) -> None:
+        if (name, split) not in self._writers:
+            writer = Writer(file_of(self._folder, name, split), type(row))
+            self._writers[name, split] = self._held.enter_context(contextlib.closing(writer))
+        self._writers[name, split].write(row)
+
+
+def _require_server(config: RefilterConfig, manifest: Manifest, contact: Contact) -> None:
+    endpoint = located(config.endpoint)
+    model = find(config.checkpoint, endpoint)
+    if model.kind == "endpoint":
+        journal = journal_of(config, Path(config.out))
+        file = account_in(journal, _about(config, manifest))
+        most_usd, most_tokens = caps_of(config.budget)
+        account = partial(Ledger, file, most_tokens, most_usd) if config.budget else None
+        contact.require(model.model, endpoint, account=account, tariff=tariff_of(model))
+
+
+def _about(config: RefilterConfig, manifest: Manifest) -> list[dict[str, Any]]:
+    """What is asked for, as of ``asking_of``."""
+    chosen = config.model_dump(include={"checkpoint", "sampling", "d", "seed"})
+    return [manifest.model_dump(), chosen]
+
+
+def _asking(
+    config: RefilterConfig, manifest: Manifest, student: Student, contact: Contact | None
+) -> Asking:
+    endpoint, sampling = config.endpoint, config.sampling
+    if sampling.max_tokens is None:
+        most = {"max_tokens": student.response_tokens}
+        sampling = sampling.model_copy(update=most)
+    if endpoint.base_url and not profile_file_of(config.checkpoint):  # it is the student's child
+        known = {
+            "tokenizer": endpoint.tokenizer or student.reader.name,
+            "context": endpoint.context or student.context,
+        }
+        endpoint = endpoint.model_copy(update=known)
+    wanted = Redeliberate(
+        teacher=config.checkpoint,
+        endpoint=endpoint,
+        sampling=sampling,
+        d=config.d,
+        seed=config.seed,
+        journal=config.journal,
+        budget=config.budget,
+    )
+    return asking_of(wanted, "", Path(config.out), _about(config, manifest), contact)
+
+
+def _unavailable(config: RefilterConfig, problems: Iterable[ProblemRow]) -> list[str]:
+    """What the verifiers of the problems lack here."""
+    registry.load_own(config.verify.own)
+    kinds = {problem.verifier for problem in problems}
+    if unknown := sorted(kinds - set(registry.names())):
+        raise ConfigError(
+            f"{config.sets} has problems for the verifier {unknown[0]!r}, which is not known here",
+            "Give its file with --set verify.own=[FILE.py].",
+        )
+    return registry.unavailable(kinds, config.verify)
+
+
+def _caches(sets: Path) -> Iterator[CacheRow]:
+    return (from_row(CacheRow, row) for row in read_rows(sets, "caches"))
+
+
+def _asked_about(sets: Path, problems: Mapping[str, ProblemRow]) -> Iterator[CacheRow]:
+    """The caches that the checkpoint is asked about, which is checked of each."""
+    for cache in _caches(sets):
+        if cache.rl_label in ASKED_ABOUT:
+            problem = problems.get(cache.problem)
+            if not problem or not problem.split:
+                raise ConfigError(
+                    f"{sets}: the cache {cache.id} is of a problem that is in no split",
+                    "Build the sets again.",
+                )
+            yield cache
+
+
+def _copy(sets: Path, folder: Path) -> None:
+    """What stays as it was."""
+    problems = file_of(folder, "problems", "train")
+    problems.parent.mkdir(parents=True)
+    shutil.copyfile(file_of(sets, "problems", "train"), problems)
+    if (sets / CHAT_TEMPLATE).is_file():
+        shutil.copyfile(sets / CHAT_TEMPLATE, folder / CHAT_TEMPLATE)
+
+
+def _deliberated(
+    plan: Plan, model: Deliberator, on_done: Callable[[], None] | None
+) -> Iterator[tuple[CacheRow, list[Deliberation] | None]]:
+    """Every cache in its order, and the deliberations on it if the checkpoint was asked."""
+    waiting: deque[CacheRow] = deque()
+
+    def to_ask() -> Iterator[tuple[ProblemRow, CacheRow]]:
+        for cache in _caches(plan.sets):
+            waiting.append(cache)
+            if cache.rl_label in ASKED_ABOUT:
+                yield plan.problems[cache.problem], cache
+
+    for (_, asked), deliberations in model.ask(to_ask(), on_done):
+        while (cache := waiting.popleft()) is not asked:
+            yield cache, None
+        yield cache, deliberations
+    for cache in waiting:
+        yield cache, None
+
+
+def _write(
+    plan: Plan,
+    cache: CacheRow,
+    deliberations: list[Deliberation],
+    files: _Files,
+    outcome: Outcome,
+) -> None:
+    """A cache with its new success, and its row of ``rl`` if it has one now."""
+    success = success_of(map(is_right, deliberations))
+    outcome.before[cache.stratum] += cache.rl_label == USED
+    outcome.after[cache.stratum, success.label] += 1
+    outcome.undecided += sum(map(_is_undecided, deliberations))
+    outcome.unanswered += sum(unanswered_because(one) is not None for one in deliberations)
+    measured = dataclasses.replace(
+        cache, success=success.share, judged=success.judged, rl_label=success.label
+    )
+    files.write("caches", "train", measured)
+    problem = plan.problems[cache.problem]
+    if success.label != USED or success.share is None or problem.split is None:
+        return
+    row = RlRow(
+        prompt=plan.student.prompt(cache.prompt),
+        problem=problem.id,
+        text=problem.text,
+        reference=problem.reference,
+        verifier=problem.verifier,
+        verifier_args=problem.verifier_args,
+        cache=cache.id,
+        run=cache.run,
+        stratum=cache.stratum,
+        right=cache.right,
+        width=len(cache.items),
+        success=success.share,
+        judged=success.judged,
+        measured_on=plan.asking.model.name,
+        prompt_tokens=plan.student.prompt_tokens(cache.prompt),
+    )
+    files.write("rl", problem.split, row)
+    outcome.rows[problem.split] += 1
+    outcome.tokens.append(row.prompt_tokens)
+
+
+def _is_undecided(one: Deliberation) -> bool:
+    ended = one.finish_reason == "stop"
+    return ended and one.verdict is not None and one.verdict.label == "undecided"
+
+
+def _manifest(plan: Plan, model: Deliberator, outcome: Outcome) -> Manifest:
+    old, asking, tally = plan.manifest, plan.asking, model.tally
+    local = asking.model.kind == "local"
+    kept = {name: old.rows[name] for name in ("problems", "caches") if name in old.rows}
+    return old.model_copy(
+        update={
+            "rows": {**kept, "rl": dict(sorted(outcome.rows.items()))},
+            "strata": {
+                name: stratum.model_copy(update={"rl": outcome.after[name, USED]})
+                for name, stratum in old.strata.items()
+            },
+            "tokens": {"rl": quantiles(outcome.tokens)},
+            "guarded": {},
+            "unmeasured": outcome.labelled(UNMEASURED),
+            "refiltered": Refiltered(
+                checkpoint=asking.model.name,
+                revision=revision_of(asking.model, asking.endpoint) if local else "",
+                d=asking.d,
+                seed=plan.config.seed,
+                caches=tally.caches,
+                kept=outcome.labelled(USED),
+                always_right=outcome.labelled(ALWAYS_RIGHT),
+                never_right=outcome.labelled(NEVER_RIGHT),
+                unmeasured=outcome.labelled(UNMEASURED),
+                deliberations=tally.tokens.usage.requests,
+                failed=tally.failed,
+                cut_off=tally.cut_off,
+                undecided=outcome.undecided,
+            ),
+        }
+    )
+
+
+def _nothing_left(plan: Plan, outcome: Outcome) -> ConfigError:
+    never, always, unmeasured = map(outcome.labelled, (NEVER_RIGHT, ALWAYS_RIGHT, UNMEASURED))
+    label = plan.asking.model.name
+    if unmeasured >= max(never, always):
+        fix = "See why with `heavydistill journal stats`, and raise --set sampling.max_tokens if "
+        fix += "they are cut off."
+    elif never >= always:
+        fix = "Train it on sft_deliberator first, or build from easier problems; a higher --d finds"
+        fix += " what is right seldom."
+    else:
+        fix = "Build harder sets, for instance with --preset heavyskill or from harder problems; a "
+        fix += "higher --d finds what is wrong seldom."
+    return ConfigError(
+        f"No prompt is left for {label}: of {plan.volume.caches:,} caches {never:,} are never "
+        f"right, {always:,} are always right and {unmeasured:,} could not be measured",
+        fix,
+    )

@@ -1,0 +1,126 @@
+"""The runs that a build reads: each checked before anything is computed.
+
+A run is known by the name of its folder. One that `heavydistill import` wrote has no
+configuration; what is asked of that (wording, language) then comes from the student's profile.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from heavydistill.config.run import Domain, Language, RunConfig, load_config
+from heavydistill.errors import ConfigError
+from heavydistill.schema import Problem, Trace, content_id
+from heavydistill.store.atomic import Workplace
+from heavydistill.store.redact import name_alone, without_places
+from heavydistill.store.traces import count_traces, read_traces
+
+MICRO_MODELS = frozenset({"micro", "micro-student"})
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A run.
+
+    Attributes:
+        name: Of its folder.
+        folder: Where it is.
+        config: Its own; None for an imported pool.
+        summary: Its ``summary.json``; empty if it has none.
+    """
+
+    name: str
+    folder: Path
+    config: RunConfig | None
+    summary: dict[str, Any]
+
+    def traces(self) -> Iterator[Trace]:
+        """Its traces, one row group in memory at a time, with models by their names alone."""
+        return map(_without_places, read_traces(self.folder))
+
+    def domain_of(self, problem: Problem, fallback: Domain) -> str:
+        """Wording of the prompts for a problem of it."""
+        return problem.domain or (self.config and self.config.domain) or fallback
+
+    @property
+    def is_toy(self) -> bool:
+        """Whether it says that the bundled micro models alone wrote it."""
+        return bool(
+            self.config and not self.config.pools and MICRO_MODELS.issuperset(self.config.roles)
+        )
+
+    @property
+    def traces_there(self) -> int:
+        """How many there are."""
+        return count_traces(self.folder)
+
+    @property
+    def language(self) -> Language:
+        """Of its prompts."""
+        return self.config.language if self.config else "en"
+
+    @property
+    def content(self) -> dict[str, Any]:
+        """Its configuration without folders and addresses."""
+        return without_places(self.config) if self.config else {}
+
+
+def open_sources(folders: Sequence[str]) -> list[Source]:
+    """The runs of these folders, in their order.
+
+    Raises:
+        ConfigError: A folder holds no finished run, one of another schema version, is still
+            written to, or is named twice; so are two runs of one name.
+    """
+    sources = [_open(Path(folder)) for folder in folders]
+    names = [source.name for source in sources]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise ConfigError(
+            f"Two of the runs are named {twice}, and rows tell their run by that name",
+            "Give each run once, and rename one of the folders if they are different runs.",
+        )
+    return sources
+
+
+def key_of(problem: Problem) -> str:
+    """The id of a problem in the sets: the same for the same problem in every run."""
+    return content_id("p", problem.text, problem.reference, problem.verifier, problem.verifier_args)
+
+
+def _open(folder: Path) -> Source:
+    folder = folder.resolve()
+    if Workplace(folder).is_claimed:
+        raise ConfigError(
+            f"{folder} is still being written by a run",
+            "Wait for its end, or interrupt it: what is finished is kept.",
+        )
+    read_traces(folder)
+    config = folder / "config.yaml"
+    return Source(
+        name=folder.name,
+        folder=folder,
+        config=load_config(config) if config.is_file() else None,
+        summary=_json(folder / "summary.json"),
+    )
+
+
+def _without_places(trace: Trace) -> Trace:
+    """A trace in which models that were given as folders are known by their last name."""
+    return replace(
+        trace,
+        pool=[replace(one, model=name_alone(one.model)) for one in trace.pool],
+        deliberations=[replace(one, model=name_alone(one.model)) for one in trace.deliberations],
+        caches=[replace(one, reader=name_alone(one.reader)) for one in trace.caches],
+    )
+
+
+def _json(path: Path) -> dict[str, Any]:
+    try:
+        tree = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    except ValueError as error:
+        raise ConfigError(f"{path} is not JSON: {error}", "Generate the run again.") from error
+    return tree if isinstance(tree, dict) else {}

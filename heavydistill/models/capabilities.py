@@ -1,0 +1,185 @@
+"""The capability files: what ``heavydistill doctor`` saw of a model at an address, kept for runs.
+
+One YAML file for each pair, in the user's cache folder, made to be read and, if need be, changed
+by hand. A run whose configuration says nothing of ``endpoint.capabilities`` obeys the files of
+its models at its addresses: together where there are several, the strictest wins. What it obeyed
+is in the configuration that is saved with it, also if that was nothing, so a replay reads no file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import yaml
+
+from heavydistill.config.models import Capabilities, Endpoint, Sampling, SamplingChoice
+from heavydistill.config.yaml import Section, parse, read_yaml
+from heavydistill.errors import ConfigError, TeacherError
+from heavydistill.models.profile import Profile
+
+_HEADER = """\
+# What `heavydistill doctor` saw of this model at this address. Runs obey it. Run doctor again to
+# renew it, or remove this file to forget it.
+"""
+
+
+class CapabilityFile(Section):
+    """What one file holds."""
+
+    base_url: str
+    """Where the model was asked."""
+    model: str
+    """Served name."""
+    capabilities: Capabilities
+    """What was seen."""
+
+
+def path_of(base_url: str, model: str) -> Path:
+    """The file of a model at an address, whether it is there or not."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    base_url = base_url.rstrip("/")
+    # Different pairs may read alike once they are a file's name.
+    digest = hashlib.sha256(f"{base_url}\n{model}".encode()).hexdigest()[:8]
+    readable = re.sub(r"[^\w.]+", "-", f"{urlsplit(base_url).netloc}-{model}")
+    return cache / "heavydistill" / "capabilities" / f"{readable}-{digest}.yaml"
+
+
+def save(base_url: str, model: str, capabilities: Capabilities) -> Path:
+    """Write what was seen, over what there was.
+
+    Returns:
+        The file.
+
+    Raises:
+        ConfigError: It cannot be written.
+    """
+    path = path_of(base_url, model)
+    content = CapabilityFile(
+        base_url=base_url.rstrip("/"), model=model, capabilities=capabilities
+    ).model_dump()
+    text = _HEADER + yaml.safe_dump(content, sort_keys=False, allow_unicode=True)
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        unfinished.write_text(text, encoding="utf-8")
+        unfinished.replace(path)
+    except OSError as error:
+        raise ConfigError(
+            f"The capability file {path} cannot be written: {error.strerror}",
+            "Set XDG_CACHE_HOME to a folder of yours.",
+        ) from error
+    return path
+
+
+def load(base_url: str, model: str) -> Capabilities | None:
+    """What was seen of a model at an address; None if doctor was not run on it.
+
+    Raises:
+        ConfigError: The file is damaged; the message names it, and the key.
+    """
+    path = path_of(base_url, model)
+    if not path.is_file():
+        return None
+    fix = "Run `heavydistill doctor` again, or remove the file."
+    seen = parse(CapabilityFile, read_yaml(path), f"{path}: ", fix).capabilities
+    return seen.model_copy(update={"checked": f"{seen.checked}; {path}"})
+
+
+def obeyed(endpoint: Endpoint, profiles: Sequence[Profile]) -> Endpoint:
+    """The endpoint with what is known of it, and no more context than it has.
+
+    Args:
+        endpoint: With its addresses.
+        profiles: Of the models that are asked there.
+
+    Raises:
+        ConfigError: A file is damaged, the addresses do not take the same parameters, or more
+            context is configured than there is.
+        TeacherError: The run needs the thinking, and it was seen that none comes.
+    """
+    if not endpoint.is_served:
+        return endpoint
+    models = dict.fromkeys(profile.model for profile in profiles)
+    seen = endpoint.capabilities or _strictest(
+        [load(url, model) for model in models for url in endpoint.urls]
+    )
+    if seen.reasoning == "none" and endpoint.reasoning == "required":
+        for profile in profiles:
+            if profile.thinks:
+                raise TeacherError(
+                    f"{profile.name} thinks, but its thinking does not come through at "
+                    f"{endpoint.base_url or 'the server of --serve'} ({_told(seen)})",
+                    "`heavydistill doctor` with the same flags says what mends it, and looks "
+                    "again; --set endpoint.reasoning=optional goes on without.",
+                )
+    context = endpoint.context or seen.context
+    if seen.context and context and context > seen.context:
+        raise ConfigError(
+            f"endpoint.context {context} is more than the {seen.context} tokens that the server "
+            f"takes ({_told(seen)})",
+            f"Set it to {seen.context} or less.",
+        )
+    return endpoint.model_copy(update={"capabilities": seen, "context": context})
+
+
+def bounded(
+    key: str, chosen: SamplingChoice, known: Sampling, seen: Capabilities | None
+) -> Sampling:
+    """What is chosen over what the profile knows, and no longer than the server takes.
+
+    Args:
+        key: Of what is chosen, e.g. ``think.sampling``.
+        chosen: By the user.
+        known: To the profile.
+        seen: What the server was seen to do.
+
+    Raises:
+        ConfigError: More was chosen.
+    """
+    sampling = chosen.over(known)
+    if not seen or not seen.max_output or sampling.max_tokens <= seen.max_output:
+        return sampling
+    if chosen.max_tokens:
+        raise ConfigError(
+            f"{key}.max_tokens {chosen.max_tokens} is more than the {seen.max_output} "
+            f"tokens of one response that the server takes ({_told(seen)})",
+            f"Set it to {seen.max_output} or less.",
+        )
+    return sampling.model_copy(update={"max_tokens": seen.max_output})
+
+
+def _told(seen: Capabilities) -> str:
+    return seen.checked or "endpoint.capabilities of the configuration"
+
+
+def _strictest(files: Sequence[Capabilities | None]) -> Capabilities:
+    """What holds for all of them; one that was never looked at counts as one without surprises."""
+    known = [seen or Capabilities() for seen in files]
+    if not any(files) or len(known) == 1:
+        return known[0] if known else Capabilities()
+    names = {seen.max_tokens_name for seen in known}
+    if len(names) > 1:
+        raise ConfigError(
+            f"The addresses do not call the length of a response alike: {', '.join(sorted(names))}",
+            "Ask them in runs of their own, or run `heavydistill doctor` on each if you did not.",
+        )
+    places = {seen.reasoning for seen in known}
+    seeds = {seen.seed for seen in known}
+    fewest = min(known, key=lambda seen: seen.n)
+    return Capabilities(
+        n=fewest.n,
+        n_because=fewest.n_because,
+        stream=all(seen.stream for seen in known),
+        refused=sorted({name for seen in known for name in seen.refused}),
+        max_tokens_name=known[0].max_tokens_name,
+        max_output=min((seen.max_output for seen in known if seen.max_output), default=None),
+        context=min((seen.context for seen in known if seen.context), default=None),
+        reasoning="none" if "none" in places else places.pop() if len(places) == 1 else "unknown",
+        seed=seeds.pop() if len(seeds) == 1 else "unknown",
+        checked=" | ".join(seen.checked for seen in known if seen.checked),
+    )

@@ -1,0 +1,108 @@
+"""Tells a server that is gone or broken from a request that it cannot bear.
+
+An overload and a refused connection say nothing of the request. Any other fault may be due to it,
+so faults are held to be general only once several prompts have met them and nothing else has come
+since: no answer, and no piece of a stream that still flows. Where fewer prompts are asked, a plain
+question is asked before one of them is given up, and what becomes of that is the answer.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Iterator
+
+from heavydistill.errors import StoppedError
+from heavydistill.models.http.completion import Completion
+from heavydistill.models.http.failures import OF_THE_SERVER, OUTAGES
+from heavydistill.models.request import Request, Response, plain_question
+from heavydistill.store.journal import prompt_id
+
+_PROMPTS = 3
+_SILENT = OUTAGES | OF_THE_SERVER
+
+
+class Silence:
+    """Of all servers of a model.
+
+    Args:
+        model: Who is asked.
+        patience_s: How long it is borne.
+    """
+
+    def __init__(self, model: str, patience_s: float) -> None:
+        self._model, self._patience_s = model, patience_s
+        self._answered_at = self._doubted_at = -math.inf
+        self._is_confirmed = False
+        self._open: set[Completion] = set()
+        self._since: dict[str, float] = {}
+        """Of each prompt that met nothing else since, when it was sent first."""
+
+    @property
+    def heard_at(self) -> float:
+        """Time of the loop of the last sign of life; the pieces of a stream that broke are none."""
+        return max([self._answered_at, *(reply.heard_at for reply in self._open)])
+
+    @contextlib.contextmanager
+    def listening(self, reply: Completion) -> Iterator[None]:
+        """While this lasts the pieces of a reply are signs of life."""
+        self._open.add(reply)
+        try:
+            yield
+        finally:
+            self._open.remove(reply)
+
+    def note(self, response: Response, now: float) -> None:
+        """Whatever came of an attempt, at this time of the loop."""
+        if response.failure not in _SILENT:
+            self._answered_at = now
+
+    def is_general(self, request: Request, response: Response, sent: float, now: float) -> bool:
+        """Whether a failure is one of all servers, so that its attempt does not count.
+
+        Args:
+            request: That failed.
+            response: How.
+            sent: Time of the loop at which it was sent.
+            now: Time of the loop.
+
+        Raises:
+            StoppedError: That is so for longer than anybody should wait.
+        """
+        heard_at = self.heard_at
+        if response.failure not in _SILENT or sent <= heard_at:
+            return False
+        self._since = {p: since for p, since in self._since.items() if since > heard_at}
+        self._since.setdefault(prompt_id(request.messages), sent)
+        is_doubted = self._doubted_at > heard_at
+        is_sure = response.failure in OF_THE_SERVER or len(self._since) >= _PROMPTS
+        is_sure |= is_doubted and self._is_confirmed
+        if is_sure and (seconds := now - min(self._since.values())) > self._patience_s:
+            raise StoppedError(
+                f"No server of {self._model} has answered for {seconds:.0f} s: {response.error}",
+                "Give the same command again when one does; what was answered is kept.",
+            )
+        return is_sure or is_doubted
+
+    def doubts(self, request: Request, sent: float, is_last: bool) -> Request | None:
+        """The plain request to ask, once in a silence, when too few prompts tell what is wrong.
+
+        Until the server gives a sign of life all failures are general.
+
+        Args:
+            request: Request that failed.
+            sent: Time of the loop at which it was sent.
+            is_last: Whether it would not be sent again.
+        """
+        heard_at = self.heard_at
+        since = self._since.get(prompt_id(request.messages), heard_at)
+        if since <= heard_at or self._doubted_at > heard_at or len(self._since) >= _PROMPTS:
+            return None
+        if not is_last and sent - since <= self._patience_s:
+            return None
+        self._doubted_at, self._is_confirmed = sent, False
+        return plain_question(request)
+
+    def judge(self, response: Response) -> None:
+        """Take note of what became of the plain request."""
+        self._is_confirmed = response.failure in _SILENT

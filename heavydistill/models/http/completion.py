@@ -1,0 +1,373 @@
+"""Reads one chat completion from the wire, whole or in pieces, into responses.
+
+Servers do not agree on where the thinking goes; it is taken from ``reasoning_content`` or
+``reasoning``, from thinking blocks among the blocks of the content, or from the text between the
+model's tags. What a server left out, or sent in a shape that is no count, is unknown (-1), never
+zero. A choice that cannot be read is a failure of its own; a body that is no completion at all is
+one of every sample that was asked for.
+
+The openai library's own reader is not used: it builds a model of every piece, which for hundreds
+of streams costs more than a core, and it knows no reasoning.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from heavydistill.errors import encodable
+from heavydistill.models.http.reasoning import split_reasoning
+from heavydistill.models.http.reply import UNKNOWN, Redactor, count, message_of, parsed, status_of
+from heavydistill.models.request import Response
+from heavydistill.schema import Failure, FinishReason
+
+_KEYLESS = Redactor()
+_MOST_REFUSAL = 2000  # characters
+# As in ``metrics.tally``: two samples of so many characters are not the same by chance.
+_NO_CHANCE = 200
+# No text has more on average, so a count that implies more leaves a part out.
+MOST_CHARACTERS_OF_A_TOKEN = 8
+_DATA, _DONE = b"data:", b"[DONE]"
+_REASONING = ("reasoning_content", "reasoning")
+_THINKING_BLOCKS = ("thinking", "reasoning", "reasoning.text", "reasoning.summary")
+_ENDS: dict[str, FinishReason] = {"stop": "stop", "length": "length"}
+# What else providers call the end of a response; of all that is not here nobody knows whether the
+# text is whole.
+_FAILED_ENDS: dict[str, Failure] = {
+    "content_filter": "filtered",
+    "sensitive": "filtered",
+    "insufficient_system_resource": "overloaded",
+    "network_error": "server",
+    "error": "server",
+}
+# A stream is cut off at so much for each token of max_tokens, and so much more, which no honest
+# server reaches: the longest known tokens are runs of 128 characters, some gateways cut a stream
+# into single characters, and some send empty pieces while a model thinks.
+_CHARACTERS_A_TOKEN, _MORE_CHARACTERS = 256, 2**16
+_PIECES_A_TOKEN, _MORE_PIECES = 16, 4096
+# The same for the bytes of a body or a line: escapes take six a character, and the probabilities
+# of 20 other tokens take about two thousand.
+_BYTES_A_TOKEN, _MORE_BYTES = 4096, 2**20
+LONGEST_CONTEXT = 2**20  # tokens, where no ``max_tokens`` is sent
+
+
+class OverrunError(Exception):
+    """A reply goes on far past the ``max_tokens`` of its request.
+
+    Args:
+        what: Message that says how far.
+        tokens: Most tokens that it can have had so far.
+    """
+
+    def __init__(self, what: str, tokens: int) -> None:
+        super().__init__(what)
+        self.tokens = tokens
+
+
+class ServerFault(Exception):
+    """An error that a server sends in place of a completion, or of the rest of one.
+
+    Args:
+        message: What it says.
+        status: The HTTP status that it stands for.
+        is_midway: Whether it came in a stream, so that a part of the response may have come.
+    """
+
+    def __init__(self, message: str, status: int, is_midway: bool) -> None:
+        super().__init__(f"the server reports an error: {message}")
+        self.status, self.is_midway = status, is_midway
+
+
+@dataclass(slots=True)
+class _Choice:
+    """One choice as far as it has come; ``fault`` says what in it cannot be read."""
+
+    text: list[str] = field(default_factory=list)
+    reasoning: list[str] = field(default_factory=list)
+    refusal: list[str] = field(default_factory=list)
+    finish_reason: str = ""
+    fault: str = ""
+
+    @property
+    def texts(self) -> tuple[list[str], ...]:
+        return self.text, self.reasoning, self.refusal
+
+    def add(self, message: object) -> int:
+        """Take a message, or a piece of one; returns the number of its characters."""
+        if not isinstance(message, dict):
+            self.fault = "a choice without a message"
+            return 0
+        fields = (*_REASONING, "reasoning_details")
+        thinking = next((message[name] for name in fields if message.get(name)), None)
+        characters = self._take(thinking, self.reasoning)
+        content = message.get("content")
+        for block in content if isinstance(content, list) else [content]:
+            thinks = isinstance(block, dict) and block.get("type") in _THINKING_BLOCKS
+            characters += self._take(block, self.reasoning if thinks else self.text)
+        return characters + self._take(message.get("refusal"), self.refusal)
+
+    def _take(self, block: object, into: list[str]) -> int:
+        if isinstance(block, str | list | dict):
+            into.append(_text(block))
+            return len(into[-1])
+        if block is not None:
+            self.fault = f"a value of type {type(block).__name__} in place of a text"
+        return 0
+
+
+class Completion:
+    """What one request brought.
+
+    Args:
+        is_seeded: Whether a seed was sent with it.
+        most_tokens: The ``max_tokens`` that was sent, times the number of samples.
+        redact: Cleans what the server says in errors, ids and finish reasons.
+
+    Attributes:
+        is_whole: Whether its end has come.
+        is_undercounted: Whether its usage cannot be that of all samples in ``responses``:
+            llama.cpp counts the tokens of one. They are unknown then.
+        heard_at: Time of the loop at which its last piece came.
+        most_bytes: Most bytes of its body, or of a line of its stream.
+    """
+
+    def __init__(
+        self,
+        is_seeded: bool = True,
+        most_tokens: int = LONGEST_CONTEXT,
+        redact: Redactor = _KEYLESS,
+    ) -> None:
+        self._is_seeded, self._redact = is_seeded, redact
+        self._most_tokens = most_tokens
+        self.most_bytes = most_tokens * _BYTES_A_TOKEN + _MORE_BYTES
+        self._pieces, self._characters = 0, 0
+        self._id = ""
+        self._usage: dict[str, Any] = {}
+        self._choices: dict[int, _Choice] = {}
+        self.is_whole = self.is_undercounted = False
+        self.heard_at = -math.inf
+
+    def add_whole(self, body: bytes) -> None:
+        """Take a completion that came in one piece.
+
+        Raises:
+            ServerFault: It is an error.
+            ValueError: It is no completion.
+        """
+        self._take(parsed(body), is_piece=False)
+        self.is_whole = True
+
+    def add_line(self, line: bytes) -> bool:
+        """Take a line of a stream of server-sent events; whether it held a piece.
+
+        Raises:
+            OverrunError: It goes on far past ``max_tokens``.
+            ServerFault: The server says that it failed.
+            ValueError: It is no piece of a completion.
+        """
+        if not line.startswith(_DATA):  # nothing, or a comment that keeps the connection alive
+            return False
+        data = line[len(_DATA) :].strip()
+        if data == _DONE:
+            self.is_whole = True
+        else:
+            self._take(parsed(data), is_piece=True)
+            self._check_length()
+        return True
+
+    def overrun(self, what: str, unread: int = 0) -> OverrunError:
+        """The error for a reply that goes on too long.
+
+        Args:
+            what: How much of it came, e.g. ``more than 9 pieces``.
+            unread: Bytes that came and are not yet among its texts.
+        """
+        texts = ("".join(parts) for choice in self._choices.values() for parts in choice.texts)
+        # A token is at least a byte, and there may be some that are not sent.
+        came = unread + sum(len(text.encode("utf-8", "replace")) for text in texts)
+        return OverrunError(
+            f"cut off, as the server goes on past {self._most_tokens:,} tokens: {what} came",
+            max(came, self._most_tokens),
+        )
+
+    def responses(
+        self, wanted: int, tags: tuple[str, str] | None, seconds: float
+    ) -> list[Response]:
+        """A response for each choice, at most ``wanted``; one failure if there is none.
+
+        Copies are left out: choices that are all the same, or long and the same as an earlier one.
+        A server that draws them with one seed makes them.
+
+        Args:
+            wanted: How many were asked for.
+            tags: Of thinking that is left in the text.
+            seconds: That the request took.
+        """
+        if not self._choices:
+            kind: Failure = "malformed" if self.is_whole else "cut_off"
+            nothing = failed(kind, "the server answered without choices", seconds)
+            return self._counted([nothing])
+        chosen = [self._choices[index] for index in sorted(self._choices)][:wanted]
+        return self._counted(_without_copies([self._response(c, tags, seconds) for c in chosen]))
+
+    def brought(self, wanted: int, tags: tuple[str, str] | None, fault: Response) -> list[Response]:
+        """A response for each of ``wanted``, after a fault: the choices that had ended before it.
+
+        Args:
+            wanted: How many were asked for.
+            tags: Of thinking that is left in the text.
+            fault: In place of the others.
+        """
+        if not any(choice.finish_reason for choice in self._choices.values()):
+            return [fault] * wanted
+        read = self.responses(wanted, tags, fault.latency_s)
+        return read + [fault] * (wanted - len(read))
+
+    def _take(self, body: Any, is_piece: bool) -> None:
+        if not isinstance(body, dict):
+            raise ValueError("the server answered with no JSON object")
+        choices = [] if body.get("choices") is None else body["choices"]
+        if not isinstance(choices, list):
+            raise ValueError("the server answered with choices that are no list")
+        self._id = self._id or self._redact("" if (said := body.get("id")) is None else said)
+        if isinstance(usage := body.get("usage"), dict):
+            self._usage = usage or self._usage
+        indices = [choice.get("index") if isinstance(choice, dict) else None for choice in choices]
+        if not is_piece and not _are_distinct(indices):
+            indices = [None] * len(choices)  # they stand in one list, so their places tell them
+        for position, (index, choice) in enumerate(zip(indices, choices, strict=True)):
+            known = self._choices.setdefault(_index(index, position), _Choice())
+            if not isinstance(choice, dict):
+                known.fault = "a choice that is no JSON object"
+                continue
+            message = choice.get("delta") or {} if is_piece else choice.get("message")
+            self._characters += known.add(message)
+            if end := choice.get("finish_reason"):
+                known.finish_reason = self._redact(end)
+        # Older vLLM and SGLang name no field for it.
+        if error := body.get("error") or (body.get("object") == "error" and body):
+            message = self._redact(message_of(error))
+            raise ServerFault(message, status_of(error), is_midway=is_piece)
+
+    def _check_length(self) -> None:
+        self._pieces += 1
+        most = self._most_tokens * _PIECES_A_TOKEN + _MORE_PIECES
+        if self._pieces > most:
+            raise self.overrun(f"more than {most:,} pieces")
+        most = self._most_tokens * _CHARACTERS_A_TOKEN + _MORE_CHARACTERS
+        if self._characters > most:
+            raise self.overrun(f"more than {most:,} characters")
+
+    def _response(self, choice: _Choice, tags: tuple[str, str] | None, seconds: float) -> Response:
+        text = encodable("".join(choice.text))
+        reasoning, answer_text = encodable("".join(choice.reasoning)), text.strip()
+        if not reasoning:
+            reasoning, answer_text = split_reasoning(text, tags)
+        end = choice.finish_reason
+        if kind := _FAILED_ENDS.get(end):
+            return failed(kind, f"the server stopped for {end!r}", seconds)
+        if choice.fault:
+            return failed("malformed", f"the server answered with {choice.fault}", seconds)
+        if not end:
+            return failed("cut_off", "the response ended without a finish reason", seconds)
+        if (refusal := "".join(choice.refusal)) and not text:
+            said = self._redact(f"the model refused: {refusal}", _MOST_REFUSAL)
+            return failed("refused", said, seconds)
+        known = _ENDS.get(end)
+        return Response(
+            reasoning=reasoning,
+            answer_text=answer_text,
+            finish_reason=known or "error",
+            error=None if known else f"the server stopped for {end!r}",
+            failure=None if known else "unknown_end",
+            latency_s=seconds,
+            request_id=self._id,
+        )
+
+    def _counted(self, responses: list[Response]) -> list[Response]:
+        """The responses with their tokens: exact in all, divided by length among several."""
+        prompt, completion = map(self._count, ("prompt_tokens", "completion_tokens"))
+        details = self._usage.get("prompt_tokens_details")
+        cached = count(details.get("cached_tokens")) if isinstance(details, dict) else UNKNOWN
+        if cached == UNKNOWN:
+            cached = self._count("prompt_cache_hit_tokens")
+        lengths = [len(r.reasoning) + len(r.answer_text) or 1 for r in responses]
+        if len(responses) > 1 and 0 <= completion * MOST_CHARACTERS_OF_A_TOKEN < sum(lengths):
+            completion, self.is_undercounted = UNKNOWN, True
+        shares = _divided(completion, lengths)
+        return [
+            replace(
+                response,
+                prompt_tokens=min(prompt, 0) if position else prompt,
+                completion_tokens=share,
+                cached_tokens=min(cached, 0) if position else cached,
+                is_seeded=self._is_seeded and position == 0,
+            )
+            for position, (response, share) in enumerate(zip(responses, shares, strict=True))
+        ]
+
+    def _count(self, name: str) -> int:
+        return count(self._usage.get(name))
+
+
+def failed(failure: Failure, text: str, seconds: float) -> Response:
+    """A response that is none."""
+    return Response(
+        finish_reason="error",
+        failure=failure,
+        error=text,
+        latency_s=seconds,
+    )
+
+
+def _divided(total: int, weights: list[int]) -> list[int]:
+    """``total`` in whole shares by weight, which add up to it; unknown stays unknown."""
+    if total < 0:
+        return [-1] * len(weights)
+    ends = [total * sum(weights[: i + 1]) // sum(weights) for i in range(len(weights))]
+    return [end - start for start, end in zip([0, *ends], ends, strict=False)]
+
+
+def _without_copies(responses: list[Response]) -> list[Response]:
+    """The responses without copies of earlier ones; short ones are equal by chance as well."""
+    first = responses[0]
+    if first.failure is None and all(response == first for response in responses):
+        return [first]
+    seen: set[Response] = set()
+    kept = []
+    for response in responses:
+        is_long = len(response.reasoning) + len(response.answer_text) >= _NO_CHANCE
+        if response not in seen or not is_long:
+            kept.append(response)
+        seen.add(response)
+    return kept
+
+
+def _are_distinct(indices: list[object]) -> bool:
+    return all(type(index) is int for index in indices) and len(set(indices)) == len(indices)
+
+
+def _index(index: object, position: int) -> int:
+    """Which choice a piece belongs to: the only one, where it does not say."""
+    if index is None:
+        return position
+    if type(index) is not int:
+        raise ValueError("the server answered with a choice whose index is no number")
+    return index
+
+
+def _text(block: str | list[Any] | dict[str, Any]) -> str:
+    """The text of a block of content, however deep it lies."""
+    texts: list[str] = []
+    pending: list[Any] = [block]
+    while pending:
+        inner = pending.pop()
+        if isinstance(inner, str):
+            texts.append(inner)
+        elif isinstance(inner, list):
+            pending.extend(reversed(inner))
+        elif isinstance(inner, dict):
+            names = ("text", "thinking", "content", "summary")
+            pending.append(next((inner[name] for name in names if inner.get(name)), ""))
+    return "".join(texts)

@@ -1,0 +1,447 @@
+"""OpenAI-compatible servers of one model: K samples are K requests, so that K means K.
+
+Requests run side by side, whoever asks, on the servers' slots and within the limits of requests
+and tokens a minute. Responses are streamed, so that a time-out is a silence and not a long
+thought. What can be repeated is repeated, on another server if there is one; whatever still fails
+is a response with an error. Where a server was seen to honour ``n``, samples of one prompt travel
+in one request, which reads the prompt once, and those that it leaves out are asked for singly. A
+server that copies one sample, or refuses ``n`` after all, is asked for each singly from then on.
+
+A reply that goes on far past ``max_tokens`` is cut off, booked with all that came, and not
+repeated: the next one would cost as much.
+
+What a request can cost is reserved in the run's account before it is sent. A run stops when that
+does not hold another request, when no server answers any more (``silence``), when the endpoint
+refuses whatever is asked (``rejections``), and when a model that is known to think brings no
+thinking. What is in flight then is still answered and kept.
+
+Not covered: batch APIs that answer within a day.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import random
+import threading
+from collections.abc import Coroutine, Iterable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any, TypeVar
+
+from heavydistill.config.models import Capabilities, Endpoint
+from heavydistill.errors import StoppedError, TeacherError
+from heavydistill.models.http.circuit_breaker import Silence
+from heavydistill.models.http.completion import (
+    LONGEST_CONTEXT,
+    Completion,
+    OverrunError,
+    ServerFault,
+    failed,
+)
+from heavydistill.models.http.failures import REPEATABLE, failure_of, retry_after
+from heavydistill.models.http.rate_limit import Rates
+from heavydistill.models.http.reasoning import ThinkingCheck
+from heavydistill.models.http.rejections import Rejections
+from heavydistill.models.http.reply import Redactor
+from heavydistill.models.http.servers import Server, Servers
+from heavydistill.models.http.transport import RefusedError, Wire
+from heavydistill.models.ledger import Cost, Ledger, Tariff
+from heavydistill.models.request import INTERRUPTED, Keep, Request, Response, forget
+from heavydistill.schema import Failure
+
+_Result = TypeVar("_Result")
+
+_WRONG_KEY = 401
+# What a request for several samples may meet because it is one for several.
+_DOUBTFUL: frozenset[Failure | None] = frozenset({"rejected", "malformed"})
+_MOST_SAID = 2000  # characters of an error
+_BUDGET_POLL_S = 0.5
+_FIRST_BACK_OFF_S, _LONGEST_BACK_OFF_S = 0.5, 30.0
+_log = logging.getLogger("heavydistill.models")
+
+
+class _DismissedError(Exception):
+    """It was waiting when the engine was drained."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """What an attempt came to.
+
+    Attributes:
+        responses: One for each sample; fewer if the server left some out.
+        wait_s: Seconds that the server wants to be left alone; None if it does not say.
+        overrun: Most tokens of a reply that went on too long and was cut off; 0 for any other.
+    """
+
+    responses: list[Response]
+    wait_s: float | None = None
+    overrun: int = 0
+
+
+class OpenAIEngine:
+    """Chat completions of one served model.
+
+    Args:
+        model: Name under which the servers know the model.
+        endpoint: Where they are, and how they are asked.
+        think_tags: Tags of thinking that a server leaves in the text, if any.
+        extra_body: Keys added to every request, e.g. what switches thinking on.
+        thinks: Whether a response without thinking has lost it.
+        ledger: The account of the run; None keeps none. Closed with this engine.
+        tariff: What the tokens cost.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        endpoint: Endpoint,
+        think_tags: tuple[str, str] | None = None,
+        extra_body: Mapping[str, Any] | None = None,
+        thinks: bool = False,
+        ledger: Ledger | None = None,
+        tariff: Tariff | None = None,
+    ) -> None:
+        self.model = model
+        self.think_tags = think_tags
+        self.extra_body = dict(extra_body or {})
+        self._endpoint = endpoint
+        self._able = endpoint.capabilities or Capabilities()
+        self._key = os.environ.get(endpoint.key_env, "").strip()
+        self._redact = Redactor(self._key)
+        self._ledger, self._tariff = ledger, tariff or Tariff()
+        self._rates = Rates(endpoint.requests_per_minute, endpoint.tokens_per_minute)
+        servers = [Server(url, endpoint.concurrency) for url in endpoint.urls]
+        self._servers = Servers(servers, endpoint.timeout_s)
+        self._n = self._able.n
+        wanted = thinks and endpoint.reasoning == "required"
+        self._thinking = ThinkingCheck(model, endpoint.base_url or "", wanted)
+        self._silence = Silence(model, endpoint.timeout_s)
+        self._rejections = Rejections(model, endpoint.base_url or "")
+        self.is_drained = False
+        self._queued: set[asyncio.Task[Any]] = set()
+        # Writing to a disk must not hold up the other requests, and those who wait for it share a
+        # flush.
+        self._keepers = ThreadPoolExecutor(endpoint.concurrency * max(1, len(endpoint.urls)))
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._thread.start()
+        self._wire = self._submit(self._open()).result()
+
+    @property
+    def revision(self) -> str:
+        """A server does not say which weights it serves; what is asked of them beside is known."""
+        return served_revision(self.extra_body, self._able)
+
+    def generate(self, requests: list[Request], keep: Keep = forget) -> list[Response]:
+        """Answer all requests, in their order. Several threads may ask at once.
+
+        Raises:
+            StoppedError: The money is spent or no server answers.
+            TeacherError: The key or whatever is asked is refused, or the thinking is missing.
+
+            What was sent before either is kept.
+        """
+        calls = list(self._calls(requests))
+        asked = [self._submit(self._call(call, keep)) for call in calls]
+        stopped: StoppedError | TeacherError | None = None
+        responses: list[Response] = []
+        try:
+            for future in asked:
+                try:
+                    responses += future.result()
+                except (StoppedError, TeacherError) as error:  # the others are paid for
+                    stopped = stopped or error
+        finally:
+            for future in asked:
+                future.cancel()
+        if stopped:
+            raise stopped
+        return responses
+
+    def drain(self) -> None:
+        """Send nothing more; what is in flight is still answered."""
+        self.is_drained = True
+        self._loop.call_soon_threadsafe(self._dismiss_queue)
+
+    def close(self) -> None:
+        """End the connections; what is still in flight is given up."""
+        self._submit(self._end()).result()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+        self._keepers.shutdown()
+        if self._ledger:
+            self._ledger.close()
+
+    async def _open(self) -> Wire:
+        return Wire(self._key, self._endpoint.timeout_s)
+
+    def _submit(self, work: Coroutine[Any, Any, _Result]) -> Future[_Result]:
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    async def _end(self) -> None:
+        rest = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in rest:
+            task.cancel()
+        await asyncio.gather(*rest, return_exceptions=True)
+        await self._wire.close()
+        await self._loop.shutdown_asyncgens()
+
+    def _calls(self, requests: list[Request]) -> Iterator[list[Request]]:
+        """The requests as they travel: singly, or several samples of one prompt together."""
+        for _, same in groupby(requests, key=lambda r: (r.messages, r.sampling)):
+            samples = list(same)
+            for start in range(0, len(samples), self._n):
+                yield samples[start : start + self._n]
+
+    async def _call(self, samples: list[Request], keep: Keep) -> list[Response]:
+        """Ask until there is a response to each of these samples, or a failure that stays."""
+        try:
+            found = dict(enumerate(await self._answered(samples)))
+        except (StoppedError, TeacherError) as error:
+            if not self.is_drained:
+                _log.warning("%s. What is in flight is awaited.", error.what.rstrip("."))
+            self.drain()
+            raise
+        is_whole = any(response.failure is None for response in found.values())
+        # The prompt may be why, or that several samples were asked for together.
+        is_doubted = len(samples) > 1 and not is_whole and found[0].failure in _DOUBTFUL
+        if is_doubted:
+            found = {}
+        elif len(found) < len(samples):
+            self._ask_singly(f"only {len(found)} different of {len(samples)} samples came together")
+        if is_whole:
+            # What is left of a call that brought something is asked for by itself.
+            found = {i: r for i, r in found.items() if r.failure not in REPEATABLE}
+        left = [i for i in range(len(samples)) if i not in found]
+        for index, response in found.items():
+            if response is not INTERRUPTED:
+                await self._loop.run_in_executor(self._keepers, keep, samples[index], response)
+        singly = await _all(self._call([samples[i]], keep) for i in left)
+        found |= {i: response for i, [response] in zip(left, singly, strict=True)}
+        if is_doubted and any(response.failure is None for response in found.values()):
+            self._ask_singly("a request for several samples fails where one for each works")
+        return [found[index] for index in range(len(samples))]
+
+    def _ask_singly(self, why: str) -> None:
+        if self._n > 1:
+            self._n = 1
+            _log.warning("%s does not honour n: %s; each is asked singly now", self.model, why)
+
+    async def _answered(self, samples: list[Request]) -> list[Response]:
+        """The responses of one call, after as many attempts as it takes; maybe fewer than asked."""
+        attempts = 0
+        while True:
+            try:
+                sent, outcome = await self._attempt(samples)
+            except _DismissedError:
+                return [INTERRUPTED] * len(samples)
+            responses = outcome.responses
+            best = _best(responses)
+            failure = best.failure
+            if failure not in REPEATABLE or outcome.overrun or self.is_drained:
+                if failure != "rejected" or len(samples) == 1:  # else n may be why
+                    await self._check_rejected(samples[0], best)
+                return self._thinking.checked(responses)
+            is_general = self._is_general(samples[0], best, sent)
+            if not self._endpoint.retries:
+                return responses
+            attempts += failure != "overloaded" and not is_general
+            is_last = attempts > self._endpoint.retries
+            is_alone = len(samples) == 1  # else n may be why, and each is asked for singly
+            if is_alone and (plain := self._silence.doubts(samples[0], sent, is_last)):
+                with suppress(_DismissedError):
+                    _, asked = await self._attempt([plain], is_urgent=True)
+                    self._silence.judge(asked.responses[0])
+                is_general = self._is_general(samples[0], best, sent)
+            if is_last and not is_general:
+                return responses
+            if failure != "overloaded":  # for that the whole server is left alone
+                longest_s = min(_LONGEST_BACK_OFF_S, self._endpoint.timeout_s)
+                seconds = min(longest_s, _FIRST_BACK_OFF_S * 2.0**attempts)
+                with suppress(_DismissedError):
+                    await self._dismissable(asyncio.sleep(seconds * random.uniform(0.5, 1.5)))
+
+    async def _attempt(
+        self, samples: list[Request], is_urgent: bool = False
+    ) -> tuple[float, _Outcome]:
+        """(time at which it was sent, what came of it) of one attempt, which is paid here."""
+        server, charged, reserved = await self._dismissable(self._admitted(samples, is_urgent))
+        sent = self._loop.time()
+        outcome = _Outcome([failed("cut_off", "given up", 0.0)] * len(samples))
+        try:
+            outcome = await self._asked(server, samples)
+        except TeacherError:
+            outcome = _Outcome([failed("rejected", "the key was refused", 0.0)])
+            raise
+        finally:
+            cost, counted = self._tariff.of(samples, outcome.responses, outcome.overrun)
+            # An absurd count, or a reply that went on too long, holds up no other request.
+            self._rates.settle(charged, round(min(cost.tokens, reserved.tokens)))
+            if self._ledger:
+                self._ledger.settle(reserved, cost, counted)
+            best = _best(outcome.responses)
+            self._silence.note(best, self._loop.time())
+            self._servers.give_back(server, best, outcome.wait_s)
+        self._check_credit(best)
+        self._check_pause(server, best, outcome.wait_s)
+        return sent, outcome
+
+    async def _admitted(
+        self, samples: list[Request], is_urgent: bool
+    ) -> tuple[Server, float, Cost]:
+        """Wait for everything that a call has to wait for."""
+        most = self._tariff.most(samples)
+        charged: float | None = None
+        while True:
+            # First of all, or what was admitted meanwhile would all be sent when a pause ends.
+            server = await self._servers.lease(is_urgent)
+            try:
+                if charged is None:
+                    charged = await self._rates.admit(round(most.tokens))
+                if self.is_drained:
+                    raise _DismissedError
+                if not self._servers.is_paused(server):
+                    while self._ledger and not self._ledger.reserve(most):
+                        await asyncio.sleep(_BUDGET_POLL_S)
+                    return server, charged, most
+            except BaseException:
+                self._servers.release(server)
+                raise
+            self._servers.release(server)
+
+    async def _dismissable(self, work: Coroutine[Any, Any, _Result]) -> _Result:
+        """Work that ends with ``_DismissedError`` as soon as this engine is drained."""
+        task = asyncio.ensure_future(work)
+        self._queued.add(task)
+        try:
+            if self.is_drained:
+                task.cancel()
+            return await task
+        except asyncio.CancelledError:
+            asker = asyncio.current_task()
+            if self.is_drained and asker and not asker.cancelling():
+                raise _DismissedError from None
+            task.cancel()
+            raise
+        finally:
+            self._queued.discard(task)
+
+    def _dismiss_queue(self) -> None:
+        for task in self._queued:
+            task.cancel()
+
+    async def _asked(self, server: Server, samples: list[Request]) -> _Outcome:
+        """What one attempt comes to."""
+        started = self._loop.time()
+        headers: Mapping[str, str] = {}
+        fault: Exception
+        overrun = 0
+        body = self._body(samples)
+        most = body.get(self._able.max_tokens_name)
+        most_tokens = most * len(samples) if isinstance(most, int) else LONGEST_CONTEXT
+        completion = Completion("seed" in body, most_tokens, self._redact)
+        try:
+            with self._silence.listening(completion):
+                await self._wire.ask(server.url, body, completion)
+            seconds = self._loop.time() - started
+            responses = completion.responses(len(samples), self.think_tags, seconds)
+            if completion.is_undercounted:
+                self._ask_singly("its usage counts fewer tokens than its samples can have")
+            return _Outcome(responses)
+        except TeacherError:
+            raise
+        except (RefusedError, ServerFault) as error:
+            if error.status == _WRONG_KEY:
+                raise TeacherError(
+                    f"The server refuses the key in {self._endpoint.key_env} ({error.status})",
+                    f"Set {self._endpoint.key_env} to a valid key and run the same command again.",
+                ) from None
+            fault, text = error, str(error)
+            headers = error.headers if isinstance(error, RefusedError) else headers
+        except OverrunError as error:
+            fault, text, overrun = error, str(error), error.tokens
+        # Whatever else a server and the way to it can do costs this request alone.
+        except Exception as error:
+            fault, text = error, f"{type(error).__name__}: {error}"
+        text = self._redact(text, _MOST_SAID)
+        failure = failed(failure_of(fault), text, self._loop.time() - started)
+        brought = completion.brought(len(samples), self.think_tags, failure)
+        return _Outcome(brought, retry_after(headers), overrun)
+
+    def _body(self, samples: list[Request]) -> dict[str, Any]:
+        """All that was set and is not known to be refused."""
+        first, sampling = samples[0], samples[0].sampling
+        body: dict[str, Any] = {
+            "model": self.model,
+            "messages": first.messages,
+            "seed": first.seed,
+            "temperature": sampling.temperature,
+            "top_p": sampling.top_p,
+            self._able.max_tokens_name: sampling.max_tokens,
+        }
+        # What the OpenAI API does not know is sent only if it was asked for.
+        for name, off in (("top_k", 0), ("min_p", 0.0), ("repetition_penalty", 1.0)):
+            if (value := getattr(sampling, name)) != off:
+                body[name] = value
+        if len(samples) > 1:
+            body["n"] = len(samples)
+        if self._able.stream:
+            body |= {"stream": True, "stream_options": {"include_usage": True}}
+        body |= self.extra_body
+        return {name: value for name, value in body.items() if name not in self._able.refused}
+
+    def _check_pause(self, server: Server, response: Response, wait_s: float | None) -> None:
+        """Stop when every server is to be left alone for longer than one is waited for."""
+        if response.failure != "overloaded" or wait_s is None:
+            return
+        patience_s = self._endpoint.timeout_s
+        if min(wait_s, self._servers.pause_s()) > patience_s:
+            raise StoppedError(
+                f"{server.url} asks to be left alone for {wait_s:,.0f} s, longer than "
+                f"endpoint.timeout_s ({patience_s:g} s): {response.error}",
+                "Give the same command again when that is over; what was answered is kept.",
+            )
+
+    def _check_credit(self, response: Response) -> None:
+        if response.failure == "no_credit":
+            raise StoppedError(
+                f"The account at {self._endpoint.base_url} has no money left: {response.error}",
+                "Add some and give the same command again; it pays for nothing twice.",
+            )
+
+    def _is_general(self, request: Request, response: Response, sent: float) -> bool:
+        return self._silence.is_general(request, response, sent, self._loop.time())
+
+    async def _check_rejected(self, request: Request, response: Response) -> None:
+        if plain := self._rejections.doubts(request, response):
+            with suppress(_DismissedError):
+                _, outcome = await self._attempt([plain])
+                self._rejections.judge(outcome.responses[0])
+
+
+def _best(responses: list[Response]) -> Response:
+    """What a call came to: a single whole response is paid for, and enough."""
+    return next((response for response in responses if response.failure is None), responses[0])
+
+
+async def _all(works: Iterable[Coroutine[Any, Any, _Result]]) -> list[_Result]:
+    """What all of them come to; none is given up for an error of another."""
+    results = []
+    for one in await asyncio.gather(*works, return_exceptions=True):
+        if isinstance(one, BaseException):
+            raise one
+        results.append(one)
+    return results
+
+
+def served_revision(extra_body: Mapping[str, Any], able: Capabilities) -> str:
+    """What of a served model is known beside its name; empty for nothing."""
+    told = {**extra_body, **({"refused": sorted(able.refused)} if able.refused else {})}
+    return json.dumps(told, sort_keys=True) if told else ""

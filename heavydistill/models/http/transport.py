@@ -1,0 +1,197 @@
+"""One chat completion over HTTP: sends a body, and reads what comes for as long as something comes.
+
+No server fills the memory: an error is read to its first 64 KiB, a body and a line to as many
+bytes as ``max_tokens`` can take, and a stream ends where ``Completion`` has had enough of it. The
+connection is closed then.
+
+Proxies are those of the environment. Logins of ``~/.netrc`` are not: who asks is told by the key.
+
+aiohttp is asked directly. Through the openai library a streamed response takes much more of the
+processor (`benchmarks/throughput.py --stream`), and with hundreds of streams a run waits for that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+from heavydistill.errors import TeacherError
+from heavydistill.models.http.completion import Completion, OverrunError
+from heavydistill.models.http.reply import Redactor, message_of, parsed
+
+if TYPE_CHECKING:
+    from aiohttp import ClientResponse
+
+_CONNECT_S = 20.0
+_LAST_BYTES_S = 2.0
+_REFUSED = 400
+_ERROR_BYTES = 2**16
+
+
+class RefusedError(Exception):
+    """The server answers with an error.
+
+    Args:
+        status: Of HTTP.
+        headers: Of the answer.
+        message: What its body says.
+    """
+
+    def __init__(self, status: int, headers: Mapping[str, str], message: str) -> None:
+        super().__init__(f"HTTP {status}: {message}")
+        self.status = status
+        self.headers = headers
+
+
+class Wire:
+    """The connections to all servers of a model; made in the event loop that uses it.
+
+    Args:
+        key: Sent with every request; a server without keys takes any.
+        patience_s: Longest silence.
+    """
+
+    def __init__(self, key: str, patience_s: float) -> None:
+        from aiohttp import ClientSession, ClientTimeout, TCPConnector
+
+        self._patience_s = patience_s
+        self._redact = Redactor(key)
+        self._session = ClientSession(
+            # Slots are counted by server, see ``servers``.
+            connector=TCPConnector(limit=0),
+            timeout=ClientTimeout(total=None, sock_connect=_CONNECT_S),
+            headers={"Authorization": f"Bearer {key or 'none'}", "User-Agent": "heavydistill"},
+        )
+        self._proxies: dict[str, str | None] = {}
+
+    async def ask(self, url: str, body: dict[str, Any], completion: Completion) -> None:
+        """Read what the server at this base URL makes of a body.
+
+        Args:
+            url: Where to ask.
+            body: What.
+            completion: Takes what comes, also if the rest does not.
+
+        Raises:
+            TeacherError: The request cannot be sent as it is; nothing was.
+            RefusedError: It refuses the request.
+            OverrunError: The reply goes on far past ``max_tokens``.
+            TimeoutError: It was silent for too long.
+            Exception: Whatever else ``failures.failure_of`` knows: no connection, a connection
+                that broke, a body that is no completion.
+        """
+        loop = asyncio.get_running_loop()
+        try:
+            async with (
+                asyncio.timeout(self._patience_s) as timer,
+                await self._sent(url, body) as answer,
+            ):
+                if answer.status >= _REFUSED:
+                    error = await beginning(answer, _ERROR_BYTES)
+                    message = self._redact(_said_in(error))
+                    raise RefusedError(answer.status, answer.headers, message)
+                if answer.content_type != "text/event-stream":
+                    whole = await beginning(answer, completion.most_bytes + 1)
+                    if len(whole) > completion.most_bytes:
+                        much = f"more than {completion.most_bytes:,} bytes"
+                        raise completion.overrun(much, unread=len(whole))
+                    completion.add_whole(whole)
+                    return
+                pending = _Lines(completion)
+                # To its very end, or the connection could not be used again.
+                async for read in answer.content.iter_any():
+                    if sum(map(completion.add_line, pending.ended(read))):
+                        completion.heard_at = now = loop.time()
+                        left_s = _LAST_BYTES_S if completion.is_whole else self._patience_s
+                        timer.reschedule(now + left_s)
+        except OverrunError:
+            if not completion.is_whole:
+                raise
+        except TimeoutError:
+            if not completion.is_whole:
+                raise TimeoutError(f"nothing came for {self._patience_s:g} s") from None
+
+    async def _sent(self, url: str, body: dict[str, Any]) -> ClientResponse:
+        """The answer as soon as it begins."""
+        from aiohttp import RedirectClientError
+
+        if url not in self._proxies:
+            self._proxies[url] = proxy_of(url)
+        try:
+            return await self._session.post(
+                f"{url.rstrip('/')}/chat/completions",
+                data=json.dumps(body).encode(),
+                headers={"Content-Type": "application/json"},
+                proxy=self._proxies[url],
+            )
+        except RedirectClientError:  # the server's doing, though it is a ValueError as well
+            raise
+        except (ValueError, TypeError) as error:  # what is wrong on the wire is a ClientError
+            raise TeacherError(
+                f"Nothing can be sent to {url}: {self._redact(f'{type(error).__name__}: {error}')}",
+                "Correct the address, the key in the environment, or extra_body in the teacher's "
+                "profile.",
+            ) from error
+
+    async def close(self) -> None:
+        await self._session.close()
+
+
+class _Lines:
+    """Cuts a stream into lines.
+
+    Args:
+        completion: Says how long a line may be.
+    """
+
+    def __init__(self, completion: Completion) -> None:
+        self._completion = completion
+        self._rest: list[bytes] = []
+        self._length = 0
+
+    def ended(self, read: bytes) -> list[bytes]:
+        """The lines that end in what was read.
+
+        Raises:
+            OverrunError: One is too long.
+        """
+        *lines, rest = read.split(b"\n")
+        if lines:
+            lines[0] = b"".join((*self._rest, lines[0]))
+            self._rest, self._length = [], 0
+        self._rest.append(rest)
+        self._length += len(rest)
+        if self._length > (most := self._completion.most_bytes):
+            raise self._completion.overrun(f"a line of more than {most:,} bytes", self._length)
+        return lines
+
+
+async def beginning(answer: ClientResponse, most: int) -> bytes:
+    """A body, or its first bytes if it has more than so many."""
+    parts: list[bytes] = []
+    left = most
+    async for part in answer.content.iter_any():
+        parts.append(part[:left])
+        left -= len(parts[-1])
+        if not left:
+            break
+    return b"".join(parts)
+
+
+def proxy_of(url: str) -> str | None:
+    """The environment's proxy for an address, if it has one."""
+    parts = urlsplit(url)
+    host = parts.netloc.rpartition("@")[2]
+    return None if proxy_bypass(host) else getproxies().get(parts.scheme)
+
+
+def _said_in(body: bytes) -> Any:
+    """What the body of an error says: its message, or all of it if it is no JSON."""
+    try:
+        return message_of(parsed(body))
+    except ValueError:
+        return body.decode(errors="replace")

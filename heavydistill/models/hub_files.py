@@ -1,0 +1,113 @@
+"""Files of a model: in a folder, in the cache of the Hub, or on the Hub.
+
+Libraries ask a Hub that does not answer again and again, for half a minute and more. So whether it
+answers is found out once in a process, by a single request; if it does not, this process works
+offline from then on: what is in the cache is used, and everything else is reported at once.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import logging
+import os
+import re
+from pathlib import Path
+
+_TIMEOUT_S = 10.0
+_FORBIDS = " is set"
+_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")
+_TEMPLATES = ("chat_template.jinja", "chat_template.json", "additional_chat_templates")
+_log = logging.getLogger("heavydistill.models")
+
+
+def is_hub_id(name: str) -> bool:
+    """Whether a name may be that of a repository, and not only that of a folder."""
+    return _HUB_ID.fullmatch(name) is not None
+
+
+def file_in(model: str, file: str, revision: str | None = None) -> Path:
+    """A file of a folder, or of a repository of the Hub.
+
+    Raises:
+        OSError, ValueError: There is no such file, the Hub cannot be reached or does not have it.
+    """
+    if Path(model).is_dir():
+        path = Path(model) / file
+        if not path.is_file():
+            raise FileNotFoundError(f"{path} is not there")
+        return path
+    if not is_hub_id(model):
+        raise FileNotFoundError(f"there is no folder {model}")
+    from huggingface_hub import hf_hub_download
+
+    hindrance = obstacle()
+    path = Path(hf_hub_download(model, file, revision=revision))
+    if hindrance and not hindrance.endswith(_FORBIDS):
+        _warn_of_cache(hindrance)
+    return path
+
+
+@functools.cache
+def obstacle() -> str:
+    """Why the Hub cannot be asked; empty if it answers. Asks it once, and not if it is not to be.
+
+    Where it does not answer, nothing in this process asks it again.
+    """
+    from huggingface_hub import constants, get_session
+
+    if constants.HF_HUB_OFFLINE:
+        names = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
+        return f"{next(filter(os.environ.get, names), names[0])}{_FORBIDS}"
+    try:
+        get_session().head(constants.ENDPOINT, timeout=_TIMEOUT_S)
+    except Exception as error:  # of the HTTP library, whichever it is
+        constants.HF_HUB_OFFLINE = True
+        return f"{constants.ENDPOINT} does not answer ({error or type(error).__name__})"
+    return ""
+
+
+@functools.cache
+def _warn_of_cache(hindrance: str) -> None:
+    _log.warning("%s, so models and tokenizers are taken from the Hub's cache.", hindrance)
+
+
+def why(model: str, error: Exception) -> str:
+    """Why a file of a model cannot be had, in a line of few words."""
+    from huggingface_hub.errors import LocalEntryNotFoundError, OfflineModeIsEnabled
+
+    if not is_hub_id(model):
+        return f"there is no folder {model}"
+    is_offline = isinstance(error, LocalEntryNotFoundError | OfflineModeIsEnabled)
+    if is_offline and (hindrance := obstacle()):
+        return f"there is no such folder, it is not in the cache of the Hub either, and {hindrance}"
+    first = next(iter(str(error).strip().splitlines()), "")
+    return f"{type(error).__name__}: {first}"
+
+
+def remedy(instead: str) -> str:
+    """What the user does where something of the Hub cannot be had.
+
+    Args:
+        instead: What to give in its place, e.g. ``a folder with a tokenizer.json``.
+    """
+    hindrance = obstacle()
+    if hindrance.endswith(_FORBIDS):
+        return f"Give {instead}, or unset {hindrance.removesuffix(_FORBIDS)} to ask the Hub."
+    if hindrance:
+        return (
+            f"Give {instead}, or run this where the Hub can be reached (HTTPS_PROXY names a "
+            "proxy, HF_ENDPOINT a mirror)."
+        )
+    return f"Give {instead}, or a Hub id; a private or gated one needs HF_TOKEN."
+
+
+def has_chat_template(folder: Path) -> bool:
+    """Whether a tokenizer in a folder has a chat template, by the files there alone."""
+    if any((folder / name).exists() for name in _TEMPLATES):
+        return True
+    try:
+        config = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return False
+    return isinstance(config, dict) and bool(config.get("chat_template"))

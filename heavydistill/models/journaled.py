@@ -1,0 +1,112 @@
+"""An engine that asks another one only for what a journal does not hold, or nobody at all."""
+
+from __future__ import annotations
+
+import threading
+import time
+from concurrent.futures import Future
+
+from heavydistill.models.request import Engine, Keep, Request, Response, Work, forget
+from heavydistill.store.journal import Journal, key, prompt_id
+from heavydistill.store.segment import Record
+
+_MISSING = Response(
+    finish_reason="error",
+    failure="not_in_journal",
+    error="The journal holds no response to this request.",
+)
+
+
+class JournaledEngine:
+    """Answers from the journal what is in it, and writes all else into it before it is used.
+
+    A request that is in flight already, for another problem of the same text, is not sent again.
+
+    Args:
+        engine: Asked for what is missing.
+        journal: Closed with this engine.
+        model: Who answers.
+        replay: Ask nobody: what failed is as it was, and what was never answered is a failure.
+    """
+
+    def __init__(self, engine: Engine, journal: Journal, model: str, replay: bool = False) -> None:
+        self.revision = engine.revision
+        self._engine = engine
+        self._journal = journal
+        self._model = model
+        self._replay = replay
+        self._in_flight: dict[str, Future[Response]] = {}
+        self._lock = threading.Lock()
+        self._asked = self._ended = self._tokens = 0
+
+    def generate(self, requests: list[Request], keep: Keep = forget) -> list[Response]:
+        """Answer all requests, in their order; ``keep`` sees those that were asked now."""
+        keys = [key(self._model, self.revision, request) for request in requests]
+        if self._replay:
+            return [self._journal.last(wanted) or _MISSING for wanted in keys]
+        found: dict[str, Response | Future[Response]] = {}
+        mine: dict[str, Request] = {}
+        with self._lock:
+            for wanted, request in zip(keys, requests, strict=True):
+                if wanted in found:
+                    continue
+                known = self._in_flight.get(wanted) or self._journal.get(wanted)
+                if known is None:
+                    known = self._in_flight[wanted] = Future()
+                    mine[wanted] = request
+                found[wanted] = known
+        self._ask(mine, keep)
+        answers = (found[wanted] for wanted in keys)
+        return [one.result() if isinstance(one, Future) else one for one in answers]
+
+    @property
+    def work(self) -> Work:
+        """What the engine has been asked so far."""
+        # Only a model in this process knows what it has written of a sample that goes on.
+        unfinished: int = getattr(self._engine, "unfinished_tokens", 0)
+        return Work(self._asked, self._ended, self._tokens + unfinished)
+
+    @property
+    def is_drained(self) -> bool:
+        return self._engine.is_drained
+
+    def drain(self) -> None:
+        """Begin nothing new; see ``models.request.Engine``."""
+        self._engine.drain()
+
+    def close(self) -> None:
+        """Close the engine, then the journal."""
+        self._engine.close()
+        self._journal.close()
+
+    def _ask(self, mine: dict[str, Request], keep: Keep) -> None:
+        """Ask, and settle the futures of these keys."""
+
+        def put(request: Request, response: Response) -> None:
+            asked = {
+                "stage": request.stage,
+                "prompt": prompt_id(request.messages),
+                "sampling": request.sampling.model_dump(),
+                "seed": request.seed,
+                "index": request.index,
+            }
+            at = round(time.time(), 3)
+            self._journal.put(Record(keys[id(request)], self._model, asked, response, at))
+            with self._lock:
+                self._ended += 1
+                self._tokens += max(0, response.completion_tokens)
+            keep(request, response)
+
+        if not mine:
+            return
+        with self._lock:
+            self._asked += len(mine)
+        keys = {id(request): wanted for wanted, request in mine.items()}
+        try:
+            responses = self._engine.generate(list(mine.values()), put)
+        except BaseException as error:
+            for wanted in mine:
+                self._in_flight.pop(wanted).set_exception(error)
+            raise
+        for wanted, response in zip(mine, responses, strict=True):
+            self._in_flight.pop(wanted).set_result(response)

@@ -1,0 +1,439 @@
+"""What the runs into a folder have spent on served models, over all processes, and their cap.
+
+The account belongs to the folder of a run, whatever is asked in it: more samples, other limits
+and other seeds go on with it, also after the folder was removed. It is a file of one line in the
+journal, named by where the folder is as seen from there, so both may be moved together. Where one
+of them was moved, the configuration that is saved in the folder says what it was (``adopt``).
+
+Before a request is sent, the most that it can cost is reserved there; when it has ended, what it
+did cost is booked instead. So the cap holds however many processes ask at once. What a server did
+not count is booked at the most that it can have been: a token is at least a byte.
+
+What was in flight when a run was killed may have been billed, and nobody knows how much of it, so
+it is booked at all that was reserved for it. That is the price of a hard cap: a kill costs up to
+``max_tokens`` and a prompt for each request in flight, on paper. Ctrl-C waits for them instead and
+costs nothing beyond what they took. A server that ignores ``max_tokens`` can exceed the cap by the
+replies in flight, each up to the length at which it is cut off; they are booked in full.
+
+The room for the line is taken when the file is made, so that a disk that is full later is no
+matter. Where it cannot be written all the same, nothing more is sent.
+
+Whoever runs holds a lock on the file's neighbour, so that an account has one run at a time. On a
+network file system the locks must work between hosts, as they do on NFS 4. Not covered: what was
+reserved in the last seconds before the machine itself lost its power; a folder that was moved and
+whose name another run has taken since, or that was moved without its journal before it was there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import hashlib
+import json
+import logging
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from heavydistill.config.run import RunConfig, load_config
+from heavydistill.errors import ConfigError, StoppedError, remedy
+from heavydistill.models.request import Request, Response
+from heavydistill.models.tokenizer import TEMPLATE_TOKENS
+from heavydistill.schema import Failure
+
+# Failures before a model began to write.
+_FREE: frozenset[Failure | None] = frozenset(
+    {"overloaded", "unreachable", "server", "rejected", "too_long", "context_overflow", "no_credit"}
+)
+_LINE = 512  # every line is as long, so that a new one covers the old one in a single write
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What requests take.
+
+    Attributes:
+        tokens: Prompts and responses.
+        usd: Money; 0 if the price is not known.
+    """
+
+    tokens: float = 0
+    usd: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Balance:
+    """The line of the file.
+
+    Attributes:
+        spent_tokens: Booked.
+        spent_usd: Likewise; 0 if the price is not known.
+        reserved_tokens: For what is in flight.
+        reserved_usd: Likewise.
+        in_flight: Requests that were sent and have not ended.
+        ended: Requests that have.
+        estimated: Of those, the ones whose tokens nobody counted.
+        starts: How often the run was begun. What an earlier start had in flight is booked.
+    """
+
+    spent_tokens: float = 0
+    spent_usd: float = 0.0
+    reserved_tokens: float = 0
+    reserved_usd: float = 0.0
+    in_flight: int = 0
+    ended: int = 0
+    estimated: int = 0
+    starts: int = 0
+
+    def line(self) -> bytes:
+        """JSON, padded."""
+        values = ", ".join(f'"{name}": {getattr(self, name)!r}' for name in self.__slots__)
+        return f"{{{values}}}".encode().ljust(_LINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Tariff:
+    """What a model's tokens cost.
+
+    Attributes:
+        usd_in: US dollars for one token of a prompt; 0 if that is not known.
+        usd_out: The same for one of a response.
+    """
+
+    usd_in: float = 0.0
+    usd_out: float = 0.0
+
+    def most(self, requests: list[Request]) -> Cost:
+        """The most that one call for these samples of one prompt can cost."""
+        return self._cost(_bytes(requests[0]), sum(r.sampling.max_tokens for r in requests))
+
+    def of(
+        self, requests: list[Request], responses: list[Response], overrun: int = 0
+    ) -> tuple[Cost, bool]:
+        """(what a call cost, whether that was counted and not bounded).
+
+        Args:
+            requests: What was asked.
+            responses: What came of it; fewer if the server left some out.
+            overrun: Most tokens of a reply that went on past ``max_tokens`` and was cut off.
+        """
+        counts = [c for r in responses for c in (r.prompt_tokens, r.completion_tokens)]
+        if min(counts) >= 0:
+            prompt = sum(r.prompt_tokens for r in responses)
+            return self._cost(prompt, sum(r.completion_tokens for r in responses)), True
+        if all(r.failure in _FREE for r in responses):
+            return Cost(), True
+        written = 0
+        for request, response in zip(requests, responses, strict=False):
+            most = request.sampling.max_tokens
+            text = len((response.reasoning + response.answer_text).encode())
+            written += most if response.finish_reason == "error" else min(most, text)
+        return self._cost(_bytes(requests[0]), max(written, overrun)), False
+
+    def _cost(self, prompt: float, completion: float) -> Cost:
+        usd = prompt * self.usd_in + completion * self.usd_out
+        return Cost(prompt + completion, usd)
+
+
+def account_of(config: RunConfig) -> Path:
+    """The account of the folder of a run; ``journal`` must be set.
+
+    A pipeline of one's own that has no folder has one for what it asks.
+    """
+    journal = Path(config.journal or "")
+    if config.out is None:
+        return journal / f"{config.identity}.ledger"
+    folder = os.path.realpath(config.out)
+    way = os.fsencode(os.path.relpath(folder, os.path.realpath(journal)))
+    name = re.sub(r"[^\w.-]+", "-", Path(folder).name)[:40]
+    return journal / f"{name}-{hashlib.sha256(way).hexdigest()[:12]}.ledger"
+
+
+def found_account(config: RunConfig) -> Path:
+    """As ``account_of``, or where that account is as long as it was not adopted."""
+    account = account_of(config)
+    known = (old for old in _earlier_accounts(config) if old.is_file())
+    return account if account.exists() else next(known, account)
+
+
+def adopt(config: RunConfig) -> None:
+    """Give the account that the folder has had so far the name of ``account_of``.
+
+    Raises:
+        ConfigError: The disk does not allow it.
+    """
+    account, found = account_of(config), found_account(config)
+    if found != account:
+        try:
+            shutil.move(found, account)
+        except OSError as error:
+            raise _unusable(found, error) from error
+
+
+def _earlier_accounts(config: RunConfig) -> Iterator[Path]:
+    """Under which names the folder of a run may have had its account, the likeliest first."""
+    if config.out is None:
+        return
+    folder, journal = Path(config.out), Path(config.journal or "")
+    try:
+        saved = load_config(folder / "config.yaml")
+    except ConfigError:  # nothing is there yet; 0.1.0 named accounts by what a run asks
+        yield journal / f"{config.identity}.ledger"
+        return
+    was = Path(saved.out or folder)
+    if was.exists() and not (folder.exists() and was.samefile(folder)):
+        return  # the folder is a copy, and the account is that of the original
+    for place in (Path(saved.journal or journal), journal):
+        yield place / account_of(saved).name
+        yield place / f"{saved.identity}.ledger"
+
+
+def spent_in(config: RunConfig) -> Cost:
+    """What the runs into a folder have spent so far.
+
+    What is reserved counts: a run that was killed has it booked by the next one.
+
+    Raises:
+        ConfigError: The account is damaged.
+    """
+    now = balance_of(found_account(config))
+    return Cost(now.spent_tokens + now.reserved_tokens, now.spent_usd + now.reserved_usd)
+
+
+def balance_of(file: Path) -> Balance:
+    """What stands in an account; nothing if there is none.
+
+    Raises:
+        ConfigError: It is damaged.
+    """
+    return _parsed(file.read_bytes(), file) if file.is_file() else Balance()
+
+
+@contextlib.contextmanager
+def alone(file: Path, taken: str) -> Iterator[None]:
+    """While this lasts nobody else holds the lock of that file.
+
+    Args:
+        file: Made if it is not there.
+        taken: What is wrong where somebody does.
+
+    Raises:
+        ConfigError: Somebody does, or the file cannot be used.
+    """
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        lock = os.open(file, os.O_RDWR | os.O_CREAT, 0o644)
+    except OSError as error:
+        raise _unusable(file, error) from error
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(lock)
+        if not isinstance(error, BlockingIOError):
+            raise _unusable(file, error) from error
+        raise ConfigError(taken, "Wait until it has ended.") from None
+    try:
+        yield
+    finally:
+        os.close(lock)
+
+
+class Ledger:
+    """The account of a folder, opened by one process.
+
+    Args:
+        file: Made if it is not there.
+        most_tokens: The cap, if it is in tokens.
+        most_usd: The cap, if it is in money.
+
+    Raises:
+        ConfigError: The file cannot be used.
+    """
+
+    def __init__(
+        self, file: Path, most_tokens: int | None = None, most_usd: float | None = None
+    ) -> None:
+        self._path = file
+        self._most_tokens, self._most_usd = most_tokens, most_usd
+        self._fault: StoppedError | None = None
+        self._last = Balance().line(), Balance()
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            self._file = os.open(file, os.O_RDWR | os.O_CREAT, 0o644)
+            # Nothing was ever reserved in a file that is still without room for it.
+            if os.fstat(self._file).st_size < _LINE:
+                os.posix_fallocate(self._file, 0, _LINE)
+        except OSError as error:
+            raise _unusable(file, error) from error
+        self._start = self.balance.starts
+
+    @property
+    def balance(self) -> Balance:
+        with self._locked() as balance:
+            return balance
+
+    def reserve(self, most: Cost) -> bool:
+        """Set aside the most that a call can cost; False while that has to wait for others.
+
+        Raises:
+            StoppedError: It does not fit any more, and nothing is in flight; or the account cannot
+                be kept.
+        """
+        if self._fault:
+            raise self._fault
+        with self._locked() as now:
+            if now.starts != self._start:
+                raise StoppedError(
+                    "The same command was given again, and that run goes on with this account",
+                    "Wait for it.",
+                )
+            if not self._fits(now, most):
+                if now.in_flight:
+                    return False
+                raise self._spent(now, most)
+            self._write(
+                now,
+                Balance(
+                    spent_tokens=now.spent_tokens,
+                    spent_usd=now.spent_usd,
+                    reserved_tokens=now.reserved_tokens + most.tokens,
+                    reserved_usd=now.reserved_usd + most.usd,
+                    in_flight=now.in_flight + 1,
+                    ended=now.ended,
+                    estimated=now.estimated,
+                    starts=now.starts,
+                ),
+            )
+            return True
+
+    def settle(self, reserved: Cost, cost: Cost, counted: bool) -> None:
+        """Book what a call cost in place of what was reserved for it.
+
+        Where that cannot be written, what was reserved stands, and nothing more can be reserved.
+        """
+        try:
+            with self._locked() as now:
+                if now.starts != self._start:
+                    return  # the later start has booked all that was reserved
+                self._write(
+                    now,
+                    Balance(
+                        spent_tokens=now.spent_tokens + cost.tokens,
+                        spent_usd=now.spent_usd + cost.usd,
+                        reserved_tokens=now.reserved_tokens - reserved.tokens,
+                        reserved_usd=now.reserved_usd - reserved.usd,
+                        in_flight=now.in_flight - 1,
+                        ended=now.ended + 1,
+                        estimated=now.estimated + (not counted),
+                        starts=now.starts,
+                    ),
+                )
+        except StoppedError as fault:
+            # Raised here it would take the response along, which is paid for and not yet kept.
+            self._fault = fault
+            _log.warning("%s", fault)
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[None]:
+        """While this lasts nobody else runs with this account.
+
+        Raises:
+            ConfigError: Somebody does, or the lock cannot be used.
+            StoppedError: The account cannot be kept.
+        """
+        with alone(self._path.with_suffix(".lock"), "A run with the same account is in progress"):
+            self._book_the_abandoned()
+            yield
+
+    def close(self) -> None:
+        os.close(self._file)
+
+    def _book_the_abandoned(self) -> None:
+        """What was in flight when the run was killed, at the most that it can have cost."""
+        with self._locked() as now:
+            self._start = now.starts + 1
+            self._write(
+                now,
+                Balance(
+                    spent_tokens=now.spent_tokens + now.reserved_tokens,
+                    spent_usd=now.spent_usd + now.reserved_usd,
+                    ended=now.ended + now.in_flight,
+                    estimated=now.estimated + now.in_flight,
+                    starts=self._start,
+                ),
+            )
+
+    def _fits(self, balance: Balance, most: Cost) -> bool:
+        tokens = balance.spent_tokens + balance.reserved_tokens + most.tokens
+        usd = balance.spent_usd + balance.reserved_usd + most.usd
+        return (self._most_tokens is None or tokens <= self._most_tokens) and (
+            self._most_usd is None or usd <= self._most_usd
+        )
+
+    def _spent(self, balance: Balance, most: Cost) -> StoppedError:
+        if self._most_usd is not None:
+            spent = f"{balance.spent_usd:.2f} of {self._most_usd:g} USD are spent"
+            more = f"{most.usd:.2g} USD"
+        else:
+            spent = f"{balance.spent_tokens:,.0f} of {self._most_tokens:,} tokens are spent"
+            more = f"{most.tokens:,.0f} tokens"
+        return StoppedError(
+            f"The budget does not hold another request: {spent}, and it may take {more}",
+            "The same command with a higher --budget, into the same --out, goes on and pays for "
+            "nothing twice.",
+        )
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[Balance]:
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX)
+            try:
+                line = os.pread(self._file, _LINE, 0)
+                if line != self._last[0]:  # another process wrote since
+                    self._last = line, _parsed(line, self._path)
+                yield self._last[1]
+            finally:
+                fcntl.flock(self._file, fcntl.LOCK_UN)
+        except OSError as error:
+            raise StoppedError(
+                f"The account {self._path} cannot be written: {error.strerror}",
+                f"{remedy(error, 'another --journal')}, and give the same command again; it pays "
+                "for nothing twice.",
+            ) from error
+
+    def _write(self, old: Balance, new: Balance) -> None:
+        line = new.line()
+        written = os.pwrite(self._file, line, 0)
+        if written < _LINE:  # half of a line would be none
+            os.pwrite(self._file, old.line()[:written], 0)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        self._last = line, new
+
+
+def _parsed(line: bytes, file: Path) -> Balance:
+    text = line.rstrip(b"\0 ").decode(errors="replace")
+    try:
+        return Balance(**json.loads(text)) if text else Balance()
+    except (ValueError, TypeError):
+        raise ConfigError(
+            f"The account {file} is damaged, so it does not tell what is spent",
+            "Remove it, and lower --budget by what `heavydistill journal stats` shows.",
+        ) from None
+
+
+def _unusable(file: Path, error: OSError) -> ConfigError:
+    return ConfigError(
+        f"The account {file} cannot be used: {error.strerror}",
+        f"{remedy(error, 'another --journal')}.",
+    )
+
+
+def _bytes(request: Request) -> int:
+    """No fewer than the tokens of its prompt, with what a chat template puts around each turn."""
+    return sum(len(turn["content"].encode()) + TEMPLATE_TOKENS for turn in request.messages)

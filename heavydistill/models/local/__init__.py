@@ -1,0 +1,1 @@
+"""A checkpoint in this process: ``engine`` batches requests, ``decoding`` generates."""

@@ -1,0 +1,163 @@
+"""Generation that reads a prompt once for all of its samples, and lets rows go that have ended.
+
+transformers' ``generate`` asks a model about all rows until the last one has ended. Here it is
+called for a stretch of tokens at a time: rows that have ended take no part in the next one, and
+keys and values are written into spare room (see ``growing``). Before the first stretch it reads
+each prompt but for its last token, and samples of one prompt begin with copies of what it keeps.
+
+Whoever asks may see each row as soon as it is over, at most ``_STRETCH`` tokens later, and may end
+the writing after any token. Neither changes what is written.
+
+Not covered: models that remember more than keys and values (see ``may_let_rows_go``); what
+``generate`` counts from the beginning of a call, such as ``min_new_tokens``; beams; weights that
+are spread over processes, which must all call it as often.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from transformers import (
+    GenerationConfig,
+    LogitsProcessorList,
+    PreTrainedConfig,
+    StoppingCriteria,
+    StoppingCriteriaList,
+)
+from transformers.cache_utils import (
+    Cache,
+    DynamicCache,
+    DynamicLayer,
+    DynamicSlidingWindowLayer,
+)
+
+from heavydistill.models.local.growing import make_room
+
+_STRETCH = 16
+"""Tokens after which rows that have ended leave their batch, and are reported."""
+
+
+def may_let_rows_go(config: PreTrainedConfig) -> bool:
+    """Whether rows can be taken out of what a model of this configuration remembers.
+
+    States of linear attention and of convolutions cannot be chosen by row.
+    """
+    of_attention = (DynamicLayer, DynamicSlidingWindowLayer)
+    return all(type(layer) in of_attention for layer in DynamicCache(config=config).layers)
+
+
+def write(
+    generate: Callable[..., Any],
+    input_ids: torch.Tensor,
+    attention_mask: torch.Tensor,
+    config: GenerationConfig,
+    processors_of: Callable[[Sequence[int]], LogitsProcessorList] | None = None,
+    *,
+    in_stretches: bool = True,
+    on_end: Callable[[int, list[int]], None] | None = None,
+    goes_on: Callable[[int], bool] | None = None,
+) -> list[list[int]]:
+    """The tokens that are written of each row, up to the end of its turn or a few more.
+
+    Args:
+        generate: That of the model.
+        input_ids: (rows, width), padded on the left.
+        attention_mask: Likewise.
+        config: With ``max_new_tokens``, ``eos_token_id`` and ``pad_token_id``.
+        processors_of: From the numbers of rows to what is done to their logits besides.
+        in_stretches: False for models whose rows may not go.
+        on_end: Called with the number of a row and its tokens, once it has ended or is as long as
+            it may be. What it raises ends the writing.
+        goes_on: Called after each token with the tokens of the rows that are not over. False ends
+            the writing: those rows are left as they are.
+    """
+    limit, width = config.max_new_tokens, input_ids.size(1)
+    stretch = _STRETCH if in_stretches else limit
+    ends = torch.as_tensor(config.eos_token_id, device=input_ids.device)
+    rows = list(range(len(input_ids)))
+    written: list[list[int]] = [[] for _ in rows]
+    over: set[int] = set()
+
+    def note(sequences: torch.Tensor) -> torch.Tensor:
+        """Note what is written and report the rows that are over; returns which are."""
+        told = sequences[:, width:]
+        is_over = torch.isin(told, ends).any(dim=1) | (told.size(1) == limit)
+        for row, tokens, ended in zip(rows, told.tolist(), is_over.tolist(), strict=True):
+            written[row] = tokens
+            if ended and row not in over:
+                over.add(row)
+                if on_end:
+                    on_end(row, tokens)
+        return is_over
+
+    def after_token(sequences: torch.Tensor) -> bool:
+        count = sequences.size(1) - width
+        if on_end and not in_stretches and count % _STRETCH == 0:
+            note(sequences)
+        return not goes_on or goes_on(count * (len(written) - len(over)))
+
+    cache = _read(generate, input_ids, attention_mask, config) if in_stretches else None
+    criteria = StoppingCriteriaList([_AfterToken(after_token)]) if on_end or goes_on else None
+    for begun in range(0, limit, stretch):
+        most = min(stretch, limit - begun)
+        output = generate(
+            input_ids=input_ids,
+            attention_mask=attention_mask,
+            past_key_values=cache,
+            generation_config=_for_a_stretch(config, most),
+            logits_processor=processors_of(rows) if processors_of else None,
+            stopping_criteria=criteria,
+        )
+        going = (~note(output.sequences)).nonzero()[:, 0]
+        if not len(going) or output.sequences.size(1) - width < begun + most:
+            break
+        input_ids, cache = output.sequences[going], output.past_key_values
+        if len(going) < len(rows):
+            cache.batch_select_indices(going)
+            rows = [rows[i] for i in going.tolist()]
+        make_room(cache)
+        attention_mask = torch.nn.functional.pad(attention_mask[going], (0, most), value=1)
+    return written
+
+
+class _AfterToken(StoppingCriteria):
+    """Calls back with what is written so far; False ends the call of ``generate`` for all rows."""
+
+    def __init__(self, goes_on: Callable[[torch.Tensor], bool]) -> None:
+        self._goes_on = goes_on
+
+    def __call__(self, input_ids: torch.Tensor, scores: Any, **kwargs: Any) -> torch.Tensor:
+        ends = not self._goes_on(input_ids)
+        return torch.full((len(input_ids),), ends, dtype=torch.bool, device=input_ids.device)
+
+
+def _read(
+    generate: Callable[..., Any],
+    input_ids: torch.Tensor,
+    attention_mask: torch.Tensor,
+    config: GenerationConfig,
+) -> Cache | None:
+    """Keys and values of prompts but for their last tokens; None if no two prompts are the same."""
+    both = torch.stack([input_ids, attention_mask], dim=1)
+    prompts, of_row = both.unique(dim=0, return_inverse=True)
+    if len(prompts) == len(both) or attention_mask.sum(dim=1).min() < 2:
+        return None
+    # The token that it writes besides is not taken.
+    read = generate(
+        input_ids=prompts[:, 0, :-1],
+        attention_mask=prompts[:, 1, :-1],
+        generation_config=_for_a_stretch(config, 1),
+    )
+    cache: Cache = read.past_key_values
+    cache.batch_select_indices(of_row)
+    make_room(cache)
+    return cache
+
+
+def _for_a_stretch(config: GenerationConfig, tokens: int) -> GenerationConfig:
+    shorter = copy.copy(config)
+    shorter.max_new_tokens, shorter.return_dict_in_generate = tokens, True
+    return shorter

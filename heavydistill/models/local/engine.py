@@ -1,0 +1,422 @@
+"""A checkpoint in this process, through transformers: the micro models and other small ones.
+
+Requests are sorted by the length of their prompts and run in batches bounded by ``batch_tokens``
+(prompt plus completion), so little is padded. Sampling is seeded per request: random numbers
+come from a hash of (request seed, step, token id), never from a shared generator, so a sample
+does not depend on which requests it shares a batch with (beyond rounding). ``keep`` sees a sample
+when it ends, not when its batch does. A prompt that does not fit the model's context with its
+completion is a response with an error, not a truncation. An adapter is merged into its base in
+memory (see ``adapter``), for that is as fast as the base.
+
+Not covered: tensor parallelism, quantization, multimodal models. For throughput, serve with vLLM
+and ask the endpoint.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from heavydistill.config.models import Sampling
+from heavydistill.errors import TeacherError
+from heavydistill.models.http.reasoning import decoded, split_reasoning
+from heavydistill.models.hub_files import file_in, has_chat_template, obstacle, remedy, why
+from heavydistill.models.local.adapter import (
+    CONFIG,
+    Adapter,
+    adapter_of,
+    load_adapter,
+    merge_adapter,
+)
+from heavydistill.models.request import INTERRUPTED, Keep, Request, Response, forget
+
+if TYPE_CHECKING:
+    import torch
+    from transformers import LogitsProcessorList
+
+_BATCH_TOKENS = {"cpu": 131_072, "cuda": 262_144}
+_BATCH_BYTES = 8 * 10**9
+"""Most that keys and values of a batch take: 35,000 tokens of 1.7B parameters in float32."""
+
+_Done = Callable[[int, Response], None]  # with the number of a request
+
+_CHECKPOINT_SUFFIXES = {".json", ".safetensors", ".bin", ".model", ".jinja"}
+
+_GOLDEN = -7046029254386353131  # splitmix64's increments, as signed 64-bit integers
+_MIX_1 = -4658895280553007687
+_MIX_2 = -7723592293110705685
+
+
+class LocalEngine:
+    """Generation with a causal language model loaded from a folder or the Hub.
+
+    Args:
+        model: Path or Hub id, of a model or an adapter.
+        think_tags: Opening and closing tag of its thinking, if any.
+        batch_tokens: Bound of one batch: sequences times (longest prompt + ``max_tokens``);
+            None takes what is fast on the device and not too large for its memory.
+
+    Attributes:
+        unfinished_tokens: Tokens written so far of the samples that have not ended.
+
+    Raises:
+        TeacherError: The checkpoint cannot be loaded or has no chat template; or it is an adapter
+            and PEFT is not installed.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        think_tags: tuple[str, str] | None = ("<think>", "</think>"),
+        batch_tokens: int | None = None,
+    ) -> None:
+        self._name = model
+        self.is_drained = False
+        self.unfinished_tokens = 0
+        self.tokenizer, self.model = _load(model)
+        self.think_tags = think_tags
+        self.batch_tokens = batch_tokens or _batch_tokens(self.model)
+        self.context = int(self.model.config.max_position_embeddings)
+
+    def generate(self, requests: list[Request], keep: Keep = forget) -> list[Response]:
+        """Answer all requests, in their order; ``keep`` sees each as soon as it has ended."""
+        prompts = [self._encode(request.messages) for request in requests]
+        responses: dict[int, Response] = {}
+
+        def done(index: int, response: Response) -> None:
+            keep(requests[index], response)
+            responses[index] = response
+
+        for batch in self._batches(prompts, requests):
+            if not self.is_drained:
+                self._run(batch, prompts, requests, done)
+        return [responses.get(index, INTERRUPTED) for index in range(len(requests))]
+
+    @property
+    def revision(self) -> str:
+        """Tells these weights from others under the same name: the Hub's commit, or a digest."""
+        # The commit is that of an adapter's base; a folder may also be one of the Hub's cache.
+        if Path(self._name).is_dir() or adapter_of(self._name):
+            return local_revision(self._name)
+        return self.model.config._commit_hash or local_revision(self._name)
+
+    def drain(self) -> None:
+        """End after the token that is being written: what has not ended by then is interrupted."""
+        self.is_drained = True
+
+    def close(self) -> None:
+        """Drop the weights."""
+        del self.model
+
+    def _encode(self, messages: list[dict[str, str]]) -> list[int]:
+        ids = self.tokenizer.apply_chat_template(
+            messages, add_generation_prompt=True, return_dict=False
+        )
+        return list(ids)
+
+    def _batches(self, prompts: list[list[int]], requests: list[Request]) -> Iterator[list[int]]:
+        """Indices of requests with the same sampling, of like length, longest first."""
+        groups: dict[Sampling, list[int]] = {}
+        for index, request in enumerate(requests):
+            groups.setdefault(request.sampling, []).append(index)
+        for sampling, indices in groups.items():
+            indices.sort(key=lambda i: -len(prompts[i]))
+            while indices:
+                width = len(prompts[indices[0]]) + sampling.max_tokens
+                size = max(1, self.batch_tokens // width)
+                yield indices[:size]
+                del indices[:size]
+
+    def _run(
+        self, batch: list[int], prompts: list[list[int]], requests: list[Request], done: _Done
+    ) -> None:
+        """Answer a batch; what is not done when it returns was interrupted."""
+        sampling = requests[batch[0]].sampling
+        fitting = [i for i in batch if len(prompts[i]) + sampling.max_tokens <= self.context]
+        for i in set(batch) - set(fitting):
+            done(i, self._too_long(len(prompts[i]), sampling.max_tokens))
+        if not fitting:
+            return
+        started = time.perf_counter()
+
+        def on_end(row: int, tokens: list[int]) -> None:
+            i = fitting[row]
+            self.unfinished_tokens = max(0, self.unfinished_tokens - len(tokens))
+            seconds = time.perf_counter() - started
+            done(i, self._response(tokens, len(prompts[i]), seconds))
+
+        try:
+            self._write([prompts[i] for i in fitting], [requests[i] for i in fitting], on_end)
+        finally:
+            self.unfinished_tokens = 0
+
+    def _write(
+        self,
+        prompts: list[list[int]],
+        requests: list[Request],
+        on_end: Callable[[int, list[int]], None],
+    ) -> None:
+        """Write each row, up to the end of its turn or more."""
+        import torch
+
+        from heavydistill.models.local.decoding import may_let_rows_go, write
+
+        sampling, width = requests[0].sampling, max(map(len, prompts))
+        pad, device = self.tokenizer.pad_token_id, self.model.device
+        ids = torch.tensor([[pad] * (width - len(row)) + row for row in prompts], device=device)
+        mask = torch.tensor(
+            [[0] * (width - len(row)) + [1] * len(row) for row in prompts], device=device
+        )
+
+        def processors_of(rows: Sequence[int]) -> LogitsProcessorList:
+            return _processors(sampling, [requests[i].seed for i in rows], width)
+
+        def goes_on(unfinished_tokens: int) -> bool:
+            self.unfinished_tokens = unfinished_tokens
+            return not self.is_drained
+
+        write(
+            self.model.generate,
+            ids,
+            mask,
+            self._generation_config(sampling.max_tokens),
+            processors_of,
+            in_stretches=may_let_rows_go(self.model.config),
+            on_end=on_end,
+            goes_on=goes_on,
+        )
+
+    def _generation_config(self, most: int):  # type: ignore[no-untyped-def]
+        from transformers import GenerationConfig
+
+        # Greedy over logits that carry Gumbel noise is sampling; see _SeededGumbel.
+        return GenerationConfig(
+            do_sample=False,
+            max_new_tokens=most,
+            eos_token_id=self._eos_ids(),
+            pad_token_id=self.tokenizer.pad_token_id,
+        )
+
+    def _eos_ids(self) -> list[int]:
+        declared = self.model.generation_config.eos_token_id
+        ids = declared if isinstance(declared, list) else [declared]
+        return sorted({i for i in (*ids, self.tokenizer.eos_token_id) if i is not None})
+
+    def _response(self, row: list[int], prompt_tokens: int, seconds: float) -> Response:
+        eos = set(self._eos_ids())
+        length = next((n for n, token in enumerate(row) if token in eos), None)
+        written = row if length is None else row[:length]
+        text = decoded(self.tokenizer, written, self.think_tags)
+        reasoning, answer_text = split_reasoning(text, self.think_tags)
+        return Response(
+            reasoning=reasoning,
+            answer_text=answer_text,
+            finish_reason="length" if length is None else "stop",
+            prompt_tokens=prompt_tokens,
+            completion_tokens=len(written) + (length is not None),
+            latency_s=seconds,
+        )
+
+    def _too_long(self, prompt_tokens: int, max_tokens: int) -> Response:
+        return Response(
+            finish_reason="error",
+            failure="too_long",
+            error=f"context: {prompt_tokens} prompt + {max_tokens} completion tokens "
+            f"do not fit the model's {self.context}",
+            prompt_tokens=prompt_tokens,
+            completion_tokens=0,
+        )
+
+
+def _batch_tokens(model: Any) -> int:
+    """As many tokens as are fast on the device, of whose keys and values the memory has room."""
+    text = model.config.get_text_config()
+    heads = getattr(text, "num_key_value_heads", None) or text.num_attention_heads
+    size = getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads
+    of_token = 2 * text.num_hidden_layers * heads * size * model.dtype.itemsize
+    return min(_BATCH_TOKENS[model.device.type], int(_BATCH_BYTES // of_token))
+
+
+def local_revision(model: str) -> str:
+    """The revision of a folder or Hub id, without loading its weights.
+
+    That of an adapter is another one as soon as its base is.
+
+    Raises:
+        OSError, ValueError: There is no such folder, and the Hub cannot be reached or does not
+            have it.
+        TeacherError: It is an adapter, and its configuration cannot be used, or its base is gone.
+    """
+    adapter = adapter_of(model)
+    if adapter is None:
+        return _revision(model, "config.json")
+    of_both = f"{_revision(model, CONFIG)} {base_revision(adapter)}"
+    return hashlib.sha256(of_both.encode()).hexdigest()[:16]
+
+
+def base_revision(adapter: Adapter) -> str:
+    """The revision of an adapter's base.
+
+    Raises:
+        TeacherError: It cannot be had.
+    """
+    try:
+        return _revision(adapter.base, "config.json", adapter.revision)
+    except (OSError, ValueError) as error:
+        raise adapter.lost_base(error) from error
+
+
+def _revision(model: str, file: str, revision: str | None = None) -> str:
+    """The commit of a Hub id, read off where ``file`` of it lies; of a folder, a digest."""
+    folder = Path(model)
+    if not folder.is_dir():
+        return file_in(model, file, revision).parent.name  # snapshots/COMMIT
+    digest = hashlib.sha256()
+    for path in sorted(p for p in folder.iterdir() if p.suffix in _CHECKPOINT_SUFFIXES):
+        with path.open("rb") as opened:
+            of_file = hashlib.file_digest(opened, "sha256").hexdigest()
+        digest.update(f"{path.name} {of_file}\n".encode())
+    return digest.hexdigest()[:16]
+
+
+def load_tokenizer(model: str) -> Any:
+    """The tokenizer of a folder or Hub id, with its chat template.
+
+    Raises:
+        TeacherError: It cannot be loaded, or has no chat template.
+    """
+    from transformers import AutoTokenizer
+
+    if not Path(model).is_dir():
+        obstacle()
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(model)
+    except Exception as error:  # not there, cut off: the libraries share no base
+        raise _unloadable(model, error) from error
+    if tokenizer.chat_template is None:
+        raise _lacks_template(model)
+    return tokenizer
+
+
+def require_template(model: str) -> None:
+    """Refuse a checkpoint in a folder whose tokenizer has no chat template, by its files alone.
+
+    Raises:
+        TeacherError: It has none; or as of ``adapter_of``.
+    """
+    adapter = adapter_of(model)
+    tokenizer = adapter.tokenizer if adapter else model
+    if Path(tokenizer).is_dir() and not has_chat_template(Path(tokenizer)):
+        raise _lacks_template(tokenizer)
+
+
+def _lacks_template(model: str) -> TeacherError:
+    """The error of a tokenizer without a chat template."""
+    return TeacherError(
+        f"The tokenizer of {model!r} has no chat template",
+        "Use an instruction-tuned checkpoint, or add a chat template to its tokenizer.",
+    )
+
+
+def _load(model: str) -> tuple[Any, Any]:
+    import torch
+    from transformers import GenerationConfig
+    from transformers.utils import logging as transformers_logging
+
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    transformers_logging.disable_progress_bar()  # a bar of its own would tear ours
+    adapter = adapter_of(model)
+    tokenizer = load_tokenizer(adapter.tokenizer if adapter else model)
+    # bfloat16 is emulated on most CPUs; float32 is faster there and exact.
+    weights = _weights(model, adapter, torch.bfloat16 if device == "cuda" else torch.float32)
+    if tokenizer.pad_token_id is None:
+        tokenizer.pad_token = tokenizer.eos_token
+    # ``generate`` takes what a request leaves open from here, e.g. a repetition penalty.
+    weights.generation_config = GenerationConfig(
+        eos_token_id=weights.generation_config.eos_token_id
+    )
+    return tokenizer, weights.to(device).eval()
+
+
+def _weights(model: str, adapter: Adapter | None, dtype: torch.dtype) -> Any:
+    from transformers import AutoModelForCausalLM
+
+    if adapter:
+        return merge_adapter(adapter, load_adapter(adapter, dtype))
+    try:
+        return AutoModelForCausalLM.from_pretrained(model, dtype=dtype)
+    except Exception as error:  # no such model, weights cut off: the libraries share no base
+        raise _unloadable(model, error) from error
+
+
+def _unloadable(model: str, error: Exception) -> TeacherError:
+    there = Path(model).is_dir()
+    return TeacherError(
+        f"The model {model!r} cannot be loaded: {error if there else why(model, error)}",
+        remedy("a folder with a transformers checkpoint"),
+    )
+
+
+def _processors(sampling: Sampling, seeds: list[int], width: int) -> LogitsProcessorList:
+    """The sampling settings as transformers' processors, in the order of its own ``generate``."""
+    from transformers import LogitsProcessorList
+    from transformers.generation.logits_process import (
+        MinPLogitsWarper,
+        RepetitionPenaltyLogitsProcessor,
+        TemperatureLogitsWarper,
+        TopKLogitsWarper,
+        TopPLogitsWarper,
+    )
+
+    processors = LogitsProcessorList()
+    if sampling.repetition_penalty != 1.0:
+        processors.append(
+            RepetitionPenaltyLogitsProcessor(
+                sampling.repetition_penalty, prompt_ignore_length=width
+            )
+        )
+    if sampling.temperature == 0.0:
+        return processors
+    processors.append(TemperatureLogitsWarper(sampling.temperature))
+    if sampling.top_k > 0:
+        processors.append(TopKLogitsWarper(sampling.top_k))
+    if sampling.top_p < 1.0:
+        processors.append(TopPLogitsWarper(sampling.top_p))
+    if sampling.min_p > 0.0:
+        processors.append(MinPLogitsWarper(sampling.min_p))
+    processors.append(_SeededGumbel(seeds, width))
+    return processors
+
+
+class _SeededGumbel:
+    """Adds Gumbel noise to the logits, so that the largest one is a sample of their softmax.
+
+    The noise of a token is a hash of (seed of its row, position, token id).
+    """
+
+    def __init__(self, seeds: list[int], width: int) -> None:
+        self.seeds = seeds
+        self.width = width
+
+    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        import torch
+
+        step = input_ids.shape[1] - self.width
+        device = scores.device
+        rows = torch.tensor(self.seeds, dtype=torch.int64, device=device)
+        rows = _mix(_mix(rows) + step)
+        tokens = torch.arange(scores.shape[1], dtype=torch.int64, device=device)
+        bits = _mix(rows[:, None] + tokens[None, :] * _GOLDEN)
+        uniform = ((bits >> 11) & ((1 << 53) - 1)).double().add_(0.5).mul_(2.0**-53)
+        return scores - torch.log(-torch.log(uniform)).to(scores.dtype)
+
+
+def _mix(x: torch.Tensor) -> torch.Tensor:
+    """splitmix64's finalizer on signed 64-bit integers (wrapping, logical shifts)."""
+    x = x + _GOLDEN
+    x = (x ^ ((x >> 30) & ((1 << 34) - 1))) * _MIX_1
+    x = (x ^ ((x >> 27) & ((1 << 37) - 1))) * _MIX_2
+    return x ^ ((x >> 31) & ((1 << 33) - 1))

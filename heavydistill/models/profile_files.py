@@ -1,0 +1,253 @@
+"""The file format of a profile: one YAML file a teacher, shipped in ``configs/teachers`` or yours.
+
+Every key is a field below and its text says what it means. ``name``, ``tokenizer`` and ``context``
+are all that a file of your own must have; the shipped ones say where each fact comes from. What
+no source tells is left out. Sizes are in tokens, prices in US dollars for a million tokens, GPUs
+are of the 80 GB class.
+
+Not covered: keys and addresses of providers, which are no property of a model
+(``models.providers``), and finding a file by its name (``models.registry``).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, model_validator
+
+from heavydistill.config.models import Sampling
+from heavydistill.config.run import Domain, SamplingName
+from heavydistill.config.yaml import Section, parse, read_yaml
+
+Distillation = Literal["allowed", "restricted", "unknown"]
+GPU_COUNTS = (1, 2, 4, 8)
+_PACKAGE = Path(__file__).parents[1]
+_IN_PACKAGE = "package:"
+
+
+class Samplings(Section):
+    """How to sample, by whose advice; where one is missing, the other holds."""
+
+    paper: Sampling | None = None
+    """As the paper sampled every model (arXiv 2605.02396, section 3.1)."""
+    maker: Sampling | None = None
+    """As the maker of the model recommends for thinking."""
+
+
+class Thinking(Section):
+    """How thinking is switched on and marked."""
+
+    tags: tuple[str, str] | None = None
+    """Tags around it where a server leaves it in the text; null if it only comes in a field of its
+    own, or not at all."""
+    parser: str | None = None
+    """vLLM's reasoning parser, which moves it to a field of its own."""
+    extra_body: dict[str, Any] = Field(default_factory=dict)
+    """Added to every request to a server of your own, to switch it on."""
+
+
+class Price(Section):
+    """What tokens cost."""
+
+    usd_per_mtok_in: float = Field(ge=0)
+    """A million tokens of prompts."""
+    usd_per_mtok_out: float = Field(ge=0)
+    """A million tokens of responses, thinking included."""
+    as_of: str
+    """Date of the price, or the version of the price list that has it."""
+
+    def usd(self, prompt_tokens: float, completion_tokens: float) -> float:
+        """What so many tokens cost."""
+        paid = prompt_tokens * self.usd_per_mtok_in + completion_tokens * self.usd_per_mtok_out
+        return paid / 10**6
+
+
+class Offer(Section):
+    """The model at one provider."""
+
+    model: str
+    """The name that the provider serves it under."""
+    extra_body: dict[str, Any] = Field(default_factory=dict)
+    """Added to every request, instead of ``thinking.extra_body``."""
+    price: Price | None = None
+    """Null if no source tells it."""
+    source: str = ""
+    """Where all this stands."""
+
+
+class Setup(Section):
+    """How vLLM serves it on so many GPUs."""
+
+    model: str | None = None
+    """Hub id of another checkpoint of it that fits better."""
+    tensor_parallel: int = Field(1, ge=1)
+    """GPUs that share one replica."""
+    data_parallel: int = Field(1, ge=1)
+    """Replicas side by side."""
+    quantization: str | None = None
+    """Quantization while loading, if the checkpoint has none of its own."""
+    gpu_memory_utilization: float = Field(0.9, gt=0, le=1)
+    """Share of each GPU's memory that vLLM takes."""
+    max_model_len: int = Field(ge=256)
+    """Tokens of prompt and response together that the server then takes."""
+    flags: dict[str, str | int] = Field(default_factory=dict)
+    """Further flags of this set-up alone, as ``vllm.flags``."""
+
+
+class Vllm(Section):
+    """How to serve it oneself."""
+
+    flags: dict[str, str | int] = Field(default_factory=dict)
+    """Flags of every set-up, without their dashes; an empty text is a flag without a value."""
+    gpus: dict[Literal[1, 2, 4, 8], Setup | None]
+    """A set-up for 1, 2, 4 and 8 GPUs; null where it does not fit."""
+    why_null: str = ""
+    """Why it does not fit where it does not."""
+
+    @model_validator(mode="after")
+    def _all_counts(self) -> Vllm:
+        missing = [count for count in GPU_COUNTS if count not in self.gpus]
+        if missing:
+            raise ValueError(f"gpus lacks {missing}: give a set-up, or null where it does not fit")
+        if None in self.gpus.values() and not self.why_null:
+            raise ValueError("gpus has a null, so why_null must say why it does not fit")
+        for count, setup in self.gpus.items():
+            if setup and setup.tensor_parallel * setup.data_parallel != count:
+                raise ValueError(
+                    f"gpus.{count}: tensor_parallel {setup.tensor_parallel} times data_parallel "
+                    f"{setup.data_parallel} is not {count}"
+                )
+        return self
+
+
+class Terms(Section):
+    """Whether models may be trained on what it writes."""
+
+    distillation: Distillation = "unknown"
+    """``restricted`` is also what forbids competing models alone."""
+    because: str = ""
+    """What the document says, in short."""
+    source: str = ""
+    """The document."""
+
+
+class Sources(Section):
+    """Where the other facts stand: a document and its place."""
+
+    limits: str = ""
+    """Of ``context`` and ``output``."""
+    sampling: str = ""
+    """Of both samplings."""
+    thinking: str = ""
+    """Of its tags, parser and switch."""
+    vllm: str = ""
+    """Of the set-ups, and what in them is ours."""
+
+
+class ProfileFile(Section):
+    """All that is known of a model as a teacher."""
+
+    name: str = Field(min_length=1)
+    """What ``--teacher`` calls it; of a shipped one, the name of its file."""
+    hub: str | None = None
+    """Hub id of the weights; null if they are not public."""
+    folder: str | None = None
+    """Checkpoint on this machine instead: absolute, relative to this file, or ``package:PATH``
+    inside heavydistill. It runs in this process, unless ``--serve`` and ``vllm`` say otherwise."""
+    tokenizer: str | None
+    """Hub id of the ``tokenizer.json`` that counts what it reads, or a folder as above; null if
+    there is none, so that its server counts, see ``config.Endpoint.tokenizer``."""
+    context: int = Field(ge=256)
+    """Most tokens of prompt and response together."""
+    output: int | None = Field(None, ge=1)
+    """Most tokens of one response, where that is less than the context."""
+    thinker_output: int | None = Field(None, ge=1)
+    """Most tokens of one trajectory, where that is less than of a deliberation."""
+    domain: Domain = "general"
+    """Wording of the prompts that suits it."""
+    sampling: Samplings = Samplings()
+    thinking: Thinking = Thinking()
+    providers: dict[str, Offer] = Field(default_factory=dict)
+    """Who serves it, by the names of ``models.providers``."""
+    vllm: Vllm | None = None
+    licence: str = ""
+    """Of the weights: SPDX id, or the name it has."""
+    terms: Terms = Terms()
+    sources: Sources = Sources()
+
+    @property
+    def served_name(self) -> str:
+        """What a server of one's own calls it."""
+        return self.hub or self.name
+
+    def sampled_by(self, whose: SamplingName) -> Sampling:
+        """The sampling of that name, the other one, or the paper's."""
+        first, second = self.sampling.paper, self.sampling.maker
+        if whose == "maker":
+            first, second = second, first
+        return first or second or Sampling()
+
+
+def load_profile(path: Path) -> ProfileFile:
+    """The profile in a file, its folders made absolute.
+
+    Raises:
+        ConfigError: No such file, not YAML, an unknown key or a bad value; it names file and key.
+    """
+    profile = parse(ProfileFile, read_yaml(path), f"{path}: ", "Correct the value in the file.")
+    return profile.model_copy(
+        update={
+            "folder": _resolved(profile.folder, path),
+            "tokenizer": _resolved_tokenizer(profile.tokenizer, path),
+        }
+    )
+
+
+def serve_command(profile: ProfileFile, gpus: int, context: int | None = None) -> list[str] | None:
+    """``vllm serve`` with every flag, for so many GPUs; None where the profile has no set-up.
+
+    Beside what the profile says, it counts the tokens of prompts that were cached, and leaves the
+    sampling to the requests: a checkpoint's own defaults would hold for what they do not send.
+
+    Args:
+        profile: Of what is served.
+        gpus: Their number.
+        context: Instead of the set-up's ``max_model_len``.
+    """
+    setup = profile.vllm.gpus.get(gpus) if profile.vllm else None  # type: ignore[call-overload]
+    if not profile.vllm or not setup:
+        return None
+    flags: dict[str, str | int | float | None] = {
+        "served-model-name": profile.served_name,
+        "reasoning-parser": profile.thinking.parser,
+        "tensor-parallel-size": setup.tensor_parallel,
+        "data-parallel-size": setup.data_parallel if setup.data_parallel > 1 else None,
+        "quantization": setup.quantization,
+        "gpu-memory-utilization": setup.gpu_memory_utilization,
+        "max-model-len": context or setup.max_model_len,
+        "generation-config": "vllm",
+        "enable-prompt-tokens-details": "",
+        **profile.vllm.flags,
+        **setup.flags,
+    }
+    weights = setup.model or profile.hub or profile.folder or profile.name
+    command = ["vllm", "serve", weights]
+    for flag, value in flags.items():
+        if value is not None:
+            command += [f"--{flag}"] if value == "" else [f"--{flag}", str(value)]
+    return command
+
+
+def _resolved(folder: str | None, file: Path) -> str | None:
+    if folder is None:
+        return None
+    if folder.startswith(_IN_PACKAGE):
+        return str(_PACKAGE / folder.removeprefix(_IN_PACKAGE))
+    return str((file.parent / Path(folder).expanduser()).resolve())
+
+
+def _resolved_tokenizer(tokenizer: str | None, file: Path) -> str | None:
+    """A Hub id stays as it is; it is one unless such a folder is there."""
+    resolved = _resolved(tokenizer, file)
+    return resolved if resolved and Path(resolved).is_dir() else tokenizer

@@ -1,0 +1,302 @@
+"""Finds a profile by name, and opens its engine.
+
+A name is, in this order: a shipped profile (a file of ``configs/teachers``), the path of a YAML
+file with a profile of your own, with ``endpoint.base_url`` the served name of any model, a folder
+with a checkpoint or an adapter, a Hub id of either. What a profile says and the configuration does
+not holds: with ``endpoint.base_url`` its served name, tags, tokenizer, context, sampling and what
+switches its thinking on. So does what ``heavydistill doctor`` saw there
+(``models.capabilities``).
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+from pathlib import Path
+
+from heavydistill.config.models import Capabilities, Endpoint, Sampling
+from heavydistill.config.run import SamplingName
+from heavydistill.errors import TeacherError
+from heavydistill.models.context import ASSUMED, positions_in
+from heavydistill.models.hub_files import file_in, is_hub_id, remedy, why
+from heavydistill.models.ledger import Ledger, Tariff
+from heavydistill.models.local.adapter import Adapter, adapter_of
+from heavydistill.models.profile import Profile
+from heavydistill.models.profile_files import Price, ProfileFile, load_profile
+from heavydistill.models.providers import PROVIDERS, provider_at
+from heavydistill.models.request import Engine
+from heavydistill.models.tokenizer import SERVER
+from heavydistill.store.redact import name_alone
+
+_PROBLEM_TOKENS = 8192  # left to the problem where half of the context is more than it needs
+_MTOK = 1e6
+
+
+def shipped() -> dict[str, Path]:
+    """The shipped profiles: name to file, sorted by name."""
+    package = Path(__file__).parents[1]
+    installed = package / "teachers" / "profiles"  # where the wheel has configs/teachers
+    folder = installed if installed.is_dir() else package.parent / "configs" / "teachers"
+    return {file.stem: file for file in sorted(folder.glob("*.yaml"), key=lambda file: file.stem)}
+
+
+def names() -> list[str]:
+    """The names of the shipped profiles."""
+    return list(shipped())
+
+
+def file_of(name: str) -> ProfileFile | None:
+    """The profile of that name or in that YAML file; None if the name is neither.
+
+    Raises:
+        ConfigError: The file is not there or not a profile; the message names file and key.
+    """
+    files = shipped()
+    if name in files:
+        return load_profile(files[name])
+    return load_profile(Path(name)) if Path(name).suffix in (".yaml", ".yml") else None
+
+
+def profile_of(name: str) -> ProfileFile:
+    """As ``file_of``, for a name that must have a profile.
+
+    Raises:
+        TeacherError: It has none; the message lists what there is.
+    """
+    file = file_of(name)
+    if not file:
+        fix = f"{nearest(name)}Give one of {', '.join(names())}, or a YAML file with a profile."
+        raise TeacherError(f"There is no profile {name!r}", fix)
+    return file
+
+
+def find(
+    name: str,
+    endpoint: Endpoint,
+    sampling: SamplingName = "paper",
+    may_be_served: bool = True,
+) -> Profile:
+    """The profile of a name.
+
+    Args:
+        name: See above.
+        endpoint: Where it is served, if it is.
+        sampling: Whose sampling it has.
+        may_be_served: Whether an error advises to ask a server; a student must be here.
+
+    Raises:
+        TeacherError: Nothing is known under that name, and the message lists what is; or the
+            model is known and cannot run in this process.
+        ConfigError: As ``file_of``.
+    """
+    file = file_of(name)
+    if endpoint.is_served:
+        return _served(name, file, endpoint, sampling)
+    if file:
+        return _in_process(file, sampling)
+    if "/" in name and not Path(name).is_dir() and not is_hub_id(name):
+        lacks = "is a file" if Path(name).exists() else f"does not exist, seen from {Path.cwd()}"
+        raise TeacherError(
+            f"The folder {name} of the model {lacks}",
+            "Give the folder of a checkpoint or an adapter.",
+        )
+    if Path(name).is_dir() or name.count("/") == 1:
+        adapter = adapter_of(name)
+        context = _context_of(name, adapter)
+        thinker, deliberator = _of_roles(Sampling(), context)
+        return Profile(
+            name=name_alone(name),
+            kind="local",
+            model=name,
+            tokenizer=adapter.tokenizer if adapter else name,
+            context=context,
+            thinker=thinker,
+            deliberator=deliberator,
+        )
+    elsewhere = ", or set endpoint.base_url (--endpoint) to ask a server for it"
+    raise TeacherError(
+        f"There is no model {name!r}",
+        f"{nearest(name)}Give a profile ({', '.join(names())}), a YAML file with one, a "
+        f"checkpoint folder or a Hub id ORG/NAME{elsewhere if may_be_served else ''}.",
+    )
+
+
+def nearest(name: str) -> str:
+    """The question whether a shipped profile of a like name was meant; empty if there is none."""
+    near = difflib.get_close_matches(name, names(), n=1)
+    return f"Did you mean {near[0]}? " if near else ""
+
+
+def _served(
+    name: str, file: ProfileFile | None, endpoint: Endpoint, sampling: SamplingName
+) -> Profile:
+    if not file:
+        context = endpoint.context or ASSUMED
+        # Hosted APIs refuse parameters that they do not know, so top_k is sent only on request.
+        thinker, deliberator = _of_roles(Sampling(top_k=0), context)
+        return Profile(
+            # Servers call a model by its path; what else is like one here is not asked about.
+            name=Path(name).name if Path(name).is_absolute() else name,
+            kind="endpoint",
+            model=name,
+            tokenizer=endpoint.tokenizer or SERVER,
+            context=context,
+            context_is_known=endpoint.context is not None,
+            thinker=thinker,
+            deliberator=deliberator,
+            price=_price(endpoint, None),
+        )
+    provider = provider_at(endpoint.base_url or "")
+    offer = file.providers.get(provider) if provider else None
+    chosen = file.sampled_by(sampling)
+    if provider and not PROVIDERS[provider].takes_top_k:
+        chosen = chosen.model_copy(update={"top_k": 0})
+    context = endpoint.context or file.context
+    thinker, deliberator = _of_roles(chosen, context, file)
+    return Profile(
+        name=file.name,
+        kind="endpoint",
+        model=offer.model if offer else file.served_name,
+        tokenizer=endpoint.tokenizer or file.tokenizer or SERVER,
+        context=context,
+        thinks=bool(file.thinking.tags or file.thinking.parser),
+        think_tags=file.thinking.tags,
+        extra_body=offer.extra_body if offer else file.thinking.extra_body,
+        domain=file.domain,
+        thinker=thinker,
+        deliberator=deliberator,
+        licence=file.licence,
+        price=_price(endpoint, offer.price if offer else None),
+    )
+
+
+def _price(endpoint: Endpoint, known: Price | None) -> Price | None:
+    """What was set of it, over what the profile knows; None unless both directions are known."""
+    price_in = known.usd_per_mtok_in if endpoint.price_in is None and known else endpoint.price_in
+    price_out = (
+        known.usd_per_mtok_out if endpoint.price_out is None and known else endpoint.price_out
+    )
+    if price_in is None or price_out is None:
+        return None
+    if known and (price_in, price_out) == (known.usd_per_mtok_in, known.usd_per_mtok_out):
+        return known
+    return Price(usd_per_mtok_in=price_in, usd_per_mtok_out=price_out, as_of="as set for this run")
+
+
+def _in_process(file: ProfileFile, sampling: SamplingName) -> Profile:
+    model = file.folder or file.hub
+    too_large = file.vllm is not None and file.vllm.gpus[1] is None
+    unmarked = file.thinking.parser is not None and file.thinking.tags is None
+    if not model or too_large or unmarked:
+        why = (
+            "is served by its maker only"
+            if not model
+            else "is too large for it"
+            if too_large
+            else "does not mark its thinking in the text, which only a server takes apart"
+        )
+        offers = ", ".join(PROVIDERS[name].base_url for name in file.providers if name in PROVIDERS)
+        raise TeacherError(
+            f"The model {file.name} cannot run in this process: it {why}",
+            "Set endpoint.base_url (--endpoint) to a server that has it"
+            f"{f', for instance {offers}' if offers else ''}; "
+            f"{'or let --serve start one on the GPUs here; ' if file.vllm else ''}"
+            f"`heavydistill teachers {file.name}` tells how to serve it yourself.",
+        )
+    thinker, deliberator = _of_roles(file.sampled_by(sampling), file.context, file)
+    return Profile(
+        name=file.name,
+        kind="local",
+        model=model,
+        tokenizer=file.tokenizer or model,
+        context=file.context,
+        think_tags=file.thinking.tags,
+        domain=file.domain,
+        thinker=thinker,
+        deliberator=deliberator,
+        licence=file.licence,
+    )
+
+
+def _of_roles(
+    sampling: Sampling, context: int, file: ProfileFile | None = None
+) -> tuple[Sampling, Sampling]:
+    """(as a thinker, as a deliberator): each with room for its prompt, and no more than it can."""
+    most = min(sampling.max_tokens, (file and file.output) or context)
+    thinker = min(
+        most,
+        (file and file.thinker_output) or most,
+        max(context // 2, context - _PROBLEM_TOKENS),
+    )
+    # Half of the context is left to the cache.
+    deliberator = min(most, context // 2)
+    return (
+        sampling.model_copy(update={"max_tokens": thinker}),
+        sampling.model_copy(update={"max_tokens": deliberator}),
+    )
+
+
+def revision_of(profile: Profile, endpoint: Endpoint) -> str:
+    """What the engine of this model will call its revision; loads no weights."""
+    if profile.kind == "endpoint":
+        from heavydistill.models.http.engine import served_revision
+
+        return served_revision(profile.extra_body, endpoint.capabilities or Capabilities())
+    from heavydistill.models.local.engine import local_revision
+
+    return local_revision(profile.model)
+
+
+def open_engine(profile: Profile, endpoint: Endpoint, ledger: Ledger | None = None) -> Engine:
+    """The engine that asks this model. Loads the weights of a local one.
+
+    Args:
+        profile: From ``find``.
+        endpoint: Where it is served, if it is.
+        ledger: The account of the run, for a served model.
+
+    Raises:
+        TeacherError: The model cannot be loaded.
+    """
+    if profile.kind == "endpoint":
+        from heavydistill.models.http.engine import OpenAIEngine
+
+        return OpenAIEngine(
+            profile.model,
+            endpoint,
+            profile.think_tags,
+            profile.extra_body,
+            profile.thinks,
+            ledger,
+            tariff_of(profile),
+        )
+    from heavydistill.models.local.engine import LocalEngine
+
+    return LocalEngine(profile.model, profile.think_tags)
+
+
+def tariff_of(profile: Profile) -> Tariff:
+    """What the tokens of a model cost; nothing where that is not known."""
+    price = profile.price
+    if price is None:
+        return Tariff()
+    return Tariff(price.usd_per_mtok_in / _MTOK, price.usd_per_mtok_out / _MTOK)
+
+
+def _context_of(model: str, adapter: Adapter | None) -> int:
+    """Positions that a checkpoint or an adapter's base was made for, from its ``config.json``."""
+    base, revision = (adapter.base, adapter.revision) if adapter else (model, None)
+    try:
+        file = file_in(base, "config.json", revision)
+        positions = positions_in(json.loads(file.read_text(encoding="utf-8")))
+        if positions is None:
+            raise KeyError("max_position_embeddings")
+        return positions
+    except Exception as error:  # not found, no network, no such key: all the same to the user
+        if adapter:
+            raise adapter.lost_base(f"{type(error).__name__}: {error}") from error
+        what = f"{type(error).__name__}: {error}" if Path(model).is_dir() else why(model, error)
+        raise TeacherError(
+            f"The model {model!r} cannot be used: {what}",
+            remedy("a folder with a transformers checkpoint (config.json and tokenizer.json)"),
+        ) from error

@@ -1,0 +1,170 @@
+"""What goes to a model and what comes back.
+
+A response always comes back: a request that failed is a ``Response`` whose ``finish_reason`` is
+``error`` and whose ``error`` says why. K samples are K requests that differ in their seed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from heavydistill.config.models import Sampling
+from heavydistill.schema import Failure, FinishReason
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One sample that is wanted.
+
+    Attributes:
+        messages: The conversation so far: ``role`` and ``content`` of each turn.
+        sampling: How to sample.
+        seed: Makes this sample repeatable; see ``sample_seed``.
+        index: Which of the samples of these messages it is, from 0.
+        stage: Who asks: ``THINK``, a ``deliberate_stage``, ``JUDGE``, or empty. For the record
+            alone: it makes no other request of it.
+    """
+
+    messages: list[dict[str, str]]
+    sampling: Sampling
+    seed: int
+    index: int = 0
+    stage: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Response:
+    """One sample that came back, or the reason why none did.
+
+    Attributes:
+        reasoning: The thinking, without its tags; empty if there was none.
+        answer_text: What follows the thinking; empty if the model never got there.
+        finish_reason: ``stop``, ``length`` (cut off by ``max_tokens``) or ``error``.
+        error: Why there is no text, or none that can be used; set if and only if ``finish_reason``
+            is ``error``.
+        failure: The kind of it, likewise.
+        prompt_tokens: Tokens read, counted by who served the request; -1 if it did not say.
+        completion_tokens: Tokens written, thinking included; -1 if unknown.
+        latency_s: Seconds from the start of the work on it to its last token.
+        request_id: The server's id of the request; empty for a model in this process. Samples that
+            one request brought share it, and its counts of tokens: the prompt is with the first of
+            them, and the completion is divided by the lengths of their texts.
+        cached_tokens: Of the prompt tokens, those that the server had in its prefix cache; -1 if
+            it did not say.
+        from_journal: It was paid for earlier and read from a journal.
+        is_seeded: Whether its own seed was sent. Of the samples of one request only the first has
+            that, and none where the server refuses seeds.
+    """
+
+    reasoning: str = ""
+    answer_text: str = ""
+    finish_reason: FinishReason
+    error: str | None = None
+    failure: Failure | None = None
+    prompt_tokens: int = -1
+    completion_tokens: int = -1
+    latency_s: float = 0.0
+    request_id: str = ""
+    cached_tokens: int = -1
+    from_journal: bool = False
+    is_seeded: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What an engine was asked since it was opened, beside what a journal answered.
+
+    Attributes:
+        asked: Samples.
+        ended: Those of them whose responses are there.
+        tokens: Written for them; in this process also those of the samples that have not ended.
+    """
+
+    asked: int = 0
+    ended: int = 0
+    tokens: int = 0
+
+
+THINK = "think"  # the stage of the first requests; ``deliberate_stage`` has the later rounds
+JUDGE = "judge"  # the stage of all requests to a judge, whatever it judges
+
+
+def deliberate_stage(round: int) -> str:
+    """The stage of a round, counted from 1."""
+    return f"deliberate_{round}"
+
+
+INTERRUPTED = Response(
+    finish_reason="error", failure="interrupted", error="The run was interrupted before this."
+)
+
+# Called with a request and its response as soon as that is there, and before it is used. It may
+# be called by any thread; what it raises ends the ``generate`` that it serves.
+Keep = Callable[[Request, Response], None]
+
+
+def forget(request: Request, response: Response) -> None:
+    """Keeps nothing."""
+
+
+class Engine(Protocol):
+    """Whatever answers requests: a model in this process, an endpoint."""
+
+    @property
+    def revision(self) -> str:
+        """Tells models of one name apart; empty if that cannot be known."""
+
+    @property
+    def is_drained(self) -> bool:
+        """Whether what is asked from here on fails with ``interrupted``."""
+
+    def generate(self, requests: list[Request], keep: Keep) -> list[Response]:
+        """Answer all requests, in their order. Never raises for what one request met."""
+
+    def drain(self) -> None:
+        """Begin nothing new: what is asked from here on fails with ``interrupted``.
+
+        Requests that a server is answering are awaited. A model in this process costs nothing, so
+        it stops writing: what has not ended fails with ``interrupted`` too.
+        """
+
+    def close(self) -> None:
+        """Give back what it holds."""
+
+
+def user_turn(prompt: str) -> list[dict[str, str]]:
+    """The messages of a single prompt."""
+    return [{"role": "user", "content": prompt}]
+
+
+def plain_question(request: Request) -> Request:
+    """The same request with a prompt that any model answers."""
+    return replace(request, messages=user_turn("What is 1 + 1?"))
+
+
+def samples(
+    messages: list[dict[str, str]],
+    count: int,
+    sampling: Sampling,
+    *,
+    run_seed: int,
+    model: str,
+    stage: str = "",
+) -> list[Request]:
+    """The requests for so many samples of one conversation, by the name of its profile."""
+    return [
+        Request(messages, sampling, sample_seed(run_seed, model, messages, index), index, stage)
+        for index in range(count)
+    ]
+
+
+def sample_seed(run_seed: int, *parts: object) -> int:
+    """A seed of 31 bits for one sample, from the run's seed and what the sample is.
+
+    The same parts give the same seed in every process, so K=16 repeats the samples of K=8.
+    """
+    text = "\x1f".join(map(str, (run_seed, *parts)))
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4]) >> 1

@@ -1,0 +1,16 @@
+"""Old names of modules, for pipelines that were saved when ``run`` was called ``pipeline``."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+for _old, _new in {
+    "compat": "compat",
+    "judging": "judging",
+    "llm": "llm",
+    "ray": "ray",
+    "steps": "steps",
+    "tasks": "tasks",
+}.items():
+    sys.modules[f"{__name__}.{_old}"] = importlib.import_module(f"heavydistill.run.{_new}")

@@ -1,0 +1,356 @@
+"""Runs a configuration from checked problems to a folder on disk.
+
+The folder of a run, which appears under its name when all of it is written (see ``workplace``):
+
+    config.yaml    the resolved configuration; ``generate --config`` repeats the run from it
+    traces/        parquet, one row a problem; ``datasets.load_dataset`` reads it
+    rejects/       rows that a step failed on, if there are any, with the reason in ``status``
+    summary.json   the metrics, counts, tokens and cost, and the models and version that made it
+
+While it lasts, ``status`` says how far it is.
+
+``check`` finds what a user can fix before anything is spent. Given a ``Contact`` it asks the
+servers first of all, before anything large is imported. A run that was broken off goes on
+when the same command is given again: its responses are in the journal (see ``store.journal``),
+and its folder is replaced when the new one is whole (see ``result``).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from heavydistill import problems as problem_sources
+from heavydistill.config.run import RunConfig, load_config
+from heavydistill.errors import ConfigError, HeavydistillError, StoppedError, TeacherError
+from heavydistill.metrics.summary import Summary
+from heavydistill.models.complete import completed, sampling_of
+from heavydistill.models.contact import Contact
+from heavydistill.models.context import Context
+from heavydistill.models.ledger import Ledger, found_account
+from heavydistill.models.local.engine import require_template
+from heavydistill.models.registry import find, tariff_of
+from heavydistill.models.request import Work
+from heavydistill.models.vllm import server as serving
+from heavydistill.run.context_check import check_room, with_tokenizer
+from heavydistill.run.pools import Pools, read_pools, with_pools
+from heavydistill.run.processes import loading, start_server
+from heavydistill.run.result import earlier, write
+from heavydistill.run.status import STATUS, Pulse
+from heavydistill.schema import OK, Problem
+from heavydistill.store import segment
+from heavydistill.store.atomic import Workplace, recover, require_writable
+from heavydistill.verifiers import registry
+
+if TYPE_CHECKING:
+    from heavydistill.run.flow import HeavyBase
+
+OnBatch = Callable[[str, list[dict[str, Any]]], None]
+OnWork = Callable[[str, int, Work], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A checked run.
+
+    Attributes:
+        config: With everything filled in.
+        problems: All of them, in order.
+        folder: Where the run will be.
+        journal: Where its responses are kept.
+        server_log: What a server prints that is started for it: beside the folder, which appears
+            at the end alone.
+        unfit: Of each row of the source that is left out, its number and why.
+        outside: Rows of the source that were not asked for.
+        contexts: What the models that are served take, and who says so.
+        contact: Has asked the servers; None if nothing was sent.
+        changed: Where another run is in the folder, what that asked otherwise, as of ``Earlier``.
+            Its folder stays as it is until this one is whole.
+        server: The command that serves its teacher, if one is to be started.
+        pools: What is taken over from another run in place of thinking, if anything is.
+        pools_at: Where that run lies while this one is made, if not where its configuration says.
+    """
+
+    config: RunConfig
+    problems: list[Problem]
+    folder: Path
+    journal: Path
+    server_log: Path
+    unfit: dict[int, str] = field(default_factory=dict)
+    server: list[str] | None = None
+    pools: Pools | None = None
+    pools_at: Path | None = None
+    outside: int = 0
+    contexts: list[Context] = field(default_factory=list)
+    contact: Contact | None = None
+    changed: dict[str, tuple[Any, Any]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """What came of a run.
+
+    Attributes:
+        folder: Where it is.
+        summary: Over all rows, failed ones too.
+        rejects: Rows that a step failed on.
+        missing: Problems that the run never finished, because it was interrupted.
+        batches_of_nodes: What each node of a Ray cluster did.
+    """
+
+    folder: Path
+    summary: Summary
+    rejects: int
+    missing: int
+    batches_of_nodes: dict[str, int]
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every problem has a trace with at least ``min_k`` usable trajectories."""
+        return not self.missing and set(self.summary.statuses) == {OK}
+
+
+def check(
+    config: RunConfig,
+    asks: bool = True,
+    on_checked: problem_sources.OnChecked | None = None,
+    contact: Contact | None = None,
+) -> Plan:
+    """Complete a configuration, load its problems and check that each fits its prompt.
+
+    Args:
+        config: As the user gave it.
+        asks: Whether somebody will be asked, who must be there.
+        on_checked: Called with (references checked, all of them).
+        contact: Asks the servers whether they can be asked, and how much context they take; None
+            sends nothing.
+
+    Raises:
+        UserError: Whatever a user can fix; nothing was written.
+    """
+    if asks and (config.pools or config.thinker or config.deliberator):
+        config.refuse_unnamed()
+    found = completed(config, contact, saved_context(config))
+    config = with_tokenizer(found.config)
+    if asks:
+        _require_templates(config)
+    registry.load_own(config.verify.own)
+    pools = read_pools(config) if config.pools else None
+    if pools:
+        config = with_pools(config, pools)
+    name = Path(config.roles[1] if pools else config.teacher).name
+    folder = Path(config.out or f"runs/{name}-{time.strftime('%Y%m%d-%H%M%S')}")
+    journal = Path(config.journal or folder.parent / "journal")
+    config = config.model_copy(update={"out": str(folder), "journal": str(journal)})
+    if folder.is_mount():
+        raise ConfigError(
+            f"out: {folder} cannot be replaced by another folder, because a disk begins there",
+            "Name a folder in it.",
+        )
+    if asks:
+        require_writable(folder)
+    segment.require(journal, writes=asks)
+    if contact:
+        require_endpoints(config, contact)
+    recover(folder)
+    changed = _changed(config, folder)
+    server = serving.command(config) if config.endpoint.serve and asks else None
+    if pools:
+        loaded = problem_sources.Loaded(list(pools.problems.values()))
+    else:
+        loaded = problem_sources.load_fit(config.problems, config.verify, on_checked=on_checked)
+    check_room(config, loaded.problems, asks=contact is not None)
+    log = folder.with_name(f"{folder.name}.vllm.log")
+    return Plan(
+        config,
+        loaded.problems,
+        folder,
+        journal,
+        log,
+        loaded.unfit,
+        server,
+        pools,
+        outside=loaded.outside,
+        contexts=found.contexts,
+        contact=contact,
+        changed=changed,
+    )
+
+
+def _changed(config: RunConfig, folder: Path) -> dict[str, tuple[Any, Any]]:
+    """``Plan.changed``. Raises ConfigError if the folder is taken."""
+    if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
+        return {}
+    before = earlier(config, folder)
+    if before and before.may_go_on:
+        return before.changed
+    keys = f"; it differs in {', '.join(before.changed)}" if before and before.changed else ""
+    raise ConfigError(
+        f"out: {folder} exists and is not empty, nor a run that this one goes on with: one that "
+        f"lacks something, or asks for another k, d, limit, seed, max_tokens or timeout_s{keys}",
+        "Name another folder or remove this one.",
+    )
+
+
+def saved_context(config: RunConfig) -> int | None:
+    """The context with which the same models were asked by the run that is in the folder."""
+    if not config.out:
+        return None
+    try:
+        saved = load_config(Path(config.out) / "config.yaml")
+    except ConfigError:  # none is there, or it is one of another version
+        return None
+    return saved.endpoint.context if saved.roles == config.roles else None
+
+
+def _require_templates(config: RunConfig) -> None:
+    """Refuse models of this process that cannot be asked, which loading them would find later."""
+    asked = [(name, config.endpoint) for name in config.roles]
+    if config.judge:
+        asked.append((config.judge.model, config.judge_endpoint))
+    for name, endpoint in asked:
+        if (profile := find(name, endpoint)).kind == "local":
+            require_template(profile.model)
+
+
+def run(
+    plan: Plan,
+    on_batch: OnBatch | None = None,
+    replay: bool = False,
+    ray: str | None = None,
+    on_start: serving.OnStart | None = None,
+    on_work: OnWork | None = None,
+) -> Finished:
+    """Run a plan and write its folder.
+
+    Args:
+        plan: From ``check``.
+        on_batch: Called with (step name, rows) for each batch that leaves a step.
+        replay: Ask nobody; take every response from the journal.
+        ray: Address of a Ray cluster that the steps are spread over, or ``local``.
+        on_start: As of ``models.vllm.server.served``, if a server is to be started.
+        on_work: Called with (step name, number of its process, what its model was asked there so
+            far) now and then, by another thread than ``on_batch``.
+
+    Raises:
+        TeacherError: An endpoint cannot be asked, or the server cannot be started; nothing was
+            asked.
+        ConfigError: The same run is in progress, or another one into the same folder; or Ray is not
+            installed or cannot be joined.
+        RunError: The pipeline broke, the server that was started ended, the disk is full, or rows
+            are missing from the result. The folder is as it was.
+        KeyboardInterrupt, StoppedError: After the finished rows were written, if there were any
+            and no other run is in the folder; so is a TeacherError in the midst of a run.
+    """
+    asked = plan.config
+    if plan.pools_at:
+        asked = asked.model_copy(update={"pools": str(plan.pools_at)})
+    if replay or not plan.server:
+        return _run(plan, asked, on_batch, on_work, replay, ray)
+    if ray not in (None, "local"):
+        raise ConfigError(
+            "--serve starts a server that only this machine reaches, and --ray spreads the run",
+            "Start the server yourself and name its address with --endpoint, or use --ray local.",
+        )
+    with serving.served(plan.config, plan.server_log, on_start) as server:
+        # The address is of this run alone, so it is not in the configuration that is saved.
+        config = asked.model_copy(update={"endpoint": server.endpoint})
+        return _run(plan, config, on_batch, on_work, ray=ray, watch=server.failure)
+
+
+def _run(
+    plan: Plan,
+    config: RunConfig,
+    on_batch: OnBatch | None,
+    on_work: OnWork | None,
+    replay: bool = False,
+    ray: str | None = None,
+    watch: Callable[[], HeavydistillError | None] | None = None,
+) -> Finished:
+    """Run a plan with a configuration that says where everyone is."""
+    pays = config.asks_servers and not replay
+    if pays:
+        require_endpoints(config, plan.contact or Contact())
+    start_server()
+    with loading():
+        from heavydistill.run.recipe import build_heavy_pipeline, paying
+
+    with contextlib.ExitStack() as held:
+        if pays:
+            held.enter_context(paying(config))
+        place = Workplace(plan.folder)
+        held.enter_context(place.claimed())
+        pulse = Pulse(place.path / STATUS, config, len(plan.problems), pays)
+        held.enter_context(pulse.beating())
+
+        def on_any(step: str, rows: list[dict[str, Any]]) -> None:
+            pulse.on_batch(step, rows)
+            if on_batch:
+                on_batch(step, rows)
+
+        def on_any_work(step: str, replica: int, work: Work) -> None:
+            pulse.on_work(step, replica, work)
+            if on_work:
+                on_work(step, replica, work)
+
+        pipeline = build_heavy_pipeline(config, on_any, replay, ray, list(plan.unfit))
+        pipeline.keep_in(place.rows)
+        pipeline.on_work = on_any_work
+        if watch:
+            pipeline.watch = watch
+        return _piped(plan, pipeline, place)
+
+
+def _piped(plan: Plan, pipeline: HeavyBase, place: Workplace) -> Finished:
+    try:
+        pipeline.run_to_files()
+    except (KeyboardInterrupt, StoppedError, TeacherError):
+        if not plan.changed and any(pipeline.leaf_files.glob("*.parquet")):
+            _publish(plan, pipeline, place, interrupted=True)
+        raise
+    return _publish(plan, pipeline, place, interrupted=False)
+
+
+def _publish(plan: Plan, pipeline: HeavyBase, place: Workplace, interrupted: bool) -> Finished:
+    old = plan.folder if interrupted else None
+    rows, voted = pipeline.leaf_files, plan.pools.voted if plan.pools else None
+    written = write(plan.config, plan.problems, rows, place.new, old, len(plan.unfit), voted)
+    place.publish()
+    nodes = dict(pipeline.batches_of_nodes)
+    return Finished(plan.folder, written.summary, written.rejects, written.missing, nodes)
+
+
+def require_endpoints(config: RunConfig, contact: Contact) -> None:
+    """Refuse a run whose servers cannot be asked, or do not serve its models.
+
+    Args:
+        config: Completed, with its journal.
+        contact: Asks them, once for each.
+
+    Raises:
+        TeacherError: That.
+        ConfigError: The run has a budget, and its account cannot be used.
+    """
+    thinker, deliberator = config.roles
+    # A problem is as long as it is; a cache has its budget.
+    deliberation = sampling_of(config.deliberate).max_tokens
+    most = {deliberator: (config.cache.budget_tokens or 0) + deliberation} if config.rounds else {}
+    if not config.pools:
+        most[thinker] = max(sampling_of(config.think).max_tokens, most.get(thinker, 0))
+    asked = [(name, config.endpoint, most_tokens) for name, most_tokens in most.items()]
+    if config.judge:
+        most_tokens = sampling_of(config.judge).max_tokens
+        asked.append((config.judge.model, config.judge_endpoint, most_tokens))
+
+    def account() -> Ledger:
+        return Ledger(found_account(config), config.most_tokens, config.most_usd)
+
+    for name, endpoint, most_tokens in asked:
+        profile = find(name, endpoint)
+        if profile.kind == "endpoint":
+            opened = account if config.budget and config.journal else None
+            contact.require(profile.model, endpoint, most_tokens, opened, tariff_of(profile))

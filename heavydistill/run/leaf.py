@@ -1,0 +1,149 @@
+"""The rows that leave the last step of a pipeline, on disk in the order in which they came."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import logging
+import shutil
+import tempfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from heavydistill.errors import RunError, StoppedError, encodable, printable
+from heavydistill.schema import FAILED, Problem, Trace, to_row
+from heavydistill.store.traces import writing
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from datasets import Dataset
+    from distilabel.pipeline.batch import _Batch
+
+_log = logging.getLogger(__name__)
+
+
+class TypedWriteBuffer:
+    """Stands in for distilabel's buffer, which infers a schema from every 50 rows.
+
+    A trace that does not fit the schema becomes a reject, which has the problem and the reason.
+
+    Args:
+        folder: Of the parquet files; made here. A file has its name when it is whole.
+        schema: Of every file.
+    """
+
+    ROWS_PER_FILE = 100
+    # Small, so that whoever wants one row reads no more than its group.
+    ROWS_PER_GROUP = 10
+
+    def __init__(self, folder: Path, schema: pa.Schema) -> None:
+        self._folder = folder
+        self._schema = schema
+        self._tables: list[pa.Table] = []
+        self._files = 0
+        # On Ctrl-C the main thread closes while the output thread may still add.
+        self._lock = threading.RLock()
+        with writing(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+
+    def add_batch(self, batch: _Batch) -> None:
+        """Take the rows of a batch of the last step; those that become rejects change in it.
+
+        Raises:
+            RunError: A row does not fit the schema and is no trace.
+            StoppedError: The disk is full or fails. What is in flight is worth awaiting: it is paid
+                for, and the journal may be elsewhere.
+        """
+        with self._lock:
+            self._tables += map(self._table, batch.data[0])
+            if len(self._tables) >= self.ROWS_PER_FILE:
+                self.close()
+
+    def close(self) -> None:
+        """Write what was taken since the last file.
+
+        Raises:
+            StoppedError: As of ``add_batch``; the rows are held, and another call tries again.
+        """
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        with self._lock:
+            if not self._tables:
+                return
+            table = pa.concat_tables(self._tables)
+            final = self._folder / f"{self._files:05d}.parquet"
+            unfinished = final.with_suffix(".part")
+            with writing(self._folder, StoppedError):
+                pq.write_table(table, unfinished, row_group_size=self.ROWS_PER_GROUP)
+                unfinished.rename(final)
+            self._files += 1
+            self._tables = []
+
+    def _table(self, row: dict[str, Any]) -> pa.Table:
+        """The table of one row, which becomes a reject if it does not fit."""
+        import pyarrow as pa
+
+        arrays = []
+        for column in self._schema:
+            try:
+                arrays.append(pa.array([row.get(column.name)], column.type))
+            except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
+                row.update(self._reject(row, column.name, error))
+                return pa.Table.from_pylist([row], schema=self._schema)
+        return pa.Table.from_arrays(arrays, schema=self._schema)
+
+    def _reject(self, row: dict[str, Any], column: str, error: Exception) -> dict[str, Any]:
+        """The row of a problem whose trace cannot be written."""
+        why = f"{column}: {type(error).__name__}: {error}"
+        if self._schema.names != list(Trace.__dataclass_fields__):
+            raise RunError(
+                f"A row that left the pipeline does not fit its schema: {why}",
+                "Correct leaf_schema, or the step that makes the column.",
+            ) from error
+        problem = Problem(**{name: encodable(text) for name, text in row["problem"].items()})
+        status = printable(f"{FAILED}output: {why}")
+        _log.warning("problem %s: %s", problem.id, status)
+        return to_row(Trace(problem=problem, pool=[], status=status))
+
+
+def temporary_folder() -> Path:
+    """A new folder, which is there until this process ends: a ``Distiset`` maps files in it."""
+    folder = Path(tempfile.mkdtemp(prefix="heavydistill-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
+def dataset_of(folder: Path, cache: Path) -> Dataset:
+    """The rows of a folder of parquet files, mapped from files in ``cache``.
+
+    Raises:
+        RunError: There are none, or the disk is full.
+    """
+    from datasets import Dataset
+
+    files = sorted(map(str, folder.glob("*.parquet")))
+    if not files:
+        raise RunError("No row came out of the pipeline", "See the log above.")
+    with _without_progress_bars(), writing(cache):
+        return Dataset.from_parquet(files, cache_dir=str(cache))
+
+
+@contextlib.contextmanager
+def _without_progress_bars() -> Iterator[None]:
+    """The bars of ``datasets`` would tear ours."""
+    from datasets.utils import (
+        are_progress_bars_disabled,
+        disable_progress_bars,
+        enable_progress_bars,
+    )
+
+    before = are_progress_bars_disabled()
+    disable_progress_bars()
+    try:
+        yield
+    finally:
+        if not before:
+            enable_progress_bars()

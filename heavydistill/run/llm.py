@@ -1,0 +1,178 @@
+"""An engine under distilabel, as its ``LLM``: failure, reasoning and finish reason are data.
+
+distilabel's own classes lose the reasoning, let K become 1 and drop a batch for one error. This
+one asks the engine for each sample by itself, derives each sample's seed from what it is, and
+returns every field of every response as an extra, so that it also serves distilabel's stock
+tasks (they see the extras as columns ``llm_TASK_KEY``).
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from distilabel.models.llms.base import LLM
+from pydantic import PrivateAttr
+
+from heavydistill.config.models import Endpoint, Sampling
+from heavydistill.errors import ConfigError
+from heavydistill.models.generation import fields_of
+from heavydistill.models.journaled import JournaledEngine
+from heavydistill.models.ledger import Ledger
+from heavydistill.models.profile import Profile
+from heavydistill.models.registry import find, open_engine
+from heavydistill.models.request import Engine, Request, Response, Work, forget, samples
+from heavydistill.store.journal import Journal
+
+# Fields of a generation for which distilabel has no place.
+EXTRAS = (
+    "seed",
+    "reasoning",
+    "finish_reason",
+    "error",
+    "failure",
+    "latency_s",
+    "request_id",
+    "cached_tokens",
+)
+
+
+class HeavyLLM(LLM):
+    """A model by the name of its profile.
+
+    Attributes:
+        teacher: Profile name, checkpoint folder, Hub id, or served name.
+        sampling: How to sample.
+        seed: Of the run; see ``models.request.sample_seed``.
+        stage: For the record; see ``models.request.Request``.
+        endpoint: Where the model is served, if it is.
+        journal: Folder where responses are kept; see ``store.journal``. None keeps none.
+        ledger: File of the run's account; see ``models.ledger``. None keeps none.
+        most_tokens: Cap of the account, if it is in tokens.
+        most_usd: Cap of the account, if it is in money.
+        replay: Ask nobody, take all from the journal.
+    """
+
+    teacher: str
+    sampling: Sampling
+    seed: int = 0
+    stage: str = ""
+    endpoint: Endpoint = Endpoint()
+    journal: str | None = None
+    ledger: str | None = None
+    most_tokens: int | None = None
+    most_usd: float | None = None
+    replay: bool = False
+
+    _engine: Engine | None = PrivateAttr(default=None)
+    _found: Profile | None = PrivateAttr(default=None)
+
+    @property
+    def model_name(self) -> str:
+        """What seeds and records call it: the same however the file of its profile was named."""
+        return self._profile.name
+
+    @property
+    def in_process(self) -> bool:
+        """Whether the model runs where it is asked, and not behind an endpoint."""
+        return self._profile.kind == "local"
+
+    @property
+    def _profile(self) -> Profile:
+        if self._found is None:  # it is read from a file
+            self._found = find(self.teacher, self.endpoint)
+        return self._found
+
+    def load(self) -> None:
+        super().load()
+        if self.endpoint.serve and not self.replay:
+            raise ConfigError(
+                "endpoint.serve is set, but no server was started for this pipeline",
+                "Start it with heavydistill.models.vllm.server.served, and use its endpoint.",
+            )
+        profile = self._profile
+        if profile.kind == "local":
+            _share_processor()
+        ledger = self.ledger and Ledger(Path(self.ledger), self.most_tokens, self.most_usd)
+        self._engine = open_engine(profile, self.endpoint, ledger or None)
+        if self.journal:
+            journal = Journal(Path(self.journal))
+            self._engine = JournaledEngine(self._engine, journal, profile.model, self.replay)
+
+    def unload(self) -> None:
+        if self._engine:
+            self._engine.close()
+        self._engine = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it can be asked: it is loaded, and not unloaded."""
+        return self._engine is not None
+
+    @property
+    def work(self) -> Work:
+        """What it has been asked since it was loaded; nothing is counted without a journal."""
+        return self._engine.work if isinstance(self._engine, JournaledEngine) else Work()
+
+    @property
+    def is_drained(self) -> bool:
+        """Whether it was told to ask nothing more, or has found that it cannot."""
+        return self._engine is not None and self._engine.is_drained
+
+    def drain(self) -> None:
+        """Ask nothing more; see ``models.request.Engine``."""
+        if self._engine:
+            self._engine.drain()
+
+    def generate(
+        self, inputs: list[list[dict[str, str]]], num_generations: int = 1
+    ) -> list[dict[str, Any]]:
+        """``num_generations`` samples of each conversation, in distilabel's ``GenerateOutput``."""
+        requests = [
+            request
+            for messages in inputs
+            for request in samples(
+                messages,
+                num_generations,
+                self.sampling,
+                run_seed=self.seed,
+                model=self.model_name,
+                stage=self.stage,
+            )
+        ]
+        if not self._engine:
+            raise RuntimeError("HeavyLLM.generate before load()")
+        responses = self._engine.generate(requests, forget)
+        return [
+            _output(
+                self.model_name,
+                requests[i : i + num_generations],
+                responses[i : i + num_generations],
+            )
+            for i in range(0, len(requests), num_generations)
+        ]
+
+
+def _share_processor() -> None:
+    """Leave half of the processor to the other stage, unless OMP_NUM_THREADS says what to take.
+
+    Two stages that ask are at work at once, and threads that wait for a core cost more than none.
+    """
+    if "OMP_NUM_THREADS" not in os.environ:
+        import torch
+
+        torch.set_num_threads(max(1, torch.get_num_threads() // 2))
+
+
+def _output(model: str, requests: list[Request], responses: list[Response]) -> dict[str, Any]:
+    samples = [fields_of(model, *pair) for pair in zip(requests, responses, strict=True)]
+    return {
+        "generations": [sample["answer_text"] for sample in samples],
+        "statistics": {
+            "input_tokens": [sample["prompt_tokens"] for sample in samples],
+            "output_tokens": [sample["completion_tokens"] for sample in samples],
+        },
+        **{name: [sample[name] for sample in samples] for name in EXTRAS},
+        "from_journal": [response.from_journal for response in responses],
+    }

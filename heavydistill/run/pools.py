@@ -1,0 +1,148 @@
+"""The pools of an earlier run, or of an import, in the place of a thinker.
+
+Problems and trajectories are taken as they stand in its traces, also those that it did not
+deliberate: ``think.min_k`` of this run says which go on. A verdict stands if it is of the problem's
+verifier as it is now, with the votes of a judge behind it if there are any and they did not fail;
+trajectories without one that stands are judged. Caches and deliberations are made anew.
+
+Not covered: rows that a step of that run failed on, which are counted; whether references fit their
+verifiers, which was found out when they were loaded there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from heavydistill.config.run import RunConfig
+from heavydistill.config.yaml import parse
+from heavydistill.errors import ConfigError, ProblemsError
+from heavydistill.heavy.ballot import FAILED, rule_of
+from heavydistill.schema import Problem, from_row
+from heavydistill.store.traces import REJECTS_FOLDER, count_rows, read_columns, trace_files
+from heavydistill.verifiers import registry
+
+_READ = ("problem", "pool.id", "pool.model", "pool.verdict.verifier", "pool.verdict.reason")
+
+
+@dataclass(slots=True)
+class Pools:
+    """What is taken over.
+
+    Attributes:
+        problems: By id, in their order.
+        k: Trajectories of the largest pool.
+        models: Who wrote the trajectories.
+        unjudged: Trajectories without a verdict, or with one of a judge that failed.
+        outdated: Trajectories whose verdict is of another version, by what gave it.
+        voted: Ids of the trajectories that a judge was asked about, and whose verdict stands.
+        rejects: Rows of that run that are left out, because one of its steps failed on them.
+    """
+
+    problems: dict[str, Problem] = field(default_factory=dict)
+    k: int = 0
+    models: set[str] = field(default_factory=set)
+    unjudged: int = 0
+    outdated: Counter[str] = field(default_factory=Counter)
+    voted: set[str] = field(default_factory=set)
+    rejects: int = 0
+
+    def add(self, problem: Problem, pool: list[dict[str, Any]]) -> None:
+        """Take note of a trace; of its trajectories ``_READ`` is enough."""
+        self.problems[problem.id] = problem
+        self.k = max(self.k, len(pool))
+        now = verifier_now(problem)
+        for trajectory in pool:
+            self.models.add(trajectory["model"])
+            verdict = trajectory["verdict"]
+            if stands(verdict, now):
+                self.voted |= {trajectory["id"]} if verdict["verifier"] != now else set()
+            elif verdict and rule_of(verdict["verifier"]) != now:
+                self.outdated[verdict["verifier"]] += 1
+            else:
+                self.unjudged += 1
+
+
+def read_pools(config: RunConfig) -> Pools:
+    """The pools of ``config.pools``, up to ``problems.limit``.
+
+    Verifiers of one's own must be loaded.
+
+    Raises:
+        ConfigError: The folder holds no traces, or none that can be read here (see ``storage``), or
+            two of one problem.
+        ProblemsError: A verifier is not known.
+    """
+    run, pools = Path(config.pools or ""), Pools()
+    pools.rejects = count_rows(run / REJECTS_FOLDER)
+    for row in itertools.islice(read_columns(run, _READ), config.problems.limit):
+        problem = from_row(Problem, row["problem"])
+        if problem.id in pools.problems:
+            raise ConfigError(
+                f"pools: {run} has two traces of problem {problem.id}",
+                "Give the folder of one run.",
+            )
+        try:
+            pools.add(problem, row["pool"])
+        except ProblemsError as error:
+            raise ProblemsError(
+                f"pools: {run}, problem {problem.id}: {error.what}",
+                f"{error.fix} One of your own is loaded with verify.own.",
+            ) from error
+    if not pools.problems:
+        raise ConfigError(f"pools: {run} holds no traces", "Give the folder of another run.")
+    return pools
+
+
+def with_pools(config: RunConfig, pools: Pools) -> RunConfig:
+    """The configuration with what the pools decide: K, and what tells them from others.
+
+    Raises:
+        ConfigError: It speaks of another K or of other pools, or contradicts them in another way.
+    """
+    known = _sha256(Path(config.pools or ""))
+    if config.pools_sha256 not in (None, known):
+        raise ConfigError(
+            f"pools: {config.pools} holds other traces than it did when pools_sha256 was written",
+            "Give the folder that was meant, or set pools_sha256 to null for a run on these.",
+        )
+    if "k" in config.think.model_fields_set and config.think.k != pools.k:
+        raise ConfigError(
+            f"think.k is {config.think.k}, but the pools of {config.pools} have {pools.k} "
+            "trajectories",
+            "Take think.k (--k) out; cache.width says how many of them a cache holds.",
+        )
+    tree = config.model_dump()
+    tree["think"]["k"], tree["pools_sha256"] = pools.k, known
+    fix = f"The pools have up to {pools.k} trajectories; correct the key, or give other pools."
+    return parse(RunConfig, tree, f"pools: {config.pools}: ", fix)
+
+
+def stands(verdict: dict[str, Any] | None, now: str) -> bool:
+    """Whether the row of a verdict need not be given again by ``now``, a ``verifier_now``."""
+    if verdict is None or verdict["reason"] == FAILED:
+        return False
+    return rule_of(verdict["verifier"]) == now
+
+
+def verifier_now(problem: Problem) -> str:
+    """``name@version`` of the verifier of a problem.
+
+    Raises:
+        ProblemsError: It is not known.
+    """
+    verifier = registry.get(problem.verifier)
+    return f"{verifier.name}@{verifier.version}"
+
+
+def _sha256(run: Path) -> str:
+    """Of those of the files with its traces, in their order."""
+    whole = hashlib.sha256()
+    for path in trace_files(run):
+        with path.open("rb") as file:
+            whole.update(hashlib.file_digest(file, "sha256").digest())
+    return whole.hexdigest()

@@ -1,0 +1,270 @@
+"""What is in the folder of a run, made of the rows that the pipeline left.
+
+See ``run`` for what that is. Traces stand in the order of the problems, however long each took. A
+run that was interrupted is completed with the rows of the folder that it goes on from: what was
+finished once is there until there is something newer.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import logging
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import heavydistill
+from heavydistill.config.run import RunConfig, dump_config, load_config
+from heavydistill.errors import ConfigError, RunError
+from heavydistill.metrics.comparable import Model
+from heavydistill.metrics.summary import Summary, summarize
+from heavydistill.models.registry import find, revision_of
+from heavydistill.problems.options import orders_kept
+from heavydistill.schema import FAILED, Problem, Trace, from_row
+from heavydistill.store.traces import (
+    REJECTS_FOLDER,
+    TRACES_FOLDER,
+    read_traces,
+    reading,
+    write_traces,
+    writing,
+)
+
+# What changes how much is asked, or which samples, of the same models about the same problems.
+_MAY_CHANGE = {
+    "think.k",
+    "think.sampling.max_tokens",
+    "deliberate.d",
+    "deliberate.sampling.max_tokens",
+    "cache.budget_tokens",  # follows from the longest response
+    "problems.limit",
+    "seed",
+    "verify.timeout_s",
+}
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What was written.
+
+    Attributes:
+        summary: Over all rows, failed ones too.
+        rejects: Rows that a step failed on.
+        missing: Problems without a row.
+    """
+
+    summary: Summary
+    rejects: int
+    missing: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where the row of a problem is among the files of rows."""
+
+    problem: str
+    status: str
+    file: Path
+    group: int
+    row: int
+
+
+def write(
+    config: RunConfig,
+    problems: list[Problem],
+    rows: Path,
+    folder: Path,
+    old: Path | None,
+    left_out: int = 0,
+    voted: Collection[str] | None = None,
+) -> Written:
+    """Write the folder of a run, and check that rows out are rows in.
+
+    Args:
+        config: Completed.
+        problems: All of them, in order.
+        rows: Folder of the parquet files that the pipeline left.
+        folder: Must not be there.
+        old: Of a run that was interrupted: the folder that it goes on from, if that is there. None
+            if every problem must have a row.
+        left_out: Rows of the source that are no problems of the run.
+        voted: As of ``summarize``.
+
+    Raises:
+        RunError: Rows are missing, or the disk is full.
+    """
+    wanted = {problem.id: problem for problem in problems}
+    places = [place for place, _ in _places(sorted(rows.glob("*.parquet")))]
+    _check_rows(wanted, [place.problem for place in places], interrupted=old is not None)
+    if old is not None:
+        places += _carried(old, wanted, {place.problem for place in places})
+    order = {name: position for position, name in enumerate(wanted)}
+    places.sort(key=lambda place: order[place.problem])  # rows came as they were finished
+    kept = [place for place in places if not place.status.startswith(FAILED)]
+    rejected = [place for place in places if place.status.startswith(FAILED)]
+    summary = _priced(summarize(_traces(places), voted), config)
+    written = Written(summary, len(rejected), len(wanted) - len(places))
+    write_traces(_traces(kept), folder / TRACES_FOLDER)
+    if rejected:
+        write_traces(_traces(rejected), folder / REJECTS_FOLDER)
+    record = {
+        **made_by(config),
+        **dataclasses.asdict(summary),
+        "rejects": written.rejects,
+        "missing": written.missing,
+        "option_orders_kept": orders_kept(problems),
+        "left_out": left_out,
+    }
+    with writing(folder):
+        (folder / "config.yaml").write_text(dump_config(config), encoding="utf-8")
+        (folder / "summary.json").write_text(json.dumps(record, indent=2), encoding="utf-8")
+    return written
+
+
+def all_traces(run: Path) -> Iterator[Trace]:
+    """The rows of a run that ``write`` wrote, rejected ones too: all that its summary is over.
+
+    Raises:
+        ConfigError: A file cannot be read.
+    """
+    return _traces([place for place, _ in _places(_files(run))])
+
+
+def made_by(config: RunConfig) -> dict[str, Any]:
+    """This version and the models of a run, without folders, as they stand in ``summary.json``.
+
+    Nobody thinks where pools are those of another run, or deliberates where that is not asked.
+    """
+    profiles = [find(name, config.endpoint) for name in config.roles]
+    thinker, deliberator = (
+        dataclasses.asdict(Model(each.name, revision_of(each, config.endpoint)))
+        for each in profiles
+    )
+    return {
+        "heavydistill": heavydistill.__version__,
+        "thinker": None if config.pools else thinker,
+        "deliberator": deliberator if config.rounds else None,
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Earlier:
+    """A run that is in a folder.
+
+    Attributes:
+        lacks: Rows and samples that it lacks, which the same command asks for again.
+        changed: What another run asks otherwise: keys with (what it was, what it would be).
+    """
+
+    lacks: int
+    changed: dict[str, tuple[Any, Any]]
+
+    @property
+    def may_go_on(self) -> bool:
+        """Whether the other run may take its place: it fills gaps, or asks for more or less."""
+        return self.changed.keys() <= _MAY_CHANGE if self.changed else bool(self.lacks)
+
+
+def earlier(config: RunConfig, folder: Path) -> Earlier | None:
+    """The run in a folder, as another one finds it; None if there is none of this version."""
+    try:
+        was, now = _flat(load_config(folder / "config.yaml").asked), _flat(config.asked)
+        summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
+        # Those of pools are not asked again.
+        asked = ("deliberations",) if config.pools else ("trajectories", "deliberations")
+        failed = sum(summary[stage]["failed"] for stage in asked)
+        lacks = summary["missing"] + summary["rejects"] + failed + summary["judging"]["failed"]
+        read_traces(folder)
+    # It is no run, or one of another version.
+    except (ConfigError, OSError, ValueError, LookupError, TypeError):
+        return None
+    keys = sorted(was.keys() | now.keys())
+    pairs = {key: (was.get(key), now.get(key)) for key in keys}
+    return Earlier(lacks, {key: pair for key, pair in pairs.items() if pair[0] != pair[1]})
+
+
+def _flat(tree: dict[str, Any], at: str = "") -> dict[str, Any]:
+    """By dotted keys."""
+    flat: dict[str, Any] = {}
+    for key, value in tree.items():
+        flat |= _flat(value, f"{at}{key}.") if isinstance(value, dict) else {f"{at}{key}": value}
+    return flat
+
+
+def _carried(old: Path, wanted: dict[str, Problem], have: set[str]) -> list[_Place]:
+    """The rows of an earlier folder for the problems that have none."""
+    carried, changed = [], 0
+    for place, problem in _places(_files(old)):
+        if place.problem in have:
+            continue
+        if problem == wanted.get(place.problem):
+            carried.append(place)
+        else:
+            changed += 1
+    if changed:
+        _log.warning(
+            "%d row(s) of %s are left out, whose problems are not asked any more, or not like that",
+            changed,
+            old,
+        )
+    return carried
+
+
+def _files(run: Path) -> list[Path]:
+    """Those with rows of a run."""
+    names = (TRACES_FOLDER, REJECTS_FOLDER)
+    return [path for name in names for path in sorted(run.glob(f"{name}/*.parquet"))]
+
+
+def _check_rows(wanted: dict[str, Problem], out: list[str], interrupted: bool) -> None:
+    missing = len(wanted.keys() - set(out))
+    if len(out) != len(set(out)) or not set(out) <= wanted.keys() or (missing and not interrupted):
+        raise RunError(
+            f"{len(wanted)} problems went in and {len(out)} rows came out, "
+            f"{missing} problems are missing",
+            "This is a defect, please report it; nothing was written.",
+        )
+
+
+def _priced(summary: Summary, config: RunConfig) -> Summary:
+    """With the cost of each stage, where its price and any of its tokens are known."""
+    thinker, deliberator = (find(name, config.endpoint) for name in config.roles)
+    models = {"thinking": thinker, "deliberating": deliberator}
+    if config.judge:
+        models["judging"] = find(config.judge.model, config.judge_endpoint)
+    usage = {}
+    for stage, used in summary.usage.items():
+        model = models[stage]
+        cost = model.usd(used.prompt, used.completion)
+        known = used.unknown_completion < used.requests or not used.requests
+        usage[stage] = dataclasses.replace(
+            used, cost_usd=round(cost, 6) if cost is not None and known else None
+        )
+    return dataclasses.replace(summary, usage=usage)
+
+
+def _places(files: Iterable[Path]) -> Iterator[tuple[_Place, Problem]]:
+    for path in files:
+        with reading(path) as file:
+            for group in range(file.num_row_groups):
+                table = file.read_row_group(group, columns=["problem", "status"])
+                for number, row in enumerate(table.to_pylist()):
+                    problem = from_row(Problem, row["problem"])
+                    yield _Place(problem.id, row["status"], path, group, number), problem
+
+
+def _traces(places: Sequence[_Place]) -> Iterator[Trace]:
+    """The traces at these places, a few groups of rows in memory at a time."""
+
+    @lru_cache(maxsize=32)
+    def rows(path: Path, group: int) -> list[dict[str, Any]]:
+        with reading(path) as file:
+            return list(file.read_row_group(group).to_pylist())
+
+    for place in places:
+        yield from_row(Trace, rows(place.file, place.group)[place.row])

@@ -1,0 +1,348 @@
+"""The stations of a row that ask no model: load, verify, build caches, label.
+
+A row is a ``schema.Trace`` that grows: each step adds its columns and leaves the others. No step
+raises for what it meets in one row: it writes why into ``status`` and the later steps pass the
+row on as it is, so rows out always equal rows in. ``status`` is ``ok``, ``too_few_usable``, or
+``failed: ...``, which makes the row a reject.
+
+distilabel inspects the annotations of ``process`` as objects, so they are not postponed here.
+"""
+
+import logging
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from distilabel.steps import GeneratorStep, Step, StepInput
+from pydantic import Field, PrivateAttr
+
+from heavydistill.config.models import Endpoint
+from heavydistill.config.run import CacheChoice, Domain, Language, Problems, Task, Verifying
+from heavydistill.errors import printable
+from heavydistill.heavy import prompts, voting
+from heavydistill.heavy.cache import build_cache
+from heavydistill.heavy.iteration import carried
+from heavydistill.models.token_counting import ServerTokenizer
+from heavydistill.models.tokenizer import SERVER, ReaderTokenizer
+from heavydistill.problems import load_fit
+from heavydistill.run.pools import stands, verifier_now
+from heavydistill.schema import (
+    FAILED,
+    OK,
+    SCHEMA_VERSION,
+    TOO_FEW_USABLE,
+    Deliberation,
+    Generation,
+    Problem,
+    Trace,
+    Trajectory,
+    from_row,
+    to_row,
+)
+from heavydistill.store.traces import read_traces
+from heavydistill.verifiers import registry
+from heavydistill.verifiers.pool import Judged, VerdictPool
+
+Row = dict[str, Any]
+
+COLUMNS = list(Trace.__dataclass_fields__)
+
+
+def advance(rows: list[Row], station: str, work: Callable[[Row], Row]) -> list[Row]:
+    """Give each row that is still on its way the columns that ``work`` makes of it."""
+    for row in rows:
+        if row.setdefault("status", OK) != OK:
+            continue
+        try:
+            row.update(work(row))
+        except Exception as error:
+            row["status"] = printable(f"{FAILED}{station}: {type(error).__name__}: {error}")
+            logging.getLogger(f"distilabel.step.{station}").warning(
+                "problem %s: %s", row["problem"].get("id"), row["status"]
+            )
+    return rows
+
+
+class LoadProblems(GeneratorStep):
+    """Yields one row a problem.
+
+    Output columns:
+        - problem (``dict``): A ``schema.Problem``.
+    """
+
+    source: Problems
+    """Where from; see ``config.Problems``."""
+    verify: Verifying = Verifying()
+    """How references are checked, and verifiers of one's own."""
+    known_unfit: list[int] | None = None
+    """Numbers of the rows that were found unfit already; null checks every row."""
+
+    _problems: list[Problem] = PrivateAttr(default_factory=list)
+
+    @property
+    def outputs(self) -> list[str]:
+        return ["problem"]
+
+    def load(self) -> None:
+        super().load()
+        self._problems = load_fit(self.source, self.verify, self.known_unfit).problems
+
+    def process(self, offset: int = 0) -> Iterator[tuple[list[Row], bool]]:
+        """Batches of rows, and whether it is the last."""
+        size = int(self.batch_size)
+        for start in range(offset, len(self._problems), size):
+            batch = self._problems[start : start + size]
+            yield [{"problem": to_row(p)} for p in batch], start + size >= len(self._problems)
+
+
+class LoadPools(GeneratorStep):
+    """Yields one row a trace of an earlier run, with its pool; see ``pools``.
+
+    Output columns:
+        - problem (``dict``): A ``schema.Problem``.
+        - pool (``list[dict]``): ``schema.Trajectory``, with the verdicts that stand.
+        - thinker_prompt_version (``str``).
+    """
+
+    source: str
+    """Folder of the run."""
+    limit: int | None = None
+    """Take the first so many."""
+    own: list[str] = Field(default_factory=list)
+    """Python files with verifiers of one's own."""
+
+    @property
+    def outputs(self) -> list[str]:
+        return ["problem", "pool", "thinker_prompt_version"]
+
+    def load(self) -> None:
+        super().load()
+        registry.load_own(self.own)
+
+    def process(self, offset: int = 0) -> Iterator[tuple[list[Row], bool]]:
+        """Batches of rows, of which two are in memory, and whether it is the last."""
+        rows = map(self._row, islice(read_traces(Path(self.source)), offset, self.limit))
+        size = int(self.batch_size)
+        batch = list(islice(rows, size))
+        while batch:
+            following = list(islice(rows, size))
+            yield batch, not following
+            batch = following
+
+    def _row(self, trace: Trace) -> Row:
+        now = verifier_now(trace.problem)
+        pool = [to_row(trajectory) for trajectory in trace.pool]
+        for item in pool:
+            if not stands(item["verdict"], now):
+                item["verdict"] = None
+        return {
+            "problem": to_row(trace.problem),
+            "pool": pool,
+            "thinker_prompt_version": trace.thinker_prompt_version,
+        }
+
+
+class Verify(Step):
+    """Judges every generation of a column with the verifier of its problem.
+
+    Input columns:
+        - problem (``dict``), and the column named by ``column``.
+
+    Output columns:
+        - the same column, with verdicts.
+    """
+
+    column: str = "pool"
+    """``pool`` or ``deliberations``."""
+    verify: Verifying = Verifying()
+    """Limits, workers, and verifiers of one's own."""
+
+    _judges: VerdictPool | None = PrivateAttr(default=None)
+
+    @property
+    def computes(self) -> bool:
+        """Whether a replica on every node of a cluster is worth its memory; see ``ray``."""
+        return True
+
+    @property
+    def inputs(self) -> list[str]:
+        return ["problem", self.column]
+
+    @property
+    def outputs(self) -> list[str]:
+        return [self.column]
+
+    def load(self) -> None:
+        super().load()
+        self._judges = VerdictPool(self.verify)
+
+    def unload(self) -> None:
+        if self._judges is not None:
+            self._judges.close()
+        self._judges = None
+
+    def process(self, inputs: StepInput) -> Iterator[list[Row]]:
+        """Rows with verdicts, all judged side by side; what was judged is not judged again."""
+        begun: dict[int, list[Future[Judged] | None]] = {}
+
+        def begin(row: Row) -> Row:
+            begun[id(row)] = self._begun(row)
+            return {}
+
+        def finish(row: Row) -> Row:
+            return {
+                self.column: [
+                    {**item, "verdict": to_row(judged.result().verdict)} if judged else item
+                    for item, judged in zip(row[self.column], begun[id(row)], strict=True)
+                ]
+            }
+
+        station = str(self.name)
+        yield advance(advance(inputs, station, begin), station, finish)
+
+    def _begun(self, row: Row) -> list[Future[Judged] | None]:
+        """For each generation of a row its verdict to come, or None if it has one."""
+        if self._judges is None:
+            raise RuntimeError("load() was not called")
+        problem = from_row(Problem, row["problem"])
+        kind: type[Generation] = Trajectory if self.column == "pool" else Deliberation
+        return [
+            self._judges.submit_generation(problem, from_row(kind, item))
+            if item["verdict"] is None
+            else None
+            for item in row[self.column]
+        ]
+
+
+class BuildCaches(Step):
+    """Builds the cache of one round from the pool and the deliberations of the round before.
+
+    Input columns:
+        - problem (``dict``), pool (``list[dict]``).
+
+    Output columns:
+        - caches (``list[dict]``): One more ``schema.Cache``.
+        - deliberations (``list[dict]``): As it was; empty before the first round.
+    """
+
+    choice: CacheChoice
+    """Selection, pruning and budget; ``budget_tokens`` must be set."""
+    reader: str
+    """Folder or Hub id of the deliberator's tokenizer, or ``models.tokenizer.SERVER``."""
+    model: str = ""
+    """Served name of the deliberator, where ``reader`` is ``SERVER``."""
+    endpoint: Endpoint = Endpoint()
+    """Its server, likewise."""
+    journal: str | None = None
+    """Folder of the journal that keeps the server's counts; None keeps none."""
+    replay: bool = False
+    """Take these counts from the journal alone."""
+    min_k: int = Field(default=2, ge=1)
+    """Fewest usable trajectories."""
+    round: int = Field(default=1, ge=1)
+    seed: int = 0
+    domain: Domain = "general"
+    """Wording for problems that name none."""
+    language: Language = "en"
+    task: Task = "deliberate"
+    """What the reader is to do."""
+
+    _reader: ReaderTokenizer | ServerTokenizer | None = PrivateAttr(default=None)
+
+    @property
+    def inputs(self) -> list[str]:
+        return ["problem", "pool"]
+
+    @property
+    def outputs(self) -> list[str]:
+        return ["caches", "deliberations"]
+
+    def load(self) -> None:
+        super().load()
+        if self.reader == SERVER:
+            journal = Path(self.journal) if self.journal else None
+            self._reader = ServerTokenizer(self.model, self.endpoint, journal, self.replay)
+        else:
+            self._reader = ReaderTokenizer(self.reader)
+
+    def unload(self) -> None:
+        if isinstance(self._reader, ServerTokenizer):
+            self._reader.close()
+        self._reader = None
+
+    def process(self, inputs: StepInput) -> Iterator[list[Row]]:
+        """Rows with one more cache."""
+        for row in inputs:
+            row.setdefault("caches", [])
+            row.setdefault("deliberations", [])
+        yield advance(inputs, str(self.name), self._build)
+
+    def _build(self, row: Row) -> Row:
+        if self._reader is None or self.choice.budget_tokens is None:
+            raise RuntimeError("load() was not called, or choice.budget_tokens is not set")
+        reader = self._reader
+        if isinstance(reader, ServerTokenizer):
+            reader = reader.renewed()
+        problem = from_row(Problem, row["problem"])
+        pool = [from_row(Trajectory, item) for item in row["pool"]]
+        if sum(t.unusable_because is None for t in pool) < self.min_k:
+            return {"status": TOO_FEW_USABLE}
+        deliberations = [from_row(Deliberation, item) for item in row["deliberations"]]
+        cache = build_cache(
+            problem,
+            pool,
+            round=self.round,
+            seed=self.seed,
+            selection=self.choice.selection,
+            width=self.choice.width,
+            pruning=self.choice.pruning,
+            budget_tokens=self.choice.budget_tokens,
+            prompt=prompts.for_cache(self.task, problem.domain or self.domain, self.language),
+            reader=reader,
+            carried=carried(deliberations, self.round),
+            order=self.choice.order,
+        )
+        return {"caches": [*row["caches"], to_row(cache)]}
+
+
+class LabelTraces(Step):
+    """Adds stratum and outcome and brings the row to the columns of ``schema.Trace``.
+
+    Input columns:
+        - problem (``dict``), pool (``list[dict]``).
+
+    Output columns:
+        - all of ``schema.Trace``.
+    """
+
+    @property
+    def inputs(self) -> list[str]:
+        return ["problem", "pool"]
+
+    @property
+    def outputs(self) -> list[str]:
+        return COLUMNS
+
+    def process(self, inputs: StepInput) -> Iterator[list[Row]]:
+        """Finished rows."""
+        yield [self._finished(row) for row in inputs]
+
+    def _finished(self, row: Row) -> Row:
+        blank: Row = {
+            "pool": [],
+            "caches": [],
+            "deliberations": [],
+            "stratum": None,
+            "outcome": None,
+            "status": OK,
+            "thinker_prompt_version": "",
+        }
+        row = {**blank, **row, "schema_version": SCHEMA_VERSION}
+        if not row["status"].startswith(FAILED):
+            pool = [from_row(Trajectory, item) for item in row["pool"]]
+            deliberations = [from_row(Deliberation, item) for item in row["deliberations"]]
+            row["stratum"] = voting.stratum(pool)
+            row["outcome"] = voting.outcome(pool, deliberations)
+        return {column: row[column] for column in COLUMNS}

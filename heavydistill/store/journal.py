@@ -1,0 +1,246 @@
+"""Keeps every response on disk before it is used, so that nothing is paid for twice.
+
+A journal is a folder. Each process that writes has a segment of its own in it (see ``segment``),
+so processes on one host or on several, over a shared file system, never touch each other's bytes.
+``put`` returns when the record is on the disk.
+
+The first response to a request is the one that counts, whoever asks again. A request that failed
+is kept for the record, and asked again by the next run. What other processes write while a
+journal is open is seen when it is opened anew, so two runs that ask for the same at the same time
+both pay. A record that cannot be read is skipped, counted, and asked for again.
+
+Not covered: the messages of a request, which a run derives again; encryption.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import json
+import logging
+import os
+import random
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+from heavydistill.errors import JournalError, RunError, remedy
+from heavydistill.models.request import Request, Response
+from heavydistill.store import segment
+from heavydistill.store.segment import Record
+
+_Place = tuple[Path, int]
+_SCANS, _PAUSE_S = 100, 0.1  # until a journal that changes all the time is given up
+
+_log = logging.getLogger(__name__)
+
+
+def key(model: str, revision: str, request: Request) -> str:
+    """What makes a request the same one: model, messages, sampling, seed and sample index."""
+    parts = {
+        "model": model,
+        "revision": revision,
+        "messages": request.messages,
+        "sampling": request.sampling.model_dump(),
+        "seed": request.seed,
+        "index": request.index,
+    }
+    return _digest(parts)
+
+
+def prompt_id(messages: list[dict[str, str]]) -> str:
+    """Tells prompts apart, whoever is asked and however often."""
+    return _digest(messages)[:16]
+
+
+def skipped_note(folder: Path, skipped: int) -> str:
+    """What a user must know of so many skipped records."""
+    return (
+        f"{skipped:,} record(s) of the journal {folder} cannot be read and are skipped; where they "
+        f"are needed they are asked for again. `heavydistill journal check {folder}` lists them."
+    )
+
+
+class Journal:
+    """A journal opened by one process; its methods may be called by several threads.
+
+    Args:
+        folder: Made if it is not there.
+
+    Attributes:
+        folder: As given.
+        skipped: Lines that cannot be read, as far as is known: what a line holds is looked at when
+            it is needed.
+
+    Raises:
+        JournalError: The folder cannot be used, or a segment cannot be read or has another format.
+            So do the methods that read, if that happens while it is open.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._answered: dict[bytes, _Place] = {}
+        self._failed: dict[bytes, _Place] = {}
+        self.skipped = 0
+        self._is_thorough = False
+        self._own: tuple[Path, int] | None = None
+        self._offset = self._written = self._synced = 0
+        self._fault: OSError | None = None
+        self._write_lock, self._sync_lock = threading.Lock(), threading.Lock()
+        self._scan()
+
+    def get(self, wanted: str) -> Response | None:
+        """The response to a request; None if there is none, or if it failed."""
+        return _reused(self._record(bytes.fromhex(wanted)))
+
+    def last(self, wanted: str) -> Response | None:
+        """The response to a request, or how it failed; None if it was never asked."""
+        response = self.get(wanted)
+        return response or _reused(self._record(bytes.fromhex(wanted), failed=True))
+
+    def state(self, wanted: str) -> Literal["answered", "failed"] | None:
+        """What became of a request; None if it was never asked."""
+        if bytes.fromhex(wanted) in self._answered:
+            return "answered"
+        return "failed" if bytes.fromhex(wanted) in self._failed else None
+
+    @property
+    def answered(self) -> int:
+        """How many requests have a response."""
+        return len(self._answered)
+
+    def answers(self, shuffled: bool = False) -> Iterator[Record]:
+        """The records of all responses, as they were written or in a random order (always one)."""
+        order = list(self._answered)
+        if shuffled:
+            random.Random(0).shuffle(order)
+        for wanted in order:
+            if record := self._record(wanted):
+                yield record
+
+    def put(self, record: Record) -> None:
+        """Write a record; it is on the disk when this returns.
+
+        Threads that wait share one flush.
+
+        Raises:
+            RunError: The disk is full or fails; what was written before is sound.
+        """
+        line = record.line()
+        try:
+            with self._write_lock:
+                file = self._append(line)
+                failed = record.response.finish_reason == "error"
+                places = self._failed if failed else self._answered
+                place = (self._path(), self._offset)
+                if failed:
+                    places[bytes.fromhex(record.key)] = place
+                else:
+                    places.setdefault(bytes.fromhex(record.key), place)
+                self._offset += len(line)
+                self._written = mine = self._written + 1
+            with self._sync_lock:
+                if self._synced < mine:
+                    reached = self._written
+                    self._sync(file)
+                    self._synced = reached
+        except OSError as error:
+            raise RunError(
+                f"The journal {self.folder} cannot be written: {error.strerror}",
+                f"{remedy(error, 'another --journal')}, and run the same command again; what is in "
+                "it is kept.",
+            ) from error
+
+    def close(self) -> None:
+        """Give the segment back. Nothing can be put after it."""
+        with self._sync_lock, self._write_lock:
+            if self._own is not None:
+                os.close(self._own[1])
+            self._fault = self._fault or OSError(0, "it was closed")
+
+    def _append(self, line: bytes) -> int:
+        """Write a line to the own segment, which is made for the first one; returns its file."""
+        if self._fault:  # nothing may follow half of a line, nor what never reached the disk
+            raise self._fault
+        try:
+            if self._own is None:
+                self._own = segment.create(self.folder)
+                self._offset = len(segment.FORMAT)
+            segment.write(self._own[1], line)
+        except OSError as error:
+            self._fault = error
+            raise
+        return self._own[1]
+
+    def _sync(self, file: int) -> None:
+        if self._fault:
+            raise self._fault
+        try:
+            os.fdatasync(file)
+        except OSError as error:  # the system reports this once, and the next flush as a success
+            self._fault = error
+            raise
+
+    def _path(self) -> Path:
+        if self._own is None:
+            raise RuntimeError("there is no segment before the first line")
+        return self._own[0]
+
+    def _record(self, wanted: bytes, failed: bool = False) -> Record | None:
+        """The first response to a request, or its last failure."""
+        while place := (self._failed if failed else self._answered).get(wanted):
+            try:
+                return segment.record_at(*place)
+            except FileNotFoundError:  # the journal was compacted meanwhile
+                self._scan()
+            except segment.NoRecordError:  # a later one of the same request may be sound
+                self._is_thorough = True
+                self._scan()
+        return None
+
+    def _scan(self) -> None:
+        """Find the first response to each request, and its last failure."""
+        for scan in range(_SCANS):
+            answered: dict[bytes, _Place] = {}
+            failed: dict[bytes, _Place] = {}
+            skipped = 0
+            with self._write_lock:  # what is put meanwhile would be missing
+                try:
+                    for found in segment.segments(self.folder, self._is_thorough):
+                        skipped += found.skipped
+                        for line in found.lines:
+                            if line.failed:
+                                failed[line.key] = (found.path, line.offset)
+                            else:
+                                answered.setdefault(line.key, (found.path, line.offset))
+                except FileNotFoundError as error:  # compacted while it was read
+                    missing = error.filename
+                else:
+                    self._answered, self._failed = answered, failed
+                    if skipped > self.skipped and self._is_thorough:  # nobody knew of these
+                        _warn(self.folder, skipped)
+                    self.skipped = skipped
+                    return
+            time.sleep(_PAUSE_S * scan / _SCANS)
+        raise JournalError(
+            f"The journal {self.folder} lists {missing}, which is not there",
+            "Wait for whoever changes the journal all the time, or check its disk.",
+        )
+
+
+def _reused(record: Record | None) -> Response | None:
+    return dataclasses.replace(record.response, from_journal=True) if record else None
+
+
+@functools.cache
+def _warn(folder: Path, skipped: int) -> None:
+    """Once, however many stages open the journal."""
+    _log.warning("%s", skipped_note(folder, skipped))
+
+
+def _digest(content: object) -> str:
+    canonical = json.dumps(content, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode("utf-8", "surrogatepass")).hexdigest()

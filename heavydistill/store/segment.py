@@ -1,0 +1,388 @@
+"""The files of a journal: lines with a checksum, in files that only grow.
+
+A segment's first line names the format; every other is
+
+    CRC32 MARK KEY JSON
+
+with the checksum (8 hex digits) over the rest of the line, ``+`` for a response or ``-`` for a
+failure, the key of the request, and an object with what was asked and what came back. A kill
+leaves at most a torn last line, which is dropped. Any other line that cannot be read is skipped
+and counted: a damaged one, whose checksum is wrong, and one whose checksum is right but which
+holds no record. A segment that is not a file, or that cannot be read at all, is an error: what it
+holds may have been paid for.
+
+Who writes a segment holds a lock on it, and whoever finds it unlocked may replace it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import fcntl
+import json
+import os
+import re
+import socket
+import stat
+import tempfile
+import time
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from pydantic import TypeAdapter
+
+from heavydistill.errors import JournalError, remedy
+from heavydistill.models.http.reply import count, seconds
+from heavydistill.models.request import Response
+
+FORMAT = b"heavydistill journal 1\n"
+SUFFIX = ".segment"
+_MARK, _KEY = 9, slice(11, 75)
+_PAYLOAD_STARTS = 76
+_COUNTS = ("prompt_tokens", "completion_tokens", "cached_tokens")
+_KEPT = [f.name for f in dataclasses.fields(Response) if f.name != "from_journal"]
+_FIELDS = {"model", "asked", "response", "at"}
+_HEAD = re.compile(rb"[0-9a-f]{8} [+-] [0-9a-f]{64} ")
+_HALF = re.compile(rb"\\u[dD]")
+
+
+class NoRecordError(ValueError):
+    """A line whose checksum is right, and which holds no record that this version can read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One line.
+
+    Attributes:
+        key: Of the request, 64 hex digits; see ``journal.key``.
+        model: Who was asked.
+        asked: Stage, prompt (a hash of the messages), sampling, seed and index of the request.
+        response: What came back.
+        at: When, in seconds since 1970.
+    """
+
+    key: str
+    model: str
+    asked: dict[str, Any]
+    response: Response
+    at: float
+
+    def line(self) -> bytes:
+        """As it stands in a segment."""
+        payload = json.dumps(
+            {
+                "model": self.model,
+                "asked": self.asked,
+                "response": {name: getattr(self.response, name) for name in _KEPT},
+                "at": self.at,
+            },
+            ensure_ascii=False,
+        )
+        mark = "-" if self.response.finish_reason == "error" else "+"
+        body = f"{mark} {self.key} {payload}".encode()
+        return b"%08x %s\n" % (zlib.crc32(body), body)
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """Where a sound line stands.
+
+    Attributes:
+        key: Of its request, as bytes.
+        failed: Whether the request came to nothing.
+        offset: Of its first byte.
+    """
+
+    key: bytes
+    failed: bool
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A file as ``read`` found it.
+
+    Attributes:
+        path: Where it is.
+        torn: Bytes of an unfinished last line.
+        damaged: Numbers, from 1, of lines whose checksum is wrong.
+        foreign: Numbers of lines whose checksum is right and which hold no record.
+        lines: The sound ones.
+    """
+
+    path: Path
+    torn: int
+    damaged: list[int]
+    foreign: list[int]
+    lines: list[Line]
+
+    @property
+    def skipped(self) -> int:
+        """How many lines cannot be read; an unfinished last one is none of them."""
+        return len(self.damaged) + len(self.foreign)
+
+
+def segments(folder: Path, thorough: bool = False) -> Iterator[Segment]:
+    """The segments of a journal, oldest first; makes the folder if it is not there.
+
+    Args:
+        folder: The journal's; made if it is not there.
+        thorough: Whether to parse what each line holds, as ``read`` does.
+
+    Raises:
+        JournalError: The folder cannot be used, or a segment cannot be read.
+        FileNotFoundError: A segment was replaced after the folder was listed.
+    """
+    for path in paths(folder):
+        yield read(path, thorough)
+
+
+def require(folder: Path, writes: bool) -> None:
+    """Refuse a journal that cannot be used, at the price of a look at each segment's first line.
+
+    Args:
+        folder: The journal's; need not be there.
+        writes: Whether it must be possible to write there. Leaves nothing behind.
+
+    Raises:
+        JournalError: It cannot be used, or a segment cannot be read.
+    """
+    try:
+        if _is_there(folder):
+            for path in _listed(folder):
+                with contextlib.suppress(FileNotFoundError), _reading(path) as file:
+                    _require_format(path, file.readline(len(FORMAT)))
+        if writes:
+            probe(folder)
+    except OSError as error:
+        raise _unusable(folder, error) from error
+
+
+def probe(folder: Path) -> None:
+    """Raise OSError if no file can be made in a folder, or in the nearest one that is there.
+
+    Leaves nothing behind.
+    """
+    there = folder.absolute()
+    while not _is_there(there):
+        there = there.parent
+    with tempfile.TemporaryFile(dir=there):
+        pass
+
+
+def paths(folder: Path) -> list[Path]:
+    """The files of a journal, oldest first; makes the folder if it is not there.
+
+    Raises:
+        JournalError: The folder cannot be used.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        return _listed(folder)
+    except OSError as error:
+        raise _unusable(folder, error) from error
+
+
+def opened(path: Path, mode: str = "rb") -> BinaryIO:
+    """A segment as an open file.
+
+    Raises:
+        JournalError: It is not a file, or a link to nothing.
+        FileNotFoundError: It was replaced.
+        OSError: It cannot be opened in that mode.
+    """
+
+    def opener(name: str, flags: int) -> int:
+        file = os.open(name, flags | os.O_NONBLOCK)  # a pipe would be waited for
+        if stat.S_ISREG(os.fstat(file).st_mode):
+            return file
+        os.close(file)
+        raise _no_file(path)
+
+    try:
+        return open(path, mode, opener=opener)  # type: ignore[return-value]
+    except OSError:
+        if path.exists() and not path.is_file():  # a folder or a socket
+            raise _no_file(path) from None
+        if path.is_symlink() and not path.exists():
+            raise JournalError(
+                f"{path} is a link to nothing, so what it held cannot be read",
+                "Bring back what it points to (is a disk not mounted?), or move the link out of "
+                "the journal, and it is asked for again.",
+            ) from None
+        raise
+
+
+def read(path: Path, thorough: bool = False) -> Segment:
+    """Check every line of a segment.
+
+    Args:
+        path: The segment's file.
+        thorough: Whether to parse what each line holds, which takes several times as long.
+
+    Raises:
+        JournalError: It is of another format, not a file, or cannot be read.
+        FileNotFoundError: It was replaced.
+    """
+    found = Segment(path, 0, [], [], [])
+    torn = offset = 0
+    with _reading(path) as file:
+        for number, line in enumerate(file, 1):
+            whole = line.endswith(b"\n")
+            if number == 1:
+                _require_format(path, line)
+            if not whole:
+                torn = len(line)
+            elif number > 1 and not _is_sound(line):
+                found.damaged.append(number)
+            elif number > 1 and not _is_record(line, thorough):
+                found.foreign.append(number)
+            elif number > 1:
+                key = bytes.fromhex(line[_KEY].decode())
+                found.lines.append(Line(key, line[_MARK : _MARK + 1] == b"-", offset))
+            offset += len(line)
+    return dataclasses.replace(found, torn=torn)
+
+
+def record_at(path: Path, offset: int) -> Record:
+    """The record of the sound line there.
+
+    A number in it that is none is unknown, as if a server had just sent it.
+
+    Raises:
+        NoRecordError: The line holds none.
+        JournalError, FileNotFoundError: As of ``read``.
+    """
+    with _reading(path) as file:
+        file.seek(offset)
+        return _record(file.readline())
+
+
+def create(folder: Path) -> tuple[Path, int]:
+    """(path, locked file) of a new segment of this process.
+
+    Raises:
+        OSError: The disk is full or fails.
+    """
+    while True:
+        path = folder / f"{time.time_ns()}-{socket.gethostname()}-{os.getpid()}{SUFFIX}"
+        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o644)
+        fcntl.flock(file, fcntl.LOCK_EX)
+        if os.fstat(file).st_nlink:
+            break
+        os.close(file)  # it was taken for an idle segment before it was locked
+    write(file, FORMAT)
+    sync_folder(folder)
+    return path, file
+
+
+def write(file: int, data: bytes) -> None:
+    """All of ``data``, however many calls that takes."""
+    while data:
+        data = data[os.write(file, data) :]
+
+
+def sync_folder(folder: Path) -> None:
+    """Bring the names in a folder to the disk."""
+    opened = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
+
+
+def _record(line: bytes) -> Record:
+    """What a sound line holds. Raises NoRecordError."""
+    try:
+        payload = json.loads(line[_PAYLOAD_STARTS:])
+        strange = payload.keys() - _FIELDS | payload["response"].keys() - set(_KEPT)
+        if strange:
+            raise ValueError(f"unknown field {min(strange)}")
+        said = payload["response"]
+        counts = {name: count(said.get(name)) for name in _COUNTS}
+        payload["response"] = said | counts | {"latency_s": seconds(said.get("latency_s"))}
+        record = _RECORD.validate_python({"key": line[_KEY].decode(), **payload})
+        if _HALF.search(line):  # of a character, perhaps; that cannot be written
+            record.line()
+    # A list of lists can be nested deeper than the parser follows.
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        raise NoRecordError(str(error)) from error
+    if (record.response.finish_reason == "error") != (line[_MARK : _MARK + 1] == b"-"):
+        raise NoRecordError("the mark of the line does not fit its response")
+    return record
+
+
+_RECORD = TypeAdapter(Record)
+
+
+def _is_record(line: bytes, thorough: bool) -> bool:
+    if not _HEAD.match(line):
+        return False
+    if thorough:
+        try:
+            _record(line)
+        except NoRecordError:
+            return False
+    return True
+
+
+def _is_sound(line: bytes) -> bool:
+    try:
+        return int(line[:8], 16) == zlib.crc32(line[9:-1])
+    except ValueError:
+        return False
+
+
+def _is_there(path: Path) -> bool:
+    """Links to nothing are. Raises OSError if nobody can tell."""
+    try:
+        path.lstat()
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _listed(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.iterdir() if path.name.endswith(SUFFIX))
+
+
+@contextlib.contextmanager
+def _reading(path: Path) -> Iterator[BinaryIO]:
+    """As ``opened``, and a fault of the disk while this lasts is a JournalError too."""
+    try:
+        with opened(path) as file:
+            yield file
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise JournalError(
+            f"{path} cannot be read: {error.strerror}",
+            "Allow this user to read it or check the disk; or move it out of the journal, and what "
+            "it holds is asked for again.",
+        ) from error
+
+
+def _require_format(path: Path, line: bytes) -> None:
+    """``line`` is the first one, which a kill may have cut."""
+    if line != FORMAT and (line.endswith(b"\n") or not FORMAT.startswith(line)):
+        raise JournalError(
+            f"{path} is no segment of this version: it begins with {line[:40]!r}",
+            "Name another journal, or read it with the version that wrote it.",
+        )
+
+
+def _no_file(path: Path) -> JournalError:
+    return JournalError(
+        f"{path} is named like a segment and is not a file", "Move it out of the journal."
+    )
+
+
+def _unusable(folder: Path, error: OSError) -> JournalError:
+    return JournalError(
+        f"The journal {folder} cannot be used: {error.strerror}",
+        f"{remedy(error, 'another --journal')}.",
+    )

@@ -1,0 +1,190 @@
+"""The model that is trained: where it is, its tokenizer, and the chat template that it learns.
+
+The template is, in this order: a file that the user names (``chat_template_path``), the one that
+lies beside the sets because the build had to mend the model's own, the model's own.
+
+Not covered: adapters as a base (merge them first), and models of images.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from heavydistill.chat.student import stops_of
+from heavydistill.chat.template import Chat, own_template
+from heavydistill.errors import ConfigError, TeacherError
+from heavydistill.models.hub_files import obstacle
+from heavydistill.models.local.engine import local_revision
+from heavydistill.models.registry import file_of
+from heavydistill.store.redact import name_alone
+from heavydistill.store.training_record import RECORD, BaseModelUsed, TrainingRecord, read_record
+
+if TYPE_CHECKING:
+    from heavydistill.train.arguments import Asked
+    from heavydistill.train.datasets import Located
+
+_QUESTION, _ANSWER = "3f9c1a57 question", "8d02b6e4 answer"
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """A model, without its weights.
+
+    Attributes:
+        name: For the record: the name of its folder, its id on the Hub, or a profile's name.
+        path: What transformers loads it from.
+        revision: Its commit on the Hub, or a digest of its files.
+        tokenizer: With the template of ``chat``.
+        chat: Renders rows as it will be asked.
+        context: Positions that it was made for.
+        training: How it came about, if its folder tells.
+    """
+
+    name: str
+    path: str
+    revision: str
+    tokenizer: Any
+    chat: Chat
+    context: int
+    training: TrainingRecord | None
+
+    @property
+    def used(self) -> BaseModelUsed:
+        """As the record has it."""
+        return BaseModelUsed(
+            name=self.name,
+            revision=self.revision,
+            template_sha256=self.chat.sha256,
+            training=self.training,
+        )
+
+
+def load_base(asked: Asked, found: Sequence[Located]) -> Base:
+    """Find the model of the arguments, and load its tokenizer.
+
+    Raises:
+        ConfigError: It cannot be loaded or is an adapter, or its template has no generation
+            prompt or is none of the sets'; the sets have different templates.
+    """
+    from transformers import AutoConfig, AutoTokenizer
+
+    given = str(asked.model.model_name_or_path)
+    path = _path_of(given)
+    if (Path(path) / "adapter_config.json").is_file():
+        raise ConfigError(
+            f"{given} is an adapter, and what is trained is a model",
+            f"Merge it first: python scripts/merge.py --adapter {given} --out {given}-merged",
+        )
+    options = {
+        "revision": asked.model.model_revision,
+        "trust_remote_code": asked.trl.trust_remote_code,
+    }
+    if not Path(path).is_dir():
+        obstacle()
+    try:
+        config = AutoConfig.from_pretrained(path, **options).get_text_config()
+        # TRL decodes with it, and tidying up spaces would alter text (``models.http.reasoning``).
+        tokenizer = AutoTokenizer.from_pretrained(
+            path, clean_up_tokenization_spaces=False, **options
+        )
+        revision = getattr(config, "_commit_hash", None) or local_revision(path)
+    except Exception as error:  # no such model, no network, no tokenizer: there is no common base
+        raise ConfigError(
+            f"model_name_or_path: {given} cannot be loaded: {_no_folder(path)}{error}",
+            "Give a folder with a checkpoint, an id on the Hub that this machine can reach "
+            "(HF_TOKEN for a private one), or a profile's name.",
+        ) from error
+    template = _template(asked, tokenizer, found)
+    chat = Chat(tokenizer, stops_of(path), template)
+    _check_opening(chat, given)
+    if len(tokenizer) > config.vocab_size:
+        raise ConfigError(
+            f"The tokenizer of {given} has {len(tokenizer):,} tokens, and the model knows "
+            f"{config.vocab_size:,}: it is the tokenizer of another model",
+            "Give the model with its own tokenizer.",
+        )
+    tokenizer.chat_template = template
+    if tokenizer.pad_token_id is None:
+        tokenizer.pad_token = tokenizer.eos_token
+    training = read_record(Path(path)) if (Path(path) / RECORD).is_file() else None
+    return Base(
+        name_alone(given), path, revision, tokenizer, chat, config.max_position_embeddings, training
+    )
+
+
+def _no_folder(path: str) -> str:
+    """What libraries do not say of a folder that is not there: they ask the Hub for it."""
+    return "" if Path(path).exists() else "no such folder is here, and of the Hub: "
+
+
+def _path_of(name: str) -> str:
+    """A profile's name as what transformers loads; anything else as it is."""
+    try:
+        file = file_of(name)
+    except TeacherError:
+        return name
+    return (file.folder or file.hub or name) if file else name
+
+
+def _template(asked: Asked, tokenizer: Any, found: Sequence[Located]) -> str:
+    given = asked.chat_template_path
+    if given is not None:
+        return _read(Path(given))
+    texts = {one.template for one in found}
+    if len(texts) > 1:
+        names = ", ".join(sorted({one.name for one in found}))
+        raise ConfigError(
+            f"The sets {names} are rendered with different chat templates",
+            "Build them for the same student, or give one with --chat_template_path FILE.",
+        )
+    template = next(iter(texts), "") or own_template(tokenizer)
+    chat = Chat(tokenizer, template=template)
+    for one in found:
+        student = one.manifest.student
+        if student.template_sha256 != chat.sha256:
+            raise ConfigError(
+                f"{one.name} was built for {student.name}, and "
+                f"{asked.model.model_name_or_path} has another chat template",
+                f"Build the sets with --student {asked.model.model_name_or_path}, or say which "
+                "template is to be learnt with --chat_template_path FILE.",
+            )
+    return template
+
+
+def _read(path: Path) -> str:
+    fix = "Give a Jinja file."
+    if path.is_dir() or path.suffix not in (".jinja", ".j2"):
+        raise ConfigError(f"chat_template_path: {path} is no Jinja file", fix)
+    try:
+        template = path.read_bytes().decode("utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"chat_template_path: {path}: {error}", fix) from error
+    if not template.strip():
+        raise ConfigError(f"chat_template_path: {path} is empty", fix)
+    return template
+
+
+def _check_opening(chat: Chat, name: str) -> None:
+    """Whether a prompt ends with what opens an answer.
+
+    A template without it leaves the header of the answer to the model, which then learns to write
+    control tokens and is asked in a way that servers do not know.
+    """
+    question = [{"role": "user", "content": _QUESTION}]
+    answer = [{"role": "assistant", "content": _ANSWER}]
+    try:
+        closed, opened = chat.render(question), chat.render(question, opens=True)
+        whole = chat.render([*question, *answer])
+    except ValueError:
+        return  # the guard says what of which row it does not take
+    header = whole.removeprefix(opened).partition(_ANSWER)[0]
+    if closed == opened and whole.startswith(opened) and chat.control_token(header):
+        raise ConfigError(
+            f"The chat template of {name} has no generation prompt: an answer begins with "
+            f"{header!r}, and a prompt does not end with it",
+            "Give a template that adds it where add_generation_prompt is set, with "
+            "--chat_template_path FILE, and build the sets with --chat-template FILE.",
+        )

@@ -1,0 +1,243 @@
+"""What lies in the output folder is whole, or is not taken for it.
+
+    training.json     the record; without a result as long as the training has not ended
+    checkpoint-N/     for going on; whole if ``whole.json`` is in it, which is written last
+    model files       the trained model; ``config.json`` or ``adapter_config.json``, without which
+                      nobody can load them, gets its name last
+
+A training goes on from the last checkpoint that is whole, and only if it is the same training:
+the same model, rows, batches and schedule.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from heavydistill.errors import ConfigError
+from heavydistill.schema import content_id
+from heavydistill.store.training_record import EVALUATION, TrainingRecord, read_record
+
+if TYPE_CHECKING:
+    from transformers import Trainer
+
+WHOLE = "whole.json"
+CARD = "README.md"
+_ENTRIES = ("config.json", "adapter_config.json")
+_CHECKPOINT = re.compile(r"checkpoint-\d+")
+_NEW = ".new"
+# What may differ when a training goes on: what is said, looked at and kept, and how much memory
+# it takes.
+_FREE = re.compile(
+    r"log.*|report_to|run_name|eval_.*|do_eval|save_.*|push_to_hub|hub_.*|disable_tqdm|project|"
+    r"trackio_.*|dataset_num_proc|dataloader_(?!drop_last).*|per_device_eval_batch_size|"
+    r"num_generations_eval|metric_for_best_model|greater_is_better|guard_.*|held_out|"
+    r"resume_from_checkpoint|gradient_checkpointing.*|activation_offloading|"
+    r"vllm_gpu_memory_utilization|vllm_enable_sleep_mode|num_completions_to_print"
+)
+
+
+def mark_whole(checkpoint: Path) -> None:
+    """Note the sizes of all files of a checkpoint in it."""
+    text = json.dumps(_sizes(checkpoint), indent=1)
+    new = checkpoint / f".{WHOLE}{_NEW}"
+    new.write_text(text, encoding="utf-8")
+    new.replace(checkpoint / WHOLE)
+
+
+def remove_old(folder: Path, limit: int | None, best: str | None) -> None:
+    """Remove the oldest checkpoints of a folder.
+
+    Args:
+        folder: The output folder.
+        limit: ``save_total_limit``: how many are kept, the last and the best one among them; None
+            keeps all.
+        best: The path of the best one, if there is one.
+    """
+    if not limit:
+        return
+    checkpoints = _checkpoints(folder)
+    kept = {checkpoints[-1].name, Path(best or "").name}
+    old = [path for path in checkpoints if path.name not in kept]
+    for path in old[: max(0, len(checkpoints) - limit)]:
+        shutil.rmtree(path)
+
+
+def is_whole(checkpoint: Path) -> bool:
+    """Whether nothing is missing of a checkpoint that was noted when it was written."""
+    try:
+        noted = json.loads((checkpoint / WHOLE).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    there = _sizes(checkpoint)
+    return all(there.get(name) == size for name, size in noted.items())
+
+
+def start_of(folder: Path, resume: str | bool | None) -> Path | None:
+    """The checkpoint that a training begins with; None if it begins anew.
+
+    Args:
+        folder: The output folder.
+        resume: ``resume_from_checkpoint``: a checkpoint, or whether to take the last one.
+
+    Raises:
+        ConfigError: The checkpoint is not whole, or there is none; or the training is to begin
+            anew in a folder that has one already, or that cannot be made; or an evaluation is
+            there, which is of another model than the one that comes.
+    """
+    there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    if not there.is_dir() or not os.access(there, os.W_OK):
+        raise ConfigError(
+            f"output_dir: {folder} cannot be written: {there} is no folder, or not yours",
+            "Name another --output_dir.",
+        )
+    checkpoints = _checkpoints(folder)
+    if resume is None or str(resume).lower() in ("false", "no"):
+        # A record alone is of a training that broke before there was anything to go on from.
+        if checkpoints or any((folder / name).exists() for name in _ENTRIES):
+            raise ConfigError(
+                f"output_dir: there is a training in {folder}",
+                "Go on with it with --resume_from_checkpoint true, name another --output_dir, or "
+                "remove this one.",
+            )
+        _refuse_evaluation(folder)
+        return None
+    _refuse_evaluation(folder)
+    if str(resume).lower() in ("true", "yes", "last"):
+        whole = [path for path in checkpoints if is_whole(path)]
+        if not whole:
+            broken = f"; {', '.join(path.name for path in checkpoints)} is not whole"
+            raise ConfigError(
+                f"resume_from_checkpoint: {folder} has no checkpoint to go on from"
+                f"{broken if checkpoints else ''}",
+                f"Remove {folder} and begin anew." if checkpoints else "Leave it out.",
+            )
+        return whole[-1]
+    checkpoint = {path.resolve(): path for path in checkpoints}.get(Path(str(resume)).resolve())
+    if checkpoint is None or not is_whole(checkpoint):
+        raise ConfigError(
+            f"resume_from_checkpoint: {resume} is no whole checkpoint in {folder}",
+            "Give another one of this output_dir, or true for the last one that is whole.",
+        )
+    return checkpoint
+
+
+def _refuse_evaluation(folder: Path) -> None:
+    """The card would tell its figures of the model that comes."""
+    if (folder / EVALUATION).exists():
+        raise ConfigError(
+            f"output_dir: there is an evaluation in {folder}, of the model that was there before",
+            f"Move {folder / EVALUATION} elsewhere, or remove it.",
+        )
+
+
+def remove_others(folder: Path, start: Path | None) -> list[str]:
+    """Remove the checkpoints of a folder that are not whole or come after the start.
+
+    A later one would be written over file by file, and look whole meanwhile.
+
+    Returns:
+        What was removed, and why, a sentence each.
+    """
+    checkpoints = _checkpoints(folder)
+    names = [path.name for path in checkpoints]
+    later = checkpoints[names.index(start.name) + 1 :] if start else []
+    said = []
+    for path in checkpoints:
+        if not is_whole(path):
+            said.append(f"Removed {path.name}, which was not whole.")
+        elif path in later:
+            said.append(f"Removed {path.name}, which will be written again.")
+        else:
+            continue
+        shutil.rmtree(path)
+    return said
+
+
+def check_same(folder: Path, record: TrainingRecord) -> None:
+    """See to it that the training that goes on in a folder is the one that began there.
+
+    Raises:
+        ConfigError: It is another one; the message says what differs.
+    """
+    before = read_record(folder)
+    old, new = _schedule(before), _schedule(record)
+    if old["engine"].startswith(new["engine"]):  # a plan may leave the stage to a file
+        new["engine"] = old["engine"]
+    for key in {**old, **new}:
+        if old.get(key) != new.get(key):
+            raise ConfigError(
+                f"The training in {folder} began with {key} {old.get(key)!r}, and now it is "
+                f"{new.get(key)!r}",
+                "Go on with what it began with, or begin anew with another --output_dir.",
+            )
+
+
+def save_model(trainer: Trainer, folder: Path) -> None:
+    """Write the trained model into a folder, so that it can be loaded only when it is whole.
+
+    Called by all processes, for the weights may be spread over them.
+    """
+    new = folder / _NEW
+    if trainer.args.should_save:
+        shutil.rmtree(new, ignore_errors=True)
+        for entry in _ENTRIES:
+            (folder / entry).unlink(missing_ok=True)
+    trainer.accelerator.wait_for_everyone()
+    trainer.save_model(str(new))
+    trainer.accelerator.wait_for_everyone()
+    if trainer.args.should_save:
+        (new / CARD).unlink(missing_ok=True)  # that of PEFT; ours is made of the record
+        (new / "training_args.bin").unlink(missing_ok=True)  # the record says it, without paths
+        for path in sorted(new.iterdir(), key=lambda path: (path.name in _ENTRIES, path.name)):
+            path.replace(folder / path.name)
+        new.rmdir()
+
+
+def step_of(checkpoint: Path) -> int:
+    """After which step it was written."""
+    return int(checkpoint.name.rpartition("-")[2])
+
+
+def _checkpoints(folder: Path) -> list[Path]:
+    """The checkpoints of a folder, whole or not, the first one first."""
+    if not folder.is_dir():
+        return []
+    found = (path for path in folder.iterdir() if _CHECKPOINT.fullmatch(path.name))
+    return sorted((path for path in found if path.is_dir()), key=step_of)
+
+
+def _sizes(folder: Path) -> dict[str, int]:
+    files = (path for path in sorted(folder.rglob("*")) if path.is_file())
+    return {
+        path.relative_to(folder).as_posix(): path.stat().st_size
+        for path in files
+        if path.name not in (WHOLE, f".{WHOLE}{_NEW}")
+    }
+
+
+def _schedule(record: TrainingRecord) -> dict[str, Any]:
+    """All that must be the same, a key each."""
+    sets = {
+        # Not the rows of validation, which are looked at.
+        f"source {number}": (one.role, one.rows["train"], content_id("sets", one.manifest.files))
+        for number, one in enumerate(record.sets, start=1)
+    }
+    arguments = {
+        name: value for name, value in record.arguments.items() if not _FREE.fullmatch(name)
+    }
+    asked = {"prompts": (rl.mode, rl.problems_sha256, rl.run)} if (rl := record.rl) else {}
+    return {
+        **sets,
+        **asked,
+        "base": (record.base.name, record.base.revision, record.base.template_sha256),
+        "method": record.method,
+        "processes": record.launch.processes,
+        "engine": record.launch.engine,  # each reads the optimizer's state of its own alone
+        **arguments,
+        "max_length": record.max_length,
+    }

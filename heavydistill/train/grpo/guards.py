@@ -1,0 +1,394 @@
+"""Guards against the collapse that HeavySkill's RLVR with K=16 shows (arXiv 2605.02396, Figure 6).
+
+There the training reward and the share of solved groups climb while entropy, length and the
+held-out accuracy fall: the model learns to copy and to vote, and no longer to deliberate. Four
+guards look for it in what the training logs, and a fifth for responses that never end:
+
+    entropy     the entropy of the policy is below a share of its peak
+    length      the mean completion is shorter than a share of the longest there was
+    all_right   so many groups are solved that the rest teaches little
+    evaluation  the held-out accuracy fell at so many evaluations in a row, and the training reward
+                is higher than before them
+    cut_off     most responses are cut off: they have no reward, and groups shrink
+
+Where all responses are cut off in ``guard_window`` logged values in a row, nothing is learnt, and
+``cut_off`` ends the training whatever else it does, unless it is off.
+
+The logged values of a training are smoothed: a value counts as the median of itself and the ones
+before it, ``guard_window`` in all, so that no single odd step fires a guard, nor is it a peak. As
+long as there are fewer than that, no guard fires. Evaluations are taken as they are, of several at
+one step the first: with ``eval_on_start`` the Trainer evaluates again where a training goes on, and
+what fired before stays as it was.
+
+What fires is found in ``log_history`` alone, which is in every checkpoint: a training that goes on
+finds what fired before. A guard fires once, when its bound is passed for the first time: around it
+values come and go. ``cut_off`` may fire a second time, to end the training.
+
+Not covered: what is done then (``watching``).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from heavydistill.errors import ConfigError
+from heavydistill.store.training_record import Alarm
+from heavydistill.train.grpo.groups import ALL_RIGHT
+
+if TYPE_CHECKING:
+    from trl import GRPOConfig
+
+    from heavydistill.train.grpo.batches import Batch
+
+OFF, WARN, STOP, ROLL_BACK = "off", "warn", "stop", "roll_back"
+ACTIONS = (OFF, WARN, STOP, ROLL_BACK)
+GUARDS = ("entropy", "length", "all_right", "evaluation", "cut_off")
+ENTROPY, LENGTH, REWARD = "entropy", "completions/mean_length", "reward"
+# Of the responses that are rewarded, and of the attempts that an episode begins with.
+_CUT_OFF = ("verdict/cut_off", "thinker/truncated")
+MORE_TOKENS = (
+    "Raise max_completion_length (mode joint: the run's sampling.max_tokens too), or teach the "
+    "model shorter responses first, with scripts/sft.py"
+)
+_ACTION_HELP = (
+    f"{WARN}; {STOP}: end the training; {ROLL_BACK}: end it, and the best whole checkpoint by "
+    f"metric_for_best_model becomes the model; {OFF}."
+)
+
+
+def _action(what: str) -> Any:
+    return field(default=WARN, metadata={"help": f"{what}: {_ACTION_HELP}", "choices": [*ACTIONS]})
+
+
+@dataclass
+class GuardArguments:
+    """What is done about a collapse, and where it begins."""
+
+    guard_entropy: str = _action("The entropy falls below guard_entropy_below of its peak")
+    guard_entropy_below: float = field(
+        default=0.6, metadata={"help": "Share of the peak, between 0 and 1."}
+    )
+    guard_length: str = _action("The mean completion falls below guard_length_below of its peak")
+    guard_length_below: float = field(
+        default=0.5, metadata={"help": "Share of the peak, between 0 and 1."}
+    )
+    guard_all_right: str = _action("More than guard_all_right_above of the groups are solved")
+    guard_all_right_above: float = field(
+        default=0.6, metadata={"help": "Share of the groups, between 0 and 1."}
+    )
+    guard_evaluation: str = _action(
+        "The held-out accuracy falls guard_evaluation_falls times in a row while the reward rises"
+    )
+    guard_evaluation_falls: int = field(
+        default=3, metadata={"help": "Evaluations in a row, each below the one before."}
+    )
+    guard_cut_off: str = _action("More than guard_cut_off_above of the responses are cut off")
+    guard_cut_off_above: float = field(
+        default=0.5, metadata={"help": "Share of the responses, between 0 and 1."}
+    )
+    guard_window: int = field(
+        default=5,
+        metadata={
+            "help": "A logged value counts as the median of so many, itself and those before it."
+        },
+    )
+
+    def action_of(self, guard: str) -> str:
+        """What is done when a guard fires."""
+        return str(getattr(self, f"guard_{guard}"))
+
+
+def check_guards(guards: GuardArguments, arguments: GRPOConfig) -> None:
+    """Whether the guards can do what is asked of them.
+
+    Raises:
+        ConfigError: A value is out of its range; a guard watches the evaluation, and there is none;
+            or there is no best checkpoint to roll back to.
+    """
+    for guard in GUARDS:
+        if (action := guards.action_of(guard)) not in ACTIONS:
+            raise ConfigError(
+                f"guard_{guard}: {action!r} is none of {', '.join(ACTIONS)}", "Give one of them."
+            )
+    for name in (
+        "guard_entropy_below",
+        "guard_length_below",
+        "guard_all_right_above",
+        "guard_cut_off_above",
+    ):
+        if not 0 < (share := getattr(guards, name)) < 1:
+            raise ConfigError(f"{name}: {share} is not between 0 and 1", "Give a share.")
+    for name in ("guard_evaluation_falls", "guard_window"):
+        if (count := getattr(guards, name)) < 1:
+            raise ConfigError(f"{name}: {count} is below 1", "Give 1 or more.")
+    evaluated, saved = (
+        str(getattr(strategy, "value", strategy))
+        for strategy in (arguments.eval_strategy, arguments.save_strategy)
+    )
+    if evaluated == "no" and guards.guard_evaluation != OFF:
+        raise ConfigError(
+            f"guard_evaluation is {guards.guard_evaluation}, and nothing is evaluated",
+            "Give --eval_strategy steps, and beside a run --held_out_from; or leave "
+            "guard_evaluation out.",
+        )
+    rolling = [guard for guard in GUARDS if guards.action_of(guard) == ROLL_BACK]
+    if not rolling:
+        return
+    every = arguments.eval_steps, arguments.save_steps
+    # The best one must have been saved when it was measured.
+    aligned = saved == "best" or (saved == evaluated and (saved != "steps" or every[0] == every[1]))
+    if evaluated == "no" or not aligned:
+        raise ConfigError(
+            f"guard_{rolling[0]} is {ROLL_BACK}, and there is not a checkpoint wherever it is "
+            f"evaluated: eval_strategy {evaluated}, save_strategy {saved}, eval_steps {every[0]}, "
+            f"save_steps {every[1]}",
+            "Give --eval_strategy steps, and --save_strategy best, or steps with the same number "
+            "for save_steps as for eval_steps.",
+        )
+    if arguments.metric_for_best_model is None:
+        raise ConfigError(
+            f"guard_{rolling[0]} is {ROLL_BACK}, and which checkpoint is the best is not said",
+            "Leave metric_for_best_model out: it is that of the mode.",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """The steps at which a training logs and evaluates.
+
+    Attributes:
+        logs: Where it logs.
+        responses: Of these, where something is logged of responses: since the log before it some
+            were sampled.
+        evaluations: Where it evaluates.
+    """
+
+    logs: list[int]
+    responses: list[int]
+    evaluations: list[int]
+
+
+def foreseen(arguments: GRPOConfig, batch: Batch, steps: int, prompts: int) -> Seen:
+    """What guards will see, found by the Trainer's own rules.
+
+    Args:
+        arguments: When it logs and evaluates.
+        batch: When it samples.
+        steps: Of the training.
+        prompts: Of an epoch.
+    """
+    from transformers import DefaultFlowCallback, TrainerControl, TrainerState
+
+    rules, state, epoch = DefaultFlowCallback(), TrainerState(max_steps=steps), batch.steps(prompts)
+    state.compute_steps(arguments, steps)
+    seen = Seen([], [], [0] * arguments.eval_on_start)
+    is_sampled = False
+    for step in range(1, steps + 1):
+        state.global_step, state.epoch = step, step / epoch
+        control = rules.on_step_end(arguments, state, TrainerControl())
+        if step % epoch == 0 or step == steps:
+            control = rules.on_epoch_end(arguments, state, control)
+        is_sampled |= batch.begins_generation(step, prompts)
+        if control.should_log or step == steps:  # what is left at the end is logged
+            seen.logs.append(step)
+            if is_sampled:
+                seen.responses.append(step)
+            is_sampled = False
+        if control.should_evaluate:
+            seen.evaluations.append(step)
+    return seen
+
+
+def idle(guards: GuardArguments, seen: Seen) -> dict[str, str]:
+    """The guards that are on and will see too few values to fire, and why, in words.
+
+    Args:
+        guards: Bounds and actions.
+        seen: What there will be.
+
+    Raises:
+        ConfigError: One of them is to do more than warn.
+    """
+    window = guards.guard_window
+    # The first median is a peak itself.
+    needed = {
+        "entropy": (window + 1, "logged values", seen.logs),
+        "length": (window + 1, "logged values", seen.responses),
+        "all_right": (window, "logged values", seen.responses),
+        "cut_off": (window, "logged values", seen.responses),
+        "evaluation": (guards.guard_evaluation_falls + 1, "evaluations", seen.evaluations),
+    }
+    found = {
+        guard: f"it needs {least} {what}, and there will be {len(steps)}"
+        for guard, (least, what, steps) in needed.items()
+        if guards.action_of(guard) != OFF and len(steps) < least
+    }
+    if guards.guard_evaluation != OFF and "evaluation" not in found and not _may_rise(seen, window):
+        found["evaluation"] = (
+            f"the reward, as the median of {window} logged values, cannot rise between evaluations"
+        )
+    for guard, why in found.items():
+        if (action := guards.action_of(guard)) != WARN:
+            raise ConfigError(
+                f"guard_{guard} is {action} and can never fire: {why}",
+                "Give a smaller eval_steps, logging_steps, guard_window or "
+                "guard_evaluation_falls, or more steps."
+                if guard == "evaluation"
+                else "Give a smaller logging_steps or guard_window, or more steps.",
+            )
+    return found
+
+
+def _may_rise(seen: Seen, window: int) -> bool:
+    """Whether the reward may be higher at the last evaluation than at the first one."""
+    first, last = seen.evaluations[0], seen.evaluations[-1]
+    # As long as there is no median, the first one counts.
+    return any(first < step <= last for step in seen.responses[window:])
+
+
+def alarms(
+    history: Sequence[Mapping[str, Any]], guards: GuardArguments, metric: str = "eval_hm"
+) -> list[Alarm]:
+    """All that fired in a training, in the order of its steps; those that are off do not.
+
+    Args:
+        history: ``log_history`` of the Trainer's state. A value that is missing in an entry, or
+            null, or no number, is passed over.
+        guards: Bounds and actions.
+        metric: The held-out accuracy.
+    """
+    rules = {
+        "entropy": _below_peak(series(history, ENTROPY), guards.guard_entropy_below, guards),
+        "length": _below_peak(series(history, LENGTH), guards.guard_length_below, guards),
+        "all_right": _above(series(history, ALL_RIGHT), guards.guard_all_right_above, guards),
+        "cut_off": _above(cut_off(history), guards.guard_cut_off_above, guards),
+        "evaluation": _falling(
+            _first_of_steps(series(history, metric)), series(history, REWARD), guards
+        ),
+    }
+    fired = []
+    for guard, checked in rules.items():
+        action = guards.action_of(guard)
+        first = next((one for one in checked if one.is_passed), None)
+        if first and action != OFF:
+            step, _, value, bound = first
+            fired.append(Alarm(guard=guard, step=step, value=value, bound=bound, action=action))
+    last = _last_of_nothing(history, guards)
+    if last and guards.guard_cut_off != OFF:
+        action = STOP if guards.guard_cut_off == WARN else guards.guard_cut_off
+        # In the place of a warning at the same step.
+        fired = [one for one in fired if (one.guard, one.step) != ("cut_off", last)]
+        bound = guards.guard_cut_off_above
+        fired.append(Alarm(guard="cut_off", step=last, value=1.0, bound=bound, action=action))
+    return sorted(fired, key=lambda one: one.step)
+
+
+def cut_off(history: Sequence[Mapping[str, Any]]) -> list[_Point]:
+    """(step, share of the responses that were cut off); of an episode that of the worse role."""
+    found: dict[int, float] = {}
+    for name in _CUT_OFF:
+        for step, value in series(history, name):
+            found[step] = max(value, found.get(step, 0.0))
+    return sorted(found.items())
+
+
+def _last_of_nothing(history: Sequence[Mapping[str, Any]], guards: GuardArguments) -> int | None:
+    """The step of the first ``guard_window`` logged values in a row with nothing but cut-offs."""
+    in_a_row = 0
+    for step, share in cut_off(history):
+        in_a_row = in_a_row + 1 if share == 1 else 0
+        if in_a_row == guards.guard_window:
+            return step
+    return None
+
+
+def told(alarm: Alarm, guards: GuardArguments) -> str:
+    """An alarm as a sentence."""
+    value, bound = f"{alarm.value:.4g}", f"{alarm.bound:.4g}"
+    what = {
+        "entropy": f"the entropy is {value}, below {guards.guard_entropy_below:.0%} of its peak "
+        f"({bound})",
+        "length": f"the mean completion has {value} tokens, below {guards.guard_length_below:.0%} "
+        f"of its peak ({bound})",
+        "all_right": f"{value} of the groups are solved, more than {bound}",
+        "evaluation": f"the held-out accuracy fell {guards.guard_evaluation_falls} times in a row, "
+        f"from {bound} to {value}, while the training reward rose",
+        "cut_off": f"{value} of the responses are cut off, more than {bound}; they earn no reward, "
+        f"so that groups shrink. {MORE_TOKENS}"
+        if alarm.value < 1 or alarm.action == WARN
+        else f"all responses are cut off, so that nothing is learnt. {MORE_TOKENS}",
+    }[alarm.guard]
+    return f"Guard {alarm.guard}, step {alarm.step}: {what}."
+
+
+_Point = tuple[int, float]
+
+
+class _Checked(NamedTuple):
+    """A value beside the bound of its guard."""
+
+    step: int
+    is_passed: bool
+    value: float
+    bound: float
+
+
+def series(history: Sequence[Mapping[str, Any]], name: str) -> list[_Point]:
+    """(step, value) of every finite value that was logged under a name."""
+    return [
+        (int(entry["step"]), float(entry[name]))
+        for entry in history
+        if entry.get(name) is not None and math.isfinite(entry[name])
+    ]
+
+
+def smoothed(points: Sequence[_Point], window: int) -> list[_Point]:
+    """The median of each value and those before it, ``window`` in all, from the first whole one."""
+    if len(points) < window:
+        return []
+    values = np.array([value for _, value in points])
+    medians = np.median(np.lib.stride_tricks.sliding_window_view(values, window), axis=1)
+    return [
+        (step, value)
+        for (step, _), value in zip(points[window - 1 :], medians.tolist(), strict=True)
+    ]
+
+
+def _below_peak(points: list[_Point], share: float, guards: GuardArguments) -> Iterator[_Checked]:
+    peak = 0.0
+    for step, value in smoothed(points, guards.guard_window):
+        peak = max(peak, value)
+        yield _Checked(step, value < share * peak, value, share * peak)
+
+
+def _above(points: list[_Point], most: float, guards: GuardArguments) -> Iterator[_Checked]:
+    for step, value in smoothed(points, guards.guard_window):
+        yield _Checked(step, value > most, value, most)
+
+
+def _first_of_steps(points: list[_Point]) -> list[_Point]:
+    return list(dict(reversed(points)).items())[::-1]
+
+
+def _falling(
+    evaluations: list[_Point], rewards: list[_Point], guards: GuardArguments
+) -> Iterator[_Checked]:
+    """The bound is what the accuracy was before it fell."""
+    falls = guards.guard_evaluation_falls
+    rewards = smoothed(rewards, guards.guard_window)
+    for end in range(falls, len(evaluations)):
+        last = evaluations[end - falls : end + 1]
+        falls_on = all(later < earlier for (_, earlier), (_, later) in pairwise(last))
+        rises = bool(rewards) and _at(rewards, last[0][0]) < _at(rewards, last[-1][0])
+        yield _Checked(last[-1][0], falls_on and rises, last[-1][1], last[0][1])
+
+
+def _at(points: Sequence[_Point], step: int) -> float:
+    """The last value up to a step, or the first one of all."""
+    return next((value for when, value in reversed(points) if when <= step), points[0][1])

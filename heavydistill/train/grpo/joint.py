@@ -1,0 +1,238 @@
+"""The whole heavy trajectory under one reward: K thinkers and one deliberation are one sample.
+
+The objective, of an episode e of K + 1 rows with the learnt tokens t:
+
+    ratio_e     = exp(mean over all t of log p(t) - log p_old(t))
+    advantage_e = (reward_e - mean) / standard deviation, over the episodes of its problem
+    loss        = mean over e of -min(ratio_e * advantage_e, clip(ratio_e) * advantage_e)
+
+which is GSPO (arXiv 2507.18071) with an episode in the place of a response, and so one ratio, one
+normaliser of length and one advantage for all that was written. The reward is the verdict on the
+deliberation; an episode that failed (``episodes``) has none, and teaches nothing.
+
+How. TRL samples and scores rows. What it makes of them is then joined: the rows of an episode
+become one row, prompts after prompts and completions after completions. TRL shuffles these, cuts
+micro-batches of them and computes its loss on them, so that all of its options see an episode as
+one response: its clipping and its metrics, a reference model, the correction for a server's
+log-probabilities. Only the forward pass takes them apart again, and there thinkers and
+deliberations go separately, for they are padded to different lengths.
+
+``dr_grpo`` divides by ``max_completion_length`` for a whole episode. The weight of a mixture of
+experts' auxiliary loss is the mean of those of both passes.
+
+Not covered: episodes that are larger than a micro-batch. Activation checkpointing makes room.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import torch
+from trl import GRPOConfig
+
+from heavydistill.train.grpo.episodes import Completion, Episode, Episodes, figures
+from heavydistill.train.grpo.trainer import RlTrainer, by_length
+from heavydistill.verifiers.pool import VerdictPool
+
+Objective = Literal["episode", "row"]
+_Batch = dict[str, Any]
+
+
+class JointTrainer(RlTrainer):
+    """Plays episodes and learns from them.
+
+    The set has the columns of ``episodes.Episodes.play``. Reward functions see one row for each
+    episode, its deliberation, with the problem's columns. Episodes of a group:
+    ``num_generations / (K + 1)``.
+
+    Args:
+        episodes: Plays them.
+        verdicts: Judges the thinkers' attempts for it.
+        objective: ``episode`` is the one above. ``row`` is what TRL makes of it unasked: the
+            episode's reward stands on each of its rows, and each row has a ratio, a length and a
+            place in a micro-batch of its own, where it is padded to rows of the other role.
+        args: TRL's, with whole episodes (``batches.check_episodes``) and, for an ``episode``, no
+            correction by sequence of what vLLM samples (``arguments``). For GSPO
+            ``importance_sampling_level`` is ``sequence`` and ``loss_type`` is ``grpo``.
+        options: As of ``RlTrainer``.
+    """
+
+    def __init__(
+        self,
+        *,
+        episodes: Episodes,
+        verdicts: VerdictPool,
+        args: GRPOConfig,
+        objective: Objective = "episode",
+        **options: Any,
+    ) -> None:
+        self._episodes, self._verdicts, self._objective = episodes, verdicts, objective
+        self._size = episodes.k + 1
+        super().__init__(args=args, **options)
+        self.rollout_func = self._rolled_out
+        self._inputs: list[_Batch] = []
+        self._played: list[Episode] = []
+        self._rewards = torch.empty(0)
+        self._is_joined = False
+
+    def _generate_and_score_completions(self, inputs: list[_Batch]) -> _Batch:
+        # Copies, for what each row was really asked is put in place of its prompt.
+        self._inputs = [{**row, "prompt": list(row["prompt"])} for row in inputs]
+        made: _Batch = super()._generate_and_score_completions(self._inputs)
+        if self._objective == "row":
+            return made
+        advantages = episode_advantages(
+            self._rewards, self._group, self.reward_weights, self.scale_rewards
+        )
+        self._log_advantages(advantages.repeat_interleave(self._size).tolist())
+        mine = len(inputs) // self._size
+        first = self.accelerator.process_index * mine
+        made["advantages"] = advantages[first : first + mine]
+        return {name: self._joined(value) for name, value in made.items()}
+
+    def _log_advantages(self, values: list[float]) -> None:
+        """Put the advantages of a batch, of all processes, in the place of TRL's in its table."""
+        logged = self._logs["advantages"]
+        for _ in range(min(len(values), len(logged))):
+            logged.pop()
+        logged.extend(values)
+
+    def _rolled_out(self, prompts: list[Any], _: Any) -> dict[str, Any]:
+        """What TRL calls to have completions."""
+        asked = self._inputs[:: self._size]
+        # The state of this generator is in every checkpoint.
+        seeds = torch.randint(2**31, (len(asked),)).tolist()
+        self._played = self._episodes.play(asked, seeds, self._sample, self._verdicts)
+        for name, value in figures(self._played).items():
+            self._log_metric(name, value)
+        rows = [row for episode in self._played for row in episode.rows]
+        for given, row in zip(self._inputs, rows, strict=True):
+            given["prompt"][:] = row.prompt
+        return {
+            "prompt_ids": [row.prompt_ids for row in rows],
+            "completion_ids": [row.completion.ids for row in rows],
+            "logprobs": [row.completion.logprobs for row in rows] if self.use_vllm else None,
+            "env_mask": [[int(row.is_learnt)] * len(row.completion.ids) for row in rows],
+        }
+
+    def _sample(self, prompts: list[list[int]], most: int) -> list[Completion]:
+        with self._at_most(most):
+            written, logprobs = self._generate_single_turn(prompts, None, {}, 1)
+        ends = {*self.eos_token_ids, self._tokenizer.pad_token_id}
+        return [
+            Completion(ids, ids[-1] in ends, logprobs[number] if logprobs else None)
+            for number, ids in enumerate(written)
+        ]
+
+    def _calculate_rewards(
+        self, inputs: list[_Batch], prompts: list[Any], completions: list[Any], ids: list[list[int]]
+    ) -> torch.Tensor:
+        """The rewards of all processes' rows, (rows, functions): those of the deliberations."""
+        last = slice(self._size - 1, None, self._size)
+        failed = [episode.failed is not None for episode in self._played]
+        for given, has_failed in zip(inputs[last], failed, strict=True):
+            given["failed"] = has_failed  # for what a reward counts
+        rewards = super()._calculate_rewards(
+            inputs[last], prompts[last], completions[last], ids[last]
+        )
+        is_failed = self.accelerator.gather(torch.tensor(failed, device=rewards.device))
+        rewards[is_failed] = torch.nan
+        self._rewards = rewards
+        return rewards.repeat_interleave(self._size, dim=0)
+
+    def _log_completion_extra(self, column: str, values: list[Any]) -> None:
+        super()._log_completion_extra(column, [one for one in values for _ in range(self._size)])
+
+    @property
+    def _group(self) -> int:
+        """Episodes of a problem."""
+        return int(self.num_generations) // self._size
+
+    def _joined(self, value: Any) -> Any:
+        """(rows, columns) as (episodes, K + 1 times columns); anything else as it is."""
+        if not isinstance(value, torch.Tensor) or value.dim() < 2:
+            return value
+        return value.reshape(-1, self._size * value.size(1))
+
+    def _apart(self, value: torch.Tensor) -> torch.Tensor:
+        return value.reshape(-1, value.size(1) // self._size)
+
+    def _compute_loss(self, model: Any, inputs: _Batch) -> torch.Tensor:
+        self._is_joined = self._objective == "episode"
+        try:
+            loss: torch.Tensor = super()._compute_loss(model, inputs)
+        finally:
+            self._is_joined = False
+        return loss
+
+    def _get_per_token_logps_and_entropies(
+        self,
+        model: Any,
+        input_ids: torch.Tensor,
+        attention_mask: torch.Tensor,
+        logits_to_keep: int,
+        batch_size: int | None = None,
+        **options: Any,
+    ) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]:
+        if not self._is_joined:
+            return super()._get_per_token_logps_and_entropies(
+                model, input_ids, attention_mask, logits_to_keep, batch_size, **options
+            )
+        before = input_ids.size(1) - logits_to_keep
+        ids, mask = (
+            torch.cat([self._apart(both[:, :before]), self._apart(both[:, before:])], dim=1)
+            for both in (input_ids, attention_mask)
+        )
+        logps, entropies, loss = super()._get_per_token_logps_and_entropies(
+            model, ids, mask, logits_to_keep // self._size, batch_size, **options
+        )
+        return self._joined(logps), self._joined(entropies), loss
+
+    def _micro_batches(self, lengths: torch.Tensor, size: int) -> list[torch.Tensor]:
+        """Whole episodes, where rows are in the order of their episodes."""
+        if self._objective == "row":
+            return super()._micro_batches(lengths, size)
+        of_episodes = lengths.view(-1, self._size).sum(dim=1)
+        within = torch.arange(self._size, device=lengths.device)
+        return [
+            (episodes[:, None] * self._size + within).flatten()
+            for episodes in by_length(of_episodes, size // self._size)
+        ]
+
+    def _passes(self, rows: torch.Tensor) -> list[torch.Tensor]:
+        """Thinkers and deliberations apart."""
+        if self._objective == "row":
+            return super()._passes(rows)
+        is_last = rows % self._size == self._size - 1
+        return [rows[~is_last], rows[is_last]]
+
+
+def episode_advantages(
+    rewards: torch.Tensor, group: int, weights: torch.Tensor, scale: str
+) -> torch.Tensor:
+    """One advantage for each episode.
+
+    Args:
+        rewards: (episodes, functions), group after group; NaN where a function has none.
+        group: Episodes of a group.
+        weights: Of the functions.
+        scale: Whose standard deviation divides: that of the ``group``, the ``batch``, or ``none``.
+
+    Returns:
+        (episodes,); 0 for an episode without any reward, which is in no mean either.
+    """
+    total = (rewards * weights.to(rewards.device)).nansum(dim=1)
+    total[rewards.isnan().all(dim=1)] = torch.nan
+    grouped = total.view(-1, group)
+    advantages = grouped - grouped.nanmean(dim=1, keepdim=True)
+    if scale != "none":
+        others = grouped if scale == "group" else total.view(1, -1)
+        advantages = advantages / (_deviation(others) + 1e-4)  # as TRL keeps from dividing by 0
+    return advantages.view(-1).nan_to_num(0.0)
+
+
+def _deviation(values: torch.Tensor) -> torch.Tensor:
+    """The standard deviation of each row, (rows, 1), of what is there; 0 of a single value."""
+    squares = (values - values.nanmean(dim=1, keepdim=True)).square().nansum(dim=1, keepdim=True)
+    count = (~values.isnan()).sum(dim=1, keepdim=True)
+    return (squares / (count - 1).clamp(min=1)).sqrt()

@@ -1,0 +1,182 @@
+"""The pass@k advantage: a thinker that is trained for the pool that a deliberator reads.
+
+An extension of ours; the paper trained the deliberator alone. A deliberator needs one attempt that
+is right, rather than every one, so a thinker is rewarded here for a pool of k attempts by the best
+of them.
+
+The advantage. Of a group of G answers with the rewards r_1 .. r_G let s_i be the mean, over all
+sets of k of them that hold answer i, of the best reward in the set, and let rho be the mean of the
+best reward over all sets of k. Then
+
+    A_i = k (G - 1) / (G - k) * (s_i - rho),        1 <= k < G
+
+is such that the mean of A_i times the gradient of log p(answer i) has the expectation
+(G - 1) / G times the gradient of the expected best reward of k answers: of pass@k, where rewards
+are 0 and 1. The factor (G - 1) / G is the one that the plain advantage, r_i - mean(r), has.
+
+Why. The gradient of the mean over all sets of k is the sum over i of (k / G) s_i times the gradient
+of log p(answer i). Nothing changes if u_i is subtracted from s_i, the mean over the sets that
+answer i is not in, for u_i does not depend on answer i. And rho = (k / G) s_i + (1 - k / G) u_i,
+so s_i - rho = (1 - k / G) (s_i - u_i).
+
+From this follows: k = 1 is the plain advantage; groups whose rewards are equal have none; it adds
+up to zero in a group, because the mean of s_i is rho. With k = G there is only one set, and nothing
+to compare it with: it is refused.
+
+The sets of k are those of the analytical form in arXiv 2508.10751 (Pass@k Training). There the
+advantage is divided by the standard deviation of the best reward; here it is not, for that is what
+makes it the gradient of something else. ParaGator (arXiv 2603.18886) moves only the advantages of
+wrong answers, which suits rewards of 0 and 1 alone and is no gradient of pass@k either. Dividing by
+the standard deviation of s_i in the group, as GRPO divides, must not be done: with rewards of 0 and
+1 both s_i and r_i have two values, so what comes out is the same for every k.
+
+Answers without a reward (undecided ones) belong to no set, and have no advantage; a group in which
+k or fewer are left has none either, which is counted.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from heavydistill.errors import ConfigError
+from heavydistill.train.grpo.batches import up_to
+
+if TYPE_CHECKING:
+    from trl import GRPOConfig
+
+TOO_FEW = "pass_at_k/too_few"
+"""Metric: share of the groups in which k or fewer answers have a reward."""
+
+
+@dataclass
+class PassAtKArguments:
+    """What the thinker is rewarded for."""
+
+    pass_at_k: int = field(
+        default=1,
+        metadata={
+            "help": "Thinker: what is raised is the chance that one of so many attempts is right. "
+            "1 is plain RLVR; more is an extension of ours, for a pool that a deliberator reads."
+        },
+    )
+
+
+def check(k: int, arguments: GRPOConfig) -> None:
+    """Whether the advantage can be had with TRL's arguments.
+
+    Raises:
+        ConfigError: It cannot; the message says what to set.
+    """
+    if k < 1 or (k > 1 and k >= arguments.num_generations):
+        raise ConfigError(
+            f"pass_at_k: {k} is not between 1 and num_generations - 1, which is "
+            f"{arguments.num_generations - 1}: a group must hold more answers than a pool",
+            _larger_group(k, arguments) if k > 1 else "Give 1.",
+        )
+    if k > 1 and arguments.scale_rewards != "none":
+        raise ConfigError(
+            f"pass_at_k is {k}, and scale_rewards is {arguments.scale_rewards!r}: divided by the "
+            "standard deviation of its group, the advantage would be that of pass@1",
+            "Give --scale_rewards none.",
+        )
+
+
+def _larger_group(k: int, arguments: GRPOConfig) -> str:
+    """What makes the groups large enough, and the batch with them."""
+    group = 2 * k
+    of_step = arguments.per_device_train_batch_size * arguments.world_size
+    steps = up_to(arguments.steps_per_generation, math.lcm(group, of_step) // of_step)
+    more = f" --steps_per_generation {steps}" * (steps != arguments.steps_per_generation)
+    return f"Give --num_generations {group}{more}, or a smaller pass_at_k."
+
+
+def advantages(rewards: Sequence[float], k: int) -> list[float]:
+    """The advantages of a group; see the module.
+
+    Args:
+        rewards: Of its answers; NaN where there is none.
+        k: Answers of a set.
+
+    Returns:
+        As many, 0 where there is no reward, and everywhere if k or fewer answers have one.
+
+    Raises:
+        ValueError: ``k`` is below 1.
+    """
+    if k < 1:
+        raise ValueError(f"pass@k needs k >= 1, got {k}")
+    scored = sorted(
+        (i for i, reward in enumerate(rewards) if not math.isnan(reward)), key=rewards.__getitem__
+    )
+    size = len(scored)
+    found = [0.0] * len(rewards)
+    if size <= k:
+        return found
+    best = _best_with([rewards[i] for i in scored], k)
+    mean = math.fsum(best) / size
+    for i, with_it in zip(scored, best, strict=True):
+        found[i] = k * (size - 1) / (size - k) * (with_it - mean)
+    return found
+
+
+def _best_with(ascending: Sequence[float], k: int) -> list[float]:
+    """s_i of each reward: the mean best reward of the sets of k that it is in.
+
+    The best of a set is its last one in this order. Answer j is the last one of C(j, k - 1) sets;
+    with it in the set, a later answer m is the last one of C(m - 1, k - 2).
+    """
+    sets = math.comb(len(ascending) - 1, k - 1)
+    best = [0.0] * len(ascending)
+    of_later = 0.0
+    for j in reversed(range(len(ascending))):
+        best[j] = (ascending[j] * math.comb(j, k - 1) + of_later) / sets
+        if k > 1 and j > 0:
+            of_later += ascending[j] * math.comb(j - 1, k - 2)
+    return best
+
+
+class PassAtK:
+    """Puts the pass@k advantage in the place of the plain one; before a GRPO trainer.
+
+        class ThinkerTrainer(PassAtK, RlTrainer): ...
+
+    What is logged of rewards stays what the answers earned one by one.
+
+    Args:
+        pass_at_k: As of ``PassAtKArguments``; checked by ``check``.
+        options: As of the trainer.
+    """
+
+    def __init__(self, *, pass_at_k: int, **options: Any) -> None:
+        self._k = pass_at_k
+        super().__init__(**options)
+
+    def _calculate_rewards(self, *arguments: Any) -> Any:
+        # Of all processes, (answers, functions); NaN where a function gives none.
+        self._rewards = super()._calculate_rewards(*arguments)  # type: ignore[misc]
+        return self._rewards
+
+    def _generate_and_score_completions(self, inputs: list[Any]) -> dict[str, Any]:
+        import torch
+
+        output: dict[str, Any] = super()._generate_and_score_completions(inputs)  # type: ignore[misc]
+        trainer: Any = self
+        if self._k == 1 or not trainer.model.training:
+            return output
+        rewards = (self._rewards * trainer.reward_weights.to(self._rewards.device)).nansum(dim=1)
+        rewards[torch.isnan(self._rewards).all(dim=1)] = torch.nan
+        groups = rewards.view(-1, trainer.num_generations).tolist()
+        of_all = [advantage for group in groups for advantage in advantages(group, self._k)]
+        own = output["advantages"]
+        first = trainer.accelerator.process_index * len(own)
+        output["advantages"] = own.new_tensor(of_all[first : first + len(own)])
+        logged = trainer._logs["advantages"]  # the plain ones, last
+        for _ in of_all:
+            logged.pop()
+        logged.extend(of_all)
+        few = sum(sum(map(math.isnan, group)) >= len(group) - self._k for group in groups)
+        trainer._metrics["train"][TOO_FEW].append(few / len(groups))
+        return output

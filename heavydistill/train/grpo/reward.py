@@ -1,0 +1,287 @@
+"""The reward of a response: what its problem's verifier says of its final answer.
+
+    1      the verifier calls it correct
+    0      it calls it incorrect; of code the share of tests that pass
+    0      it ended without one final answer: there is none, or there are several different ones, or
+           one is taken back, or only repeats the problem; or thinking and answer are not told apart
+    None   nobody can tell: it was cut off, or the verifier is undecided for any other reason
+
+From None TRL learns nothing, and a group's mean is that of the others. What is undecided for want
+of one final answer is 0 all the same: a model that got None for it would learn to give none where
+it does not know. An answer that the verifier cannot read or compare has None and is counted; if
+their share grows, look at them.
+
+With a ``format_share`` f the reward is (1 - f) times that, and f more for its form: thinking that
+is not empty and ends, if there is any, and one final answer, right or wrong.
+
+What is judged is what follows the thinking, as in use. A response may have one pair of think tags,
+the first thing in it; other tags, and tokens that the tokenizer takes for control, are a fault of
+form, so that nothing can be hidden from whoever reads the answer.
+
+    final_answer   for `trl grpo`: reward_funcs: [heavydistill.train.grpo.reward.final_answer]
+    FinalAnswer    the same for scripts/grpo.py, which knows the tokenizer
+
+``final_answer`` sees the text that TRL decoded, without special tokens, so it cannot see whether a
+response was cut off: set ``mask_truncated_completions``. Nor does it see such a token in an answer:
+``\\boxed{4<|pad|>2}`` is 42 there, and earns 1. Where the prompt opens the thinking, or think tags
+are special tokens, thinking is not told from the answer. For all of these take scripts/grpo.py.
+
+Verdicts come from a pool of killable workers with limits of time and memory; each comes, so that
+no step waits for ever.
+
+Not covered: whether the way to an answer is right; what a test does not see; models that mark their
+thinking otherwise than with think tags.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from heavydistill.chat.template import TAGS, Chat
+from heavydistill.metrics.counts import NO_FINAL_ANSWER
+from heavydistill.schema import Problem, Verdict
+from heavydistill.train.grpo.groups import group_shares
+from heavydistill.train.grpo.measuring import Judgement
+from heavydistill.verifiers import registry
+from heavydistill.verifiers.finals import final_answers
+from heavydistill.verifiers.pool import VerdictPool
+
+# Reasons of undecided verdicts that are a fault of the response.
+UNANSWERED = NO_FINAL_ANSWER | frozenset(
+    {
+        "not_text",
+        "no_option",
+        "outside_box",
+        "several_boxes",
+        "conflict",
+        "unclear",
+        "retracted",
+        "echoed",
+    }
+)
+_OF_PROBLEM = ("problem", "text", "reference", "verifier", "verifier_args")
+_LEAST_REPEATED = 16  # characters; verifiers look at what is shorter
+_OF_PARTS = ("code",)  # verifiers whose score is the reward
+_THINKING = re.compile(f"\\s*{TAGS[0]}(.*?){TAGS[1]}(.*)", re.DOTALL)
+METRICS = ("correct", "undecided", "unanswered", "malformed", "several_answers", "cut_off")
+"""What is logged of each batch, as ``verdict/NAME``: the share of its responses."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rewarded:
+    """A reward, and why.
+
+    Attributes:
+        value: See the module.
+        kind: One of ``METRICS``, or empty for an answer that is wrong, or right in part.
+        reason: Of the verdict, or the kind.
+    """
+
+    value: float | None
+    kind: str
+    reason: str
+
+
+MALFORMED = Rewarded(0.0, "malformed", "malformed")
+CUT_OFF = Rewarded(None, "cut_off", "cut_off")
+FAILED = Rewarded(None, "", "failed")
+
+
+class FinalAnswer:
+    """The reward as a function that TRL calls.
+
+    Args:
+        pool: Judges; closed by whoever made it.
+        chat: Tokenizer and template of the model.
+        format_share: See the module.
+        group: Responses that are compared with each other; see ``groups``.
+
+    Attributes:
+        ends: Ids one of which ends a response that was not cut off.
+    """
+
+    __name__ = "final_answer"
+
+    def __init__(
+        self, pool: VerdictPool, chat: Chat, format_share: float = 0.0, group: int = 1
+    ) -> None:
+        self._pool, self._chat, self._share, self._group = pool, chat, format_share, group
+        self.ends = chat.stops
+
+    def __call__(
+        self,
+        *,
+        completion_ids: Sequence[Sequence[int]],
+        problem: Sequence[str],
+        text: Sequence[str],
+        reference: Sequence[str],
+        verifier: Sequence[str],
+        verifier_args: Sequence[str],
+        log_metric: Callable[[str, float], None],
+        log_extra: Callable[[str, list[Any]], None],
+        failed: Sequence[bool] | None = None,
+        **others: Any,
+    ) -> list[float | None]:
+        """The reward of each completion; None where there is none.
+
+        Arguments are columns, as TRL gives them, but for its two ways to log. ``failed`` tells of
+        which completions the episode failed: they have no reward, whatever they say.
+        """
+        from accelerate.utils import gather_object
+
+        columns = zip(problem, text, reference, verifier, verifier_args, strict=True)
+        rewarded = self._rewarded([_problem(*row) for row in columns], completion_ids)
+        if failed:
+            pairs = zip(rewarded, failed, strict=True)
+            rewarded = [FAILED if is_failed else one for one, is_failed in pairs]
+        # A group may lie in two processes.
+        right = gather_object([_is_right(one) for one in rewarded])
+        for name, share in group_shares(right, self._group).items():
+            log_metric(name, share)
+        counts = Counter(one.kind for one in rewarded)
+        for name in METRICS:
+            log_metric(f"verdict/{name}", counts[name] / len(rewarded))
+        log_extra("verdict", [one.reason for one in rewarded])
+        return [one.value for one in rewarded]
+
+    def judge(
+        self, rows: Sequence[Mapping[str, Any]], completion_ids: Sequence[Sequence[int]]
+    ) -> list[Judgement]:
+        """Whether responses to held-out rows are right, as of ``measuring.Judge``."""
+        problems = [_problem(*(row[name] for name in _OF_PROBLEM)) for row in rows]
+        return [
+            Judgement(_is_right(one), one.kind == "unanswered")
+            for one in self._rewarded(problems, completion_ids)
+        ]
+
+    def _rewarded(
+        self, problems: Sequence[Problem], completion_ids: Sequence[Sequence[int]]
+    ) -> list[Rewarded]:
+        written = [self._written(ids) for ids in completion_ids]
+        return rewards(self._pool, zip(problems, written, strict=True), self._share)
+
+    def _written(self, ids: Sequence[int]) -> str | Rewarded:
+        """The text of a whole response, or its reward."""
+        if not ids or ids[-1] not in self.ends:
+            return CUT_OFF
+        # What follows an end that stands inside is learnt with the rest, so it is judged too.
+        end = len(ids)
+        while end and ids[end - 1] in self.ends:
+            end -= 1
+        text = self._chat.decode(ids[:end])
+        if self._chat.control_token(text):
+            return MALFORMED
+        return f"{TAGS[0]}{text}" if self._chat.opens_thinking else text
+
+
+def _is_right(rewarded: Rewarded) -> bool | None:
+    return None if rewarded.value is None else rewarded.kind == "correct"
+
+
+def final_answer(
+    completions: Sequence[Any],
+    *,
+    text: Sequence[str],
+    reference: Sequence[str],
+    verifier: Sequence[str],
+    verifier_args: Sequence[str],
+    log_metric: Callable[[str, float], None] | None = None,
+    **others: Any,
+) -> list[float | None]:
+    """The reward of each completion, which is a text or the messages of a turn; see the module.
+
+    Raises:
+        ProblemsError: There is no verifier of that name.
+    """
+    columns = zip(text, reference, verifier, verifier_args, strict=True)
+    problems = [_problem("", *row) for row in columns]
+    written = [
+        one if isinstance(one, str) else str(one[-1]["content"] or "") for one in completions
+    ]
+    rewarded = rewards(_shared_pool(), zip(problems, written, strict=True))
+    if log_metric:
+        undecided = sum(one.kind == "undecided" for one in rewarded)
+        log_metric("verdict/undecided", undecided / len(rewarded))
+    return [one.value for one in rewarded]
+
+
+def rewards(
+    pool: VerdictPool,
+    responses: Iterable[tuple[Problem, str | Rewarded]],
+    format_share: float = 0.0,
+) -> list[Rewarded]:
+    """The rewards of responses, which are judged side by side.
+
+    Args:
+        pool: Judges.
+        responses: Of each its problem, and its whole text, or its reward where that is known.
+        format_share: See the module.
+    """
+    whole = [(problem, _parted(written)) for problem, written in responses]
+    to_judge = [(problem, parts[1]) for problem, parts in whole if not isinstance(parts, Rewarded)]
+    judged = iter(pool.judge_all(to_judge))
+    return [
+        parts
+        if isinstance(parts, Rewarded)
+        else _rewarded(problem, *parts, next(judged).verdict, format_share)
+        for problem, parts in whole
+    ]
+
+
+def _parted(written: str | Rewarded) -> tuple[str | None, str] | Rewarded:
+    """(thinking, answer); the thinking is None if there is none."""
+    if isinstance(written, Rewarded):
+        return written
+    tags = [written.count(tag) for tag in TAGS]
+    if tags == [0, 0]:
+        return None, written
+    if tags == [1, 0]:
+        return Rewarded(0.0, "unanswered", "open_thinking")
+    found = _THINKING.fullmatch(written)
+    if tags != [1, 1] or not found:
+        return MALFORMED
+    return found[1], found[2]
+
+
+def _rewarded(
+    problem: Problem, thinking: str | None, answer: str, verdict: Verdict, share: float
+) -> Rewarded:
+    is_undecided = verdict.label == "undecided"
+    is_fault = is_undecided and (verdict.reason in UNANSWERED or _repeats(problem, verdict))
+    if is_fault or verdict.reason in NO_FINAL_ANSWER:
+        return Rewarded(0.0, "unanswered", verdict.reason)
+    value = float(verdict.is_correct)
+    if problem.verifier in _OF_PARTS and verdict.score is not None:
+        value = verdict.score
+    answers = final_answers(problem, answer)
+    if (value > 0 or is_undecided) and answers is not None and answers > 1:
+        return Rewarded(0.0, "several_answers", "several_answers")
+    if is_undecided:
+        return Rewarded(None, "undecided", verdict.reason)
+    has_form = (thinking is None or bool(thinking.strip())) and answers in (None, 1)
+    kind = "correct" if verdict.is_correct else ""
+    return Rewarded((1 - share) * value + share * has_form, kind, verdict.reason)
+
+
+def _repeats(problem: Problem, verdict: Verdict) -> bool:
+    """Whether the answer is a piece of the problem, and longer than one is by chance."""
+    answer = "".join((verdict.extracted or "").split())
+    return len(answer) >= _LEAST_REPEATED and answer in "".join(problem.text.split())
+
+
+def _problem(id: str, text: str, reference: str, verifier: str, verifier_args: str) -> Problem:
+    registry.get(verifier)  # one that is not known here would leave every answer undecided
+    return Problem(
+        id=id, text=text, reference=reference, verifier=verifier, verifier_args=verifier_args
+    )
+
+
+@functools.cache
+def _shared_pool() -> VerdictPool:
+    """That of ``final_answer``; it closes at the end of the interpreter."""
+    return VerdictPool()

@@ -1,0 +1,218 @@
+"""Imported pools are judged and written as the folder of a run, whole or not at all."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from import_files import EGGS, GOLD, STAIRS, answers_row, boxed, config_of, lines
+
+from heavydistill.config.models import Endpoint
+from heavydistill.curate.candidates import draw_sets
+from heavydistill.curate.imports.config import ImportConfig
+from heavydistill.curate.imports.importing import Imported, import_pools
+from heavydistill.errors import ConfigError
+from heavydistill.heavy import prompts
+from heavydistill.heavy.cache import build_cache
+from heavydistill.metrics.summary import summarize
+from heavydistill.models.registry import find
+from heavydistill.models.tokenizer import ReaderTokenizer
+from heavydistill.schema import Trace
+from heavydistill.store.traces import read_traces
+from heavydistill.verifiers import registry
+from heavydistill.verifiers.exact import Exact
+
+GSM8K = Path(__file__).parents[3] / ".." / "shared" / "data" / "gsm8k_solutions_k4.jsonl"
+
+EGGS_ROW = answers_row(
+    EGGS,
+    "42",
+    {"text": boxed(42), "is_correct": True, "model": "b"},
+    {"text": boxed(42), "is_correct": False},
+    {"text": boxed(13), "is_correct": False},
+    {"text": boxed("42 eggs"), "is_correct": True},
+    {"text": boxed(7), "is_correct": "no"},
+)
+STAIRS_ROW = answers_row(STAIRS, "36", boxed(36), "")
+
+
+def configured(folder: Path, *rows: Any, name: str = "a.jsonl", **keys: Any) -> ImportConfig:
+    return config_of(
+        "answers", lines(folder / name, *rows), out=str(folder / "run"), **GOLD, **keys
+    )
+
+
+def imported(folder: Path, *rows: Any, **keys: Any) -> tuple[Imported, list[Trace]]:
+    done = import_pools(configured(folder, *rows, **keys))
+    return done, list(read_traces(done.folder))
+
+
+def test_traces_have_our_verdicts_and_nothing_that_is_not_in_the_files(tmp_path: Path) -> None:
+    _, (eggs, stairs) = imported(tmp_path, EGGS_ROW, STAIRS_ROW)
+    labels = [each.verdict.label for each in eggs.pool if each.verdict]
+    assert labels == ["correct", "correct", "incorrect", "undecided", "incorrect"]
+    assert (eggs.stratum, eggs.status) == ("majority-right", "ok")
+    assert (eggs.caches, eggs.deliberations, eggs.outcome) == ([], [], None)
+    assert (stairs.stratum, stairs.status) == ("majority-right", "too_few_usable")
+    assert [each.unusable_because for each in stairs.pool] == [None, "error"]
+
+
+def test_labels_of_the_file_are_counted_against_our_verdicts(tmp_path: Path) -> None:
+    done, _ = imported(tmp_path, EGGS_ROW)
+    assert done.agreement.right == {"correct": 1, "undecided": 1}
+    assert done.agreement.wrong == {"correct": 1, "incorrect": 1}
+    assert done.agreement.unlabelled == {"incorrect": 1}
+    assert (done.agreement.agreeing, done.agreement.labelled) == (2, 4)
+    assert done.record["labels_unclear"] == 1
+    assert done.record["labels"]["right"] == {"correct": 1, "incorrect": 0, "undecided": 1}
+
+
+def test_the_record_says_what_was_read_and_assumed(tmp_path: Path) -> None:
+    unfit = answers_row("?", None)
+    done, _ = imported(
+        tmp_path, EGGS_ROW, STAIRS_ROW, unfit, **{"problems.unfit": "leave_out", "model": "m"}
+    )
+    record = json.loads((done.folder / "import.json").read_text(encoding="utf-8"))
+    assert record == done.record
+    assert record["format"] == "answers"
+    assert record["files"] == [{"name": "a.jsonl", "rows": 3}]
+    assert (record["rows"], record["problems"], record["answers"]) == (3, 2, 7)
+    assert record["finish_reasons_assumed"] == 7
+    assert record["models"] == {"b": 1, "m": 6}
+    assert record["verifiers"] == ["exact@2"]
+    assert record["left_out"] == {
+        "unfit": {
+            "rows": 1,
+            "first": ["a.jsonl:3: the reference answer is empty (column 'gold')"],
+        }
+    }
+    assert record["options"]["problems"]["verifier"] == "exact"
+    assert str(tmp_path) not in json.dumps(record)
+
+
+def test_the_summary_is_that_of_the_traces(tmp_path: Path) -> None:
+    done, traces = imported(tmp_path, EGGS_ROW, STAIRS_ROW)
+    assert done.summary == summarize(traces)
+    written = json.loads((done.folder / "summary.json").read_text(encoding="utf-8"))
+    assert written["mean_at_k"]["mean"] == pytest.approx((2 / 5 + 1 / 2) / 2)
+    assert (written["rejects"], written["missing"], written["left_out"]) == (0, 0, 0)
+    assert written["usage"]["thinking"]["unknown_completion"] == 7
+
+
+def test_the_same_files_give_the_same_bytes(tmp_path: Path) -> None:
+    folders = []
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        done, _ = imported(tmp_path / name, EGGS_ROW, STAIRS_ROW)
+        folders.append(done.folder)
+    first, second = (sorted(p for p in f.rglob("*") if p.is_file()) for f in folders)
+    assert [p.relative_to(folders[0]) for p in first] == [p.relative_to(folders[1]) for p in second]
+    assert [p.read_bytes() for p in first] == [p.read_bytes() for p in second]
+    assert len(first) == 3
+
+
+def test_a_user_who_has_samples_starts_at_the_cache(tmp_path: Path) -> None:
+    _, (trace, _) = imported(tmp_path, EGGS_ROW, STAIRS_ROW)
+    micro = find("micro", Endpoint())
+    cache = build_cache(
+        trace.problem,
+        trace.pool,
+        round=1,
+        seed=0,
+        selection="random",
+        width=None,
+        pruning="answer_only",
+        budget_tokens=1000,
+        prompt=prompts.load("deliberator", "brief", "en"),
+        reader=ReaderTokenizer(micro.tokenizer),
+    )
+    assert sorted(item.generation for item in cache.items) == sorted(t.id for t in trace.pool)
+    sets = draw_sets(trace.problem.id, trace.pool, widths=[2, 3], most=4, seed=0)
+    assert len(sets) == 4 and {each.width for each in sets} == {2, 3}
+
+
+def test_a_folder_that_holds_something_is_refused_and_left_alone(tmp_path: Path) -> None:
+    config = configured(tmp_path, EGGS_ROW)
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "mine").write_text("kept", encoding="utf-8")
+    with pytest.raises(ConfigError, match="exists and is not empty"):
+        import_pools(config)
+    assert [path.name for path in (tmp_path / "run").iterdir()] == ["mine"]
+    (tmp_path / "run" / "mine").unlink()
+    assert import_pools(config).summary.problems == 1
+
+
+def test_nothing_is_left_where_an_import_fails_or_is_interrupted(tmp_path: Path) -> None:
+    config = configured(tmp_path, EGGS_ROW, STAIRS_ROW)
+
+    def interrupt(what: str, done: int, total: int) -> None:
+        if what == "judging":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        import_pools(config, interrupt)
+    assert [path.name for path in tmp_path.iterdir()] == ["a.jsonl"]
+
+
+def test_what_a_killed_import_left_is_gone_after_the_next(tmp_path: Path) -> None:
+    config = configured(tmp_path, EGGS_ROW)
+    left = tmp_path / ".run.unfinished" / "new"
+    left.mkdir(parents=True)
+    (left / "half").write_text("", encoding="utf-8")
+    import_pools(config)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.jsonl", "run"]
+    assert not (tmp_path / "run" / "half").exists()
+
+
+def test_a_place_that_cannot_be_written_is_an_error_of_ours(tmp_path: Path) -> None:
+    config = configured(tmp_path, EGGS_ROW)
+    (tmp_path / "file").write_text("", encoding="utf-8")
+    with pytest.raises(ConfigError, match="cannot be written"):
+        import_pools(config.model_copy(update={"out": str(tmp_path / "file" / "run")}))
+
+
+def test_progress_tells_of_references_and_problems(tmp_path: Path) -> None:
+    seen: list[tuple[str, int, int]] = []
+    config = configured(tmp_path, EGGS_ROW, STAIRS_ROW)
+    import_pools(config, lambda *told: seen.append(told))
+    stages = ("checking references", "judging")
+    assert seen == [(stage, done, 2) for stage in stages for done in (1, 2)]
+
+
+def test_a_verifier_that_cannot_judge_here_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Exact, "unavailable", lambda self, config: "install it")
+    with pytest.raises(ConfigError, match="exact cannot judge here: install it"):
+        import_pools(configured(tmp_path, EGGS_ROW))
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_answer_that_breaks_its_verifier_costs_itself_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registry, "_known", dict(registry._known))
+    monkeypatch.setattr(registry, "_own", dict(registry._own))
+    own = Path(__file__).parents[2] / "own_verifiers.py"
+    keys = {"verify.own": [str(own)], "verify.workers": 1, "problems.verifier": "obedient"}
+    done, (trace,) = imported(tmp_path, answers_row(EGGS, "42", "42", "crash", "13"), **keys)
+    said = [each.verdict.reason for each in trace.pool if each.verdict]
+    assert said == ["told", "worker_died", "told"]
+    assert done.record["verifiers"] == ["obedient@1"]
+    assert done.record["options"]["verify"]["own"] == ["own_verifiers.py"]
+
+
+def test_real_solutions_get_the_verdicts_that_were_recorded(tmp_path: Path) -> None:
+    if not GSM8K.is_file():
+        pytest.skip("the GSM8K solutions are not here")
+    marker = {"problems.verifier_args": {"marker": "A:"}}
+    done = import_pools(config_of("answers", GSM8K, out=str(tmp_path / "run"), **marker))
+    assert (done.record["problems"], done.record["answers"]) == (660, 2640)
+    assert set(done.record["models"]) == {
+        f"{size}_{way}" for size in ("6b", "175b") for way in ("finetuning", "verification")
+    }
+    # Of the answers recorded as wrong one is undecided: a number of cents for one of dollars.
+    assert done.agreement.right == {"correct": 1008}
+    assert done.agreement.wrong == {"incorrect": 1631, "undecided": 1}

@@ -1,0 +1,227 @@
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from linear import assert_linear
+
+from heavydistill.curate.filters.attention import blind, copied, uses_attempts
+from heavydistill.schema import Trajectory
+
+ROOT = Path(__file__).parents[2]
+SOLUTIONS = ROOT / ".." / "shared" / "data" / "gsm8k_solutions_k4.jsonl"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Attempts 1 and 2 differ in the last step.",
+        "Looking at attempt 1, I see a slip. Let me look at attempt 2.",
+        "Looking at the first attempt, the sign is off; based on the third attempt it is +.",
+        "As for attempt 2, we verified it; in attempt 3, we checked every step.",
+        "In a sense attempt 3 is right, and on a closer look attempt 4 too.",
+        "### Attempt 1\n- induction, 12\n\n### Attempt 2\n- generating functions, 14",
+        "| Attempt 1 | 42 |\n| Attempt 2 | 43 |",
+        "Attempt 1: Let's check this. Fine.\nAttempt 2: Let me verify. Wrong.",
+        "Okay. The first attempt uses brute force. The second attempt finds a closed form.",
+        "Most attempts agree on 42, but let me check.",
+        "All 8 attempts arrive at 042.",
+        "Both attempts claim that the limit is 1.",
+        "Three of the attempts get 16, one gets 18.",
+        "Hmm, the attempts disagree.",
+        "The other thinkers use the wrong formula.",
+        "Attempt 4 is right; the others make an error.",
+        "Attempt 4 differs from the other attempts.",
+        "The attempts all yield 42.",
+        "The attempts have conflicting answers.",
+        "The attempts seem to converge on 42.",
+        "None of the attempts considered n = 0.",
+        "Only one attempt got 5.",
+        "After carefully reviewing the attempts, I find 42.",
+        "Among the four attempts, three got 12.",
+        "Looking across the attempts, the answers are 12 and 14.",
+        "Most of the responses conclude that it is 42.",
+        "Both solutions agree on 42.",
+        "Response 1 and Response 3 both say 12.",
+        "Response 1: correct. Response 2: incorrect because it forgets zero.",
+        "Only attempt 3 gets this right, the other three are wrong.",
+        "Attempt 1和Attempt 2都对",
+        "轨迹1和轨迹3的结果一样。",
+        "方案1和方案2都忽略了边界条件。",
+        "四个尝试中有三个得到42。",
+        "没有一个尝试考虑到零。",
+        "对比各个尝试，答案分别是12、14、12。",
+        "只有尝试3是正确的，其他都错了。",
+        "Programmer 1 uses a heap; programmer 2 sorts.",
+        "All the attempts are wrong, so I derive it again.",
+        "The attempts get 5, 5 and 6. All of them are wrong because they forget zero.",
+        "Every attempt fails at the second case.",
+        "None of the attempts is correct.",
+        "所有尝试都错了，重新推导。",
+        "没有一个尝试是正确的。",
+        "大多数尝试认为是12",
+        "**尝试1**：答案是5\n**尝试2**：答案是6",
+        "解答一：忽略了零。解答二：正确。",
+        "尝试得到5和6。它们都错了。",
+    ],
+)
+def test_a_deliberation_uses_attempts_if_it_names_two_or_says_what_several_hold(text):
+    assert uses_attempts(text, attempts=4)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Attempt 1 differs. Attempt 1 is wrong.",
+        "Attempts 7 and 9 differ.",
+        "Attempt 1 is right so far; the rest of the proof follows.",
+        "All the terms are positive and every case is covered.",
+        "Let x be the number of apples. Then x = 5.",
+        "In my first attempt I used 3, in my second attempt I used 4.",
+        "A first attempt would be 2. A second attempt would be 3.",
+        "In the first attempt, I forgot the sign; in the second attempt I made a slip.",
+        "First attempt: let me try 3. Second attempt: let me try 4.",
+        "Attempt 1: Let's try 2. No.\nAttempt 2: Let's try 3. Attempt 2 is right, attempt 1 not.",
+        "**Attempt 1 (brute force):** Try x=1.\n**Attempt 2 (induction):** Suppose P(k).",
+        "Solution 1: use induction.\nSolution 2: use generating functions.",
+        "**Solution 1.** x=2\n**Solution 2.** x=3\nIn solution 1 and in solution 2 we divide.",
+        "The equation has solutions 2 and 3. Both solutions are correct.",
+        "The first solution is x = 2 and the second solution is x = 3.",
+        "Candidates 2, 3, 5 and 7 remain. Candidate 2 fails, candidate 3 works.",
+        "None of these solutions is valid.",
+        "Both attempts failed, so let me start over. All attempts got stuck.",
+        "My very first attempt gives 2, my own second attempt gives 3.",
+        "In my attempt 1 and in our attempt 2 this is missing.",
+        "All attempts to find a smaller one fail.",
+        "Every attempt to construct such a set fails.",
+        "On the first attempt she hits; on the second attempt she misses.",
+        "All of them are incorrect except C.",
+        "None of them is correct, so D.",
+        "Let me attempt 2 different ways, then attempt 3 more.",
+        "See [Reference 1] and [Reference 2].",
+        "We attempt 2, then we attempt 3.",
+        "I will look at all attempts to find a smaller one.",
+        "The two solutions agree. All solutions are positive: both are valid.",
+        "**Attempt 1:** Assume x=2.\n**Attempt 2:** Assume x=3.",
+        "首先尝试1，不行；尝试2，不行；如果尝试3，可以。",
+        "我第一个尝试是2，第二个尝试是3。",
+        "我们尝试一下，尝试一种新方法，再尝试两种。",
+        "依次尝试1、2、3，发现都不行。",
+        "第一次尝试得到3，第二次尝试得到4。",
+        "解答一：设x=2\n解答二：设x=3",
+        "方案一：先算。\n方案二：后算。",
+        "这些选项都不正确",
+        "",
+    ],
+)
+def test_a_solver_that_saw_no_attempts_shows_no_sign(text):
+    assert not uses_attempts(text, attempts=4)
+
+
+def test_attempts_that_the_problem_tells_of_need_a_name_to_count_for_others():
+    told = "A player makes three attempts. Each attempt succeeds with probability 1/2."
+    story = "The first attempt fails and the second attempt succeeds. All attempts fail: attempt 1."
+    assert uses_attempts(story, 4)
+    assert not uses_attempts(story, 4, told)
+    assert uses_attempts("Attempt 1 forgets this; Attempt 3 does not.", 4, told)
+    mixed = "Solution 1 uses more salt, solution 2 uses less."
+    assert uses_attempts(mixed, 4)
+    assert not uses_attempts(mixed, 4, "Solution 1 has 20% salt.")
+    assert uses_attempts("尝试一得到5，尝试二得到7。", 4, "小明投篮。")
+    assert not uses_attempts("方案一正确，方案二错误。", 4, "比较方案一和方案二。")
+
+
+def test_the_control_looks_at_thinking_and_answer_of_an_attempt():
+    def attempt(reasoning, answer_text):
+        return Trajectory(
+            id="t",
+            index=0,
+            model="m",
+            seed=1,
+            reasoning=reasoning,
+            answer_text=answer_text,
+            finish_reason="stop",
+            error=None,
+            verdict=None,
+            prompt_tokens=1,
+            completion_tokens=1,
+            latency_s=0.1,
+            request_id="",
+        )
+
+    assert blind(attempt("Attempt 1 is wrong.", "Attempt 2 is right."), 2)
+    assert not blind(attempt("Attempt 1 is wrong.", "Attempt 2 is right."), 1)
+    assert not blind(attempt("Add 2 and 3.", "It is 5."), 8)
+    assert not blind(attempt("The first attempt hits.", "The second attempt hits."), 8, "attempts")
+
+
+@pytest.mark.skipif(not SOLUTIONS.is_file(), reason="the real data is not here")
+def test_no_real_solution_that_was_written_alone_shows_the_signs():
+    rows = [json.loads(line) for line in SOLUTIONS.read_text(encoding="utf-8").splitlines()]
+    alone = [one["solution"] for row in rows for one in row.values() if isinstance(one, dict)]
+    assert len(alone) > 2000
+    assert not [text for text in alone if uses_attempts(text, 8)]
+
+
+def test_a_copy_is_measured_against_the_nearest_attempt():
+    attempt = " ".join(f"word{n}" for n in range(40))
+    own = " ".join(f"other{n}" for n in range(40))
+    assert copied(attempt, [own, attempt]) == 1.0
+    assert copied(own, [attempt]) == 0.0
+    half = " ".join((*attempt.split()[:20], *own.split()[:20]))
+    assert 0.3 < copied(half, [attempt]) < 0.5
+    assert copied("The answer is 5.", ["The answer is 5."]) == 0.0
+    assert copied(attempt, []) == 0.0
+
+
+def test_other_typography_does_not_hide_a_copy():
+    attempt = " ".join(f"word{n}" for n in range(40))
+    assert copied(attempt.replace(" ", ", ").upper(), [f"**{attempt}**"]) == 1.0
+    chinese = "设这个三角形的三条边分别为三、四、五，由勾股定理可知它是直角三角形。"
+    assert copied(chinese, [chinese.replace("，", "\n")]) == 1.0
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        "attempt ",
+        "Attempt 1: let us try (",
+        "attempts 1, ",
+        "attempt" + " " * 500,
+        "the first, second ",
+        "all of the attempts ",
+        "All of them are ",
+        "Solution 1: ",
+        "1, 2 and 3 attempts ",
+        "尝试一、",
+        "所有尝试都",
+        "第一个、",
+        "((((",
+        "The quick brown fox jumps over the lazy dog.\n",
+    ],
+)
+def test_reading_takes_linear_time(piece):
+    assert_linear(lambda text: uses_attempts(text, 8), lambda size: piece * (size // len(piece)))
+
+
+@given(st.text(max_size=300), st.sampled_from(["", " ", "\n\n", "\t"]))
+def test_any_text_can_be_looked_at_and_blanks_around_it_change_nothing(text, blanks):
+    assert uses_attempts(text, 8) == uses_attempts(f"{blanks}{text}{blanks}", 8)
+    assert 0.0 <= copied(text, [text]) <= 1.0
+
+
+WORDS = re.findall(
+    r"\S+",
+    "Attempt attempts solution the first second other all are wrong 1 2, (3) and of let's try i "
+    "used : ** 尝试 一 所有 都错 第 个",
+)
+
+
+@given(st.lists(st.sampled_from(WORDS), max_size=25), st.sampled_from(["", " ", "\n"]))
+def test_sentences_of_the_words_that_count_can_be_looked_at(words, joint):
+    text = joint.join(words)
+    assert uses_attempts(text, 8) == uses_attempts(f"\n{text} ", 8)

@@ -1,0 +1,135 @@
+from __future__ import annotations
+
+import itertools
+import random
+
+import pytest
+
+from heavydistill.config.run import Problems
+from heavydistill.curate.filters.duplicates import THRESHOLD, NearDuplicates
+from heavydistill.problems.procedural import gym_problems
+
+TEXT = (
+    "A train leaves the station at noon and travels at 60 miles an hour for 3 hours before it "
+    "stops in the next town, where 40 passengers leave it. How far has it come by then?"
+)
+
+
+def duplicates_of(texts: dict[str, str]) -> dict[str, str]:
+    met = NearDuplicates()
+    earlier = {name: met.add(name, text) for name, text in texts.items()}
+    return {name: other for name, other in earlier.items() if other}
+
+
+def invented(rng: random.Random, words: int = 40) -> list[str]:
+    return ["".join(rng.choices("abcdefghij", k=5)) for _ in range(words)]
+
+
+def test_of_problems_that_are_nearly_the_same_the_first_stays():
+    texts = {
+        "a": TEXT,
+        "b": TEXT.replace("passengers", "people"),
+        "c": "Find the derivative of x^2 + 3x + 1 at the point where x = 4, and simplify it.",
+        "d": TEXT.upper() + "!",
+        "e": TEXT.replace(" ", "\n\n"),
+    }
+    assert duplicates_of(texts) == {"b": "a", "d": "a", "e": "a"}
+
+
+def test_the_first_is_the_one_that_came_first_not_the_most_alike():
+    one = TEXT.replace("station", "city")
+    assert duplicates_of({"one": one, "two": TEXT.replace("noon", "dawn"), "three": TEXT}) == {
+        "three": "one"
+    }
+
+
+@pytest.mark.parametrize(
+    ("part", "other"), [("60", "61"), ("3 hours", "4 hours"), ("40", "4.0"), ("40", "1,040")]
+)
+def test_a_problem_with_another_number_is_another_problem(part, other):
+    long = f"{TEXT} {TEXT.replace('train', 'bus')}"
+    assert duplicates_of({"a": long, "b": long.replace(part, other, 1)}) == {}
+
+
+def test_numbers_that_change_places_make_another_problem():
+    swapped = TEXT.replace("60", "X").replace("40", "60").replace("X", "40")
+    assert duplicates_of({"a": TEXT, "b": swapped}) == {}
+
+
+def test_one_number_may_be_written_in_two_ways():
+    text = TEXT.replace("60", "1,060")
+    assert duplicates_of({"a": text, "b": text.replace("1,060", "1060")}) == {"b": "a"}
+
+
+def test_problems_of_a_template_with_other_numbers_are_different():
+    families = ["chain_sum", "decimal_chain_sum", "gcd", "base_conversion", "jugs"]
+    made = gym_problems(families, Problems(size=60))
+    texts = {p.id: p.text for p in made}
+    assert len(set(texts.values())) > 250
+    assert all(texts[name] == texts[other] for name, other in duplicates_of(texts).items())
+
+
+def test_of_problems_that_a_program_made_only_the_same_text_is_the_same():
+    families = ["word_sorting", "shortest_path", "letter_jumble", "leg_counting"]
+    made = gym_problems(families, Problems(size=60))
+    by_words = NearDuplicates()
+    assert sum(by_words.add(p.id, p.text) is not None for p in made) > 50
+    by_text = NearDuplicates()
+    assert [by_text.add(p.id, p.text, procedural=True) for p in made] == [None] * len(made)
+    assert by_text.add("again", made[7].text + "\n", procedural=True) == made[7].id
+    assert by_text.add("elsewhere", made[8].text) == made[8].id
+
+
+def test_texts_without_words_are_compared_as_they_are():
+    assert duplicates_of(
+        {"a": "?", "b": "Sum?", "c": "Sum!", "d": "😀", "e": "🎉", "f": "😀 "}
+    ) == {
+        "c": "b",
+        "f": "d",
+    }
+
+
+def test_chinese_problems_are_compared_by_characters():
+    text = "小明有12个苹果，他把其中的三分之一给了妹妹，又买了5个，现在一共有多少个？"
+    assert duplicates_of({"a": text, "b": text.replace("三分之一", "大部分都")}) == {}
+    assert duplicates_of({"a": text, "b": text.rstrip("？")}) == {"b": "a"}
+
+
+def test_hardly_any_pair_is_missed_and_none_is_found_that_shares_too_little():
+    """40 words have 38 runs; three changed runs leave 35 of 41, eight changed ones 30 of 46."""
+    rng, met = random.Random(0), NearDuplicates()
+    found = far = 0
+    for number in range(300):
+        words = invented(rng)
+        met.add(f"{number}", " ".join(words))
+        near, distant = words.copy(), words.copy()
+        near[20] = "changed"
+        distant[10] = distant[20] = distant[30] = "changed"
+        found += met.add(f"{number} near", " ".join(near)) == str(number)
+        far += met.add(f"{number} far", " ".join(distant)) is not None
+    assert found >= 294
+    assert far == 0
+    assert 35 / 41 > THRESHOLD > 29 / 47
+
+
+def test_what_is_kept_of_a_template_does_not_grow_with_its_problems():
+    """Each is like 50 others at most, or time would grow with their square."""
+    rng, met = random.Random(0), NearDuplicates()
+    wording = invented(rng, 60)
+    for number in range(400):
+        own = wording + invented(rng, 12)
+        assert met.add(str(number), " ".join(own)) is None
+    groups = met._alike.values()
+    assert max(map(len, groups)) == 50
+
+
+def test_the_same_problems_give_the_same_answers_in_any_number_of_tries():
+    texts = {str(n): " ".join(["again"] * n + ["and"] * (n % 3)) for n in range(60)}
+    first, second = (duplicates_of(texts) for _ in range(2))
+    assert first == second and first
+
+
+def test_order_decides_who_stays():
+    for one, other in itertools.permutations("ab"):
+        texts = {one: TEXT, other: TEXT.replace("noon", "night")}
+        assert duplicates_of(texts) == {other: one}

@@ -1,0 +1,384 @@
+"""What each trainer is given, and that what is written for it works."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+import shutil
+import sys
+import types
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+import torch
+import yaml
+from set_folders import PROMPT, manifest, write_sets
+from transformers import AutoTokenizer
+
+from heavydistill.chat.student import Student
+from heavydistill.curate.exports import reward as our_reward
+from heavydistill.curate.exports.folder import TRAINERS, export
+from heavydistill.errors import ConfigError, ProblemsError
+from heavydistill.store.atomic import Workplace
+from heavydistill.store.sets import folder as folders
+from heavydistill.store.sets.rows import Message, SftRow
+
+GOLDEN = Path(__file__).parent / "golden"
+MICRO = Path(__file__).parents[2] / "heavydistill" / "micro" / "student"
+WITH_RL = [name for name, trainer in TRAINERS.items() if "rl" in trainer.sets]
+
+
+@pytest.fixture
+def sets(tmp_path):
+    return write_sets(tmp_path / "sets")
+
+
+def content(folder: Path) -> dict[str, str]:
+    """The files of an export as text, but for those that are the same in all; parquet as JSON."""
+    same = ("README.md", "manifest.json", "heavydistill_reward.py")
+    files = {}
+    for path in sorted(folder.rglob("*")):
+        name = str(path.relative_to(folder))
+        if path.suffix == ".parquet":
+            table = pq.read_table(path)
+            types_ = {field.name: str(field.type) for field in table.schema}
+            files[f"{name}.json"] = (
+                json.dumps({"types": types_, "rows": table.to_pylist()}, indent=2) + "\n"
+            )
+        elif path.is_file() and name not in same:
+            files[name] = path.read_text(encoding="utf-8")
+    return files
+
+
+def load(path: Path):
+    spec = importlib.util.spec_from_file_location(f"exported_{path.stem}", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def write_sft(sets: Path, row: SftRow, **changes) -> Path:
+    """The sets with ``sft_deliberator`` replaced by one row."""
+    shutil.rmtree(sets)
+    write_sets(sets, student=manifest().student.model_copy(update={"form": "inline"}), **changes)
+    shutil.rmtree(sets / "sft_deliberator")
+    writer = folders.Writer(folders.file_of(sets, "sft_deliberator", "train"), type(row))
+    writer.write(row)
+    writer.close()
+    return sets
+
+
+def sft_row(reasoning: str, content: str) -> SftRow:
+    return SftRow(
+        prompt=[Message(role="user", content="2 * 3?")],
+        completion=[Message(role="assistant", content=content)],
+        reasoning=reasoning,
+        answer_text="6",
+        role="deliberator",
+        problem="p",
+        run="run",
+        generation="d",
+        cache="c",
+        stratum="tie",
+        model="micro",
+        prompt_tokens=10,
+        completion_tokens=10,
+    )
+
+
+@pytest.mark.parametrize("to", TRAINERS)
+def test_each_trainer_is_given_what_its_golden_folder_holds(sets, tmp_path, to):
+    export(sets, to, tmp_path / "out")
+    golden = GOLDEN / to
+    expected = {
+        str(path.relative_to(golden)): path.read_text(encoding="utf-8")
+        for path in sorted(golden.rglob("*"))
+        if path.is_file()
+    }
+    assert content(tmp_path / "out") == expected
+
+
+@pytest.mark.parametrize("to", TRAINERS)
+def test_the_readme_tells_a_command_for_each_configuration_and_counts_the_rows(sets, tmp_path, to):
+    written = export(sets, to, tmp_path / "out")
+    readme = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
+    for name in written.rows:
+        command = (tmp_path / "out" / f"{name}.yaml").read_text(encoding="utf-8").splitlines()[0]
+        assert f"\n{command.removeprefix('# ')}\n" in readme
+        assert f"| {name} | 1 | 1 |" in readme
+    assert (tmp_path / "out" / "manifest.json").read_bytes() == (
+        sets / "manifest.json"
+    ).read_bytes()
+
+
+@pytest.mark.parametrize("to", TRAINERS)
+def test_the_same_sets_give_the_same_bytes(sets, tmp_path, to):
+    for out in ("one", "two"):
+        export(sets, to, tmp_path / out)
+    files = [path for path in (tmp_path / "one").rglob("*") if path.is_file()]
+    assert len(files) > 5
+    for path in files:
+        other = tmp_path / "two" / path.relative_to(tmp_path / "one")
+        assert path.read_bytes() == other.read_bytes()
+
+
+@pytest.mark.parametrize("to", ["llamafactory", "ms-swift"])
+def test_thinking_that_stands_in_the_text_keeps_the_marks_of_the_student(sets, tmp_path, to):
+    write_sft(sets, sft_row("2+2+2", "[THINK]2+2+2[/THINK]6"))
+    export(sets, to, tmp_path / "out")
+    row = json.loads((tmp_path / "out" / "sft_deliberator" / "train.jsonl").read_text())
+    assert row["messages"][-1]["content"] == "[THINK]2+2+2[/THINK]6"
+
+
+@pytest.mark.parametrize("to", ["trl", "verl"])
+def test_no_empty_field_for_thinking_is_added_where_a_template_takes_none(sets, tmp_path, to):
+    write_sft(sets, sft_row("2+2+2", "<think>2+2+2</think>6"))
+    export(sets, to, tmp_path / "out")
+    schema = pq.read_schema(tmp_path / "out" / "sft_deliberator" / "train.parquet")
+    assert "reasoning_content" not in str(schema)
+
+
+def test_a_response_without_thinking_has_no_marks(sets, tmp_path):
+    write_sft(sets, sft_row("", "6"))
+    export(sets, "ms-swift", tmp_path / "out")
+    row = json.loads((tmp_path / "out" / "sft_deliberator" / "train.jsonl").read_text())
+    assert row["messages"][-1]["content"] == "6"
+
+
+@pytest.mark.parametrize(
+    "to, key",
+    [("trl", "chat_template_path"), ("axolotl", "chat_template_jinja"), ("verl", "chat_template")],
+)
+def test_a_chat_template_of_the_sets_goes_along_and_is_used(sets, tmp_path, to, key):
+    (sets / "chat_template.jinja").write_text("{{ messages }}", encoding="utf-8")
+    export(sets, to, tmp_path / "out")
+    config = (tmp_path / "out" / "sft_thinker.yaml").read_text(encoding="utf-8")
+    value = "{{ messages }}" if to == "verl" else "chat_template.jinja"
+    tree = yaml.safe_load(config)
+    assert tree.get("data", {}).get("apply_chat_template_kwargs", tree)[key] == value
+    assert (tmp_path / "out" / "chat_template.jinja").read_text() == "{{ messages }}"
+
+
+@pytest.mark.parametrize("to", ["llamafactory", "ms-swift"])
+def test_a_trainer_that_takes_no_chat_template_says_so(sets, tmp_path, to):
+    (sets / "chat_template.jinja").write_text("{{ messages }}", encoding="utf-8")
+    export(sets, to, tmp_path / "out")
+    readme = (tmp_path / "out" / "README.md").read_text()
+    assert re.search("not (read|train with) `chat_template.jinja`", readme)
+
+
+def test_a_student_with_a_profile_is_named_as_the_hub_names_it(sets, tmp_path):
+    student = manifest().student.model_copy(update={"name": "qwen3-8b"})
+    shutil.rmtree(sets)
+    export(write_sets(sets, student=student), "trl", tmp_path / "out")
+    config = yaml.safe_load((tmp_path / "out" / "rl.yaml").read_text())
+    assert config["model_name_or_path"] == "Qwen/Qwen3-8B"
+
+
+def test_rows_that_fill_no_batch_of_verl_make_the_batch_smaller(sets, tmp_path):
+    row = sft_row("", "6")
+    shutil.rmtree(sets / "sft_deliberator")
+    writer = folders.Writer(folders.file_of(sets, "sft_deliberator", "train"), type(row))
+    for _ in range(100):
+        writer.write(row)
+    writer.close()
+    export(sets, "verl", tmp_path / "out")
+    config = yaml.safe_load((tmp_path / "out" / "sft_deliberator.yaml").read_text())
+    assert config["data"]["train_batch_size"] == 64
+    assert config["data"]["val_files"] is None
+
+
+def test_sets_that_are_not_there_are_left_out_and_said(sets, tmp_path):
+    shutil.rmtree(sets / "rl")
+    written = export(sets, "verl", tmp_path / "out")
+    assert list(written.rows) == ["sft_deliberator", "sft_thinker"]
+    assert list(written.absent) == ["rl"]
+    assert "`rl` is not here" in (tmp_path / "out" / "README.md").read_text()
+    assert not (tmp_path / "out" / "rl.yaml").exists()
+    assert not (tmp_path / "out" / "heavydistill_reward.py").exists()
+
+
+def test_a_folder_that_is_not_empty_is_left_as_it_is(sets, tmp_path):
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "mine").write_text("kept")
+    with pytest.raises(ConfigError, match="exists and is not empty"):
+        export(sets, "trl", out)
+    assert [path.name for path in out.iterdir()] == ["mine"]
+
+
+def test_another_process_that_writes_the_folder_is_not_disturbed(sets, tmp_path):
+    with (
+        Workplace(tmp_path / "out").claimed(),
+        pytest.raises(ConfigError, match="another process"),
+    ):
+        export(sets, "trl", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_empty_folder_is_filled(sets, tmp_path):
+    (tmp_path / "out").mkdir()
+    export(sets, "trl", tmp_path / "out")
+    assert (tmp_path / "out" / "README.md").is_file()
+
+
+def test_nothing_is_left_of_an_export_that_fails(sets, tmp_path):
+    shutil.rmtree(sets)
+    student = manifest().student.model_copy(update={"max_tokens": 40})
+    write_sets(sets, student=student)
+    with pytest.raises(ConfigError, match="no room is left for a response"):
+        export(sets, "trl", tmp_path / "out")
+    assert [path.name for path in tmp_path.iterdir()] == ["sets"]
+
+
+def test_sets_with_nothing_for_a_trainer_are_refused(sets, tmp_path):
+    for name in ("sft_deliberator", "sft_thinker"):
+        shutil.rmtree(sets / name)
+    with pytest.raises(ConfigError, match="nothing for LLaMA-Factory"):
+        export(sets, "llamafactory", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_unknown_trainer_is_answered_with_those_there_are(sets, tmp_path):
+    with pytest.raises(ConfigError, match="trl, verl, llamafactory, ms-swift, axolotl"):
+        export(sets, "nemo", tmp_path / "out")
+
+
+RESPONSES = ["<think>2*3</think>\\boxed{6}", "\\boxed{5}", "<think>\\boxed{6}"]
+COLUMNS = {
+    "text": ["2 * 3?"] * 3,
+    "reference": ["6"] * 3,
+    "verifier": ["math"] * 3,
+    "verifier_args": ["{}"] * 3,
+}
+
+
+@pytest.mark.parametrize("to", WITH_RL)
+def test_the_reward_that_is_written_judges_with_the_verifier_of_the_row(sets, tmp_path, to):
+    export(sets, to, tmp_path / "out")
+    written = load(tmp_path / "out" / "heavydistill_reward.py")
+    with written.POOL:
+        assert written.reward(RESPONSES, **COLUMNS, prompts=["?"] * 3) == [1.0, 0.0, None]
+
+
+@pytest.mark.parametrize("to", WITH_RL)
+def test_thinking_that_the_prompt_opened_and_nothing_closed_is_undecided(sets, tmp_path, to):
+    student = manifest().student.model_copy(update={"opens_thinking": True})
+    shutil.rmtree(sets)
+    export(write_sets(sets, student=student), to, tmp_path / "out")
+    written = load(tmp_path / "out" / "heavydistill_reward.py")
+    responses = ["2*3</think>\\boxed{6}", "It may be \\boxed{6}", "</think>\\boxed{6}"]
+    with written.POOL:
+        assert written.reward(responses, **COLUMNS) == [1.0, None, 1.0]
+        known = {"text": "2 * 3?", "verifier": "math", "verifier_args": "{}"}
+        assert written.compute_score("", responses[1], "6", known)["undecided"] == 1.0
+
+
+def test_the_reward_takes_the_messages_that_trl_hands_over():
+    turns = [[{"role": "assistant", "content": text}] for text in RESPONSES]
+    assert our_reward.reward(turns, **COLUMNS) == [1.0, 0.0, None]
+
+
+def test_a_verifier_that_is_not_known_where_the_trainer_runs_is_an_error():
+    with pytest.raises(ProblemsError, match="no verifier 'mine'"):
+        our_reward.reward(RESPONSES, **{**COLUMNS, "verifier": ["mine"] * 3})
+
+
+def test_verl_gets_a_number_for_each_answer_and_counts_undecided_ones(sets, tmp_path):
+    export(sets, "verl", tmp_path / "out")
+    row = pq.read_table(tmp_path / "out" / "rl" / "train.parquet").to_pylist()[0]
+    scores = [
+        our_reward.compute_score(
+            data_source=row["data_source"],
+            solution_str=text,
+            ground_truth=row["reward_model"]["ground_truth"],
+            extra_info={**row["extra_info"], "num_turns": 1},
+        )
+        for text in RESPONSES
+    ]
+    assert [score["score"] for score in scores] == [1.0, 0.0, 0.0]
+    assert [score["undecided"] for score in scores] == [0.0, 0.0, 1.0]
+
+
+def test_swift_finds_the_reward_by_its_name(sets, tmp_path, monkeypatch):
+    swift = types.ModuleType("swift.rewards")
+    swift.ORM, swift.orms = object, {}
+    monkeypatch.setitem(sys.modules, "swift", types.ModuleType("swift"))
+    monkeypatch.setitem(sys.modules, "swift.rewards", swift)
+    monkeypatch.delitem(sys.modules, "heavydistill_reward", raising=False)
+    export(sets, "ms-swift", tmp_path / "out")
+    monkeypatch.syspath_prepend(tmp_path / "out")
+    load(tmp_path / "out" / "heavydistill_swift.py")
+    config = yaml.safe_load((tmp_path / "out" / "rl.yaml").read_text())
+    row = json.loads((tmp_path / "out" / "rl" / "train.jsonl").read_text())
+    columns = {name: [value] for name, value in row.items()}
+    reward = swift.orms[config["reward_funcs"][0]]()
+    assert reward(["\\boxed{6}"], **columns, trainer_state=None) == [1.0]
+    sys.modules.pop("heavydistill_reward").POOL.close()
+
+
+@pytest.fixture
+def verl(monkeypatch):
+    """In place of verl, the part of its dataset that ours stands on."""
+
+    class Dataset:
+        def __init__(self, tokenizer) -> None:
+            self.tokenizer, self.processor = tokenizer, None
+            self.apply_chat_template_kwargs = {}
+
+    names = ("verl", "verl.utils", "verl.utils.dataset")
+    for name in names:
+        monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
+    module = types.ModuleType("verl.utils.dataset.multiturn_sft_dataset")
+    module.MultiTurnSFTDataset = Dataset
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+
+
+THINKS_LAST = (
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n"
+    "{% if m.role == 'assistant' and messages[0].role == 'user' %}"
+    "<think>\n{{ m.reasoning_content }}\n</think>\n{% endif %}"
+    "{{ m.content }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n<think>\n{% endif %}"
+)
+
+
+@pytest.mark.parametrize("template", [None, THINKS_LAST])
+def test_verl_learns_what_the_student_is_guarded_for(sets, tmp_path, verl, template):
+    export(sets, "verl", tmp_path / "out")
+    file = tmp_path / "student.jinja"
+    file.write_text(template or "")
+    student = Student("micro-student", file if template else None)
+    assert student.chat.opens_thinking == bool(template)
+    row = next(folders.read_rows(sets, "sft_deliberator"))
+    expected = student.tokens(row["prompt"][0]["content"], row["reasoning"], row["answer_text"])
+    tokenizer = AutoTokenizer.from_pretrained(MICRO)
+    tokenizer.chat_template = template or tokenizer.chat_template
+    dataset = load(tmp_path / "out" / "heavydistill_sft.py").PromptAndCompletion(tokenizer)
+    table = pq.read_table(tmp_path / "out" / "sft_deliberator" / "train.parquet")
+    messages = table.to_pylist()[0]["messages"]
+    parts = [
+        dataset._process_single_message(index, turn, messages)
+        for index, turn in enumerate(messages)
+    ]
+    ids = torch.cat([part[0] for part in parts]).tolist()
+    learnt = torch.cat([part[1] for part in parts]).tolist()
+    assert [one for one, is_learnt in zip(ids, learnt, strict=True) if is_learnt] == (
+        expected.completion
+    )
+    assert ids == expected.prompt + expected.completion
+    assert messages[0] == {"role": "user", "content": PROMPT, "reasoning_content": None}
+
+
+def test_verl_refuses_a_template_that_rewrites_the_prompt(sets, tmp_path, verl):
+    export(sets, "verl", tmp_path / "out")
+    tokenizer = AutoTokenizer.from_pretrained(MICRO)
+    tokenizer.chat_template = (
+        "{{ messages | length }}{% for m in messages %}{{ m.content }}{% endfor %}"
+    )
+    dataset = load(tmp_path / "out" / "heavydistill_sft.py").PromptAndCompletion(tokenizer)
+    turns = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
+    with pytest.raises(ValueError, match="changes the prompt"):
+        dataset._process_single_message(1, turns[1], turns)

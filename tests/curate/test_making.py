@@ -1,0 +1,306 @@
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from runs import build, rows, traces, write_run
+
+from heavydistill.config.sets import load_build_config
+from heavydistill.curate.making import EmptyError, make
+from heavydistill.errors import ConfigError
+from heavydistill.store.sets.folder import SETS, TRAINED
+from heavydistill.store.sets.manifest import read_manifest
+from heavydistill.store.traces import TRACES_FOLDER, write_traces
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_run(tmp_path_factory.mktemp("runs") / "run", 60)
+
+
+@pytest.fixture(scope="module")
+def sets(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("sets") / "sets"
+    build(out, run, validation=0.2)
+    return out
+
+
+def test_every_row_to_learn_from_is_right_and_whole(sets: Path) -> None:
+    views = {name: {row["id"]: row for row in rows(sets, name)} for name in SETS[:4]}
+    for row in rows(sets, "sft_deliberator") + rows(sets, "sft_thinker"):
+        view = "deliberations" if row["role"] == "deliberator" else "trajectories"
+        generation = views[view][row["generation"]]
+        assert generation["label"] == ""
+        assert generation["verdict"]["label"] == "correct"
+        assert row["completion"][0]["content"] == generation["answer_text"] == row["answer_text"]
+        assert row["completion"][0]["reasoning_content"] == generation["reasoning"]
+        assert views["problems"][row["problem"]]["label"] == ""
+        if row["role"] == "deliberator":
+            assert row["prompt"][0]["content"] == views["caches"][row["cache"]]["prompt"]
+        else:
+            assert views["problems"][row["problem"]]["text"] in row["prompt"][0]["content"]
+
+
+def test_splits_share_no_problem_and_have_the_wanted_share(sets: Path) -> None:
+    for name in TRAINED:
+        train = {row["problem"] for row in rows(sets, name, "train")}
+        validation = {row["problem"] for row in rows(sets, name, "validation")}
+        assert train and validation
+        assert not train & validation
+    splits = Counter(row["split"] for row in rows(sets, "problems"))
+    assert splits == {"train": 48, "validation": 12}
+
+
+def test_views_leave_nothing_out(sets: Path, run: Path) -> None:
+    manifest = read_manifest(sets)
+    assert sum(manifest.trajectories.values()) == len(rows(sets, "trajectories")) == 60 * 8
+    assert sum(manifest.deliberations.values()) == len(rows(sets, "deliberations")) == 60 * 2
+    assert len([row for row in rows(sets, "caches") if not row["drawn"]]) == 60
+    for name in ("trajectories", "deliberations"):
+        labels = Counter(row["label"] or "used" for row in rows(sets, name))
+        assert dict(labels) == getattr(manifest, name)
+
+
+def test_what_is_labelled_as_used_is_used_and_nothing_else(sets: Path) -> None:
+    used = {row["id"] for row in rows(sets, "deliberations") if not row["label"]}
+    assert used == {r["generation"] for r in rows(sets, "sft_deliberator") if r["cache"]}
+    used = {row["id"] for row in rows(sets, "trajectories") if not row["label"]}
+    assert used == {row["generation"] for row in rows(sets, "sft_thinker")}
+    used = {row["id"] for row in rows(sets, "caches") if not row["rl_label"]}
+    assert used == {row["cache"] for row in rows(sets, "rl")}
+
+
+def test_the_balanced_mixture_keeps_to_its_bounds(sets: Path) -> None:
+    manifest = read_manifest(sets)
+    kept = {stratum: counts.sft for stratum, counts in manifest.strata.items()}
+    hard = kept["tie"] + kept["minority-right"]
+    assert hard > 0
+    assert kept["majority-right"] <= hard // 2
+    assert kept["all-right"] <= 0.05 * sum(kept.values())
+    assert kept["all-wrong"] <= 0.10 * sum(kept.values())
+    for counts in manifest.strata.values():
+        assert counts.sft == counts.with_deliberation - counts.not_admitted - counts.over_bound
+
+
+def test_plain_problems_have_their_share_of_the_deliberators_rows(sets: Path) -> None:
+    for split in ("train", "validation"):
+        roles = Counter(row["role"] for row in rows(sets, "sft_deliberator", split))
+        assert roles["thinker"] == round(roles["deliberator"] / 4)
+
+
+def test_rl_prompts_are_those_that_are_sometimes_right(sets: Path) -> None:
+    found = rows(sets, "rl")
+    assert found
+    assert all(0 < row["success"] < 1 and row["judged"] == 2 for row in found)
+    measured = [row for row in rows(sets, "caches") if row["success"] in (0.0, 1.0)]
+    assert {row["rl_label"] for row in measured} == {"never_right", "always_right"}
+
+
+def test_drawn_sets_of_a_problem_differ_and_are_at_most_eight(sets: Path) -> None:
+    by_problem: dict[str, list[Any]] = {}
+    for row in rows(sets, "caches"):
+        by_problem.setdefault(row["problem"], []).append(row)
+    assert any(len(those) > 1 for those in by_problem.values())
+    texts = {row["id"]: row["answer_text"] for row in rows(sets, "trajectories")}
+    for those in by_problem.values():
+        assert len(those) <= 8
+        shown = [tuple(sorted(texts[i["generation"]] for i in row["items"])) for row in those]
+        assert len(set(shown)) == len(shown)
+
+
+def test_the_same_runs_and_seed_give_the_same_bytes(run: Path, tmp_path: Path) -> None:
+    one, two, other = tmp_path / "one", tmp_path / "two", tmp_path / "other"
+    build(one, run)
+    build(two, run)
+    build(other, run, seed=1)
+    assert _bytes(one) == _bytes(two)
+    assert _bytes(one) != _bytes(other)
+
+
+def test_rows_that_do_not_fit_are_cut_again_or_left_out_and_never_cut_off(
+    run: Path, tmp_path: Path
+) -> None:
+    whole = build(tmp_path / "whole", run)
+    assert whole.recut == 0
+    most = whole.tokens["sft_deliberator"]["p50"]
+    small = build(tmp_path / "small", run, max_tokens=most)
+    assert small.recut > 0
+    assert small.tokens["sft_deliberator"]["max"] <= most
+    for row in rows(tmp_path / "small", "sft_deliberator"):
+        assert row["prompt_tokens"] + row["completion_tokens"] <= most
+        assert "\\boxed{" in row["answer_text"]
+    cut = [row for row in rows(tmp_path / "small", "caches") if row["recut"]]
+    before = {row["problem"]: row for row in rows(tmp_path / "whole", "caches") if not row["drawn"]}
+    for row in cut:
+        order = [item["generation"] for item in row["items"]]
+        assert order == [item["generation"] for item in before[row["problem"]]["items"]]
+
+
+def test_problems_of_a_benchmark_and_near_duplicates_are_labelled(
+    run: Path, tmp_path: Path
+) -> None:
+    first = next(iter(traces(1))).problem.text
+    benchmark = tmp_path / "exam.jsonl"
+    benchmark.write_text(json.dumps({"question": first}) + "\n", encoding="utf-8")
+    manifest = build(tmp_path / "sets", run, against=[str(benchmark)])
+    assert manifest.problems["contaminated"] >= 1
+    assert manifest.benchmarks[0].name == "exam"
+    left_out = {r["id"]: r for r in rows(tmp_path / "sets", "problems") if r["label"]}
+    assert any(row["detail"].startswith("exam: ") for row in left_out.values())
+    for name in TRAINED:
+        assert not left_out.keys() & {row["problem"] for row in rows(tmp_path / "sets", name)}
+
+
+def test_only_sets_of_the_student_are_used_where_it_is_wished(tmp_path: Path) -> None:
+    teacher = write_run(tmp_path / "teacher", 20)
+    student = write_run(tmp_path / "student", 20, thinker="micro-student", seed=1)
+    either = build(tmp_path / "either", teacher, student)
+    own = build(tmp_path / "own", teacher, student, sets__written_by="student")
+    others = build(tmp_path / "others", teacher, student, sets__written_by="teacher")
+    assert 0 < either.student_written.part < either.student_written.whole
+    assert own.student_written.part == own.student_written.whole > 0
+    assert others.student_written.part == 0 < others.student_written.whole
+
+
+def test_the_same_problem_in_two_runs_is_one_problem(tmp_path: Path) -> None:
+    one = write_run(tmp_path / "one", 10)
+    two = write_run(tmp_path / "two", 10, thinker="other")
+    manifest = build(tmp_path / "sets", one, two)
+    assert manifest.problems == {"used": 10}
+    assert {tuple(row["runs"]) for row in rows(tmp_path / "sets", "problems")} == {
+        (f"one/sum:{n}", f"two/sum:{n}") for n in range(10)
+    }
+
+
+def test_a_pool_without_deliberations_gives_a_thinker_and_says_what_is_missing(
+    tmp_path: Path,
+) -> None:
+    run = write_run(tmp_path / "run", 20, d=0)
+    manifest = build(tmp_path / "sets", run)
+    assert manifest.rows["sft_deliberator"] == {"train": 0, "validation": 0}
+    assert manifest.rows["sft_thinker"]["train"] > 0
+    assert manifest.undeliberated > 0
+    assert all(row["rl_label"] == "unmeasured" for row in rows(tmp_path / "sets", "caches"))
+    assert manifest.unmeasured == len(rows(tmp_path / "sets", "caches"))
+
+
+def test_an_empty_result_says_what_took_what_and_leaves_nothing_behind(
+    run: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "sets"
+    with pytest.raises(EmptyError, match="Nothing is left") as raised:
+        build(out, write_run(tmp_path / "wrong", 4, k=2, d=0, seed=3), max_tokens=64)
+    assert sum(raised.value.manifest.trajectories.values()) == 8
+    assert [path.name for path in tmp_path.iterdir()] == ["wrong"]
+
+
+def test_a_folder_that_is_not_empty_is_not_touched(run: Path, tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("mine", encoding="utf-8")
+    with pytest.raises(ConfigError, match="exists and is not empty"):
+        build(tmp_path, run)
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
+
+
+def test_a_dry_run_says_that_the_folder_is_taken(run: Path, tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("mine", encoding="utf-8")
+    config = load_build_config(None, {"runs": [str(run)], "out": str(tmp_path)})
+    with pytest.raises(ConfigError, match="exists and is not empty"):
+        make(config, lambda *progress: None, dry_run=True)
+
+
+def test_a_dry_run_keeps_nothing(run: Path, tmp_path: Path) -> None:
+    config = load_build_config(None, {"runs": [str(run)], "out": str(tmp_path / "sets")})
+    manifest = make(config, lambda *progress: None, dry_run=True)
+    assert manifest.rows["sft_thinker"]["train"] > 0
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_run_of_another_schema_version_is_refused(tmp_path: Path) -> None:
+    import pyarrow.parquet as pq
+
+    run = write_run(tmp_path / "run", 2)
+    path = next((run / TRACES_FOLDER).glob("*.parquet"))
+    table = pq.read_table(path)
+    column = table.schema.get_field_index("schema_version")
+    pq.write_table(table.set_column(column, "schema_version", [["1"] * 2]), path)
+    with pytest.raises(ConfigError, match="has schema version '1'"):
+        build(tmp_path / "sets", run)
+
+
+def test_a_run_that_is_being_written_is_refused(tmp_path: Path) -> None:
+    import fcntl
+
+    run = write_run(tmp_path / "run", 2)
+    hidden = tmp_path / ".run.unfinished"
+    hidden.mkdir()
+    with (hidden / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(ConfigError, match="still being written"):
+            build(tmp_path / "sets", run)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ConfigError, match="not the folder of a finished run"):
+        build(tmp_path / "sets", tmp_path / "empty")
+
+
+def test_two_runs_of_one_name_are_refused(tmp_path: Path) -> None:
+    runs = [write_run(tmp_path / place / "run", 2) for place in ("a", "b")]
+    with pytest.raises(ConfigError, match="Two of the runs are named run"):
+        build(tmp_path / "sets", *runs)
+
+
+def test_rows_are_read_by_datasets(sets: Path) -> None:
+    import datasets
+
+    for name in TRAINED:
+        there = datasets.load_dataset(str(sets / name))
+        manifest = read_manifest(sets)
+        assert {split: len(part) for split, part in there.items()} == manifest.rows[name]
+
+
+def test_an_imported_pool_has_no_configuration_and_is_taken_all_the_same(tmp_path: Path) -> None:
+    write_traces(traces(8), tmp_path / "pool" / TRACES_FOLDER)
+    manifest = build(tmp_path / "sets", tmp_path / "pool")
+    assert manifest.runs[0].config == {}
+    assert manifest.rows["sft_thinker"]["train"] > 0
+    assert "thinker.brief.en" in " ".join(manifest.prompts)
+
+
+def _bytes(folder: Path) -> dict[str, str]:
+    return {
+        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+def test_who_wrote_what_is_not_used_is_in_the_manifest_too(run: Path, tmp_path: Path) -> None:
+    """Its texts are in the views, so its terms count where they are published."""
+
+    def wrong(one: Any) -> Any:
+        verdict = replace(one.verdict, label="incorrect", verifier="strict@1")
+        return replace(one, verdict=verdict)
+
+    lost = (
+        replace(
+            trace,
+            pool=list(map(wrong, trace.pool)),
+            deliberations=list(map(wrong, trace.deliberations)),
+        )
+        for trace in traces(5, thinker="loser", deliberation_model="late loser")
+    )
+    write_traces(lost, tmp_path / "lost" / TRACES_FOLDER)
+    manifest = build(tmp_path / "sets", run, tmp_path / "lost")
+    assert manifest.models == {
+        "thinker": ["loser", "teacher"],
+        "deliberator": ["late loser", "teacher"],
+    }
+    assert manifest.verifiers == ["math@2", "strict@1"]
+    for view, role in (("trajectories", "thinker"), ("deliberations", "deliberator")):
+        written = rows(tmp_path / "sets", view)
+        assert {row["model"] for row in written} == set(manifest.models[role])
+    assert {row["model"] for row in rows(tmp_path / "sets", "sft_thinker")} == {"teacher"}

@@ -1,0 +1,191 @@
+"""Builds of runs that share pools, of students that are folders, and of rows that hardly fit."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from runs import STUDENT, build, rows, traces, write_run
+
+from heavydistill.config.run import Problems, RunConfig, dump_config
+from heavydistill.curate.making import EmptyError
+from heavydistill.curate.presets import PRESETS
+from heavydistill.errors import ConfigError
+from heavydistill.heavy.cache import build_cache
+from heavydistill.heavy.prompts import load
+from heavydistill.models.tokenizer import ReaderTokenizer
+from heavydistill.schema import Trace
+from heavydistill.store.traces import TRACES_FOLDER, write_traces
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_run(tmp_path_factory.mktemp("runs") / "run", 20)
+
+
+def test_a_set_that_two_runs_made_of_one_pool_counts_once(tmp_path: Path) -> None:
+    write_run(tmp_path / "one", 12)
+    alone = build(tmp_path / "alone", tmp_path / "one")
+    write_traces((_reread(trace, seed=5) for trace in traces(12)), tmp_path / "two" / TRACES_FOLDER)
+    both = build(tmp_path / "both", tmp_path / "one", tmp_path / "two")
+    assert both.strata == alone.strata
+    assert both.rows["rl"] == alone.rows["rl"]
+    assert both.deliberations["used"] > alone.deliberations["used"]
+    again = {row["rl_label"] for row in rows(tmp_path / "both", "caches") if row["run"] == "two"}
+    assert "duplicate" in again
+
+
+def test_a_set_that_one_run_measured_is_not_unmeasured_in_another(tmp_path: Path) -> None:
+    write_run(tmp_path / "one", 12)
+    seldom = (_reread(trace, seed=5, most=1) for trace in traces(12))
+    write_traces(seldom, tmp_path / "two" / TRACES_FOLDER)
+    alone = build(tmp_path / "alone", tmp_path / "two", sets__per_problem=1)
+    assert alone.unmeasured == len(rows(tmp_path / "alone", "caches")) > 0
+    both = build(tmp_path / "both", tmp_path / "one", tmp_path / "two", sets__per_problem=1)
+    assert both.unmeasured == 0
+
+
+def test_a_student_that_is_given_as_a_folder_knows_its_own_attempts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    student = tmp_path / "models" / "mine"
+    shutil.copytree(STUDENT, student)
+    run = write_run(tmp_path / "run", 8, thinker=str(student))
+    monkeypatch.chdir(student)
+    for number, given in enumerate((str(student), ".", "../mine")):
+        out = tmp_path / f"sets{number}"
+        manifest = build(out, run, student=given, sets__written_by="student", max_tokens=2048)
+        assert manifest.student.name == "mine"
+        assert manifest.student_written.part == manifest.student_written.whole > 0
+        assert str(tmp_path) not in (out / "manifest.json").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("written_by", "thinker", "mends"),
+    [
+        ("student", "another", "Give --student the model that wrote them"),
+        ("teacher", "student", "Give runs of another model"),
+    ],
+)
+def test_attempts_of_nobody_who_is_wanted_are_told(
+    tmp_path: Path, written_by: str, thinker: str, mends: str
+) -> None:
+    run = write_run(tmp_path / "run", 4, thinker=thinker)
+    with pytest.raises(ConfigError, match=f"all are by {thinker}.*{mends}"):
+        build(tmp_path / "sets", run, student=str(STUDENT), sets__written_by=written_by)
+
+
+def test_a_file_of_problems_is_named_alike_from_everywhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = write_run(tmp_path / "run", 4)
+    config = RunConfig(problems=Problems(source="mine/sums.jsonl"))
+    (run / "config.yaml").write_text(dump_config(config), encoding="utf-8")
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "sums.jsonl").touch()
+    for place in (tmp_path / "mine", tmp_path):
+        monkeypatch.chdir(place)
+        manifest = build(tmp_path / f"sets-{place.name}", run)
+        assert manifest.runs[0].config["problems"]["source"] == "sums.jsonl"
+
+
+def test_a_long_deliberation_does_not_take_the_place_of_a_short_one(tmp_path: Path) -> None:
+    long = dict.fromkeys([0], "Attempt 1 and attempt 2 differ. " + "carry the digit " * 400)
+    made = (_rewritten(trace, long) for trace in traces(12, d=4))
+    write_traces(made, tmp_path / "run" / TRACES_FOLDER)
+    manifest = build(
+        tmp_path / "sets", tmp_path / "run", filters__length_quantile=1, max_tokens=1300
+    )
+    labels = {row["index"]: set() for row in rows(tmp_path / "sets", "deliberations")}
+    for row in rows(tmp_path / "sets", "deliberations"):
+        labels[row["index"]].add(row["label"])
+    assert "" not in labels[0] and "too_long_for_student" in labels[0]
+    assert "" in labels[1] & labels[2] & labels[3]
+    assert sum(manifest.rows["rl"].values()) > 0
+
+
+def test_one_deliberation_does_not_measure_a_success(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", 6, d=1)
+    build(tmp_path / "sets", run)
+    assert {row["rl_label"] for row in rows(tmp_path / "sets", "caches")} == {"unmeasured"}
+
+
+def test_the_bounds_of_genselect_hold_for_the_sets_of_a_run_too(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    narrow = write_run(tmp_path / "narrow", 10, k=3)
+    with pytest.raises(EmptyError) as raised:
+        build(tmp_path / "few", narrow, preset="genselect", thinker__handoff_tokens=16)
+    assert sum(counts.with_deliberation for counts in raised.value.manifest.strata.values()) == 0
+    whole = build(tmp_path / "whole", run, preset="genselect")
+    most = whole.tokens["rl"]["p50"] - 1
+    monkeypatch.setitem(PRESETS, "genselect", replace(PRESETS["genselect"], most_tokens=most))
+    build(tmp_path / "sets", run, preset="genselect")
+    found = rows(tmp_path / "sets", "rl") + rows(tmp_path / "sets", "sft_deliberator")
+    assert found
+    assert all(row["prompt_tokens"] <= most for row in found)
+
+
+def test_a_deliberation_on_a_set_that_is_left_out_takes_nobodys_place(tmp_path: Path) -> None:
+    other = write_run(tmp_path / "other", 8, thinker="micro-student", seed=0)
+    run = write_run(tmp_path / "run", 8)
+    alone = build(tmp_path / "alone", run, sets__written_by="teacher")
+    both = build(tmp_path / "both", other, run, sets__written_by="teacher")
+    assert both.deliberations["used"] == alone.deliberations["used"] > 0
+
+
+def test_deliberations_on_a_problem_that_is_left_out_say_so(run: Path, tmp_path: Path) -> None:
+    benchmark = tmp_path / "exam.jsonl"
+    texts = [{"question": trace.problem.text} for trace in traces(20)]
+    benchmark.write_text("\n".join(map(json.dumps, texts[:6])), encoding="utf-8")
+    build(tmp_path / "sets", run, against=[str(benchmark)])
+    left_out = {
+        row["id"] for row in rows(tmp_path / "sets", "problems") if row["label"] == "contaminated"
+    }
+    found = rows(tmp_path / "sets", "deliberations")
+    labels = {row["label"] for row in found if row["problem"] in left_out}
+    assert "contaminated" in labels and "set_not_used" not in labels
+
+
+def test_drawn_sets_that_do_not_fit_are_counted(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", 8, k=16, d=0)
+    wide = build(tmp_path / "wide", run)
+    small = build(tmp_path / "small", run, max_tokens=700)
+    assert wide.unfit == 0 < small.unfit
+    assert small.undeliberated == wide.undeliberated - small.unfit
+    assert small.undeliberated == len(rows(tmp_path / "small", "caches"))
+
+
+def _rewritten(trace: Trace, reasoning: dict[int, str]) -> Trace:
+    """A trace whose deliberations of some indices think otherwise."""
+    return replace(
+        trace,
+        deliberations=[
+            replace(one, reasoning=reasoning.get(one.index, one.reasoning))
+            for one in trace.deliberations
+        ],
+    )
+
+
+def _reread(trace: Trace, seed: int, most: int | None = None) -> Trace:
+    """Another run on the same pool: another order in the cache, and (so many) deliberations."""
+    cache = build_cache(
+        trace.problem,
+        trace.pool,
+        round=1,
+        seed=seed,
+        selection="random",
+        width=None,
+        pruning="answer_only",
+        budget_tokens=1536,
+        prompt=load("deliberator", "brief", "en"),
+        reader=ReaderTokenizer(str(STUDENT)),
+    )
+    there = [
+        replace(one, id=f"{one.id}-{seed}", cache=cache.id, reasoning=f"{one.reasoning} So.")
+        for one in trace.deliberations[:most]
+    ]
+    return replace(trace, caches=[cache], deliberations=there)

@@ -1,0 +1,209 @@
+"""Completions of any shape: each sample is a response or a failure of its own, and can be kept."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from heavydistill.config.models import Sampling
+from heavydistill.models.generation import fields_of, trajectory
+from heavydistill.models.http.completion import Completion, ServerFault, failed
+from heavydistill.models.http.failures import failure_of
+from heavydistill.models.http.reply import Redactor
+from heavydistill.models.request import Request, Response, user_turn
+from heavydistill.schema import Problem, Trace, arrow_schema, to_row
+from heavydistill.store.segment import FORMAT, Record, record_at
+
+TAGS = ("<think>", "</think>")
+KEY = "sk-0123456789abcdef"
+REQUEST = Request(user_turn("3+4?"), Sampling(), 1)
+PROBLEM = Problem(id="a", text="3+4?", reference="7", verifier="math")
+SCHEMA = arrow_schema(Trace)
+COUNTS = ("prompt_tokens", "completion_tokens", "cached_tokens")
+
+_texts = st.text(st.characters(exclude_categories=()), max_size=8)
+_json = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(10**400), 10**400)
+    | st.floats()
+    | _texts
+    | st.sampled_from([KEY, "stop", "length", "error", "<think>", "\x1b[31m"]),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(_texts, inner, max_size=4),
+    max_leaves=12,
+)
+
+
+def _object(**fields: Any) -> st.SearchStrategy[dict[str, Any]]:
+    """Objects with any of these fields, each of its own or of any shape."""
+    return st.fixed_dictionaries({}, optional={n: one | _json for n, one in fields.items()})
+
+
+_message = _object(
+    content=_texts | st.lists(_object(type=st.just("thinking"), text=_texts), max_size=3),
+    reasoning_content=_texts,
+    reasoning=_texts,
+    reasoning_details=st.lists(_object(text=_texts), max_size=3),
+    refusal=_texts,
+)
+_choice = _object(
+    index=st.integers(0, 3),
+    message=_message,
+    delta=_message,
+    finish_reason=st.sampled_from(["stop", "length", "content_filter", "tool_calls", None]),
+)
+_usage = _object(
+    prompt_tokens=st.integers(0, 99),
+    completion_tokens=st.integers(0, 99),
+    prompt_tokens_details=_object(cached_tokens=st.integers(0, 99)),
+)
+_body = _object(
+    id=_texts,
+    choices=st.lists(_choice | _json, max_size=4),
+    usage=_usage,
+    error=_object(message=_texts, code=st.sampled_from([402, 429, "insufficient_quota"])),
+)
+_sendable = _body | _json
+
+
+def read(bodies: list[bytes], streams: bool, wanted: int) -> list[Response]:
+    """What the client makes of these bodies: of one that is whole, or of the pieces of a stream."""
+    completion = Completion(redact=Redactor(KEY))
+    try:
+        if streams:
+            for body in bodies:
+                completion.add_line(b"data: " + body)
+        else:
+            completion.add_whole(bodies[0])
+        return completion.responses(wanted, TAGS, 0.5)
+    except (ServerFault, ValueError) as fault:
+        failure = failed(failure_of(fault), Redactor(KEY)(str(fault)), 0.5)
+        responses = completion.brought(wanted, TAGS, failure)
+        assert len(responses) == wanted
+        return responses
+
+
+def check(response: Response, folder: Any) -> None:
+    """It can be journaled, read again, and written as a row."""
+    assert (response.finish_reason == "error") == (response.failure is not None)
+    assert (response.error is None) == (response.failure is None)
+    assert all(-1 <= getattr(response, name) < 2**31 for name in COUNTS)
+    assert KEY not in f"{response.error}{response.request_id}"
+    line = Record("0" * 64, "m", {}, response, 1.0).line()
+    path = folder / "one.segment"
+    path.write_bytes(FORMAT + line)
+    assert record_at(path, len(FORMAT)).response == response
+    trace = Trace(problem=PROBLEM, pool=[trajectory("a", fields_of("m", REQUEST, response))])
+    pa.Table.from_pylist([to_row(trace)], schema=SCHEMA)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("journal")
+
+
+@given(st.lists(_sendable, min_size=1, max_size=4), st.booleans(), st.integers(1, 4))
+@example([{"choices": [{"message": {"content": "7"}, "finish_reason": {"a": 1}}]}], False, 1)
+@example([{"choices": [], "usage": [1, 2]}], False, 4)
+@settings(max_examples=300, deadline=None)
+def test_a_reply_of_any_shape_is_a_record_for_each_sample(folder, bodies, streams, wanted):
+    responses = read([json.dumps(body).encode() for body in bodies], streams, wanted)
+    assert 1 <= len(responses) <= wanted
+    for response in responses:
+        check(response, folder)
+
+
+def completion(*choices: Any, **more: Any) -> list[bytes]:
+    return [json.dumps({"id": "r", "choices": choices, **more}).encode()]
+
+
+def choice(content: Any = "7", **more: Any) -> dict[str, Any]:
+    return {"finish_reason": "stop", "message": {"content": content}, **more}
+
+
+def nested(depth: int, key: str, inside: bytes) -> bytes:
+    return f'{{"{key}":'.encode() * depth + inside + b"}" * depth
+
+
+@pytest.mark.parametrize("streams", [False, True])
+@pytest.mark.parametrize(
+    "body", [b"[" * 50_000, nested(50_000, "a", b"1"), b"\xff\xfe", b"", b"7", b"null", b"[]"]
+)
+def test_a_body_that_is_no_completion_fails_every_sample(body, streams):
+    assert [r.failure for r in read([body], streams, 3)] == ["malformed"] * 3
+
+
+@pytest.mark.parametrize("content", [7, True, [7], [["a"], None, False]])
+def test_a_content_that_is_no_text_is_malformed(content):
+    (response,) = read(completion(choice(content)), False, 1)
+    assert response.failure == "malformed" and response.answer_text == ""
+
+
+def test_a_text_is_read_however_deep_it_lies(folder):
+    body = b'{"choices": [{"finish_reason": "stop", "message": {"content": %s}}]}'
+    (response,) = read([body % nested(400, "text", b'"7"')], False, 1)
+    assert response.answer_text == "7"
+    check(response, folder)
+    (response,) = read([body % nested(50_000, "text", b'"7"')], False, 1)
+    assert response.failure == "malformed" and "nested too deep" in response.error
+
+
+@pytest.mark.parametrize("broken", [None, "x", 7, {}, {"message": None}, {"message": ["7"]}])
+def test_a_choice_that_cannot_be_read_costs_its_own_sample_alone(broken):
+    responses = read(completion(choice("6"), broken, choice("8")), False, 3)
+    assert [r.answer_text for r in responses] == ["6", "", "8"]
+    assert [r.failure for r in responses] == [None, "malformed", None]
+
+
+@pytest.mark.parametrize(
+    "indices", [(0, "1", 2), (None, 1, 1), (True, 0, 1), (0, 1.0, [2]), (0, 0, 0), (5, 7, 9)]
+)
+def test_choices_of_one_list_are_told_by_their_places_whatever_their_indices(indices):
+    choices = [choice(str(n), index=index) for n, index in enumerate(indices)]
+    assert [r.answer_text for r in read(completion(*choices), False, 3)] == ["0", "1", "2"]
+
+
+def test_choices_stand_in_the_order_of_their_indices():
+    choices = [choice(str(index), index=index) for index in (2, 0, 1)]
+    assert [r.answer_text for r in read(completion(*choices), False, 3)] == ["0", "1", "2"]
+
+
+@pytest.mark.parametrize("index", ["0", True, 0.5, [0]])
+def test_a_piece_of_a_stream_whose_index_is_no_number_spoils_what_has_not_ended(index):
+    first = completion({"index": 0, "delta": {"content": "7"}, "finish_reason": "stop"})
+    second = completion({"index": index, "delta": {"content": "8"}})
+    responses = read(first + second, True, 2)
+    assert [r.failure for r in responses] == [None, "malformed"]
+
+
+@pytest.mark.parametrize("end", [{"why": KEY}, [1], 7, True, f"tool {KEY}", "a\x1b[31mb"])
+def test_an_end_of_any_shape_is_named_and_its_text_is_kept(end):
+    (response,) = read(completion(choice(finish_reason=end)), False, 1)
+    assert (response.failure, response.answer_text) == ("unknown_end", "7")
+    assert KEY not in response.error and "\x1b" not in response.error
+
+
+@pytest.mark.parametrize("usage", [[1, 2], "x", 7, True, {"prompt_tokens_details": [1]}])
+def test_usage_of_any_shape_is_unknown(usage):
+    (response,) = read(completion(choice(), usage=usage), False, 1)
+    assert [getattr(response, name) for name in COUNTS] == [-1, -1, -1]
+    assert response.answer_text == "7"
+
+
+@pytest.mark.parametrize("bad", [True, -5, 2**31, 10**30, 7.0, "7"])
+def test_a_number_that_is_no_count_is_unknown(bad):
+    usage = {"prompt_tokens": bad, "completion_tokens": 5}
+    usage["prompt_tokens_details"] = {"cached_tokens": bad}
+    (response,) = read(completion(choice(), usage=usage), False, 1)
+    assert [getattr(response, name) for name in COUNTS] == [-1, 5, -1]
+
+
+def test_copies_among_the_samples_of_one_call_are_left_out_where_no_chance_explains_them():
+    long, other = choice("7" * 300), choice("8" * 300)
+    assert len(read(completion(long, other, long, other), False, 4)) == 2
+    assert len(read(completion(*[choice("7")] * 2, choice("8")), False, 3)) == 3

@@ -1,0 +1,348 @@
+"""A run against an endpoint that cannot be asked ends before it begins, with what to do."""
+
+import asyncio
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from fake_server import Answer, completion, serving
+from loopback import Handler, listening
+
+from heavydistill.config.models import Endpoint
+from heavydistill.errors import TeacherError
+from heavydistill.models.complete import located
+from heavydistill.models.contact import Contact
+from heavydistill.models.ledger import Ledger, balance_of
+
+
+def listing(*names: str) -> Answer:
+    return 200, {"object": "list", "data": [{"id": name, "object": "model"} for name in names]}
+
+
+def asked(model: str, answer: Answer, most_tokens: int = 0, **endpoint: Any) -> None:
+    with serving(lambda body: completion("1"), answer) as server:
+        where = Endpoint(base_url=server.base_url, tokenizer="unused", **endpoint)
+        Contact().require(model, where, most_tokens)
+        assert not server.requests
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        listing("glm-4.6", "other"),
+        listing(),
+        listing("*"),
+        (403, {}),
+        (404, {}),
+        (500, {}),
+        (200, {"data": 7}),
+    ],
+)
+def test_a_served_model_or_a_server_that_does_not_tell_is_fine(answer):
+    asked("glm-4.6", answer)
+
+
+def test_a_model_that_is_not_served_is_named_with_those_that_are():
+    with pytest.raises(TeacherError, match=r"does not serve 'glm-46'.*Did you mean glm-4\.6\?.*b"):
+        asked("glm-46", listing("glm-4.6", "b"))
+
+
+def serving_with(context: object) -> Answer:
+    return 200, {"data": [{"id": "m", "object": "model", "max_model_len": context}]}
+
+
+def test_a_server_with_too_little_context_is_said_with_what_to_set():
+    with pytest.raises(
+        TeacherError, match=r"serves m with 4096 tokens.*but this run needs 5000"
+    ) as raised:
+        asked("m", serving_with(4096), most_tokens=5000)
+    assert "--set endpoint.context=4096" in raised.value.fix
+
+
+@pytest.mark.parametrize("context", [5000, None, "much"])
+def test_a_server_with_enough_context_or_that_does_not_tell_is_fine(context):
+    asked("m", serving_with(context), most_tokens=5000)
+
+
+def test_every_address_is_asked():
+    answer = completion("1")
+    with (
+        serving(lambda body: answer, listing("m")) as one,
+        serving(lambda body: answer, listing("other")) as two,
+        pytest.raises(TeacherError, match=rf"{two.base_url} does not serve 'm'"),
+    ):
+        Contact().require("m", Endpoint(base_url=f"{one.base_url},{two.base_url}"))
+
+
+def test_a_refused_key_names_its_variable_and_never_the_key(monkeypatch):
+    monkeypatch.setenv("SOME_KEY", "sk-secret")
+    with pytest.raises(TeacherError, match="SOME_KEY") as raised:
+        refusal = {"error": {"message": "Incorrect API key provided: sk-secret"}}
+        asked("m", (401, refusal), api_key_env="SOME_KEY")
+    assert "sk-secret" not in str(raised.value)
+
+
+def test_a_missing_key_is_said(monkeypatch):
+    monkeypatch.delenv("SOME_KEY", raising=False)
+    with pytest.raises(TeacherError, match=r"SOME_KEY.*which is not set"):
+        asked("m", (401, {}), api_key_env="SOME_KEY")
+
+
+def test_a_server_that_is_not_there_is_said_at_once():
+    said = r"^Nothing answers at http://127\.0\.0\.1:9/v1: connection refused\."
+    with pytest.raises(TeacherError, match=said):
+        Contact().require("m", Endpoint(base_url="http://127.0.0.1:9/v1", tokenizer="unused"))
+
+
+def test_a_redirect_to_nowhere_shows_no_key(monkeypatch):
+    class _Redirecting(Handler):
+        def do_GET(self) -> None:
+            self.send(307, b"", "text/plain", {"Location": "http://[sk-secret"})
+
+    monkeypatch.setenv("SOME_KEY", "sk-secret")
+    with listening(_Redirecting) as url, pytest.raises(TeacherError) as raised:
+        Contact().require("m", Endpoint(base_url=url, api_key_env="SOME_KEY"))
+    assert "Nothing answers at" in raised.value.what and "sk-secret" not in raised.value.what
+
+
+def test_the_names_that_a_server_lists_do_not_act_on_the_terminal():
+    with pytest.raises(TeacherError, match="It serves other, more") as raised:
+        asked("glm-4.6", listing("\x1b[31mother\u202e", "\x1b]0;title\x07more"))
+    assert str(raised.value).isprintable()
+
+
+def test_a_list_that_is_nested_too_deep_is_none():
+    class _Deep(Handler):
+        def do_GET(self) -> None:
+            self.send(200, b'{"data":' * 50_000, "application/json")
+
+    with listening(_Deep) as url:
+        Contact().require("glm-4.6", Endpoint(base_url=url, tokenizer="unused"))
+
+
+KEY = "sk-right"
+ONE_TOKEN = completion("x", finish_reason="length")
+
+
+@contextlib.contextmanager
+def routed(
+    gets: dict[str, Any], posts: dict[str, Any], guards: str = ""
+) -> Iterator[tuple[str, list[tuple[str, str, Any]]]]:
+    """A server with an answer to each path: (its root, what was asked: method, path, body).
+
+    Args:
+        gets: Path to a list of models, or to bytes of HTML; 404 for any other.
+        posts: Path to an answer.
+        guards: Methods for which the key must be right.
+    """
+    asked: list[tuple[str, str, Any]] = []
+
+    class _Handler(Handler):
+        def do_GET(self) -> None:
+            self._answer("GET", None)
+
+        def do_POST(self) -> None:
+            self._answer("POST", self.body())
+
+        def _answer(self, method: str, body: Any) -> None:
+            asked.append((method, self.path, body))
+            found = (gets if method == "GET" else posts).get(self.path)
+            if method in guards.split() and self.headers["Authorization"] != f"Bearer {KEY}":
+                self.send_json(401, {"error": {"message": f"bad: {self.headers['Authorization']}"}})
+            elif isinstance(found, bytes):
+                self.send(200, found, "text/html")
+            else:
+                self.send_json(*(found or (404, {"error": "no such path"})))
+
+    with listening(_Handler) as url:
+        yield url.removesuffix("/v1"), asked
+
+
+def test_a_list_that_everybody_may_read_says_nothing_of_the_key_and_a_token_does(
+    monkeypatch, tmp_path
+):
+    chats = {"/v1/chat/completions": ONE_TOKEN}
+    with routed({"/v1/models": listing("m")}, chats, guards="POST") as (root, asked_for):
+        endpoint = Endpoint(base_url=f"{root}/v1", api_key_env="SOME_KEY")
+        monkeypatch.setenv("SOME_KEY", "sk-wrong")
+        with pytest.raises(TeacherError, match=r"refuses the key in SOME_KEY \(401\)") as refused:
+            Contact().require("m", endpoint)
+        assert "sk-wrong" not in str(refused.value)
+        ((_, _, body),) = [each for each in asked_for if each[0] == "POST"]
+        assert body["max_tokens"] == 1 and body["model"] == "m"
+        monkeypatch.setenv("SOME_KEY", KEY)
+        asked_for.clear()
+        contact, file = Contact(), tmp_path / "run.ledger"
+        for _ in range(2):  # the second one is remembered
+            contact.require("m", endpoint, account=lambda: Ledger(file, most_tokens=1000))
+        assert [method for method, _, _ in asked_for] == ["GET", "GET", "POST"]
+    balance = balance_of(file)
+    assert (balance.spent_tokens, balance.ended, balance.in_flight) == (11 + 7, 1, 0)
+
+
+def test_a_server_that_cannot_list_its_models_is_asked_for_a_token_if_there_is_a_key(monkeypatch):
+    with routed({}, {"/v1/chat/completions": ONE_TOKEN}, guards="POST") as (root, asked_for):
+        endpoint = Endpoint(base_url=f"{root}/v1", api_key_env="SOME_KEY")
+        monkeypatch.setenv("SOME_KEY", "sk-wrong")
+        with pytest.raises(TeacherError, match="refuses the key"):
+            Contact().require("m", endpoint)
+        monkeypatch.delenv("SOME_KEY")
+        asked_for.clear()
+        Contact().require("m", endpoint)
+        assert [method for method, _, _ in asked_for] == ["GET"]
+
+
+def test_a_list_for_the_right_key_alone_proves_the_key(monkeypatch):
+    monkeypatch.setenv("SOME_KEY", KEY)
+    with routed({"/v1/models": listing("m")}, {}, guards="GET") as (root, asked_for):
+        Contact().require("m", Endpoint(base_url=f"{root}/v1", api_key_env="SOME_KEY"))
+        assert [method for method, _, _ in asked_for] == ["GET", "GET"]
+
+
+@pytest.mark.parametrize("answer", [(400, {}), (429, {}), (500, {}), (200, {"usage": [1]})])
+def test_what_else_a_token_comes_to_refuses_nobody_and_is_booked(monkeypatch, tmp_path, answer):
+    monkeypatch.setenv("SOME_KEY", KEY)
+    file = tmp_path / "run.ledger"
+    with routed({"/v1/models": listing("m")}, {"/v1/chat/completions": answer}) as (root, _):
+        endpoint = Endpoint(base_url=f"{root}/v1", api_key_env="SOME_KEY")
+        Contact().require("m", endpoint, account=lambda: Ledger(file, most_tokens=1000))
+    balance = balance_of(file)
+    assert (balance.ended, balance.in_flight) == (1, 0)
+    assert (balance.spent_tokens > 0) == (answer[0] == 200)
+
+
+def test_a_spent_budget_asks_for_no_token(monkeypatch, tmp_path):
+    monkeypatch.setenv("SOME_KEY", KEY)
+    with routed({"/v1/models": listing("m")}, {}) as (root, asked_for):
+        endpoint = Endpoint(base_url=f"{root}/v1", api_key_env="SOME_KEY")
+        Contact().require("m", endpoint, account=lambda: Ledger(tmp_path / "a", most_tokens=1))
+        assert {method for method, _, _ in asked_for} == {"GET"}
+
+
+@pytest.mark.parametrize(
+    ("answer", "fix"),
+    [
+        ((402, {"error": "no money"}), "Add credit"),
+        ((403, {"error": "not for you"}), "SOME_KEY"),
+        ((200, {"error": {"code": 402, "message": "no money"}}), "Add credit"),
+    ],
+)
+def test_a_key_that_may_not_ask_is_refused_with_what_the_server_says(monkeypatch, answer, fix):
+    monkeypatch.setenv("SOME_KEY", KEY)
+    with routed({"/v1/models": listing("m")}, {"/v1/chat/completions": answer}) as (root, _):
+        endpoint = Endpoint(base_url=f"{root}/v1", api_key_env="SOME_KEY")
+        with pytest.raises(TeacherError, match=r"request to m: HTTP 40[23]: no") as refused:
+            Contact().require("m", endpoint)
+    assert fix in refused.value.fix
+
+
+@pytest.mark.parametrize("page", [None, b"<html>LM Studio</html>", b'{"status": "ok"}'])
+@pytest.mark.parametrize(
+    ("given", "right"),
+    [
+        ("", "/v1"),
+        ("/", "/v1"),
+        ("/v1/chat/completions", "/v1"),
+        ("/v1/models", "/v1"),
+        ("/chat/completions", "/v1"),
+        ("/api", "/api/v1"),
+    ],
+)
+def test_the_address_that_answers_is_proposed(given, right, page):
+    gets = {f"{right}/models": listing("m")}
+    if page:
+        gets[f"{given.rstrip('/')}/models"] = page
+    with routed(gets, {f"{right}/chat/completions": ONE_TOKEN}) as (root, asked_for):
+        with pytest.raises(TeacherError, match="not the base address") as refused:
+            Contact().require("m", Endpoint(base_url=f"{root}{given}"))
+        assert refused.value.fix == f"Give --endpoint {root}{right}"
+        assert all(body in (None, {}) for _, _, body in asked_for)  # nothing to bill
+
+
+def test_the_address_is_proposed_also_where_the_key_is_wrong_there(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-wrong")
+    gets = {"/v1/models": listing("m")}
+
+    class _Behind(Handler):
+        def do_GET(self) -> None:
+            self.send_json(*((401, {}) if self.path in gets else (404, {})))
+
+        def do_POST(self) -> None:
+            self.send_json(404, {})
+
+    with listening(_Behind) as url, pytest.raises(TeacherError, match="base address") as refused:
+        Contact().require("m", Endpoint(base_url=url.removesuffix("/v1")))
+    assert refused.value.fix == f"Give --endpoint {url}"
+
+
+def test_an_address_that_can_be_asked_is_kept_though_another_one_lists_models():
+    with routed({"/v1/models": listing("m")}, {"/chat/completions": (400, {})}) as (root, _):
+        Contact().require("m", Endpoint(base_url=root))
+
+
+@pytest.mark.parametrize(
+    ("entry", "context"),
+    [
+        ({"max_model_len": 4096}, 4096),
+        ({"meta": {"n_ctx": 8192, "n_ctx_train": 32768}}, 8192),
+        ({"context_length": 131_072}, 131_072),
+        ({"context_window": 32_768}, 32_768),
+        ({"parent": "base"}, 2048),
+        ({"max_model_len": True}, None),
+        ({"max_model_len": 10**30}, None),
+        ({"max_model_len": "4096", "meta": [1], "parent": ["base"]}, None),
+        ({}, None),
+    ],
+)
+def test_the_context_is_read_as_each_server_says_it(entry, context):
+    base = {"id": "base", "max_model_len": 2048}
+    with routed({"/v1/models": (200, {"data": [base, {"id": "m", **entry}]})}, {}) as (root, _):
+        assert Contact().context("m", Endpoint(base_url=f"{root}/v1")) == context
+
+
+@pytest.mark.parametrize(
+    "body", [[{"id": "m"}], {"data": None}, {"data": [7, None, {"id": 3}, {"id": "m"}]}]
+)
+def test_lists_of_other_shapes_are_lists(body):
+    with routed({"/v1/models": (200, body)}, {}) as (root, _):
+        Contact().require("m", Endpoint(base_url=f"{root}/v1"))
+
+
+def test_the_smallest_context_of_several_addresses_counts():
+    def saying(tokens: int) -> Answer:
+        return 200, {"data": [{"id": "m", "max_model_len": tokens}]}
+
+    with (
+        routed({"/v1/models": saying(8192)}, {}) as (one, _),
+        routed({"/v1/models": saying(4096)}, {}) as (two, _),
+    ):
+        assert Contact().context("m", Endpoint(base_url=f"{one}/v1,{two}/v1")) == 4096
+
+
+def test_a_provider_without_a_key_is_refused_before_anything_is_sent(monkeypatch):
+    monkeypatch.delenv("OPENROUTER_API_KEY", raising=False)
+    monkeypatch.setattr("heavydistill.models.contact._run", lambda work: pytest.fail("sent"))
+    endpoint = located(Endpoint(base_url="openrouter"))
+    with pytest.raises(TeacherError, match=r"openrouter needs a key.*OPENROUTER_API_KEY"):
+        Contact().context("some/model", endpoint)
+
+
+def test_it_goes_through_the_proxy_of_the_environment(monkeypatch):
+    gets = {"http://far.invalid/v1/models": listing("m")}
+    with routed(gets, {}) as (root, asked_for):
+        monkeypatch.setenv("http_proxy", root)
+        monkeypatch.delenv("no_proxy", raising=False)
+        monkeypatch.delenv("NO_PROXY", raising=False)
+        Contact().require("m", Endpoint(base_url="http://far.invalid/v1"))
+    assert asked_for == [("GET", "http://far.invalid/v1/models", None)]
+
+
+def test_it_can_be_asked_in_a_thread_that_runs_an_event_loop():
+    with routed({"/v1/models": serving_with(4096)}, {}) as (root, _):
+        endpoint = Endpoint(base_url=f"{root}/v1")
+
+        async def ask() -> int | None:
+            return Contact().context("m", endpoint)
+
+        assert asyncio.run(ask()) == 4096

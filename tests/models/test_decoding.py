@@ -1,0 +1,160 @@
+"""Which models may let rows go, and that the others write as they would by themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    GenerationConfig,
+    Lfm2Config,
+    LlamaConfig,
+    PreTrainedConfig,
+)
+
+from heavydistill.models.local.decoding import may_let_rows_go, write
+
+SIZES = {
+    "vocab_size": 64,
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "num_key_value_heads": 2,
+}
+ENDS = list(range(3, 9))
+LLAMA = LlamaConfig(**SIZES)
+LFM2 = Lfm2Config(**SIZES, layer_types=["conv", "full_attention"])
+
+
+@pytest.mark.parametrize(
+    ("config", "may"),
+    [
+        (LLAMA, True),
+        (AutoConfig.for_model("mistral", **SIZES, sliding_window=8), True),
+        (LFM2, False),
+        (AutoConfig.for_model("qwen3_next", layer_types=["linear_attention"] * 48), False),
+    ],
+    ids=lambda value: getattr(value, "model_type", None),
+)
+def test_states_that_are_not_of_tokens_keep_rows(config: PreTrainedConfig, may: bool) -> None:
+    assert may_let_rows_go(config) is may
+
+
+@pytest.mark.parametrize("config", [LLAMA, LFM2], ids=lambda config: config.model_type)
+def test_what_is_written_is_what_generate_writes(config: PreTrainedConfig) -> None:
+    torch.manual_seed(0)
+    model = AutoModelForCausalLM.from_config(config).eval()
+    prompts = torch.randint(3, 64, (5, 7))
+    asked = GenerationConfig(do_sample=False, max_new_tokens=50, eos_token_id=ENDS, pad_token_id=0)
+    whole = model.generate(
+        input_ids=prompts, attention_mask=torch.ones_like(prompts), generation_config=asked
+    )[:, 7:].tolist()
+    calls: list[int] = []
+
+    def counted(generate: Callable[..., Any]) -> Callable[..., Any]:
+        def call(**options: Any) -> Any:
+            calls.append(len(options["input_ids"]))
+            return generate(**options)
+
+        return call
+
+    written = write(
+        counted(model.generate),
+        prompts,
+        torch.ones_like(prompts),
+        asked,
+        in_stretches=may_let_rows_go(config),
+    )
+
+    assert list(map(_up_to(ENDS), written)) == list(map(_up_to(ENDS), whole))
+    assert (len(calls) == 1) is not may_let_rows_go(config)
+
+
+def test_a_prompt_is_read_once_for_all_of_its_samples() -> None:
+    torch.manual_seed(0)
+    model = AutoModelForCausalLM.from_config(LLAMA).eval()
+    first, second, third = torch.randint(3, 64, (3, 9))
+    prompts = torch.stack([second, first, second, third, first, first])
+    mask = torch.ones_like(prompts)
+    prompts[3, :4] = mask[3, :4] = 0  # a shorter one
+    asked = GenerationConfig(do_sample=False, max_new_tokens=20, eos_token_id=[2], pad_token_id=0)
+    whole = model.generate(input_ids=prompts, attention_mask=mask, generation_config=asked)
+    shapes: list[tuple[int, ...]] = []
+    model.model.embed_tokens.register_forward_pre_hook(
+        lambda _, inputs: shapes.append(tuple(inputs[0].shape))
+    )
+    written = write(model.generate, prompts, mask, asked)
+    assert written == whole[:, 9:].tolist()
+    assert shapes[:2] == [(3, 8), (6, 1)] and {shape[1] for shape in shapes[1:]} == {1}
+    shapes.clear()
+    write(model.generate, prompts[[1, 0, 3]], mask[[1, 0, 3]], asked)
+    assert shapes[0] == (3, 9)
+
+
+@pytest.mark.parametrize("config", [LLAMA, LFM2], ids=lambda config: config.model_type)
+def test_a_row_is_reported_when_it_is_over_and_the_rest_may_be_left(
+    config: PreTrainedConfig,
+) -> None:
+    torch.manual_seed(0)
+    model = AutoModelForCausalLM.from_config(config).eval()
+    prompts = torch.randint(3, 64, (12, 7))
+    # One row ends soon, the others do not.
+    asked = GenerationConfig(do_sample=False, max_new_tokens=100, eos_token_id=[2], pad_token_id=0)
+    in_stretches = may_let_rows_go(config)
+    rest: dict[str, Any] = {
+        "attention_mask": torch.ones_like(prompts),
+        "config": asked,
+        "in_stretches": in_stretches,
+    }
+    whole = write(model.generate, prompts, **rest)
+    asked.eos_token_id = [whole[3][20]]
+    whole = list(map(_up_to(asked.eos_token_id), write(model.generate, prompts, **rest)))
+    lengths = [len(row) for row in whole]
+    assert lengths[3] <= 21 and max(lengths) == 100
+    reported: dict[int, list[int]] = {}
+    steps: list[int] = []
+    seen_after: dict[int, int] = {}
+
+    def on_end(row: int, tokens: list[int]) -> None:
+        assert row not in reported
+        reported[row], seen_after[row] = tokens, len(steps)
+
+    def goes_on(unfinished_tokens: int) -> bool:
+        steps.append(unfinished_tokens)
+        return True
+
+    write(model.generate, prompts, **rest, on_end=on_end, goes_on=goes_on)
+    assert list(map(_up_to(asked.eos_token_id), (reported[row] for row in range(12)))) == whole
+    for row, steps_before in seen_after.items():
+        assert lengths[row] - 1 <= steps_before <= lengths[row] + 16
+    assert steps[0] == 12 and len(steps) == 100
+
+    steps.clear()
+    kept = reported.copy()
+    reported.clear()
+    write(model.generate, prompts, **rest, on_end=on_end, goes_on=lambda _: not _stop_at(steps, 50))
+    assert len(steps) == 50
+    assert reported == {row: kept[row] for row in range(12) if lengths[row] <= 48}
+    assert 0 < len(reported) < 12
+
+    reported.clear()
+    with pytest.raises(OSError, match="full"):
+        write(model.generate, prompts, **rest, on_end=_full)
+
+
+def _stop_at(steps: list[int], count: int) -> bool:
+    steps.append(0)
+    return len(steps) >= count
+
+
+def _full(row: int, tokens: list[int]) -> None:
+    raise OSError("the disk is full")
+
+
+def _up_to(ends: list[int]) -> Callable[[list[int]], list[int]]:
+    return lambda row: row[: min((row.index(end) + 1 for end in ends if end in row), default=None)]

@@ -1,0 +1,335 @@
+"""What the endpoint client makes of a server that refuses, breaks or is not there."""
+
+from __future__ import annotations
+
+import json
+import threading
+
+import pytest
+from loopback import Handler, listening
+from replying_server import Body, Reply, answering, ask, ask_one, completion, is_error, request
+
+from heavydistill.config.models import Endpoint
+from heavydistill.errors import CONTROL, StoppedError, TeacherError
+from heavydistill.models.http.completion import Completion
+from heavydistill.models.http.engine import OpenAIEngine
+from heavydistill.models.http.failures import retry_after
+from heavydistill.models.http.transport import Wire
+
+TGI_SAYS = (
+    "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 4096. "
+    "Given: {} `inputs` tokens and 512 `max_new_tokens`"
+)
+TOO_LARGE_FOR_A_MINUTE = "Request too large for m on tokens per min (TPM): Limit 9, Requested 10"
+
+
+def test_a_filtered_response_is_an_error_that_names_it(serve):
+    response = ask_one(serve(answering(completion("par", finish_reason="content_filter"))))
+    assert is_error(response)
+    assert "content_filter" in response.error
+
+
+@pytest.mark.parametrize("end", ["tool_calls", "eos_token", 7])
+def test_an_end_that_nobody_knows_is_paid_once_and_its_text_is_kept(serve, end):
+    server = serve(answering(completion("7", reasoning_content="3+4=7", finish_reason=end)))
+    response = ask_one(server, retries=3)
+    assert len(server.asked) == 1
+    assert (response.finish_reason, response.failure) == ("error", "unknown_end")
+    assert repr(end) in response.error
+    assert (response.reasoning, response.answer_text) == ("3+4=7", "7")
+    assert (response.prompt_tokens, response.completion_tokens) == (11, 5)
+
+
+@pytest.mark.parametrize("status", [400, 403, 404, 422])
+def test_a_refused_request_is_an_error_and_not_repeated(serve, status):
+    server = serve(answering({"error": {"message": "no such parameter"}}, status=status))
+    response = ask_one(server, retries=3)
+    assert is_error(response)
+    assert str(status) in response.error and "no such parameter" in response.error
+    assert len(server.asked) == 1
+
+
+def test_a_request_that_no_minute_has_room_for_is_not_repeated(serve):
+    server = serve(answering({"error": {"message": TOO_LARGE_FOR_A_MINUTE}}, status=429))
+    assert ask_one(server, retries=3).failure == "too_long"
+    assert len(server.asked) == 1
+
+
+@pytest.mark.parametrize("status", [429, 500, 503])
+def test_an_overloaded_server_is_asked_again(serve, status):
+    replies = iter([Reply({}, status=status), Reply(completion())])
+    server = serve(lambda _: next(replies))
+    assert ask_one(server, retries=1).answer_text == "7"
+    assert len(server.asked) == 2
+    assert server.asked[0] == server.asked[1]
+
+
+@pytest.mark.parametrize("retries", [0, 2])
+def test_a_prompt_that_stays_broken_is_an_error_after_the_repeats(serve, retries):
+    bad = request()
+
+    def answer(body: Body) -> Reply:
+        is_bad = body["messages"] == bad.messages
+        error = {"error": {"message": "out of memory"}}
+        return Reply(error, status=500) if is_bad else Reply(completion())
+
+    server = serve(answer)
+    (response,) = ask(server, [bad], retries=retries)
+    assert is_error(response)
+    assert "500" in response.error and "out of memory" in response.error
+    # A plain question tells whether the server is broken.
+    asked = [body["messages"] == bad.messages for body in server.asked]
+    assert asked == [True] * (1 + retries) + [False] * (retries > 0)
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        Reply(b'{"id": "chatcmpl-1", "choi'),
+        Reply(b""),
+        Reply(b"<html>It works!</html>", content_type="text/html"),
+        Reply([]),
+        Reply("7"),
+        Reply({}),
+        Reply({**completion(), "choices": []}),
+        Reply({**completion(), "choices": None}),
+        Reply({**completion(), "choices": {"a": 1}}),
+        Reply({**completion(), "choices": [{"index": 0, "finish_reason": "stop"}]}),
+        Reply({"error": {"message": "model not loaded"}}),
+        Reply({**completion(), "choices": [None]}),
+        Reply(b"[" * 50_000),
+        Reply(b'{"choices":' * 50_000),
+        Reply(b'{"error":' * 50_000, status=500),
+        Reply(b"data: " + b"[" * 50_000 + b"\n\n", content_type="text/event-stream"),
+        Reply(completion(7)),
+    ],
+    ids=lambda reply: str(reply.body)[:40],
+)
+def test_a_body_that_is_no_completion_is_an_error(serve, reply):
+    assert is_error(ask_one(serve(lambda _: reply), retries=0))
+
+
+@pytest.mark.parametrize(
+    ("status", "message", "failure"),
+    [
+        (400, "no such parameter", "rejected"),
+        (400, "This model's maximum context length is 4096 tokens", "too_long"),
+        (400, "prompt (9000 tokens) is too long", "too_long"),
+        (413, "", "too_long"),
+        (429, "slow down", "overloaded"),
+        (429, TOO_LARGE_FOR_A_MINUTE, "too_long"),
+        (429, "The input or output tokens must be reduced in order to run", "too_long"),
+        # llama.cpp speaks of the prompt alone.
+        (400, "the request exceeds the available context size, try increasing it", "too_long"),
+        (400, "request (9 tokens) exceeds the available context size (8 tokens)", "too_long"),
+        # TGI adds up the prompt and the response, and says how long each is: a prompt that would
+        # fit by itself leaves no room for the response, a longer one does not fit at all.
+        (422, TGI_SAYS.format(5000), "too_long"),
+        (422, TGI_SAYS.format(4096), "too_long"),
+        (422, TGI_SAYS.format(4000), "context_overflow"),
+        (422, "`inputs` must have less than 1024 tokens. Given: 2000", "too_long"),
+        (503, "busy", "overloaded"),
+        (500, "out of memory", "server"),
+    ],
+)
+def test_a_failure_has_its_kind(serve, status, message, failure):
+    server = serve(answering({"error": {"message": message}}, status=status))
+    assert ask_one(server, retries=0).failure == failure
+
+
+@pytest.mark.parametrize(
+    ("body", "failure"),
+    [
+        (completion("par", finish_reason="content_filter"), "filtered"),
+        (completion(None, refusal="I cannot help with that."), "refused"),
+        ({}, "malformed"),
+    ],
+)
+def test_a_response_without_an_answer_has_its_kind_too(serve, body, failure):
+    assert ask_one(serve(answering(body)), retries=0).failure == failure
+
+
+def test_a_refused_key_ends_the_run_and_is_not_repeated(serve, monkeypatch):
+    monkeypatch.setenv("SOME_KEY", "sk-secret")
+    body = {"error": {"message": "Incorrect API key provided: sk-secret"}}
+    with pytest.raises(TeacherError, match="SOME_KEY") as raised:
+        ask_one(serve(answering(body, status=401)), api_key_env="SOME_KEY")
+    assert "sk-secret" not in str(raised.value)
+
+
+KEY = "sk-0123456789abcdef"
+ECHO = f"Authorization: Bearer {KEY}"
+ERROR = {"error": {"message": "x" * 490 + ECHO, "code": 400}}
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        *(Reply({"error": {"message": "x" * n + ECHO}}, 403) for n in (0, 470, 480, 490)),
+        Reply(("x" * 490 + ECHO).encode(), 400, "text/plain"),
+        Reply({"error": {"message": {"headers": [ECHO]}}}, 400),
+        Reply(ERROR),
+        Reply(f"data: {json.dumps(ERROR)}\n\n".encode(), content_type="text/event-stream"),
+        Reply({**completion("7", finish_reason=f"end {KEY}"), "id": KEY}),
+        Reply({**completion("7", finish_reason={"why": KEY}), "id": {"key": KEY}}),
+        Reply(completion(None, refusal=f"not for {KEY}")),
+        Reply(f"data: {KEY}\n\n".encode(), content_type="text/event-stream"),
+    ],
+    ids=lambda reply: str(reply.body)[:30],
+)
+def test_no_part_of_a_key_that_a_server_repeats_is_kept(serve, monkeypatch, reply):
+    monkeypatch.setenv("SOME_KEY", KEY)
+    response = ask_one(serve(lambda _: reply), api_key_env="SOME_KEY", retries=0)
+    assert response.failure and response.error
+    assert "sk-" not in f"{response.error}{response.request_id}"
+
+
+@pytest.mark.parametrize("to", ["http://127.0.0.1:9/v1?key={}", "gopher://{}", "http://[{}"])
+def test_a_redirect_to_nowhere_costs_one_sample_and_shows_no_key(monkeypatch, to):
+    class _Redirecting(Handler):
+        def do_POST(self) -> None:
+            self.body()
+            self.send(307, b"", "text/plain", {"Location": to.format(KEY)})
+
+    monkeypatch.setenv("SOME_KEY", KEY)
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    with listening(_Redirecting) as url:
+        settings = Endpoint(base_url=url, api_key_env="SOME_KEY", retries=0)
+        engine = OpenAIEngine("served", settings)
+        (response,) = engine.generate([request()])
+        engine.close()
+    assert is_error(response) and "sk-" not in response.error
+
+
+@pytest.mark.parametrize(
+    ("error", "failure", "requests"),
+    [
+        ({"message": "slow down", "code": 429}, "overloaded", 2),
+        ({"message": "slow down", "code": "rate_limit_exceeded"}, "overloaded", 2),
+        ({"message": "busy", "status": 503}, "overloaded", 2),
+        ({"message": "model not loaded"}, "server", 2),
+        ("out of memory", "server", 2),
+        ({"message": "no such parameter", "code": "400"}, "rejected", 1),
+        ({"message": "9 tokens", "type": "exceed_context_size_error", "code": 400}, "too_long", 1),
+    ],
+)
+def test_an_error_in_a_200_is_the_error_that_it_says(serve, error, failure, requests):
+    replies = iter([Reply({"error": error}), Reply(completion())])
+    server = serve(lambda _: next(replies))
+    response = ask_one(server, retries=1)
+    assert len(server.asked) == requests
+    assert response.failure == (failure if requests == 1 else None)
+    alone = ask_one(serve(answering({"error": error})), retries=0)
+    assert alone.failure == failure
+    assert (error if isinstance(error, str) else error["message"]) in alone.error
+
+
+def test_an_error_that_is_the_whole_body_is_read_as_one(serve):
+    body = {"object": "error", "message": "9 tokens are too long", "code": 400}
+    for reply in (Reply(body), Reply(body, 400)):
+        response = ask_one(serve(lambda _, reply=reply: reply), retries=0)
+        assert response.failure == "too_long" and "9 tokens" in response.error
+
+
+@pytest.mark.parametrize("code", [402, "402", "insufficient_quota"])
+def test_no_money_in_a_200_stops_the_run(serve, code):
+    body = {"error": {"message": "Add \x1b[31mcredit\u202e", "code": code}}
+    with pytest.raises(StoppedError, match=r"no money left: .*Add credit") as raised:
+        ask_one(serve(answering(body)))
+    assert not CONTROL.search(str(raised.value))
+
+
+def test_a_wrong_key_in_a_200_ends_the_run(serve):
+    with pytest.raises(TeacherError, match="refuses the key"):
+        ask_one(serve(answering({"error": {"message": "no", "code": 401}})))
+
+
+def test_too_many_requests_in_a_200_slow_the_server_down(serve, caplog):
+    server = serve(answering({"error": {"message": "slow down", "code": 429}}))
+    ask_one(server, retries=0)
+    assert "is overloaded: nothing for" in caplog.text
+
+
+@pytest.mark.parametrize("id", [17, None, "\ud83d"])
+def test_an_id_of_any_kind_can_be_stored(serve, id):
+    assert ask_one(serve(answering({**completion(), "id": id}))).request_id in ("17", "", "?")
+
+
+def test_one_bad_response_leaves_the_others_alone(serve):
+    def answer(body: Body) -> Reply:
+        return (
+            Reply(b"<html>", content_type="text/html")
+            if body["seed"] == 1 and body["messages"] == request().messages
+            else Reply(completion())
+        )
+
+    first, second, third = ask(serve(answer), [request(seed) for seed in range(3)])
+    assert is_error(second)
+    assert first.answer_text == third.answer_text == "7"
+
+
+def test_a_time_out_is_an_error(serve):
+    over = threading.Event()
+
+    def answer(_: Body) -> Reply:
+        over.wait(30)
+        return Reply(completion())
+
+    try:
+        response = ask_one(serve(answer), timeout_s=0.2, retries=0)
+    finally:
+        over.set()
+    assert is_error(response)
+    assert "Timeout" in response.error and response.failure == "timeout"
+    assert response.latency_s >= 0.2
+
+
+def test_a_server_that_is_not_there_is_an_error():
+    settings = Endpoint(base_url="http://127.0.0.1:9/v1", tokenizer="unused", retries=0)
+    engine = OpenAIEngine("served", settings)
+    (response,) = engine.generate([request()])
+    engine.close()
+    assert is_error(response)
+    assert "Connect call failed" in response.error and response.failure == "unreachable"
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({"retry-after": "7"}, 7),
+        ({"retry-after-ms": "250", "retry-after": "7"}, 0.25),
+        ({"retry-after-ms": "soon", "retry-after": "7"}, 7),
+        ({"retry-after-ms": "inf", "retry-after": "7"}, 7),
+        ({"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT"}, 0),
+        *(
+            ({"retry-after": nonsense}, None)
+            for nonsense in ("inf", "-inf", "nan", "-5", "1e999", "", "soon", "7 s")
+        ),
+        ({"retry-after": "Wed, 21 Oct 99999999999 07:28:00 GMT"}, None),
+        ({}, None),
+    ],
+)
+def test_a_wish_to_be_left_alone_is_a_number_of_seconds_or_ignored(headers, seconds):
+    assert retry_after(headers) == seconds
+
+
+@pytest.mark.parametrize(
+    ("error", "failure"),
+    [
+        *((RecursionError("deep"), "malformed"), (KeyError("x"), "malformed")),
+        *((MemoryError(), "malformed"), (ConnectionResetError(), "cut_off")),
+    ],
+)
+def test_whatever_goes_wrong_with_a_reply_costs_one_sample(serve, monkeypatch, error, failure):
+    asking = Wire.ask
+
+    async def ask_(wire: Wire, url: str, body: Body, completion: Completion) -> None:
+        if body["seed"] == 1:
+            raise error
+        await asking(wire, url, body, completion)
+
+    monkeypatch.setattr(Wire, "ask", ask_)
+    server = serve(answering(completion()))
+    first, second, third = ask(server, [request(seed) for seed in range(3)], retries=0)
+    assert second.failure == failure and type(error).__name__ in second.error
+    assert first.answer_text == third.answer_text == "7"

@@ -1,0 +1,336 @@
+"""The client against a server that fails on purpose, over real HTTP."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+from asking import TAGS, ask, first_attempt, is_right, requests
+from fault_server import ERRORS, REASONING, faulty
+
+from heavydistill.config.models import Capabilities, Endpoint
+from heavydistill.errors import StoppedError, TeacherError
+from heavydistill.models.http.engine import OpenAIEngine
+from heavydistill.models.request import Request
+
+
+def is_of(request: Request, body: Any) -> bool:
+    return (body["seed"], body["messages"]) == (request.seed, request.messages)
+
+
+def always(fault: str) -> Any:
+    return lambda body, attempt: fault
+
+
+@pytest.mark.parametrize("place", [place for place in REASONING if place != "none"])
+@pytest.mark.parametrize("streams", [True, False])
+def test_the_thinking_is_read_wherever_it_is(place, streams):
+    with faulty(reasoning=place, streams=streams) as server:
+        (response,) = ask(server, requests(1))
+        assert is_right(response, server)
+        assert (response.prompt_tokens, response.cached_tokens) == (1, 0)
+        assert response.completion_tokens == server.bill[0][1]
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        *("busy", "busy, wait", "starting", "broken", "hang", "hang up", "no json", "no choices"),
+        *("cut", "stall", "fault in the stream", "no end"),
+    ],
+)
+def test_what_another_attempt_mends_is_mended(fault):
+    with faulty(plan=first_attempt(fault)) as server:
+        (response,) = ask(server, requests(1), timeout_s=2)
+        assert is_right(response, server)
+        assert len(server.requests) == 2
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind", "attempts"),
+    [
+        ("too long", "too_long", 1),
+        ("no room", "context_overflow", 1),
+        ("refused", "rejected", 1),
+        ("broken", "server", 2),
+        ("hang", "timeout", 2),
+        ("stall", "timeout", 2),
+        ("hang up", "cut_off", 2),
+        ("no json", "malformed", 2),
+        ("no choices", "malformed", 2),
+        ("cut", "cut_off", 2),
+        ("no end", "cut_off", 2),
+        ("fault in the stream", "cut_off", 2),
+    ],
+)
+def test_what_stays_broken_is_a_failure_of_its_kind(fault, kind, attempts):
+    with faulty(plan=always(fault)) as server:
+        # Somebody else is answered meanwhile, so the server is there.
+        first = requests(1)[0]
+        server.plan = lambda body, attempt: fault if is_of(first, body) else None
+        response, *others = ask(server, requests(8), timeout_s=1, retries=1, concurrency=1)
+        assert response.failure == kind and response.error
+        assert (response.reasoning, response.answer_text) == ("", "")
+        assert all(other.finish_reason == "stop" for other in others)
+        assert sum(is_of(first, body) for _, body in server.requests) == attempts
+
+
+def test_a_text_without_pieces_for_a_while_is_no_time_out_as_long_as_pieces_come():
+    with faulty() as server:
+        server.seconds = 0.4
+        # Longer than the patience in all, but no silence is.
+        assert ask(server, requests(1), timeout_s=0.9)[0].finish_reason == "stop"
+
+
+def test_without_usage_the_counts_are_unknown():
+    with faulty(reports_usage=False) as server:
+        (response,) = ask(server, requests(1))
+        counts = (response.prompt_tokens, response.completion_tokens, response.cached_tokens)
+        assert counts == (-1, -1, -1)
+
+
+def test_a_server_that_is_busy_is_asked_less_and_all_are_answered():
+    busy_until = time.monotonic() + 1.5
+    with faulty(seconds=0.05) as server:
+        server.plan = lambda body, attempt: "busy" if time.monotonic() < busy_until else None
+        responses = ask(server, requests(40), concurrency=16, retries=1)
+        assert all(response.finish_reason == "stop" for response in responses)
+        # All slots at first, then half of them each time, ever more seldom.
+        refused = [at for at, _ in server.requests if at < busy_until]
+        assert 16 <= len(refused) <= 16 + 8 + 4 + 2
+
+
+def test_a_server_is_left_alone_for_as_long_as_it_asks():
+    with faulty() as server:
+        server.plan = lambda body, attempt: (
+            "busy, wait" if body["seed"] == 0 and attempt == 0 else None
+        )
+        assert all(r.failure is None for r in ask(server, requests(3), concurrency=1))
+        first, *later = [at for at, _ in server.requests]
+        assert min(later) - first >= 1.0
+
+
+@pytest.mark.parametrize("told", ["inf", "nan", "-5", "1e999"])
+def test_a_wish_to_be_left_alone_that_is_nonsense_is_ignored(told):
+    with faulty(plan=first_attempt("busy for"), retry_after=told) as server:
+        (response,) = ask(server, requests(1), timeout_s=5)
+        assert is_right(response, server) and len(server.requests) == 2
+
+
+def test_a_server_that_wants_to_be_left_alone_for_a_day_stops_the_run_and_it_goes_on_later():
+    kept: list[int] = []
+    with faulty(retry_after="86400") as server:
+        server.plan = lambda body, attempt: "busy for" if body["seed"] == 3 else None
+        engine = OpenAIEngine("served", Endpoint(base_url=server.base_url, concurrency=1), TAGS)
+        with pytest.raises(StoppedError) as caught:
+            engine.generate(requests(8), lambda request, response: kept.append(request.seed))
+        engine.close()
+        assert kept == [0, 1, 2] and len(server.requests) == 4
+        assert "left alone for 86,400 s" in caught.value.what
+        assert "endpoint.timeout_s (600 s)" in caught.value.what
+        assert "HTTP 429: Rate limit reached" in caught.value.what
+        assert "same command" in caught.value.fix
+        server.plan = lambda body, attempt: None
+        assert all(r.failure is None for r in ask(server, requests(8)[3:], concurrency=1))
+
+
+def test_a_server_that_wants_to_be_left_alone_for_a_day_leaves_its_requests_to_another():
+    with faulty(plan=always("busy for"), retry_after="86400") as busy, faulty() as other:
+        responses = ask(f"{busy.base_url},{other.base_url}", requests(20), concurrency=2)
+        assert all(response.failure is None for response in responses)
+        assert len(busy.requests) <= 2
+
+
+def test_several_servers_share_the_load():
+    with faulty(seconds=0.05) as one, faulty(seconds=0.05) as two:
+        responses = ask(f"{one.base_url},{two.base_url}", requests(40), concurrency=4)
+        assert all(response.finish_reason == "stop" for response in responses)
+        counts = [len(server.requests) for server in (one, two)]
+        assert sum(counts) == 40 and min(counts) >= 10
+        assert max(one.most_in_flight, two.most_in_flight) <= 4
+
+
+@pytest.mark.parametrize("fault", ["hang up", "broken", "hang"])
+def test_a_dead_server_is_taken_out_and_its_requests_go_to_the_others(fault):
+    with faulty(plan=always(fault)) as dead, faulty(seconds=0.05) as alive:
+        responses = ask(f"{dead.base_url},{alive.base_url}", requests(60), timeout_s=3)
+        assert all(response.finish_reason == "stop" for response in responses)
+        assert len(alive.requests) == 60
+        # Those that were sent to it at once, and a few that looked whether it is back.
+        assert len(dead.requests) <= 32 + 5
+
+
+def test_a_server_that_comes_back_is_asked_again():
+    back = time.monotonic() + 1.0
+    with faulty(seconds=0.1) as other, faulty(seconds=0.1) as flaky:
+        flaky.plan = lambda body, attempt: "hang up" if time.monotonic() < back else None
+        ask(f"{flaky.base_url},{other.base_url}", requests(120), concurrency=2)
+        assert any(at > back for at, _ in flaky.requests)
+
+
+def test_a_run_stops_when_no_server_answers_any_more():
+    with faulty(plan=always("starting")) as server, pytest.raises(StoppedError) as caught:
+        ask(server, requests(4), timeout_s=2)
+    assert "No server of served has answered" in caught.value.what
+    assert "same command" in caught.value.fix
+
+
+def prompts(count: int, samples: int = 1) -> list[Request]:
+    """So many samples of each of so many prompts."""
+    each = (requests(samples, f"{number}+1?") for number in range(count))
+    return [request for of_one in each for request in of_one]
+
+
+@pytest.mark.parametrize("fault", ["broken", "gateway", "hang"])
+def test_a_run_stops_when_every_server_is_broken(fault):
+    with faulty(plan=always(fault)) as server, pytest.raises(StoppedError) as caught:
+        ask(server, prompts(6), timeout_s=2, retries=1)
+    assert "No server of served has answered" in caught.value.what
+
+
+def test_a_broken_server_is_waited_for_as_long_as_a_silent_one():
+    ready = time.monotonic() + 3.0
+    with faulty() as server:
+        server.plan = lambda body, attempt: "gateway" if time.monotonic() < ready else None
+        responses = ask(server, prompts(4), timeout_s=30, retries=1)
+        assert all(response.finish_reason == "stop" for response in responses)
+
+
+@pytest.mark.parametrize("fault", ["broken", "hang"])
+def test_a_prompt_that_breaks_the_server_does_not_stop_the_run(fault):
+    with faulty() as server:
+        server.plan = lambda body, attempt: fault if "bad" in str(body["messages"]) else None
+        # It is the last one, so nobody else is answered any more.
+        wanted = requests(2) + requests(3, "bad")
+        responses = ask(server, wanted, timeout_s=0.6, retries=1)
+        kind = {"broken": "server", "hang": "timeout"}[fault]
+        assert [r.failure for r in responses] == [None] * 2 + [kind] * 3
+
+
+def test_a_stream_that_flows_is_a_sign_of_life():
+    def plan(body: Any, attempt: int) -> str | None:
+        return "slow stream" if body["seed"] == 0 else "busy"
+
+    with faulty(plan=plan) as server:
+        server.plan = lambda body, attempt: (
+            plan(body, attempt) if time.monotonic() < started + 3 else None
+        )
+        started = time.monotonic()
+        responses = ask(server, requests(4), timeout_s=1.5)
+        assert all(response.finish_reason == "stop" for response in responses)
+
+
+@pytest.mark.parametrize("fault", ["refused", "forbidden", "unknown"])
+def test_an_endpoint_that_refuses_everything_stops_the_run(fault):
+    with faulty(plan=always(fault)) as server:
+        engine = OpenAIEngine("served", Endpoint(base_url=server.base_url), TAGS)
+        with pytest.raises(TeacherError, match="refuses all that is asked") as caught:
+            for problem in range(50):
+                engine.generate(requests(4, f"{problem}+1?"))
+        engine.close()
+        assert ERRORS[fault][2] in caught.value.what and "doctor" in caught.value.fix
+        assert len(server.requests) == 3 * 4 + 1
+
+
+def test_prompts_that_are_refused_do_not_stop_the_run():
+    kept: list[tuple[str, str | None]] = []
+    with faulty() as server:
+        server.plan = lambda body, attempt: "refused" if "+1?" in str(body["messages"]) else None
+        engine = OpenAIEngine("served", Endpoint(base_url=server.base_url, concurrency=1), TAGS)
+        responses = engine.generate(
+            prompts(6, samples=2), lambda q, r: kept.append((q.messages[0]["content"], r.failure))
+        )
+        engine.close()
+        assert [response.failure for response in responses] == ["rejected"] * 12
+        # A plain question has told, once, and is no part of the run.
+        plain = [body for _, body in server.requests if "+1?" not in str(body["messages"])]
+        assert len(plain) == 1 and len(kept) == 12
+
+
+def test_a_refused_key_stops_the_run_and_what_is_in_flight_is_kept():
+    kept: list[int] = []
+    with faulty(seconds=0.5) as server:
+
+        def plan(body: Any, attempt: int) -> str | None:
+            server.seconds = 0.0 if body["seed"] == 3 else 0.5
+            return "wrong key" if body["seed"] == 3 else None
+
+        server.plan = plan
+        engine = OpenAIEngine("served", Endpoint(base_url=server.base_url, concurrency=8), TAGS)
+        with pytest.raises(TeacherError, match="refuses the key"):
+            engine.generate(requests(50), lambda request, response: kept.append(request.seed))
+        engine.close()
+        assert len(server.requests) <= 9
+        assert {body["seed"] for _, body in server.requests} - {3} == set(kept)
+
+
+def test_a_slow_start_is_waited_for():
+    ready = time.monotonic() + 3.0
+    with faulty() as server:
+        server.plan = lambda body, attempt: "starting" if time.monotonic() < ready else None
+        responses = ask(server, requests(8), timeout_s=30, retries=1)
+        assert all(response.finish_reason == "stop" for response in responses)
+
+
+def test_an_account_without_money_stops_the_run_and_what_is_in_flight_is_kept():
+    kept: list[int] = []
+    with faulty(seconds=0.3) as server:
+        server.plan = lambda body, attempt: "no money" if body["seed"] == 3 else None
+        engine = OpenAIEngine("served", Endpoint(base_url=server.base_url, concurrency=4), TAGS)
+        with pytest.raises(StoppedError, match="no money left"):
+            engine.generate(requests(50), lambda request, response: kept.append(request.seed))
+        engine.close()
+        assert len(server.requests) <= 8
+        assert {body["seed"] for _, body in server.requests} - {3} == set(kept) - {3}
+
+
+def test_a_teacher_that_lost_its_thinking_stops_after_three():
+    with faulty(reasoning="none") as server:
+        with pytest.raises(TeacherError, match="known to think") as caught:
+            ask(server, requests(20), thinks=True, concurrency=1)
+        assert len(server.requests) == 3
+        assert "--reasoning-parser" in caught.value.fix and "doctor" in caught.value.fix
+
+
+def test_a_teacher_that_may_do_without_thinking_is_believed():
+    with faulty(reasoning="none") as server:
+        responses = ask(server, requests(5), thinks=True, reasoning="optional")
+        assert all(response.finish_reason == "stop" for response in responses)
+
+
+def test_a_teacher_that_has_thought_once_may_answer_without():
+    with faulty() as server:
+        server.seconds = 0.01
+
+        def plan(body: Any, attempt: int) -> None:
+            server.reasoning = "reasoning" if body["seed"] == 1 else "none"
+
+        server.plan = plan
+        responses = ask(server, requests(9), thinks=True, concurrency=1)
+        # The first might have lost it: that is asked again by the next run.
+        assert [r.failure for r in responses] == ["no_reasoning", *[None] * 8]
+
+
+def test_what_an_endpoint_was_seen_to_refuse_is_not_sent():
+    able = Capabilities(
+        stream=False, refused=["seed", "top_p"], max_tokens_name="max_completion_tokens"
+    )
+    with faulty() as server:
+        (response,) = ask(server, requests(1), capabilities=able)
+        assert is_right(response, server)
+        (_, body), *_ = server.requests
+        assert set(body) == {"model", "messages", "temperature", "max_completion_tokens"}
+
+
+def test_what_waits_for_its_turn_is_sent_neither_in_a_pause_nor_all_at_once_after_it():
+    with faulty() as server:
+        server.plan = lambda body, attempt: (
+            "busy, wait" if body["seed"] == 0 and attempt == 0 else None
+        )
+        # Ten a second, of which ten are sent at once.
+        responses = ask(server, requests(30), requests_per_minute=600, concurrency=32)
+        assert all(response.finish_reason == "stop" for response in responses)
+        sent = [at for at, _ in server.requests]
+        assert not [at for at in sent if sent[0] + 0.3 < at < sent[0] + 0.95]
+        assert max(sum(start <= at < start + 0.5 for at in sent) for start in sent) <= 20

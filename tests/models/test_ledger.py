@@ -1,0 +1,272 @@
+"""The account of a run: caps that hold, over processes, kills and resumptions."""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import random
+import resource
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from fake_server import serving
+from hypothesis import given
+from hypothesis import strategies as st
+
+from heavydistill.config.models import Endpoint, Sampling
+from heavydistill.errors import ConfigError, StoppedError
+from heavydistill.models.http.completion import failed
+from heavydistill.models.http.engine import OpenAIEngine
+from heavydistill.models.ledger import Balance, Cost, Ledger, Tariff, balance_of
+from heavydistill.models.request import Request, Response, user_turn
+
+SAMPLING = Sampling(max_tokens=100)
+REQUEST = Request(user_turn("What is 3+4?"), SAMPLING, 1)
+
+
+def response(prompt: int = -1, completion: int = -1, text: str = "7") -> Response:
+    return Response(
+        answer_text=text, finish_reason="stop", prompt_tokens=prompt, completion_tokens=completion
+    )
+
+
+@given(
+    cap=st.integers(0, 1000),
+    calls=st.lists(st.tuples(st.integers(1, 200), st.floats(0, 1)), max_size=60),
+    seed=st.integers(0, 99),
+)
+def test_what_is_spent_never_exceeds_the_cap(tmp_path_factory, cap, calls, seed):
+    draw = random.Random(seed)
+    ledger = Ledger(tmp_path_factory.mktemp("l") / "run.ledger", most_tokens=cap)
+    in_flight: list[tuple[int, float]] = []
+
+    def end_one() -> None:
+        most, share = in_flight.pop(draw.randrange(len(in_flight)))
+        ledger.settle(Cost(most), Cost(most * share), True)
+
+    for most, share in calls:
+        try:
+            while not ledger.reserve(Cost(most)):
+                assert in_flight, "it waits for nobody"
+                end_one()
+        except StoppedError:
+            assert not in_flight and ledger.balance.spent_tokens + most > cap
+            continue
+        in_flight.append((most, share))
+        if draw.random() < 0.5:
+            end_one()
+        balance = ledger.balance
+        assert balance.spent_tokens + balance.reserved_tokens <= cap + 1e-6
+    ledger.close()
+
+
+def _spend(file: Path, calls: int) -> None:
+    ledger = Ledger(file, most_usd=100.0)
+    for _ in range(calls):
+        assert ledger.reserve(Cost(10, 0.1))
+        ledger.settle(Cost(10, 0.1), Cost(3, 0.03), True)
+
+
+def test_several_processes_keep_one_account(tmp_path):
+    file = tmp_path / "run.ledger"
+    workers = [multiprocessing.Process(target=_spend, args=(file, 200)) for _ in range(3)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    balance = Ledger(file).balance
+    assert (balance.ended, balance.in_flight, balance.estimated) == (600, 0, 0)
+    assert balance.spent_tokens == pytest.approx(1800)
+    assert balance.spent_usd == pytest.approx(18.0)
+    assert balance.reserved_tokens == pytest.approx(0)
+
+
+def _spend_until_killed(file: Path, ends: list[Cost], in_flight: int) -> None:
+    with Ledger(file).running():
+        ledger = Ledger(file)
+        for end in ends:
+            ledger.reserve(Cost(100))
+            ledger.settle(Cost(100), end, True)
+        for _ in range(in_flight):
+            ledger.reserve(Cost(100))
+        time.sleep(60)
+
+
+def killed(file: Path, ends: list[Cost], in_flight: int) -> Ledger:
+    """The account of a run that was killed after these ends, with so many requests in flight."""
+    ledger = Ledger(file)
+    starts = ledger.balance.starts
+    worker = multiprocessing.Process(target=_spend_until_killed, args=(file, ends, in_flight))
+    worker.start()
+    while (now := ledger.balance).starts == starts or now.in_flight < in_flight:
+        time.sleep(0.02)
+    with pytest.raises(ConfigError, match="in progress"), ledger.running():
+        pass
+    os.kill(worker.pid or 0, signal.SIGKILL)
+    worker.join()
+    return ledger
+
+
+@pytest.mark.parametrize(
+    "ends",
+    [[], [Cost(20)] * 4, [Cost(90)] + [Cost(0)] * 30],
+    ids=["nothing had ended", "cheap ends", "free failures"],
+)
+def test_what_was_in_flight_at_a_kill_is_booked_at_the_most_it_can_have_been(tmp_path, ends):
+    ledger = killed(tmp_path / "run.ledger", ends, 6)
+    with ledger.running():
+        balance = ledger.balance
+    paid = sum(end.tokens for end in ends)
+    assert (balance.spent_tokens, balance.in_flight) == (pytest.approx(paid + 6 * 100), 0)
+    assert balance.reserved_tokens == 0
+    assert (balance.ended, balance.estimated) == (len(ends) + 6, 6)
+    with ledger.running():  # once is enough
+        assert ledger.balance.spent_tokens == balance.spent_tokens
+
+
+def test_a_cap_holds_over_kills(tmp_path):
+    file = tmp_path / "run.ledger"
+    for kill in range(3):
+        killed(file, [], 4).close()
+        assert Ledger(file).balance.spent_tokens == kill * 400
+    ledger = Ledger(file, most_tokens=1250)
+    with ledger.running(), pytest.raises(StoppedError, match="1,200 of 1,250 tokens"):
+        ledger.reserve(Cost(100))
+
+
+def test_a_process_that_outlives_its_killed_run_spends_nothing_of_the_next_one(tmp_path):
+    file = tmp_path / "run.ledger"
+    orphan = Ledger(file, most_tokens=250)
+    orphan.reserve(Cost(100))
+    next_one = Ledger(file, most_tokens=250)
+    with next_one.running():  # it books the orphan's request
+        assert next_one.reserve(Cost(100))
+        orphan.settle(Cost(100), Cost(30), True)
+        with pytest.raises(StoppedError, match="given again"):
+            orphan.reserve(Cost(10))
+        balance = next_one.balance
+        assert (balance.spent_tokens, balance.reserved_tokens) == (100, 100)
+        assert balance.in_flight == 1
+
+
+@contextlib.contextmanager
+def room_for(most: int) -> Iterator[None]:
+    """No file can be written beyond so many bytes, as on a disk that is full there."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_a_disk_without_room_for_the_account_is_said_at_once(tmp_path):
+    file = tmp_path / "run.ledger"
+    with room_for(100), pytest.raises(ConfigError, match="cannot be used") as raised:
+        Ledger(file)
+    assert "Make room" in raised.value.fix
+    ledger = Ledger(file)  # nothing is left of the attempt
+    assert ledger.reserve(Cost(10)) and ledger.balance.in_flight == 1
+
+
+@pytest.mark.parametrize("room", [0, 100])
+def test_an_account_that_cannot_be_written_ends_the_run_and_loses_no_response(tmp_path, room):
+    ledger = Ledger(tmp_path / "run.ledger", most_tokens=1000)
+    assert ledger.reserve(Cost(100)) and ledger.reserve(Cost(60))
+    before = ledger.balance
+    with room_for(room):
+        with pytest.raises(StoppedError, match="cannot be written") as raised:
+            ledger.reserve(Cost(100))
+        assert "Make room" in raised.value.fix
+        ledger.settle(Cost(100), Cost(20), True)  # the response is there, and must be kept
+        assert ledger.balance == before
+    with pytest.raises(StoppedError, match="cannot be written"):
+        ledger.reserve(Cost(1))
+    later = Ledger(tmp_path / "run.ledger", most_tokens=1000)
+    with later.running():  # what could not be booked was reserved
+        assert later.balance.spent_tokens == 160
+
+
+def test_a_damaged_account_is_named_with_what_to_do(tmp_path):
+    file = tmp_path / "run.ledger"
+    Ledger(file).reserve(Cost(1))
+    file.write_bytes(file.read_bytes()[:20])
+    for use in (Ledger, balance_of):
+        with pytest.raises(ConfigError, match="damaged") as raised:
+            use(file)
+        assert str(file) in raised.value.what and "--budget" in raised.value.fix
+
+
+def test_a_cap_in_money_says_how_much_is_left(tmp_path):
+    ledger = Ledger(tmp_path / "run.ledger", most_usd=1.0)
+    assert ledger.reserve(Cost(1, 0.9))
+    assert not ledger.reserve(Cost(1, 0.2))
+    ledger.settle(Cost(1, 0.9), Cost(1, 0.85), True)
+    with pytest.raises(StoppedError, match=r"0\.85 of 1 USD are spent") as caught:
+        ledger.reserve(Cost(1, 0.2))
+    assert "higher --budget" in caught.value.fix
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match="cannot be used"):
+        Ledger(tmp_path / "file" / "run.ledger")
+
+
+@given(text=st.text(max_size=200), tokens=st.integers(1, 300))
+def test_no_call_costs_more_than_the_most_it_can(text, tokens):
+    request = Request(user_turn(text), Sampling(max_tokens=tokens), 1)
+    tariff = Tariff(1e-6, 2e-6)
+    most = tariff.most([request])
+    # Whatever the server says or does not say, as long as a token is at least a byte.
+    ends = [
+        response(len(text.encode()), tokens, text),
+        response(-1, -1, text),
+        *(failed(kind, "", 0.0) for kind in ("cut_off", "timeout", "rejected", "malformed")),
+    ]
+    for end in ends:
+        cost, _ = tariff.of([request], [end])
+        assert cost.tokens <= most.tokens and cost.usd <= most.usd
+
+
+def test_what_a_call_cost():
+    tariff = Tariff(1.0, 10.0)
+    assert tariff.of([REQUEST], [response(5, 7)]) == (Cost(12, 75.0), True)
+    assert tariff.of([REQUEST], [failed("overloaded", "", 0.0)]) == (Cost(), True)
+    uncounted, counted = tariff.of([REQUEST], [response(text="seven")])
+    assert not counted and uncounted.tokens == len("What is 3+4?") + 64 + len("seven")
+    broken, counted = tariff.of([REQUEST], [failed("cut_off", "", 0.0)])
+    assert not counted and broken == tariff.most([REQUEST])
+
+
+def test_samples_of_one_call_pay_for_the_prompt_once():
+    shared = [response(5, 7), response(0, 8)]
+    assert Tariff(1.0, 10.0).of([REQUEST] * 2, shared) == (Cost(20, 155.0), True)
+
+
+def test_the_line_of_an_account_holds_the_largest_counts_and_prices():
+    most = Cost(1e6 * 2.0**31, 0.1 * 1e6 * 2.0**31)
+    numbers = (most.tokens / 3, most.usd / 3, most.tokens / 7, most.usd / 7, *(10**12,) * 4)
+    assert len(Balance(*numbers).line()) == len(Balance().line()) == 512
+
+
+@pytest.mark.parametrize(
+    "count", [10**400, 10**30, True, -5, float("nan")], ids=lambda n: f"{n}"[:9]
+)
+def test_a_count_that_is_none_leaves_a_sound_account(tmp_path, count):
+    usage = {"prompt_tokens": count, "completion_tokens": count}
+    choices = [{"index": 0, "finish_reason": "stop", "message": {"content": "7"}}]
+    with serving(lambda body: (200, {"choices": choices, "usage": usage})) as server:
+        ledger = Ledger(tmp_path / "run.ledger", most_usd=1.0)
+        endpoint = Endpoint(base_url=server.base_url)
+        engine = OpenAIEngine("served", endpoint, ledger=ledger, tariff=Tariff(1e-6, 1e-6))
+        (answered,) = engine.generate([REQUEST])
+        engine.close()
+    assert answered.completion_tokens == -1
+    balance = balance_of(tmp_path / "run.ledger")
+    assert (balance.in_flight, balance.ended, balance.estimated) == (0, 1, 1)
+    assert 0 < balance.spent_tokens < 1000

@@ -1,0 +1,391 @@
+"""The in-process engine on a tiny Llama with random weights.
+
+That a sample does not depend on its batch holds beyond rounding only: padding changes the order
+of sums in the last bits, so two logits nearly equal could swap. With the weights and seeds here
+none do, and the tests allow no difference.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import shutil
+from collections import Counter
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from heavydistill.config.models import Endpoint, Sampling
+from heavydistill.errors import TeacherError
+from heavydistill.models.journaled import JournaledEngine
+from heavydistill.models.local import engine as local
+from heavydistill.models.local.engine import LocalEngine
+from heavydistill.models.registry import find, revision_of
+from heavydistill.models.request import Request, Response, Work, user_turn
+from heavydistill.store.journal import Journal
+
+CONTEXT = 128
+PLAIN = Sampling(temperature=1.0, top_p=1.0, top_k=0, max_tokens=12)
+PROMPTS = ["1+1?", "What is 20+22?", "How many legs have 3 cows and 12 chickens in all?"]
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory) -> Path:
+    import torch
+
+    from heavydistill.micro.tokenizer import train_tokenizer
+    from heavydistill.micro.training import Size, new_model
+
+    tokenizer = train_tokenizer(PROMPTS, CONTEXT)
+    model = new_model(Size(hidden=32, layers=2, heads=2, feed_forward=48), tokenizer, seed=1)
+    with torch.no_grad():
+        # Fresh weights repeat their input or are nearly uniform over the vocabulary. These are
+        # peaked, as those of a trained model are.
+        for name, weight in model.named_parameters():
+            if "proj" in name:
+                weight *= 10
+        model.model.norm.weight *= 20
+        # Parts of characters all decode to the same sign, so they are made rare.
+        for token in range(len(tokenizer)):
+            if "\ufffd" in tokenizer.decode([token]):
+                model.get_input_embeddings().weight[token] = 0
+    folder = tmp_path_factory.mktemp("checkpoint")
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def engine(checkpoint) -> LocalEngine:
+    return LocalEngine(str(checkpoint), think_tags=None)
+
+
+def request(seed: int = 0, prompt: str = PROMPTS[0], **sampling: Any) -> Request:
+    return Request(user_turn(prompt), PLAIN.model_copy(update=sampling), seed)
+
+
+def sample(response: Response) -> Response:
+    """All of it but the time it took."""
+    return dataclasses.replace(response, latency_s=0.0)
+
+
+def texts(engine: LocalEngine, requests: list[Request]) -> list[str]:
+    responses = engine.generate(requests)
+    assert all(response.error is None for response in responses)
+    return [response.answer_text for response in responses]
+
+
+def first_tokens(engine: LocalEngine, prompt: str) -> list[tuple[str, float]]:
+    """The text of each token and its probability to come first, likeliest first."""
+    import torch
+
+    ids = engine.tokenizer.apply_chat_template(
+        user_turn(prompt), add_generation_prompt=True, return_tensors="pt", return_dict=False
+    )
+    with torch.no_grad():
+        probabilities = engine.model(ids).logits[0, -1].double().softmax(-1).tolist()
+    written = [
+        engine.tokenizer.decode([token], skip_special_tokens=True).strip()
+        for token in range(len(probabilities))
+    ]
+    return sorted(zip(written, probabilities, strict=True), key=lambda one: -one[1])
+
+
+def test_the_revision_is_known_without_loading_the_weights(engine, checkpoint):
+    profile = find(str(checkpoint), Endpoint())
+    assert revision_of(profile, Endpoint()) == engine.revision != ""
+
+
+def test_responses_come_in_the_order_of_the_requests(engine):
+    requests = [
+        request(seed, prompt, max_tokens=max_tokens)
+        for seed, (prompt, max_tokens) in enumerate(
+            [(PROMPTS[1], 4), (PROMPTS[2], 6), (PROMPTS[0], 4), (PROMPTS[2], 4), (PROMPTS[0], 6)]
+        )
+    ]
+    together = engine.generate(requests)
+    apart = [engine.generate([one])[0] for one in requests]
+    assert [sample(one) for one in together] == [sample(one) for one in apart]
+    assert len({one.answer_text for one in together}) == len(requests)
+
+
+def test_a_sample_does_not_depend_on_its_batch(engine, checkpoint):
+    requests = [request(seed, prompt) for seed in range(4) for prompt in PROMPTS]
+    together = [sample(one) for one in engine.generate(requests)]
+    assert together == [sample(engine.generate([one])[0]) for one in requests]
+    # Two sequences a batch at most.
+    narrow = LocalEngine(str(checkpoint), None, batch_tokens=2 * (60 + PLAIN.max_tokens))
+    assert together == [sample(one) for one in narrow.generate(requests)]
+
+
+def test_a_batch_is_what_is_fast_and_has_room_in_memory(engine, monkeypatch):
+    assert engine.batch_tokens == 131_072
+    a_token = 2 * 2 * 32 * 4  # keys and values, two layers, all heads together, float32
+    monkeypatch.setattr(local, "_BATCH_BYTES", 1000 * a_token)
+    assert local._batch_tokens(engine.model) == 1000
+
+
+def test_rows_that_have_ended_leave_their_batch(engine, monkeypatch):
+    requests = [request(seed, prompt, max_tokens=30) for seed in range(20) for prompt in PROMPTS]
+    whole = [sample(one) for one in engine.generate(requests)]
+    widths: list[int] = []
+    generate = engine.model.generate
+
+    def watched(input_ids: Any, **options: Any) -> Any:
+        widths.append(len(input_ids))
+        return generate(input_ids=input_ids, **options)
+
+    monkeypatch.setattr("heavydistill.models.local.decoding._STRETCH", 4)
+    monkeypatch.setattr(engine.model, "generate", watched)
+    assert [sample(one) for one in engine.generate(requests)] == whole
+    ended_by = [sum(one.completion_tokens > begun for one in whole) for begun in range(0, 30, 4)]
+    # Each prompt is read once, for all of its samples.
+    assert widths == [len(PROMPTS), *(count for count in ended_by if count)]
+    assert len(set(widths)) > 3
+
+
+def test_what_ended_before_a_batch_was_broken_off_is_in_the_journal(engine, tmp_path):
+    requests = [request(seed, max_tokens=90) for seed in range(40)]
+    whole = {
+        one.seed: sample(it) for one, it in zip(requests, engine.generate(requests), strict=True)
+    }
+    lengths = sorted(one.completion_tokens for one in whole.values())
+    assert lengths[1] < 40 and lengths[-1] == 90
+
+    class Full(Exception):
+        pass
+
+    def interrupted(how: str) -> set[int]:
+        """The seeds of what was asked now."""
+        engine.is_drained = False
+        journal, asked = Journal(tmp_path / "journal"), []
+
+        def keep(request: Request, response: Response) -> None:
+            asked.append(request.seed)
+            assert sample(response) == whole[request.seed]
+            if how == "drain":
+                engine.drain()
+            elif how == "raise" and len(asked) == 2:
+                raise Full
+
+        shared = SimpleNamespace(
+            revision="", generate=engine.generate, close=lambda: None, is_drained=False
+        )
+        journaled = JournaledEngine(shared, journal, "tiny")
+        try:
+            responses = journaled.generate(requests, keep)
+        except Full:
+            assert how == "raise"
+        else:
+            given = [one.failure for one in responses if one.failure]
+            assert (set(given) == {"interrupted"}) is (how == "drain")
+        finally:
+            journaled.close()
+            engine.is_drained = False
+        return set(asked)
+
+    first, second, rest = interrupted("raise"), interrupted("drain"), interrupted("")
+    assert len(first) == 2 and 0 < len(second) < 38
+    assert len(first) + len(second) + len(rest) == 40 and first | second | rest == set(whole)
+
+
+def test_what_is_written_of_samples_that_go_on_is_counted(engine, tmp_path):
+    journaled = JournaledEngine(engine, Journal(tmp_path / "journal"), "tiny")
+    requests = [request(seed, max_tokens=90) for seed in range(40)]
+    seen: list[Work] = []
+    responses = journaled.generate(requests, lambda *_: seen.append(journaled.work))
+    assert [work.asked for work in seen] == [40] * 40
+    assert [work.ended for work in seen] == list(range(1, 41))
+    there = sorted(one.completion_tokens for one in responses)
+    assert seen[0].tokens > 39 * there[0] and seen[-1].tokens == sum(there)
+    # Those that have ended are not counted twice, but for what was written beyond their ends.
+    assert max(work.tokens for work in seen) <= sum(there) + 15 * len(there)
+    again = journaled.generate(requests)
+    assert all(one.from_journal for one in again) and journaled.work == seen[-1]
+
+
+def test_a_sample_takes_the_time_to_its_own_end(engine):
+    responses = engine.generate([request(seed, max_tokens=90) for seed in range(40)])
+    by_stretch: dict[int, list[float]] = {}
+    for one in responses:
+        by_stretch.setdefault((one.completion_tokens - 1) // 16, []).append(one.latency_s)
+    times = [by_stretch[number] for number in sorted(by_stretch)]
+    assert len(times) > 2
+    assert all(max(sooner) < min(later) for sooner, later in itertools.pairwise(times))
+
+
+def test_the_seed_alone_decides_the_sample(engine):
+    seeds = [*range(10), 2**31 - 1]
+    first, again = (texts(engine, [request(seed) for seed in seeds]) for _ in range(2))
+    assert first == again
+    assert len(set(first)) == len(seeds)
+
+
+def test_a_cut_off_response_has_as_many_tokens_as_allowed(engine):
+    (longer,) = engine.generate([request(max_tokens=9)])
+    (shorter,) = engine.generate([request(max_tokens=3)])
+    assert (longer.finish_reason, longer.completion_tokens) == ("length", 9)
+    assert (shorter.finish_reason, shorter.completion_tokens) == ("length", 3)
+    assert longer.answer_text.startswith(shorter.answer_text)
+
+
+def test_an_ended_turn_stops_and_counts_its_last_token(engine):
+    responses = engine.generate([request(seed, max_tokens=30) for seed in range(60)])
+    ended = [(seed, one) for seed, one in enumerate(responses) if one.finish_reason == "stop"]
+    assert ended and len(ended) < len(responses)
+    for seed, response in ended[:5]:
+        tokens = response.completion_tokens
+        assert engine.tokenizer.eos_token not in response.answer_text
+        # As many tokens are just enough, one fewer cuts the end of the turn off.
+        assert sample(engine.generate([request(seed, max_tokens=tokens)])[0]) == sample(response)
+        if tokens > 1:
+            (cut,) = engine.generate([request(seed, max_tokens=tokens - 1)])
+            assert (cut.finish_reason, cut.completion_tokens) == ("length", tokens - 1)
+            assert cut.answer_text == response.answer_text
+
+
+def test_prompt_tokens_are_those_of_the_chat_template(engine):
+    for prompt, response in zip(
+        PROMPTS, engine.generate([request(0, prompt) for prompt in PROMPTS]), strict=True
+    ):
+        text = f"<|im_start|>user\n{prompt}<|im_end|>\n<|im_start|>assistant\n"
+        assert response.prompt_tokens == len(engine.tokenizer(text)["input_ids"])
+
+
+def test_temperature_zero_is_greedy_whatever_the_seed(engine):
+    likeliest, _ = first_tokens(engine, PROMPTS[0])[0]
+    assert texts(engine, [request(0, temperature=0.0, max_tokens=1)]) == [likeliest]
+    assert len(set(texts(engine, [request(seed, temperature=0.0) for seed in range(8)]))) == 1
+
+
+@pytest.mark.parametrize(
+    "sampling", [{"top_k": 1}, {"top_p": 1e-6}, {"min_p": 0.99}, {"temperature": 1e-3}]
+)
+def test_the_narrowest_setting_of_each_filter_is_greedy(engine, sampling):
+    (greedy,) = texts(engine, [request(temperature=0.0)])
+    assert set(texts(engine, [request(seed, **sampling) for seed in range(8)])) == {greedy}
+
+
+@pytest.mark.parametrize("sampling", [{"top_k": 3}, {"top_p": 0.5}, {"min_p": 0.3}])
+def test_a_filter_keeps_the_tokens_that_it_should(engine, sampling):
+    ranked = first_tokens(engine, PROMPTS[0])
+    kept = {
+        text
+        for rank, (text, probability) in enumerate(ranked)
+        if rank < sampling.get("top_k", len(ranked))
+        and sum(before for _, before in ranked[:rank]) < sampling.get("top_p", 1.0)
+        and probability >= sampling.get("min_p", 0.0) * ranked[0][1]
+    }
+    requests = [request(seed, max_tokens=1, **sampling) for seed in range(400)]
+    assert 1 < len(kept) < 10
+    assert set(texts(engine, requests)) == kept
+
+
+def test_a_repetition_penalty_changes_greedy_output(engine):
+    plain, penalised = texts(
+        engine,
+        [
+            request(temperature=0.0, max_tokens=24),
+            request(temperature=0.0, max_tokens=24, repetition_penalty=5.0),
+        ],
+    )
+    assert plain != penalised
+
+
+def test_first_tokens_are_distributed_as_the_model_says(engine):
+    count = 4000
+    ranked = first_tokens(engine, PROMPTS[0])
+    # The model is neither sure nor uniform, or the distance would say little.
+    assert 0.05 < ranked[0][1] < 0.6
+    drawn = Counter(texts(engine, [request(seed, max_tokens=1) for seed in range(count)]))
+    expected: Counter[str] = Counter()
+    for text, probability in ranked:
+        expected[text] += probability
+    assert set(drawn) <= set(expected)
+    distance = sum(abs(expected[text] - drawn[text] / count) for text in expected) / 2
+    assert distance < 0.05
+
+
+def test_a_checkpoints_own_generation_settings_do_not_leak_in(engine, checkpoint, tmp_path):
+    from transformers import GenerationConfig
+
+    opinionated = tmp_path / "opinionated"
+    shutil.copytree(checkpoint, opinionated)
+    GenerationConfig(
+        do_sample=True,
+        temperature=0.1,
+        top_k=2,
+        repetition_penalty=5.0,
+        no_repeat_ngram_size=1,
+        eos_token_id=engine.tokenizer.eos_token_id,
+    ).save_pretrained(opinionated)
+    requests = [request(seed, max_tokens=24) for seed in range(4)]
+    requests.append(request(temperature=0.0, max_tokens=24))
+    assert texts(LocalEngine(str(opinionated), think_tags=None), requests) == texts(
+        engine, requests
+    )
+
+
+def test_thinking_is_split_off_by_the_tags(engine, checkpoint):
+    requests = [request(seed, max_tokens=24) for seed in range(60)]
+    whole = texts(engine, requests)
+    split = LocalEngine(str(checkpoint)).generate(requests)
+    closed = [i for i, text in enumerate(whole) if text.count("</think>") == 1]
+    assert closed
+    for i in closed:
+        assert "</think>" not in split[i].reasoning + split[i].answer_text
+        assert whole[i].startswith(split[i].reasoning) or "<think>" in whole[i]
+        assert whole[i].endswith(split[i].answer_text)
+        assert split[i].completion_tokens > 0
+
+
+def test_a_prompt_that_does_not_fit_is_an_error_that_names_the_tokens(engine):
+    long = "7" * 200
+    fits, too_long, also_fits = engine.generate([request(), request(0, long), request(1)])
+    assert too_long.finish_reason == "error" and too_long.error is not None
+    for number in (too_long.prompt_tokens, PLAIN.max_tokens, CONTEXT):
+        assert str(number) in too_long.error
+    assert too_long.prompt_tokens > 200
+    assert too_long.answer_text == "" and too_long.completion_tokens == 0
+    assert fits.error is None and also_fits.error is None
+
+
+def test_the_context_holds_prompt_and_completion_to_the_last_token(engine):
+    prompt_tokens = engine.generate([request(max_tokens=1)])[0].prompt_tokens
+    room = CONTEXT - prompt_tokens
+    assert engine.generate([request(max_tokens=room)])[0].error is None
+    assert engine.generate([request(max_tokens=room + 1)])[0].finish_reason == "error"
+
+
+def test_no_requests_are_no_responses(engine):
+    assert engine.generate([]) == []
+
+
+def test_a_folder_that_is_no_checkpoint_is_refused(tmp_path):
+    with pytest.raises(TeacherError, match="cannot be loaded") as caught:
+        LocalEngine(str(tmp_path))
+    assert repr(str(tmp_path)) in str(caught.value)
+
+
+def test_weights_that_are_cut_off_are_refused(checkpoint, tmp_path):
+    broken = tmp_path / "broken"
+    shutil.copytree(checkpoint, broken)
+    weights = broken / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:1000])
+    with pytest.raises(TeacherError, match="cannot be loaded"):
+        LocalEngine(str(broken))
+
+
+def test_a_tokenizer_without_chat_template_is_refused(checkpoint, tmp_path):
+    from transformers import AutoTokenizer
+
+    silent = tmp_path / "silent"
+    shutil.copytree(checkpoint, silent)
+    (silent / "chat_template.jinja").unlink(missing_ok=True)
+    tokenizer = AutoTokenizer.from_pretrained(checkpoint)
+    tokenizer.chat_template = None
+    tokenizer.save_pretrained(silent)
+    with pytest.raises(TeacherError, match="no chat template"):
+        LocalEngine(str(silent))

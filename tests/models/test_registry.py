@@ -1,0 +1,285 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from heavydistill.config.models import Endpoint, Sampling, SamplingChoice
+from heavydistill.config.run import RunConfig, load_config
+from heavydistill.errors import ConfigError, TeacherError
+from heavydistill.models import registry
+from heavydistill.models.complete import complete
+from heavydistill.models.http.engine import OpenAIEngine
+from heavydistill.models.tokenizer import SERVER
+
+HERE = Endpoint()
+URL = "http://localhost:1/v1"
+SERVED = {"teacher": "mine", "endpoint.base_url": URL, "endpoint.tokenizer": "org/model"}
+MICRO = ("micro", "micro-student")
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> Path:
+    """A folder that says how long its context is, which is all that a profile needs."""
+    config = {"max_position_embeddings": 4096}
+    (tmp_path / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    return tmp_path
+
+
+def completed(**overrides: Any) -> RunConfig:
+    """Keys with two underscores for each dot."""
+    dotted = {key.replace("__", "."): value for key, value in overrides.items()}
+    return complete(load_config(overrides=dotted))
+
+
+@pytest.mark.parametrize("name", MICRO)
+def test_the_bundled_models_are_found_by_name(name):
+    profile = registry.find(name, HERE)
+    assert (profile.name, profile.kind, profile.domain) == (name, "local", "brief")
+    assert profile.tokenizer == profile.model and Path(profile.model, "config.json").is_file()
+    assert (profile.context, profile.think_tags) == (2048, ("<think>", "</think>"))
+    assert profile.thinker == Sampling(max_tokens=192)
+    assert profile.deliberator == Sampling(max_tokens=448)
+
+
+def test_the_bundled_models_are_two():
+    teacher, student = (registry.find(name, HERE).model for name in MICRO)
+    assert teacher != student
+
+
+def test_a_folder_is_a_local_model_with_its_own_context(checkpoint):
+    profile = registry.find(str(checkpoint), HERE)
+    assert (profile.kind, profile.model, profile.tokenizer) == ("local",) + (str(checkpoint),) * 2
+    assert profile.context == 4096
+    # Half of a small context is left to the prompt; the rest is the paper's.
+    assert profile.thinker == profile.deliberator == Sampling(max_tokens=2048)
+
+
+def test_a_folder_is_called_by_its_last_name_from_wherever_it_is_found(checkpoint, monkeypatch):
+    monkeypatch.chdir(checkpoint.parent)
+    for given in (str(checkpoint), checkpoint.name, f"./{checkpoint.name}"):
+        found = registry.find(given, HERE)
+        assert (found.name, found.model) == (checkpoint.name, given)
+
+
+@pytest.mark.parametrize("config", [None, "{}", "[]", "no json"])
+def test_a_folder_that_does_not_say_its_context_is_refused(tmp_path, config):
+    if config is not None:
+        (tmp_path / "config.json").write_text(config, encoding="utf-8")
+    with pytest.raises(TeacherError) as caught:
+        registry.find(str(tmp_path), HERE)
+    assert repr(str(tmp_path)) in str(caught.value)
+    assert "config.json" in caught.value.fix
+
+
+@pytest.mark.parametrize(
+    ("name", "nearest"),
+    [("mikro", "micro"), ("micro-studnt", "micro-student"), ("MICRO-student", "micro-student")],
+)
+def test_an_unknown_name_is_refused_with_the_nearest_one(name, nearest):
+    with pytest.raises(TeacherError) as caught:
+        registry.find(name, HERE)
+    assert f"There is no model {name!r}" in str(caught.value)
+    assert f"Did you mean {nearest}?" in caught.value.fix
+
+
+def test_a_name_near_to_none_lists_what_there_is():
+    with pytest.raises(TeacherError) as caught:
+        registry.find("zzz", HERE)
+    assert "Did you mean" not in caught.value.fix
+    for choice in (*registry.names(), "Hub id", "endpoint.base_url"):
+        assert choice in caught.value.fix
+
+
+def test_with_a_base_url_a_name_without_a_profile_is_a_served_one():
+    endpoint = Endpoint(base_url=URL, tokenizer="org/model", context=10_000)
+    for name in ("mine", "glm-9", "org/model"):
+        profile = registry.find(name, endpoint)
+        assert (profile.kind, profile.model) == ("endpoint", name)
+        assert (profile.tokenizer, profile.context) == ("org/model", 10_000)
+        assert profile.thinker.max_tokens == 5000
+
+
+def test_a_served_model_without_a_profile_is_sent_top_k_only_on_request():
+    config = completed(**SERVED)
+    assert config.think.sampling.top_k == config.deliberate.sampling.top_k == 0
+    config = completed(**SERVED, **{"think.sampling.top_k": 10})
+    assert (config.think.sampling.top_k, config.deliberate.sampling.top_k) == (10, 0)
+
+
+def test_a_served_model_without_a_profile_opens_the_client_with_the_usual_tags():
+    endpoint = Endpoint(base_url=URL, tokenizer="org/model")
+    profile = registry.find("mine", endpoint)
+    engine = registry.open_engine(profile, endpoint)
+    assert registry.revision_of(profile, endpoint) == engine.revision
+    assert isinstance(engine, OpenAIEngine)
+    assert (engine.model, engine.extra_body) == ("mine", {})
+    assert engine.think_tags == ("<think>", "</think>")
+
+
+def test_the_tokens_of_a_served_model_without_a_profile_are_counted_by_its_server():
+    config = completed(teacher="mine", endpoint__base_url=URL)
+    assert config.endpoint.tokenizer == SERVER == registry.find("mine", config.endpoint).tokenizer
+    assert completed(teacher="mine", endpoint__base_url=URL, endpoint__tokenizer="x") != config
+
+
+def test_a_server_of_ones_own_is_asked_as_the_profile_says():
+    profile = registry.find("deepseek-v3.2", Endpoint(base_url=URL))
+    hub = "deepseek-ai/DeepSeek-V3.2"
+    assert (profile.kind, profile.model, profile.tokenizer) == ("endpoint", hub, hub)
+    assert (profile.context, profile.think_tags) == (163_840, ("<think>", "</think>"))
+    assert profile.extra_body == {"chat_template_kwargs": {"thinking": True}}
+    assert profile.thinker == profile.deliberator == Sampling()
+
+
+def test_a_known_provider_is_asked_in_its_own_way():
+    openrouter = registry.find("glm-4.6", Endpoint(base_url="https://openrouter.ai/api/v1"))
+    assert openrouter.model == "z-ai/glm-4.6"
+    assert openrouter.extra_body == {"reasoning": {"enabled": True}}
+    assert openrouter.thinker.top_k == 10
+    zai = registry.find("glm-4.6", Endpoint(base_url="https://api.z.ai/api/coding/paas/v4"))
+    assert (zai.model, zai.extra_body) == ("glm-4.6", {"thinking": {"type": "enabled"}})
+    assert zai.thinker.top_k == 0  # not a parameter of that API
+
+
+def test_the_endpoint_wins_over_the_profile():
+    endpoint = Endpoint(base_url=URL, tokenizer="org/other", context=20_000)
+    profile = registry.find("glm-4.6", endpoint)
+    assert (profile.tokenizer, profile.context) == ("org/other", 20_000)
+    # Half of the context is left to the cache, and less than that to a problem.
+    assert (profile.thinker.max_tokens, profile.deliberator.max_tokens) == (11_808, 10_000)
+
+
+def test_a_run_takes_the_sampling_of_the_maker_if_told_to():
+    served = {"teacher": "qwen3-8b", "endpoint__base_url": URL}
+    paper, maker = completed(**served), completed(**served, sampling="maker")
+    assert (paper.think.sampling.temperature, paper.think.sampling.top_k) == (1.0, 10)
+    assert (maker.think.sampling.temperature, maker.think.sampling.top_k) == (0.6, 20)
+    assert maker.deliberate.sampling.temperature == 0.6
+    assert completed(**served, sampling="maker", think__sampling__top_k=3).think.sampling.top_k == 3
+
+
+def test_a_completed_configuration_of_a_profile_completes_to_itself():
+    once = completed(teacher="glm-4.6", endpoint__base_url=URL, sampling="maker")
+    assert complete(once) == once
+    assert (once.thinker, once.cache.budget_tokens) == ("glm-4.6", 80_000)
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [("glm-4.6", "too large"), ("gpt-oss-20b", "thinking"), ("gpt-5", "by its maker only")],
+)
+def test_a_model_that_cannot_run_here_is_refused_with_what_can_be_done(name, why):
+    with pytest.raises(TeacherError) as caught:
+        registry.find(name, HERE)
+    assert f"The model {name} cannot run in this process" in str(caught.value)
+    assert why in str(caught.value)
+    assert "--endpoint" in caught.value.fix and "https://openrouter.ai/api/v1" in caught.value.fix
+    assert f"heavydistill teachers {name}" in caught.value.fix
+
+
+def test_a_small_model_with_a_profile_runs_in_this_process():
+    profile = registry.find("qwen3-8b", HERE)
+    assert (profile.kind, profile.model, profile.context) == ("local", "Qwen/Qwen3-8B", 40_960)
+    # What a problem does not need is left to the thinking.
+    assert (profile.thinker.max_tokens, profile.deliberator.max_tokens) == (32_768, 20_480)
+
+
+def test_a_profile_of_ones_own_is_one_file(tmp_path, monkeypatch):
+    (tmp_path / "weights").mkdir()
+    file = tmp_path / "mine.yaml"
+    file.write_text(
+        "name: mine\nfolder: weights\ntokenizer: weights\ncontext: 4096\ndomain: stem\n"
+        "sampling: {maker: {temperature: 0.5, max_tokens: 100}}\n",
+        encoding="utf-8",
+    )
+    profile = registry.find(str(file), HERE)
+    weights = str(tmp_path / "weights")
+    assert (profile.name, profile.kind, profile.model) == ("mine", "local", weights)
+    assert (profile.tokenizer, profile.context, profile.think_tags) == (weights, 4096, None)
+    assert profile.thinker == profile.deliberator == Sampling(temperature=0.5, max_tokens=100)
+    config = completed(teacher=str(file))
+    assert (config.thinker, config.domain) == (str(file), "stem")
+    assert complete(config) == config
+    monkeypatch.chdir(tmp_path)
+    assert registry.find("mine.yaml", Endpoint(base_url=URL)).model == "mine"
+
+
+def test_a_file_that_is_not_there_is_named():
+    with pytest.raises(ConfigError) as caught:
+        registry.find("nowhere/mine.yaml", Endpoint(base_url=URL))
+    assert str(caught.value).startswith("nowhere/mine.yaml: No such file")
+
+
+def test_a_name_without_a_profile_is_refused_with_the_nearest_one():
+    assert registry.profile_of("glm-4.6").hub == "zai-org/GLM-4.6"
+    with pytest.raises(TeacherError) as caught:
+        registry.profile_of("glm-4.5")
+    assert "There is no profile 'glm-4.5'" in str(caught.value)
+    assert "Did you mean glm-4.6?" in caught.value.fix
+
+
+def test_completing_fills_in_what_the_profile_decides():
+    config = completed()
+    profile = registry.find("micro", HERE)
+    assert (config.thinker, config.deliberator, config.domain) == ("micro", "micro", "brief")
+    assert config.think.sampling == SamplingChoice(**profile.thinker.model_dump())
+    assert config.deliberate.sampling == SamplingChoice(**profile.deliberator.model_dump())
+    response = profile.deliberator.max_tokens
+    # Some tokens are left to the chat template.
+    assert 0 < config.cache.budget_tokens < profile.context - response
+
+
+def test_a_long_context_gets_the_budget_of_the_paper():
+    assert completed(endpoint__context=131_072, **SERVED).cache.budget_tokens == 80_000
+
+
+def test_completing_keeps_what_the_user_set():
+    config = completed(
+        think__sampling__temperature=0.2,
+        deliberate__sampling__max_tokens=100,
+        cache__budget_tokens=300,
+        domain="stem",
+        deliberator="micro-student",
+        think__k=4,
+    )
+    assert (config.think.sampling.temperature, config.deliberate.sampling.max_tokens) == (0.2, 100)
+    assert (config.cache.budget_tokens, config.domain, config.think.k) == (300, "stem", 4)
+    assert (config.thinker, config.deliberator) == ("micro", "micro-student")
+    # What was not chosen beside it still comes from the profile.
+    assert config.think.sampling.top_k == registry.find("micro", HERE).thinker.top_k
+
+
+def test_completing_twice_changes_nothing():
+    once = completed(think__k=4)
+    assert complete(once) == once
+
+
+def test_a_role_of_its_own_takes_its_own_profile(checkpoint):
+    config = completed(deliberator=str(checkpoint))
+    assert (config.thinker, config.deliberator) == ("micro", str(checkpoint))
+    assert config.deliberate.sampling.max_tokens == 2048
+    assert config.think.sampling.max_tokens == registry.find("micro", HERE).thinker.max_tokens
+    assert config.domain == "brief"
+
+
+def test_a_budget_over_the_context_is_refused_with_the_largest_that_fits(checkpoint):
+    with pytest.raises(ConfigError) as caught:
+        completed(teacher=str(checkpoint), cache__budget_tokens=4000)
+    assert "cache.budget_tokens 4000" in str(caught.value) and "4096" in str(caught.value)
+    largest = completed(teacher=str(checkpoint)).cache.budget_tokens
+    assert caught.value.fix == f"Set cache.budget_tokens to {largest} or less."
+    assert completed(teacher=str(checkpoint), cache__budget_tokens=largest)
+    with pytest.raises(ConfigError):
+        completed(teacher=str(checkpoint), cache__budget_tokens=largest + 1)
+
+
+@pytest.mark.parametrize("stage", ["think", "deliberate"])
+def test_a_response_that_leaves_no_room_for_a_prompt_is_refused(checkpoint, stage):
+    key = f"{stage}.sampling.max_tokens"
+    with pytest.raises(ConfigError) as caught:
+        completed(teacher=str(checkpoint), **{key: 4096})
+    assert f"{key} 4096" in str(caught.value)
+    assert caught.value.fix == f"Set {key} lower, to 2048 for instance."

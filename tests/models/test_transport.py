@@ -1,0 +1,196 @@
+"""What goes over the wire, and what the environment may say about it."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import socket
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from fault_server import faulty
+from loopback import Handler, listening
+from replying_server import completion
+
+from heavydistill.config.models import Endpoint, Sampling
+from heavydistill.errors import TeacherError
+from heavydistill.models.http.engine import OpenAIEngine
+from heavydistill.models.ledger import Ledger
+from heavydistill.models.request import Request, Response, user_turn
+
+REQUEST = Request(user_turn("3+4?"), Sampling(top_k=0, max_tokens=64), 1)
+
+
+def ask(
+    base_url: str, ledger: Ledger | None = None, extra_body: Any = None, **endpoint: Any
+) -> Response:
+    settings = Endpoint(base_url=base_url, **endpoint)
+    engine = OpenAIEngine("served", settings, extra_body=extra_body, ledger=ledger)
+    try:
+        return engine.generate([REQUEST])[0]
+    finally:
+        engine.close()
+
+
+@pytest.mark.parametrize("machine", ["default", "machine 127.0.0.1"])
+def test_a_login_for_the_host_in_netrc_is_left_alone(tmp_path, monkeypatch, machine):
+    netrc = tmp_path / "netrc"
+    netrc.write_text(f"{machine} login somebody password else\n")
+    netrc.chmod(0o600)
+    monkeypatch.setenv("NETRC", str(netrc))
+    with faulty() as server:
+        assert ask(server.base_url).finish_reason == "stop"
+
+
+def test_what_cannot_be_sent_ends_the_run_and_costs_nothing(tmp_path):
+    ledger = Ledger(tmp_path / "run.ledger", most_tokens=10**6)
+    with pytest.raises(TeacherError, match=r"Nothing can be sent to http://127\.0"):
+        ask("http://127.0.0.1:9/v1", ledger, extra_body={"day": {1, 2}})
+    balance = Ledger(tmp_path / "run.ledger").balance
+    assert (balance.spent_tokens, balance.reserved_tokens) == (0, 0)
+
+
+def test_the_proxy_of_the_environment_is_used_but_where_it_is_bypassed(monkeypatch):
+    asked: list[tuple[str, str | None, str | None]] = []
+
+    class _Proxy(Handler):
+        def do_POST(self) -> None:
+            self.body()
+            names = ("Proxy-Authorization", "Authorization")
+            asked.append((self.path, *map(self.headers.get, names)))
+            self.send_json(200, completion())
+
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-mine")
+    with listening(_Proxy) as proxy, faulty() as server:
+        address = proxy.removesuffix("/v1").replace("http://", "http://me:secret@")
+        monkeypatch.setenv("http_proxy", address)
+        monkeypatch.setenv("no_proxy", "127.0.0.1")
+        assert ask("http://models.invalid/v1").answer_text == "7"
+        assert ask(server.base_url).finish_reason == "stop"
+    login = f"Basic {base64.b64encode(b'me:secret').decode()}"
+    assert asked == [("http://models.invalid/v1/chat/completions", login, "Bearer sk-mine")]
+
+
+def piece(text: str, finish_reason: str | None = None) -> bytes:
+    choice = {"index": 0, "delta": {"content": text}, "finish_reason": finish_reason}
+    return f"data: {json.dumps({'id': 'r', 'choices': [choice]})}\n\n".encode()
+
+
+@dataclass
+class Endless:
+    """A server that never ends; it counts what it sent and how often it was asked.
+
+    Attributes:
+        again: What it sends over and over; nothing ends the reply after all.
+        first: What it sends before.
+        endings: How often a client closed the connection.
+    """
+
+    kind: str
+    again: bytes
+    status: int = 200
+    first: bytes = b""
+    pause_s: float = 0.0
+    base_url: str = ""
+    asked: int = 0
+    sent: int = 0
+    endings: int = 0
+
+
+@contextlib.contextmanager
+def endless(kind: str, again: bytes, **more: Any) -> Iterator[Endless]:
+    """Serve until the block ends."""
+    server = Endless(kind, again, **more)
+
+    class _Endless(Handler):
+        def do_POST(self) -> None:
+            self.body()
+            server.asked += 1
+            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2**16)
+            try:
+                self.send_response(server.status)
+                self.send_header("Content-Type", server.kind)
+                self.end_headers()
+                self.wfile.write(server.first)
+                while server.again:
+                    self.wfile.write(server.again)
+                    server.sent += len(server.again)
+                    time.sleep(server.pause_s)
+            except ConnectionError:
+                server.endings += 1
+
+    with listening(_Endless) as server.base_url:
+        yield server
+
+
+# What the kernel may hold between the two, whatever the client reads.
+IN_THE_PIPE = 8 * 2**20
+READ_AT_ONCE = 2**19
+EVENTS = "text/event-stream"
+
+
+@pytest.mark.parametrize(
+    ("kind", "again", "says", "read", "booked"),
+    [
+        # 4 KiB for each of the 64 tokens, and 1 MiB.
+        ("application/json", b" " * 4096, "1,310,720 bytes", 1_310_720, 1_310_721),
+        (EVENTS, b"x" * 4096, "a line of more than 1,310,720 bytes", 1_310_720, 1_310_721),
+        # 16 pieces for each of them, and 4,096.
+        (EVENTS, piece("x"), "more than 5,120 pieces", 5_121 * len(piece("x")), 5_121),
+        (EVENTS, piece(""), "more than 5,120 pieces", 5_121 * len(piece("")), 64),
+        # 256 characters for each of them, and 65,536.
+        (EVENTS, piece("x" * 9000), "more than 81,920 characters", 91_000, 90_000),
+    ],
+    ids=["body", "line", "pieces", "empty pieces", "characters"],
+)
+def test_a_reply_without_end_is_cut_off_once_and_booked(tmp_path, kind, again, says, read, booked):
+    ledger = Ledger(tmp_path / "run.ledger")
+    with endless(kind, again) as server:
+        response = ask(server.base_url, ledger, timeout_s=60)
+        while not server.endings:
+            time.sleep(0.01)
+        assert server.asked == 1
+        assert server.sent <= read + IN_THE_PIPE
+    assert response.failure == "cut_off" and says in response.error
+    assert "goes on past 64 tokens" in response.error
+    assert (response.reasoning, response.answer_text) == ("", "")
+    balance = Ledger(tmp_path / "run.ledger").balance
+    # A token is at least a byte: of a text that was read, or else of what came.
+    assert balance.estimated == 1
+    assert booked <= balance.spent_tokens <= booked + READ_AT_ONCE
+
+
+def test_an_error_without_end_is_read_to_its_first_words():
+    with endless("text/plain", b"broken " * 1000, status=500) as server:
+        response = ask(server.base_url, retries=0, timeout_s=60)
+        while not server.endings:
+            time.sleep(0.01)
+        assert server.sent <= 2**16 + IN_THE_PIPE
+    assert response.failure == "server" and "HTTP 500: broken broken" in response.error
+
+
+def test_what_is_sent_after_the_end_costs_no_response():
+    end = piece("It is 7.", "stop") + b"data: [DONE]\n\n"
+    with endless(EVENTS, piece("x"), first=end) as server:
+        response = ask(server.base_url, timeout_s=60)
+    assert (response.finish_reason, server.asked) == ("stop", 1)
+
+
+def test_comments_that_keep_a_connection_alive_are_silence():
+    with endless(EVENTS, b": keep-alive\n\n", pause_s=0.05) as server:
+        response = ask(server.base_url, retries=0, timeout_s=0.5)
+    assert response.failure == "timeout" and "nothing came for 0.5 s" in response.error
+
+
+def test_the_longest_tokens_of_an_honest_server_are_not_cut_off():
+    # All 64 of them; one piece, in which every character is escaped, and a piece for each.
+    whole = piece("\x01" * 128 * 64, "length")
+    pieces = b"".join(piece("-" * 128, "length") for _ in range(64))
+    for first in (whole, pieces):
+        with endless(EVENTS, b"", first=first + b"data: [DONE]\n\n") as server:
+            response = ask(server.base_url, timeout_s=60)
+        assert response.finish_reason == "length" and len(response.answer_text) == 128 * 64

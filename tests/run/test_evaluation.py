@@ -1,0 +1,278 @@
+"""How the runs of an evaluation are configured, checked and put together; nobody is asked."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fake_server import completion, serving
+from pool_folders import pool_folder, pool_of
+
+import heavydistill
+from heavydistill.config.run import RunConfig, dump_config, load_config
+from heavydistill.errors import ConfigError, MissingModelError, TeacherError, UserError
+from heavydistill.metrics.comparison import COMPARISON, read_comparison
+from heavydistill.metrics.summary import summarize
+from heavydistill.models.complete import complete
+from heavydistill.run import generate
+from heavydistill.run.evaluation import AFTER, BEFORE, Plan, check, evaluate, paired
+from heavydistill.run.generate import Finished
+from heavydistill.run.generate import Plan as RunPlan
+from heavydistill.run.result import made_by
+from heavydistill.schema import FAILED, Trace
+from heavydistill.store.traces import REJECTS_FOLDER, TRACES_FOLDER, read_traces, write_traces
+
+MICRO = Path(heavydistill.__file__).parent / "micro" / "teacher"
+
+
+@pytest.fixture
+def trained(tmp_path: Path) -> str:
+    """A checkpoint, which has no profile."""
+    return str(shutil.copytree(MICRO, tmp_path / "models" / "trained"))
+
+
+def config(**keys: Any) -> RunConfig:
+    return load_config(None, {key.replace("__", "."): value for key, value in keys.items()})
+
+
+def test_a_checkpoint_is_asked_as_its_base_is(trained: str) -> None:
+    given = config(thinker=trained, deliberator=trained)
+    alone = complete(given)
+    before, after = paired(given, "micro-student")
+    assert before == complete(RunConfig(teacher="micro-student"))
+    assert after.roles == (trained, trained)
+    for key in ("domain", "think", "deliberate", "cache"):
+        assert getattr(after, key) == getattr(before, key)
+        # It would not be, if it were left to the defaults.
+        assert getattr(after, key) != getattr(alone, key)
+    assert after.domain == "brief" and after.think.sampling.max_tokens == 192
+    assert complete(after) == after
+
+
+def test_what_the_configuration_says_holds_for_both(trained: str) -> None:
+    given = config(teacher=trained, domain="stem", think__sampling__max_tokens=100)
+    for each in paired(given, "micro-student"):
+        assert each.domain == "stem" and each.think.sampling.max_tokens == 100
+        assert each.deliberate.sampling.max_tokens == 448
+
+
+def test_a_role_that_nobody_is_named_for_is_the_model_before(trained: str) -> None:
+    before, after = paired(config(deliberator=trained), "micro-student")
+    assert before.roles == ("micro-student", "micro-student")
+    assert after.roles == ("micro-student", trained)
+    _, after = paired(config(deliberator=trained, teacher="micro"), "micro-student")
+    assert after.roles == ("micro", trained)
+
+
+@pytest.mark.parametrize(
+    ("named", "lacking"),
+    [
+        ({}, "--thinker MODEL --deliberator MODEL"),
+        ({"thinker": "x"}, "--deliberator MODEL"),
+        ({"deliberator": "x"}, "--thinker MODEL"),
+        ({"pools": "runs/x"}, "--deliberator MODEL"),
+    ],
+)
+def test_no_role_is_left_to_the_default_teacher(named: dict[str, str], lacking: str) -> None:
+    with pytest.raises(MissingModelError) as caught:
+        check(config(**named))
+    assert caught.value.flags == lacking
+    if named:  # a run without any flag is that of the bundled teacher
+        with pytest.raises(MissingModelError):
+            generate.check(config(**named))
+    assert config(teacher="micro", **named).unnamed_roles == []
+
+
+def test_who_only_thinks_needs_no_deliberator() -> None:
+    assert config(thinker="x", deliberate__d=0).unnamed_roles == []
+    assert config(pools="runs/x", deliberator="x").unnamed_roles == []
+
+
+def test_a_model_is_not_compared_with_itself() -> None:
+    with pytest.raises(ConfigError, match="micro-student would be compared with itself"):
+        paired(RunConfig(), "micro-student")
+
+
+def test_a_checkpoint_with_less_context_is_refused(trained: str) -> None:
+    file = Path(trained) / "config.json"
+    tree = json.loads(file.read_text()) | {"max_position_embeddings": 1024}
+    file.write_text(json.dumps(tree))
+    with pytest.raises(ConfigError, match=r"do not fit the 1024 tokens of .*trained"):
+        paired(config(deliberator=trained), "micro-student")
+
+
+def test_models_whose_thinking_is_switched_otherwise_are_refused() -> None:
+    served = {"endpoint__base_url": "http://localhost:1/v1", "endpoint__tokenizer": str(MICRO)}
+    with pytest.raises(ConfigError) as caught:
+        paired(config(deliberator="adapter", **served), "qwen3-8b")
+    assert "enable_thinking" in str(caught.value) and "adapter" in str(caught.value)
+    _, after = paired(config(deliberator="adapter", **served), "base")
+    assert after.roles == ("base", "adapter")
+
+
+def checked(tmp_path: Path, before: str | None = "micro-student", **keys: Any) -> Plan:
+    return check(config(out=str(tmp_path / "evals" / "x"), problems__limit=3, **keys), before)
+
+
+def test_both_runs_have_the_same_problems_and_journal(trained: str, tmp_path: Path) -> None:
+    plan = checked(tmp_path, deliberator=trained)
+    before, after = plan.runs[BEFORE], plan.runs[AFTER]
+    assert before.problems == after.problems and len(after.problems) == 3
+    assert before.journal == after.journal == plan.journal == tmp_path / "evals" / "journal"
+    assert not plan.folder.parent.exists()
+
+
+@pytest.mark.parametrize("fault", ["after", "before", "taken"])
+def test_whatever_can_be_mended_is_said_before_anything_is_written(
+    trained: str, tmp_path: Path, fault: str
+) -> None:
+    folder = tmp_path / "evals" / "x"
+    if fault == "taken":
+        folder.mkdir(parents=True)
+        (folder / "notes.txt").write_text("mine")
+    named = {"deliberator": str(tmp_path / "nowhere") if fault == "after" else trained}
+    there = sorted(tmp_path.rglob("*"))
+    with pytest.raises(UserError, match=r"nowhere|microstudent|exists and is not empty"):
+        checked(tmp_path, "microstudent" if fault == "before" else "micro-student", **named)
+    assert sorted(tmp_path.rglob("*")) == there
+
+
+def with_answers(plan: RunPlan, answers: list[str], rejected: bool = False) -> Finished:
+    """As if the run was made: the first problem has these attempts, the others none."""
+    trace = pool_of(1, answers)
+    traces = [Trace(problem=problem, pool=[]) for problem in plan.problems]
+    traces[0] = dataclasses.replace(traces[0], pool=trace.pool)
+    if rejected:
+        traces[1] = dataclasses.replace(traces[1], status=f"{FAILED}verify_pool: boom")
+        write_traces([traces[1]], plan.folder / REJECTS_FOLDER)
+    write_traces([*traces[:1], *traces[1 + rejected :]], plan.folder / TRACES_FOLDER)
+    (plan.folder / "config.yaml").write_text(dump_config(plan.config))
+    (plan.folder / "summary.json").write_text(json.dumps(made_by(plan.config)))
+    return Finished(plan.folder, summarize(traces), int(rejected), 0, {})
+
+
+def test_the_folder_holds_both_runs_and_what_came_of_them(trained: str, tmp_path: Path) -> None:
+    plan, asked = checked(tmp_path, deliberator=trained), []
+
+    def run_one(which: str, each: RunPlan) -> Finished:
+        asked.append(which)
+        assert not plan.folder.exists()
+        return with_answers(each, ["1", "1"] if which == AFTER else ["0", "1"], which == BEFORE)
+
+    comparison = evaluate(plan, run_one).comparison
+    assert asked == [BEFORE, AFTER]
+    assert sorted(path.name for path in plan.folder.iterdir()) == [AFTER, BEFORE, COMPARISON]
+    assert [path.name for path in plan.folder.parent.iterdir()] == ["x"]
+    assert read_comparison(plan.folder / COMPARISON) == comparison
+    assert len(list(read_traces(plan.folder / AFTER))) == 3
+    # The row that failed in a step counts as wrong, in the place where it would have been.
+    assert comparison.problems == 3
+    assert comparison.mean_at_k.before and comparison.mean_at_k.before.mean == pytest.approx(1 / 6)
+    assert comparison.mean_at_k.after.mean == pytest.approx(1 / 3)
+    # What a step says of its failure may name places.
+    assert comparison.before
+    assert comparison.before.summary.statuses == {"ok": 2, "failed": 1}
+
+
+def test_the_file_tells_models_by_name_and_revision_and_no_places(
+    trained: str, tmp_path: Path
+) -> None:
+    plan = checked(tmp_path, deliberator=trained)
+    comparison = evaluate(plan, lambda _, each: with_answers(each, ["1"])).comparison
+    assert comparison.after.thinker and comparison.after.thinker.name == "micro-student"
+    assert comparison.after.deliberator and comparison.after.deliberator.name == "trained"
+    assert len(comparison.after.deliberator.revision) == 16
+    assert comparison.config["think"]["sampling"]["max_tokens"] == 192
+    assert comparison.versions["transformers"]
+    text = (plan.folder / COMPARISON).read_text()
+    assert str(tmp_path) not in text and "models/trained" not in text
+
+
+def test_a_run_that_breaks_leaves_no_folder(trained: str, tmp_path: Path) -> None:
+    plan = checked(tmp_path, deliberator=trained)
+
+    def run_one(which: str, each: RunPlan) -> Finished:
+        if which == AFTER:
+            raise KeyboardInterrupt
+        return with_answers(each, ["1"])
+
+    with pytest.raises(KeyboardInterrupt):
+        evaluate(plan, run_one)
+    assert not list(plan.folder.parent.iterdir())
+
+
+def test_a_server_must_have_both_models_before_one_is_asked(tmp_path: Path) -> None:
+    models = 200, {"object": "list", "data": [{"id": "base", "object": "model"}]}
+    with serving(lambda body: completion("no"), models) as server:
+        plan = checked(
+            tmp_path,
+            "base",
+            deliberator="adapter",
+            endpoint__base_url=server.base_url,
+            endpoint__tokenizer=str(MICRO),
+        )
+        with pytest.raises(TeacherError, match="does not serve 'adapter'"):
+            evaluate(plan, lambda _, each: pytest.fail("it was asked"))
+    assert not plan.folder.parent.exists()
+
+
+def test_a_server_must_have_room_for_every_control_before_one_is_asked(tmp_path: Path) -> None:
+    """A chain is longer than what the other runs ask."""
+    listed = {"id": "base", "object": "model", "max_model_len": 2048}
+    keys: dict[str, Any] = {"think.k": 64, "cache.width": 2, "cache.selection": "max_length"}
+    keys |= {f"{stage}.sampling.max_tokens": 64 for stage in ("think", "deliberate")}
+    keys |= {"cache.budget_tokens": 900, "endpoint.context": 8192}
+    keys |= {"teacher": "base", "problems.limit": 3, "out": str(tmp_path / "evals" / "x")}
+    with serving(lambda body: completion("no"), (200, {"object": "list", "data": [listed]})) as at:
+        given = keys | {"endpoint.base_url": at.base_url, "endpoint.tokenizer": str(MICRO)}
+        plan = check(load_config(None, given), controls=["chain"])
+        with pytest.raises(TeacherError, match="serves base with 2048 tokens"):
+            evaluate(plan, lambda _, each: pytest.fail("it was asked"))
+    assert not plan.folder.parent.exists()
+
+
+def test_controls_that_ask_anew_are_made_as_they_were_checked(
+    trained: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is wrong with one must be found before the runs that it is held against are paid."""
+    given = config(teacher=trained, problems__limit=3, out=str(tmp_path / "evals" / "x"))
+    plan, asked = check(given, controls=["alone", "chain"]), {}
+    monkeypatch.setattr(generate, "check", lambda *_: pytest.fail("it was checked too late"))
+
+    def run_one(which: str, each: RunPlan) -> Finished:
+        asked[which] = each
+        return with_answers(each, ["1", "0"])
+
+    controlled = evaluate(plan, run_one).controlled
+    assert list(asked) == [AFTER, "alone", "chain"] and controlled
+    assert [control.name for control in controlled.controls] == ["alone", "chain"]
+    for name in ("alone", "chain"):
+        assert asked[name].problems == plan.runs[AFTER].problems
+        assert asked[name].config.out == str(plan.folder / name)
+        assert asked[name].journal == plan.journal and asked[name].config.rounds == 0
+        assert load_config(plan.folder / name / "config.yaml") == asked[name].config
+
+
+def test_without_a_model_before_there_is_one_run(trained: str, tmp_path: Path) -> None:
+    plan = checked(tmp_path, None, teacher=trained)
+    comparison = evaluate(plan, lambda _, each: with_answers(each, ["1"])).comparison
+    assert list(plan.runs) == [AFTER] and comparison.before is None
+    assert sorted(path.name for path in plan.folder.iterdir()) == [AFTER, COMPARISON]
+
+
+def test_deliberators_are_compared_on_the_pools_of_another_run(
+    trained: str, tmp_path: Path
+) -> None:
+    pools = pool_folder(tmp_path / "pools", [pool_of(n, ["1", "2", "1"]) for n in range(1, 4)])
+    given = {"pools": str(pools), "out": str(tmp_path / "x"), "deliberator": trained}
+    plan = check(config(**given), "micro-student")
+    assert [each.config.deliberator for each in plan.runs.values()] == ["micro-student", trained]
+    comparison = evaluate(plan, lambda _, each: with_answers(each, ["1", "2", "1"])).comparison
+    assert comparison.after.thinker is None and comparison.after.summary.k == 3
+    # Else the card of a model would name the default source, which nobody read.
+    assert "problems" not in comparison.config and comparison.config["domain"]
+    assert str(tmp_path) not in (plan.folder / COMPARISON).read_text()

@@ -1,0 +1,275 @@
+"""Pools of another run in place of a thinker, without a pipeline that runs."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pool_folders import pool_folder, pool_of
+
+from heavydistill.cli.plan import print_estimate, print_heading
+from heavydistill.config.run import RunConfig, dump_config, load_config
+from heavydistill.errors import BudgetError, ConfigError, HeavydistillError, ProblemsError
+from heavydistill.heavy.ballot import Ballot, Said, Vote, verdict_of
+from heavydistill.run.estimate import estimate
+from heavydistill.run.generate import Plan, check
+from heavydistill.run.pools import read_pools
+from heavydistill.run.ranges import Range
+from heavydistill.run.recipe import build_heavy_pipeline, llm_of
+from heavydistill.run.steps import LoadPools
+from heavydistill.schema import Trace, Trajectory
+from heavydistill.store.traces import read_traces
+from heavydistill.verifiers import registry
+
+NOW = f"exact@{registry.get('exact').version}"
+
+
+def of_pools(folder: Path, **keys: Any) -> RunConfig:
+    named = {key.replace("__", "."): value for key, value in keys.items()}
+    return load_config(None, {"pools": str(folder), "out": str(folder.parent / "run")} | named)
+
+
+def checked(folder: Path, **keys: Any) -> Plan:
+    return check(of_pools(folder, **keys), asks=False)
+
+
+def refused(kind: type[HeavydistillError], folder: Path, **keys: Any) -> str:
+    with pytest.raises(kind) as caught:
+        checked(folder, **keys)
+    assert not (folder.parent / "run").exists()
+    return str(caught.value)
+
+
+def by(trajectory: Trajectory, verifier: str) -> Trajectory:
+    assert trajectory.verdict
+    verdict = dataclasses.replace(trajectory.verdict, verifier=verifier)
+    return dataclasses.replace(trajectory, verdict=verdict)
+
+
+def put_to_a_judge(trajectory: Trajectory, rule: str = NOW, said: Said = "correct") -> Trajectory:
+    assert trajectory.verdict
+    ballot = Ballot(
+        by=rule,
+        rule_reason="",
+        rule_evidence="",
+        model="critic",
+        prompt="judge.general.en@abc",
+        asked="j_1",
+        same_as="",
+        votes=[Vote(said=said, prompt_tokens=10, completion_tokens=1)],
+    )
+    return dataclasses.replace(trajectory, verdict=verdict_of(trajectory.verdict, ballot))
+
+
+@pytest.fixture
+def pools(tmp_path: Path) -> Path:
+    return pool_folder(tmp_path / "pools", [pool_of(n, [f"{n}", "0", f"{n}"]) for n in range(1, 6)])
+
+
+@pytest.fixture
+def mixed(tmp_path: Path) -> Path:
+    """Verdicts of now, of another version, of a judge after both and one that failed, and none."""
+    trace = pool_of(1, ["1", "1", "1", "1", "1", "1"])
+    now, old, voted, outvoted, failed, none = trace.pool
+    assert now.verdict and now.verdict.verifier == NOW
+    pool = [
+        now,
+        by(old, "exact@0"),
+        put_to_a_judge(voted),
+        put_to_a_judge(outvoted, "exact@0"),
+        put_to_a_judge(failed, said="failed"),
+        dataclasses.replace(none, verdict=None),
+    ]
+    return pool_folder(tmp_path / "mixed", [dataclasses.replace(trace, pool=pool)])
+
+
+def test_problems_and_k_are_those_of_the_pools_and_nobody_thinks(pools: Path) -> None:
+    plan = checked(pools, deliberator="micro-student")
+    assert [problem.id for problem in plan.problems] == ["p1", "p2", "p3", "p4", "p5"]
+    assert plan.problems == [trace.problem for trace in read_traces(pools)]
+    assert (plan.config.think.k, plan.config.thinker) == (3, None)
+    assert plan.config.roles == ("micro-student", "micro-student")
+    assert [problem.id for problem in checked(pools, problems__limit=2).problems] == ["p1", "p2"]
+
+
+def test_the_saved_configuration_names_the_same_run_wherever_the_pools_are(
+    pools: Path, tmp_path: Path
+) -> None:
+    config = checked(pools).config
+    saved = tmp_path / "config.yaml"
+    saved.write_text(dump_config(config))
+    again = check(load_config(saved), asks=False).config
+    assert again == config
+    moved = pools.rename(tmp_path / "moved")
+    assert check(load_config(saved, {"pools": str(moved)})).config.identity == config.identity
+    other = pool_folder(tmp_path / "other", [pool_of(1, ["1", "2", "3"])])
+    assert checked(other).config.identity != config.identity
+
+
+def test_pools_that_have_changed_since_are_refused(pools: Path, tmp_path: Path) -> None:
+    saved = tmp_path / "config.yaml"
+    saved.write_text(dump_config(checked(pools).config))
+    pool_folder(pools, [pool_of(1, ["1", "2", "3"])])
+    with pytest.raises(ConfigError, match="holds other traces"):
+        check(load_config(saved))
+
+
+def test_what_contradicts_the_pools_is_refused(pools: Path) -> None:
+    assert "have 3 trajectories" in refused(ConfigError, pools, think__k=8)
+    assert checked(pools, think__k=3).config.think.k == 3
+    assert "cache.width 4 is larger than think.k 3" in refused(ConfigError, pools, cache__width=4)
+    assert "min_k 4 is larger than think.k 3" in refused(ConfigError, pools, think__min_k=4)
+    assert "cache.budget_tokens" in refused(BudgetError, pools, cache__budget_tokens=20)
+
+
+def test_a_cache_may_be_wider_than_the_trajectories_of_a_run_without_flags(tmp_path: Path) -> None:
+    wide = pool_folder(tmp_path / "wide", [pool_of(1, ["1"] * 12)])
+    assert checked(wide, cache__width=10, think__min_k=9).config.think.k == 12
+
+
+def test_folders_without_pools_that_can_be_taken_are_refused(tmp_path: Path) -> None:
+    assert "not the folder of a finished run" in refused(ConfigError, tmp_path / "none")
+    empty = pool_folder(tmp_path / "empty", [])
+    assert "holds no traces" in refused(ConfigError, empty)
+    alone = pool_folder(tmp_path / "alone", [pool_of(1, ["1"])])
+    assert "think.k" in refused(ConfigError, alone)
+    twice = pool_folder(tmp_path / "twice", [pool_of(1, ["1", "2"])] * 2)
+    assert "two traces of problem p1" in refused(ConfigError, twice)
+    older = dataclasses.replace(pool_of(1, ["1", "2"]), schema_version="1")
+    assert "schema version '1'" in refused(ConfigError, pool_folder(tmp_path / "older", [older]))
+    unknown = pool_folder(tmp_path / "unknown", [pool_of(1, ["1", "2"], verifier="mine")])
+    told = refused(ProblemsError, unknown)
+    assert "problem p1" in told and "'mine'" in told and "verify.own" in told
+
+
+def test_verdicts_that_do_not_stand_are_counted_and_said(
+    mixed: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from rich.console import Console
+
+    found = read_pools(of_pools(mixed))
+    (trace,) = read_traces(mixed)
+    assert found.unjudged == 2
+    assert dict(found.outdated) == {
+        "exact@0": 1,
+        "judge:critic@abc after exact@0": 1,
+    }
+    assert found.voted == {trace.pool[2].id}
+    print_heading(checked(mixed), Console(width=200))
+    told = capsys.readouterr().out
+    assert f"K=6 trajectories by somebody, of {mixed}" in " ".join(told.split())
+    assert "Judged again: 1 trajectories, whose verdicts are of another version, exact@0" in told
+    assert "Judged now: 2 trajectories without a verdict, or whose judge failed" in told
+
+
+def test_rows_that_failed_in_a_step_are_counted_and_said(
+    pools: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from rich.console import Console
+
+    failed = pool_folder(pools.parent / "failed", [pool_of(9, []), pool_of(8, [])])
+    (failed / "traces").rename(pools / "rejects")
+    print_heading(checked(pools), Console(width=200))
+    assert "Left out: 2 row(s) that failed in a step of that run" in capsys.readouterr().out
+    (pools / "rejects" / "broken.parquet").write_bytes(b"no parquet")
+    assert "broken.parquet cannot be read" in refused(ConfigError, pools)
+
+
+def test_rows_keep_the_verdicts_that_stand_alone(mixed: Path) -> None:
+    step = LoadPools(source=str(mixed), batch_size=2)
+    step.load()
+    ((rows, last),) = step.process()
+    (trace,) = read_traces(mixed)
+    stood = [item["verdict"] and item["verdict"]["verifier"] for item in rows[0]["pool"]]
+    assert stood == [NOW, None, f"judge:critic@abc after {NOW}", None, None, None]
+    assert last and rows[0]["problem"] == dataclasses.asdict(trace.problem)
+    assert rows[0]["thinker_prompt_version"] == "thinker.of-another"
+    texts = [item["answer_text"] for item in rows[0]["pool"]]
+    assert texts == [trajectory.answer_text for trajectory in trace.pool]
+
+
+@pytest.mark.parametrize(
+    ("limit", "offset", "batches"),
+    [
+        (None, 0, [["p1", "p2"], ["p3", "p4"], ["p5"]]),
+        (4, 0, [["p1", "p2"], ["p3", "p4"]]),
+        (3, 2, [["p3"]]),
+    ],
+)
+def test_batches_say_which_is_the_last(
+    pools: Path, limit: int | None, offset: int, batches: list[list[str]]
+) -> None:
+    step = LoadPools(source=str(pools), limit=limit, batch_size=2)
+    step.load()
+    given = list(step.process(offset))
+    assert [[row["problem"]["id"] for row in rows] for rows, _ in given] == batches
+    assert [last for _, last in given] == [False] * (len(batches) - 1) + [True]
+
+
+def test_traces_are_read_as_they_are_needed(pools: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read = []
+
+    def noting(run: Path) -> Any:
+        for trace in read_traces(run):
+            read.append(trace.problem.id)
+            yield trace
+
+    monkeypatch.setattr("heavydistill.run.steps.read_traces", noting)
+    step = LoadPools(source=str(pools), batch_size=1)
+    step.load()
+    batches = step.process()
+    next(batches)
+    assert read == ["p1", "p2"], "the batch, and the one that tells that it is not the last"
+
+
+def test_the_plan_asks_for_deliberations_alone(
+    pools: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from rich.console import Console
+
+    plan = checked(pools, deliberate__d=2, deliberate__rounds=2)
+    told = estimate(plan)
+    assert [stage.stage for stage in told.stages] == ["deliberate_1", "deliberate_2"]
+    assert told.thinking is None and told.expected.calls == Range(20, 20)
+    print_estimate(told, plan, Console(width=300))
+    printed = capsys.readouterr().out
+    assert "thinking" not in printed and "thinkers" not in printed
+    assert f"nobody thinks, the trajectories are those of {pools}" in printed
+
+
+def test_the_pipeline_begins_with_the_pools_and_no_model_thinks(pools: Path) -> None:
+    plan = checked(pools, deliberate__d=2)
+    pipeline = build_heavy_pipeline(plan.config)
+    saved = json.dumps(pipeline.dump())
+    assert list(pipeline.dag) == [
+        "load_pools",
+        "verify_pool",
+        "build_caches_1",
+        "deliberate_1",
+        "verify_deliberations_1",
+        "label_traces",
+    ]
+    assert "SampleTrajectories" not in saved
+    pipeline.discard()
+    with pytest.raises(ConfigError, match="nobody thinks"):
+        llm_of(plan.config, "think")
+
+
+def test_limits_of_requests_are_not_shared_with_who_does_not_think(pools: Path) -> None:
+    served = {"teacher": "served", "endpoint__base_url": "http://localhost:1/v1"}
+    tokenizer = str(Path(__file__).parents[2] / "heavydistill" / "micro" / "teacher")
+    plan = checked(pools, endpoint__tokenizer=tokenizer, endpoint__requests_per_minute=60, **served)
+    assert llm_of(plan.config, "deliberate_1").endpoint.requests_per_minute == 60
+
+
+def test_an_empty_pool_is_no_obstacle_to_the_others(tmp_path: Path) -> None:
+    traces: list[Trace] = [pool_of(1, []), pool_of(2, ["2", "2"])]
+    folder = pool_folder(tmp_path / "some", traces)
+    assert checked(folder).config.think.k == 2
+    step = LoadPools(source=str(folder), batch_size=2)
+    step.load()
+    ((rows, _),) = step.process()
+    assert [len(row["pool"]) for row in rows] == [0, 2]

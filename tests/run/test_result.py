@@ -1,0 +1,88 @@
+"""What is in the folder of a run, above all of one that was interrupted."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from damaging import damage
+from samples import trajectory
+
+from heavydistill.config.run import RunConfig
+from heavydistill.errors import ConfigError, RunError
+from heavydistill.models.complete import complete
+from heavydistill.run.result import all_traces, earlier, write
+from heavydistill.schema import FAILED, OK, Problem, Trace, arrow_schema, to_row
+from heavydistill.store.traces import REJECTS_FOLDER, TRACES_FOLDER, read_traces
+
+CONFIG = complete(RunConfig())
+PROBLEMS = [Problem(id=f"p{n}", text="3 + 4", reference="7", verifier="exact") for n in range(6)]
+
+
+def rows(folder: Path, texts: dict[str, str], failed: tuple[str, ...] = ()) -> Path:
+    """Rows as a pipeline leaves them, by the id of the problem, each with this text."""
+    folder.mkdir()
+    known = {problem.id: problem for problem in PROBLEMS}
+    for number, (name, text) in enumerate(texts.items()):
+        status = f"{FAILED}verify_pool: boom" if name in failed else OK
+        # A failed trajectory, so that a run may go on from it.
+        pool = [trajectory(answer_text=text, finish_reason="error", error="x")]
+        trace = Trace(problem=known[name], pool=pool, status=status)
+        table = pa.Table.from_pylist([to_row(trace)], arrow_schema(Trace))
+        pq.write_table(table, folder / f"{number:05d}.parquet")
+    return folder
+
+
+def texts_in(run: Path) -> dict[str, str]:
+    return {trace.problem.id: trace.pool[0].answer_text for trace in read_traces(run)}
+
+
+def test_an_interrupted_run_keeps_the_rows_that_it_did_not_come_to(tmp_path):
+    old, new = tmp_path / "old", tmp_path / "new"
+    before = rows(tmp_path / "1", {"p4": "a", "p0": "b", "p2": "c", "p1": "d"}, failed=("p2",))
+    assert write(CONFIG, PROBLEMS, before, old, tmp_path / "none").missing == 2
+    after = rows(tmp_path / "2", {"p5": "e", "p0": "f"})
+    written = write(CONFIG, PROBLEMS, after, new, old)
+    assert texts_in(new) == {"p0": "f", "p1": "d", "p4": "a", "p5": "e"}
+    assert list(texts_in(new)) == ["p0", "p1", "p4", "p5"]
+    assert (written.rejects, written.missing) == (1, 1)
+    summary = json.loads((new / "summary.json").read_text())
+    assert (summary["rejects"], summary["missing"]) == (1, 1)
+    assert sum(summary["statuses"].values()) == 5
+    (rejected,) = pq.read_table(new / REJECTS_FOLDER).to_pylist()
+    assert rejected["problem"]["id"] == "p2"
+    before = earlier(CONFIG, new)
+    assert before and before.may_go_on and not before.changed
+
+
+def test_rows_of_problems_that_have_changed_are_left_out_and_counted(tmp_path, caplog):
+    old = tmp_path / "old"
+    write(CONFIG, PROBLEMS, rows(tmp_path / "1", {"p0": "a", "p1": "b"}), old, tmp_path / "none")
+    changed = [Problem(id="p0", text="3 + 5", reference="8", verifier="exact"), *PROBLEMS[1:]]
+    with caplog.at_level(logging.WARNING):
+        write(CONFIG, changed, rows(tmp_path / "2", {"p2": "c"}), tmp_path / "new", old)
+    assert texts_in(tmp_path / "new") == {"p1": "b", "p2": "c"}
+    assert "1 row(s)" in caplog.text
+
+
+def test_a_run_that_was_not_interrupted_takes_nothing_from_before(tmp_path):
+    full = rows(tmp_path / "1", {problem.id: "a" for problem in PROBLEMS})
+    assert write(CONFIG, PROBLEMS, full, tmp_path / "run", None).missing == 0
+    with pytest.raises(RunError, match="5 rows came out"):
+        some = rows(tmp_path / "2", {problem.id: "a" for problem in PROBLEMS[1:]})
+        write(CONFIG, PROBLEMS, some, tmp_path / "other", None)
+
+
+@pytest.mark.parametrize("column", ["problem.text", "pool.list.element.answer_text"])
+def test_rows_that_cannot_be_read_are_said_with_their_file(tmp_path, column):
+    full = rows(tmp_path / "1", {problem.id: "a" for problem in PROBLEMS})
+    write(CONFIG, PROBLEMS, full, tmp_path / "run", None)
+    (file,) = (tmp_path / "run" / TRACES_FOLDER).iterdir()
+    damage(file, column)
+    with pytest.raises(ConfigError, match="cannot be read as parquet") as caught:
+        list(all_traces(tmp_path / "run"))
+    assert str(file) in caught.value.what

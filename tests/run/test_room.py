@@ -1,0 +1,121 @@
+from __future__ import annotations
+
+import dataclasses
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from counting_server import Counter, counting
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from heavydistill.config.run import RunConfig, load_config
+from heavydistill.errors import BudgetError, TeacherError
+from heavydistill.heavy.cache import frame_tokens
+from heavydistill.models.complete import complete
+from heavydistill.models.tokenizer import SERVER
+from heavydistill.run.context_check import check_room, with_tokenizer
+from heavydistill.schema import Problem
+
+MICRO = str(Path(__file__).parents[2] / "heavydistill" / "micro" / "teacher")
+
+
+def completed(**keys: Any) -> RunConfig:
+    return complete(load_config(None, {key.replace("__", "."): v for key, v in keys.items()}))
+
+
+def problem(name: str, words: int) -> Problem:
+    return Problem(id=name, text="word " * words, reference="1", verifier="exact", source="p.jsonl")
+
+
+def test_the_problem_that_leaves_the_least_room_is_named() -> None:
+    problems = [problem("a", 9), problem("b", 300), problem("c", 250)]
+    with pytest.raises(BudgetError, match="problem b and the frame of 8 attempts"):
+        check_room(completed(cache__budget_tokens=500), problems)
+
+
+def test_deliberations_of_the_round_before_need_room_too() -> None:
+    problems, budget = [problem("a", 9)], 170
+    check_room(completed(cache__budget_tokens=budget, deliberate__rounds=1), problems)
+    with pytest.raises(BudgetError, match="and 4 deliberations of the round before"):
+        check_room(completed(cache__budget_tokens=budget, deliberate__rounds=2), problems)
+
+
+def served(url: str, **keys: Any) -> RunConfig:
+    server = {"endpoint__base_url": url, "endpoint__capabilities": {}, "endpoint__context": 4096}
+    return completed(teacher="m", **server, **keys)
+
+
+def test_what_an_estimate_finds_too_large_is_counted_by_the_server() -> None:
+    problems = [problem("a", 9), problem("b", 300)]
+    with counting(Counter()) as server:
+        check_room(served(server.url, cache__budget_tokens=1900), problems)
+        assert len(server.asked) == 1  # of the largest problem, by the estimate
+        with pytest.raises(BudgetError, match=r"need \d+ tokens, but"):
+            check_room(served(server.url, cache__budget_tokens=300), problems)
+    config = served(f"{server.url}/gone", cache__budget_tokens=1900)
+    check_room(config, problems, asks=False)  # an estimate alone refuses nothing
+    with pytest.raises(BudgetError, match="estimate: one token for each UTF-8 byte"):
+        check_room(config, problems)
+
+
+def test_a_tokenizer_of_a_profile_that_cannot_be_loaded_gives_way_to_the_server(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = tmp_path / "far.yaml"
+    file.write_text("name: far\nhub: m\ntokenizer: ./nowhere\ncontext: 65536\n", "utf-8")
+    config = completed(teacher=str(file), endpoint__base_url="http://h/v1")
+    assert config.endpoint.tokenizer is None
+    changed = with_tokenizer(config)
+    assert changed.endpoint.tokenizer == SERVER
+    (warning,) = caplog.records
+    assert "nowhere" in warning.message and "--tokenizer" in warning.message
+    with pytest.raises(TeacherError):  # what the user names must be there
+        with_tokenizer(served("http://h/v1", endpoint__tokenizer="./nowhere"))
+    local = completed()
+    assert with_tokenizer(local) is local
+
+
+@given(
+    words=st.integers(1, 250),
+    k=st.integers(2, 300),
+    budget=st.integers(60, 1536),
+    rounds=st.integers(1, 2),
+)
+@settings(deadline=None, max_examples=60)
+def test_what_is_recommended_passes(words: int, k: int, budget: int, rounds: int) -> None:
+    problems = [problem("a", words)]
+    chosen = {"think__k": k, "deliberate__rounds": rounds, "cache__budget_tokens": budget}
+    try:
+        check_room(completed(**chosen), problems)
+    except BudgetError as error:
+        if width := re.search(r"cache\.width=(\d+)", error.fix):
+            assert 2 <= int(width[1]) < k
+            check_room(completed(**chosen, cache__width=int(width[1])), problems)
+        if enough := re.search(r"cache\.budget_tokens to (\d+)", error.fix):
+            check_room(completed(**chosen | {"cache__budget_tokens": int(enough[1])}), problems)
+
+
+def test_a_shorter_problem_with_a_longer_fence_may_leave_less_room() -> None:
+    fenced = dataclasses.replace(problem("fenced", 20), text="word " * 20 + "=" * 40)
+    problems = [problem("a", 9), problem("long", 90), fenced]
+    with pytest.raises(BudgetError, match="problem long and the frame of 8 attempts"):
+        check_room(completed(cache__budget_tokens=150, think__k=8), problems)
+    with pytest.raises(BudgetError, match="problem fenced and the frame of 200 attempts"):
+        check_room(completed(cache__budget_tokens=150, think__k=200), problems)
+
+
+def test_many_attempts_are_counted_once_and_not_for_every_problem(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    counted: list[int] = []
+
+    def count(problem: Problem, attempts: int, *rest: Any) -> int:
+        counted.append(attempts)
+        return frame_tokens(problem, attempts, *rest)
+
+    monkeypatch.setattr("heavydistill.run.context_check.frame_tokens", count)
+    problems = [problem(str(number), number) for number in range(1, 51)]
+    check_room(completed(think__k=100, cache__budget_tokens=1500), problems)
+    assert counted.count(100) == 1 and len(counted) == 51

@@ -1,0 +1,261 @@
+"""What a run says of itself while it lasts, against what its folder says in the end."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import random
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from generations import unboxed
+from runs import traces
+
+from heavydistill.config.run import RunConfig
+from heavydistill.errors import ConfigError
+from heavydistill.metrics.summary import summarize
+from heavydistill.models.request import Work
+from heavydistill.run import status as status_module
+from heavydistill.run.status import STATUS, Pulse, Status, read_status, running
+from heavydistill.run.tally import Tally
+from heavydistill.schema import Trace
+from heavydistill.store.atomic import Workplace
+
+CONFIG = RunConfig.model_validate({"think": {"k": 8}, "deliberate": {"d": 2}})
+STEPS = ("load_problems", "sample_trajectories", "verify_pool", "build_caches_1", "deliberate_1")
+STEPS += ("verify_deliberations_1", "label_traces")
+
+
+def finished(problems: int = 40, seed: int = 3) -> list[Trace]:
+    """Traces in which some requests failed and some were cut off."""
+    rng = random.Random(seed)
+    made = []
+    for trace in traces(problems, seed=seed):
+        pool = [
+            dataclasses.replace(each, **rng.choice([{}, {}, FAILED, CUT_OFF, UNBOXED]))
+            for each in trace.pool
+        ]
+        made.append(dataclasses.replace(trace, pool=pool))
+    return made
+
+
+FAILED: dict[str, Any] = {
+    "finish_reason": "error",
+    "error": "no answer",
+    "failure": "timeout",
+    "answer_text": "",
+    "verdict": None,
+    "prompt_tokens": -1,
+    "completion_tokens": -1,
+}
+CUT_OFF: dict[str, Any] = {"finish_reason": "length", "verdict": None}
+UNBOXED: dict[str, Any] = {"verdict": unboxed().verdict}
+
+
+def passed(tally: Any, made: list[Trace], batch: int = 7) -> None:
+    """Let rows leave the steps as in a run, in batches that overtake each other."""
+    rows = [json.loads(json.dumps(dataclasses.asdict(trace))) for trace in made]
+    batches = [rows[start : start + batch] for start in range(0, len(rows), batch)]
+    random.Random(1).shuffle(batches)
+    for each in batches:
+        for step in STEPS:
+            tally(step, each)
+
+
+def test_what_was_counted_is_what_the_summary_says() -> None:
+    made = finished()
+    tally = Tally(CONFIG, len(made))
+    passed(tally.add, made)
+    summary = summarize(made)
+    assert tally.loaded == tally.finished == len(made) == summary.problems
+    assert tally.mean_at_k.mean == pytest.approx(summary.mean_at_k.mean)
+    assert summary.heavy_mean_at_d
+    assert tally.heavy_mean_at_d.mean == pytest.approx(summary.heavy_mean_at_d.mean)
+    assert tally.strata == Counter({k: n for k, n in summary.strata.items() if n and k != "none"})
+    assert dict(tally.statuses) == summary.statuses
+    finished_ones = [t for trace in made for t in (*trace.pool, *trace.deliberations)]
+    finished_ones = [t for t in finished_ones if t.finish_reason == "stop"]
+    assert tally.judged == len(finished_ones)
+    assert tally.unanswered == summary.trajectories.unanswered > 0
+    thinking, deliberating = tally.stages.values()
+    assert (thinking.name, thinking.done, thinking.asked) == ("thinking", 40, 320)
+    assert thinking.failures == {
+        "timeout": summary.trajectories.failed,
+        "truncated": summary.trajectories.truncated,
+    }
+    assert thinking.completion_tokens == summary.usage["thinking"].completion
+    assert thinking.prompt_tokens == summary.usage["thinking"].prompt
+    assert (deliberating.asked, deliberating.failed) == (80, 0)
+    assert deliberating.completion_tokens == summary.usage["deliberating"].completion
+
+
+def test_a_row_that_failed_early_is_counted_and_breaks_nothing() -> None:
+    tally = Tally(CONFIG, 1)
+    row = {"problem": {"id": "p"}, "status": "failed: sample_trajectories: ValueError: x"}
+    for step in STEPS[:-1]:
+        tally.add(step, [row])
+    tally.add("label_traces", [{**row, "pool": [], "deliberations": [], "stratum": None}])
+    assert tally.finished == 1 and tally.statuses == {"failed": 1}
+    assert tally.mean_at_k.mean == tally.heavy_mean_at_d.mean == 0
+
+
+def test_tokens_of_the_journal_are_not_new() -> None:
+    made = [json.loads(json.dumps(dataclasses.asdict(trace))) for trace in traces(2)]
+    tally = Tally(CONFIG, 2)
+    tally.add("sample_trajectories", [made[0] | {"from_journal": 8}, made[1] | {"from_journal": 2}])
+    stage = tally.stages["sample_trajectories"]
+    assert (stage.from_journal, stage.completion_tokens) == (10, 2 * 8 * 40)
+    assert stage.new_tokens == 6 * 40
+
+
+def pulse(path: Path, config: RunConfig = CONFIG, problems: int = 40, asks: bool = False) -> Pulse:
+    return Pulse(path, config, problems, asks)
+
+
+def test_the_file_is_there_and_young_while_the_run_lasts_and_then_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(status_module, "EVERY_S", 0.05)
+    place = Workplace(tmp_path / "run")
+    assert running(tmp_path / "run") is None
+    with place.claimed():
+        file, said = place.path / STATUS, pulse(place.path / STATUS)
+        with said.beating():
+            found = running(tmp_path / "run")
+            assert found and found.which == "" and found.is_alive
+            first = found.status
+            assert first.finished == 0 and first.mean_at_k is None and first.left_s is None
+            passed(said.on_batch, finished())
+            latest = time.monotonic() + 60
+            while (
+                not ((now := read_status(file)) and now.finished == 40)
+                and time.monotonic() < latest
+            ):
+                time.sleep(0.05)
+            assert now and now.finished == 40 and now.told > first.told
+            assert now.usd == 0.0 and now.requests is None and now.tokens_per_s
+            assert now.left_s == 0 and now.strata and now.stages[0].failures["timeout"]
+        assert not file.exists() and running(tmp_path / "run") is None
+
+
+def test_what_a_model_computes_is_told_before_any_problem_has_left_it(tmp_path: Path) -> None:
+    said = pulse(tmp_path / STATUS)
+    said.on_work("sample_trajectories", 0, Work(asked=128, ended=30, tokens=9_000))
+    said.on_work("sample_trajectories", 1, Work(asked=128, ended=2, tokens=500))
+    said.on_work("sample_trajectories", 0, Work(asked=128, ended=40, tokens=12_000))
+    now = said.status()
+    thinking = now.stages[0]
+    assert (thinking.done, thinking.sent, thinking.ended) == (0, 256, 42)
+    assert thinking.completion_tokens == 12_500
+    assert now.tokens_per_s and now.left_s
+    # Once all has left, it is counted once.
+    made = finished(1)
+    passed(said.on_batch, made)
+    said.on_work("sample_trajectories", 0, Work(8, 8, 0))
+    said.on_work("sample_trajectories", 1, Work())
+    whole = summarize(made).usage["thinking"].completion
+    assert said.status().stages[0].completion_tokens == whole
+
+
+def test_an_evaluation_is_found_by_its_own_name(tmp_path: Path) -> None:
+    outer = Workplace(tmp_path / "evaluation")
+    with outer.claimed():
+        outer.new.mkdir()
+        inner = Workplace(outer.new / "after")
+        with inner.claimed(), pulse(inner.path / STATUS).beating():
+            found = running(tmp_path / "evaluation")
+            assert found and found.which == "after"
+
+
+def test_a_reader_never_sees_half_a_file(tmp_path: Path) -> None:
+    said, file = pulse(tmp_path / STATUS), tmp_path / STATUS
+    passed(said.on_batch, finished())
+    said.write()
+    reader = (
+        "import sys; from pathlib import Path\n"
+        "from heavydistill.run.status import read_status\n"
+        "print('reading', flush=True)\n"
+        "while not Path(sys.argv[2]).exists():\n"
+        "    assert read_status(Path(sys.argv[1])).finished == 40\n"
+    )
+    ended = tmp_path / "ended"
+    process = subprocess.Popen(
+        [sys.executable, "-c", reader, str(file), str(ended)], stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout and process.stdout.readline() == "reading\n"
+    for _ in range(300):
+        said.write()
+    ended.touch()
+    assert process.wait(60) == 0
+
+
+def test_a_process_that_is_gone_is_known_to_be(tmp_path: Path) -> None:
+    said = pulse(tmp_path / STATUS).status()
+    assert said.is_alive() is True
+    assert dataclasses.replace(said, host="elsewhere").is_alive() is None
+    # Another process that was given the same number.
+    assert dataclasses.replace(said, born=said.born + 1).is_alive() is False
+    child = subprocess.Popen([sys.executable, "-c", "pass"])
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+    assert dataclasses.replace(said, pid=child.pid).is_alive() is False  # nobody waited for it yet
+    child.wait()
+    assert dataclasses.replace(said, pid=child.pid).is_alive() is False
+
+
+def test_a_run_goes_on_where_the_file_cannot_be_written(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    said = pulse(tmp_path / "nowhere" / STATUS)
+    with said.beating():
+        said.write()
+    assert len([r for r in caplog.records if "cannot be written" in r.message]) == 1
+
+
+@pytest.mark.parametrize("text", ["", "{}", '{"version": 0}', '{"version": 2, "stages": []}', "[]"])
+def test_a_file_of_another_version_is_refused(text: str, tmp_path: Path) -> None:
+    (tmp_path / STATUS).write_text(text, encoding="utf-8")
+    with pytest.raises(ConfigError, match="Watch with the heavydistill that runs it"):
+        read_status(tmp_path / STATUS)
+
+
+def test_a_price_that_is_not_known_is_not_nothing(tmp_path: Path) -> None:
+    served = {"base_url": "http://localhost:1/v1", "tokenizer": "micro"}
+    keys = {"teacher": "mine", "endpoint": served, "journal": str(tmp_path / "journal")}
+    config = RunConfig.model_validate(keys)
+    now = pulse(tmp_path / STATUS, config, asks=True).status()
+    assert (now.usd, now.requests) == (None, 0)
+    priced = {**keys, "endpoint": {**served, "price_in": 1, "price_out": 2}}
+    now = pulse(tmp_path / STATUS, RunConfig.model_validate(priced), asks=True).status()
+    assert (now.usd, now.requests) == (0.0, 0)
+    replayed = pulse(tmp_path / STATUS, config, asks=False).status()
+    assert (replayed.usd, replayed.requests) == (0.0, None)
+
+
+def test_paces_are_those_of_late(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An hour in which nothing happened does not slow what is told of the last minutes."""
+    clock = 1000.0
+    monkeypatch.setattr(status_module.time, "monotonic", lambda: clock)
+    said = pulse(tmp_path / STATUS)
+    made = finished()
+
+    def after(seconds: int, rows: list[Trace]) -> Status:
+        nonlocal clock
+        for _ in range(0, seconds, 10):  # as the file is written
+            clock += 10
+            now = said.status()
+        passed(said.on_batch, rows)
+        return said.status() if rows else now
+
+    assert after(3600, []).left_s is None
+    clock += 10
+    now = after(100, made[:10])
+    assert now.problems_per_minute == pytest.approx(60 * 10 / 300, rel=0.05)
+    assert now.left_s == pytest.approx(300 * 3, rel=0.05)
+    assert after(100, []).problems_per_minute == pytest.approx(60 * 10 / 300, rel=0.05)
+    assert after(400, []).problems_per_minute is None

@@ -1,0 +1,330 @@
+"""The steps and tasks by themselves, without a pipeline."""
+
+import copy
+import json
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from counting_server import Counter, counting, tokens_of
+from distilabel.steps import Step
+
+from heavydistill.config.models import Endpoint, Sampling
+from heavydistill.config.run import CacheChoice, Problems, Verifying
+from heavydistill.errors import ConfigError
+from heavydistill.models.registry import find
+from heavydistill.models.request import Keep, Request, Response, forget
+from heavydistill.models.token_counting import ESTIMATED
+from heavydistill.models.tokenizer import SERVER
+from heavydistill.run.llm import HeavyLLM
+from heavydistill.run.steps import COLUMNS, BuildCaches, LabelTraces, LoadProblems, Verify
+from heavydistill.run.tasks import Deliberate, SampleTrajectories
+from heavydistill.schema import OK, TOO_FEW_USABLE, Problem, Trace, arrow_schema, from_row, to_row
+from heavydistill.verifiers import registry
+
+MICRO = find("micro", Endpoint())
+
+
+class ScriptedEngine:
+    """Answers by a function of (request, how often its prompt was asked before)."""
+
+    def __init__(self, answer: Callable[[Request, int], Response]) -> None:
+        self.answer = answer
+        self.requests: list[Request] = []
+
+    revision = ""
+
+    def generate(self, requests: list[Request], keep: Keep = forget) -> list[Response]:
+        responses = []
+        for request in requests:
+            before = sum(r.messages == request.messages for r in self.requests)
+            self.requests.append(request)
+            responses.append(self.answer(request, before))
+        return responses
+
+    def close(self) -> None:
+        pass
+
+
+def said(answer: str, **fields: Any) -> Response:
+    return Response(
+        reasoning=f"thought about {answer}",
+        answer_text=f"It is \\boxed{{{answer}}}",
+        finish_reason="stop",
+        prompt_tokens=7,
+        completion_tokens=5,
+        **fields,
+    )
+
+
+def llm(answer: Callable[[Request, int], Response]) -> tuple[HeavyLLM, ScriptedEngine]:
+    model, engine = (
+        HeavyLLM(teacher="micro", sampling=Sampling(max_tokens=64)),
+        ScriptedEngine(answer),
+    )
+    model._engine = engine
+    return model, engine
+
+
+def problem_row(id: str = "p1", text: str = "What is 1 + 1?") -> dict[str, Any]:
+    return {"problem": to_row(Problem(id=id, text=text, reference="2", verifier="exact"))}
+
+
+def run(step: Step, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    if isinstance(step, Verify):
+        step.load()
+    return list(next(step.process(rows)))
+
+
+def sampled(
+    answers: list[Response], rows: list[dict[str, Any]] | None = None
+) -> list[dict[str, Any]]:
+    model, _ = llm(lambda request, before: answers[before])
+    task = SampleTrajectories(llm=model, num_generations=len(answers), domain="brief")
+    return run(Verify(column="pool"), run(task, rows or [problem_row()]))
+
+
+def cached(rows: list[dict[str, Any]], round: int = 1, **choice: Any) -> list[dict[str, Any]]:
+    step = BuildCaches(
+        choice=CacheChoice(budget_tokens=1500, **choice),
+        reader=MICRO.tokenizer,
+        round=round,
+        domain="brief",
+    )
+    step.load()
+    return run(step, rows)
+
+
+def test_a_cache_counted_by_the_server_is_built_again_by_a_replay(tmp_path: Path) -> None:
+    long = replace(said("2"), answer_text="so it goes on " * 900 + r"to \boxed{2}")
+    rows = sampled([long, said("3"), said("2")])
+
+    def built(**more: Any) -> dict[str, Any]:
+        choice = CacheChoice(budget_tokens=2500)
+        keys = {"reader": SERVER, "model": "m", "journal": str(tmp_path), **more}
+        step = BuildCaches(choice=choice, domain="brief", **keys)
+        step.load()
+        (row,) = run(step, copy.deepcopy(rows))
+        step.unload()
+        return dict(row["caches"][0])
+
+    with counting(Counter()) as server:
+        cache = built(endpoint=Endpoint(base_url=server.url))
+        assert cache["reader"] == "m's server"
+        assert cache["prompt_tokens"] == len(tokens_of(cache["prompt"])) <= 2500
+        asked = len(server.asked)
+        assert built(endpoint=Endpoint(base_url=server.url)) == cache
+        assert len(server.asked) == asked  # all of it was in the journal
+    assert built(replay=True) == cache
+    estimated = built(replay=True, journal=None)
+    assert estimated["reader"] == ESTIMATED
+    assert estimated["prompt_tokens"] == len(estimated["prompt"].encode()) <= 2500
+
+
+def test_load_problems_yields_batches_and_says_which_is_last() -> None:
+    step = LoadProblems(source=Problems(size=5), batch_size=2)
+    step.load()
+    batches = list(step.process())
+    assert [len(rows) for rows, _ in batches] == [2, 2, 1]
+    assert [last for _, last in batches] == [False, False, True]
+    assert len({row["problem"]["id"] for rows, _ in batches for row in rows}) == 5
+
+
+def test_k_samples_are_k_requests_with_their_own_seeds() -> None:
+    model, engine = llm(lambda request, before: said("2"))
+    rows = run(SampleTrajectories(llm=model, num_generations=4, domain="brief"), [problem_row()])
+    assert len(engine.requests) == len({request.seed for request in engine.requests}) == 4
+    assert [t["index"] for t in rows[0]["pool"]] == [0, 1, 2, 3]
+    assert len({t["id"] for t in rows[0]["pool"]}) == 4
+
+
+def test_more_samples_begin_with_the_same_seeds() -> None:
+    def seeds(k: int) -> list[int]:
+        model, engine = llm(lambda request, before: said("2"))
+        run(SampleTrajectories(llm=model, num_generations=k, domain="brief"), [problem_row()])
+        return [request.seed for request in engine.requests]
+
+    assert seeds(8)[:3] == seeds(3)
+
+
+def test_reasoning_finish_reason_and_errors_are_kept() -> None:
+    failed = Response(finish_reason="error", error="APITimeoutError: 1800 s")
+    cut = Response(reasoning="so far", finish_reason="length", completion_tokens=64)
+    (row,) = sampled([said("2", request_id="r-1"), failed, cut])
+    right, wrong, truncated = row["pool"]
+    assert right["reasoning"] == "thought about 2" and right["request_id"] == "r-1"
+    assert right["verdict"]["label"] == "correct" and right["verdict"]["extracted"] == "2"
+    assert wrong["error"] == "APITimeoutError: 1800 s"
+    assert wrong["verdict"]["label"] == "undecided"
+    assert truncated["finish_reason"] == "length"
+    assert truncated["verdict"]["reason"] == "truncated"
+
+
+def test_the_thinker_never_sees_the_reference() -> None:
+    row = problem_row()
+    row["problem"]["reference"] = "REFERENCE"
+    model, engine = llm(lambda request, before: said("2"))
+    run(SampleTrajectories(llm=model, num_generations=1), [row])
+    assert "REFERENCE" not in json.dumps([request.messages for request in engine.requests])
+
+
+def test_cache_leaves_out_and_counts_what_is_not_usable() -> None:
+    failed = Response(finish_reason="error", error="x")
+    cut = Response(reasoning="so far", finish_reason="length")
+    (row,) = cached(sampled([said("2"), failed, cut, said("3")]))
+    cache = row["caches"][0]
+    assert len(cache["items"]) == 2
+    assert sorted(item["reason"] for item in cache["left_out"]) == ["error", "truncated"]
+    assert "\\boxed{2}" in cache["prompt"] and "\\boxed{3}" in cache["prompt"]
+
+
+def test_too_few_usable_trajectories_end_the_way_of_a_row() -> None:
+    failed = Response(finish_reason="error", error="x")
+    (row,) = cached(sampled([said("2"), failed, failed]))
+    assert row["status"] == TOO_FEW_USABLE and row["caches"] == []
+    model, engine = llm(lambda request, before: said("2"))
+    (row,) = run(Deliberate(llm=model, num_generations=2), [row])
+    assert engine.requests == [] and row["deliberations"] == []
+    (row,) = run(LabelTraces(), [row])
+    assert row["stratum"] == "majority-right" and row["outcome"] is None
+
+
+def test_a_row_that_fails_is_a_reject_and_its_neighbours_go_on() -> None:
+    unworded = problem_row("unworded", "One and one?")
+    unworded["problem"]["domain"] = "no such domain"
+    rows = [problem_row("a"), unworded, problem_row("b", "1 + 1 = ?")]
+    rows = cached(sampled([said("2"), said("2")], rows))
+    statuses = {row["problem"]["id"]: row["status"] for row in rows}
+    assert statuses["a"] == statuses["b"] == OK
+    assert statuses["unworded"].startswith(
+        "failed: sample_trajectories_0: ConfigError: There is no"
+    )
+    finished = run(LabelTraces(), rows)
+    assert [list(row) for row in finished] == [COLUMNS] * 3
+
+
+def test_an_engine_that_breaks_makes_rejects_and_not_blanks() -> None:
+    def breaks(request: Request, before: int) -> Response:
+        raise MemoryError("no room")
+
+    model, _ = llm(breaks)
+    rows = run(SampleTrajectories(llm=model, num_generations=2), [problem_row(), problem_row("q")])
+    assert [row["status"] for row in rows] == [
+        "failed: sample_trajectories_0: MemoryError: no room"
+    ] * 2
+
+
+def test_a_second_round_reads_the_deliberations_of_the_first() -> None:
+    """Defect 1 of the reference implementation: its rounds read the trajectories alone."""
+    rows = cached(sampled([said("3"), said("4")]))
+    model, engine = llm(
+        lambda request, before: Response(
+            answer_text=f"Deliberated number {before}: \\boxed{{2}}", finish_reason="stop"
+        )
+    )
+    rows = run(Deliberate(llm=model, num_generations=2), rows)
+    rows = run(Deliberate(llm=model, num_generations=2, round=2), cached(rows, round=2))
+    second = rows[0]["caches"][1]["prompt"]
+    assert "Deliberated number 0" in second and "Deliberated number 1" in second
+    assert "\\boxed{3}" in second and "\\boxed{4}" in second
+    assert engine.requests[-1].messages[0]["content"] == second
+    assert [d["round"] for d in rows[0]["deliberations"]] == [1, 1, 2, 2]
+
+
+def test_one_verifier_judges_both_stages() -> None:
+    """Defect 8 of the reference implementation: two graders, one for each stage."""
+    rows = cached(sampled([said("2"), said("3")]))
+    model, _ = llm(lambda request, before: said("2"))
+    (row,) = run(
+        Verify(column="deliberations"), run(Deliberate(llm=model, num_generations=1), rows)
+    )
+    judges = {g["verdict"]["verifier"] for g in (*row["pool"], *row["deliberations"])}
+    assert len(judges) == 1
+
+
+def test_finished_rows_fit_the_declared_arrow_schema() -> None:
+    import pyarrow as pa
+
+    rows = cached(sampled([said("2"), said("3")]))
+    model, _ = llm(lambda request, before: said("2"))
+    rows = run(Verify(column="deliberations"), run(Deliberate(llm=model, num_generations=2), rows))
+    finished = run(LabelTraces(), rows)
+    table = pa.Table.from_pylist(finished, schema=arrow_schema(Trace))
+    trace = from_row(Trace, table.to_pylist()[0])
+    assert trace.stratum == "tie" and trace.outcome == "rescued"
+
+
+def test_stock_tasks_of_distilabel_see_every_field_of_a_response() -> None:
+    from distilabel.steps.tasks import TextGeneration
+
+    model, engine = llm(lambda request, before: said("2"))
+    task = TextGeneration(name="stock", llm=model, add_raw_input=False, add_raw_output=False)
+    task.load()
+    task.llm._engine = engine  # load() has opened the real one
+    (row,) = run(task, [{"instruction": "What is 1 + 1?"}])
+    assert row["generation"] == "It is \\boxed{2}"
+    assert row["llm_stock_reasoning"] == "thought about 2"
+    assert row["llm_stock_finish_reason"] == "stop"
+
+
+OWN = Path(__file__).parents[1] / "own_verifiers.py"
+
+
+@pytest.fixture
+def own_verifiers(monkeypatch: pytest.MonkeyPatch) -> Verifying:
+    monkeypatch.setattr(registry, "_known", dict(registry._known))
+    monkeypatch.setattr(registry, "_own", dict(registry._own))
+    return Verifying(own=[str(OWN)], workers=2, timeout_s=1.0, memory_mb=1024)
+
+
+def test_a_response_that_hangs_its_verifier_costs_itself_alone(own_verifiers: Verifying) -> None:
+    rows = [problem_row(f"p{n}", f"{n}?") for n in range(6)]
+    for row in rows:
+        row["problem"]["verifier"] = "obedient"
+    answers = ["2", "hang", "3"]
+    model, _ = llm(
+        lambda request, before: Response(answer_text=answers[before], finish_reason="stop")
+    )
+    rows = run(SampleTrajectories(llm=model, num_generations=3, domain="brief"), rows)
+    step = Verify(column="pool", verify=own_verifiers)
+    started = time.monotonic()
+    rows = run(step, rows)
+    seconds = time.monotonic() - started
+    step.unload()
+    assert [row["problem"]["id"] for row in rows] == [f"p{n}" for n in range(6)]
+    for row in rows:
+        assert row["status"] == OK
+        told = [(t["verdict"]["label"], t["verdict"]["reason"]) for t in row["pool"]]
+        assert told == [("correct", "told"), ("undecided", "timeout"), ("incorrect", "told")]
+    assert seconds < 6 * own_verifiers.timeout_s + 20, "all rows of a batch are judged side by side"
+
+
+def test_a_saved_step_keeps_how_it_verifies(own_verifiers: Verifying) -> None:
+    step = Verify(name="verify_pool", column="pool", verify=own_verifiers)
+    again = Verify.from_dict(json.loads(json.dumps(step.dump())))
+    assert again.verify == own_verifiers
+    source = LoadProblems(name="load", source=Problems(size=3), verify=own_verifiers)
+    saved = LoadProblems.from_dict(json.loads(json.dumps(source.dump())))
+    assert (saved.verify, saved.source) == (own_verifiers, source.source)
+
+
+@pytest.mark.parametrize("column", ["pool", "deliberations"])
+def test_verify_does_not_judge_twice(column: str) -> None:
+    (row,) = cached(sampled([said("2"), said("3")]))
+    model, _ = llm(lambda request, before: said("2"))
+    (row,) = run(
+        Verify(column="deliberations"), run(Deliberate(llm=model, num_generations=1), [row])
+    )
+    before = [g["verdict"] for g in row[column]]
+    row["problem"]["reference"] = "3"
+    (row,) = run(Verify(column=column), [row])
+    assert [g["verdict"] for g in row[column]] == before
+
+
+def test_a_model_whose_server_nobody_started_is_refused():
+    llm = HeavyLLM(teacher="qwen3-8b", sampling=Sampling(), endpoint=Endpoint(serve=True))
+    with pytest.raises(ConfigError, match="no server was started"):
+        llm.load()

@@ -1,0 +1,360 @@
+"""What a journal promises: durable, whole, and unharmed by kills, damage and full disks."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from heavydistill.config.models import Sampling
+from heavydistill.errors import JournalError, RunError
+from heavydistill.models.journaled import JournaledEngine
+from heavydistill.models.request import Keep, Request, Response, user_turn
+from heavydistill.store.journal import Journal, key, prompt_id
+from heavydistill.store.journal_upkeep import compact
+from heavydistill.store.segment import FORMAT, Record, segments
+
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
+
+
+def request(prompt: str = "2 + 2?", index: int = 0, **sampling: float) -> Request:
+    return Request(user_turn(prompt), Sampling(**sampling), 7 + index, index, "think")
+
+
+def record(of: Request, answer_text: str = "4", **fields) -> Record:
+    response = Response(**{"answer_text": answer_text, "finish_reason": "stop"} | fields)
+    return Record(key("m", "", of), "m", {"seed": of.seed}, response, 1.5)
+
+
+def filled(folder: Path, *answers: str) -> Journal:
+    journal = Journal(folder)
+    for index, answer in enumerate(answers):
+        journal.put(record(request(index=index), answer))
+    journal.close()
+    return journal
+
+
+def only_segment(folder: Path) -> Path:
+    (segment,) = folder.glob("*.segment")
+    return segment
+
+
+def answers(folder: Path, count: int) -> list[str | None]:
+    journal = Journal(folder)
+    found = [journal.get(key("m", "", request(index=index))) for index in range(count)]
+    return [response.answer_text if response else None for response in found]
+
+
+@settings(max_examples=100, deadline=None)
+@given(reasoning=texts, answer_text=texts, request_id=texts)
+def test_what_was_put_is_read_back_as_it_was(tmp_path_factory, reasoning, answer_text, request_id):
+    folder = tmp_path_factory.mktemp("journal")
+    fields = {"reasoning": reasoning, "request_id": request_id, "prompt_tokens": 3}
+    journal = Journal(folder)
+    journal.put(record(request(), answer_text, **fields))
+    journal.close()
+    read = Journal(folder).get(key("m", "", request()))
+    assert read == Response(
+        answer_text=answer_text, finish_reason="stop", from_journal=True, **fields
+    )
+
+
+def test_a_key_is_made_of_all_that_changes_a_response():
+    keys = {
+        key("m", "", request()),
+        key("other", "", request()),
+        key("m", "revision", request()),
+        key("m", "", request("3 + 3?")),
+        key("m", "", request(temperature=0.5)),
+        key("m", "", request(index=1)),
+        key("m", "", Request(user_turn("2 + 2?"), Sampling(), seed=8)),
+    }
+    assert len(keys) == 7
+    assert key("m", "", request()) == key("m", "", request())
+
+
+@pytest.mark.parametrize("kept", [1, 10, -1])
+def test_a_torn_last_line_is_dropped_and_the_rest_is_whole(tmp_path, kept):
+    filled(tmp_path, "a", "b", "c")
+    segment = only_segment(tmp_path)
+    lines = segment.read_bytes().splitlines(keepends=True)
+    segment.write_bytes(b"".join(lines[:-1]) + lines[-1][:kept])
+    assert answers(tmp_path, 3) == ["a", "b", None]
+    (found,) = segments(tmp_path)
+    assert found.torn == len(lines[-1][:kept]) and not found.damaged
+
+
+@pytest.mark.parametrize("kept", range(len(FORMAT)))
+def test_a_segment_that_was_killed_at_birth_is_empty(tmp_path, kept):
+    (tmp_path / "1.segment").write_bytes(FORMAT[:kept])
+    assert answers(tmp_path, 1) == [None]
+
+
+def test_a_damaged_line_is_skipped_and_named(tmp_path):
+    filled(tmp_path, "a", "b", "c")
+    segment = only_segment(tmp_path)
+    segment.write_bytes(segment.read_bytes().replace(b'"b"', b'"x"'))
+    assert answers(tmp_path, 3) == ["a", None, "c"]
+    (found,) = segments(tmp_path)
+    assert found.damaged == [3]
+
+
+def test_every_truncation_leaves_a_journal_that_can_be_read_and_written(tmp_path):
+    filled(tmp_path / "whole", "a", "b")
+    data = only_segment(tmp_path / "whole").read_bytes()
+    for length in range(0, len(data), 7):
+        folder = tmp_path / str(length)
+        folder.mkdir()
+        (folder / "1.segment").write_bytes(data[:length])
+        journal = Journal(folder)
+        journal.put(record(request(index=9), "new"))
+        journal.close()
+        assert answers(folder, 10)[9] == "new"
+
+
+def test_a_failed_response_is_kept_for_the_record_and_asked_again(tmp_path):
+    journal = Journal(tmp_path)
+    journal.put(record(request(), finish_reason="error", error="timeout", answer_text=""))
+    journal.close()
+    assert answers(tmp_path, 1) == [None]
+    (found,) = segments(tmp_path)
+    assert len(found.lines) == 1
+
+
+def test_another_format_is_refused(tmp_path):
+    (tmp_path / "1.segment").write_bytes(b"heavydistill journal 999\n")
+    with pytest.raises(JournalError, match="no segment of this version"):
+        Journal(tmp_path)
+
+
+def test_a_folder_that_is_a_file_is_refused(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(JournalError, match="cannot be used"):
+        Journal(tmp_path / "file")
+
+
+def test_a_full_disk_stops_the_writer_and_leaves_what_was_written(tmp_path, monkeypatch):
+    journal = Journal(tmp_path)
+    journal.put(record(request(index=0), "a"))
+    write = os.write
+
+    def half(file: int, data: bytes) -> int:
+        if len(data) < 20:
+            raise OSError(28, "No space left on device")
+        return write(file, data[: len(data) // 2])
+
+    monkeypatch.setattr(os, "write", half)
+    with pytest.raises(RunError, match="No space left"):
+        journal.put(record(request(index=1), "b"))
+    monkeypatch.undo()
+    # Nothing may follow half of a line.
+    with pytest.raises(RunError, match="No space left"):
+        journal.put(record(request(index=2), "c"))
+    journal.close()
+    assert answers(tmp_path, 3) == ["a", None, None]
+
+
+def test_threads_share_a_segment_without_mixing_their_lines(tmp_path):
+    journal = Journal(tmp_path)
+
+    def write(start: int) -> None:
+        for index in range(start, start + 50):
+            journal.put(record(request(index=index), str(index) * 200))
+
+    threads = [threading.Thread(target=write, args=(n * 50,)) for n in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    journal.close()
+    assert answers(tmp_path, 400) == [str(index) * 200 for index in range(400)]
+
+
+WRITER = """
+import sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[2])
+from test_journal import record, request
+from heavydistill.store.journal import Journal
+journal = Journal(Path(sys.argv[1]))
+for index in range(int(sys.argv[3]), 10**6):
+    journal.put(record(request(index=index), f"answer {index}"))
+    print(index, flush=True)
+"""
+
+
+def test_what_a_killed_process_said_was_put_is_there(tmp_path):
+    here = str(Path(__file__).parent)
+    for start in (0, 1000, 2000):  # three processes, each killed in the midst of writing
+        arguments = [sys.executable, "-c", WRITER, str(tmp_path), here, str(start)]
+        with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as process:
+            for line in process.stdout:
+                if int(line) == start + 60:
+                    process.kill()
+            said = start + 60
+        journal = Journal(tmp_path)
+        for index in range(start, said + 1):
+            assert journal.get(key("m", "", request(index=index))).answer_text == f"answer {index}"
+    assert len(list(tmp_path.glob("*.segment"))) == 3
+    assert not any(segment.damaged for segment in segments(tmp_path))
+
+
+class Counting:
+    """An engine that counts, and fails on some."""
+
+    revision = "r1"
+
+    def __init__(self, fails_on: set[int]) -> None:
+        self.fails_on = fails_on
+        self.asked: list[int] = []
+
+    def generate(self, requests: list[Request], keep: Keep) -> list[Response]:
+        responses = []
+        for one in requests:
+            self.asked.append(one.index)
+            failed = one.index in self.fails_on
+            response = Response(
+                answer_text="" if failed else f"{one.index}",
+                finish_reason="error" if failed else "stop",
+                error="timeout" if failed else None,
+            )
+            keep(one, response)
+            responses.append(response)
+        return responses
+
+    def drain(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+def ask(folder: Path, count: int, fails_on: tuple[int, ...] = ()) -> tuple[list, list[int]]:
+    """(responses, indices that the engine was asked for)."""
+    engine = Counting(set(fails_on))
+    journaled = JournaledEngine(engine, Journal(folder), "m")
+    responses = journaled.generate([request(index=index) for index in range(count)])
+    journaled.close()
+    return responses, engine.asked
+
+
+def test_more_samples_pay_for_the_new_ones_and_for_what_failed(tmp_path):
+    first, asked = ask(tmp_path, 8, fails_on=(3,))
+    assert asked == list(range(8)) and first[3].finish_reason == "error"
+    second, asked = ask(tmp_path, 16)
+    assert asked == [3, *range(8, 16)]
+    assert [r.answer_text for r in second] == [str(index) for index in range(16)]
+    assert [r.from_journal for r in second] == [i < 8 and i != 3 for i in range(16)]
+
+
+def test_a_record_names_what_was_asked(tmp_path):
+    ask(tmp_path, 1)
+    line = only_segment(tmp_path).read_text().splitlines()[1]
+    payload = json.loads(line.split(" ", 3)[3])
+    assert payload["model"] == "m" and payload["at"] > 1e9
+    assert payload["asked"] == {
+        "stage": "think",
+        "prompt": prompt_id(user_turn("2 + 2?")),
+        "sampling": Sampling().model_dump(),
+        "seed": 7,
+        "index": 0,
+    }
+
+
+def test_nothing_is_durable_before_the_disk_says_so(tmp_path, monkeypatch):
+    synced = []
+    flush = os.fdatasync
+    monkeypatch.setattr(os, "fdatasync", lambda file: synced.append(flush(file)))
+    filled(tmp_path, "a", "b", "c")
+    assert len(synced) == 3
+
+
+def test_a_disk_that_fails_to_flush_is_not_trusted_again(tmp_path, monkeypatch):
+    journal = Journal(tmp_path)
+
+    def broken(file: int) -> None:
+        raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fdatasync", broken)
+        with pytest.raises(RunError, match="Input/output"):
+            journal.put(record(request(index=0)))
+    with pytest.raises(RunError, match="Input/output"):
+        journal.put(record(request(index=1)))
+
+
+def test_a_record_that_cannot_be_written_down_harms_no_other(tmp_path):
+    journal = Journal(tmp_path)
+    with pytest.raises(UnicodeEncodeError):
+        journal.put(record(request(index=0), "\ud83d"))
+    journal.put(record(request(index=1), "b"))
+    journal.close()
+    assert answers(tmp_path, 2) == [None, "b"]
+
+
+def test_nothing_can_be_put_after_the_end(tmp_path):
+    journal = filled(tmp_path, "a")
+    with pytest.raises(RunError, match="closed"):
+        journal.put(record(request(index=1)))
+    assert answers(tmp_path, 2) == ["a", None]
+
+
+def test_the_first_answer_counts_and_no_later_failure_hides_it(tmp_path):
+    filled(tmp_path, "first")
+    filled(tmp_path, "second")
+    journal = Journal(tmp_path)
+    journal.put(record(request(), finish_reason="error", error="timeout", answer_text=""))
+    journal.close()
+    opened = Journal(tmp_path)
+    assert opened.get(key("m", "", request())).answer_text == "first"
+    assert opened.last(key("m", "", request())).answer_text == "first"
+
+
+def test_what_is_in_flight_is_not_asked_twice(tmp_path):
+    class Slow(Counting):
+        def generate(self, requests: list[Request], keep: Keep) -> list[Response]:
+            time.sleep(0.3)
+            return super().generate(requests, keep)
+
+    engine = Slow(set())
+    journaled = JournaledEngine(engine, Journal(tmp_path), "m")
+    wanted = [request(index=index) for index in range(3)]
+    with ThreadPoolExecutor(4) as pool:
+        all_responses = list(pool.map(journaled.generate, [wanted] * 4))
+    assert sorted(engine.asked) == [0, 1, 2]
+    assert {tuple(r.answer_text for r in responses) for responses in all_responses} == {
+        ("0", "1", "2")
+    }
+    assert [r.answer_text for r in journaled.generate(wanted)] == ["0", "1", "2"]
+    assert len(engine.asked) == 3
+
+
+def test_a_journal_tells_what_became_of_a_request_without_reading_it(tmp_path):
+    ask(tmp_path, 3, fails_on=(1,))
+    journal = Journal(tmp_path)
+    states = [
+        journal.state(key("m", Counting.revision, request(index=index))) for index in range(4)
+    ]
+    assert states == ["answered", "failed", "answered", None]
+    assert journal.answered == 2
+
+
+def test_all_responses_are_read_as_written_or_shuffled_also_after_a_compaction(tmp_path):
+    filled(tmp_path, *map(str, range(30)))
+    journal = Journal(tmp_path)
+    reading = journal.answers()
+    first = next(reading)
+    compact(tmp_path)
+    rest = [record.response.answer_text for record in reading]
+    assert [first.response.answer_text, *rest] == list(map(str, range(30)))
+    shuffled = [record.response.answer_text for record in journal.answers(shuffled=True)]
+    assert shuffled != sorted(shuffled, key=int) and len(set(shuffled)) == 30

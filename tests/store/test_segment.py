@@ -1,0 +1,285 @@
+"""What in the folder of a journal cannot be read: a message, or a line that is skipped and counted.
+
+Nothing of it keeps a run busy for ever, and nothing of it is lost by a compaction.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import logging
+import os
+import socket
+import time
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from test_journal import answers, ask, filled, only_segment, record, request
+from typer.testing import CliRunner
+
+from heavydistill.cli.journal import journal
+from heavydistill.errors import JournalError
+from heavydistill.store import segment
+from heavydistill.store.journal import Journal, _warn, key
+from heavydistill.store.journal_upkeep import compact, usage
+from heavydistill.store.segment import FORMAT, NoRecordError, record_at, require, segments
+
+RESPONSE = {"answer_text": "4", "finish_reason": "stop"}
+PAYLOAD = {"model": "m", "asked": {"seed": 7}, "response": RESPONSE, "at": 1.5}
+
+
+def line(payload: object, mark: str = "+", wanted: str = "") -> bytes:
+    """With a checksum that is right."""
+    text = payload if isinstance(payload, str) else json.dumps(payload)
+    body = f"{mark} {wanted or key('m', '', request())} {text}".encode()
+    return b"%08x %s\n" % (zlib.crc32(body), body)
+
+
+def with_response(**fields: Any) -> dict[str, Any]:
+    return PAYLOAD | {"response": RESPONSE | fields}
+
+
+FOREIGN = {
+    "no object": line([1, 2]),
+    "no JSON": line("{"),
+    "nested deep": line("[" * 100_000 + "]" * 100_000),
+    "a field is missing": line({name: PAYLOAD[name] for name in ("model", "asked", "response")}),
+    "a field is unknown": line(PAYLOAD | {"colour": "red"}),
+    "no response": line(PAYLOAD | {"response": None}),
+    "a field of the response is unknown": line(with_response(colour="red")),
+    "a field of the response is missing": line(PAYLOAD | {"response": {"answer_text": "4"}}),
+    "an answer is a list": line(with_response(answer_text=["4"])),
+    "a finish reason is unknown": line(with_response(finish_reason="bored")),
+    "an error is an object": line(with_response(error={})),
+    "half of a character": line(with_response(answer_text="\ud83d")),
+    "a failure is marked as a response": line(with_response(finish_reason="error", error="x")),
+    "a response is marked as a failure": line(PAYLOAD, mark="-"),
+    "no mark": line(PAYLOAD, mark="?"),
+    "a key is no hex": line(PAYLOAD, wanted="x" * 64),
+    "a key is short": line(PAYLOAD, wanted="abc"),
+    "a line is empty": b"00000000 \n",
+}
+
+
+def with_line(folder: Path, foreign: bytes) -> Path:
+    """The segment of a journal that answers two requests, and before them has this line."""
+    filled(folder, "a", "b")
+    path = only_segment(folder)
+    first, *rest = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(first + foreign + b"".join(rest))
+    return path
+
+
+def test_the_line_that_the_others_are_made_of_is_a_record(tmp_path: Path) -> None:
+    (tmp_path / "1.segment").write_bytes(FORMAT + line(PAYLOAD))
+    assert answers(tmp_path, 1) == ["4"]
+
+
+@pytest.mark.parametrize("foreign", FOREIGN.values(), ids=FOREIGN.keys())
+def test_a_line_of_another_shape_is_skipped_counted_and_asked_again(
+    tmp_path: Path, foreign: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = with_line(tmp_path, foreign)
+    _warn.cache_clear()
+    with caplog.at_level(logging.WARNING):
+        assert answers(tmp_path, 2) == ["a", "b"]  # a sound record of the same request counts
+        list(Journal(tmp_path).answers())
+    # One that nobody needs may stay unseen; it is never seen twice.
+    assert sum("1 record(s) of the journal" in each for each in caplog.messages) <= 1
+    (found,) = segments(tmp_path, thorough=True)
+    assert (found.foreign, found.damaged, found.skipped) == ([2], [], 1)
+    assert usage(tmp_path)[1] == 1
+    path.write_bytes(FORMAT + foreign)
+    caplog.clear()
+    assert answers(tmp_path, 1) == [None]
+    responses, asked = ask(tmp_path, 1)
+    assert asked == [0] and responses[0].answer_text == "0"
+    assert ask(tmp_path, 1)[1] == []  # what came instead is found by the next run
+
+
+def test_a_journal_counts_what_it_skips_and_warns_of_what_shows_late(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = with_line(tmp_path, FOREIGN["an answer is a list"])
+    path.write_bytes(path.read_bytes().replace(b'"b"', b'"x"'))  # a damaged one beside it
+    assert Journal(tmp_path).skipped == 1 and not caplog.messages
+    _warn.cache_clear()
+    for _ in range(2):  # stages of a run
+        assert answers(tmp_path, 2) == ["a", None]
+    (told,) = caplog.messages
+    assert told.startswith(f"2 record(s) of the journal {tmp_path} cannot be read")
+    assert f"`heavydistill journal check {tmp_path}`" in told
+
+
+def test_a_record_of_another_shape_is_named_as_such(tmp_path: Path) -> None:
+    path = with_line(tmp_path, FOREIGN["a field is unknown"])
+    with pytest.raises(NoRecordError, match="unknown field colour"):
+        record_at(path, len(FORMAT))
+
+
+@pytest.mark.parametrize("foreign", FOREIGN.values(), ids=FOREIGN.keys())
+def test_a_compaction_keeps_what_cannot_be_read(tmp_path: Path, foreign: bytes) -> None:
+    path = with_line(tmp_path, foreign)
+    damaged = path.read_bytes().splitlines(keepends=True)[2].replace(b"think", b"thunk")
+    damaged = damaged.replace(b'"a"', b'"x"')
+    path.write_bytes(path.read_bytes() + damaged + path.read_bytes().splitlines(True)[2] + b"torn")
+    for _ in range(2):
+        done = compact(tmp_path)
+        assert (done.segments, done.unread) == (1, 2)
+        lines = only_segment(tmp_path).read_bytes().splitlines(keepends=True)
+        assert foreign in lines and damaged in lines and len(lines) == 5
+        assert answers(tmp_path, 2) == ["a", "b"]
+    assert done.dropped == 0
+
+
+def put_link(path: Path) -> None:
+    path.symlink_to("nowhere")
+
+
+def put_socket(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as held:
+        held.bind(str(path))
+
+
+NO_FILES: dict[str, tuple[Callable[[Path], None], str]] = {
+    "dangling link": (put_link, "is a link to nothing"),
+    "folder": (Path.mkdir, "is not a file"),
+    "pipe": (os.mkfifo, "is not a file"),
+    "device": (lambda path: path.symlink_to("/dev/zero"), "is not a file"),
+    "socket": (put_socket, "is not a file"),
+}
+
+
+@pytest.mark.parametrize(("put", "told"), NO_FILES.values(), ids=NO_FILES.keys())
+def test_what_is_named_like_a_segment_and_is_no_file_is_refused_at_once(
+    tmp_path: Path,
+    put: Callable[[Path], None],
+    told: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)  # the path of a socket is short
+    folder = Path("j")
+    filled(folder, "a")
+    put(folder / "x.segment")
+    before = sorted(folder.iterdir())
+    for use in (Journal, usage, compact, lambda folder: require(folder, writes=False)):
+        with pytest.raises(JournalError, match=told) as caught:
+            use(folder)
+        assert "x.segment" in caught.value.what and "move" in caught.value.fix.lower()
+    assert [path for path in sorted(folder.iterdir()) if path.name != "compact.lock"] == before
+    done = CliRunner().invoke(journal, ["check", str(folder)])
+    assert isinstance(done.exception, JournalError)  # exit code 2
+
+
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EIO, errno.ESTALE])
+def test_a_segment_that_the_system_does_not_give_is_an_error(
+    tmp_path: Path, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """root may read everything, so the system is asked by another."""
+    filled(tmp_path, "a")
+    path = only_segment(tmp_path)
+    open_file = os.open
+
+    def refusing(name: Any, *more: Any, **keys: Any) -> int:
+        if Path(name) == path:
+            raise OSError(number, os.strerror(number), name)
+        return open_file(name, *more, **keys)
+
+    monkeypatch.setattr(os, "open", refusing)
+    for use in (Journal, lambda folder: require(folder, writes=False)):
+        with pytest.raises(JournalError, match=f"cannot be read: {os.strerror(number)}"):
+            use(tmp_path)
+    assert compact(tmp_path).busy == 1  # what cannot be opened is left alone
+    assert path.exists()
+
+
+def test_a_folder_that_lists_what_is_not_there_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses: list[float] = []
+    monkeypatch.setattr(time, "sleep", pauses.append)
+    monkeypatch.setattr(segment, "_listed", lambda folder: [folder / "gone.segment"])
+    with pytest.raises(JournalError, match=r"lists .*gone\.segment, which is not there"):
+        Journal(tmp_path)
+    assert len(pauses) == 100
+
+
+def test_a_disk_without_room_leaves_what_was_to_be_compacted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filled(tmp_path, "a")
+    filled(tmp_path, "b")
+
+    def full(file: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(JournalError, match="cannot be compacted: No space left") as caught:
+        compact(tmp_path)
+    assert caught.value.fix.startswith("Make room there")
+    monkeypatch.undo()
+    assert answers(tmp_path, 1) == ["a"] and len(list(tmp_path.glob("*.segment"))) == 2
+
+
+def test_a_journal_is_checked_without_reading_it_or_leaving_anything(tmp_path: Path) -> None:
+    filled(tmp_path / "j", "a")
+    before = sorted(tmp_path.rglob("*"))
+    for folder in (tmp_path / "j", tmp_path / "new" / "j"):
+        require(folder, writes=True)
+    assert sorted(tmp_path.rglob("*")) == before
+    (tmp_path / "j" / "9.segment").write_bytes(b"heavydistill journal 999\n")
+    with pytest.raises(JournalError, match="no segment of this version"):
+        require(tmp_path / "j", writes=False)
+
+
+@pytest.mark.parametrize("place", ["file", "file/j", "link", "/proc/nowhere/j"])
+def test_a_place_where_no_journal_can_be_is_refused(tmp_path: Path, place: str) -> None:
+    (tmp_path / "file").write_text("")
+    (tmp_path / "link").symlink_to("nowhere")
+    with pytest.raises(JournalError, match="cannot be used") as caught:
+        require(tmp_path / place, writes=True)
+    assert caught.value.fix == "Name another --journal."
+
+
+def test_a_journal_that_is_compacted_while_it_is_looked_at_is_not_taken_for_a_defect(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filled(tmp_path, "a")
+    path = only_segment(tmp_path)
+
+    def gone(*place: object) -> None:
+        raise FileNotFoundError(errno.ENOENT, "gone", str(path))
+
+    monkeypatch.setattr("heavydistill.store.journal_upkeep.record_at", gone)
+    with pytest.raises(JournalError, match="was replaced while"):
+        usage(tmp_path)
+
+
+def test_stats_and_check_print_what_they_skip(tmp_path: Path) -> None:
+    path = with_line(tmp_path, FOREIGN["no object"])
+    path.write_bytes(path.read_bytes().replace(b'"b"', b'"x"'))
+    done = CliRunner().invoke(journal, ["stats", str(tmp_path)])
+    assert done.exit_code == 0 and "2 line(s) cannot be read" in done.output
+    done = CliRunner().invoke(journal, ["check", str(tmp_path)])
+    assert done.exit_code == 1
+    assert "1 records; damaged lines: 4; lines that hold no record: 2" in done.output
+    assert "2 record(s) cannot be read; their requests are asked again" in done.output
+    done = CliRunner().invoke(journal, ["compact", str(tmp_path)])
+    assert "2 line(s) that cannot be read are kept as they are" in done.output
+
+
+def test_a_journal_that_is_a_file_is_called_one(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for verb in ("stats", "check", "compact"):
+        done = CliRunner().invoke(journal, [verb, str(tmp_path / "file")])
+        assert isinstance(done.exception, JournalError)
+        assert "is a file, not a folder" in done.exception.what
+
+
+def test_a_record_is_written_as_it_is_read(tmp_path: Path) -> None:
+    written = record(request(), "4", reasoning="2 and 2", latency_s=3, error=None)
+    (tmp_path / "1.segment").write_bytes(FORMAT + written.line())
+    assert record_at(tmp_path / "1.segment", len(FORMAT)) == written

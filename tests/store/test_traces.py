@@ -1,0 +1,217 @@
+from __future__ import annotations
+
+import dataclasses
+import resource
+import tempfile
+import types
+import typing
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from damaging import damage
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from heavydistill.errors import ConfigError, RunError
+from heavydistill.schema import Problem, Trace, arrow_schema, to_row
+from heavydistill.store.traces import (
+    TRACES_FOLDER,
+    read_columns,
+    read_files,
+    read_traces,
+    write_traces,
+)
+
+_SCALARS: dict[Any, st.SearchStrategy[Any]] = {
+    str: st.text(max_size=20),
+    int: st.integers(-1, 2**62),
+    float: st.floats(allow_nan=False),
+    bool: st.booleans(),
+}
+
+
+def _values(hint: Any) -> st.SearchStrategy[Any]:
+    if typing.get_origin(hint) in (types.UnionType, typing.Union):
+        return st.one_of(*map(_values, typing.get_args(hint)))
+    if hint is type(None):
+        return st.none()
+    if typing.get_origin(hint) is Literal:
+        return st.sampled_from(typing.get_args(hint))
+    if typing.get_origin(hint) is list:
+        return st.lists(_values(typing.get_args(hint)[0]), max_size=3)
+    if dataclasses.is_dataclass(hint):
+        hints = typing.get_type_hints(hint)
+        fields = {f.name: _values(hints[f.name]) for f in dataclasses.fields(hint)}
+        if hint is Trace:
+            del fields["schema_version"]
+        return st.builds(typing.cast(type, hint), **fields)
+    return _SCALARS[hint]
+
+
+def _trace(number: int) -> Trace:
+    problem = Problem(id=f"p{number}", text="2 + 2", reference="4", verifier="exact")
+    return Trace(problem=problem, pool=[])
+
+
+@given(traces=st.lists(_values(Trace), max_size=4))
+@settings(max_examples=40, deadline=None)
+def test_what_was_written_is_read_back(traces: list[Trace]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        write_traces(traces, Path(folder) / TRACES_FOLDER, rows_per_group=2)
+        assert list(read_traces(Path(folder))) == traces
+
+
+def test_row_groups_hold_no_more_than_asked(tmp_path: Path) -> None:
+    path = write_traces(map(_trace, range(7)), tmp_path / TRACES_FOLDER, rows_per_group=3)
+    metadata = pq.ParquetFile(path).metadata
+    assert [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)] == [3, 3, 1]
+    assert [trace.problem.id for trace in read_traces(tmp_path)] == [f"p{i}" for i in range(7)]
+
+
+def test_reading_stays_lazy(tmp_path: Path) -> None:
+    write_traces(map(_trace, range(5)), tmp_path / TRACES_FOLDER, rows_per_group=1)
+    traces = read_traces(tmp_path)
+    assert isinstance(traces, Iterator)
+    assert next(traces).problem.id == "p0"
+
+
+def test_the_datasets_library_reads_the_folder_as_split_train(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    datasets = pytest.importorskip("datasets")
+    monkeypatch.setenv("HF_DATASETS_OFFLINE", "1")
+    folder = tmp_path / TRACES_FOLDER
+    write_traces(map(_trace, range(3)), folder)
+    loaded = datasets.load_dataset(str(folder), cache_dir=str(tmp_path / "cache"))
+    assert list(loaded) == ["train"]
+    assert loaded["train"]["problem"][2] == to_row(_trace(2))["problem"]
+
+    # What the library writes back is still a run: its types are equal to ours in meaning only.
+    again = tmp_path / "again"
+    (again / TRACES_FOLDER).mkdir(parents=True)
+    loaded["train"].to_parquet(str(again / TRACES_FOLDER / "train.parquet"))
+    assert list(read_traces(again)) == [_trace(i) for i in range(3)]
+
+
+def test_a_writer_that_breaks_leaves_the_earlier_file_whole(tmp_path: Path) -> None:
+    def breaks() -> Iterator[Trace]:
+        yield _trace(5)
+        raise RuntimeError("power cut")
+
+    folder = tmp_path / TRACES_FOLDER
+    write_traces([_trace(1)], folder)
+    with pytest.raises(RuntimeError, match="power cut"):
+        write_traces(breaks(), folder, rows_per_group=1)
+    assert [trace.problem.id for trace in read_traces(tmp_path)] == ["p1"]
+    assert len(list(folder.iterdir())) == 1
+
+
+def test_a_full_disk_is_said_with_what_to_do(tmp_path: Path) -> None:
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
+    try:
+        with pytest.raises(RunError, match="cannot be written: File too large") as caught:
+            write_traces(map(_trace, range(100)), tmp_path / TRACES_FOLDER)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert str(tmp_path) in caught.value.what and "Make room" in caught.value.fix
+    assert not list((tmp_path / TRACES_FOLDER).iterdir())
+
+
+def test_a_folder_that_is_no_run_is_refused_at_once(tmp_path: Path) -> None:
+    for folder in (tmp_path, tmp_path / "missing"):
+        with pytest.raises(ConfigError, match="not the folder of a finished run") as caught:
+            read_traces(folder)
+        assert "generate --out" in caught.value.fix
+
+
+def test_another_schema_version_is_refused_at_once(tmp_path: Path) -> None:
+    newer = dataclasses.replace(_trace(2), schema_version="999")
+    path = write_traces([_trace(1), newer], tmp_path / TRACES_FOLDER)
+    with pytest.raises(ConfigError, match="schema version '999'") as caught:
+        read_traces(tmp_path)
+    assert str(path) in caught.value.what
+
+
+def test_single_files_are_read_in_the_order_in_which_they_are_given(tmp_path: Path) -> None:
+    files = [write_traces([_trace(n)], tmp_path / str(n)) for n in (2, 1)]
+    assert list(read_files(files)) == [_trace(2), _trace(1)]
+    newer = dataclasses.replace(_trace(3), schema_version="999")
+    with pytest.raises(ConfigError, match="schema version '999'"):
+        read_files([*files, write_traces([newer], tmp_path / "3")])
+
+
+def _replace_file(run: Path, table: pa.Table) -> None:
+    pq.write_table(table, write_traces([_trace(1)], run / TRACES_FOLDER))
+
+
+def test_other_parquet_files_are_refused(tmp_path: Path) -> None:
+    _replace_file(tmp_path, pa.table({"text": ["a"]}))
+    with pytest.raises(ConfigError, match="holds no traces"):
+        read_traces(tmp_path)
+
+
+def test_missing_and_changed_columns_are_refused(tmp_path: Path) -> None:
+    table = pa.Table.from_pylist([to_row(_trace(1))], arrow_schema(Trace))
+    _replace_file(tmp_path, table.drop_columns(["pool"]))
+    with pytest.raises(ConfigError, match="lacks the columns pool,"):
+        read_traces(tmp_path)
+    problem = pa.array([{"id": "p", "text": "2 + 2"}])
+    _replace_file(tmp_path, table.set_column(0, "problem", problem))
+    with pytest.raises(ConfigError, match="problem, or they have other fields"):
+        read_traces(tmp_path)
+
+
+def test_a_broken_file_is_refused_by_name(tmp_path: Path) -> None:
+    path = write_traces([_trace(1)], tmp_path / TRACES_FOLDER)
+    path.write_bytes(b"PAR1 cut off")
+    with pytest.raises(ConfigError, match="cannot be read as parquet") as caught:
+        read_traces(tmp_path)
+    assert str(path) in caught.value.what
+
+
+def test_rows_that_cannot_be_read_are_said_with_their_file(tmp_path: Path) -> None:
+    path = write_traces(map(_trace, range(2)), tmp_path / TRACES_FOLDER, rows_per_group=1)
+    damage(path, "problem.text")
+    traces = read_traces(tmp_path)
+    assert next(traces) == _trace(0)
+    with pytest.raises(ConfigError, match="cannot be read as parquet") as caught:
+        next(traces)
+    assert str(path) in caught.value.what
+    damage(path, "schema_version")
+    with pytest.raises(ConfigError, match="cannot be read as parquet"):
+        read_traces(tmp_path)
+
+
+def test_text_that_is_none_is_said_with_its_file(tmp_path: Path) -> None:
+    table = pa.Table.from_pylist([to_row(_trace(1))], arrow_schema(Trace))
+    damaged = pa.Array.from_buffers(pa.string(), 1, pa.array([b"\xff"]).buffers())
+    status = table.schema.get_field_index("status")
+    _replace_file(tmp_path, table.set_column(status, "status", damaged))
+    with pytest.raises(ConfigError, match="cannot be read as parquet"):
+        list(read_traces(tmp_path))
+
+
+@given(traces=st.lists(_values(Trace), min_size=1, max_size=3))
+@settings(max_examples=20, deadline=None)
+def test_columns_are_what_stands_under_their_names_and_nothing_else(traces: list[Trace]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        write_traces(traces, Path(folder) / TRACES_FOLDER)
+        found = list(
+            read_columns(Path(folder), ["problem", "status", "pool.id", "pool.verdict.label"])
+        )
+    assert found == [
+        {
+            "problem": to_row(trace.problem),
+            "status": trace.status,
+            "pool": [
+                {"id": each.id, "verdict": each.verdict and {"label": each.verdict.label}}
+                for each in trace.pool
+            ],
+        }
+        for trace in traces
+    ]

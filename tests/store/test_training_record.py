@@ -1,0 +1,68 @@
+"""The record of a training: what is written is read, and nothing else."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from trainings import RECORD
+
+from heavydistill.errors import ConfigError
+from heavydistill.store.training_record import Result, TrainingRecord, read_record, write_record
+
+RESULT = Result(
+    steps=5,
+    epochs=1.0,
+    train_loss=0.5,
+    eval_loss={"thinker": 0.25},
+    tokens=3000,
+    seconds=1.5,
+    peak_memory_gib=None,
+)
+
+
+@pytest.mark.parametrize("record", [RECORD, RECORD.model_copy(update={"result": RESULT})])
+def test_a_record_is_read_as_it_was_written(tmp_path: Path, record: TrainingRecord) -> None:
+    write_record(RECORD, tmp_path)
+    write_record(record, tmp_path)
+    assert read_record(tmp_path) == record
+    assert [path.name for path in tmp_path.iterdir()] == ["training.json"]
+    assert "größer" in (tmp_path / "training.json").read_text(encoding="utf-8")
+
+
+def test_the_same_record_gives_the_same_bytes(tmp_path: Path) -> None:
+    written = []
+    for _ in range(2):
+        write_record(RECORD, tmp_path)
+        written.append((tmp_path / "training.json").read_bytes())
+    assert written[0] == written[1]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"format": "heavydistill-training/0"}, "has the format 'heavydistill-training/0'"),
+        ({"method": "magic"}, "method: "),
+        ({"stray": 1}, "stray: "),
+        ({"max_length": None}, "max_length: "),
+    ],
+)
+def test_another_format_or_a_fault_is_named(
+    tmp_path: Path, change: dict[str, object], message: str
+) -> None:
+    write_record(RECORD, tmp_path)
+    path = tmp_path / "training.json"
+    tree = json.loads(path.read_text(encoding="utf-8"))
+    path.write_text(json.dumps({**tree, **change}), encoding="utf-8")
+    with pytest.raises(ConfigError) as raised:
+        read_record(tmp_path)
+    assert message in str(raised.value) and "Train again." in str(raised.value)
+
+
+@pytest.mark.parametrize("content", [None, "{", "[]"])
+def test_a_folder_without_a_record_is_none_of_ours(tmp_path: Path, content: str | None) -> None:
+    if content:
+        (tmp_path / "training.json").write_text(content, encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"holds no training|has the format None"):
+        read_record(tmp_path)

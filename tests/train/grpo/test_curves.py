@@ -1,0 +1,56 @@
+"""The curves: what is drawn, and the same bytes again."""
+
+from pathlib import Path
+
+import pytest
+from recorded import K8, K16, history
+
+from heavydistill.train.grpo.curves import draw
+from heavydistill.train.grpo.guards import GuardArguments, alarms
+
+pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+
+
+def test_the_same_history_gives_the_same_bytes(tmp_path: Path) -> None:
+    entries = history(K16)
+    fired = alarms(entries, GuardArguments())
+    for name in ("first", "second"):
+        draw(entries, tmp_path / name, fired)
+    for kind in ("png", "svg"):
+        first, second = (tmp_path / name / f"curves.{kind}" for name in ("first", "second"))
+        assert first.read_bytes() == second.read_bytes()
+    assert sorted(path.name for path in (tmp_path / "first").iterdir()) == [
+        "curves.png",
+        "curves.svg",
+    ]
+    text = (tmp_path / "first" / "curves.svg").read_text(encoding="utf-8")
+    for said in ("Held-out accuracy", "tokens a completion", "guard, step 150: warn", "HM - V"):
+        assert said in text
+
+
+def test_a_user_s_own_style_changes_nothing_and_is_kept(tmp_path: Path) -> None:
+    import matplotlib
+
+    draw(history(K8), tmp_path, [])
+    plain = (tmp_path / "curves.svg").read_bytes()
+    with matplotlib.rc_context({"axes.facecolor": "black", "svg.hashsalt": None}):
+        draw(history(K8), tmp_path, [])
+        assert matplotlib.rcParams["axes.facecolor"] == "black"
+    assert (tmp_path / "curves.svg").read_bytes() == plain
+
+
+def test_what_was_not_logged_is_said(tmp_path: Path) -> None:
+    draw([{"loss": 0.1, "reward": 0.5, "step": 1}], tmp_path, [])
+    assert (tmp_path / "curves.svg").read_text(encoding="utf-8").count("nothing logged") >= 5
+
+
+def test_a_single_point_is_seen_and_the_smoothing_is_said(tmp_path: Path) -> None:
+    marks = []
+    for steps in ([1], [1, 2]):
+        entries = [{"reward": 0.5, "groups/all_wrong": 0.2, "step": step} for step in steps]
+        draw([*entries, {"eval_v": 0.4, "step": 1}], tmp_path, [])
+        text = (tmp_path / "curves.svg").read_text(encoding="utf-8")
+        for said in ("hopeless", "V: vote of the attempts", "Thick: the median of 5 of them"):
+            assert said in text
+        marks.append(text.count(" <use ") - text.count("xtick") - text.count("ytick"))
+    assert marks[0] > marks[1] > 0  # two points are a line already

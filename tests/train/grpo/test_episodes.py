@@ -1,0 +1,325 @@
+"""Episodes are made as a run makes its traces, and count what they leave out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rollouts import END, STUDENT, arguments, rewarding, tokenizer
+
+from heavydistill.chat.student import stops_of
+from heavydistill.chat.template import TAGS, Chat
+from heavydistill.config.run import Problems, RunConfig
+from heavydistill.errors import ConfigError
+from heavydistill.heavy import prompts
+from heavydistill.heavy.cache import build_cache
+from heavydistill.models.tokenizer import ReaderTokenizer
+from heavydistill.problems.procedural import micro_problems
+from heavydistill.schema import Problem, Trajectory
+from heavydistill.train.grpo.episodes import Completion, Episode, Episodes, figures, problem_of
+from heavydistill.verifiers.pool import VerdictPool
+
+K = 4
+RIGHT, WRONG, NOTHING = "right", "wrong", "nothing"
+
+
+@pytest.fixture(scope="module")
+def verdicts() -> Iterator[VerdictPool]:
+    with VerdictPool() as pool:
+        yield pool
+
+
+def run(**changes: Any) -> RunConfig:
+    usual: dict[str, Any] = {
+        "domain": "brief",
+        "think": {"k": K, "sampling": {"max_tokens": 30}},
+        "deliberate": {"sampling": {"max_tokens": 50}},
+    }
+    return RunConfig(**{**usual, **changes})
+
+
+def episodes(context: int = 2048, **changes: Any) -> Episodes:
+    chat = Chat(tokenizer(), stops_of(STUDENT))
+    return Episodes(run(**changes), chat, ReaderTokenizer(STUDENT), context, 64)
+
+
+def rows(number: int = 2) -> list[dict[str, Any]]:
+    """Micro problems, of a verifier that needs no worker."""
+    wording = prompts.load("thinker", "brief", "en")
+    return [
+        {
+            "prompt": [{"role": "user", "content": prompts.thinker_prompt(one.text, wording)}],
+            "problem": one.id,
+            "text": one.text,
+            "reference": one.reference,
+            "verifier": "exact",
+            "verifier_args": "{}",
+        }
+        for one in micro_problems(Problems(size=number, seed=5))
+    ]
+
+
+class Policy:
+    """Writes what it is told to, first of all thinkers and then of the deliberators."""
+
+    def __init__(self, *texts: str) -> None:
+        self.texts = list(texts)
+        self.asked: list[tuple[int, int]] = []
+        self.prompts: list[str] = []
+
+    def __call__(self, given: list[list[int]], most: int) -> list[Completion]:
+        self.asked.append((len(given), most))
+        self.prompts += [tokenizer().decode(ids) for ids in given]
+        return [self._completion(self.texts.pop(0)) for _ in given]
+
+    def _completion(self, text: str) -> Completion:
+        whole = not text.endswith("...")
+        ids = tokenizer()(text, add_special_tokens=False)["input_ids"] + [END] * whole
+        return Completion(ids, whole)
+
+
+def attempts(row: dict[str, Any], *kinds: str) -> list[str]:
+    """Texts of thinkers."""
+    texts = {
+        RIGHT: f"<think>\nsum\n</think>\nThe answer is \\boxed{{{row['reference']}}}.",
+        WRONG: "<think>\nsum\n</think>\nThe answer is \\boxed{-1}.",
+        NOTHING: "<think>\nsum\n</think>\n",
+        "...": "<think>\nsum and ...",
+    }
+    return [texts[kind] for kind in kinds]
+
+
+def test_an_episode_is_what_a_run_would_have_made(verdicts: VerdictPool) -> None:
+    two = rows()
+    first = attempts(two[0], RIGHT, WRONG, WRONG, RIGHT)
+    policy = Policy(*first, *attempts(two[1], WRONG, RIGHT, NOTHING, "..."), "one", "two")
+    played = episodes().play(two, [11, 12], policy, verdicts)
+    assert policy.asked == [(2 * K, 30), (2, 50)]
+    opener = (
+        f"<|im_start|>user\n{two[0]['prompt'][0]['content']}<|im_end|>\n<|im_start|>assistant\n"
+    )
+    assert policy.prompts[:K] == [opener] * K
+    for row, seed, episode, prompt in zip(two, (11, 12), played, policy.prompts[-2:], strict=True):
+        problem = problem_of(row)
+        cache = build_cache(
+            problem,
+            judged(problem, episode, verdicts),
+            round=1,
+            seed=seed,
+            selection="random",
+            width=None,
+            pruning="answer_only",
+            budget_tokens=2048 - 50 - 64,
+            prompt=prompts.load("deliberator", "brief", "en"),
+            reader=ReaderTokenizer(STUDENT),
+        )
+        assert episode.cache == cache
+        assert cache.prompt in prompt and prompt.endswith("<|im_start|>assistant\n")
+        assert episode.rows[-1].prompt == [{"role": "user", "content": cache.prompt}]
+        assert len(episode.rows) == K + 1
+        assert episode.failed is None
+    assert [one.is_correct for one in played[0].pool] == [True, False, False, True]
+    assert [one.extracted for one in played[0].pool][1] == "-1"
+    assert played[0].pool[0].reasoning == "sum"
+    assert figures(played) == pytest.approx(
+        {
+            "attempts/right": 3 / 8,
+            "attempts/shown": 6 / 8,
+            "attempts/shortened": 0,
+            "attempts/truncated": 1 / 8,
+            "attempts/empty": 1 / 8,
+            "attempts/not_selected": 0,
+            "attempts/unused": 0,
+            "episodes/too_few_usable": 0,
+            "episodes/too_long": 0,
+            "thinker/mean_length": sum(len(row.completion.ids) for row in thinkers(played)) / 8,
+            "thinker/truncated": 1 / 8,
+            "deliberator/mean_length": sum(len(one.rows[-1].completion.ids) for one in played) / 2,
+            "deliberator/truncated": 0,
+        }
+    )
+
+
+def thinkers(played: list[Episode]) -> list[Any]:
+    return [row for one in played for row in one.rows[:-1]]
+
+
+def judged(problem: Problem, episode: Episode, verdicts: VerdictPool) -> list[Trajectory]:
+    """The pool, of whose attempts the texts are what the thinkers wrote."""
+    for attempt, row in zip(episode.pool, episode.rows[:-1], strict=True):
+        text = tokenizer().decode(row.completion.ids, skip_special_tokens=True)
+        assert attempt.answer_text in text and attempt.reasoning in text
+        assert attempt.verdict == verdicts.submit_generation(problem, attempt).result().verdict
+    return episode.pool
+
+
+def test_the_order_is_given_by_the_seed(verdicts: VerdictPool) -> None:
+    row = rows(1)
+    texts = attempts(row[0], RIGHT, WRONG, WRONG, RIGHT)
+    caches = [
+        episodes().play(row, [seed], Policy(*texts, "end"), verdicts)[0].cache for seed in (1, 1, 2)
+    ]
+    assert caches[0] == caches[1] != caches[2]
+
+
+def test_width_and_pruning_are_those_of_the_run(verdicts: VerdictPool) -> None:
+    row = rows(1)
+    policy = Policy(*attempts(row[0], RIGHT, WRONG, WRONG, RIGHT), "end")
+    playing = episodes(cache={"width": 3, "pruning": "think_clipped"})
+    played = playing.play(row, [1], policy, verdicts)
+    assert {item.mode for item in played[0].cache.items} == {"think_clipped"}
+    assert figures(played)["attempts/not_selected"] == 1 / 4
+    assert figures(played)["attempts/shown"] == 3 / 4
+
+
+@pytest.mark.parametrize(
+    ("kinds", "budget", "why"),
+    [
+        ((NOTHING, "...", "...", NOTHING), None, "too_few_usable"),
+        ((NOTHING, "...", "...", RIGHT), None, "too_few_usable"),
+        ((RIGHT, WRONG, WRONG, RIGHT), 230, "too_long"),
+    ],
+)
+def test_an_episode_without_a_cache_has_failed(
+    verdicts: VerdictPool, kinds: tuple[str, ...], budget: int | None, why: str
+) -> None:
+    row = rows(1)
+    texts = attempts(row[0], *kinds)
+    if why == "too_long":
+        texts = [text.replace("{", "{" + "1" * 40) for text in texts]
+    policy = Policy(*texts, "I answer alone")
+    played = episodes(cache={"budget_tokens": budget}).play(row, [1], policy, verdicts)
+    assert played[0].failed == why
+    assert policy.asked[-1] == (1, 50)  # asked as often as those of other processes
+    assert [one.is_learnt for one in played[0].rows] == [False] * (K + 1)
+    assert played[0].cache.items == []
+    found = figures(played)
+    assert found[f"episodes/{why}"] == 1
+    assert found["attempts/unused"] == sum(kind in (RIGHT, WRONG) for kind in kinds) / K
+    assert found["attempts/empty"] == kinds.count(NOTHING) / K
+    assert found["attempts/truncated"] == kinds.count("...") / K
+    assert found["attempts/shown"] == 0
+
+
+def test_problems_without_room_are_told_before(verdicts: VerdictPool) -> None:
+    two = rows()
+
+    def lacking(playing: Episodes) -> list[str]:
+        return [". ".join(lack) for row in two if (lack := playing.lack_of_room(row))]
+
+    assert lacking(episodes()) == []
+    longest = max(
+        len(tokenizer().apply_chat_template(row["prompt"], add_generation_prompt=True)["input_ids"])
+        for row in two
+    )
+    playing = episodes(context=longest + 29, deliberate={"sampling": {"max_tokens": 1}})
+    assert any("set think.sampling.max_tokens to 29 or" in one for one in lacking(playing))
+    ours = episodes(
+        context=longest + 29, think={"k": K}, deliberate={"sampling": {"max_tokens": 1}}
+    )
+    assert any("set max_completion_length to 29 or" in one for one in lacking(ours))
+    long = {**two[0], "prompt": [{"role": "user", "content": "1 " * 2048}]}
+    lack = episodes().lack_of_room(long)
+    assert lack and lack[1] == "take shorter problems, or a model that reads more"
+    small = lacking(episodes(cache={"budget_tokens": 60}))
+    assert len(small) == 2
+    assert "without a word of them, and there is room for 60" in small[0]
+    assert "a smaller deliberate.sampling.max_tokens" in small[0]
+    with pytest.raises(ConfigError, match=r"A prompt of .* tokens and 30 of a response do not fit"):
+        playing.play(two, [1, 2], Policy(), verdicts)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"deliberate": {"rounds": 2}}, "has 2 rounds .* Set deliberate.rounds to 1"),
+        ({"deliberate": {"d": 0}}, "has 0 rounds .* deliberate.d to 1 or more"),
+        ({"deliberate": {"task": "choose"}}, "to choose, and an episode has one to deliberate"),
+        ({"cache": {"budget_tokens": 1935}}, r"Set cache.budget_tokens to 1934 or less\."),
+        (
+            {"deliberate": {"sampling": {"max_tokens": 2000}}},
+            "leave no room for a cache .* Set deliberate.sampling.max_tokens to 1024 or less",
+        ),
+    ],
+)
+def test_what_cannot_be_an_episode_is_refused(changes: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        episodes(**changes)
+
+
+@pytest.mark.parametrize("is_control", [False, True])
+def test_thinking_is_told_from_the_answer_where_its_tags_are_control_tokens(
+    verdicts: VerdictPool, is_control: bool
+) -> None:
+    from transformers import AutoTokenizer
+
+    reading = AutoTokenizer.from_pretrained(STUDENT)
+    if is_control:
+        reading.add_special_tokens({"additional_special_tokens": [*TAGS]})
+        assert {*TAGS} <= {*reading.all_special_tokens}
+    playing = Episodes(run(), Chat(reading, stops_of(STUDENT)), ReaderTokenizer(STUDENT), 2048, 64)
+    texts = [f"<think>long</think>It is \\boxed{{{n}}}." for n in range(K + 1)]
+    (played,) = playing.play(rows(1), [1], Policy(*texts), verdicts)
+    assert [attempt.reasoning for attempt in played.pool] == ["long"] * K
+    assert played.pool[0].answer_text == "It is \\boxed{0}."
+
+
+def test_roles_without_a_length_of_their_own_have_that_of_the_training() -> None:
+    playing = episodes(think={"k": 2}, deliberate={})
+    assert (playing.k, playing.thinker_tokens, playing.deliberator_tokens) == (2, 64, 64)
+
+
+def test_the_student_plays_with_its_weights_of_the_moment(
+    tmp_path: Path, verdicts: VerdictPool
+) -> None:
+    """Through the trainer, with prompts as TRL renders them and a length for each role."""
+    import torch
+    from datasets import Dataset
+
+    from heavydistill.train.grpo.joint import JointTrainer
+
+    two = rows()
+    made = JointTrainer(
+        verdicts=verdicts,
+        episodes=episodes(
+            think={"k": K, "sampling": {"max_tokens": 150}},
+            deliberate={"sampling": {"max_tokens": 20}},
+        ),
+        model=STUDENT,
+        args=arguments(
+            tmp_path,
+            num_generations=2 * (K + 1),
+            per_device_train_batch_size=2 * (K + 1),
+            steps_per_generation=2,
+            gradient_accumulation_steps=1,
+            log_completions=True,
+            seed=3,
+        ),
+        train_dataset=Dataset.from_list(two),
+        reward_funcs=rewarding([1.0, 0.0, 0.0, 1.0]),
+        processing_class=tokenizer(),
+    )
+    made.model.train()
+    batch = made._generate_and_score_completions(next(iter(made.get_train_dataloader())))
+    ids, mask = (made._apart(batch[f"prompt_{name}"]) for name in ("ids", "mask"))
+    read = [row[kept.bool()].tolist() for row, kept in zip(ids, mask, strict=True)]
+    asked = list(made._logs["prompt"])
+    assert read == made._tokenize_prompts(asked)[0]
+    of_thinkers = [prompt for number, prompt in enumerate(asked) if number % (K + 1) < K]
+    assert of_thinkers == [row["prompt"] for row in two for _ in range(2 * K)]
+    caches = asked[K :: K + 1]
+    assert all("==== Attempt" in prompt[0]["content"] for prompt in caches)
+    lengths = made._apart(batch["completion_mask"]).sum(dim=1).view(-1, K + 1)
+    assert 20 < lengths[:, :K].max() <= 150 and lengths[:, K].max() == 20
+    usual = made._apart(batch["completion_ids"])[made._apart(batch["completion_mask"]).bool()]
+    with torch.no_grad():
+        for parameter in made.model.parameters():
+            parameter.zero_()
+    batch = made._generate_and_score_completions(next(iter(made.get_train_dataloader())))
+    is_written = batch["completion_mask"].bool()
+    assert len(batch["completion_ids"][is_written].unique()) > 300 > 3 * len(usual.unique())
+    logps = batch["old_per_token_logps"][is_written]
+    assert logps.tolist() == pytest.approx([-math.log(704)] * len(logps))

@@ -1,0 +1,292 @@
+"""What a GRPO training takes: presets under files under flags, and what is refused."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from trainings import GRPO, ROOT
+
+from heavydistill.errors import ConfigError
+from heavydistill.train.arguments import REFUSED
+from heavydistill.train.grpo.config import SCRIPT, WORDS, RlArguments, parse
+from heavydistill.train.grpo.presets import PRESETS
+from heavydistill.train.recorded_arguments import told
+
+LEAST = {
+    "model_name_or_path": "micro-student",
+    "dataset_name": "sets",
+    "mode": "deliberator",
+    "use_cpu": True,
+    "bf16": False,
+}
+
+
+def written(folder: Path, **keys: Any) -> str:
+    """A file with the least keys and these; None takes one out."""
+    tree = {key: value for key, value in {**LEAST, **keys}.items() if value is not None}
+    path = folder / "grpo.yaml"
+    path.write_text(yaml.safe_dump(tree), encoding="utf-8")
+    return str(path)
+
+
+def refused(*arguments: str) -> str:
+    with pytest.raises(ConfigError) as raised:
+        parse(list(arguments))
+    return str(raised.value)
+
+
+def test_gspo_is_the_preset_and_every_value_of_it_can_be_changed(tmp_path: Path) -> None:
+    trl = parse(["--config", written(tmp_path)]).trl
+    assert (trl.importance_sampling_level, trl.loss_type, trl.beta) == ("sequence", "grpo", 0.0)
+    assert (trl.epsilon, trl.epsilon_high) == (3e-4, 4e-4)
+    assert (trl.steps_per_generation, trl.gradient_accumulation_steps) == (4, 1)
+    assert trl.mask_truncated_completions
+    assert trl.vllm_importance_sampling_mode == "token_truncate"
+    path = written(tmp_path, epsilon=0.01, gradient_accumulation_steps=2)
+    changed = parse(["--config", path, "--epsilon_high", "0.02", "--beta", "0.001"]).trl
+    assert (changed.epsilon, changed.epsilon_high, changed.beta) == (0.01, 0.02, 0.001)
+    assert changed.steps_per_generation == 8
+    assert parse(["--config", path, "--steps_per_generation", "4"]).trl.steps_per_generation == 4
+
+
+def test_the_words_are_those_that_trl_knows() -> None:
+    from trl.trainer import grpo_trainer
+
+    code = Path(str(grpo_trainer.__file__)).read_text(encoding="utf-8")
+    for words in WORDS.values():
+        assert not {word for word in words if f'"{word}"' not in code}
+    known = set(re.findall(r'"(\w+)"', " ".join(re.findall(r"self\.loss_type (?:==|in) .*", code))))
+    assert known == set(WORDS["loss_type"])
+
+
+def test_there_is_no_dropout_whoever_learns(tmp_path: Path) -> None:
+    assert parse(["--config", written(tmp_path)]).trl.disable_dropout
+    adapter = parse(["--config", written(tmp_path, use_peft=True)])
+    assert adapter.trl.disable_dropout and adapter.model.lora_dropout == 0
+
+
+def test_without_anything_it_says_where_to_begin() -> None:
+    assert "Give --config FILE" in refused()
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_a_preset_sets_what_it_says_and_the_record_tells_it(tmp_path: Path, preset: str) -> None:
+    asked = parse(["--config", written(tmp_path), "--preset", preset])
+    for name, value in PRESETS[preset].items():
+        assert getattr(asked.trl, name) == value
+    known = told(asked)
+    assert known.get("preset", "gspo") == preset
+    assert not {"dataset_name", "run", "verify", "evaluate", "license", "dry_run"} & set(known)
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ({"num_generatons": 4}, "no key 'num_generatons'. Did you mean num_generations?"),
+        ({"mode": "judge"}, "mode: 'judge' is none of deliberator, joint, thinker"),
+        ({"preset": "ppo"}, "preset: 'ppo' is none of gspo, dapo, dr_grpo"),
+        ({"mode": None}, "Who learns is not said. Give --config FILE, such as one of"),
+        ({"dataset_name": None}, "There is nothing to learn from. Give --dataset_name"),
+        ({"dataset_name": None, "mode": "joint"}, "or --run: the configuration of a run."),
+        ({"run": "r.yaml"}, "Both dataset_name and run are given"),
+        ({"run": "r.yaml", "dataset_name": None}, "a deliberator learns from caches"),
+        (
+            {"run": "r.yaml", "dataset_name": None, "mode": "thinker", "verify": {"workers": 1}},
+            "verify is given beside run",
+        ),
+        ({"mode": "thinker", "max_accuracy": 0.5}, "max_accuracy is given, and a thinker"),
+        ({"mode": "joint", "unmeasured": "ask"}, "unmeasured is given, and a joint"),
+        ({"max_accuracy": 1.5}, "max_accuracy: 1.5 is no share"),
+        ({"temperature": 0.0}, "temperature: 0.0 is no number above 0"),
+        ({"temperature": float("inf")}, "temperature: inf is no number above 0"),
+        ({"max_completion_length": -5}, "max_completion_length: -5 is no number above 0"),
+        ({"beta": -1.0}, "beta: -1.0 is no number from 0 on"),
+        ({"epsilon": float("nan")}, "epsilon: nan is no number from 0 on"),
+        ({"learning_rate": float("nan")}, "learning_rate: nan is no number from 0 on"),
+        ({"top_entropy_quantile": 3.0}, "top_entropy_quantile: 3.0 is no share"),
+        ({"loss_type": "grop"}, "loss_type: 'grop' is none of grpo, dr_grpo, dapo"),
+        ({"importance_sampling_level": "seq"}, "'seq' is none of token, sequence"),
+        ({"scale_rewards": "grp"}, "scale_rewards: 'grp' is none of group, batch, none"),
+        ({"vllm_importance_sampling_mode": "foo"}, "'foo' is none of token_truncate"),
+        ({"sync_ref_model": True}, "with beta 0 there is no reference model"),
+        ({"use_peft": True, "lora_dropout": 0.1}, "lora_dropout: 0.1 makes noise of the ratios"),
+        (
+            {"use_peft": True, "lora_target_modules": ["q_proj", "lm_head"]},
+            "Leave lm_head out.",
+        ),
+        ({"final_norm_learning_rate": 0.0}, "final_norm_learning_rate: 0.0 is not more than 0"),
+        ({"final_norm_learning_rate": 0.01, "use_peft": True}, "what is trained is an adapter"),
+        (
+            {
+                "final_norm_learning_rate": 0.01,
+                "optim": "galore_adamw",
+                "optim_target_modules": ["mlp"],
+            },
+            "galore_adamw sorts weights in its own way",
+        ),
+        ({"format_share": 0.2}, "format_share: 0.2 is not between 0 and 0.05"),
+        ({"verify": {"worker": 1}}, "verify: unknown key worker. Did you mean workers?"),
+        ({"verify": {"workers": 0}}, "verify: workers: "),
+        ({"verify": [1]}, "verify: [1] is no dict"),
+        ({"num_generations": 3}, "Give --num_generations 4, or --steps_per_generation 6."),
+        ({"generation_batch_size": 16}, "generation_batch_size: it is per_device"),
+        ({"eval_strategy": "epoch", "per_device_eval_batch_size": 3}, "batch_size 4."),
+        ({"guard_evaluation": "stop"}, "guard_evaluation is stop, and nothing is evaluated"),
+        ({"guard_evaluation": "warn"}, "guard_evaluation is warn, and nothing is evaluated"),
+        ({"guard_entropy": "roll_back"}, "Give --eval_strategy steps, and --save_strategy best"),
+        ({"guard_entropy": False}, 'Write "off", between quotes.'),
+        ({"eval_strategy": False}, 'Write "no", between quotes.'),
+        (
+            {"eval_strategy": "steps", "greater_is_better": False},
+            "greater_is_better is false, and eval_hm is an accuracy",
+        ),
+        ({"do_eval": True}, "do_eval is given, and eval_strategy does not say when"),
+        ({"eval_strategy": "steps", "num_generations_eval": 0}, "num_generations_eval: 0 is below"),
+        (
+            {"eval_strategy": "steps", "metric_for_best_model": "eval_loss"},
+            "'eval_loss' does not tell how good a deliberator training is. Give eval_hm or "
+            "eval_hm_minus_v",
+        ),
+        (
+            {"mode": "thinker", "eval_strategy": "steps", "metric_for_best_model": "hm"},
+            "Give eval_pass_at_1 or eval_pass_at_d",
+        ),
+        ({"model_name_or_path": None}, "There is no model to train"),
+        ({"hub_model_id": "a/b"}, "hub_model_id is set, and push_to_hub is not"),
+        ({"use_vllm": True}, 'pip install "heavydistill[vllm]"'),
+        *(
+            (
+                {
+                    "use_vllm": True,
+                    "use_peft": True,
+                    "dtype": "bfloat16",
+                    f"load_in_{bits}bit": True,
+                },
+                f"Give --load_in_{bits}bit false, or --use_vllm false",
+            )
+            for bits in (4, 8)
+        ),
+    ],
+)
+def test_a_fault_is_named_with_what_mends_it(
+    tmp_path: Path, keys: dict[str, Any], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = __import__("importlib").util.find_spec
+    monkeypatch.setattr(
+        "importlib.util.find_spec", lambda name, *a: None if name == "vllm" else real(name, *a)
+    )
+    usual = {"num_generations": 4, "per_device_train_batch_size": 4}
+    assert message in refused("--config", written(tmp_path, **{**usual, **keys}))
+
+
+def test_only_what_is_measured_is_watched_for_its_fall(tmp_path: Path) -> None:
+    path = written(tmp_path)
+    never = parse(["--config", path])
+    assert never.rl.guard_evaluation == told(never)["guard_evaluation"] == "off"
+    measured = parse(["--config", path, "--eval_strategy", "steps"])
+    assert measured.rl.guard_evaluation == "warn" and "guard_evaluation" not in told(measured)
+    assert measured.trl.metric_for_best_model == "eval_hm"
+
+
+def test_a_correction_of_rows_is_refused_where_a_sample_is_an_episode(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = __import__("importlib").util.find_spec
+    monkeypatch.setattr(
+        "importlib.util.find_spec", lambda name, *a: name == "vllm" or real(name, *a)
+    )
+    keys = {"mode": "joint", "use_vllm": True, "use_cpu": False}
+    path = written(tmp_path, **keys, vllm_importance_sampling_mode="sequence_mask")
+    message = refused("--config", path)
+    assert message.startswith("vllm_importance_sampling_mode: sequence_mask is of rows")
+    assert message.endswith("Set vllm_importance_sampling_mode: token_truncate.")
+    assert parse(["--config", path, "--objective", "row"]).rl.objective == "row"
+    usual = parse(["--config", path, "--vllm_importance_sampling_mode", "token_truncate"])
+    assert usual.trl.use_vllm
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--num_generatons", "4"], "There is no flag --num_generatons. Did you mean"),
+        (["--verify", "x"], "Give verify as a mapping in the file."),
+        (["--preset", "ppo"], "invalid choice: 'ppo'"),
+    ],
+)
+def test_a_fault_of_a_flag_names_it(tmp_path: Path, flags: list[str], message: str) -> None:
+    assert message in refused("--config", written(tmp_path), *flags)
+
+
+def test_the_number_of_processes_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = written(tmp_path, num_generations=8, per_device_train_batch_size=1)
+    assert "--num_generations 4, or --steps_per_generation 8." in refused("--config", path)
+    monkeypatch.setenv("WORLD_SIZE", "3")
+    message = refused("--config", path)
+    assert "(1 a process x 3 process(es) x 4 steps_per_generation)" in message
+
+
+OTHER: dict[str, Any] = {
+    "top_p": 0.9,
+    "top_k": 5,
+    "min_p": 0.1,
+    "generation_kwargs": {"typical_p": 0.5},
+    "disable_dropout": False,
+    "neftune_noise_alpha": 5.0,
+    "label_smoothing_factor": 0.1,
+    "train_sampling_strategy": "group_by_length",
+    "logging_strategy": "no",
+    "repetition_penalty": 1.1,
+    "vllm_structured_outputs_regex": "a",
+    "remove_unused_columns": True,
+    "reward_weights": [0.5],
+    "multi_objective_aggregation": "normalize_then_sum",
+    "chat_template_kwargs": {"enable_thinking": False},
+    "max_tool_calling_iterations": 3,
+    "log_completions_hub_repo": "a/b",
+    "use_transformers_paged": True,
+    "vllm_importance_sampling_cap": 2.0,
+    "hub_strategy": "all_checkpoints",
+    "hub_token": "hf_secret",
+    "save_only_model": True,
+}
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+@pytest.mark.parametrize("name", OTHER)
+def test_what_would_be_ignored_or_bend_the_ratio_is_refused(tmp_path: Path, name: str) -> None:
+    assert set(OTHER) == {*REFUSED, *SCRIPT.refused} - {"auto_find_batch_size"}
+    more = {"log_completions": True} if name.startswith("log_") else {}
+    message = refused("--config", written(tmp_path, **{name: OTHER[name]}, **more))
+    assert message.startswith(f"{name}: it cannot be set: ")
+    assert message.endswith(f"Leave {name} out.") and "hf_secret" not in message
+
+
+def test_the_script_names_its_own_flags() -> None:
+    said = GRPO.read_text(encoding="utf-8").partition('"""\n')[0]
+    own = {field.name for field in dataclasses.fields(RlArguments)} - {"verify"}
+    guards = {name for name in own if name.startswith("guard_")}
+    assert not {name for name in own - guards if f"--{name}" not in said}
+    assert "--guard_entropy and the\nother guards" in said
+
+
+def test_help_begins_with_how_to_use_it() -> None:
+    done = subprocess.run(
+        [sys.executable, str(GRPO), "--help"],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    assert done.returncode == 0
+    top = done.stdout.splitlines()[:10]
+    assert top[0] == "usage: grpo.py --config FILE [--KEY VALUE ...]"
+    assert "heavydistill build" in "\n".join(top)
+    for name in ("--mode", "--preset", "--max_accuracy", "--num_generations", "--use_dora"):
+        assert name in done.stdout

@@ -1,0 +1,386 @@
+"""Which prompts a GRPO training asks, and what it says of those that it leaves out."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from set_folders import rewrite, write_sets
+from trainings import grpo_asked
+
+from heavydistill.errors import ConfigError, UserError
+from heavydistill.heavy.prompts import load
+from heavydistill.store.sets.folder import file_of
+from heavydistill.store.sets.manifest import RunUsed, read_manifest, write_manifest
+from heavydistill.train.base_model import load_base
+from heavydistill.train.grpo.data import Prompts, find_sets, read_prompts
+
+
+def with_rows(folder: Path, *rows: dict[str, Any]) -> Path:
+    """Sets whose ``rl`` has these rows; what is not said is as usual."""
+    write_sets(folder)
+    rewrite(folder, "rl", lambda row: [{**row, **keys} for keys in rows])
+    return folder
+
+
+def found(sets: Path | None, out: Path, **keys: Any) -> Prompts:
+    """The prompts of the arguments, for the micro student, whoever the sets are for."""
+    asked = grpo_asked(sets, out, **{"steps_per_generation": 1, **keys})
+    return read_prompts(asked, load_base(asked, []), find_sets(asked))
+
+
+def refused(sets: Path | None, out: Path, **keys: Any) -> str:
+    with pytest.raises(ConfigError) as raised:
+        found(sets, out, **keys)
+    return str(raised.value)
+
+
+def test_caches_that_can_teach_something_are_asked_and_the_others_counted(tmp_path: Path) -> None:
+    sets = with_rows(
+        tmp_path / "sets",
+        *({"success": share, "cache": f"c{n}"} for n, share in enumerate((0.0, 0.25, 1.0, 0.75))),
+        {"right": 2, "width": 4, "cache": "c4"},
+        {"right": 3, "width": 8, "cache": "c5"},
+        {"right": 4, "width": 8, "cache": "c6"},
+    )
+    everything = found(sets, tmp_path)
+    assert everything.train["cache"] == ["c1", "c3", "c4", "c5", "c6"]
+    assert everything.left_out == {"always_right": 1, "never_right": 1}
+    bound = found(sets, tmp_path, max_accuracy=0.375)
+    assert bound.train["cache"] == ["c5"]
+    assert bound.left_out == {"always_right": 1, "never_right": 1, "over_accuracy": 4}
+    assert everything.problems_sha256 != bound.problems_sha256
+    assert found(sets, tmp_path).problems_sha256 == everything.problems_sha256
+
+
+def test_a_row_has_the_columns_that_trainers_and_rewards_read(tmp_path: Path) -> None:
+    prompts = found(write_sets(tmp_path / "sets"), tmp_path)
+    (row,) = prompts.train
+    assert set(row) >= {"prompt", "problem", "text", "reference", "verifier", "verifier_args"}
+    assert row["prompt"][0]["role"] == "user" and "Attempt 1" in row["prompt"][0]["content"]
+    assert (row["right"], row["width"], row["success"]) == (1, 2, 0.5)
+    assert prompts.lengths == [prompts.longest] and prompts.longest > 20
+    assert prompts.measured_on == ["micro"]
+
+
+def test_a_set_without_successes_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    never = with_rows(tmp_path / "never", *[{"success": 0.0, "cache": f"c{n}"} for n in range(3)])
+    message = refused(never, tmp_path)
+    assert "never has no cache that is answered rightly sometimes" in message
+    assert "(3 never_right)" in message and "Train the model on the set sft_deliberator" in message
+    assert f"heavydistill refilter {never} --checkpoint micro-student" in message
+
+
+def test_caches_that_another_model_always_gets_right_are_to_be_measured_again(
+    tmp_path: Path,
+) -> None:
+    rows = [{"success": 1.0, "cache": f"c{n}"} for n in range(3)]
+    always = with_rows(tmp_path / "always", *rows)
+    again = f"refilter {always} --checkpoint micro-student --out {always}-refiltered"
+    message = refused(always, tmp_path)
+    assert "That was measured on micro: measure it on micro-student" in message
+    assert f"`heavydistill {again}`. Build harder sets" in message
+    few = with_rows(tmp_path / "few", *rows, {"success": 0.5, "cache": "c4"})
+    message = refused(few, tmp_path, steps_per_generation=8)
+    assert "3 caches are left out that micro always or never got right" in message
+    assert f"refilter {few} --checkpoint micro-student" in message
+    own = read_manifest(always).model_copy(update={"models": {"deliberator": ["micro-student"]}})
+    write_manifest(own, always)
+    message = refused(always, tmp_path)
+    assert "Build harder sets" in message and "refilter" not in message
+
+
+def test_an_empty_set_tells_what_became_of_its_caches(tmp_path: Path) -> None:
+    sets = with_rows(tmp_path / "sets")
+    rewrite(sets, "caches", lambda row: [{**row, "rl_label": "never_right"}])
+    assert "(2 never_right)" in refused(sets, tmp_path)
+
+
+def test_a_bound_that_no_cache_keeps_is_told_the_least_that_one_does(tmp_path: Path) -> None:
+    sets = with_rows(tmp_path / "sets", {"right": 2, "width": 6}, {"right": 5, "width": 6})
+    message = refused(sets, tmp_path, max_accuracy=0.2)
+    assert message.endswith("Give --max_accuracy 0.334 or more.")
+    assert len(found(sets, tmp_path, max_accuracy=0.334).train) == 1
+
+
+def unmeasured(folder: Path, *rights: int) -> Path:
+    """Sets without prompts of RL, and with caches of two attempts that nobody was asked about."""
+    write_sets(folder, without=("rl", "train"))
+    rewrite(
+        folder,
+        "caches",
+        lambda row: [
+            {**row, "id": f"{row['id']}_{n}", "right": right, "rl_label": "unmeasured"}
+            for n, right in enumerate((*rights, rights[0]))
+        ],
+    )
+    return folder
+
+
+def test_caches_that_nobody_measured_are_asked_if_that_is_wanted(tmp_path: Path) -> None:
+    sets = unmeasured(tmp_path / "sets", 0, 1, 2)
+    message = refused(sets, tmp_path)
+    assert (
+        "(8 unmeasured)" in message and "or ask them as they are with --unmeasured ask" in message
+    )
+    prompts = found(sets, tmp_path, unmeasured="ask", max_accuracy=0.5)
+    assert prompts.train["cache"] == ["c_0_0", "c_0_1", "c_0_3"], "none of the validation split"
+    assert prompts.left_out == {"over_accuracy": 1}
+    assert (prompts.unmeasured, prompts.measured_on) == (3, [])
+    row = prompts.train[0]
+    assert (row["problem"], row["width"], row["success"], row["reference"]) == ("p_0", 2, None, "6")
+    assert "Attempt 1" in row["prompt"][0]["content"]
+    sets = unmeasured(tmp_path / "right", 2)
+    message = refused(sets, tmp_path, unmeasured="ask", max_accuracy=0.5)
+    assert message.endswith("Give --max_accuracy 1 or more.")
+
+
+def test_that_nobody_measured_is_told_where_the_caches_are_not_fetched(tmp_path: Path) -> None:
+    sets = unmeasured(tmp_path / "sets", 0)
+    manifest = read_manifest(sets)
+    shutil.rmtree(sets / "caches")
+    write_manifest(manifest.model_copy(update={"unmeasured": 7}), sets)
+    message = refused(sets, tmp_path)
+    assert "(7 unmeasured)" in message and "--unmeasured ask" in message
+
+
+def test_unmeasured_caches_are_asked_beside_those_that_teach(tmp_path: Path) -> None:
+    sets = write_sets(tmp_path / "sets")
+    rewrite(
+        sets,
+        "caches",
+        lambda row: [row, *[{**row, "id": "again", "rl_label": "unmeasured"}] * 2],
+    )
+    assert found(sets, tmp_path).train["cache"] == ["c_0"]
+    prompts = found(sets, tmp_path, unmeasured="ask")
+    assert prompts.train["cache"] == ["c_0", "again"]
+    assert (prompts.train["success"], prompts.unmeasured) == ([0.5, None], 1)
+
+
+def test_prompts_that_do_not_fit_are_refused_or_left_out_and_counted(tmp_path: Path) -> None:
+    long = [{"role": "user", "content": "one plus one " * 400}]
+    sets = with_rows(tmp_path / "sets", {"cache": "c0"}, {"cache": "c1", "prompt": long})
+    message = refused(sets, tmp_path, max_completion_length=1000)
+    assert "1 of 2 prompts and 1,000 tokens" in message and "--too_long leave_out" in message
+    kept = found(sets, tmp_path, max_completion_length=1000, too_long="leave_out")
+    assert kept.train["cache"] == ["c0"] and kept.left_out == {"too_long": 1}
+    message = refused(sets, tmp_path, max_completion_length=2040, too_long="leave_out")
+    assert "no prompt leaves room" in message
+
+
+def test_fewer_prompts_than_a_generation_asks_are_refused(tmp_path: Path) -> None:
+    sets = write_sets(tmp_path / "sets")
+    message = refused(sets, tmp_path, steps_per_generation=4)
+    assert "A generation asks 4 prompts" in message
+    assert "Give --steps_per_generation 1, or more prompts." in message
+
+
+def test_who_cannot_judge_is_told_before_anything_is_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sets = with_rows(tmp_path / "sets", {"verifier": "mine"})
+    assert "the verifier 'mine', which is not known here" in refused(sets, tmp_path)
+    sets = write_sets(tmp_path / "others")
+    monkeypatch.setattr(
+        "heavydistill.verifiers.registry.unavailable", lambda *_: ["no sandbox; install it"]
+    )
+    assert "no sandbox; install it" in refused(sets, tmp_path)
+
+
+def test_a_file_of_the_sets_that_was_changed_is_refused(tmp_path: Path) -> None:
+    sets = write_sets(tmp_path / "sets")
+    shutil.copy(file_of(sets, "rl", "validation"), file_of(sets, "rl", "train"))
+    assert "is not what manifest.json says" in refused(sets, tmp_path)
+
+
+RUN = {
+    "problems": {"source": "micro", "size": 12, "seed": 3},
+    "domain": "brief",
+    "think": {"k": 3},
+    "cache": {"width": 2},
+}
+
+EPISODES = {"mode": "joint", "num_generations": 6, "per_device_train_batch_size": 6}
+
+
+def run_file(folder: Path, **keys: Any) -> Path:
+    path = folder / "run.yaml"
+    path.write_text(yaml.safe_dump({**RUN, **keys}), encoding="utf-8")
+    return path
+
+
+def test_a_thinker_is_asked_the_problems_of_a_run_in_its_wording(tmp_path: Path) -> None:
+    prompts = found(None, tmp_path, mode="thinker", run=run_file(tmp_path))
+    assert len(prompts.train) == 12 and prompts.run is not None
+    wording = load("thinker", "brief", "en").closing
+    for row in prompts.train:
+        assert row["prompt"][0]["content"] == f"{row['text']}\n\n{wording}"
+        assert row["verifier"] == "procedural" and row["domain"] == "brief"
+
+
+def test_the_wording_is_that_of_the_students_profile_if_the_run_names_none(tmp_path: Path) -> None:
+    run = run_file(tmp_path, domain=None)
+    prompts = found(None, tmp_path, mode="thinker", run=run)
+    assert prompts.run is not None and prompts.run.domain == "brief"
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ({"think": {"sampling": {"top_p": 0.9}}}, "of think.sampling max_tokens alone counts"),
+        ({"think": {"sampling": {"max_tokens": 999}}}, "is 999, and max_completion_length 128"),
+        ({"think": {"sampling": {"max_tokens": 9}}}, "is 9, and max_completion_length 128"),
+        ({"thinkk": {}}, "unknown key thinkk"),
+        ({"problems": {"source": "nowhere.jsonl"}}, "nowhere.jsonl"),
+    ],
+)
+def test_a_run_that_says_what_has_no_effect_is_refused(
+    tmp_path: Path, keys: dict[str, Any], message: str
+) -> None:
+    run = run_file(tmp_path, **keys)
+    with pytest.raises(UserError) as raised:
+        found(None, tmp_path, mode="thinker", run=run)
+    assert message in str(raised.value)
+
+
+def test_a_k_that_does_not_divide_the_batch_is_told_what_would(tmp_path: Path) -> None:
+    run = run_file(tmp_path, think={"k": 4})
+    message = refused(None, tmp_path, mode="joint", run=run)
+    assert "K + 1 = 5" in message
+    assert "--num_generations 10 --per_device_train_batch_size 5" in message
+    keys = {"num_generations": 10, "per_device_train_batch_size": 5, "steps_per_generation": 2}
+    assert found(None, tmp_path, mode="joint", run=run, **keys).run
+
+
+def test_a_prompt_of_an_episode_leaves_room_for_an_attempt_which_may_be_shorter(
+    tmp_path: Path,
+) -> None:
+    keys = {**EPISODES, "max_completion_length": 2040, "too_long": "leave_out"}
+    shorter = {"deliberate": {"sampling": {"max_tokens": 90}}}
+    message = refused(None, tmp_path, run=run_file(tmp_path, think={"k": 2}, **shorter), **keys)
+    assert "and 2040 of an attempt do not fit the student's 2048 (12 of 12 problems)" in message
+    assert "Set max_completion_length to 19" in message and "leave_out" not in message
+    run = run_file(tmp_path, think={"k": 2, "sampling": {"max_tokens": 1900}}, **shorter)
+    for more in (keys, {**keys, "too_long": "refuse"}):
+        prompts = found(None, tmp_path, run=run, **more)
+        assert len(prompts.train) == 12 and prompts.left_out == {}
+
+
+def test_problems_that_have_no_room_for_a_cache_are_left_out_where_that_is_asked_for(
+    tmp_path: Path,
+) -> None:
+    asked = {"think": {"k": 2}, "deliberate": {"sampling": {"max_tokens": 90}}}
+    free = found(None, tmp_path, run=run_file(tmp_path, **asked), **EPISODES)
+    # The frame of a cache holds the problem once, so the longest problem's is the largest.
+    longest = max(free.train["text"], key=len)
+    budgets = range(60, 400)
+    for budget in budgets:
+        run = run_file(tmp_path, cache={"budget_tokens": budget}, **asked)
+        try:
+            some = found(None, tmp_path, run=run, too_long="leave_out", **EPISODES)
+        except ConfigError as none:
+            assert "(12 of 12 problems)" in str(none)
+            continue
+        break
+    assert 0 < some.left_out["too_long"] < 12 and longest not in some.train["text"]
+    message = refused(None, tmp_path, run=run, **EPISODES)
+    assert f"and there is room for {budget} ({some.left_out['too_long']} of 12 problems)" in message
+    assert "Leave out what is longer with --too_long leave_out, or give more room" in message
+
+
+def of_runs(*configs: dict[str, Any]) -> list[RunUsed]:
+    return [
+        RunUsed(name=f"run{n}", traces=2, config=config, summary={})
+        for n, config in enumerate(configs)
+    ]
+
+
+def test_problems_of_sets_are_asked_as_in_the_runs_behind_them(tmp_path: Path) -> None:
+    way = {"domain": "brief", "language": "en", "think": {"k": 6, "sampling": {"top_p": 0.95}}}
+    sets = write_sets(tmp_path / "sets", runs=of_runs({**way, "teacher": "a"}, way))
+    prompts = found(sets, tmp_path, mode="thinker")
+    assert prompts.train["problem"] == ["p_0"]
+    assert prompts.run is not None and prompts.run.think.k == 6
+    assert prompts.run.think.sampling.top_p is None
+
+
+@pytest.mark.parametrize(
+    ("configs", "message"),
+    [
+        ([{}], "do not tell how their problems were asked"),
+        ([{"think": {"k": 3}}, {"think": {"k": 4}}], "run0, run1, were asked in different ways"),
+    ],
+)
+def test_runs_that_do_not_tell_or_agree_are_refused(
+    tmp_path: Path, configs: list[dict[str, Any]], message: str
+) -> None:
+    sets = write_sets(tmp_path / "sets", runs=of_runs(*configs))
+    found_message = refused(sets, tmp_path, mode="thinker")
+    assert message in found_message and "give --run in place of --dataset_name" in found_message
+
+
+WAY = {"domain": "brief", "think": {"k": 2}}
+RIGHT, WRONG, UNSAID = "correct", "incorrect", "undecided"
+
+
+def answered(folder: Path, *attempts: tuple[str | None, ...], **cache: Any) -> Path:
+    """Sets with a problem for each of these rows of verdicts, and for each a cache."""
+    write_sets(folder, runs=of_runs(WAY))
+    names = [f"p{number}" for number in range(len(attempts))]
+    rewrite(
+        folder,
+        "problems",
+        lambda row: [{**row, "id": name} for name in names] * (row["split"] == "train"),
+    )
+    once = iter([True])
+
+    def judged(row: dict[str, Any]) -> list[dict[str, Any]]:
+        return [
+            {**row, "problem": name, "verdict": said and {**row["verdict"], "label": said}}
+            for name, verdicts in zip(names, attempts, strict=True)
+            for said in verdicts
+        ] * next(once, False)
+
+    rewrite(folder, "trajectories", judged)
+    rewrite(
+        folder, "caches", lambda row: [{**row, "problem": "p0", **cache}] * (row["id"] == "c_0")
+    )
+    return folder
+
+
+def test_problems_that_are_always_or_never_answered_rightly_are_left_out(tmp_path: Path) -> None:
+    verdicts = [(WRONG, WRONG), (RIGHT, WRONG), (RIGHT, RIGHT), (RIGHT, None), (UNSAID, WRONG)]
+    sets = answered(tmp_path / "sets", *verdicts)
+    prompts = found(sets, tmp_path, mode="thinker")
+    assert prompts.train["problem"] == ["p1", "p3", "p4"]
+    assert prompts.train["success"] == [0.5, None, None]
+    assert prompts.left_out == {"always_right": 1, "never_right": 1}
+    assert (prompts.unmeasured, prompts.measured_on) == (2, ["micro"])
+
+
+@pytest.mark.parametrize(("success", "asked"), [(0.5, True), (1.0, True), (0.0, False)])
+def test_of_an_episode_a_right_deliberation_counts_too(
+    tmp_path: Path, success: float, asked: bool
+) -> None:
+    sets = answered(tmp_path / "sets", (WRONG, WRONG), (RIGHT, WRONG), success=success, judged=4)
+    prompts = found(sets, tmp_path, **EPISODES)
+    assert prompts.train["problem"] == ["p0"] * asked + ["p1"]
+    assert found(sets, tmp_path, mode="thinker").train["problem"] == ["p1"]
+
+
+def test_problems_without_attempts_are_asked_and_counted(tmp_path: Path) -> None:
+    sets = write_sets(tmp_path / "sets", runs=of_runs(WAY), without=("trajectories", "train"))
+    prompts = found(sets, tmp_path, mode="thinker")
+    assert (prompts.unmeasured, prompts.left_out, prompts.measured_on) == (1, {}, [])
+    run = run_file(tmp_path)
+    assert found(None, tmp_path, mode="thinker", run=run).unmeasured == 0
+
+
+def test_problems_of_which_none_can_teach_are_refused_with_what_to_do(tmp_path: Path) -> None:
+    sets = answered(tmp_path / "sets", (RIGHT, RIGHT), (RIGHT, RIGHT), (WRONG, WRONG))
+    message = refused(sets, tmp_path, mode="thinker")
+    assert "(2 always_right, 1 never_right), so there is nothing to learn" in message
+    assert "Build sets from harder problems" in message and "give --run" in message

@@ -1,0 +1,226 @@
+"""GRPO of the micro student on a set that was built from a real run, and on episodes."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from students import MICRO
+from trainings import GRPO, LOOKED_AT, ROOT, Trained, grpo_asked, grpo_flags, history, logged
+
+from heavydistill.errors import ConfigError
+from heavydistill.hub.model_card import write_model_card
+from heavydistill.store.training_record import read_record
+from heavydistill.train.grpo.passk import TOO_FEW
+from heavydistill.train.grpo.train import outline, prepare, train
+
+# Setting up what several tests look at counts for the first of them.
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+
+# Of seven prompts three generations an epoch, each learnt from in four steps.
+STEPS = {
+    "max_steps": 8,
+    "save_strategy": "steps",
+    "save_steps": 4,
+    "num_generations": 8,
+    "max_completion_length": 160,
+}
+
+
+@pytest.fixture(scope="module")
+def trained(real: Path, tmp_path_factory: pytest.TempPathFactory) -> Trained:
+    folder = tmp_path_factory.mktemp("trained") / "out"
+    prepared = prepare(grpo_asked(real, folder, **STEPS))
+    record = train(prepared)
+    return Trained(folder, record, dict(outline(prepared)))
+
+
+def test_a_deliberator_is_really_trained(trained: Trained) -> None:
+    record, result = trained.record, trained.record.result
+    assert result is not None and result.steps == 8
+    generations = [entry for entry in history(trained.folder) if "reward" in entry]
+    assert [entry["step"] for entry in generations] == [1, 5]  # each is learnt from in 4 steps
+    for entry in generations:
+        assert entry["reward"] == pytest.approx(entry["verdict/correct"])
+        assert 0 < entry["reward"] < 1 and 0 <= entry["frac_reward_zero_std"] < 1
+    assert max(logged(trained.folder, "clip_ratio/region_mean")) > 0
+    assert result.rollouts["reward"].first == pytest.approx(generations[0]["reward"])
+    assert result.tokens == generations[-1]["num_tokens"]
+    assert record.rl is not None and record.max_length == record.rl.longest_prompt + 160
+    names = {path.name for path in trained.folder.iterdir()}
+    assert {"model.safetensors", "config.json", "training.json"} <= names
+    assert {"checkpoint-4", "checkpoint-8"} <= names and "README.md" not in names
+    assert has_learnt(trained.folder)
+
+
+def has_learnt(folder: Path) -> bool:
+    """Whether the weights are other than those that it began with."""
+    from transformers import AutoModelForCausalLM
+
+    models = [AutoModelForCausalLM.from_pretrained(one) for one in (folder, MICRO)]
+    pairs = zip(*(model.parameters() for model in models), strict=True)
+    return any(not one.equal(other) for one, other in pairs)
+
+
+@pytest.mark.parametrize("mode", ["deliberator", "joint"])
+def test_an_adapter_is_really_trained(real: Path, tmp_path: Path, mode: str) -> None:
+    from safetensors.torch import load_file
+
+    adapter = {"use_peft": True, "lora_target_modules": "all-linear"}
+    more = episodes_of(tmp_path) if mode == "joint" else {"dataset_name": real}
+    train(prepare(grpo_asked(None, tmp_path / "out", **{**STEPS, **more, **adapter})))
+    weights = load_file(tmp_path / "out" / "adapter_model.safetensors")
+    # They are 0 before they are trained.
+    learnt = [value.any().item() for name, value in weights.items() if "lora_B" in name]
+    assert learnt and all(learnt)
+
+
+def episodes_of(folder: Path) -> dict[str, Any]:
+    """Keys of a training on episodes of two attempts, whose run is written into the folder."""
+    run = folder / "run.yaml"
+    run.write_text(
+        "problems: {source: micro, size: 20, seed: 9}\ndomain: brief\n"
+        "think: {k: 2, sampling: {max_tokens: 96}}\n",
+        "utf-8",
+    )
+    return {"mode": "joint", "run": run, "num_generations": 6, "per_device_train_batch_size": 6}
+
+
+def test_what_goes_on_from_a_generation_ends_as_the_same_model(
+    trained: Trained, real: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    shutil.copytree(trained.folder, out)
+    for name in ("checkpoint-8", "model.safetensors", "config.json"):
+        path = out / name
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    record = train(prepare(grpo_asked(real, out, **STEPS, resume_from_checkpoint="true")))
+    weights = [folder / "model.safetensors" for folder in (out, trained.folder)]
+    assert weights[0].read_bytes() == weights[1].read_bytes()
+    assert record.result is not None and trained.record.result is not None
+    assert record.result.steps == 8
+    assert 0 < record.result.tokens < trained.record.result.tokens
+    assert record.result.rollouts == trained.record.result.rollouts
+
+
+def test_another_training_does_not_go_on(trained: Trained, real: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    shutil.copytree(trained.folder, out)
+    for keys, named in (({"epsilon": 0.1}, "epsilon"), ({"max_accuracy": 0.5}, "source 1")):
+        asked = grpo_asked(real, out, **STEPS, resume_from_checkpoint="true", **keys)
+        with pytest.raises(ConfigError, match=f"began with {named}"):
+            prepare(asked)
+
+
+def test_two_processes_train_and_judge_together(real: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    given = grpo_flags(real, out, **{**STEPS, "max_steps": 4}, per_device_train_batch_size=2)
+    config = ROOT / "configs" / "accelerate" / "cpu2.yaml"
+    launch = [sys.executable, "-m", "accelerate.commands.launch", "--config_file", str(config)]
+    done = subprocess.run(
+        [*launch, "--main_process_port", "0", str(GRPO), *given],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+        timeout=800,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    record = read_record(out)
+    assert (record.launch.processes, record.launch.engine) == (2, "ddp")
+    assert record.result is not None and record.result.steps == 4
+    assert 0 < record.result.rollouts["reward"].first < 1
+    assert "a generation 2 prompts x 8 responses" in " ".join(done.stdout.split())
+
+
+def test_the_command_line_of_trl_learns_from_our_caches_and_our_reward(
+    real: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    given = {
+        "model_name_or_path": MICRO,
+        "dataset_name": real,
+        "dataset_config": "rl",
+        "reward_funcs": "heavydistill.train.grpo.reward.final_answer",
+        "output_dir": out,
+        "use_cpu": True,
+        "bf16": False,
+        "num_generations": 8,
+        "max_completion_length": 160,
+        "mask_truncated_completions": True,
+        "max_steps": 2,
+        "save_steps": 2,
+        "logging_steps": 1,
+        "report_to": "none",
+    }
+    flags = [str(part) for key, value in given.items() for part in (f"--{key}", value)]
+    done = subprocess.run(
+        [sys.executable, "-m", "trl.scripts.grpo", *flags],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+        timeout=800,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    rewards = logged(out, "rewards/final_answer/mean")
+    assert len(rewards) == 2 and 0 < sum(rewards) < 2
+
+
+@pytest.mark.parametrize("of_pool", [{}, {"pass_at_k": 2, "scale_rewards": "none"}])
+def test_a_thinker_learns_from_problems(tmp_path: Path, of_pool: dict[str, Any]) -> None:
+    run = tmp_path / "run.yaml"
+    run.write_text("problems: {source: micro, size: 20, seed: 9}\ndomain: brief\n", "utf-8")
+    keys = {**STEPS, "max_steps": 4, "mode": "thinker", "run": run, **of_pool}
+    record = train(prepare(grpo_asked(None, tmp_path / "out", **keys)))
+    assert bool(logged(tmp_path / "out", TOO_FEW)) == bool(of_pool)
+    assert has_learnt(tmp_path / "out")
+    assert record.role == "thinker" and record.sets == []
+    assert record.rl is not None and record.rl.run is not None
+    assert record.rl.run["problems"]["size"] == 20
+    write_model_card(tmp_path / "out")
+    card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
+    assert "20 problems of `micro` were asked" in card and "--set domain=brief" in card
+
+
+def test_a_deliberator_is_measured_on_caches_that_it_does_not_learn(
+    real: Path, tmp_path: Path
+) -> None:
+    prepared = prepare(grpo_asked(real, tmp_path / "out", **STEPS, **LOOKED_AT))
+    assert dict(outline(prepared))["held out"].startswith("3 caches, 3 problems for a thinker")
+    assert prepared.held_out and not prepared.held_out.texts & set(prepared.prompts.train["text"])
+    result = train(prepared).result
+    assert result is not None and {"eval_hm", "eval_v", "eval_pass_at_1"} <= result.rollouts.keys()
+    assert result.rollouts["eval_v"].first == result.rollouts["eval_v"].last
+    assert {"curves.png", "curves.svg"} <= {path.name for path in (tmp_path / "out").iterdir()}
+
+
+def test_thinkers_and_a_deliberation_learn_as_one_episode(real: Path, tmp_path: Path) -> None:
+    keys = {**STEPS, **LOOKED_AT, **episodes_of(tmp_path), "held_out_from": real}
+    prepared = prepare(grpo_asked(None, tmp_path / "out", **keys))
+    assert "2 episodes" in dict(outline(prepared))["a generation"]
+    record = train(prepared)
+    assert record.role == "both" and record.rl is not None and record.rl.rows_of_episode == 3
+    assert record.result is not None and record.result.steps == 8
+    assert {"eval_hm", "eval_pass_at_1"} <= record.result.rollouts.keys()
+    assert logged(tmp_path / "out", "attempts/right")
+    assert max(logged(tmp_path / "out", "thinker/mean_length")) <= 96
+
+
+def test_episodes_that_go_on_end_as_the_same_model(tmp_path: Path) -> None:
+    keys = {**STEPS, **episodes_of(tmp_path), "steps_per_generation": 2}
+    keys |= {"max_steps": 4, "save_steps": 2}
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    train(prepare(grpo_asked(None, whole, **keys)))
+    assert has_learnt(whole)
+    shutil.copytree(whole, broken)
+    shutil.rmtree(broken / "checkpoint-4")
+    for name in ("model.safetensors", "config.json"):
+        (broken / name).unlink()
+    record = train(prepare(grpo_asked(None, broken, **keys, resume_from_checkpoint="true")))
+    assert record.result is not None and record.result.steps == 4
+    weights = [folder / "model.safetensors" for folder in (whole, broken)]
+    assert weights[0].read_bytes() == weights[1].read_bytes()

@@ -1,0 +1,299 @@
+"""GRPO of the micro student, from a set of caches to a folder with a model and its record."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from runs import rows
+from students import MICRO
+from trainings import GRPO, LOOKED_AT, grpo_asked, grpo_flags, main
+from transformers import TrainerState
+
+from heavydistill.errors import ConfigError
+from heavydistill.hub.model_card import write_model_card
+from heavydistill.store.sets.folder import file_of
+from heavydistill.store.training_record import Alarm, Launch, read_record, write_record
+from heavydistill.train.checkpoints import mark_whole
+from heavydistill.train.grpo import train as stage
+from heavydistill.train.grpo.callbacks import WatchCollapse
+from heavydistill.train.grpo.guards import GuardArguments
+from heavydistill.train.grpo.train import new_trainer, outline, prepare, train
+from heavydistill.train.loop import Taken, of_trainer
+from heavydistill.verifiers.pool import VerdictPool
+
+# Setting up what several tests look at counts for the first of them.
+pytestmark = pytest.mark.timeout(900)
+
+FEW = {"steps_per_generation": 2}  # for two prompts
+
+
+def test_a_dry_run_says_what_would_be_trained_and_writes_nothing(
+    sets: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    given = grpo_flags(sets, "out", dry_run=True, num_train_epochs=2, **FEW)
+    assert main(given, GRPO) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    count = len(rows(sets, "rl", "train"))
+    assert f"sets, deliberator {count} prompts of up to " in said
+    assert "a generation 2 prompts x 4 responses of up to 128 tokens" in said
+    assert f"steps {count // 2 * 2 * 2} of 4 responses, 2 epochs; gspo, temperature 1" in said
+    assert "note which caches teach something was measured on teacher" in said
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ({"num_generatons": 4}, "Error: There is no flag --num_generatons"),
+        ({"num_generations": 3}, "Error: num_generations: 3 does not divide the 16 responses"),
+        ({"max_completion_length": 2000}, "Error: max_completion_length: "),
+        ({"dataset_name": "nowhere"}, "Error: There is no folder nowhere"),
+        ({"max_accuracy": 0.0}, "Error: max_accuracy: "),
+        ({"evaluate": "nowhere.yaml"}, "Error: nowhere.yaml: No such file"),
+        ({"learning_rate": 0}, "Error: learning_rate: 0.0 is not more than 0"),
+        ({"max_steps": 0}, "Error: max_steps: 0 is no number of steps"),
+        ({"save_strategy": "steps", "save_steps": 0}, "Error: save_steps: 0 is not more than 0"),
+        ({"lora_r": 8}, "Error: lora_r is set, and use_peft is not"),
+    ],
+)
+def test_bad_input_ends_with_2_and_leaves_nothing(
+    sets: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    keys: dict[str, Any],
+    message: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    def loads(*_: Any, **__: Any) -> None:
+        raise AssertionError("the model is loaded")
+
+    monkeypatch.setattr("trl.GRPOTrainer.__init__", loads)
+    assert main(grpo_flags(sets, "out", **keys), GRPO) == 2
+    assert message in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_another_minor_version_of_trl_is_refused(
+    sets: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(stage, "version", lambda name: "1.17.2")
+    assert main(grpo_flags(sets, tmp_path / "out", dry_run=True, **FEW), GRPO) == 2
+    said = capsys.readouterr().err
+    assert "TRL 1.17.2 is installed" in said and "pip install 'trl>=1.16,<1.17'" in said
+
+
+def test_fsdp_needs_vllm_and_no_adapter(
+    sets: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launch = Launch(processes=2, engine="fsdp2", device="cuda", attention="sdpa")
+    monkeypatch.setattr("heavydistill.train.launch.planned", lambda _: launch)
+    with pytest.raises(ConfigError, match="FSDP and no vLLM"):
+        prepare(grpo_asked(sets, tmp_path / "out", **FEW))
+    with_vllm = grpo_asked(sets, tmp_path / "out", **FEW, use_peft=True)
+    with_vllm.trl.use_vllm = True
+    with pytest.raises(ConfigError, match="FSDP, an adapter and vLLM"):
+        prepare(with_vllm)
+
+
+def test_held_out_prompts_that_do_not_fit_are_left_out_and_none_is_an_error(
+    sets: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = {**FEW, **LOOKED_AT}
+    found = prepare(grpo_asked(sets, tmp_path / "out", **keys)).held_out
+    assert found and found.too_long == 0
+    monkeypatch.setattr(stage, "context_of", lambda asked, base: 2)
+    with pytest.raises(ConfigError, match=r"no held-out cache to measure on \(\d+ too long"):
+        prepare(grpo_asked(sets, tmp_path / "out", **keys))
+
+
+def test_held_out_caches_of_an_episode_leave_room_for_its_own_deliberation(
+    sets: Path, tmp_path: Path
+) -> None:
+    run = tmp_path / "run.yaml"
+    run.write_text(
+        "problems: {source: micro, size: 20, seed: 9}\ndomain: brief\n"
+        "think: {k: 2, sampling: {max_tokens: 96}}\ndeliberate: {sampling: {max_tokens: 64}}\n",
+        "utf-8",
+    )
+    keys = {**FEW, **LOOKED_AT, "mode": "joint", "run": run, "num_generations": 6}
+    keys |= {"per_device_train_batch_size": 6, "max_completion_length": 1000}
+    found = prepare(grpo_asked(None, tmp_path / "out", held_out_from=sets, **keys)).held_out
+    assert found and found.deliberator and not found.too_long
+
+
+def test_what_the_libraries_do_not_take_is_said(sets: Path, tmp_path: Path) -> None:
+    prepared = prepare(grpo_asked(sets, tmp_path / "out", **FEW, router_aux_loss_coef=0.1))
+    with pytest.raises(ConfigError, match=r"cannot be set up: .*router_aux_loss_coef"):
+        train(prepared)
+
+
+def test_a_step_on_prompts_that_nobody_answers_leaves_a_model_and_its_record(
+    sets: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    keys = {"max_completion_length": 8, "steps_per_generation": 1, "max_steps": 1}
+    asked = grpo_asked(sets, out, **keys, use_peft=True, lora_target_modules="all-linear")
+    record = train(prepare(asked))
+    assert read_record(out) == record
+    assert (record.stage, record.role, record.method) == ("grpo", "deliberator", "lora")
+    assert record.rl is not None and record.rl.mode == "deliberator"
+    assert record.sets[0].rows["train"] == record.sequences == len(rows(sets, "rl", "train"))
+    assert record.arguments["num_generations"] == 4
+    assert record.arguments["importance_sampling_level"] == "sequence"
+    result = record.result
+    assert result is not None and result.steps == 1 and result.tokens > 0
+    assert result.rollouts["verdict/cut_off"].last == 1.0
+    assert "reward" not in result.rollouts  # nothing that was cut off has one
+    assert result.rollouts["groups/uncompared"].last == 1.0 and result.is_unlearnt
+    assert str(tmp_path) not in (out / "training.json").read_text(encoding="utf-8")
+    assert {"adapter_model.safetensors", "adapter_config.json"} <= {p.name for p in out.iterdir()}
+    write_model_card(out)
+    card = (out / "README.md").read_text(encoding="utf-8")
+    assert "reinforcement learning, in which the verdict of a verifier on its answers" in card
+    assert "- grpo" in card and "caches of `sets` were asked" in card
+    assert "nothing: no response earned a reward" in card
+
+
+def test_a_training_that_learnt_nothing_ends_with_1_and_says_why(
+    sets: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    keys = {"max_completion_length": 8, "steps_per_generation": 1, "max_steps": 1}
+    assert main(grpo_flags(sets, out, **keys), GRPO) == 1
+    shown = capfd.readouterr()
+    assert "Step 1: all responses (4 a generation) were cut off" in shown.out
+    assert "Nothing was learnt" in shown.err and "100% of the last ones were cut off" in shown.err
+    assert "Raise max_completion_length" in shown.err
+    assert read_record(out).result and (out / "README.md").is_file()
+
+
+def test_the_reward_ends_responses_where_the_trainer_does(sets: Path, tmp_path: Path) -> None:
+    prepared = prepare(grpo_asked(sets, tmp_path / "out", **FEW))
+    with VerdictPool() as pool:
+        trainer = new_trainer(prepared, pool)
+        (reward,) = trainer.reward_funcs
+        assert trainer.reward_func_names == ["final_answer"]
+        assert set(trainer.eos_token_ids) < reward.ends
+        assert reward.ends - set(trainer.eos_token_ids) == {trainer._tokenizer.pad_token_id}
+
+
+def test_a_model_of_ours_brings_how_it_came_about(sets: Path, tmp_path: Path) -> None:
+    base = tmp_path / "base"
+    shutil.copytree(MICRO, base)
+    before = prepare(grpo_asked(sets, tmp_path / "out", **FEW)).record
+    (base / "training.json").write_text(json.dumps(before.model_dump()), encoding="utf-8")
+    keys = {**FEW, "model_name_or_path": base}
+    record = prepare(grpo_asked(sets, tmp_path / "out", **keys)).record
+    assert record.base.name == "base" and record.base.training == before
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_evaluation_may_begin_or_end_when_a_training_goes_on(
+    sets: Path, tmp_path: Path, first: bool
+) -> None:
+    out = tmp_path / "out"
+    both = [FEW, {**FEW, **LOOKED_AT}]
+    before, after = reversed(both) if first else both
+    record = prepare(grpo_asked(sets, out, **before)).record
+    checkpoint = out / "checkpoint-1"
+    checkpoint.mkdir(parents=True)
+    mark_whole(checkpoint)
+    write_record(record, out)
+    asked = grpo_asked(sets, out, **after, resume_from_checkpoint="true")
+    assert prepare(asked).start == checkpoint
+
+
+@pytest.mark.parametrize(
+    ("changed", "kept"),
+    [
+        ({}, 1.0),
+        ({"logging_steps": 9}, 1.0),
+        ({"held_out": 2}, None),
+        ({"held_out_from": "SETS"}, None),
+        ({"num_generations_eval": 4}, None),
+    ],
+)
+def test_the_best_value_on_other_held_out_problems_is_forgotten(
+    sets: Path, tmp_path: Path, changed: dict[str, Any], kept: float | None
+) -> None:
+    def begin(state: TrainerState, **keys: Any) -> None:
+        asked = grpo_asked(sets, tmp_path / "out", **{**FEW, **LOOKED_AT, **keys})
+        for callback in of_trainer(prepare(asked))["callbacks"]:
+            callback.on_train_begin(asked.trl, state, None)
+
+    state = TrainerState(max_steps=4)
+    begin(state)
+    state.best_metric = 1.0
+    begin(state, **{name: sets if value == "SETS" else value for name, value in changed.items()})
+    assert state.best_metric == kept
+
+
+def test_problems_that_nobody_can_judge_are_not_measured_on(sets: Path, tmp_path: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    other = tmp_path / "other"
+    shutil.copytree(sets, other)
+    file = file_of(other, "problems", "train")
+    table = pq.read_table(file)
+    unknown = pa.array(["mth"] * len(table), table.schema.field("verifier").type)
+    at = table.schema.get_field_index("verifier")
+    pq.write_table(table.set_column(at, table.schema.field(at), unknown), file)
+    keys = {**FEW, **LOOKED_AT, "held_out_from": other}
+    with pytest.raises(ConfigError, match="problems for the verifier 'mth', which is not known"):
+        prepare(grpo_asked(sets, tmp_path / "out", **keys))
+
+
+def test_guards_that_can_never_fire_are_told_or_refused(sets: Path, tmp_path: Path) -> None:
+    keys = {**FEW, "max_steps": 6, "logging_steps": 2}
+    said = outline(prepare(grpo_asked(sets, tmp_path / "out", **keys)))
+    notes = [text for name, text in said if name == "note"]
+    assert "guard_entropy cannot fire: it needs 6 logged values, and there will be 3" in notes
+    with pytest.raises(ConfigError, match="guard_entropy is stop and can never fire"):
+        prepare(grpo_asked(sets, tmp_path / "out", **keys, guard_entropy="stop"))
+
+
+@pytest.mark.parametrize(
+    ("loads", "best", "last"),
+    [(True, 20, 19.5), (True, None, 57.5), (False, 20, 57.5)],
+)
+def test_the_record_of_a_training_ends_where_the_model_does(
+    loads: bool, best: int | None, last: float
+) -> None:
+    watching = WatchCollapse(GuardArguments())
+    watching.alarms = [Alarm(guard="entropy", step=60, value=0.1, bound=0.6, action="warn")]
+    state = SimpleNamespace(
+        log_history=[
+            {"step": step, "reward": float(step), "num_tokens": step} for step in range(1, 61)
+        ],
+        global_step=60,
+        epoch=1.0,
+        best_model_checkpoint=best and f"out/checkpoint-{best}",
+    )
+    trainer = SimpleNamespace(
+        state=state,
+        args=SimpleNamespace(load_best_model_at_end=loads),
+        callback_handler=SimpleNamespace(callbacks=[watching]),
+    )
+    result = stage._result(Taken(trainer, 0, 0, 1))
+    assert result.rollouts["reward"].last == last
+    assert (result.steps, result.tokens, result.alarms) == (60, 60, watching.alarms)
+
+
+def test_evaluation_of_a_run_asks_for_what_is_held_out(tmp_path: Path) -> None:
+    run = tmp_path / "run.yaml"
+    run.write_text("problems: {source: micro, size: 20, seed: 9}\ndomain: brief\n", "utf-8")
+    keys = {**FEW, **LOOKED_AT, "mode": "thinker", "run": run}
+    with pytest.raises(ConfigError, match="a run holds no problems out"):
+        prepare(grpo_asked(None, tmp_path / "out", **keys))

@@ -1,0 +1,120 @@
+"""Training and evaluation by TRL's colocate way, against a stand-in for vLLM's engine."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import vllm_engine
+from rollouts import STUDENT, Replayed, arguments, made_up, problems, rewarding, tokenizer
+from tiny_grpo import Scripted, held_out
+
+from heavydistill.train.grpo.joint import JointTrainer
+from heavydistill.train.grpo.trainer import RlTrainer
+from heavydistill.verifiers.pool import VerdictPool
+
+VLLM = {
+    "use_vllm": True,
+    "vllm_mode": "colocate",
+    "vllm_enable_sleep_mode": True,
+    "vllm_importance_sampling_mode": "token_truncate",
+    "gradient_accumulation_steps": 1,
+}
+
+
+def test_what_is_measured_is_sampled_within_each_roles_limit_and_ends_where_vllm_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engines = vllm_engine.install(monkeypatch)
+    judge = Scripted(0.5, 0.5)
+    made = RlTrainer(
+        judge=judge,
+        most_tokens={"deliberator": 5, "thinker": 3},
+        eval_dataset=held_out(4),
+        model=STUDENT,
+        args=arguments(
+            tmp_path,
+            **VLLM,
+            num_generations=4,
+            num_generations_eval=2,
+            per_device_train_batch_size=4,
+            per_device_eval_batch_size=4,
+            max_completion_length=8,
+            max_steps=1,
+            eval_strategy="steps",
+            eval_steps=1,
+        ),
+        train_dataset=problems(4),
+        reward_funcs=rewarding([0.0, 1.0, 0.0, 1.0]),
+        processing_class=tokenizer(),
+    )
+    made.train()
+    (engine,) = engines
+    assert [most for _, most in engine.asked] == [8] * 4 + [5] * 8 + [3] * 8
+    assert made.vllm_generation.max_completion_length == 8
+    # Measured with the weights behind the step: they are sent again, after each sleep.
+    sent = engine.weights()
+    assert all(torch.isnan(weight).all() for weight in sent.values())  # asleep at the end
+    made.vllm_generation.sync_weights()
+    trained = dict(made.model.named_parameters())
+    assert all(torch.equal(weight, trained[name]) for name, weight in engine.weights().items())
+    ends = set(made.eos_token_ids)
+    written = [ids for _, of_role in judge.seen for ids in of_role]
+    whole = sum(ids[-1] in ends for ids in written)
+    entry = next(log for log in made.state.log_history if "eval_cut_off" in log)
+    assert entry["eval_cut_off"] == pytest.approx(1 - whole / len(written))
+    assert entry["eval_hm"] == 0.5
+
+
+def test_log_probabilities_of_vllm_reach_the_rows_of_an_episode(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    vllm_engine.install(monkeypatch)
+    k, limit = 2, 6
+    played = made_up(4, k, truncated=0)
+
+    class Sampled(Replayed):
+        """Its prompts, answered by the policy."""
+
+        def play(self, rows: Any, seeds: Any, *others: Any) -> Any:
+            sample, _ = others
+            episodes = super().play(rows, seeds)
+            asked = [row.prompt_ids for one in episodes for row in one.rows]
+            answers = iter(sample(asked, limit))
+            return [
+                dataclasses.replace(
+                    one,
+                    rows=[dataclasses.replace(row, completion=next(answers)) for row in one.rows],
+                )
+                for one in episodes
+            ]
+
+    made = JointTrainer(
+        episodes=Sampled(k, played),
+        verdicts=VerdictPool(),
+        model=STUDENT,
+        args=arguments(
+            tmp_path,
+            **VLLM,
+            num_generations=2 * (k + 1),
+            per_device_train_batch_size=2 * (k + 1),
+            steps_per_generation=2,
+            max_completion_length=16,
+        ),
+        train_dataset=problems(2),
+        reward_funcs=rewarding([1.0, 0.0, 1.0, 0.0]),
+        processing_class=tokenizer(),
+    )
+    made.current_gradient_accumulation_steps = 1
+    made.model.train()
+    batch = made._generate_and_score_completions(next(iter(made.get_train_dataloader())))
+    learnt = (batch["completion_mask"] * batch["tool_mask"]).bool()
+    assert learnt.sum() > 4 * (k + 1)
+    # vLLM's are those of the same weights, but for rounding, so nothing is to be corrected.
+    difference = batch["sampling_per_token_logps"] - batch["old_per_token_logps"]
+    assert difference[learnt].abs().max() < 1e-4
+    assert batch["importance_sampling_ratio"][learnt] == pytest.approx(1, abs=1e-4)
+    assert made.compute_loss(made.model, batch).isfinite()

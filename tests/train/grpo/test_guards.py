@@ -1,0 +1,340 @@
+"""Which trainings are taken for a collapse, on recorded series and on odd ones."""
+
+import math
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from recorded import K8, K16, history
+from tiny_grpo import arguments as arguments_of
+
+from heavydistill.errors import ConfigError
+from heavydistill.train.grpo.batches import Batch
+from heavydistill.train.grpo.guards import (
+    ACTIONS,
+    GUARDS,
+    GuardArguments,
+    Seen,
+    alarms,
+    check_guards,
+    foreseen,
+    idle,
+    told,
+)
+
+USUAL = GuardArguments()
+UNMEASURED = {"guard_evaluation": "off"}
+NEVER = {"eval_strategy": "no"}
+
+
+def fired(curves: dict[str, Any], guards: GuardArguments = USUAL, **options: Any) -> dict[str, int]:
+    """The first step of each guard that fires."""
+    found: dict[str, int] = {}
+    for alarm in alarms(history(curves, **options), guards):
+        found.setdefault(alarm.guard, alarm.step)
+    return found
+
+
+def test_the_papers_training_with_k_16_fires() -> None:
+    found = fired(K16)
+    # Entropy ends at .41 of .665, which is 62 % of its peak.
+    assert found.keys() == {"length", "all_right", "evaluation"}
+    assert 115 < found["length"] < 125  # 1,400 of 2,800 tokens
+    assert 125 < found["all_right"] < 145
+    assert found["evaluation"] == 150
+
+
+def test_entropy_fires_where_it_falls_further() -> None:
+    deeper = {**K16, "entropy": (0.50, 0.60, 0.665, 0.56, 0.42, 0.35)}
+    assert 126 < fired(deeper)["entropy"] < 136  # 0.399
+
+
+def test_the_papers_training_with_k_8_does_not_fire() -> None:
+    assert fired(K8) == {}
+
+
+def test_how_often_is_logged_does_not_matter() -> None:
+    assert fired(K16, every=5).keys() == fired(K16).keys()
+    assert fired(K8, every=5) == {}
+
+
+@pytest.mark.parametrize("name", ["entropy", "completions/mean_length"])
+@pytest.mark.parametrize("factor", [0.01, 100.0])
+def test_two_odd_values_in_a_row_fire_nothing(name: str, factor: float) -> None:
+    entries = history(K8)
+    odd = [entry for entry in entries if 60 <= entry["step"] <= 61 and name in entry]
+    for entry in odd:
+        entry[name] *= factor
+    assert len(odd) == 2 and alarms(entries, USUAL) == []
+
+
+def test_a_window_of_1_takes_every_value_as_it_is() -> None:
+    entries = history(K8)
+    next(entry for entry in entries if entry["step"] == 60)["entropy"] = 0.01
+    (alarm,) = alarms(entries, GuardArguments(guard_window=1))
+    assert (alarm.guard, alarm.step, alarm.value) == ("entropy", 60, 0.01)
+
+
+def test_values_that_are_missing_or_no_numbers_are_passed_over() -> None:
+    entries = history(K8)
+    for entry in entries[10:30]:
+        entry.pop("entropy", None)
+        if "groups/all_right" in entry:
+            entry |= {"groups/all_right": None, "reward": math.nan}
+    assert alarms(entries, USUAL) == []
+    assert alarms([], USUAL) == []
+
+
+def _cut_off(*shares: float, name: str = "verdict/cut_off") -> list[dict[str, Any]]:
+    return [{name: share, "step": step} for step, share in enumerate(shares, start=1)]
+
+
+@pytest.mark.parametrize("name", ["verdict/cut_off", "thinker/truncated"])
+def test_most_responses_cut_off_is_a_warning_and_all_of_them_an_end(name: str) -> None:
+    (warned,) = alarms(_cut_off(0.2, 0.9, 0.9, 0.9, 0.9, 1.0, 1.0, 1.0, 0.9, name=name), USUAL)
+    assert (warned.guard, warned.step, warned.action) == ("cut_off", 5, "warn")
+    assert "0.9 of the responses are cut off" in told(warned, USUAL)
+    (ended,) = alarms(_cut_off(*[1.0] * 6, name=name), USUAL)
+    assert (ended.guard, ended.step, ended.value, ended.action) == ("cut_off", 5, 1.0, "stop")
+    said = told(ended, USUAL)
+    assert "all responses are cut off, so that nothing is learnt" in said
+    assert "Raise max_completion_length" in said
+    both = alarms(_cut_off(*[0.8] * 5, *[1.0] * 5, name=name), USUAL)
+    assert [(alarm.step, alarm.action) for alarm in both] == [(5, "warn"), (10, "stop")]
+
+
+@pytest.mark.parametrize(("action", "found"), [("off", []), ("roll_back", ["roll_back"])])
+def test_what_is_done_about_cut_off_responses_can_be_chosen(action: str, found: list[str]) -> None:
+    fired = alarms(_cut_off(*[1.0] * 6), GuardArguments(guard_cut_off=action))
+    assert [alarm.action for alarm in fired] == found
+
+
+def test_responses_that_end_fire_nothing() -> None:
+    assert alarms(_cut_off(1.0, 1.0, 0.1, 0.2, 0.3, 1.0, 0.1), USUAL) == []
+
+
+def _evaluations(values: list[float], rewards: list[float]) -> list[dict[str, Any]]:
+    """An evaluation before the first step and after every step."""
+    entries: list[dict[str, Any]] = [{"eval_hm": values[0], "step": 0}]
+    for step, (value, reward) in enumerate(zip(values[1:], rewards, strict=True), start=1):
+        entries += [{"reward": reward, "step": step}, {"eval_hm": value, "step": step}]
+    return entries
+
+
+@pytest.mark.parametrize(
+    ("values", "rewards", "fires"),
+    [
+        ([0.5, 0.4, 0.3, 0.2], [0.1, 0.2, 0.3], True),
+        ([0.5, 0.4, 0.3, 0.3], [0.1, 0.2, 0.3], False),  # not below
+        ([0.5, 0.4, 0.3, 0.2], [0.3, 0.2, 0.1], False),  # the reward falls as well
+        ([0.4, 0.5, 0.4, 0.3], [0.1, 0.2, 0.3], False),  # twice
+    ],
+)
+def test_an_evaluation_fires_at_the_third_fall_while_the_reward_rises(
+    values: list[float], rewards: list[float], fires: bool
+) -> None:
+    found = alarms(_evaluations(values, rewards), GuardArguments(guard_window=1))
+    assert [alarm.guard for alarm in found] == ["evaluation"] * fires
+    if fires:
+        assert (found[0].step, found[0].bound, found[0].value) == (3, 0.5, 0.2)
+
+
+@pytest.mark.parametrize("again", [0.6, 0.9])
+def test_an_evaluation_that_is_repeated_where_a_training_goes_on_hides_no_fall(
+    again: float,
+) -> None:
+    entries = _evaluations([0.7, 0.6, 0.5, 0.4], [0.1, 0.2, 0.3])
+    entries.insert(3, {"eval_hm": again, "step": 1})
+    (alarm,) = alarms(entries, GuardArguments(guard_window=1))
+    assert (alarm.guard, alarm.step, alarm.bound, alarm.value) == ("evaluation", 3, 0.7, 0.4)
+
+
+def test_another_metric_may_be_the_one_that_is_held_out() -> None:
+    entries = _evaluations([0.5, 0.4, 0.3, 0.2], [0.1, 0.2, 0.3])
+    renamed = [
+        {"eval_pass_at_1" if key == "eval_hm" else key: value for key, value in entry.items()}
+        for entry in entries
+    ]
+    guards = GuardArguments(guard_window=1)
+    assert alarms(renamed, guards) == []
+    assert len(alarms(renamed, guards, metric="eval_pass_at_1")) == 1
+
+
+def test_a_guard_that_is_off_is_silent_and_the_others_say_what_is_done() -> None:
+    guards = GuardArguments(guard_length="off", guard_evaluation="roll_back")
+    found = {alarm.guard: alarm.action for alarm in alarms(history(K16), guards)}
+    assert found == {"all_right": "warn", "evaluation": "roll_back"}
+
+
+def test_a_guard_fires_once() -> None:
+    values = [1.0, 0.5, 0.5, 0.9, 0.5]
+    entries = [{"entropy": value, "step": step} for step, value in enumerate(values, start=1)]
+    found = alarms(entries, GuardArguments(guard_window=1))
+    assert [alarm.step for alarm in found] == [2]
+
+
+@given(st.lists(st.tuples(st.floats(0, 2), st.floats(0, 1), st.floats(0, 1)), max_size=30))
+def test_what_fired_earlier_stays_as_it_was(values: list[tuple[float, float, float]]) -> None:
+    """A training that goes on finds in its history what it found before."""
+    entries: list[dict[str, Any]] = []
+    for step, (entropy, reward, hm) in enumerate(values, start=1):
+        entries += [{"entropy": entropy, "reward": reward, "step": step}]
+        entries += [{"eval_hm": hm, "step": step}, {"eval_hm": 1 - hm, "step": step}]
+    guards = GuardArguments(guard_window=2, guard_evaluation_falls=2)
+    whole = alarms(entries, guards)
+    for end in range(len(entries)):
+        before = alarms(entries[:end], guards)
+        assert whole[: len(before)] == before
+
+
+def test_an_alarm_is_told_with_its_values() -> None:
+    sentences = [told(alarm, USUAL) for alarm in alarms(history(K16, noise=0), USUAL)]
+    assert any("below 50% of its peak" in one and "tokens" in one for one in sentences)
+    assert any("fell 3 times in a row, from 0.565 to 0.534" in one for one in sentences)
+    assert any("of the groups are solved, more than 0.6" in one for one in sentences)
+
+
+def _arguments(**changes: Any) -> Any:
+    usual = {
+        "metric_for_best_model": "eval_hm",
+        "eval_strategy": "steps",
+        "save_strategy": "steps",
+        "eval_steps": 10,
+        "save_steps": 10,
+    }
+    return SimpleNamespace(**{**usual, **changes})
+
+
+def test_all_guards_may_do_everything_where_there_is_a_best_checkpoint() -> None:
+    for action in ACTIONS:
+        guards = GuardArguments(**{f"guard_{guard}": action for guard in GUARDS})
+        check_guards(guards, _arguments())
+        check_guards(guards, _arguments(save_strategy="best", save_steps=7))
+        check_guards(guards, _arguments(eval_steps=0.1, save_steps=0.1))
+
+
+@pytest.mark.parametrize(
+    ("guards", "arguments", "said"),
+    [
+        ({"guard_entropy": "halt"}, {}, "guard_entropy: 'halt' is none of off, warn"),
+        ({"guard_length_below": 1.0}, {}, "guard_length_below: 1.0 is not between"),
+        ({"guard_evaluation_falls": 0}, {}, "guard_evaluation_falls: 0 is below 1"),
+        ({"guard_window": 0}, {}, "guard_window: 0 is below 1"),
+        ({"guard_length": "roll_back"}, {"metric_for_best_model": None}, "that of the mode"),
+        ({**UNMEASURED, "guard_length": "roll_back"}, NEVER, "--eval_strategy steps, and --save"),
+        ({"guard_evaluation": "warn"}, NEVER, "guard_evaluation is warn, and nothing is eval"),
+        ({"guard_evaluation": "stop"}, NEVER, "and beside a run --held_out_from; or leave"),
+        ({"guard_evaluation": "roll_back"}, NEVER, "guard_evaluation is roll_back, and nothing"),
+        ({"guard_length": "roll_back"}, {"save_steps": 20}, "same number for save_steps"),
+        ({"guard_length": "roll_back"}, {"save_strategy": "no"}, "--save_strategy best"),
+    ],
+)
+def test_what_cannot_be_done_is_refused(
+    guards: dict[str, Any], arguments: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(ConfigError, match=said):
+        check_guards(GuardArguments(**guards), _arguments(**arguments))
+
+
+def test_without_rolling_back_the_others_need_no_evaluation() -> None:
+    arguments = _arguments(metric_for_best_model=None, **NEVER)
+    for action in ("warn", "stop"):
+        others = {f"guard_{guard}": action for guard in GUARDS}
+        check_guards(GuardArguments(**{**others, **UNMEASURED}), arguments)
+
+
+STEPS_OF_4 = {"per_generation": 4}
+EVERY_20 = {"eval_strategy": "steps", "eval_steps": 20}
+
+
+@pytest.mark.parametrize(
+    ("steps", "arguments", "batch", "logs", "responses", "evaluations"),
+    [
+        (17, {}, STEPS_OF_4, 17, [1, 5, 9, 13, 17], []),
+        (17, {"logging_steps": 2}, STEPS_OF_4, 9, [2, 6, 10, 14, 17], []),
+        (17, {"logging_steps": 8}, STEPS_OF_4, 3, [8, 16, 17], []),
+        (17, {"logging_steps": 0.5}, STEPS_OF_4, 2, [9, 17], []),
+        (18, {"logging_steps": 9, "logging_first_step": True}, STEPS_OF_4, 3, [1, 9, 18], []),
+        (17, {"logging_strategy": "epoch"}, STEPS_OF_4, 3, [8, 16, 17], []),
+        # Six micro-batches an epoch, of three a generation, in steps of four and of two.
+        (5, {}, {"per_generation": 3, "accumulation": 4}, 5, [1, 3, 5], []),
+        (6, {}, {"per_generation": 2, "accumulation": 3, "iterations": 2}, 6, [1, 2, 4, 5], []),
+        (3, {}, {"per_generation": 1, "accumulation": 2}, 3, [1, 2, 3], []),
+        (70, EVERY_20, {}, 70, None, [20, 40, 60, 70]),
+        (70, {**EVERY_20, "eval_on_start": True}, {}, 70, None, [0, 20, 40, 60, 70]),
+        (70, {**EVERY_20, "eval_delay": 30}, {}, 70, None, [40, 60, 70]),
+        (70, {"eval_strategy": "steps", "eval_steps": 0.3}, {}, 70, None, [21, 42, 63, 70]),
+        (10, {"eval_strategy": "epoch", "eval_delay": 2}, STEPS_OF_4, 10, [1, 5, 9], []),
+        (16, {"eval_strategy": "epoch", "eval_delay": 2}, STEPS_OF_4, 16, None, [16]),
+    ],
+)
+def test_what_guards_will_see_is_known_before(
+    tmp_path: Path,
+    steps: int,
+    arguments: dict[str, Any],
+    batch: dict[str, int],
+    logs: int,
+    responses: list[int] | None,
+    evaluations: list[int],
+) -> None:
+    """Of two generations an epoch."""
+    of_one = {"per_device": 4, "processes": 1, "group": 4, "accumulation": 1, "iterations": 1}
+    batches = Batch(**{**of_one, "per_generation": 1, **batch})
+    seen = foreseen(arguments_of(tmp_path, **arguments), batches, steps, 2 * batches.prompts)
+    assert (len(seen.logs), seen.evaluations) == (logs, evaluations)
+    assert responses is None or seen.responses == responses
+
+
+def test_a_guard_that_can_never_fire_is_told_and_refused_if_it_is_to_act() -> None:
+    seen = Seen(logs=list(range(6)), responses=list(range(1, 6)), evaluations=[0, 4, 6])
+    found = idle(GuardArguments(), seen)
+    assert found == {
+        "length": "it needs 6 logged values, and there will be 5",
+        "evaluation": "it needs 4 evaluations, and there will be 3",
+    }
+    falls = {"guard_evaluation_falls": 2}
+    found = idle(GuardArguments(guard_length="off", **falls), seen)
+    why = "the reward, as the median of 5 logged values, cannot rise between evaluations"
+    assert found == {"evaluation": why}
+    assert idle(GuardArguments(guard_window=4, **falls), seen) == {}
+    for guard, fix in (("length", "logging_steps"), ("evaluation", "eval_steps")):
+        with pytest.raises(ConfigError, match=f"guard_{guard} is stop .* a smaller {fix}"):
+            idle(GuardArguments(**{f"guard_{guard}": "stop"}), seen)
+
+
+STEPS = st.sets(st.integers(1, 12)).map(sorted)
+
+
+@given(STEPS, STEPS, st.sets(st.integers(0, 12)).map(sorted), st.integers(1, 8), st.integers(1, 4))
+def test_what_is_not_idle_can_fire_and_nothing_else(
+    logs: list[int], responses: list[int], evaluations: list[int], window: int, falls: int
+) -> None:
+    """In a training in which all collapses as soon as it can be seen."""
+    guards = GuardArguments(guard_window=window, guard_evaluation_falls=falls)
+
+    def falling(name: str, steps: list[int]) -> list[dict[str, Any]]:
+        high = (window + 1) // 2  # so many values of the first median
+        return [{"step": step, name: float(at < high)} for at, step in enumerate(steps)]
+
+    entries = [
+        *falling("entropy", logs),
+        *falling("completions/mean_length", responses),
+        *(
+            {"step": step, "groups/all_right": 1.0, "verdict/cut_off": 0.9, "reward": step}
+            for step in responses
+        ),
+        *({"step": step, "eval_hm": -step} for step in evaluations),
+    ]
+    fired = {alarm.guard for alarm in alarms(entries, guards)}
+    assert fired == set(GUARDS) - idle(guards, Seen(logs, responses, evaluations)).keys()
+
+
+def test_they_are_flags_of_a_script() -> None:
+    from trl import TrlParser
+
+    flags = ["--guard_length", "roll_back", "--guard_all_right_above", "0.7"]
+    (guards,) = TrlParser((GuardArguments,)).parse_args_and_config(flags)
+    assert guards == GuardArguments(guard_length="roll_back", guard_all_right_above=0.7)

@@ -1,0 +1,154 @@
+"""Which caches and problems are held out."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from runs import rows, write_run
+from set_folders import write_sets
+
+from heavydistill.errors import BudgetError, ConfigError
+from heavydistill.heavy.voting import vote_value
+from heavydistill.schema import Cache, CacheItem, Problem, Trajectory, from_row
+from heavydistill.store.sets.rows import TrajectoryRow
+from heavydistill.train.grpo.held_out import FIT, HeldOut, held_out
+
+
+def asked(problem: Problem) -> str:
+    return f"Think: {problem.text}"
+
+
+def test_the_caches_are_those_of_the_runs_one_a_problem_whatever_their_success(sets: Path) -> None:
+    found = held_out(sets, 100, asked)
+    problems = {row["id"]: row for row in rows(sets, "problems") if row["split"] == "validation"}
+    caches = {row["id"]: row for row in rows(sets, "caches")}
+    attempts = {row["id"]: from_row(TrajectoryRow, row) for row in rows(sets, "trajectories")}
+    assert {row["problem"] for row in found.deliberator} == problems.keys()
+    assert len(found.deliberator) == len(problems) and found.drawn == 0
+    for row in found.deliberator:
+        cache = caches[row["cache"]]
+        assert cache["problem"] == row["problem"] and not cache["drawn"]
+        assert row["prompt"] == [{"role": "user", "content": cache["prompt"]}]
+        assert row["vote"] == vote_value([attempts[item["generation"]] for item in cache["items"]])
+        assert row["reference"] == problems[row["problem"]]["reference"]
+    labels = {caches[row["cache"]]["rl_label"] for row in found.deliberator}
+    assert labels - {""}  # more than the prompts of RL
+    assert {row["prompt"][0]["content"] for row in found.thinker} == {
+        f"Think: {row['text']}" for row in problems.values()
+    }
+    learnt = {row["problem"] for row in rows(sets, "rl", "train")}
+    assert not learnt & problems.keys()
+
+
+def test_fewer_are_always_the_same(sets: Path) -> None:
+    few, many = held_out(sets, 2, asked), held_out(sets, 5, asked)
+    assert few.deliberator == many.deliberator[:2] and few.thinker == many.thinker[:2]
+    assert len(few.deliberator) == 2
+    assert held_out(sets, 2, None).thinker == []
+
+
+def test_every_label_of_a_build_is_known_to_be_fit_or_not(sets: Path) -> None:
+    unfit = {"too_long_for_student", "few_attempts", "other_writer", "contaminated"}
+    assert {row["rl_label"] for row in rows(sets, "caches")} <= FIT | unfit
+
+
+def test_a_cache_that_the_build_drew_stands_in_where_no_run_made_one(tmp_path: Path) -> None:
+    import pyarrow.parquet as pq
+
+    folder = write_sets(tmp_path / "sets")
+    file = next((folder / "caches").glob("*.parquet"))
+    table = pq.read_table(file)
+    drawn = [{**row, "drawn": True} for row in table.to_pylist()]
+    pq.write_table(type(table).from_pylist(drawn, table.schema), file)
+    found = held_out(folder, 10, asked)
+    assert found.drawn == len(found.deliberator) == 1
+
+
+def test_a_folder_without_attempts_or_validation_is_refused(tmp_path: Path, sets: Path) -> None:
+    folder = shutil.copytree(sets, tmp_path / "refiltered")
+    shutil.rmtree(folder / "trajectories")
+    with pytest.raises(ConfigError, match="A refilter leaves them out"):
+        held_out(folder, 10, asked)
+    folder = write_sets(tmp_path / "sets")
+    shutil.rmtree(folder / "problems")
+    with pytest.raises(ConfigError, match="no problem in its validation split"):
+        held_out(folder, 10, asked)
+    with pytest.raises(ConfigError, match="holds no sets"):
+        held_out(tmp_path, 10, asked)
+    with pytest.raises(ConfigError, match="held_out: 0 is below 1"):
+        held_out(sets, 0, asked)
+
+
+def test_problems_that_are_learnt_from_are_refused(sets: Path) -> None:
+    text = next(row["text"] for row in rows(sets, "problems") if row["split"] == "validation")
+    held_out(sets, 100, asked, learnt=["Another one."])
+    with pytest.raises(ConfigError, match="1 of the held-out problems are learnt from"):
+        held_out(sets, 100, asked, learnt=[text])
+
+
+def _cache_of(problem: Problem, pool: Any) -> Cache:
+    """Of the first two attempts; those of one problem do not fit, none of another is usable."""
+    if problem.id == "sum:3":
+        raise BudgetError("too long", "")
+    shown: list[Trajectory] = list(pool[:2])
+    return Cache(
+        id=f"c_{problem.id}",
+        round=1,
+        seed=0,
+        selection="random",
+        prompt_version="",
+        reader="",
+        budget_tokens=1,
+        prompt_tokens=1,
+        defused=0,
+        items=[
+            CacheItem(
+                generation=one.id,
+                mode="answer_only",
+                tokens_before=1,
+                tokens_after=1,
+                sha256="",
+                defused=0,
+            )
+            for one in shown
+            if problem.id != "sum:4"
+        ],
+        left_out=[],
+        prompt=f"Read: {problem.text}",
+    )
+
+
+def test_caches_of_a_run_are_made_of_its_pools(tmp_path: Path) -> None:
+    from heavydistill.store.traces import read_traces
+
+    run = write_run(tmp_path / "run", 6, k=4, d=0)
+    traces = {trace.problem.id: trace for trace in read_traces(run)}
+    found = held_out(run, 100, asked, _cache_of)
+    assert (len(found.deliberator), len(found.thinker)) == (4, 6)
+    assert (found.too_long, found.unusable) == (1, 1)
+    for row in found.deliberator:
+        trace = traces[row["problem"]]
+        assert row["prompt"][0]["content"] == f"Read: {trace.problem.text}"
+        assert row["vote"] == vote_value(trace.pool[:2])
+
+
+def test_a_run_of_which_no_cache_can_be_made_is_refused(tmp_path: Path) -> None:
+    def never(problem: Problem, pool: Any) -> Cache:
+        raise BudgetError("too long", "")
+
+    run = write_run(tmp_path / "run", 2, k=2, d=0)
+    with pytest.raises(ConfigError, match="2 do not fit the student"):
+        held_out(run, 10, asked, never)
+
+
+def test_rows_that_do_not_fit_are_left_out_and_counted() -> None:
+    rows = [{"problem": name, "text": name} for name in ("a", "b", "c")]
+    found = HeldOut(rows, rows[1:], drawn=1, too_long=2, unusable=3)
+    kept = found.that_fit(
+        lambda role, row: row["problem"] != {"deliberator": "b", "thinker": "c"}[role]
+    )
+    assert kept.deliberator == [rows[0], rows[2]] and kept.thinker == [rows[1]]
+    assert (kept.drawn, kept.too_long, kept.unusable) == (1, 4, 3)

@@ -1,0 +1,258 @@
+"""The joint objective is what it says: TRL's numbers are those of plain loops over episodes."""
+
+from __future__ import annotations
+
+import dataclasses
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import brute_force
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rollouts import STUDENT, Replayed, arguments, made_up, problems, rewarding, tokenizer
+from trl import GRPOTrainer
+
+from heavydistill.train.grpo.episodes import Episode
+from heavydistill.train.grpo.joint import JointTrainer, episode_advantages
+from heavydistill.verifiers.pool import VerdictPool
+
+GROUP = 4
+GSPO, WIDE = (3e-4, 4e-4), (0.04, 0.06)
+REWARDS = [1.0, 0.0, 0.0, 1.0, 0.2, 1.0, None, 0.0, 1.0, 1.0, 1.0, 1.0]
+
+
+def trainer(
+    folder: Path,
+    played: list[Episode],
+    rewards: list[float | None],
+    objective: Any = "episode",
+    **changes: Any,
+) -> JointTrainer:
+    """One whose generation is these episodes, in two micro-batches."""
+    rows = len(played) * (size := len(played[0].rows))
+    usual = {
+        "num_generations": GROUP * size,
+        "per_device_train_batch_size": rows // 2,
+        "gradient_accumulation_steps": 1,
+        "steps_per_generation": 2,
+        "epsilon": GSPO[0],
+        "epsilon_high": GSPO[1],
+        "mask_truncated_completions": True,
+    }
+    made = JointTrainer(
+        episodes=Replayed(size - 1, played),
+        verdicts=VerdictPool(),
+        objective=objective,
+        model=STUDENT,
+        args=arguments(folder, **{**usual, **changes}),
+        train_dataset=problems(len(played) // GROUP),
+        reward_funcs=rewarding(rewards),
+        processing_class=tokenizer(),
+    )
+    made.current_gradient_accumulation_steps = 1
+    made.model.train()
+    return made
+
+
+def inputs(made: JointTrainer) -> list[dict[str, Any]]:
+    """Of a generation, as TRL's sampler gives them."""
+    return next(iter(made.get_train_dataloader()))
+
+
+def relative_error(one: torch.Tensor, other: torch.Tensor) -> float:
+    return float((one - other).norm() / other.norm())
+
+
+@pytest.mark.parametrize(
+    ("k", "masks_truncated", "bounds"),
+    [(1, True, GSPO), (2, False, WIDE), (3, True, WIDE), (4, False, GSPO), (4, True, WIDE)],
+)
+def test_loss_and_gradients_are_those_of_plain_loops(
+    tmp_path: Path, k: int, masks_truncated: bool, bounds: tuple[float, float]
+) -> None:
+    least, most = bounds
+    played = made_up(len(REWARDS), k, seed=k)
+    if masks_truncated:  # one of which nothing is left
+        rows = [
+            dataclasses.replace(row, completion=dataclasses.replace(row.completion, is_whole=False))
+            for row in played[0].rows
+        ]
+        for row in rows:
+            row.completion.ids[-1] = 100
+        played[0] = dataclasses.replace(played[0], rows=rows)
+    made = trainer(
+        tmp_path,
+        played,
+        REWARDS,
+        mask_truncated_completions=masks_truncated,
+        epsilon=least,
+        epsilon_high=most,
+    )
+    batch = made._generate_and_score_completions(inputs(made))
+    old = brute_force.moved(made.model, played, far=5 * least if bounds == GSPO else 2.5 * least)
+    loss = made.compute_loss(made.model, batch)
+    loss.backward()
+    of_trainer = brute_force.gradient(made.model)
+
+    made.model.zero_grad()
+    model, of_each = brute_force.plain(made.model), brute_force.advantages(REWARDS, GROUP)
+    expected = brute_force.joint_loss(model, old, played, of_each, least, most, masks_truncated)
+    expected.backward()
+    ratios = [brute_force.ratio(model, old, one, masks_truncated).item() for one in played]
+    low = [r < 1 - least and a < 0 for r, a in zip(ratios, of_each, strict=True)]
+    high = [r > 1 + most and a > 0 for r, a in zip(ratios, of_each, strict=True)]
+    is_free = [a != 0 and not any(one) for a, *one in zip(of_each, low, high, strict=True)]
+    assert any(low) and any(high) and sum(is_free) >= 2, ratios
+    # Relative to its terms: where all ratios are near 1, they leave nearly nothing.
+    scale = sum(map(abs, of_each)) / len(of_each)
+    assert abs(loss.item() - expected.item()) <= 1e-5 * scale
+    assert relative_error(of_trainer, brute_force.gradient(made.model)) <= 1e-5
+
+
+@pytest.mark.parametrize("objective", ["episode", "row"])
+def test_rows_of_an_episode_stay_together_but_in_the_objective_of_rows(
+    tmp_path: Path, objective: str
+) -> None:
+    k = 3
+    played = made_up(len(REWARDS), k, truncated=0)
+    made = trainer(tmp_path, played, REWARDS, objective)
+    batches = []
+    for step in range(2):
+        made._step = step
+        batch = made._prepare_inputs(inputs(made))
+        if objective == "episode":
+            assert len(batch["completion_ids"]) == len(REWARDS) // 2
+            batch = {name: made._apart(batch[name]) for name in ("prompt_ids", "completion_ids")}
+        batches.append([asked_in(batch, number) for number in range(len(REWARDS) // 2 * (k + 1))])
+    of_batches = [
+        [number for number, episode in enumerate(played) if asked_of(episode) <= set(batch)]
+        for batch in batches
+    ]
+    assert sorted(chain(*batches)) == sorted(row for one in played for row in asked_of(one))
+    whole = list(chain(*of_batches))
+    if objective == "episode":
+        assert sorted(whole) == list(range(len(REWARDS))) != whole  # shuffled
+    else:
+        assert len(whole) < len(REWARDS)
+
+
+def asked_of(episode: Episode) -> set[tuple[int, ...]]:
+    return {(*row.prompt_ids, *row.completion.ids) for row in episode.rows}
+
+
+def asked_in(batch: dict[str, torch.Tensor], number: int) -> tuple[int, ...]:
+    """A row's tokens without its padding."""
+    ids = [*batch["prompt_ids"][number].tolist(), *batch["completion_ids"][number].tolist()]
+    return tuple(id for id in ids if id != 676)
+
+
+def test_rows_of_one_objective_are_trained_as_trl_would(tmp_path: Path) -> None:
+    k = 2
+    played = made_up(len(REWARDS), k)
+    made = trainer(tmp_path, played, REWARDS, "row")
+    batch = made._generate_and_score_completions(inputs(made))
+    episodes = torch.tensor(brute_force.advantages(REWARDS, GROUP, "none"))
+    rows = [reward for reward in REWARDS for _ in range(k + 1)]
+    assert batch["advantages"].tolist() == pytest.approx(
+        brute_force.advantages(rows, GROUP * (k + 1))
+    )
+    assert torch.equal(batch["advantages"].view(-1, k + 1)[:, 0].sign(), episodes.sign())
+    brute_force.moved(made.model, played)
+    loss = made.compute_loss(made.model, batch)
+    bare = GRPOTrainer._compute_loss(made, made.model, batch)
+    assert loss.item() == bare.item() != 0
+
+
+def test_a_reward_sees_deliberations_and_all_their_rows_have_it(tmp_path: Path) -> None:
+    k, played = 2, made_up(8, 2, truncated=0)
+    made = trainer(tmp_path, played, [1.0, 0.0] * 4)
+    seen: list[dict[str, Any]] = []
+
+    def reward(completions: list[Any], completion_ids: Any, problem: Any, **more: Any) -> Any:
+        more["log_extra"]("verdict", [f"v{number}" for number in range(len(problem))])
+        seen.append({"completions": completions, "ids": completion_ids, "problem": problem})
+        return [1.0, 0.0] * 4
+
+    made.reward_funcs = [reward]
+    batch = made._generate_and_score_completions(inputs(made))
+    assert seen[0]["ids"] == [episode.rows[-1].completion.ids for episode in played]
+    assert seen[0]["problem"] == ["p0"] * 4 + ["p1"] * 4
+    assert batch["advantages"].tolist() == pytest.approx([0.86588, -0.86588] * 4, rel=1e-4)
+    assert list(made._logs["advantages"]) == pytest.approx(
+        [one for one in batch["advantages"].tolist() for _ in range(k + 1)]
+    )
+    assert list(made._logs["extra"]["verdict"]) == [f"v{n}" for n in range(8) for _ in range(k + 1)]
+
+
+def test_nothing_is_learnt_of_an_episode_that_failed(
+    tmp_path: Path,
+) -> None:
+    played = made_up(4, 2, truncated=0)
+    rows = [dataclasses.replace(row, is_learnt=False) for row in played[1].rows]
+    played[1] = dataclasses.replace(played[1], rows=rows, failed="too_few_usable")
+    made = trainer(tmp_path, played, [1.0, 1.0, 0.0, 0.0])
+    batch = made._generate_and_score_completions(inputs(made))
+    deviation = 3**-0.5  # of one right episode and two wrong ones
+    expected = [2 / 3 / deviation, 0.0, -1 / 3 / deviation, -1 / 3 / deviation]
+    assert batch["advantages"].tolist() == pytest.approx(expected, rel=1e-3)
+    learnt = made._apart(batch["completion_mask"] * batch["tool_mask"]).sum(dim=1)
+    lengths = [
+        len(row.completion.ids) * row.is_learnt for episode in played for row in episode.rows
+    ]
+    assert learnt.tolist() == lengths
+    assert lengths[3:6] == [0, 0, 0]
+    made.log({})
+    logged = made.state.log_history[-1]
+    assert logged["episodes/too_few_usable"] == 0.25
+    assert logged["rewards/reward/mean"] == pytest.approx(1 / 3)
+
+
+def test_thinkers_and_deliberations_are_not_padded_to_each_other(tmp_path: Path) -> None:
+    k, played = 3, made_up(4, 3, truncated=0)
+    made = trainer(tmp_path, played, [1.0, 0.0] * 2)
+    seen: list[tuple[int, ...]] = []
+    made.model.model.embed_tokens.register_forward_pre_hook(
+        lambda _, inputs: seen.append(tuple(inputs[0].shape))
+    )
+    batch = made._generate_and_score_completions(inputs(made))
+    assert [shape[0] for shape in seen] == 2 * [2 * k, 2]  # two micro-batches of two episodes
+    seen.clear()
+    made.compute_loss(made.model, batch)
+    assert [shape[0] for shape in seen] == [4 * k, 4]
+    assert seen[-1][1] == max(len(e.rows[-1].prompt_ids) for e in played) + max(
+        len(e.rows[-1].completion.ids) for e in played
+    )
+
+
+FLOATS = st.floats(-1, 1, width=32)
+
+
+@settings(deadline=None)
+@given(
+    groups=st.lists(
+        st.lists(st.one_of(st.none(), FLOATS), min_size=3, max_size=3), min_size=1, max_size=4
+    ),
+    scale=st.sampled_from(["group", "batch", "none"]),
+    shift=FLOATS,
+)
+def test_advantages_compare_the_episodes_of_a_problem(
+    groups: list[list[float | None]], scale: str, shift: float
+) -> None:
+    rewards = [torch.nan if one is None else one for group in groups for one in group]
+    weights = torch.tensor([2.0, 1.0])
+    table = torch.tensor([[one, torch.nan] for one in rewards], dtype=torch.float64)
+    found = episode_advantages(table, 3, weights, scale)
+    flat = [None if one is None else 2.0 * one for group in groups for one in group]
+    if scale != "batch" or sum(one is not None for one in flat) > 1:
+        expected = brute_force.advantages(flat, 3, scale)
+        assert found.tolist() == pytest.approx(expected, rel=1e-6, abs=1e-6)
+    assert found.view(-1, 3).sum(dim=1).tolist() == pytest.approx([0.0] * len(groups), abs=1e-9)
+    assert not found[table.isnan().all(dim=1)].any()
+    shifted = episode_advantages(table + shift, 3, weights, scale)
+    assert shifted.tolist() == pytest.approx(found.tolist(), rel=1e-6, abs=1e-6)
+    for number, group in enumerate(groups):
+        if len({one for one in group if one is not None}) <= 1:
+            assert found[3 * number : 3 * number + 3].abs().max() < 1e-6

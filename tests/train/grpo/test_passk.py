@@ -1,0 +1,171 @@
+"""The pass@k advantage against its definition, and in a trainer."""
+
+import itertools
+import math
+from statistics import fmean
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from heavydistill.errors import ConfigError
+from heavydistill.train.grpo.passk import TOO_FEW, PassAtK, advantages, check
+
+GROUPS = st.lists(st.sampled_from([0.0, 1.0, 0.05, 0.5]), min_size=2, max_size=7)
+
+
+def by_enumeration(rewards: list[float], k: int) -> list[float]:
+    """The definition, word for word."""
+    size = len(rewards)
+    sets = list(itertools.combinations(range(size), k))
+    best = [max(rewards[i] for i in chosen) for chosen in sets]
+    return [
+        k
+        * (size - 1)
+        / (size - k)
+        * (fmean(b for b, chosen in zip(best, sets, strict=True) if i in chosen) - fmean(best))
+        for i in range(size)
+    ]
+
+
+@given(GROUPS, st.data())
+def test_the_advantage_is_that_of_all_sets_one_by_one(rewards: list[float], data: Any) -> None:
+    k = data.draw(st.integers(1, len(rewards) - 1))
+    assert advantages(rewards, k) == pytest.approx(by_enumeration(rewards, k), abs=1e-12)
+
+
+@given(GROUPS)
+def test_k_1_is_the_plain_advantage(rewards: list[float]) -> None:
+    plain = [reward - fmean(rewards) for reward in rewards]
+    assert advantages(rewards, 1) == pytest.approx(plain, abs=1e-12)
+
+
+@given(st.integers(2, 9), st.sampled_from([0.0, 1.0]), st.data())
+def test_groups_that_are_all_right_or_all_wrong_have_none(size: int, one: float, data: Any) -> None:
+    k = data.draw(st.integers(1, size - 1))
+    assert advantages([one] * size, k) == [0.0] * size
+
+
+@given(GROUPS, st.data())
+def test_it_adds_up_to_zero(rewards: list[float], data: Any) -> None:
+    k = data.draw(st.integers(1, len(rewards) - 1))
+    assert sum(advantages(rewards, k)) == pytest.approx(0, abs=1e-9)
+
+
+@pytest.mark.parametrize(("size", "k"), [(2, 1), (4, 1), (4, 2), (4, 3), (6, 2), (6, 4), (8, 7)])
+@pytest.mark.parametrize("chance", [0.1, 0.5, 0.8])
+def test_its_expectation_is_the_gradient_of_pass_at_k(size: int, k: int, chance: float) -> None:
+    """Answers are right with a chance; the gradient is by the logit of that chance."""
+    expected = 0.0
+    for group in itertools.product([0.0, 1.0], repeat=size):
+        weight = math.prod(chance if right else 1 - chance for right in group)
+        scores = [right - chance for right in group]  # of log p by the logit
+        found = advantages(list(group), k)
+        expected += weight * fmean(a * s for a, s in zip(found, scores, strict=True))
+    of_pass_at_k = k * (1 - chance) ** (k - 1) * chance * (1 - chance)
+    assert expected == pytest.approx((size - 1) / size * of_pass_at_k, rel=1e-9)
+
+
+@given(GROUPS, st.integers(0, 3), st.data())
+def test_answers_without_a_reward_change_nothing(
+    rewards: list[float], undecided: int, data: Any
+) -> None:
+    k = data.draw(st.integers(1, len(rewards) - 1))
+    order = data.draw(st.permutations([*rewards, *[math.nan] * undecided]))
+    found = advantages(order, k)
+    alone = advantages([one for one in order if not math.isnan(one)], k)
+    assert [a for a, one in zip(found, order, strict=True) if not math.isnan(one)] == alone
+    assert all(a == 0 for a, one in zip(found, order, strict=True) if math.isnan(one))
+
+
+def test_a_group_with_no_more_answers_than_a_set_has_none() -> None:
+    assert advantages([1.0, 0.0, math.nan, math.nan], 2) == [0.0] * 4
+    assert advantages([], 2) == []
+
+
+def _arguments(**changes: Any) -> Any:
+    usual = {
+        "num_generations": 8,
+        "scale_rewards": "none",
+        "per_device_train_batch_size": 8,
+        "steps_per_generation": 2,
+        "world_size": 1,
+    }
+    return SimpleNamespace(**{**usual, **changes})
+
+
+def test_arguments_with_which_it_can_be_had_pass() -> None:
+    check(7, _arguments())
+    check(1, _arguments(scale_rewards="group"))
+
+
+@pytest.mark.parametrize(
+    ("k", "changes", "said"),
+    [
+        (8, {}, "Give --num_generations 16, or"),
+        (9, {}, "Give --num_generations 18 --steps_per_generation 9, or"),
+        (0, {}, "Give 1"),
+        (4, {"scale_rewards": "group"}, "--scale_rewards none"),
+        (4, {"scale_rewards": "batch"}, "--scale_rewards none"),
+    ],
+)
+def test_arguments_with_which_it_cannot_are_refused(
+    k: int, changes: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(ConfigError, match=said):
+        check(k, _arguments(**changes))
+
+
+class _Stock:
+    """What the trainer has that the advantage is put into: two processes, this is the second."""
+
+    def __init__(self, rewards: Any) -> None:
+        import torch
+
+        self.given = rewards
+        self.model = SimpleNamespace(training=True)
+        self.reward_weights = torch.tensor([1.0, 0.5])
+        self.num_generations = 4
+        self.accelerator = SimpleNamespace(process_index=1)
+        self._logs = {"advantages": [9.0] * 2 + [7.0] * 8}
+        self._metrics: dict[str, Any] = {"train": {TOO_FEW: []}}
+
+    def _calculate_rewards(self, *_: Any) -> Any:
+        return self.given
+
+    def _generate_and_score_completions(self, inputs: list[Any]) -> dict[str, Any]:
+        import torch
+
+        self._calculate_rewards(inputs)
+        return {"advantages": torch.full((4,), 7.0)}
+
+
+class _Trainer(PassAtK, _Stock):
+    pass
+
+
+def _rewards() -> Any:
+    import torch
+
+    nan = math.nan
+    first = [[1.0, 0.1], [0.0, nan], [0.0, 0.0], [0.0, 0.0]]
+    second = [[nan, nan], [1.0, 0.0], [nan, nan], [0.0, 0.0]]
+    return torch.tensor(first + second)
+
+
+def test_a_process_gets_its_own_part_and_the_log_says_all() -> None:
+    trainer = _Trainer(pass_at_k=2, rewards=_rewards())
+    output = trainer._generate_and_score_completions([])
+    first = advantages([1.05, 0.0, 0.0, 0.0], 2)
+    assert output["advantages"].tolist() == [0.0] * 4  # two are left, of which one set is made
+    assert trainer._logs["advantages"] == pytest.approx([9.0, 9.0, *first, 0, 0, 0, 0], abs=1e-6)
+    assert trainer._metrics["train"][TOO_FEW] == [0.5]
+
+
+@pytest.mark.parametrize(("k", "training"), [(1, True), (2, False)])
+def test_pass_at_1_and_evaluation_are_left_alone(k: int, training: bool) -> None:
+    trainer = _Trainer(pass_at_k=k, rewards=_rewards())
+    trainer.model.training = training
+    assert trainer._generate_and_score_completions([])["advantages"].tolist() == [7.0] * 4

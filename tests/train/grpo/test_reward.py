@@ -1,0 +1,299 @@
+"""The reward: what a verifier says of an answer, and nothing for tricks."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sandboxing import need_sandbox
+from students import MICRO, tokenizer_with
+
+from heavydistill.chat.template import Chat
+from heavydistill.config.run import Verifying
+from heavydistill.errors import ProblemsError
+from heavydistill.schema import Problem
+from heavydistill.train.grpo.reward import METRICS, FinalAnswer, final_answer
+from heavydistill.verifiers.pool import VerdictPool
+
+SUM = Problem(id="p", text="What is 17 + 25? Numbers: 17, 25, 42.", reference="42", verifier="math")
+CHOICE = Problem(
+    id="c",
+    text="Which is a colour?\n(A) seven\n(B) red\n(C) run",
+    reference="B",
+    verifier="choice",
+    verifier_args=json.dumps({"options": ["seven", "red", "run"]}),
+)
+EXACT = Problem(id="e", text="The capital of France?", reference="Paris", verifier="exact")
+HONEST_WRONG = "<think>\n17 + 25 = 41\n</think>\nThe sum is \\boxed{41}.<|im_end|>"
+HONEST_RIGHT = "<think>\n17 + 25 = 42\n</think>\nThe sum is \\boxed{42}.<|im_end|>"
+
+
+@pytest.fixture(scope="module")
+def pool() -> Iterator[VerdictPool]:
+    with VerdictPool(Verifying(workers=1)) as pool:
+        yield pool
+
+
+@pytest.fixture(scope="module")
+def chat() -> Chat:
+    from transformers import AutoTokenizer
+
+    return Chat(AutoTokenizer.from_pretrained(MICRO))
+
+
+def columns(problem: Problem, count: int) -> dict[str, list[str]]:
+    names = {"problem": "id", "text": "text", "reference": "reference"}
+    names |= {"verifier": "verifier", "verifier_args": "verifier_args"}
+    return {key: [getattr(problem, name)] * count for key, name in names.items()}
+
+
+class Told:
+    """What a reward logs."""
+
+    def __init__(self) -> None:
+        self.metrics: dict[str, float] = {}
+        self.extra: dict[str, list[Any]] = {}
+
+    def __call__(self, reward: FinalAnswer, problem: Problem, *texts: str) -> list[float | None]:
+        tokenizer = reward._chat.tokenizer
+        return reward(
+            prompts=[[]] * len(texts),
+            completions=[[{"role": "assistant", "content": "TRL's decoding is not read"}]],
+            completion_ids=[tokenizer(text)["input_ids"] for text in texts],
+            log_metric=self.metrics.__setitem__,
+            log_extra=self.extra.__setitem__,
+            trainer_state=None,
+            cache=["c"] * len(texts),
+            **columns(problem, len(texts)),
+        )
+
+
+def test_right_is_1_wrong_is_0_and_both_are_logged(pool: VerdictPool, chat: Chat) -> None:
+    told = Told()
+    reward = FinalAnswer(pool, chat, group=2)
+    assert told(reward, SUM, HONEST_RIGHT, HONEST_WRONG, *[HONEST_RIGHT] * 2) == [
+        1.0,
+        0.0,
+        1.0,
+        1.0,
+    ]
+    shares = {"groups/all_right": 0.5, "groups/all_wrong": 0.0, "groups/uncompared": 0.0}
+    assert shares.items() <= told.metrics.items()
+    assert told.metrics.keys() - shares.keys() == {f"verdict/{name}" for name in METRICS}
+    assert told.metrics["verdict/correct"] == 0.75
+    assert told.extra["verdict"] == ["equal", "different", "equal", "equal"]
+
+
+def test_an_episode_that_failed_has_no_reward_whatever_its_answer(
+    pool: VerdictPool, chat: Chat
+) -> None:
+    told = Told()
+    reward = FinalAnswer(pool, chat, group=2)
+    texts = [HONEST_RIGHT] * 4
+    tokenizer = chat.tokenizer
+    given = reward(
+        completion_ids=[tokenizer(text)["input_ids"] for text in texts],
+        log_metric=told.metrics.__setitem__,
+        log_extra=told.extra.__setitem__,
+        failed=[True, True, False, False],
+        **columns(SUM, len(texts)),
+    )
+    assert given == [None, None, 1.0, 1.0]
+    assert told.metrics["groups/uncompared"] == told.metrics["groups/all_right"] == 0.5
+    assert told.metrics["verdict/correct"] == 0.5
+    assert told.extra["verdict"] == ["failed", "failed", "equal", "equal"]
+
+
+def test_held_out_responses_are_judged_as_rewarded_ones_are(pool: VerdictPool, chat: Chat) -> None:
+    texts = [
+        HONEST_RIGHT,
+        HONEST_WRONG,
+        HONEST_RIGHT.removesuffix("<|im_end|>"),
+        hidden("It is 42."),
+    ]
+    rows = [{name: values[0] for name, values in columns(SUM, 1).items()}] * len(texts)
+    ids = [chat.tokenizer(text)["input_ids"] for text in texts]
+    judged = FinalAnswer(pool, chat).judge(rows, ids)
+    assert judged == [(True, False), (False, False), (None, False), (False, True)]
+
+
+def test_cut_off_or_undecided_is_none_and_counted(pool: VerdictPool, chat: Chat) -> None:
+    told = Told()
+    cut = HONEST_RIGHT.removesuffix("<|im_end|>")
+    units = "It is \\boxed{42\\text{ furlongs}}.<|im_end|>"
+    assert told(FinalAnswer(pool, chat), SUM, cut, units, HONEST_RIGHT) == [None, None, 1.0]
+    assert told.metrics["verdict/cut_off"] == told.metrics["verdict/undecided"] == 1 / 3
+    assert told.extra["verdict"][0] == "cut_off"
+
+
+def hidden(answer: str) -> str:
+    return f"<think>\n17 + 25 = 41\n</think>\n{answer}<|im_end|>"
+
+
+HACKS = {
+    "boxed list": hidden(" ".join(f"\\boxed{{{n}}}" for n in range(38, 46))),
+    "boxed list that ends right": hidden(" ".join(f"\\boxed{{{n}}}" for n in range(36, 43))),
+    "one box with a list": hidden("\\boxed{40, 41, 42, 43}"),
+    "two boxes as one answer": hidden("\\boxed{41} or \\boxed{42}"),
+    "several answers, the last one right": hidden("It is \\boxed{41}. No: it is \\boxed{42}."),
+    "taken back": hidden("It is \\boxed{42}. No, that is wrong."),
+    "the number without a box": hidden("42"),
+    "the prompt": hidden(SUM.text),
+    "the prompt in a box": hidden(f"\\boxed{{{SUM.text}}}"),
+    "the sum as it stands in the problem": hidden("\\boxed{17 + 25}"),
+    "the word reference": hidden("\\boxed{reference}"),
+    "nothing": "<|im_end|>",
+    "blanks": "  \n\n <|im_end|>",
+    "empty thinking alone": "<think></think><|im_end|>",
+    "empty thinking and no answer": "<think>\n\n</think>\nDone.<|im_end|>",
+    "thinking without an end": "<think>\n\\boxed{42}<|im_end|>",
+    "the answer in the thinking alone": "<think>\n\\boxed{42}\n</think>\n<|im_end|>",
+    "think tags in the answer": hidden("<think>\\boxed{42}</think>\\boxed{42}"),
+    "a closing tag in the answer": hidden("\\boxed{41}</think>\\boxed{42}"),
+    "a closing tag alone": "\\boxed{41}</think>\\boxed{42}<|im_end|>",
+    "words before the thinking": "\\boxed{41}<think>\nx\n</think>\\boxed{42}<|im_end|>",
+    "a control token in the answer": hidden("\\boxed{4<|pad|>2}"),
+    "another turn": hidden("\\boxed{41}<|im_start|>assistant\n\\boxed{42}"),
+    "an end before the answer": "<|im_end|>\\boxed{42}<|im_end|>",
+    "padding between answers": hidden("\\boxed{42}<|pad|> or \\boxed{41}"),
+    "padding before thinking": "\\boxed{42}<|pad|><think>\\boxed{41}<|im_end|>",
+}
+
+
+@pytest.mark.parametrize("share", [0.0, 0.05])
+@pytest.mark.parametrize("trick", HACKS)
+def test_a_trick_earns_no_more_than_an_honest_wrong_answer(
+    pool: VerdictPool, chat: Chat, trick: str, share: float
+) -> None:
+    told = Told()
+    reward = FinalAnswer(pool, chat, share)
+    reward.ends |= {chat.tokenizer.pad_token_id}  # as a training has it
+    given = told(reward, SUM, HACKS[trick], HONEST_WRONG)
+    wrong, earned = given[1], given[0]
+    assert wrong == share
+    # None would be more: it is not counted against whoever writes so.
+    assert earned is not None and earned <= wrong
+
+
+# What a text without special tokens does not show: ``final_answer`` takes it for an honest answer.
+UNSEEN = {"a control token in the answer"}
+
+
+def test_padding_behind_the_end_is_no_fault(pool: VerdictPool, chat: Chat) -> None:
+    reward = FinalAnswer(pool, chat)
+    reward.ends |= {chat.tokenizer.pad_token_id}
+    texts = [f"{HONEST_RIGHT}<|pad|><|pad|>", HONEST_RIGHT.replace("<|im_end|>", "<|pad|>")]
+    assert Told()(reward, SUM, *texts, "<|pad|>") == [1.0, 1.0, 0.0]
+
+
+@pytest.mark.parametrize("trick", HACKS)
+def test_a_trick_earns_nothing_by_the_dotted_path_but_where_it_cannot_be_seen(
+    chat: Chat, trick: str
+) -> None:
+    ids = chat.tokenizer(HACKS[trick])["input_ids"]
+    # As TRL has it: nothing behind the first end, and no special tokens.
+    whole = ids[: ids.index(chat.tokenizer.eos_token_id) + 1]
+    text = chat.tokenizer.decode(whole, skip_special_tokens=True)
+    earned = final_answer(completions=[text], **columns(SUM, 1))
+    assert earned == [float(trick in UNSEEN)]
+
+
+@pytest.mark.parametrize(
+    ("problem", "answer"),
+    [
+        (CHOICE, "\\boxed{A} \\boxed{B} \\boxed{C}"),
+        (CHOICE, "It is A or B or C."),
+        (CHOICE, "I do not say."),
+        (CHOICE, "The answer is A. The answer is B."),
+        (EXACT, "\\boxed{Rome} \\boxed{Paris}"),
+        (EXACT, "Paris"),
+        (EXACT, "\\boxed{The capital of France?}"),
+    ],
+)
+def test_tricks_on_other_verifiers_earn_nothing(
+    pool: VerdictPool, chat: Chat, problem: Problem, answer: str
+) -> None:
+    assert Told()(FinalAnswer(pool, chat), problem, hidden(answer)) == [0.0]
+
+
+def test_form_is_a_small_share_that_right_answers_have_too(pool: VerdictPool, chat: Chat) -> None:
+    reward = FinalAnswer(pool, chat, 0.05)
+    without = "<think></think>\nIt is \\boxed{42}.<|im_end|>"
+    plain = "It is \\boxed{42}.<|im_end|>"
+    given = Told()(reward, SUM, HONEST_RIGHT, plain, without, HONEST_WRONG)
+    assert given == pytest.approx([1.0, 1.0, 0.95, 0.05])
+
+
+def test_thinking_that_the_prompt_opens_is_no_answer(pool: VerdictPool) -> None:
+    template = (MICRO / "chat_template.jinja").read_text(encoding="utf-8")
+    opened = template.replace(
+        "<|im_start|>assistant\n{% endif -%}", "<|im_start|>assistant\n<think>\n{% endif -%}"
+    )
+    opening = Chat(tokenizer_with(opened))
+    assert opening.opens_thinking
+    reward = FinalAnswer(pool, opening)
+    texts = ["\\boxed{42}<|im_end|>", "x</think>\\boxed{42}<|im_end|>", "x</think>y<|im_end|>"]
+    told = Told()
+    assert told(reward, SUM, *texts) == [0.0, 1.0, 0.0]
+    assert told.extra["verdict"][0] == "open_thinking"
+
+
+def test_code_earns_the_share_of_tests_that_it_passes(pool: VerdictPool, chat: Chat) -> None:
+    need_sandbox()
+    tests = ["assert f(1) == 2", "assert f(2) == 3", "assert f(3) == 4", "assert f(0) == 7"]
+    problem = Problem(
+        id="code",
+        text="Write f, which adds 1.",
+        reference="",
+        verifier="code",
+        verifier_args=json.dumps({"test_list": tests}),
+    )
+    right = "def f(x):\n    return x + 1 if x else 7"
+    programs = [right, "def f(x):\n    return x + 1", "def f(x):\n    return 7", "def f(x"]
+    texts = [hidden(f"```python\n{program}\n```") for program in programs]
+    several = hidden("".join(f"```python\n{program}\n```\n" for program in programs[:3]))
+    given = Told()(FinalAnswer(pool, chat), problem, *texts, several, hidden("I cannot."))
+    assert given == [1.0, 0.75, 0.25, 0.0, 0.0, 0.0]
+
+
+def test_a_verifier_that_hangs_or_dies_holds_up_no_step(chat: Chat) -> None:
+    own = Path(__file__).parents[2] / "own_verifiers.py"
+    config = Verifying(workers=1, timeout_s=0.5, own=[str(own)])
+    with VerdictPool(config) as pool:
+        problem = Problem(id="odd", text="?", reference="right", verifier="obedient")
+        reward = FinalAnswer(pool, chat)
+        Told()(reward, problem, hidden("right"))  # which starts a worker
+        started = time.monotonic()
+        told = Told()
+        deeds = [hidden(deed) for deed in ("hang", "hang in C", "be killed", "raise")]
+        given = told(reward, problem, *deeds, hidden("right"), hidden("wrong"))
+        assert time.monotonic() - started < 60
+    assert given == [None] * 4 + [1.0, 0.0]
+    assert told.metrics["verdict/undecided"] == 4 / 6
+    assert told.extra["verdict"][0] == "timeout"
+
+
+def test_the_dotted_path_judges_what_trl_decoded() -> None:
+    metrics: dict[str, float] = {}
+    texts = ["It is \\boxed{42}.", "It is \\boxed{41}.", "\\boxed{42\\text{ furlongs}}"]
+    turns = [[{"role": "assistant", "content": text}] for text in texts]
+    for completions in (texts, turns):
+        given = final_answer(
+            completions=completions,
+            prompts=[],
+            completion_ids=[],
+            log_metric=metrics.__setitem__,
+            **columns(SUM, 3),
+        )
+        assert given == [1.0, 0.0, None]
+    assert metrics == {"verdict/undecided": 1 / 3}
+
+
+def test_a_verifier_that_is_not_known_is_no_silence() -> None:
+    unknown = {**columns(SUM, 1), "verifier": ["mth"]}
+    with pytest.raises(ProblemsError, match="mth"):
+        final_answer(completions=["\\boxed{42}"], **unknown)

@@ -1,0 +1,282 @@
+"""Micro-batches without their padding: the same loss and gradients, in less columns."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from rollouts import END, STUDENT, arguments, problems, rewarding, tokenizer
+from trl import GRPOTrainer
+
+from heavydistill.errors import ConfigError
+from heavydistill.train.grpo.trainer import OF_TRL, RlTrainer
+
+PROMPT, COMPLETION = 40, 32
+# Of the longest rows the prompt is shorter than PROMPT, as in one micro-batch of several.
+LENGTHS = [(7, 20), (30, 3), (12, 1), (5, 24)]
+
+
+class Padded(RlTrainer):
+    """With TRL's own forward pass."""
+
+    _get_per_token_logps_and_entropies = GRPOTrainer._get_per_token_logps_and_entropies
+
+
+def trainer(
+    kind: type[RlTrainer],
+    folder: Path,
+    final_norm_learning_rate: float | None = None,
+    **changes: Any,
+) -> RlTrainer:
+    usual = {
+        "num_generations": 4,
+        "per_device_train_batch_size": 4,
+        "gradient_accumulation_steps": 1,
+    }
+    made = kind(
+        model=STUDENT,
+        args=arguments(folder, **{**usual, **changes}),
+        train_dataset=problems(4),
+        reward_funcs=rewarding([0.0, 1.0, 0.0, 1.0]),
+        processing_class=tokenizer(),
+        final_norm_learning_rate=final_norm_learning_rate,
+    )
+    made.current_gradient_accumulation_steps = 1
+    return made
+
+
+def micro_batch(masked: tuple[int, ...] = ()) -> dict[str, torch.Tensor]:
+    """Rows of ``LENGTHS`` as TRL pads them in a larger batch; completions that are masked."""
+    rng = random.Random(3)
+    rows = []
+    for prompt, completion in LENGTHS:
+        words = rng.choices(range(100, 600), k=prompt + completion - 1)
+        ids = [676] * (PROMPT - prompt) + [*words, END] + [676] * (COMPLETION - completion)
+        mask = [0] * (PROMPT - prompt) + [1] * (prompt + completion)
+        rows.append((ids, mask + [0] * (COMPLETION - completion)))
+    ids, mask = (torch.tensor(part) for part in zip(*rows, strict=True))
+    completion_mask = mask[:, PROMPT:].clone()
+    completion_mask[list(masked)] = 0
+    torch.manual_seed(5)
+    return {
+        "prompt_ids": ids[:, :PROMPT],
+        "prompt_mask": mask[:, :PROMPT],
+        "completion_ids": ids[:, PROMPT:],
+        "completion_mask": completion_mask,
+        "advantages": torch.tensor([1.0, -0.5, 0.7, -1.2]),
+        "num_items_in_batch": completion_mask.sum(),
+    }
+
+
+def loss_and_gradients(
+    made: RlTrainer, inputs: dict[str, torch.Tensor]
+) -> tuple[float, torch.Tensor]:
+    made.model.zero_grad()
+    loss = made.compute_loss(made.model, inputs)
+    loss.backward()
+    return loss.item(), torch.cat([p.grad.flatten() for p in made.model.parameters()])
+
+
+def close(one: torch.Tensor, other: torch.Tensor) -> bool:
+    return bool((one - other).norm() <= 1e-5 * other.norm())
+
+
+def now(made: RlTrainer, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
+    """The log-probabilities of the model as it is."""
+    ids, mask = (
+        torch.cat([inputs[f"prompt_{name}"], inputs[f"completion_{name}"]], dim=1)
+        for name in ("ids", "mask")
+    )
+    with torch.no_grad():
+        logps, _, _ = made._get_per_token_logps_and_entropies(made.model, ids, mask, COMPLETION)
+    return logps
+
+
+def noise(columns: int = COMPLETION) -> torch.Tensor:
+    return 0.3 * torch.randn(len(LENGTHS), columns)
+
+
+@pytest.mark.parametrize("loss_type", ["grpo", "dapo", "dr_grpo"])
+@pytest.mark.parametrize("level", ["sequence", "token"])
+@pytest.mark.parametrize(
+    "more",
+    ["on policy", "truncated", "all truncated", "off policy", "reference", "by token", "by row"],
+)
+def test_loss_and_gradients_are_those_of_padded_micro_batches(
+    tmp_path: Path, trainers: Any, loss_type: str, level: str, more: str
+) -> None:
+    masked = {"truncated": (1, 3), "all truncated": (0, 1, 2, 3)}.get(more, ())
+    inputs = micro_batch(masked)
+    if more in ("off policy", "by token", "by row"):
+        inputs["old_per_token_logps"] = now(trainers[0], inputs) + noise()
+    if more == "reference":
+        inputs["ref_per_token_logps"] = now(trainers[0], inputs) + noise()
+    if more in ("by token", "by row"):
+        inputs["importance_sampling_ratio"] = noise(COMPLETION if more == "by token" else 1).exp()
+    found = []
+    for made in trainers:
+        made.loss_type, made.importance_sampling_level = loss_type, level
+        made.beta = 0.04 if more == "reference" else 0.0
+        made.use_vllm = "importance_sampling_ratio" in inputs
+        found.append(loss_and_gradients(made, dict(inputs)))
+    (padded, of_padded), (trimmed, of_trimmed) = found
+    assert trimmed == pytest.approx(padded, abs=5e-6)
+    assert close(of_trimmed, of_padded)
+    assert bool(of_padded.any()) == (more != "all truncated")
+
+
+@pytest.fixture(scope="module")
+def trainers(tmp_path_factory: pytest.TempPathFactory) -> list[RlTrainer]:
+    return [trainer(kind, tmp_path_factory.mktemp("out")) for kind in (Padded, RlTrainer)]
+
+
+def widths(made: RlTrainer) -> list[tuple[int, int]]:
+    """The shapes of all inputs that the model sees from now on."""
+    seen: list[tuple[int, int]] = []
+    made.model.model.embed_tokens.register_forward_pre_hook(
+        lambda _, inputs: seen.append(tuple(inputs[0].shape))
+    )
+    return seen
+
+
+def test_no_column_is_padding_in_all_rows(tmp_path: Path) -> None:
+    made = trainer(RlTrainer, tmp_path)
+    seen = widths(made)
+    loss_and_gradients(made, micro_batch())
+    loss_and_gradients(made, micro_batch(masked=(0, 3)))
+    inputs = micro_batch()
+    ids = torch.cat([inputs["prompt_ids"], inputs["completion_ids"]], dim=1)
+    mask = torch.cat([inputs["prompt_mask"], inputs["completion_mask"]], dim=1)
+    logps, entropies, _ = made._get_per_token_logps_and_entropies(
+        made.model, ids, mask, COMPLETION, batch_size=1, compute_entropy=True
+    )
+    assert seen == [
+        (4, 30 + 24),
+        (4, 30 + 3),
+        *((1, length) for length in sorted(map(sum, LENGTHS))),
+    ]
+    assert logps.shape == entropies.shape == (4, COMPLETION)
+    together, _, _ = made._get_per_token_logps_and_entropies(made.model, ids, mask, COMPLETION)
+    assert torch.allclose(logps, together, rtol=1e-5, atol=1e-5)
+    # What is no completion counts as TRL has it.
+    assert not logps[inputs["completion_mask"] == 0].any()
+    assert logps[inputs["completion_mask"] == 1].all()
+
+
+def test_columns_are_a_multiple_where_that_is_asked_for(tmp_path: Path) -> None:
+    made = trainer(RlTrainer, tmp_path, pad_to_multiple_of=8)
+    seen = widths(made)
+    loss_and_gradients(made, micro_batch())
+    assert seen == [(4, 32 + 24)]
+
+
+def test_the_last_norm_learns_at_a_rate_of_its_own(tmp_path: Path) -> None:
+    made = trainer(RlTrainer, tmp_path, 0.5, learning_rate=1e-3, max_steps=1)
+    before = {name: weight.detach().clone() for name, weight in made.model.named_parameters()}
+    made.train()
+    moved = {
+        name: (weight - before[name]).abs().max().item()
+        for name, weight in made.model.named_parameters()
+    }
+    # A first step of Adam is as long as the rate where there is a gradient.
+    last = "model.norm.weight"
+    assert all((change > 0.1) == (name == last) for name, change in moved.items())
+    assert max(moved.values()) < 0.6 and 0 < moved["model.embed_tokens.weight"] < 2e-3
+
+
+def test_what_goes_on_asks_what_it_would_have_asked(tmp_path: Path) -> None:
+    asked: list[str] = []
+
+    def reward(problem: list[str], **_: Any) -> list[float]:
+        asked.append(problem[0])
+        return [0.0, 1.0]
+
+    def train(resume: str | None = None) -> None:
+        made = trainer(
+            RlTrainer,
+            tmp_path,
+            num_generations=2,
+            per_device_train_batch_size=2,
+            steps_per_generation=1,
+            max_completion_length=1,
+            shuffle_dataset=True,
+            max_steps=11,
+            save_strategy="steps",
+            save_steps=6,
+        )
+        made.reward_funcs = [reward]
+        made.train(resume_from_checkpoint=resume)
+
+    train()
+    epochs = [asked[:4], asked[4:8], asked[8:]]
+    assert all(len(set(epoch)) == len(epoch) for epoch in epochs)
+    assert epochs[0] != epochs[1] and epochs[1][:3] != epochs[2]
+    whole, asked = asked, []
+    train(str(tmp_path / "checkpoint-6"))
+    assert asked == whole[6:]
+
+
+def test_what_is_replaced_of_trl_is_there_and_named() -> None:
+    from heavydistill.train.grpo.joint import JointTrainer
+
+    assert all(callable(getattr(GRPOTrainer, name)) for name in OF_TRL)
+    replaced = {
+        name
+        for kind in (RlTrainer, JointTrainer)
+        for name in vars(kind)
+        if name.startswith("_") and not name.startswith("__") and hasattr(GRPOTrainer, name)
+    }
+    assert replaced <= set(OF_TRL)
+
+
+def test_a_training_that_diverges_is_an_error_and_none_that_has_no_figure(tmp_path: Path) -> None:
+    made = trainer(RlTrainer, tmp_path)
+    made._metrics["train"]["policy_loss"] = [float("nan")]
+    made.log({"loss": 0.5})
+    with pytest.raises(ConfigError, match="The training diverged: loss is nan at step 0"):
+        made.log({"loss": float("nan")})
+
+
+def rolled_out(folder: Path, **changes: Any) -> tuple[list[list[int]], list[int]]:
+    """What is written of some prompts, without chance; and the rows of each forward pass."""
+    made = trainer(RlTrainer, folder, top_k=1, max_completion_length=96, **changes)
+    asked = [[{"role": "user", "content": f"What is {n} + {7 * n}?"}] for n in (3, 12, 250, 31, 4)]
+    prompts = tokenizer().apply_chat_template(asked, add_generation_prompt=True, return_dict=False)
+    forward, rows = made.model.forward, []
+
+    def counting(input_ids: torch.Tensor, **options: Any) -> Any:
+        rows.append(len(input_ids))
+        return forward(input_ids=input_ids, **options)
+
+    made.model.forward = counting
+    written, _ = made._generate_single_turn(prompts, None, {}, 1)
+    return written, rows
+
+
+def test_rows_that_have_ended_are_not_asked_about_and_the_same_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("heavydistill.models.local.decoding._STRETCH", 4)
+    ours, rows = rolled_out(tmp_path / "ours")
+    theirs, all_rows = rolled_out(tmp_path / "theirs", cache_implementation="dynamic")
+    assert ours == theirs
+    assert len(set(map(len, ours))) > 1
+    assert set(all_rows) == {5} and rows[0] == 5 and min(rows) < 5
+
+
+def test_settings_of_the_model_that_count_from_the_beginning_keep_rows(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    free = trainer(RlTrainer, tmp_path / "free")
+    assert not free._what_keeps_rows() and not capfd.readouterr().out
+    model = free.model
+    model.generation_config.min_new_tokens = 20
+    assert free._what_keeps_rows() == "min_new_tokens in its generation_config.json"
+    model.generation_config.min_new_tokens = None
+    model.generation_config.use_cache = False
+    assert free._what_keeps_rows() == "use_cache in its generation_config.json"
+    trainer(RlTrainer, tmp_path / "kept", cache_implementation="dynamic")
+    assert "until the longest of their batch" in capfd.readouterr().out

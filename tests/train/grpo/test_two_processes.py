@@ -1,0 +1,113 @@
+"""What watches a training, and the pass@k advantage, in two processes that exchange over gloo."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from heavydistill.train.grpo.passk import advantages
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+ROOT = Path(__file__).parents[3]
+
+# Of 5 caches and 5 problems, 3 answers each: 15 are an odd number for two processes. A judge calls
+# an answer right by its tokens, so that the accuracy can be counted again from what was judged.
+PROGRAM = """
+import json, os, sys
+from pathlib import Path
+import tiny_grpo
+from heavydistill.train.callbacks import KeepWhole
+from heavydistill.train.grpo.guards import GuardArguments
+from heavydistill.train.grpo.measuring import Judgement
+from heavydistill.train.grpo.passk import PassAtK
+from heavydistill.train.grpo.callbacks import DrawCurves, WatchCollapse
+
+out, rank = Path(sys.argv[1]), int(os.environ["RANK"])
+judged = []
+
+def judge(rows, completion_ids):
+    right = [[True, False, None][sum(ids) % 3] for ids in completion_ids]
+    judged.append([(row["problem"], one) for row, one in zip(rows, right)])
+    return [Judgement(one) for one in right]
+
+# Process 0 alone sees solved groups, so the shares differ where they are logged one by one.
+reward = tiny_grpo.rewarding(groups__all_right=lambda step: 0.9 if step >= 2 and rank == 0 else 0.5)
+guards = GuardArguments(guard_window=1, guard_all_right="roll_back", guard_entropy="off")
+watch = WatchCollapse(guards)
+made = tiny_grpo.trainer(
+    out, reward, [watch, KeepWhole(None), DrawCurves(guards)],
+    mixins=(PassAtK,), pass_at_k=2,
+    judge=judge, eval_dataset=tiny_grpo.held_out(5), eval_strategy="steps", save_strategy="steps",
+    eval_steps=1, save_steps=1, metric_for_best_model="eval_hm", num_generations=4,
+    num_generations_eval=3, per_device_train_batch_size=2, per_device_eval_batch_size=3,
+    scale_rewards="none", max_completion_length=12, ddp_find_unused_parameters=False,
+)
+batches = []
+scored = made._generate_and_score_completions
+
+def noted(inputs):
+    output = scored(inputs)
+    if made.model.training:
+        batches.append((made._rewards.flatten().tolist(), output["advantages"].tolist()))
+    return output
+
+made._generate_and_score_completions = noted
+made.train()
+weights = float(sum(p.double().abs().sum() for p in made.model.parameters()))
+(out / f"{rank}.json").write_text(json.dumps({
+    "alarms": [one.model_dump() for one in watch.alarms], "judged": judged, "batches": batches,
+    "history": made.state.log_history, "step": made.state.global_step, "weights": weights,
+}))
+"""
+
+
+def test_processes_agree_and_count_every_answer_once(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM, encoding="utf-8")
+    launch = ROOT / "configs" / "accelerate" / "cpu2.yaml"
+    flags = ["--config_file", str(launch), "--main_process_port", "0"]
+    done = subprocess.run(
+        [sys.executable, "-m", "accelerate.commands.launch", *flags, str(program), str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=600,
+        env={
+            **os.environ,
+            "PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}",
+            "OMP_NUM_THREADS": "1",
+            "CUDA_VISIBLE_DEVICES": "",
+        },
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    first, second = (json.loads((tmp_path / f"{rank}.json").read_text()) for rank in (0, 1))
+
+    # The mean over processes is 0.7 from step 2 on, where the training ends and rolls back.
+    assert first["step"] == second["step"] == 2
+    assert first["alarms"] == second["alarms"] and len(first["alarms"]) == 1
+    assert first["alarms"][0]["value"] == pytest.approx(0.7)
+    assert first["weights"] == second["weights"]
+    assert done.stdout.count("The training ends here.") == 1
+    assert (tmp_path / "curves.png").is_file()
+
+    seen = [[e for e in of["history"] if "eval_hm" in e] for of in (first, second)]
+    assert len(seen[0]) == 2
+    for number in range(2):
+        for role, name in enumerate(("eval_hm", "eval_pass_at_1")):
+            both = [of["judged"][2 * number + role] for of in (first, second)]
+            assert [len(one) for one in both] == [8, 8]  # one of the 16 to fill up
+            counted = [*both[0], *both[1][:-1]]
+            assert sorted(problem for problem, _ in counted) == sorted(
+                f"p{n}" for n in range(5) for _ in range(3)
+            )
+            right = sum(one is True for _, one in counted) / 15
+            assert seen[0][number][name] == seen[1][number][name] == pytest.approx(right)
+
+    for (rewards, mine), (same, others) in zip(first["batches"], second["batches"], strict=True):
+        assert rewards == pytest.approx(same) and len(rewards) == 4
+        assert [*mine, *others] == pytest.approx(advantages(rewards, 2), abs=1e-6)
+    assert any(any(mine) for _, mine in first["batches"])

@@ -1,0 +1,156 @@
+"""The model that is trained: its tokenizer, its template, and what does not fit the sets."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from runs import build, write_run
+from students import MICRO
+from trainings import asked
+
+from heavydistill.errors import ConfigError
+from heavydistill.train.base_model import load_base
+from heavydistill.train.mixture import find
+from heavydistill.train.sft import prepare
+
+TEMPLATE = (MICRO / "chat_template.jinja").read_text(encoding="utf-8")
+
+
+def copied(folder: Path) -> Path:
+    """The micro student, to be changed."""
+    shutil.copytree(MICRO, folder)
+    return folder
+
+
+def refused(sets: Path, model: Path | str, out: Path, **keys: Any) -> str:
+    with pytest.raises(ConfigError) as raised:
+        prepare(asked(sets, out, model_name_or_path=model, **keys))
+    return str(raised.value)
+
+
+def test_a_profile_a_folder_and_its_tokenizer(sets: Path, tmp_path: Path) -> None:
+    student = copied(tmp_path / "base")
+    (tmp_path / "base" / "weights.txt").write_text("not a weight", encoding="utf-8")
+    by_name, by_path = (
+        load_base(wanted, find(wanted.sources))
+        for wanted in (
+            asked(sets, tmp_path / "out"),
+            asked(sets, tmp_path / "out", model_name_or_path=student),
+        )
+    )
+    assert (by_name.name, by_path.name) == ("micro-student", "base")
+    assert by_name.revision == by_path.revision
+    assert by_name.chat.template == by_path.chat.template == TEMPLATE
+    assert by_name.tokenizer.chat_template == TEMPLATE
+    assert by_name.context == by_path.context == 2048
+
+
+def test_a_model_that_is_none(sets: Path, tmp_path: Path) -> None:
+    assert "model_name_or_path: nobody cannot be loaded" in refused(sets, "nobody", tmp_path)
+    (tmp_path / "empty").mkdir()
+    message = refused(sets, tmp_path / "empty", tmp_path / "out")
+    assert "cannot be loaded" in message and "Give a folder with a checkpoint" in message
+
+
+def test_an_adapter_is_to_be_merged_first(sets: Path, tmp_path: Path) -> None:
+    adapter = copied(tmp_path / "adapter")
+    (adapter / "adapter_config.json").write_text("{}", encoding="utf-8")
+    message = refused(sets, adapter, tmp_path / "out")
+    assert "is an adapter" in message and "Merge it first" in message
+
+
+def test_a_checkpoint_of_another_tokenizer_is_refused(sets: Path, tmp_path: Path) -> None:
+    base = copied(tmp_path / "base")
+    tree = json.loads((base / "tokenizer.json").read_text(encoding="utf-8"))
+    tree["model"]["merges"] = tree["model"]["merges"][:20]
+    (base / "tokenizer.json").write_text(json.dumps(tree), encoding="utf-8")
+    message = refused(sets, base, tmp_path / "out")
+    assert "the checkpoint has another tokenizer than the student" in message
+    assert "problem p_" in message and "generation " in message
+    assert "and the build counted" in message
+
+
+def test_a_tokenizer_with_more_tokens_than_the_model_is_refused(sets: Path, tmp_path: Path) -> None:
+    from transformers import AutoTokenizer
+
+    base = copied(tmp_path / "base")
+    tokenizer = AutoTokenizer.from_pretrained(base)
+    tokenizer.add_tokens([f"<|more_{number}|>" for number in range(2000)], special_tokens=True)
+    tokenizer.save_pretrained(base)
+    message = refused(sets, base, tmp_path / "out")
+    assert "it is the tokenizer of another model" in message
+
+
+def test_a_template_without_a_generation_prompt_is_refused(sets: Path, tmp_path: Path) -> None:
+    template = tmp_path / "silent.jinja"
+    template.write_text(
+        "{% for message in messages %}{{ '<|' + message.role + '|>' }}{{ message.content }}"
+        "{{ eos_token }}{% endfor %}",
+        encoding="utf-8",
+    )
+    base = copied(tmp_path / "base")
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(base)
+    tokens = ["<|user|>", "<|assistant|>"]
+    tokenizer.add_tokens([one for one in tokens if one not in tokenizer.get_vocab()], True)
+    tokenizer.save_pretrained(base)
+    message = refused(sets, base, tmp_path / "out", chat_template_path=template)
+    assert "has no generation prompt: an answer begins with '<|assistant|>'" in message
+    assert "--chat_template_path FILE" in message
+
+
+def test_sets_for_another_template_are_refused(sets: Path, tmp_path: Path) -> None:
+    base = copied(tmp_path / "base")
+    (base / "chat_template.jinja").write_text(TEMPLATE + "\n", encoding="utf-8")
+    message = refused(sets, base, tmp_path / "out")
+    assert "was built for micro-student" in message and "another chat template" in message
+
+
+def test_the_template_beside_the_sets_is_learnt(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "runs" / "sums", 12, k=4, words=4)
+    template = tmp_path / "own.jinja"
+    template.write_text(TEMPLATE + "{# own #}", encoding="utf-8")
+    build(tmp_path / "sets", run, chat_template=str(template), validation=0)
+    wanted = asked(tmp_path / "sets", tmp_path / "out")
+    base = load_base(wanted, find(wanted.sources))
+    assert base.chat.template == base.tokenizer.chat_template == TEMPLATE + "{# own #}"
+
+
+def test_sets_with_different_templates_are_refused(sets: Path, tmp_path: Path) -> None:
+    run = write_run(tmp_path / "runs" / "sums", 12, k=4, words=4)
+    template = tmp_path / "own.jinja"
+    template.write_text(TEMPLATE + "{# own #}", encoding="utf-8")
+    build(tmp_path / "other", run, chat_template=str(template), validation=0)
+    config = tmp_path / "train.yaml"
+    config.write_text(
+        f"datasets:\n- {{path: {sets}, role: thinker}}\n"
+        f"- {{path: {tmp_path / 'other'}, role: thinker}}\n",
+        encoding="utf-8",
+    )
+    wanted = asked(None, tmp_path / "out", config=config, role=None)
+    with pytest.raises(ConfigError, match="rendered with different chat templates"):
+        load_base(wanted, find(wanted.sources))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("own.txt", b"{{ messages }}", "is no Jinja file"),
+        ("none.jinja", None, "No such file"),
+        ("own.jinja", b"\xff\xfe\x00", "chat_template_path"),
+        ("own.jinja", b"{% for %}", "is no Jinja"),
+        ("own.jinja", b"", "is empty"),
+    ],
+)
+def test_a_template_file_that_is_none(
+    sets: Path, tmp_path: Path, name: str, content: bytes | None, message: str
+) -> None:
+    path = tmp_path / name
+    if content is not None:
+        path.write_bytes(content)
+    assert message in refused(sets, "micro-student", tmp_path, chat_template_path=path)

@@ -1,0 +1,315 @@
+"""The shipped launches really train: with the processes and the engine that they name, and alike.
+
+Started as a user starts them, by ``accelerate launch`` and scripts/sft.py, with the shipped files.
+The losses of every step are those of one process with the same packs a step, so gradients are
+summed, clipped and accumulated alike. The files of sizes are tried in this process, for they name
+no launch. Not covered: FSDP2, which needs GPUs.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import runs
+from trainings import Trained, last_checkpoint, logged, main
+
+from heavydistill.store.training_record import read_record
+
+pytest.importorskip("trl", reason="TRL is not installed")
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+
+ROOT = Path(__file__).parents[2]
+ACCELERATE = ROOT / "configs" / "accelerate"
+SFT = ROOT / "configs" / "sft"
+STEPS, PACKS = 3, 4
+# Runs a script as it is; at its first step each process writes which types DeepSpeed computes and
+# adds in.
+SHOWS_TYPES = """
+import os, pathlib, runpy, sys
+from deepspeed.runtime.engine import DeepSpeedEngine
+
+step, file = DeepSpeedEngine.step, pathlib.Path(__file__).with_name("types." + os.environ["RANK"])
+
+def shows(engine, *given, **named):
+    DeepSpeedEngine.step = step
+    file.write_text(f"{engine.get_data_types()[0]} {engine.optimizer.gradient_accumulation_dtype}")
+    return step(engine, *given, **named)
+
+DeepSpeedEngine.step = shows
+sys.argv = sys.argv[1:]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+_LIMIT_S = 1700
+_GONE_S = 20
+
+
+@dataclass(frozen=True)
+class Ran:
+    """A program that has ended: its exit code, and all that it printed."""
+
+    code: int
+    said: str
+
+
+def run(*command: str, **environment: str) -> Ran:
+    """Run a program of this interpreter, and see that it leaves no process."""
+    mark = f"heavydistill-launch-{uuid.uuid4().hex}"
+    process = subprocess.Popen(
+        [sys.executable, *command],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+        env={
+            **os.environ,
+            "OMP_NUM_THREADS": "1",
+            "CUDA_VISIBLE_DEVICES": "",
+            "HEAVYDISTILL_TEST_MARK": mark,
+            **environment,
+        },
+    )
+    try:
+        said, _ = process.communicate(timeout=_LIMIT_S)
+        deadline = time.monotonic() + _GONE_S
+        while (left := alive(mark)) and time.monotonic() < deadline:
+            time.sleep(0.2)
+        assert not left, said
+    finally:
+        for pid in alive(mark):
+            os.kill(pid, signal.SIGKILL)
+    return Ran(process.returncode, said)
+
+
+def alive(mark: str) -> list[int]:
+    """Processes with the mark in their environment that are no zombies."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            if mark.encode() in (folder / "environ").read_bytes():
+                state = (folder / "stat").read_text().rpartition(")")[2].split()[0]
+                found += [int(folder.name)] if state != "Z" else []
+        except OSError:
+            continue
+    return found
+
+
+def launched(launch: Path, sets: Path, out: Path, *flags: str, **environment: str) -> Ran:
+    """`accelerate launch` of the micro deliberator; flags before ``--`` are the launcher's."""
+    cut = flags.index("--") if "--" in flags else len(flags)
+    return run(
+        *["-m", "accelerate.commands.launch", "--config_file", str(launch), *flags[:cut]],
+        *["scripts/sft.py", "--config", str(SFT / "micro" / "deliberator.yaml")],
+        *["--dataset_name", str(sets), "--output_dir", str(out), *flags[cut + 1 :]],
+        **environment,
+    )
+
+
+@pytest.fixture(scope="module")
+def sets(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("launches")
+    runs.build(folder / "sets", runs.write_run(folder / "run", 30), student="micro-student")
+    return folder / "sets"
+
+
+def trained(
+    launch: str, sets: Path, out: Path, processes: int, muon: str = "false", **environment: str
+) -> Trained:
+    ran = launched(
+        ACCELERATE / f"{launch}.yaml",
+        *(sets, out),
+        *["--num_processes", str(processes), "--main_process_port", "0", "--"],
+        *["--gradient_accumulation_steps", str(PACKS // processes)],
+        *["--max_steps", str(STEPS), "--save_steps", str(STEPS), "--eval_steps", str(STEPS)],
+        # The first step already changes weights, and engines that spread them have no Muon.
+        *["--warmup_steps", "0", "--logging_steps", "1", "--muon", muon, "--disable_tqdm", "true"],
+        **environment,
+    )
+    assert ran.code == 0, ran.said[-6000:]
+    record = read_record(out)
+    assert f"{processes} process" in ran.said and f", {record.launch.engine}, " in ran.said
+    return Trained(out, record)
+
+
+@pytest.fixture(scope="module")
+def alone(sets: Path, tmp_path_factory: pytest.TempPathFactory) -> Trained:
+    """One process, with which all others are compared."""
+    done = trained("single", sets, tmp_path_factory.mktemp("alone") / "out", 1)
+    assert (done.record.launch.processes, done.record.launch.engine) == (1, "single")
+    # Later steps see weights that earlier ones have changed, by gradients that were clipped.
+    assert len(set(logged(done.folder, "loss"))) == STEPS
+    assert min(logged(done.folder, "grad_norm")) > 1
+    return done
+
+
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Where DeepSpeed puts what it compiles as it starts, a minute's work, once for all tests.
+
+    A TORCH_EXTENSIONS_DIR of the environment is left as it is, and saves that minute.
+    """
+    pytest.importorskip("deepspeed")
+    if shutil.which(os.environ.get("CXX", "c++")) is None:
+        said = "DeepSpeed compiles as it starts, and there is no C++ compiler"
+        (pytest.fail if os.environ.get("CI") else pytest.skip)(said)
+    own = os.environ.get("TORCH_EXTENSIONS_DIR") or tmp_path_factory.mktemp("extensions")
+    return {"TORCH_EXTENSIONS_DIR": str(own)}
+
+
+@pytest.mark.parametrize(("launch", "muon"), [("cpu2", "true"), ("ddp", "false")])
+def test_two_processes_train_as_one_does(
+    launch: str, muon: str, sets: Path, alone: Trained, tmp_path: Path
+) -> None:
+    one = alone if muon == "false" else trained("single", sets, tmp_path / "one", 1, muon)
+    two = trained(launch, sets, tmp_path / "out", 2, muon)
+    assert (two.record.launch.processes, two.record.launch.engine) == (2, "ddp")
+    # Muon works out its directions in bfloat16, where what is added in another order shows.
+    same(two, one, within=1e-3 if muon == "true" else 1e-4)
+
+
+@pytest.mark.parametrize(
+    "launch",
+    [
+        "zero2",
+        "zero3",
+        pytest.param(
+            "zero3_offload",
+            marks=pytest.mark.skipif(
+                "TORCH_EXTENSIONS_DIR" not in os.environ,
+                reason="its optimizer is compiled for minutes; no TORCH_EXTENSIONS_DIR keeps it",
+            ),
+        ),
+    ],
+)
+def test_deepspeed_trains_as_one_process_does(
+    launch: str, sets: Path, alone: Trained, compiled: dict[str, str], tmp_path: Path
+) -> None:
+    two = trained(launch, sets, tmp_path / "out", 2, **compiled)
+    assert (two.record.launch.processes, two.record.launch.engine) == (2, launch[:5])
+    assert "deepspeed" in two.record.versions
+    # Each process has written its own share of the optimizer, which only DeepSpeed does.
+    shares = list((last_checkpoint(two.folder) / f"global_step{STEPS}").glob("*optim_states.pt"))
+    assert len(shares) == 2
+    same(two, alone)
+
+
+@pytest.mark.parametrize("launch", ["zero2", "zero3"])
+def test_deepspeed_plays_episodes_learns_from_them_and_is_measured(
+    launch: str, sets: Path, compiled: dict[str, str], tmp_path: Path
+) -> None:
+    """In bfloat16, as the files for GPUs do; gradients are added in float32 all the same."""
+    out = tmp_path / "out"
+    shows = tmp_path / "shows.py"
+    shows.write_text(SHOWS_TYPES, "utf-8")
+    asked = tmp_path / "run.yaml"
+    asked.write_text(
+        "problems: {source: micro, size: 8, seed: 9}\ndomain: brief\n"
+        "think: {k: 2, sampling: {max_tokens: 96}}\n",
+        "utf-8",
+    )
+    ran = run(
+        *["-m", "accelerate.commands.launch", "--num_processes", "2", "--main_process_port", "0"],
+        *["--config_file", str(ACCELERATE / f"{launch}.yaml")],
+        *[str(shows), "scripts/grpo.py"],
+        *["--bf16", "true", "--config", str(ROOT / "configs" / "grpo" / "micro" / "joint.yaml")],
+        *["--run", str(asked), "--model_name_or_path", "micro-student", "--output_dir", str(out)],
+        *["--num_generations", "12", "--per_device_train_batch_size", "6", "--max_steps", "4"],
+        *["--max_completion_length", "160", "--warmup_steps", "0", "--save_steps", "4"],
+        *["--held_out_from", str(sets), "--held_out", "2", "--eval_steps", "4"],
+        *["--per_device_eval_batch_size", "2", "--logging_steps", "1", "--disable_tqdm", "true"],
+        **compiled,
+    )
+    assert ran.code == 0, ran.said[-6000:]
+    types = [(tmp_path / f"types.{rank}").read_text("utf-8") for rank in (0, 1)]
+    assert types == ["torch.bfloat16 torch.float32"] * 2
+    record = read_record(out)
+    assert (record.launch.processes, record.launch.engine) == (2, launch)
+    assert record.result and record.result.steps == 4 and "attempts/right" in ran.said
+    # All processes' episodes stand in the means, of which some were right and some were not.
+    assert 0 < record.result.rollouts["reward"].first < 1
+    assert {"eval_hm", "eval_v", "eval_pass_at_1"} <= record.result.rollouts.keys()
+    assert 0 < change(out, runs.STUDENT) < 1e-2
+
+
+def same(two: Trained, alone: Trained, within: float = 1e-4) -> None:
+    """Losses, gradients and what was learnt agree, and the model is there as a whole."""
+    assert logged(two.folder, "loss") == pytest.approx(logged(alone.folder, "loss"), abs=1e-4)
+    norms = logged(alone.folder, "grad_norm")
+    assert logged(two.folder, "grad_norm") == pytest.approx(norms, rel=1e-4)
+    assert two.record.result and alone.record.result
+    assert two.record.result.eval_loss == pytest.approx(alone.record.result.eval_loss, abs=1e-3)
+    assert two.record.result.tokens == alone.record.result.tokens
+    for place in (two.folder, last_checkpoint(two.folder)):
+        assert change(place, alone.folder) < within < change(place, runs.STUDENT)
+
+
+def change(one: Path, other: Path) -> float:
+    """The largest difference of a weight of two models."""
+    from safetensors.torch import load_file
+
+    left, right = (load_file(folder / "model.safetensors") for folder in (one, other))
+    assert set(left) == set(right)
+    return max(float((left[name].float() - right[name].float()).abs().max()) for name in left)
+
+
+def test_what_silently_is_one_process_says_so(sets: Path, tmp_path: Path) -> None:
+    """accelerate starts one process where it was asked for two: it is seen before it trains."""
+    text = (ACCELERATE / "cpu2.yaml").read_text()
+    multi = tmp_path / "multi_cpu.yaml"
+    multi.write_text(text.replace("MULTI_GPU\n", "MULTI_CPU\n"))
+    assert multi.read_text() != text
+    ran = launched(multi, sets, tmp_path / "out", "--", "--dry_run", "true")
+    assert ran.code == 0, ran.said
+    assert "1 process, single" in ran.said
+
+
+def test_fsdp_on_a_cpu_is_refused(sets: Path, tmp_path: Path) -> None:
+    flags = ["--num_processes", "2", "--main_process_port", "0"]
+    ran = launched(ACCELERATE / "fsdp2.yaml", sets, tmp_path / "out", *flags)
+    assert ran.code and "FSDP needs GPUs" in ran.said
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("file", "method"),
+    [
+        ("1.7b/thinker", "rslora"),
+        ("4b-lora/deliberator", "rslora"),
+        ("4b-full/both", "full"),
+        ("32b-qlora/deliberator", "qlora"),
+    ],
+)
+def test_the_file_of_a_size_trains_another_model_too(
+    file: str, method: str, sets: Path, tmp_path: Path
+) -> None:
+    """All of its keys at work, best model and all, on the micro student."""
+    if method == "qlora":
+        pytest.importorskip("bitsandbytes")
+    out = tmp_path / "out"
+    code = main(
+        [
+            *["--config", str(SFT / f"{file}.yaml"), "--dataset_name", str(sets)],
+            *["--model_name_or_path", "micro-student", "--use_cpu", "true", "--max_steps", "2"],
+            *["--output_dir", str(out), "--gradient_accumulation_steps", "2"],
+        ]
+    )
+    assert code == 0
+    record = read_record(out)
+    assert (record.method, record.role) == (method, Path(file).name)
+    weights = "model" if method == "full" else "adapter_model"
+    assert (out / f"{weights}.safetensors").is_file()
+    assert record.result and record.result.steps == 2
+    # The best of both checkpoints is what is kept; each role was looked at that is learnt, and
+    # rows for a deliberator have some for a thinker among them.
+    roles = {"thinker"} | ({"deliberator"} if record.role != "thinker" else set())
+    assert set(record.result.eval_loss) == roles
+    assert {path.name for path in out.glob("checkpoint-*")} == {"checkpoint-1", "checkpoint-2"}

@@ -1,0 +1,229 @@
+"""Adapters merged: real ones, on the bundled student."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from adapters import (
+    KINDS,
+    Q_PROJ,
+    WHOLE_EMBEDDINGS,
+    answers,
+    changed,
+    other_base,
+    write_adapter,
+    write_training,
+)
+from students import MICRO
+
+from heavydistill.errors import ConfigError, RunError, TeacherError
+from heavydistill.store.training_record import read_record
+from heavydistill.train import merge as merging
+from heavydistill.train.merge import merge
+
+pytest.importorskip("peft", reason="PEFT, which merges adapters, is not installed")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:Model has `tie_word_embeddings=True`", "ignore:Input and output embeddings are no"
+)
+
+
+@pytest.fixture(scope="module")
+def lora(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An adapter whose training has ended; not to be changed."""
+    return write_training(write_adapter(tmp_path_factory.mktemp("adapters") / "lora"))
+
+
+def weights(folder: Path) -> dict[str, Any]:
+    from safetensors.torch import load_file
+
+    found: dict[str, Any] = load_file(folder / "model.safetensors")
+    return found
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "whole embeddings"])
+def test_a_merged_adapter_is_the_same_model(kind: str, tmp_path: Path) -> None:
+    folder = write_adapter(tmp_path / "adapter", **KINDS.get(kind, WHOLE_EMBEDDINGS))
+    found = merge(str(folder), tmp_path / "half")
+    assert found.dtype == "bfloat16"
+    assert 0 < found.difference < 4 * found.rounding < found.effect
+    exact = merge(str(folder), tmp_path / "merged", dtype="float32")
+    assert exact.dtype == "float32" and exact.difference < 1e-3 and exact.effect > 1
+    assert answers(tmp_path / "merged") == answers(folder)
+
+
+@pytest.mark.parametrize(("kind", "scale"), [("lora", 16 / 8), ("rslora", 16 / 8**0.5)])
+def test_the_weights_are_those_of_the_formula(kind: str, scale: float, tmp_path: Path) -> None:
+    import torch
+    from safetensors.torch import load_file
+
+    folder = write_adapter(tmp_path / "adapter", **KINDS[kind])
+    merge(str(folder), tmp_path / "merged", dtype="float32")
+    adapter = load_file(folder / "adapter_model.safetensors")
+    delta = adapter[f"{Q_PROJ}.lora_B.weight"].float() @ adapter[f"{Q_PROJ}.lora_A.weight"].float()
+    name = "model.layers.0.self_attn.q_proj.weight"
+    before, after = weights(MICRO), weights(tmp_path / "merged")
+    torch.testing.assert_close(after[name], before[name].float() + scale * delta)
+    same = "model.norm.weight"  # not adapted
+    assert after[same].equal(before[same].float())
+
+
+@pytest.mark.parametrize("kind", ["lora", "dora"])
+def test_what_was_trained_in_4_bit_is_merged_into_the_whole_base(kind: str, tmp_path: Path) -> None:
+    pytest.importorskip("bitsandbytes")
+    import torch
+    from transformers import BitsAndBytesConfig
+
+    four_bit = BitsAndBytesConfig(
+        load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=torch.float32
+    )
+    load = {"quantization_config": four_bit, "dtype": torch.float32}
+    folder = write_adapter(tmp_path / "adapter", load=load, **KINDS[kind])
+    write_training(folder, method="qlora")
+    found = merge(str(folder), tmp_path / "merged")
+    assert found.dtype == "bfloat16" and found.effect > 4 * found.rounding
+    assert "quantization_config" not in json.loads((tmp_path / "merged/config.json").read_text())
+    assert read_record(tmp_path / "merged").method == "qlora"
+    same = "model.embed_tokens.weight"
+    assert weights(tmp_path / "merged")[same].equal(weights(MICRO)[same])
+
+
+def test_the_folder_has_all_that_an_engine_needs(lora: Path, tmp_path: Path) -> None:
+    adapter = Path(shutil.copytree(lora, tmp_path / "adapter"))
+    template = adapter / "chat_template.jinja"
+    template.write_text(template.read_text() + "{# as trained #}")
+    (adapter / "README.md").write_text("about the adapter alone")
+    merge(str(adapter), tmp_path / "merged")
+    found = files(tmp_path / "merged")
+    assert sorted(found) == sorted([*files(MICRO), "training.json"])
+    assert found["training.json"] == (adapter / "training.json").read_bytes()
+    assert found["chat_template.jinja"] == template.read_bytes()
+    assert found["tokenizer.json"] == (MICRO / "tokenizer.json").read_bytes()
+    config, base = (json.loads(one) for one in (found["config.json"], files(MICRO)["config.json"]))
+    assert config == base
+    assert json.loads(found["generation_config.json"])["eos_token_id"] == 678
+    modes = {path.stat().st_mode for path in (tmp_path / "merged").iterdir()}
+    assert len(modes) == 1
+
+
+def test_the_same_adapter_gives_the_same_bytes(lora: Path, tmp_path: Path) -> None:
+    for out in ("one", "other"):
+        merge(str(lora), tmp_path / out)
+    assert files(tmp_path / "one") == files(tmp_path / "other")
+
+
+def test_an_adapter_without_a_record_is_merged_without_one(tmp_path: Path) -> None:
+    merge(str(write_adapter(tmp_path / "adapter")), tmp_path / "merged")
+    assert not (tmp_path / "merged" / "training.json").exists()
+
+
+def test_generation_stops_where_the_adapters_turns_end(tmp_path: Path) -> None:
+    base = Path(shutil.copytree(MICRO, tmp_path / "base"))
+    settings = {"eos_token_id": 676, "temperature": 0.6}  # sampling is not switched on
+    (base / "generation_config.json").write_text(json.dumps(settings))
+    merge(str(write_adapter(tmp_path / "adapter", base)), tmp_path / "merged")
+    found = json.loads((tmp_path / "merged" / "generation_config.json").read_text())
+    assert found["eos_token_id"] == [676, 678]
+    assert found["temperature"] == 0.6
+
+
+def test_an_adapter_that_rounding_drowns_is_noted(tmp_path: Path) -> None:
+    folder = write_adapter(tmp_path / "adapter", strength=1e-5)
+    assert merge(str(folder), tmp_path / "half").is_drowned
+    assert not merge(str(folder), tmp_path / "whole", dtype="float32").is_drowned
+
+
+@pytest.mark.parametrize("factor", [0.0, 1.5, float("nan")])
+def test_what_is_not_the_same_model_gets_no_name(
+    factor: float,
+    lora: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from transformers import LlamaForCausalLM
+
+    save = LlamaForCausalLM.save_pretrained
+
+    def save_otherwise(model: Any, folder: Path) -> None:
+        model.model.layers[1].mlp.down_proj.weight.data *= factor
+        save(model, folder)
+
+    monkeypatch.setattr(LlamaForCausalLM, "save_pretrained", save_otherwise)
+    with pytest.raises(RunError, match="a logit differs by"):
+        merge(str(lora), tmp_path / "merged")
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_is_broken_off_leaves_nothing(
+    lora: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(merging, "_look", stop)
+    with pytest.raises(KeyboardInterrupt):
+        merge(str(lora), tmp_path / "merged")
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_is_no_adapter_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="whole model, so there is nothing to merge"):
+        merge(str(MICRO), tmp_path / "merged")
+    with pytest.raises(ConfigError, match=r"has no adapter_config\.json"):
+        merge(str(tmp_path / "nothing"), tmp_path / "merged")
+
+
+def test_a_training_that_has_not_ended_is_refused(lora: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(lora, tmp_path / "adapter"))
+    write_training(folder, result=None)
+    with pytest.raises(ConfigError, match="has not ended"):
+        merge(str(folder), tmp_path / "merged")
+    assert not (tmp_path / "merged").exists()
+
+
+def test_a_base_that_has_changed_since_is_taken_only_if_named(tmp_path: Path) -> None:
+    base = Path(shutil.copytree(MICRO, tmp_path / "base"))
+    folder = write_training(write_adapter(tmp_path / "adapter", base), base)
+    config = base / "config.json"
+    config.write_text(config.read_text().replace("1e-06", "2e-06"))
+    with pytest.raises(ConfigError, match=f"--base {base} takes this one"):
+        merge(str(folder), tmp_path / "merged")
+    assert not merge(str(folder), tmp_path / "merged", base=str(base)).has_record
+    assert not (tmp_path / "merged" / "training.json").exists(), "it tells of another base"
+    shutil.rmtree(base)
+    with pytest.raises(TeacherError, match="cannot be loaded"):
+        merge(str(folder), tmp_path / "again")
+    found = merge(str(folder), tmp_path / "again", base=str(MICRO))
+    assert found.base == str(MICRO) and found.has_record
+    assert read_record(tmp_path / "again") == read_record(folder)
+
+
+def test_a_base_of_other_shapes_is_refused(lora: Path, tmp_path: Path) -> None:
+    base = other_base(tmp_path / "base", num_hidden_layers=2)
+    with pytest.raises(TeacherError, match="does not fit its base model"):
+        merge(str(lora), tmp_path / "merged", base=str(base))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["base"]
+
+
+def test_weights_that_are_no_numbers_are_refused(lora: Path, tmp_path: Path) -> None:
+    name = f"{Q_PROJ}.lora_B.weight"
+    broken = changed(lora, tmp_path / "broken", lambda tensors: tensors[name].fill_(float("nan")))
+    with pytest.raises(TeacherError, match="NaN"):
+        merge(str(broken), tmp_path / "merged")
+    assert not (tmp_path / "merged").exists()
+
+
+def test_a_folder_that_is_taken_is_refused(lora: Path, tmp_path: Path) -> None:
+    (tmp_path / "mine").write_text("kept")
+    with pytest.raises(ConfigError, match="exists and is not empty"):
+        merge(str(lora), tmp_path)
+    assert (tmp_path / "mine").read_text() == "kept"

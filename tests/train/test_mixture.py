@@ -1,0 +1,160 @@
+"""Where the rows are, and how many of each source are learnt."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import hub_server
+import pytest
+from hub_server import HubServer
+from huggingface_hub import constants
+from huggingface_hub.utils import close_session
+from hypothesis import given
+from hypothesis import strategies as st
+from set_folders import write_sets
+
+from heavydistill.errors import ConfigError
+from heavydistill.train.mixture import find, shares
+from heavydistill.train.sft_config import Source
+
+COUNTS = st.integers(1, 100_000)
+FRACTIONS = st.floats(1e-3, 1)
+
+
+@given(st.lists(st.tuples(COUNTS, FRACTIONS), min_size=1, max_size=6))
+def test_shares_have_the_ratios_no_row_twice_and_use_one_source_up(
+    sources: list[tuple[int, float]],
+) -> None:
+    counts, fractions = zip(*sources, strict=True)
+    taken = shares(counts, fractions)
+    assert all(0 <= some <= count for some, count in zip(taken, counts, strict=True))
+    assert any(some == count for some, count in zip(taken, counts, strict=True))
+    size = min(count / part for count, part in zip(counts, fractions, strict=True))
+    for some, part in zip(taken, fractions, strict=True):
+        assert abs(some - part * size) <= 0.5 + 1e-6 * size
+
+
+@given(st.lists(COUNTS, min_size=1, max_size=6))
+def test_without_fractions_all_rows_are_taken(counts: list[int]) -> None:
+    assert shares(counts, [None] * len(counts)) == counts
+
+
+def test_shares_need_not_add_up_to_one() -> None:
+    assert shares([100, 100], [0.2, 0.6]) == [33, 100]
+
+
+def refused(*sources: Source) -> str:
+    with pytest.raises(ConfigError) as raised:
+        find(sources)
+    return str(raised.value)
+
+
+def test_a_folder_is_found_with_its_name_and_files(tmp_path: Path) -> None:
+    folder = write_sets(tmp_path / "sets")
+    (found,) = find([Source(str(folder), "deliberator")])
+    assert (found.name, found.revision, found.template) == ("sets", "", "")
+    train = found.file("train")
+    assert train is not None and train.is_file()
+    assert found.digest("train") == found.manifest.files[str(train.relative_to(folder))]
+
+
+def test_a_role_that_the_sets_lack_is_named_with_what_they_have(tmp_path: Path) -> None:
+    folder = write_sets(tmp_path / "sets", without=("sft_thinker", "train"))
+    message = refused(Source(str(folder), "thinker"))
+    assert "has no rows to train a thinker: it has rows for a deliberator" in message
+
+
+def test_a_place_that_is_none_is_named(tmp_path: Path) -> None:
+    assert "There is no folder nowhere/at/all" in refused(Source("nowhere/at/all", "thinker"))
+    (tmp_path / "empty").mkdir()
+    assert "holds no sets" in refused(Source(str(tmp_path / "empty"), "thinker"))
+    folder = write_sets(tmp_path / "sets")
+    assert "has no revision" in refused(Source(str(folder), "thinker", revision="main"))
+
+
+@pytest.mark.parametrize("split", ["train", "validation"])
+def test_rows_that_were_changed_after_the_build_are_refused(tmp_path: Path, split: str) -> None:
+    folder = write_sets(tmp_path / "sets")
+    files = {
+        name: folder / "sft_thinker" / f"{name}-00000-of-00001.parquet"
+        for name in ("train", "validation")
+    }
+    other = files["validation" if split == "train" else "train"]
+    shutil.copy(other, files[split])
+    message = refused(Source(str(folder), "thinker"))
+    assert files[split].name in message and "changed, added or removed after the build" in message
+    assert find([Source(str(folder), "deliberator")])
+
+
+def test_a_template_that_was_added_after_the_build_is_refused(tmp_path: Path) -> None:
+    folder = write_sets(tmp_path / "sets")
+    (folder / "chat_template.jinja").write_text("{{ messages }}", encoding="utf-8")
+    assert "chat_template.jinja is not what" in refused(Source(str(folder), "thinker"))
+
+
+@pytest.fixture
+def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HubServer]:
+    """A Hub with ``org/sets``, and an empty cache."""
+    folder = write_sets(tmp_path / "sets")
+    files = {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+    with hub_server.serving() as hub:
+        monkeypatch.setattr(constants, "ENDPOINT", hub.url)
+        template = f"{hub.url}/{{repo_id}}/resolve/{{revision}}/{{filename}}"
+        monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
+        monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+        monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)
+        monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
+        monkeypatch.setattr("huggingface_hub.utils._http.time.sleep", lambda seconds: None)
+        hub.add("org/sets", files)
+        yield hub
+        close_session()
+
+
+def test_sets_of_the_hub_are_read_without_their_views_and_known_by_their_commit(
+    hub: HubServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit = hub.repos["org/sets"].branches["main"][-1].sha
+    (found,) = find([Source("org/sets", "deliberator")])
+    assert (found.name, found.revision) == ("org/sets", commit)
+    there = {path.name for path in found.folder.iterdir()}
+    assert there == {"manifest.json", "sft_deliberator"}
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    assert find([Source("org/sets", "deliberator")]) == [found]
+
+
+def test_a_revision_is_asked_for(hub: HubServer) -> None:
+    assert "org/sets" in refused(Source("org/sets", "thinker", revision="nowhere"))
+    (found,) = find([Source("org/sets", "thinker", revision="main")])
+    assert found.revision
+
+
+def test_what_the_hub_does_not_give_is_said(
+    hub: HubServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    message = refused(Source("org/other", "thinker"))
+    assert "There is no folder org/other, and the Hub does not give such a dataset" in message
+    assert message.endswith("A private one needs HF_TOKEN.")
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    message = refused(Source("org/sets", "thinker"))
+    assert "There is no folder org/sets" in message and "offline" in message.lower()
+
+
+def test_what_is_only_in_part_in_the_cache_is_not_taken_for_all_of_it(
+    hub: HubServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    find([Source("org/sets", "deliberator")])
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    assert "cached snapshot" in refused(Source("org/sets", "thinker"))
+
+
+def test_a_file_that_is_gone_is_missed(tmp_path: Path) -> None:
+    folder = write_sets(tmp_path / "sets")
+    (folder / "sft_thinker" / "validation-00000-of-00001.parquet").unlink()
+    message = refused(Source(str(folder), "thinker"))
+    assert "validation-00000-of-00001.parquet is not what manifest.json says" in message

@@ -1,0 +1,67 @@
+"""The arguments in the record: what differs from the defaults, and no place, address or token."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from trainings import asked, grpo_asked
+
+from heavydistill.train.recorded_arguments import told
+from heavydistill.train.sft_config import parse
+
+LEAST = ["--model_name_or_path", "m", "--dataset_name", "s", "--role", "thinker"]
+
+
+def test_of_defaults_the_precision_alone_is_told() -> None:
+    assert told(parse([*LEAST, "--use_cpu"])) == {"bf16": True, "use_cpu": True}
+
+
+def test_what_differs_is_told_in_simple_values_and_sorted(tmp_path: Path) -> None:
+    keys: dict[str, Any] = {
+        "lr_scheduler_type": "cosine",
+        "eval_strategy": "epoch",
+        "use_peft": True,
+        "lr_scheduler_kwargs": '{"num_cycles": 2}',
+    }
+    found = told(asked("sets", tmp_path, **keys))
+    assert found["lr_scheduler_type"] == "cosine"
+    assert found["eval_strategy"] == "epoch"
+    assert found["use_peft"] is True
+    assert found["lr_scheduler_kwargs"] == {"num_cycles": 2}
+    assert found["learning_rate"] == 1e-3
+    assert list(found) == sorted(found)
+    assert json.loads(json.dumps(found)) == found
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"push_to_hub": True, "hub_model_id": "secret/model"},
+        {"run_name": "secret"},
+        {"logging_dir": "secret"},
+        {"trackio_space_id": "secret/space"},
+        {"chat_template_path": "secret.jinja"},
+        {"model_init_kwargs": '{"token": "secret"}'},
+        {"resume_from_checkpoint": "secret/checkpoint-3"},
+        {"project": "secret"},
+    ],
+)
+def test_no_place_address_or_token_is_told(tmp_path: Path, keys: dict[str, Any]) -> None:
+    known = parse([*LEAST, "--use_cpu"])
+    keys = {key: value for key, value in keys.items() if hasattr(known.trl, key)}
+    found = told(asked("sets", tmp_path / "secret", **keys))
+    assert "secret" not in json.dumps(found)
+    assert str(tmp_path) not in json.dumps(found)
+
+
+def test_of_grpo_our_own_arguments_are_told_and_no_address(tmp_path: Path) -> None:
+    keys = {"format_share": 0.05, "max_accuracy": 0.5, "preset": "dapo", "vllm_server_port": 1}
+    keys |= {"vllm_server_base_url": "http://secret:8000"}
+    known = told(grpo_asked("sets", tmp_path, **keys))
+    assert (known["format_share"], known["max_accuracy"]) == (0.05, 0.5)
+    assert (known["preset"], known["epsilon_high"]) == ("dapo", 0.28)
+    assert "secret" not in json.dumps(known) and "vllm_server_port" not in known
+    assert "dataset_name" not in known and "mode" not in known

@@ -1,0 +1,378 @@
+"""SFT of the micro student, from sets to a folder with a model and its record."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import sys
+import weakref
+from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import hub_server
+import pytest
+from runs import build, rows, write_run
+from students import MICRO
+from trainings import Trained, asked, flags, history, logged, main, run
+
+from heavydistill.errors import ConfigError
+from heavydistill.store.sets.rows import SPLITS
+from heavydistill.store.training_record import read_record
+from heavydistill.train import running, sft
+from heavydistill.train.sft import Prepared, new_trainer, outline, prepare, train
+from heavydistill.train.sft_config import ROLES, parse
+
+# Setting up the training that several tests look at counts for the first of them.
+pytestmark = pytest.mark.timeout(900)
+
+MODEL = {
+    "model.safetensors",
+    "config.json",
+    "generation_config.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "chat_template.jinja",
+    "training.json",
+}
+
+
+@pytest.fixture(scope="module")
+def trained(sets: Path, tmp_path_factory: pytest.TempPathFactory) -> Trained:
+    """Both roles, 20 steps in packs."""
+    folder = tmp_path_factory.mktemp("trained") / "out"
+    keys = {"max_steps": 20, "save_strategy": "steps", "save_steps": 10, "save_total_limit": 1}
+    keys |= {"eval_strategy": "steps", "eval_steps": 10, "eval_on_start": True}
+    prepared = prepare(asked(sets, folder, packing=True, **keys))
+    record = train(prepared)
+    return Trained(folder, record, dict(outline(prepared)))
+
+
+def test_the_folder_has_the_model_its_record_and_checkpoints_alone(trained: Trained) -> None:
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    names = {path.name for path in trained.folder.iterdir()}
+    assert names - {"README.md"} == MODEL | {"checkpoint-20"}
+    assert read_record(trained.folder) == trained.record
+    model = AutoModelForCausalLM.from_pretrained(trained.folder)
+    before = AutoModelForCausalLM.from_pretrained(MICRO)
+    assert any(
+        not one.equal(other)
+        for one, other in zip(model.parameters(), before.parameters(), strict=True)
+    )
+    template = AutoTokenizer.from_pretrained(trained.folder).chat_template
+    assert template == (MICRO / "chat_template.jinja").read_text(encoding="utf-8")
+
+
+def test_what_is_learnt_is_seen_on_validation_rows_of_each_role(trained: Trained) -> None:
+    logs = history(trained.folder)
+    for role in ("thinker", "deliberator"):
+        key = f"eval_{role}_loss"
+        losses = {entry["step"]: entry[key] for entry in logs if key in entry}
+        assert losses[20] < losses[10] < losses[0] - 1
+        assert trained.record.result is not None
+        assert trained.record.result.eval_loss[role] == pytest.approx(losses[20], abs=1e-4)
+
+
+def test_the_record_tells_how_it_came_about(trained: Trained, sets: Path) -> None:
+    record = trained.record
+    assert (record.role, record.method, record.base.name) == ("both", "full", "micro-student")
+    assert {one.role: one.rows for one in record.sets} == {
+        role: {split: len(rows(sets, f"sft_{role}", split)) for split in SPLITS} for role in ROLES
+    }
+    assert all(one.manifest.files and one.name == "sets" for one in record.sets)
+    assert record.arguments["packing"] is True and record.arguments["max_steps"] == 20
+    assert record.launch.processes == 1 and record.launch.engine == "single"
+    assert str(sets.parent) not in (trained.folder / "training.json").read_text(encoding="utf-8")
+    result = record.result
+    assert result is not None
+    assert result.steps == 20 and result.peak_memory_gib is None and result.seconds > 0
+    losses = logged(trained.folder, "loss")
+    assert result.train_loss == pytest.approx(sum(losses) / 20, rel=1e-3)
+    assert result.tokens == max(logged(trained.folder, "num_tokens"))
+
+
+def test_the_outline_says_what_is_trained(trained: Trained) -> None:
+    said, record = trained.outline, trained.record
+    thinker = next(one.rows for one in record.sets if one.role == "thinker")
+    assert (
+        said["sets, thinker"] == f"{thinker['train']} rows, {thinker['validation']} for validation"
+    )
+    assert said["packs"].startswith(f"{record.sequences} of up to {record.max_length} tokens, ")
+    assert said["steps"].startswith("20 of 2 packs, ")
+    epochs = float(said["steps"].split(", ")[1].split()[0])
+    assert record.result is not None
+    assert epochs == pytest.approx(record.result.epochs, rel=0.05)
+    assert said["launch"] == "1 process, single, cpu, attention: sdpa"
+
+
+@pytest.mark.parametrize(
+    ("count", "steps", "epochs"), [(7, 1, 2.5), (7, 3, 1), (7, 4, 2.5), (8, 3, 2.5), (8, 4, 1)]
+)
+def test_the_outline_counts_steps_as_the_trainer_does(
+    sets: Path, tmp_path: Path, count: int, steps: int, epochs: float
+) -> None:
+    keys = {"gradient_accumulation_steps": steps, "num_train_epochs": epochs}
+    prepared = prepare(asked(sets, tmp_path / "out", role="thinker", **keys))
+    record = prepared.record.model_copy(update={"sequences": count})
+    prepared = replace(prepared, train=prepared.train.select(range(count)), record=record)
+    said = dict(outline(prepared))["steps"].split()[0]
+    trainer = new_trainer(prepared)
+    loader = trainer.get_train_dataloader()
+    *_, total = trainer.set_initial_training_values(trainer.args, loader)
+    assert int(said) == total
+
+
+@pytest.mark.parametrize(
+    ("keys", "method"),
+    [
+        ({}, "lora"),
+        ({"use_rslora": True}, "rslora"),
+        ({"use_dora": True}, "dora"),
+        pytest.param({"load_in_4bit": True}, "qlora", marks=pytest.mark.slow),
+    ],
+)
+def test_an_adapter_is_trained_and_can_be_loaded(
+    sets: Path, tmp_path: Path, keys: dict[str, Any], method: str
+) -> None:
+    from peft import AutoPeftModelForCausalLM
+
+    if method == "qlora":
+        pytest.importorskip("bitsandbytes")
+    folder = tmp_path / "out"
+    lora = {"use_peft": True, "lora_target_modules": "all-linear", "lora_r": 4, "max_steps": 2}
+    record = train(prepare(asked(sets, folder, packing=True, role="thinker", **lora, **keys)))
+    assert record.method == method
+    assert ("bitsandbytes" in record.versions) == (method == "qlora")
+    names = {path.name for path in folder.iterdir()}
+    assert {"adapter_model.safetensors", "adapter_config.json", "training.json"} <= names
+    assert not names & {"config.json", "model.safetensors", "training_args.bin"}
+    config = json.loads((folder / "adapter_config.json").read_text(encoding="utf-8"))
+    assert (config["use_rslora"], config["use_dora"]) == (method == "rslora", method == "dora")
+    model = AutoPeftModelForCausalLM.from_pretrained(folder)
+    moved = [value for name, value in model.named_parameters() if "lora_B" in name]
+    assert moved and all(value.abs().sum() > 0 for value in moved)
+
+
+def refused(sets: Path, out: Path, **keys: Any) -> str:
+    with pytest.raises(ConfigError) as raised:
+        train(prepare(asked(sets, out, **keys)))
+    return str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ({"load_in_4bit": True}, "load_in_4bit is set, and use_peft is not"),
+        ({"use_dora": True}, "use_dora is set, and use_peft is not"),
+        ({"lora_r": 8}, "lora_r is set, and use_peft is not. Set use_peft: true, or leave lora_r"),
+        (
+            {"use_peft": True, "use_bnb_nested_quant": True, "load_in_8bit": True},
+            "use_bnb_nested_quant is set, and load_in_4bit is not",
+        ),
+        ({"use_peft": True, "load_in_4bit": True, "dtype": "auto"}, "Give --dtype bfloat16"),
+        ({"gradient_accumulation_steps": 0}, "gradient_accumulation_steps: 0 is not more than 0"),
+        ({"num_train_epochs": 0}, "num_train_epochs: 0.0 is not more than 0"),
+        ({"learning_rate": -1}, "learning_rate: -1.0 is not more than 0"),
+        (
+            {"load_best_model_at_end": True, "eval_strategy": "steps", "save_strategy": "steps"},
+            "metric_for_best_model: 'loss' is not measured. Give thinker_loss or deliberator_loss",
+        ),
+        ({"use_peft": True, "lora_target_modules": "nothing"}, "nothing"),
+        ({"attn_implementation": "flash_attention_9"}, "flash_attention_9"),
+        ({"loss_type": "dft", "router_aux_loss_coef": 1.0}, "router_aux_loss_coef"),
+    ],
+)
+def test_what_the_libraries_do_not_take_is_said_and_nothing_is_left(
+    sets: Path, tmp_path: Path, keys: dict[str, Any], message: str
+) -> None:
+    assert message in refused(sets, tmp_path / "out", **keys)
+    assert list((tmp_path / "out").glob("*")) == []  # transformers may have made it
+
+
+def test_a_model_without_weights_is_said(sets: Path, tmp_path: Path) -> None:
+    shutil.copytree(MICRO, tmp_path / "base")
+    (tmp_path / "base" / "model.safetensors").unlink()
+    message = refused(sets, tmp_path / "out", model_name_or_path=tmp_path / "base")
+    assert "The training cannot be set up" in message and "model.safetensors" in message
+
+
+def test_what_the_message_says_trains_on_sets_without_validation_rows(tmp_path: Path) -> None:
+    made = write_run(tmp_path / "runs" / "sums", 12, k=4, words=4)
+    build(tmp_path / "sets", made, validation=0)
+    config = Path(__file__).parents[2] / "configs" / "sft" / "micro" / "both.yaml"
+    given = ["--config", config, "--dataset_name", tmp_path / "sets", "--output_dir", tmp_path]
+    with pytest.raises(ConfigError) as raised:
+        prepare(parse([str(one) for one in given]))
+    given += re.findall(r"(--eval\S+ no) (--load\S+ false)", raised.value.fix)[0]
+    prepared = prepare(parse(" ".join(map(str, given)).split()))
+    assert prepared.validation == {} and not prepared.asked.trl.load_best_model_at_end
+
+
+def test_validation_may_be_packed_otherwise(sets: Path, tmp_path: Path) -> None:
+    packs = prepare(asked(sets, tmp_path, packing=True, do_eval=True)).validation
+    alone = prepare(
+        asked(sets, tmp_path, packing=True, eval_packing=False, do_eval=True)
+    ).validation
+    assert len(packs["thinker"]) < len(alone["thinker"])
+
+
+def test_rows_without_packing_may_be_flattened(sets: Path, tmp_path: Path) -> None:
+    keys = {"padding_free": True, "role": "thinker"}
+    batch = next(iter(new_trainer(prepare(asked(sets, tmp_path, **keys))).get_train_dataloader()))
+    assert "position_ids" in batch and len(batch["input_ids"]) == 1
+
+
+def test_one_source_may_lack_validation_rows(sets: Path, tmp_path: Path) -> None:
+    other = write_run(tmp_path / "runs" / "more", 12, k=4, words=4, seed=3)
+    build(tmp_path / "more", other, validation=0)
+    config = tmp_path / "train.yaml"
+    config.write_text(
+        f"datasets:\n- {{path: {sets}, role: deliberator}}\n"
+        f"- {{path: {tmp_path / 'more'}, role: thinker}}\n",
+        encoding="utf-8",
+    )
+    keys = {"config": config, "role": None, "do_eval": True, "packing": True}
+    prepared = prepare(asked(None, tmp_path / "out", **keys))
+    there = len(rows(sets, "sft_deliberator", "validation"))
+    assert there and [one.rows["validation"] for one in prepared.record.sets] == [there, 0]
+
+
+def test_a_dry_run_says_what_would_be_trained_and_writes_nothing(
+    sets: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(flags(sets, "out", dry_run=True, packing=True)) == 0
+    said = capsys.readouterr().out
+    assert "30 rows" in said and "micro-student, full" in said
+    assert "The model is in" not in said
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ({"role": None}, "Error: Whose rows are learnt is not said. Give --role"),
+        ({"dataset_name": "nowhere"}, "Error: There is no folder nowhere"),
+        ({"evaluate": "nowhere.yaml"}, "Error: nowhere.yaml: No such file"),
+        ({"max_length": 5}, "Error: max_length: "),
+        ({"report_to": "tensorboard"}, "Error: report_to: tensorboard is not installed"),
+    ],
+)
+def test_bad_input_ends_with_2_and_leaves_nothing(
+    sets: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    keys: dict[str, Any],
+    message: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(
+        "transformers.integrations.get_available_reporting_integrations", lambda: ["trackio"]
+    )
+    assert main(flags(sets, "out", **keys)) == 2
+    assert message in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+TRACKER = """
+class SummaryWriter:
+    seen = []
+    def __init__(self, log_dir=None): pass
+    def add_text(self, *text): pass
+    def add_scalar(self, name, value, step): self.seen.append((name, value, step))
+    def flush(self): pass
+    def close(self): pass
+"""
+
+
+def test_a_tracker_is_told_the_losses(
+    sets: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if find_spec("tensorboard") or find_spec("tensorboardX"):
+        pytest.skip("a real tracker would be taken")
+    (tmp_path / "tensorboardX.py").write_text(TRACKER, encoding="utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    keys = {"report_to": "tensorboard", "role": "thinker", "max_steps": 2}
+    try:
+        train(prepare(asked(sets, tmp_path / "out", **keys)))
+        seen = sys.modules["tensorboardX"].SummaryWriter.seen
+    finally:
+        sys.modules.pop("tensorboardX", None)
+    assert {(name, step) for name, _, step in seen} >= {("train/loss", 1), ("train/loss", 2)}
+
+
+@pytest.mark.parametrize("looked_at", [True, False], ids=["validation", "steps"])
+def test_a_training_that_diverges_ends_with_2_and_leaves_no_model(
+    sets: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], looked_at: bool
+) -> None:
+    out = tmp_path / "out"
+    keys: dict[str, Any] = {"learning_rate": 1e30, "role": "thinker", "max_steps": 3}
+    # What is only logged at the end is seen as well.
+    keys |= {"eval_strategy": "steps", "eval_steps": 2} if looked_at else {}
+    assert main(flags(sets, out, **keys, logging_steps=50)) == 2
+    said = capsys.readouterr().err
+    assert "Error: The training diverged: " in said and "is nan at step " in said
+    assert "a --learning_rate smaller than 1e+30" in said
+    assert {path.name for path in out.iterdir()} == {"training.json"}
+    assert read_record(out).result is None
+
+
+def test_what_goes_on_from_the_last_step_takes_none_and_is_the_same_model(
+    sets: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    keys: dict[str, Any] = {"role": "thinker", "max_steps": 4, "lr_scheduler_type": "constant"}
+    keys |= {"save_strategy": "steps", "save_steps": 2}
+    train(prepare(asked(sets, out, **keys)))
+    weights = (out / "model.safetensors").read_bytes()
+    (out / "config.json").unlink()  # as if it was killed while the model was saved
+    (out / "model.safetensors").unlink()
+    record = train(prepare(asked(sets, out, resume_from_checkpoint="true", **keys)))
+    assert record.result is not None
+    assert (record.result.steps, record.result.tokens, record.result.train_loss) == (4, 0, None)
+    assert (out / "model.safetensors").read_bytes() == weights
+    assert {path.name for path in out.glob("checkpoint-*")} == {"checkpoint-2", "checkpoint-4"}
+
+
+def test_the_model_is_let_go_before_another_process_measures_it(
+    sets: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[weakref.ref[Any]] = []
+    alive: list[Any] = []
+
+    def new(prepared: Prepared) -> Any:
+        trainer = new_trainer(prepared)
+        made.extend([weakref.ref(trainer), weakref.ref(trainer.model)])
+        return trainer
+
+    def started(*command: Any, **options: Any) -> SimpleNamespace:
+        alive.extend(one() for one in made)
+        return SimpleNamespace(returncode=0)
+
+    monkeypatch.setattr(sft, "new_trainer", new)
+    train(prepare(asked(sets, tmp_path / "out", role="thinker", max_steps=1)))
+    monkeypatch.setattr(running.subprocess, "run", started)
+    running.evaluate(tmp_path / "run.yaml", "micro-student", tmp_path / "out")
+    assert alive == [None, None]
+
+
+@pytest.mark.slow
+def test_nobody_is_told_of_a_training(
+    sets: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("CI", raising=False)
+    monkeypatch.delenv("HF_HUB_DISABLE_TELEMETRY", raising=False)
+    with hub_server.serving() as hub:
+        given = flags(sets, tmp_path / "out", role="thinker", max_steps=1)
+        code, said = run(given, HF_ENDPOINT=hub.url, HF_HUB_OFFLINE="0")
+    assert code == 0, said
+    assert f"The model is in {tmp_path / 'out'}" in said
+    assert [path for _, path in hub.requests if "telemetry" in path] == []

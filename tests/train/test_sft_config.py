@@ -1,0 +1,262 @@
+"""What a training takes: TRL's command line, and what it refuses beside it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from trainings import ROOT, SCRIPT
+
+from heavydistill.errors import ConfigError
+from heavydistill.train.arguments import REFUSED
+from heavydistill.train.sft_config import SCRIPT as OF_SFT
+from heavydistill.train.sft_config import Source, parse
+
+LEAST = {
+    "model_name_or_path": "micro-student",
+    "dataset_name": "sets",
+    "role": "thinker",
+    "use_cpu": True,
+    "bf16": False,
+}
+
+
+def written(folder: Path, **keys: Any) -> str:
+    """A file with the least keys and these; None takes one out."""
+    tree = {key: value for key, value in {**LEAST, **keys}.items() if value is not None}
+    path = folder / "train.yaml"
+    path.write_text(yaml.safe_dump(tree), encoding="utf-8")
+    return str(path)
+
+
+def refused(*arguments: str) -> str:
+    with pytest.raises(ConfigError) as raised:
+        parse(list(arguments))
+    return str(raised.value)
+
+
+def test_the_file_is_read_in_both_spellings_and_flags_win(tmp_path: Path) -> None:
+    path = written(tmp_path, learning_rate=1e-3, lora_r=8, num_train_epochs=2)
+    for arguments in (["--config", path], [f"--config={path}"]):
+        asked = parse([*arguments, "--learning-rate", "1e-5", "--role", "both"])
+        assert (asked.trl.learning_rate, asked.model.lora_r) == (1e-5, 8)
+        assert asked.trl.num_train_epochs == 2
+        assert asked.sources == (Source("sets", "thinker"), Source("sets", "deliberator"))
+        assert asked.role == "both"
+
+
+def test_without_max_length_the_data_decides_it(tmp_path: Path) -> None:
+    assert parse(["--config", written(tmp_path)]).trl.max_length is None
+    assert parse(["--config", written(tmp_path, max_length=77)]).trl.max_length == 77
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ({"learning_rte": 1e-4}, "there is no key 'learning_rte'. Did you mean learning_rate?"),
+        ({"role": "judge"}, "role: 'judge' is none of thinker, deliberator, both"),
+        ({"too_long": "cut"}, "too_long: 'cut' is none of refuse, leave_out"),
+        ({"eval_strategy": False}, 'eval_strategy: False is none of no, steps, epoch. Write "no"'),
+        ({"max_steps": 8.0}, "max_steps: 8.0 is no int"),
+        ({"max_steps": True}, "max_steps: True is no int"),
+        ({"max_steps": "8.5"}, "max_steps: '8.5' is no int"),
+        ({"learning_rate": "fast"}, "learning_rate: 'fast' is no float"),
+        ({"learning_rate": [1e-4]}, "learning_rate: [0.0001] is no float"),
+        ({"packing": 1}, "packing: 1 is no bool"),
+        ({"output_dir": 12}, "output_dir: 12 is no str"),
+        ({"model_revision": 1234567}, "model_revision: 1234567 is no str"),
+        ({"lora_target_modules": "all-linear"}, "lora_target_modules: 'all-linear' is no list"),
+        ({"datasets": {"path": "a"}}, "datasets: {'path': 'a'} is no list"),
+        ({"env": 3}, "env: 3 is no mapping"),
+        ({"load_in_4bit": True, "load_in_8bit": True}, "at the same time"),
+        ({"bf16": True, "fp16": True}, "At most one of fp16 and bf16"),
+        ({"bf16": True, "use_cpu": False}, "bf16: false"),
+    ],
+)
+def test_a_fault_of_the_file_names_the_key(
+    tmp_path: Path, keys: dict[str, Any], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    assert message in refused("--config", written(tmp_path, **keys))
+
+
+def test_a_number_of_which_yaml_makes_text_is_one(tmp_path: Path) -> None:
+    path = tmp_path / "train.yaml"
+    keys = yaml.safe_dump(LEAST)
+    path.write_text(f"{keys}learning_rate: 1e-4\nresume_from_checkpoint: true\n", encoding="utf-8")
+    asked = parse(["--config", str(path)])
+    assert asked.trl.learning_rate == 1e-4
+    assert str(asked.trl.resume_from_checkpoint) == "True"
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--learning_rte", "1"], "There is no flag --learning_rte. Did you mean --learning_rate?"),
+        (["--learning_rte=1"], "There is no flag --learning_rte. Did you mean --learning_rate?"),
+        (["--learn", "1"], "There is no flag --learn."),
+        (["stray"], "There is no flag stray"),
+        (["--max_steps", "ten"], "invalid int value: 'ten'"),
+        (["--role", "judge"], "invalid choice: 'judge'"),
+        (["--eval_packing", "true"], "eval_packing without packing"),
+        (["--evaluate", "e.yaml", "--model_revision", "v2"], "model_revision v2. Fetch that"),
+        (["--report_to", "wandbb"], "report_to: wandbb is not installed"),
+        (["--model_init_kwargs", '{"dtype": "auto"}'], "model_init_kwargs: dtype has a flag"),
+        (["--model_init_kwargs", "use_kernels"], "model_init_kwargs: 'use_kernels' is no mapping"),
+        (["--model_init_kwargs", '{"a'], "Unterminated string"),
+        (["--config"], "--config has no file"),
+        (["--config", "nowhere.yaml"], "nowhere.yaml: No such file"),
+        (["--datasets", "a"], "invalid dict value: 'a'. Give datasets as a list in the file"),
+        (["--hub_model_id", "a/b"], "hub_model_id is set, and push_to_hub is not"),
+        (["--license", "mit"], "license is set, and push_to_hub is not"),
+    ],
+)
+def test_a_fault_of_a_flag_names_it(tmp_path: Path, flags: list[str], message: str) -> None:
+    assert message in refused("--config", written(tmp_path), *flags)
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ({"model_name_or_path": None}, "There is no model to train"),
+        ({"dataset_name": None}, "There are no sets to learn from"),
+        ({"role": None}, "Whose rows are learnt is not said"),
+        ({"datasets": [{"path": "a", "role": "thinker"}]}, "Both datasets and dataset_name"),
+        (
+            {"datasets": [{"path": "a", "role": "thinker"}], "dataset_name": None},
+            "role is given beside datasets",
+        ),
+    ],
+)
+def test_what_is_missing_or_said_twice_is_named(
+    tmp_path: Path, keys: dict[str, Any], message: str
+) -> None:
+    assert message in refused("--config", written(tmp_path, **keys))
+
+
+THINKER = {"path": "a", "role": "thinker"}
+DELIBERATOR = {"path": "a", "role": "deliberator"}
+
+
+def test_a_mixture_has_a_source_for_each_entry(tmp_path: Path) -> None:
+    entries = [{**THINKER, "fraction": 0.25}, {**DELIBERATOR, "fraction": 1, "revision": "v1"}]
+    path = written(tmp_path, datasets=entries, dataset_name=None, role=None)
+    asked = parse(["--config", path])
+    assert asked.sources == (
+        Source("a", "thinker", 0.25),
+        Source("a", "deliberator", 1, "v1"),
+    )
+    assert asked.role == "both"
+    assert parse(["--config", path, "--max_steps", "1"]).sources == asked.sources
+
+
+@pytest.mark.parametrize(
+    ("entries", "message"),
+    [
+        (["a"], "datasets"),
+        ([{**THINKER, "rol": "x"}], "entry 1: there is no key 'rol'. Did you mean role?"),
+        ([THINKER, {"path": "b"}], "entry 2: role is missing"),
+        ([{"path": 3, "role": "thinker"}], "entry 1: path is missing or no text"),
+        ([{"path": "a", "role": "both"}], "entry 1: role: 'both' is none"),
+        ([{**THINKER, "fraction": 0}], "fraction: 0 is no share"),
+        ([{**THINKER, "fraction": 1.5}], "fraction: 1.5 is no share"),
+        ([{**THINKER, "fraction": True}], "fraction: True is no share"),
+        ([{**THINKER, "fraction": "half"}], "fraction: 'half' is no share"),
+        ([{**THINKER, "revision": 1234567}], "revision: 1234567 is no text"),
+        ([{**THINKER, "fraction": 0.5}, DELIBERATOR], "some entries have a fraction"),
+        ([THINKER, THINKER], "two entries are the same rows"),
+        ([THINKER, {**THINKER, "path": "./a/"}], "two entries are the same rows"),
+    ],
+)
+def test_an_entry_that_is_none_is_refused(tmp_path: Path, entries: list[Any], message: str) -> None:
+    path = written(tmp_path, datasets=entries, dataset_name=None, role=None)
+    assert message in refused("--config", path)
+
+
+OTHER: dict[str, Any] = {
+    "completion_only_loss": False,
+    "assistant_only_loss": True,
+    "dataset_text_field": "content",
+    "dataset_kwargs": {"skip_prepare_dataset": False},
+    "truncation_mode": "keep_end",
+    "packing_strategy": "wrapped",
+    "eos_token": "</s>",
+    "pad_token": "</s>",
+    "shuffle_dataset": True,
+    "hub_strategy": "all_checkpoints",
+    "hub_token": "hf_secret",
+    "save_only_model": True,
+    "auto_find_batch_size": True,
+}
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+@settings(
+    max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None
+)
+@given(keys=st.sets(st.sampled_from(sorted(OTHER)), min_size=1, max_size=3))
+def test_whatever_else_is_asked_for_what_would_be_ignored_or_cut_is_refused(
+    tmp_path: Path, keys: set[str]
+) -> None:
+    assert set(OTHER) == {*REFUSED, *OF_SFT.refused}
+    path = written(tmp_path, **{key: OTHER[key] for key in keys})
+    message = refused("--config", path)
+    named = message.partition(":")[0]
+    assert named in keys and message.endswith(f"Leave {named} out.")
+    assert "hf_secret" not in message
+
+
+def test_what_is_refused_may_be_said_as_it_is(tmp_path: Path) -> None:
+    for name, (allowed, _) in {**REFUSED, **OF_SFT.refused}.items():
+        for value in allowed:
+            if value is not None:
+                assert (
+                    getattr(parse(["--config", written(tmp_path, **{name: value})]).trl, name)
+                    in allowed
+                )
+
+
+def run_python(code: str, **environment: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
+    )
+    return done.stdout
+
+
+def test_variables_of_the_file_are_there_before_the_libraries_and_nothing_is_told(
+    tmp_path: Path,
+) -> None:
+    path = written(tmp_path, env={"HF_HOME": str(tmp_path), "HF_HUB_OFFLINE": 0})
+    code = (
+        "import sys; from heavydistill.train.sft_config import parse\n"
+        f"parse(['--config', {path!r}])\n"
+        "from huggingface_hub import constants\n"
+        "print(constants.HF_HOME, constants.HF_HUB_OFFLINE, constants.HF_HUB_DISABLE_TELEMETRY)"
+    )
+    assert run_python(code).split() == [str(tmp_path), "False", "True"]
+
+
+def test_help_begins_with_how_to_use_it() -> None:
+    done = subprocess.run(
+        [sys.executable, str(SCRIPT), "--help"],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    assert done.returncode == 0
+    top = done.stdout.splitlines()[:8]
+    assert top[0] == "usage: sft.py --config FILE [--KEY VALUE ...]"
+    assert "heavydistill build" in "\n".join(top)
+    for name in ("--dataset_name", "--too_long", "--learning_rate", "--use_dora", "--dry_run"):
+        assert name in done.stdout

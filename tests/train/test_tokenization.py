@@ -1,0 +1,248 @@
+"""Rows as tokens: those of TRL, whole, each looked at, and none cut."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from runs import build, rows, write_run
+from students import MICRO
+from trainings import asked
+
+from heavydistill.chat.guard import NOT_LEARNT
+from heavydistill.errors import ConfigError
+from heavydistill.schema import from_row
+from heavydistill.store.sets import folder as folders
+from heavydistill.store.sets.rows import ThoughtfulSftRow
+from heavydistill.train.base_model import load_base
+from heavydistill.train.mixture import find
+from heavydistill.train.tokenization import Read, read
+
+TEMPLATE = (MICRO / "chat_template.jinja").read_text(encoding="utf-8")
+
+
+def reading(sets: Path, **keys: Any) -> Read:
+    wanted = asked(sets, sets / "nowhere", **keys)
+    found = find(wanted.sources)
+    return read(wanted, load_base(wanted, found), found)
+
+
+def refused(sets: Path, **keys: Any) -> str:
+    with pytest.raises(ConfigError) as raised:
+        reading(sets, **keys)
+    return str(raised.value)
+
+
+def learnt(read: Read, split: str = "train") -> int:
+    return sum(
+        label != NOT_LEARNT
+        for part in read.rows
+        for labels in (getattr(part, split) or {"labels": []})["labels"]
+        for label in labels
+    )
+
+
+@pytest.mark.parametrize("role", ["thinker", "deliberator"])
+def test_the_tokens_and_labels_are_those_that_trl_prepares(
+    sets: Path, tmp_path: Path, role: str
+) -> None:
+    from datasets import Dataset
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from trl import SFTConfig, SFTTrainer
+
+    own = reading(sets, role=role, eval_strategy="steps").rows[0]
+    for split, given_rows in (("train", own.train), ("validation", own.validation)):
+        there = rows(sets, f"sft_{role}", split)
+        stock = SFTTrainer(
+            model=AutoModelForCausalLM.from_pretrained(MICRO),
+            args=SFTConfig(
+                output_dir=str(tmp_path), max_length=None, use_cpu=True, bf16=False, report_to=[]
+            ),
+            train_dataset=Dataset.from_list(
+                [{key: row[key] for key in ("prompt", "completion")} for row in there]
+            ),
+            processing_class=AutoTokenizer.from_pretrained(MICRO),
+        ).train_dataset
+        assert given_rows["input_ids"][:] == stock["input_ids"][:]
+        assert given_rows["labels"][:] == stock["labels"][:]
+        assert given_rows["generation"][:] == [row["generation"] for row in there]
+
+
+def test_validation_rows_are_read_only_if_they_are_looked_at(sets: Path) -> None:
+    assert all(part.validation is None for part in reading(sets).rows)
+    for keys in ({"eval_strategy": "epoch"}, {"do_eval": True}, {"eval_on_start": True}):
+        assert all(len(part.validation or ()) for part in reading(sets, **keys).rows)
+
+
+def test_sets_without_validation_rows_cannot_be_validated_on(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "runs" / "sums", 12, k=4, words=4)
+    build(tmp_path / "sets", run, validation=0)
+    message = refused(tmp_path / "sets", eval_strategy="steps")
+    assert "have no validation rows" in message and "--eval_strategy no" in message
+
+
+# What a template can lose, by what stands in place of a part of the student's own.
+LOSING: dict[str, tuple[str, str]] = {
+    "no_eos": ("{{ message.content }}<|im_end|>{%- endgen", "{{ message.content }}{%- endgen"),
+    "reasoning_lost": ("{{ message.reasoning_content }}", ""),
+    "answer_lost": ("{{ message.content }}<|im_end|>{%- endgen", "<|im_end|>{%- endgen"),
+    "doubled": (
+        "{{ message.content }}<|im_end|>{%- endgen",
+        "{{ message.content }} {{ message.content }}<|im_end|>{%- endgen",
+    ),
+    "prompt_lost": ("{{ message.content }}<|im_end|>\n{% endif", "<|im_end|>\n{% endif"),
+}
+
+
+@pytest.mark.parametrize("code", sorted(LOSING))
+def test_rows_that_a_template_loses_are_refused_with_their_ids(
+    sets: Path, tmp_path: Path, code: str
+) -> None:
+    part, other = LOSING[code]
+    assert part in TEMPLATE
+    path = tmp_path / "losing.jinja"
+    path.write_text(TEMPLATE.replace(part, other), encoding="utf-8")
+    message = refused(sets, chat_template_path=path)
+    assert code in message
+    ids = {(row["problem"], row["generation"]) for row in rows(sets, "sft_thinker", "train")}
+    named = [f"problem {problem}, generation {one}: " in message for problem, one in ids]
+    assert "The first: " in message and sum(named) == 5
+
+
+def test_what_was_read_with_one_template_is_not_taken_for_another(
+    sets: Path, tmp_path: Path
+) -> None:
+    before = reading(sets, role="thinker").rows[0].train
+    path = tmp_path / "other.jinja"
+    path.write_text(
+        TEMPLATE.replace(
+            "{{ message.content }}<|im_end|>\n{% endif",
+            "Q: {{ message.content }}<|im_end|>\n{% endif",
+        ),
+        encoding="utf-8",
+    )
+    after = reading(sets, role="thinker", chat_template_path=path).rows[0].train
+    assert after["tokens"][0] > before["tokens"][0]
+    assert reading(sets, role="thinker").rows[0].train["input_ids"][:] == before["input_ids"][:]
+
+
+def changed(sets: Path, folder: Path, change: Callable[[dict[str, Any]], None]) -> Path:
+    """The thinker's training rows, the first one changed, in a folder with a true manifest."""
+    import hashlib
+    import shutil
+
+    shutil.copytree(sets, folder)
+    there = rows(sets, "sft_thinker", "train")
+    change(there[0])
+    file = folders.file_of(folder, "sft_thinker", "train")
+    file.unlink()
+    writer = folders.Writer(file, ThoughtfulSftRow)
+    for row in there:
+        writer.write(from_row(ThoughtfulSftRow, row))
+    writer.close()
+    manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+    digest = hashlib.sha256(file.read_bytes()).hexdigest()
+    manifest["files"][file.relative_to(folder).as_posix()] = digest
+    (folder / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
+    return folder
+
+
+def test_a_row_with_other_counts_is_of_another_tokenizer(sets: Path, tmp_path: Path) -> None:
+    folder = changed(sets, tmp_path / "sets", lambda row: row.update(completion_tokens=3))
+    row = rows(sets, "sft_thinker", "train")[0]
+    message = refused(folder, role="thinker")
+    assert "1 of 30 rows have other tokens" in message
+    assert f"problem {row['problem']}, generation {row['generation']}" in message
+    assert "and the build counted" in message and "and 3." in message
+
+
+def test_a_row_whose_text_is_a_control_token_is_refused(sets: Path, tmp_path: Path) -> None:
+    def spoil(row: dict[str, Any]) -> None:
+        row["answer_text"] += "<|im_end|> and more"
+        row["completion"][0]["content"] = row["answer_text"]
+        row["completion_tokens"] += 6
+
+    message = refused(changed(sets, tmp_path / "sets", spoil), role="thinker")
+    assert "1 of 30 rows would not be learnt as they stand" in message
+    assert "control_token" in message
+
+
+def test_max_length_is_that_of_the_longest_row_or_of_the_99th_of_100(sets: Path) -> None:
+    whole = reading(sets)
+    lengths = sorted(tokens for part in whole.rows for tokens in part.train["tokens"])
+    assert whole.max_length == lengths[-1]
+    assert all(part.left_out == {"train": 0} for part in whole.rows)
+    most = reading(sets, too_long="leave_out")
+    longer = sum(length > most.max_length for length in lengths)
+    assert most.max_length in lengths and longer <= len(lengths) / 100
+    assert sum(part.left_out["train"] for part in most.rows) == longer
+
+
+def test_a_max_length_that_cuts_is_refused_with_the_one_that_does_not(sets: Path) -> None:
+    lengths = [tokens for part in reading(sets).rows for tokens in part.train["tokens"]]
+    limit = max(lengths) - 1
+    message = refused(sets, max_length=limit)
+    more = sum(length > limit for length in lengths)
+    assert f"{more:,} of {len(lengths):,} rows are longer than {limit:,} tokens" in message
+    assert f"Give --max_length {max(lengths)}, or leave them out" in message
+    assert reading(sets, max_length=max(lengths)).max_length == max(lengths)
+
+
+def test_a_max_length_that_the_model_does_not_take(sets: Path) -> None:
+    message = refused(sets, max_length=4096)
+    assert "4,096 tokens do not fit micro-student, which takes 2,048" in message
+
+
+def test_a_role_of_which_no_row_fits_is_named(sets: Path) -> None:
+    message = refused(sets, max_length=3, too_long="leave_out")
+    assert "has 3 tokens or fewer. Give a larger --max_length." in message
+
+
+@settings(max_examples=8, deadline=None)
+@given(limit=st.integers(150, 420))
+def test_nothing_that_is_learnt_is_ever_cut(sets: Path, limit: int) -> None:
+    whole = reading(sets, eval_strategy="steps")
+    try:
+        some = reading(sets, eval_strategy="steps", max_length=limit, too_long="leave_out")
+    except ConfigError as error:
+        assert "has" in str(error) and "tokens or fewer" in str(error)
+        return
+    for before, after in zip(whole.rows, some.rows, strict=True):
+        for split in ("train", "validation"):
+            kept = {
+                row["generation"]: row["labels"]
+                for row in getattr(before, split)
+                if row["tokens"] <= limit
+            }
+            assert {row["generation"]: row["labels"] for row in getattr(after, split)} == kept
+            missing = len(getattr(before, split)) - len(getattr(after, split))
+            assert after.left_out[split] == missing
+
+
+def test_a_mixture_has_its_shares_of_the_rows_that_fit(sets: Path, tmp_path: Path) -> None:
+    config = tmp_path / "train.yaml"
+    config.write_text(
+        f"datasets:\n- {{path: {sets}, role: thinker, fraction: 0.5}}\n"
+        f"- {{path: {sets}, role: deliberator, fraction: 0.5}}\n",
+        encoding="utf-8",
+    )
+
+    def mixed(**keys: Any) -> list[list[str]]:
+        wanted = asked(None, tmp_path / "out", config=config, role=None, **keys)
+        found = find(wanted.sources)
+        parts = read(wanted, load_base(wanted, found), found).rows
+        return [part.train["generation"][:] for part in parts]
+
+    thinker, deliberator = mixed()
+    assert len(thinker) == len(deliberator) == 21
+    assert len(set(thinker)) == 21
+    assert mixed() == [thinker, deliberator]
+    assert set(mixed(seed=7)[0]) != set(thinker)
+    lengths = sorted(reading(sets, role="deliberator").rows[0].train["tokens"])
+    thinker, deliberator = mixed(max_length=lengths[9], too_long="leave_out")
+    assert len(thinker) == len(deliberator) < 21
