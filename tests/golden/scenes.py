@@ -1,0 +1,355 @@
+"""Everything that the golden results hold, made by the command line in one folder.
+
+The installed program is all that this relies on: ``APP`` is the one name inside of it. What is
+made is read back as plain text (``contents``), so that results can be compared line by line.
+
+What is left out or put in another form, because no two runs agree in it:
+
+- ``latency_s``, wherever it stands;
+- the port of the server (``PORT`` stands for it);
+- the hashes of files in the manifest of sets, since such files hold latencies (their names stay);
+- ``config.yaml`` of runs and ``config`` in the manifest of sets: keys come and go, and
+  tests/fixed_points opens the old ones;
+- of what is printed all but the tables, since other tests pin the messages.
+
+Parquet files are read as their schema and their rows, since their bytes hold the latencies. A
+folder to be published is its card and the names of its files; all else is a copy.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import gzip
+import hashlib
+import html.parser
+import importlib
+import json
+import re
+import shutil
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import answering
+import pyarrow.parquet
+from fake_server import serving
+from typer.testing import CliRunner
+
+APP = "heavydistill.cli.verbs", "app"
+HERE = Path(__file__).parent
+FIXED = HERE.parent / "fixed_points"
+RESULTS, JOURNAL = HERE / "results", HERE / "journal"
+PACKED = 4096  # larger ones are stored compressed, but for what a person reads
+
+EXPORTS = ("trl", "verl", "llamafactory", "ms-swift", "axolotl")
+SIZES = ("--k=3", "--d=2", "--limit=6", "--seed=5")
+
+
+@dataclass
+class Stage:
+    """A folder in which commands are given.
+
+    Attributes:
+        url: Of the server, once there is one.
+        kept: Results by name: what is compared.
+        failed: Scenes that broke, and why.
+    """
+
+    url: str
+    kept: dict[str, str] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)
+
+    def run(self, name: str, *words: str, code: int = 0) -> None:
+        """Give a command and keep the tables that it prints as ``printed/NAME.txt``."""
+        module, app = APP
+        command = getattr(importlib.import_module(module), app)
+        result = CliRunner().invoke(command, list(words), env={"COLUMNS": "100"})
+        shown = result.output + repr(result.exception or "")
+        assert result.exit_code == code, f"{' '.join(words)}\n{shown}"
+        if shown := "\n\n".join(tables(result.stdout)):
+            self.kept[f"printed/{name}.txt"] = self.still(shown + "\n")
+
+    def served(self, name: str, verb: str, *words: str, code: int = 0) -> None:
+        """The same of a verb that asks the server."""
+        asked = [f"--endpoint={self.url}", "--tokenizer=model", "--problems=problems.jsonl"]
+        more = [
+            "--journal=journals/served",
+            "--set=endpoint.retries=0",
+            "--set=endpoint.context=16384",
+            "--set=think.min_k=2",
+            "--set=think.sampling.max_tokens=512",
+            "--set=deliberate.sampling.max_tokens=512",
+        ]
+        self.run(name, verb, *asked, *more, *words, code=code)
+
+    def keep(self, folder: str) -> None:
+        """Keep the files of a folder."""
+        for path in sorted(Path(folder).rglob("*")):
+            if path.is_file() and path.name != "config.yaml" and "journal" not in path.parts:
+                self.kept[str(path)] = self.still(contents(path))
+
+    def still(self, text: str) -> str:
+        """A text without what no two runs agree in."""
+        port = re.search(r":(\d+)/", self.url)
+        return text.replace(port[0], ":PORT/") if port else text
+
+
+def play(stage: Stage) -> None:
+    """Give all commands; the working directory is empty and keeps everything."""
+    shutil.copytree(FIXED / "model", "model")
+    shutil.copytree(FIXED / "trained", "trained")
+    shutil.copytree(JOURNAL, "journals/micro")
+    answering.write_problems(Path("problems.jsonl"))
+    Path("known.jsonl").write_text(json.dumps({"text": answering.PROBLEMS[2].row["text"]}) + "\n")
+    for scene in SCENES:
+        try:
+            scene(stage)
+        except Exception as error:
+            stage.failed[scene.__name__] = f"{type(error).__name__}: {error}"
+
+
+def quickstart(stage: Stage) -> None:
+    """The bundled models on bundled problems: everything that they say is in the journal."""
+    words = ("generate", "--limit=6", "--journal=journals/micro", "--out=runs/quickstart")
+    stage.run("quickstart", *words)
+    stage.keep("runs/quickstart")
+    stage.run(
+        "quickstart-build", "build", "runs/quickstart", "--preset=natural", "--out=sets/micro"
+    )
+    stage.keep("sets/micro")
+
+
+def served(stage: Stage) -> None:
+    """Two rounds with a judge, whose answers are right, wrong, open, cut off, refused, ..."""
+    sizes = ("--k=8", "--d=4", "--seed=3")
+    judge = (
+        "--judge=critic",
+        f"--set=judge.endpoint={{base_url: '{stage.url}', retries: 0}}",
+        "--set=judge.sampling.max_tokens=200",
+    )
+    stage.served(
+        "generate", "generate", "--teacher=served", *sizes, *judge, "--rounds=2",
+        "--price-in=0.5", "--price-out=2", "--out=runs/served",
+    )  # fmt: skip
+    stage.keep("runs/served")
+    stage.served(
+        "other", "generate", "--teacher=strong", *sizes, *judge, "--out=runs/strong",
+        "--set=cache.pruning=head_tail", "--set=cache.selection=stratified", "--set=cache.width=4",
+        "--set=cache.budget_tokens=2600",
+    )  # fmt: skip
+    stage.keep("runs/strong")
+    compared = ("runs/served", "runs/strong", "--markdown=compared/both.md")
+    Path("compared").mkdir()
+    stage.run("compare", "compare", *compared, "--json=compared/both.json")
+    stage.keep("compared")
+
+
+def sets(stage: Stage) -> None:
+    """Sets for both roles and for RL, of one run and of two, with a problem that is known."""
+    built = ("--student=model", "--set=validation=0.3", "--seed=1")
+    stage.run(
+        "build", "build", "runs/served", *built, "--preset=natural", "--against=known.jsonl",
+        "--set=filters.length_quantile=0.9", "--set=sets.per_problem=3", "--out=sets/served",
+    )  # fmt: skip
+    stage.keep("sets/served")
+    both = ("runs/served", "runs/strong", *built, "--against=known.jsonl", "--out=sets/both")
+    stage.run("build-both", "build", *both)
+    stage.keep("sets/both")
+
+
+def asked_again(stage: Stage) -> None:
+    """Deliberations for sets that have none, and prompts chosen for a checkpoint."""
+    stage.run(
+        "redeliberate", "build", "runs/strong", "--student=model", "--preset=natural",
+        "--redeliberate", "--teacher=served", f"--endpoint={stage.url}", "--seed=2",
+        "--set=sets.widths=[3]", "--set=redeliberate.d=2", "--set=redeliberate.endpoint.retries=0",
+        "--set=redeliberate.endpoint.tokenizer=model", "--set=redeliberate.journal=journals/again",
+        "--set=redeliberate.sampling.max_tokens=512", "--out=sets/redeliberated",
+    )  # fmt: skip
+    stage.keep("sets/redeliberated")
+    stage.run(
+        "refilter", "refilter", "sets/served", "--checkpoint=weak", f"--endpoint={stage.url}",
+        "--d=4", "--student=model", "--set=endpoint.retries=0", "--set=sampling.max_tokens=512",
+        "--journal=journals/refilter", "--out=sets/refiltered",
+    )  # fmt: skip
+    stage.keep("sets/refiltered")
+
+
+def exports(stage: Stage) -> None:
+    """One of each trainer."""
+    for trainer in EXPORTS:
+        stage.run(f"export-{trainer}", "export", "sets/served", f"--to={trainer}",
+                  f"--out=exports/{trainer}")  # fmt: skip
+        stage.keep(f"exports/{trainer}")
+
+
+def evaluation(stage: Stage) -> None:
+    """Before and after, with all controls and a second order."""
+    stage.served(
+        "evaluate", "evaluate", *SIZES, "--before=weak", "--thinker=served",
+        "--deliberator=strong", "--controls=all", "--orders=2", "--out=runs/evaluation",
+        code=1,  # some requests are refused
+    )  # fmt: skip
+    stage.keep("runs/evaluation")
+
+
+def crossing(stage: Stage) -> None:
+    """Two thinkers with two deliberators."""
+    stage.served(
+        "cross", "cross", *SIZES, "--teacher=served", "--thinkers=served,strong",
+        "--deliberators=weak,strong", "--out=runs/crossing", code=1,
+    )  # fmt: skip
+    stage.keep("runs/crossing")
+
+
+def cards(stage: Stage) -> None:
+    """What would be published of sets and of models, cards first."""
+    terms = ("--dry-run", "--allow-unknown-terms", "--license=cc-by-4.0")
+    shutil.copytree("runs/evaluation", "trained/full/evaluation")
+    published = (
+        "sets/served",
+        "sets/refiltered",
+        "trained/full",
+        "trained/adapter",
+        "trained/grpo",
+    )
+    for folder in published:
+        name = folder.replace("/", "-")
+        stage.run(name, "publish", folder, f"--to=org/{name}", *terms)
+        sent = Path(f"{folder}.dry-run")
+        files = sorted(str(path.relative_to(sent)) for path in sent.rglob("*") if path.is_file())
+        stage.kept[f"published/{name}/files.txt"] = "\n".join(files) + "\n"
+        stage.kept[f"published/{name}/README.md"] = stage.still(contents(sent / "README.md"))
+
+
+def page(stage: Stage) -> None:
+    """What the page of a report holds."""
+    runs = ("runs/served", "runs/strong", "runs/evaluation", "runs/crossing")
+    stage.run("report", "report", *runs, "--out=page.html")
+    text = Path("page.html").read_text(encoding="utf-8")
+    for name, data in embedded(text):
+        stage.kept[f"page/{name}.json"] = stage.still(data)
+    stage.kept["page/cells.txt"] = stage.still("\n".join(cells(text)))
+
+
+SCENES: tuple[Callable[[Stage], None], ...] = (
+    *(quickstart, served, sets, asked_again, exports, evaluation, crossing, cards, page),
+)
+
+
+def tables(printed: str) -> Iterator[str]:
+    """The tables in what is printed: blocks whose second line or so is a rule."""
+    for block in re.split(r"\n\s*\n", printed):
+        lines = [line.rstrip() for line in block.splitlines()]
+        rules = [n for n, line in enumerate(lines) if re.fullmatch(r"-{8,}", line)]
+        if rules:
+            yield "\n".join(lines[max(0, rules[0] - 1) :])
+
+
+def contents(path: Path) -> str:
+    """A file as text whose lines can be compared."""
+    if path.suffix == ".parquet":
+        table = pyarrow.parquet.read_table(path)
+        types = [f"{field.name}: {field.type}" for field in table.schema]
+        return "\n".join([*types, *map(canonical, table.to_pylist())]) + "\n"
+    data = path.read_bytes()
+    if path.suffix == ".json":
+        return pretty(json.loads(data))
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return f"{len(data)} bytes, sha256 {hashlib.sha256(data).hexdigest()}"
+
+
+def timeless(value: Any) -> Any:
+    """A value without latencies, hashes of files, and configurations of runs."""
+    if isinstance(value, dict):
+        kept = {key: each for key, each in value.items() if key not in ("latency_s", "config")}
+        if isinstance(kept.get("files"), dict):
+            kept["files"] = list(kept["files"])
+        return {key: timeless(each) for key, each in kept.items()}
+    return [timeless(each) for each in value] if isinstance(value, list) else value
+
+
+def canonical(value: Any) -> str:
+    return json.dumps(timeless(value), ensure_ascii=False, sort_keys=True)
+
+
+def pretty(value: Any) -> str:
+    return json.dumps(timeless(value), ensure_ascii=False, indent=1) + "\n"
+
+
+def embedded(page: str) -> Iterator[tuple[str, str]]:
+    """The data in a page: name and text."""
+    pattern = r'<script type="application/([\w-]+)" id="([\w-]+)">(.*?)</script>'
+    for kind, name, data in re.findall(pattern, page, re.DOTALL):
+        if kind == "octet-stream":
+            data = zlib.decompress(base64.b64decode(data), -15).decode()
+        yield name, pretty(json.loads(data))
+
+
+def cells(page: str) -> Iterator[str]:
+    """The texts of all rows of tables, one row a line."""
+    parser = _Tables()
+    parser.feed(page)
+    return iter(" | ".join(" ".join(cell.split()) for cell in row) for row in parser.rows)
+
+
+class _Tables(html.parser.HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows: list[list[str]] = []
+        self._is_cell = False
+
+    def handle_starttag(self, tag: str, attrs: Any) -> None:
+        if tag == "tr":
+            self.rows.append([])
+        elif tag in ("td", "th") and self.rows:
+            self.rows[-1].append("")
+            self._is_cell = True
+
+    def handle_endtag(self, tag: str) -> None:
+        self._is_cell = self._is_cell and tag not in ("td", "th", "tr")
+
+    def handle_data(self, data: str) -> None:
+        if self._is_cell:
+            self.rows[-1][-1] += data
+
+
+def stored(name: str) -> Path:
+    """Where a result lies; one of the two is there."""
+    plain = RESULTS / name
+    return plain if plain.exists() else RESULTS / f"{name}.gz"
+
+
+def read(path: Path) -> str:
+    data = path.read_bytes()
+    return (gzip.decompress(data) if path.suffix == ".gz" else data).decode()
+
+
+def write(name: str, text: str) -> None:
+    """Store a result."""
+    for path in (RESULTS / name, RESULTS / f"{name}.gz"):
+        path.unlink(missing_ok=True)
+    data = text.encode()
+    is_packed = len(data) > PACKED and not name.endswith((".md", ".txt"))
+    path = RESULTS / (f"{name}.gz" if is_packed else name)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(gzip.compress(data, mtime=0) if path.suffix == ".gz" else data)
+
+
+def names() -> list[str]:
+    """All results that are stored."""
+    files = (path for path in RESULTS.rglob("*") if path.is_file())
+    return sorted(str(path.relative_to(RESULTS)).removesuffix(".gz") for path in files)
+
+
+def performed(folder: Path) -> Stage:
+    """Everything, made in an empty folder."""
+    with contextlib.chdir(folder), serving(answering.answer) as server:
+        stage = Stage(server.base_url)
+        play(stage)
+        return stage
