@@ -35,7 +35,7 @@ _MTOK = 1e6
 def shipped() -> dict[str, Path]:
     """The shipped profiles: name to file, sorted by name."""
     package = Path(__file__).parents[1]
-    installed = package / "teachers" / "profiles"  # where the wheel has configs/teachers
+    installed = package / "models" / "profiles"  # where the wheel has configs/teachers
     folder = installed if installed.is_dir() else package.parent / "configs" / "teachers"
     return {file.stem: file for file in sorted(folder.glob("*.yaml"), key=lambda file: file.stem)}
 

@@ -156,7 +156,7 @@ class Benchmark:
 def shipped() -> list[Path]:
     """The files of hashes that come with heavydistill, by name; data/README.md says of what."""
     package = Path(__file__).parents[2]
-    installed = package / "build" / "benchmarks"  # where the wheel has data/benchmarks
+    installed = package / "curate" / "benchmarks"  # where the wheel has data/benchmarks
     folder = installed if installed.is_dir() else package.parent / "data" / "benchmarks"
     return sorted(folder.glob("*.parquet"))
 
