@@ -19,8 +19,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from heavydistill.errors import ConfigError, UserError
-from heavydistill.metrics.comparable import Side, refuse_other_verdicts, refuse_other_ways
-from heavydistill.metrics.comparison import Comparison, compare
+from heavydistill.metrics.comparison import (
+    Comparison,
+    Side,
+    compare,
+    refuse_other_verdicts,
+    refuse_other_ways,
+)
 from heavydistill.metrics.intervals import Interval
 from heavydistill.report.text import counted, points, versions
 from heavydistill.run.comparison import side_of

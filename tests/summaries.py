@@ -5,14 +5,11 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from heavydistill.metrics.counts import GenerationCounts
+from heavydistill.metrics.counts import GenerationCounts, Usage
 from heavydistill.metrics.curve import Curve, MatchedVote, Point, Way
-from heavydistill.metrics.groups import Metrics
-from heavydistill.metrics.habits import Place, Rate
 from heavydistill.metrics.intervals import Interval
 from heavydistill.metrics.row import COSTS, Cost
-from heavydistill.metrics.summary import RoundMetrics, Summary
-from heavydistill.metrics.usage import Usage
+from heavydistill.metrics.summary import Metrics, Place, Rate, RoundMetrics, Summary
 
 OUTCOMES = {"kept": 90, "rescued": 20, "emergent": 0, "overturned": 5, "lost": 75, "none": 10}
 

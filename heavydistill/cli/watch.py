@@ -240,7 +240,7 @@ def _right(status: Status) -> str:
 
 
 def _strata(status: Status) -> list[tuple[str, int]]:
-    from heavydistill.metrics.groups import STRATA
+    from heavydistill.metrics.summary import STRATA
 
     return [(name, status.strata[name]) for name in STRATA if name in status.strata]
 

@@ -9,101 +9,217 @@ beside. Any two runs can be compared, by two teachers for instance; then ``befor
 the other is compared with. ``dataclasses.asdict`` of a comparison is what ``evaluation.json``
 holds: the same runs give the same bytes, and nothing in it is a path or an address.
 
-What may be compared is said in ``comparable``. Not covered: more than two runs.
+Both runs must be over the same problems. Runs of different times must have been judged by the same
+versions of verifiers and the same judge: else nobody could tell a difference of answers from one of
+verdicts. Where only the models are to differ, the rest of the configuration must be the same.
+
+Not covered: more than two runs.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import heavydistill
 from heavydistill.config.versioned import read_versioned
-from heavydistill.metrics.comparable import (
-    Asked,
-    Model,
-    Side,
-    asked_differently,
-    refuse_other_problems,
+from heavydistill.errors import ConfigError
+from heavydistill.metrics.intervals import (
+    Interval,
+    Pairs,
+    bootstrap_difference,
+    bootstrap_mean,
+    paired,
 )
-from heavydistill.metrics.groups import NAMES, grouped, values_of
-from heavydistill.metrics.intervals import Interval, bootstrap_difference, bootstrap_mean
-from heavydistill.metrics.mcnemar import Pairs, paired
 from heavydistill.metrics.row import Row
-from heavydistill.metrics.summary import Summary
+from heavydistill.metrics.summary import NAMES, Summary, grouped, values_of
+from heavydistill.metrics.tally import Tally
 from heavydistill.schema import FAILED
 
 FORMAT = "heavydistill-evaluation/3"
 COMPARISON = "evaluation.json"
-MEANINGS = dict(
-    zip(
-        NAMES,
-        (
-            "the thinker's own pass@1",
-            "the vote is right",
-            "any trajectory is right",
-            "a deliberation is right",
-            "any deliberation is right",
-            "what deliberation adds",
-        ),
-        strict=True,
-    )
+MEANINGS = {
+    "mean_at_k": "the thinker's own pass@1",
+    "vote_at_k": "the vote is right",
+    "pass_at_k": "any trajectory is right",
+    "heavy_mean_at_d": "a deliberation is right",
+    "heavy_pass_at_d": "any deliberation is right",
+    "heavy_minus_vote": "what deliberation adds",
+}
+_JUDGE_AGAIN = (
+    "Judge them anew with this version: `heavydistill replay RUN --out FOLDER` asks nobody (an "
+    "imported pool is imported again)."
 )
+_MOST_LISTED = 3
 _HALF = 0.5
+_POOLS = "pools_sha256"
+# Keys that say nothing about a run on the problems and trajectories of another one.
+_NOT_OF_POOLS = ("problems.", "think.sampling.", _POOLS)
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A model that was asked."""
+
+    name: str  # name of a profile or folder, or an id on the Hub
+    revision: str  # identifies the weights; empty for a served model, whose weights are not known
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Side:
+    """A run that is to be compared."""
+
+    name: str  # "before" or "after", "A" or "B"
+    heavydistill: str  # version that made it; empty if not known
+    thinker: Model | None  # None if it took its pools from another run
+    deliberator: Model | None  # None if nobody deliberated
+    config: dict[str, Any]  # its configuration without models, folders and addresses
+    summary: Summary
+    tally: Tally
+    left_out: int | None = None  # rows of its source that cannot be judged; None if not known
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigDifference:
+    """A key of the configuration that differs between the runs; null where it is missing."""
+
+    key: str
+    before: Any
+    after: Any
+
+
+def asked_differently(before: Side, after: Side) -> list[ConfigDifference]:
+    """The keys in which the configurations differ; imported pools have no configuration.
+
+    Where one of the two took the pools of another run, keys about the pools are not compared.
+    """
+    if not (before.config and after.config):
+        made = ["generated" if side.config else "imported" for side in (before, after)]
+        return [ConfigDifference("configuration", *made)] if made[0] != made[1] else []
+    then, now = dict(_leaves(before.config)), dict(_leaves(after.config))
+    one_took_pools = bool(then.get(_POOLS)) != bool(now.get(_POOLS))
+    passed_over = _NOT_OF_POOLS if one_took_pools else ()
+    return [
+        ConfigDifference(key, then.get(key), now.get(key))
+        for key in {**then, **now}
+        if then.get(key) != now.get(key) and not key.startswith(passed_over)
+    ]
+
+
+def _leaves(tree: dict[str, Any], at: str = "") -> Iterator[tuple[str, Any]]:
+    """(dotted key, value) of each value that is no mapping."""
+    for key, value in tree.items():
+        if isinstance(value, dict):
+            yield from _leaves(value, f"{at}{key}.")
+        else:
+            yield f"{at}{key}", value
+
+
+def refuse_other_ways(before: Side, after: Side) -> None:
+    """Raise a ConfigError if the configurations of the runs differ."""
+    if differences := asked_differently(before, after):
+        keys = [
+            f"{each.key} ({each.before!r} before, {each.after!r} after)" for each in differences
+        ]
+        raise ConfigError(
+            f"The runs were not asked alike: {_listed(keys)}",
+            "Compare runs of one configuration that differ in their models alone.",
+        )
+
+
+def refuse_other_problems(before: Side, after: Side) -> None:
+    """Raise a ConfigError if the runs are not over the same problems."""
+    then, now = ({row.problem: row for row in side.tally.rows} for side in (before, after))
+    lonely = {
+        after.name: [problem for problem in then if problem not in now],
+        before.name: [problem for problem in now if problem not in then],
+    }
+    told = [f"{_listed(names)} missing {where}" for where, names in lonely.items() if names]
+    changed = [p for p in then if p in now and _question(then[p]) != _question(now[p])]
+    if changed:
+        told.append(f"{_listed(changed)} with another text, reference, verifier or arguments of it")
+    if told:
+        raise ConfigError(
+            f"The runs are not over the same problems: {'; '.join(told)}",
+            "Compare runs on the same problems.",
+        )
+
+
+def refuse_other_verdicts(before: Side, after: Side) -> None:
+    """Raise a ConfigError if a run has no verdicts, or other verifiers or judges than the other."""
+    sides = (before, after)
+    for side in sides:
+        if not side.tally.verifiers:
+            raise ConfigError(
+                f"The run {side.name} has no verdicts: none of its samples was judged", _JUDGE_AGAIN
+            )
+    versions: dict[str, set[str]] = {}
+    for rule in sorted(before.tally.rules | after.tally.rules):
+        versions.setdefault(rule.partition("@")[0], set()).add(rule)
+    if mixed := [rule for rules in versions.values() if len(rules) > 1 for rule in sorted(rules)]:
+        told = [
+            f"{rule} ({' and '.join(side.name for side in sides if rule in side.tally.rules)})"
+            for rule in mixed
+        ]
+        raise ConfigError(
+            f"The runs were judged by different versions of a verifier: {', '.join(told)}",
+            _JUDGE_AGAIN,
+        )
+    judges = [set(side.summary.judging.judges) for side in sides]
+    # A judge changes nothing in a run in which rules leave nothing open to it.
+    needs_none = [
+        not names and not side.tally.left_open for names, side in zip(judges, sides, strict=True)
+    ]
+    if judges[0] != judges[1] and not any(needs_none):
+        told = [
+            f"{', '.join(sorted(names)) or 'nobody'} ({side.name})"
+            for names, side in zip(judges, sides, strict=True)
+        ]
+        raise ConfigError(
+            f"What rules left undecided was judged by different judges: {', '.join(told)}",
+            "Compare runs with the same judge, or without one.",
+        )
+
+
+def _question(row: Row) -> tuple[str, ...]:
+    return row.text, row.reference, row.verifier, row.verifier_args
+
+
+def _listed(names: list[str]) -> str:
+    more = len(names) - _MOST_LISTED
+    return ", ".join(names[:_MOST_LISTED]) + (f" and {more:,} more" if more > 0 else "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """One of the two runs.
-
-    Attributes:
-        name: As of ``Side``, like the next three.
-        heavydistill: Likewise.
-        thinker: Likewise.
-        deliberator: Likewise.
-        summary: Of the run. Traces that a step failed on have the status ``failed``.
-        left_out: As of ``Side``; None in files from before it was told, too.
-    """
+    """One of the two runs; the fields are those of ``Side``."""
 
     name: str
     heavydistill: str
     thinker: Model | None
     deliberator: Model | None
-    summary: Summary
+    summary: Summary  # traces that a step failed on have the status "failed"
     left_out: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A metric, as a share or a difference of shares.
+    """A metric, as a share or a difference of shares."""
 
-    Attributes:
-        before: None if there was no run before.
-        after: Of the run after.
-        difference: ``after - before``, paired by problem; None likewise.
-    """
-
-    before: Interval | None
+    before: Interval | None  # None if there is no run before
     after: Interval
-    difference: Interval | None
+    difference: Interval | None  # `after - before`, paired by problem
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changes:
-    """The metrics of a group of problems.
+    """The metrics of a group of problems, as in ``summary.Metrics``, at the smaller K and D.
 
-    Attributes:
-        problems: In the group.
-        mean_at_k: M@K, which is the thinker's own pass@1.
-        vote_at_k: V@K, of the smaller K of the two runs, as of ``groups.Metrics``.
-        pass_at_k: P@K, likewise.
-        heavy_mean_at_d: HM@D of the last round; None if one of the runs has no deliberations.
-        heavy_pass_at_d: HP@D of the last round, of the smaller D; None likewise.
-        heavy_minus_vote: HM@D - V@K, paired by problem within each run; None likewise.
+    Metrics of deliberation are None if one of the runs has none.
     """
 
     problems: int
@@ -117,35 +233,23 @@ class Changes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison(Changes):
-    """All of it: the metrics of all problems, and what else there is to say.
-
-    Attributes:
-        format: Of the file.
-        heavydistill: Version that compared.
-        versions: Of what else ran the models, as far as it is known.
-        config: How the run after was asked, as of ``Side``.
-        asked_differently: In what the run before was not asked alike.
-        before: None if one run alone was measured.
-        after: The run after, or the only one.
-        by_verifier: The metrics of the problems of each verifier.
-        by_family: Likewise of each family of procedural problems.
-        vote_pairs: Whose vote is right, where a tie is not, of the problems whose vote is V@K in
-            both runs; None if there was no run before, or if K is not the same in both.
-        deliberation_pairs: Whose first deliberation of the last round is right; None if there was
-            no run before, or if one of the runs has no deliberations.
-    """
+    """The metrics of all problems, groups, and how both runs were made."""
 
     format: str = FORMAT
-    heavydistill: str
-    versions: dict[str, str]
-    config: dict[str, Any]
-    asked_differently: list[Asked]
-    before: Measured | None
+    heavydistill: str  # version that compared
+    versions: dict[str, str]  # versions of what ran the models, as far as known
+    config: dict[str, Any]  # configuration of the run after, as in `Side`
+    asked_differently: list[ConfigDifference]
+    before: Measured | None  # None if one run alone was measured
     after: Measured
     by_verifier: dict[str, Changes]
     by_family: dict[str, Changes]
     vote_pairs: Pairs | None
+    """Whether the vote is right (a tie is not), over the problems whose vote is V@K in both runs;
+    None if there is no run before, or if K differs."""
     deliberation_pairs: Pairs | None
+    """Whether the first deliberation of the last round is right; None if there is no run before, or
+    if one of the runs has no deliberations."""
 
     @property
     def metrics(self) -> list[tuple[str, str, Change]]:
@@ -159,7 +263,7 @@ class Comparison(Changes):
 
     @property
     def names(self) -> list[str]:
-        """Of the metrics; where sizes differ, those of both runs, or the one that is compared."""
+        """Names of the metrics; where sizes differ, with those of both runs or the smaller one."""
         runs = [run.summary for run in (self.before, self.after) if run]
         of_both, d = (
             "/".join(dict.fromkeys(map(str, sizes)))
@@ -179,18 +283,16 @@ def compare(after: Side, before: Side | None, versions: dict[str, str]) -> Compa
     """Measure a run, and compare it with another one if there is one.
 
     Args:
-        after: The run.
-        before: What it is compared with.
-        versions: Of what ran the models.
+        after: The run that is measured.
+        before: The run that it is compared with.
+        versions: Versions of what ran the models.
 
     Raises:
         ConfigError: The two are not over the same problems.
     """
     sides = [before, after] if before else [after]
-    asked = []
     if before:
         refuse_other_problems(before, after)
-        asked = asked_differently(before, after)
     rows = [{row.problem: row for row in side.tally.rows} for side in sides]
     rounds = [side.tally.rounds for side in sides]
     sizes = [min(getattr(side.summary, size) for side in sides) for size in ("k", "d")]
@@ -206,7 +308,7 @@ def compare(after: Side, before: Side | None, versions: dict[str, str]) -> Compa
         heavydistill=heavydistill.__version__,
         versions=versions,
         config=after.config,
-        asked_differently=asked,
+        asked_differently=asked_differently(before, after) if before else [],
         before=_measured(before) if before else None,
         after=_measured(after),
         **changes(rows[-1]),

@@ -51,95 +51,58 @@ _PAIR = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answering:
-    """One way to answer.
+    """Accuracy, costs and flaws of one way to answer."""
 
-    Attributes:
-        accuracy: Chance that one answer is right.
-        tokens: Mean tokens that are written for one answer, with the cache if it reads one; of the
-            problems where all of them are known. None if there is no such problem.
-        unknown_tokens: Problems with answers that are not in that mean.
-        all_tokens: Likewise with the tokens that are read.
-        unknown_all_tokens: Problems with answers that are not in that mean.
-        unasked: Problems without any answer: too few attempts, or a step failed on them.
-        samples: Answers, all problems.
-        cut_off: Of those, the ones at the most tokens.
-        without_answer: Of those, the ones that failed or gave no answer; of a chooser, named no
-            attempt.
-        unanswered: Samples with a text that holds no final answer; None in a file that does not
-            say.
-    """
-
-    accuracy: Interval
+    accuracy: Interval  # chance that one answer is right
     tokens: float | None
-    unknown_tokens: int
-    all_tokens: float | None
-    unknown_all_tokens: int
-    unasked: int
-    samples: int
-    cut_off: int
-    without_answer: int
-    unanswered: int | None = None
+    """Mean tokens written for one answer, with those of the cache that it reads; over the problems
+    where all are known. None if there is no such problem."""
+    unknown_tokens: int  # answered problems that are not in that mean
+    all_tokens: float | None  # as `tokens`, with the tokens that are read
+    unknown_all_tokens: int  # answered problems that are not in that mean
+    unasked: int  # problems without any answer: too few attempts, or a step failed on them
+    samples: int  # answers to all problems
+    cut_off: int  # answers that were cut off at the token limit
+    without_answer: int  # answers that failed or are empty; of a chooser, that name no attempt
+    unanswered: int | None = None  # texts without a final answer; None in files of earlier versions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Control:
-    """A way that deliberation is held against.
+    """A way to answer that deliberation is compared with."""
 
-    Attributes:
-        name: Of ``NAMES``.
-        answering: What it achieved.
-        heavy_minus: HM@D minus its accuracy, paired by problem.
-    """
-
-    name: str
+    name: str  # key of `NAMES`
     answering: Answering
-    heavy_minus: Interval
+    heavy_minus: Interval  # HM@D minus its accuracy, paired by problem
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Orders:
-    """What the order of the attempts does.
+    """What the order of the attempts does."""
 
-    Attributes:
-        problems: Those with deliberations in every order, at least two if any has two.
-        means: HM@D in each order, the evaluated run's first.
-        between: Chance that two deliberations of different orders differ in being right.
-        within: Likewise of one order; None with one deliberation a cache.
-        flips: ``between - within``, paired by problem: what is due to the order. None likewise.
-    """
-
-    problems: int
-    means: list[Interval]
-    between: Interval
-    within: Interval | None
-    flips: Interval | None
+    problems: int  # problems with deliberations in every order, at least two if any has two
+    means: list[Interval]  # HM@D in each order, the evaluated run's first
+    between: Interval  # chance that two deliberations of different orders differ in being right
+    within: Interval | None  # the same for one order; None with one deliberation a cache
+    flips: Interval | None  # `between - within`, paired by problem: what is due to the order
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Controlled:
-    """An evaluated run beside its controls.
-
-    Attributes:
-        prompts: Names and hashes of the wordings of all of them.
-        verifiers: Names and versions behind all verdicts.
-        problems: In each of them.
-        heavy: The evaluated run's deliberations.
-        controls: In the order of ``NAMES``.
-        orders: None if there is one alone.
-    """
+    """An evaluated run beside its controls."""
 
     format: str = FORMAT
     heavydistill: str
     prompts: list[str]
     verifiers: list[str]
     problems: int
-    heavy: Answering
-    controls: list[Control]
-    orders: Orders | None
+    heavy: Answering  # the evaluated run's deliberations
+    controls: list[Control]  # in the order of `NAMES`
+    orders: Orders | None  # None if there is one order
 
 
 def order_name(places: int) -> str:
-    """The name of the run whose attempts are moved round by so many places."""
+    """Name of the run whose attempts are rotated by this number of places."""
     return f"{_ORDER}{places}"
 
 
@@ -149,9 +112,9 @@ def hold_against(
     """Compare a run with its controls.
 
     Args:
-        evaluated: All of its traces, with deliberations.
-        rounds: Of deliberation in it, of which the last counts. Controls have one at most.
-        controls: The traces of each control by its name, on the same problems.
+        evaluated: All traces of the evaluated run, with deliberations.
+        rounds: Its rounds of deliberation, of which the last counts. Controls have at most one.
+        controls: Traces of each control by its name, on the same problems.
 
     Raises:
         ConfigError: The problems of a control are others.
@@ -190,34 +153,23 @@ def hold_against(
 
 
 def read_controlled(path: Path) -> Controlled:
-    """What ``write_versioned`` wrote.
-
-    Raises:
-        ConfigError: There is no such file, or it is of another version.
-    """
+    """Read controls; raises ConfigError if there are none or they are of another version."""
     fix = "Give the file that `heavydistill evaluate --controls` wrote, or evaluate again."
     return read_versioned(path, Controlled, FORMAT, what="controls", missing=fix, other=fix)
 
 
 class _Answers:
-    """Whether the answers of each problem are right, what they took, and the cache they are on.
+    """Whether the answers of each problem are right, their tokens, and the cache that they read.
 
     Args:
-        traces: All of a run.
-        round: Whose deliberations are the answers; of 0, the trajectories.
-
-    Attributes:
-        right: Of each problem, for each answer.
-        caches: Of each problem, what the answers are on.
-        failed: Problems that a step failed on.
-        prompts: Names and hashes of the wordings.
-        verifiers: Names and versions behind the verdicts.
+        traces: All traces of a run.
+        round: Round whose deliberations are the answers; with 0, trajectories are.
     """
 
     def __init__(self, traces: Iterable[Trace], round: int) -> None:
-        self.right: dict[str, list[bool]] = {}
-        self.caches: dict[str, str] = {}
-        self.failed: set[str] = set()
+        self.right: dict[str, list[bool]] = {}  # by problem, for each answer
+        self.caches: dict[str, str] = {}  # id of the cache by problem
+        self.failed: set[str] = set()  # problems that a step failed on
         self.prompts: set[str] = set()
         self.verifiers: set[str] = set()
         self._tokens: dict[Cost, list[float]] = {cost: [] for cost in COSTS}
@@ -246,7 +198,7 @@ class _Answers:
                 self._tokens[cost].append(of_one)
 
     def lack(self, problems: Collection[str]) -> None:
-        """Count those of these problems that are not there as without an answer."""
+        """Count missing problems as without an answer."""
         self.right |= {problem: [] for problem in problems if problem not in self.right}
 
     @property
@@ -258,7 +210,7 @@ class _Answers:
         return self.means_of(self.right)
 
     def means_of(self, problems: Iterable[str]) -> list[float]:
-        """The share that is right, of these problems in this order; 0 where nothing was given."""
+        """Share of right answers of each problem; 0 where there is no answer."""
         return [_share(self.right[problem]) for problem in problems]
 
     @property

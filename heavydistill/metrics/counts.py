@@ -1,20 +1,81 @@
-"""What became of the samples of a stage: how many failed, were cut off, gave no final answer, or
-could not be judged.
+"""What became of the samples of a stage, what they took, and what a judge decided.
+
+A sample can fail, be cut off, give no final answer, or stay without a verdict.
 
 An unanswered sample ended by itself and holds no final answer for a verifier to judge. Whatever its
 verdict says (``incorrect`` of ``math``, ``undecided`` of ``choice`` and ``code``), it is not wrong
 in the way in which an answer is, and metrics count it as not correct.
+
+A vote of a judge is counted once: answers of a problem that were the same to the judge share it.
+
+Not covered: prices, which the run knows and fills in.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
-from heavydistill.heavy.ballot import ballot_of
-from heavydistill.metrics.usage import Usage, UsageTally
+from heavydistill.heavy.ballot import FAILED, ballot_of
 from heavydistill.schema import Generation
+
+
+class Counted(Protocol):
+    """A sample with its token counts (see ``schema.Generation``); -1 where unknown."""
+
+    @property
+    def prompt_tokens(self) -> int: ...
+
+    @property
+    def cached_tokens(self) -> int: ...
+
+    @property
+    def completion_tokens(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Requests and known tokens of one stage, whichever run paid for them."""
+
+    requests: int  # samples that were requested
+    prompt: int  # known prompt tokens
+    cached: int  # prompt tokens that the server reported as in its prefix cache
+    completion: int  # known completion tokens
+    unknown_prompt: int  # samples whose prompt tokens are unknown
+    unknown_cached: int  # samples for which the server did not report cached tokens
+    unknown_completion: int  # samples whose completion tokens are unknown
+    cost_usd: float | None = None  # cost of the known tokens, cached ones at the full price
+
+
+class UsageTally:
+    """Adds up what samples took."""
+
+    def __init__(self) -> None:
+        self._total = 0
+        self._known: Counter[str] = Counter()
+        self._unknown: Counter[str] = Counter()
+
+    def add(self, sample: Counted) -> None:
+        self._total += 1
+        for name in ("prompt", "cached", "completion"):
+            tokens = getattr(sample, f"{name}_tokens")
+            self._known[name] += max(0, tokens)
+            self._unknown[name] += tokens < 0
+
+    @property
+    def usage(self) -> Usage:
+        return Usage(
+            requests=self._total,
+            prompt=self._known["prompt"],
+            cached=self._known["cached"],
+            completion=self._known["completion"],
+            unknown_prompt=self._unknown["prompt"],
+            unknown_cached=self._unknown["cached"],
+            unknown_completion=self._unknown["completion"],
+        )
+
 
 NO_FINAL_ANSWER = frozenset(
     {"empty", "open_thinking", "no_answer", "unclosed_box", "in_code", "no_code"}
@@ -50,32 +111,20 @@ def unanswered_because(generation: Generation) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class GenerationCounts:
-    """What became of the samples of one stage; one sample can count in several.
-
-    Attributes:
-        total: Samples.
-        failed: The request failed; there is no text.
-        failures: Those of each kind (``schema.Failure``), most common first.
-        truncated: Cut off at the most tokens.
-        empty: Finished without an answer text.
-        undecided: The verifier could not tell.
-        unjudged: There is text, but no verdict.
-        undecided_because: Undecided ones of each reason, most common first.
-        unanswered: Finished without a final answer, empty ones included; None in figures of a
-            version that did not count them.
-        unanswered_because: Unanswered ones of each reason, most common first.
-    """
+    """What became of the samples of one stage; one sample can count in several fields."""
 
     total: int
-    failed: int
-    failures: dict[str, int]
-    truncated: int
-    empty: int
-    undecided: int
-    unjudged: int
-    undecided_because: dict[str, int]
+    failed: int  # the request failed; there is no text
+    failures: dict[str, int]  # failed requests by `schema.Failure`, most common first
+    truncated: int  # cut off at the token limit
+    empty: int  # finished without an answer text
+    undecided: int  # the verifier could not decide
+    unjudged: int  # there is text, but no verdict
+    undecided_because: dict[str, int]  # undecided samples by reason, most common first
     unanswered: int | None = None
-    unanswered_because: dict[str, int] = field(default_factory=dict)
+    """Finished without a final answer, empty ones included; None in files of versions that did not
+    count them."""
+    unanswered_because: dict[str, int] = field(default_factory=dict)  # by reason, likewise sorted
 
     @property
     def cells(self) -> list[str]:
@@ -95,7 +144,7 @@ class GenerationCounts:
 
     @property
     def has_many_unanswered(self) -> bool:
-        """Whether that is a share that a user is warned of."""
+        """Whether a user should be warned."""
         return self.unanswered_share > MANY_UNANSWERED
 
 
@@ -160,3 +209,66 @@ class GenerationTally:
     @property
     def usage(self) -> Usage:
         return self._usage.usage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judging:
+    """Verdicts that a judge was asked about, and its votes."""
+
+    asked: int = 0  # verdicts: the sum of the next three
+    correct: int = 0  # decided by the judge
+    incorrect: int = 0  # decided by the judge
+    undecided: int = 0  # undecided still
+    failed: int = 0  # undecided because too many requests failed; the same command asks again
+    judges: dict[str, int] = field(default_factory=dict)  # verdicts by judge, as MODEL@HASH
+    votes: int = 0  # votes that were requested
+    invalid_votes: int = 0  # replies without a verdict, or cut off
+    failed_votes: int = 0  # requests that failed
+
+
+class JudgingTally:
+    """Adds up the verdicts of judges."""
+
+    def __init__(self) -> None:
+        self._labels: Counter[str] = Counter()
+        self._judges: Counter[str] = Counter()
+        self._said: Counter[str] = Counter()
+        self._failed = 0
+        self._usage = UsageTally()
+
+    def add(self, generations: Iterable[Generation], paid: Collection[str] = ()) -> None:
+        """Count verdicts; votes on the generations ``paid`` (ids) are in no usage of this run."""
+        for generation in generations:
+            verdict = generation.verdict
+            ballot = ballot_of(verdict) if verdict else None
+            if not verdict or not ballot:
+                continue
+            self._labels[verdict.label] += 1
+            self._judges[ballot.name] += 1
+            self._failed += verdict.reason == FAILED
+            if ballot.same_as:
+                continue
+            for vote in ballot.votes:
+                self._said[vote.said] += 1
+                if generation.id not in paid:
+                    self._usage.add(vote)
+
+    @property
+    def counts(self) -> Judging:
+        return Judging(
+            asked=self._labels.total(),
+            correct=self._labels["correct"],
+            incorrect=self._labels["incorrect"],
+            undecided=self._labels["undecided"],
+            failed=self._failed,
+            judges=dict(self._judges.most_common()),
+            votes=self._said.total(),
+            invalid_votes=self._said["invalid"] + self._said["truncated"],
+            failed_votes=self._said["failed"],
+        )
+
+    @property
+    def usage(self) -> dict[str, Usage]:
+        """By the name of the stage; empty if this run asked no judge."""
+        usage = self._usage.usage
+        return {"judging": usage} if usage.requests else {}

@@ -33,53 +33,31 @@ Samplings = dict[str, dict[str, dict[str, Any]]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Thinker:
-    """A row.
+    """A row of the table."""
 
-    Attributes:
-        name: Of the model.
-        mean_at_k: M@K.
-        vote_at_k: V@K.
-        pass_at_k: P@K, of the whole pool.
-        samples: What became of the trajectories; None in a file that does not say.
-    """
-
-    name: str
-    mean_at_k: Interval
-    vote_at_k: Interval
-    pass_at_k: Interval
-    samples: GenerationCounts | None = None
+    name: str  # name of the model
+    mean_at_k: Interval  # M@K
+    vote_at_k: Interval  # V@K
+    pass_at_k: Interval  # P@K, of the whole pool
+    samples: GenerationCounts | None = None  # trajectories; None in files of earlier versions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
-    """What a deliberator makes of a thinker's pools.
+    """What a deliberator makes of a thinker's pools."""
 
-    Attributes:
-        thinker: Name of the row.
-        deliberator: Name of the column.
-        heavy_mean_at_d: HM@D of the last round.
-        heavy_pass_at_d: HP@D likewise.
-        heavy_minus_vote: HM@D - V@K, paired by problem.
-        unasked: Problems that were not deliberated on.
-        samples: What became of the deliberations of all rounds; None in a file that does not say.
-    """
-
-    thinker: str
-    deliberator: str
-    heavy_mean_at_d: Interval
-    heavy_pass_at_d: Interval
-    heavy_minus_vote: Interval
-    unasked: int
-    samples: GenerationCounts | None = None
+    thinker: str  # name of the row
+    deliberator: str  # name of the column
+    heavy_mean_at_d: Interval  # HM@D of the last round
+    heavy_pass_at_d: Interval  # HP@D of the last round
+    heavy_minus_vote: Interval  # HM@D - V@K, paired by problem
+    unasked: int  # problems that were not deliberated on
+    samples: GenerationCounts | None = None  # deliberations of all rounds; None as above
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Crossing:
-    """The whole table; rows and columns in the order in which they were named.
-
-    Attributes:
-        sampling: How rows and columns were sampled; empty if that is not known.
-    """
+    """The whole table, rows and columns in the order of the command."""
 
     format: str = FORMAT
     heavydistill: str
@@ -89,13 +67,13 @@ class Crossing:
     rounds: int
     prompts: list[str]
     verifiers: list[str]
-    sampling: Samplings
+    sampling: Samplings  # empty if not known
     thinkers: list[Thinker]
     cells: list[Cell]
 
     @property
     def samples(self) -> dict[str, GenerationCounts]:
-        """What became of the samples of each row and cell, as far as the file says."""
+        """What became of the samples of each row and cell, as far as known."""
         found = {f"trajectories of {one.name}": one.samples for one in self.thinkers}
         found |= {
             f"deliberations of {cell.deliberator} on {cell.thinker}": cell.samples
@@ -118,8 +96,8 @@ def cross(
             the problems that a step of it failed on.
         k: Trajectories a problem.
         d: Deliberations a cache.
-        rounds: Of which the last counts.
-        sampling: As of ``Crossing``; None if it is not known.
+        rounds: Rounds of deliberation, of which the last counts.
+        sampling: How each model was sampled; None if not known.
     """
     pools: dict[str, dict[str, Row]] = {}
     thinkers: dict[str, Thinker] = {}
@@ -177,10 +155,6 @@ def _cell(
 
 
 def read_crossing(path: Path) -> Crossing:
-    """What ``write_versioned`` wrote.
-
-    Raises:
-        ConfigError: There is no such file, or it is of another version.
-    """
+    """Read a crossing; raises ConfigError if there is none or it is of another version."""
     fix = "Give the file that `heavydistill cross` wrote, or cross again."
     return read_versioned(path, Crossing, FORMAT, what="crossing", missing=fix, other=fix)

@@ -2,7 +2,7 @@
 
 Each point is a way to answer, with its accuracy and the mean tokens that it takes a problem:
 
-    vote           the most frequent answer of k trajectories, for k = 1 to K, as of ``subsets``
+    vote           the most frequent answer of k trajectories, for k = 1 to K (``estimators``)
     pass           whether any of k is right: no way to answer, but the bound of every choice
     deliberation   one deliberation on a cache, for each round
     heavy_vote     the most frequent answer of d deliberations of the last round, for d = 2 to D
@@ -17,9 +17,9 @@ is harder on deliberation, whose prompt holds the attempts. A claim should hold 
 
 The token-matched vote is V at so many votes as take the same mean tokens a problem. Between two
 whole numbers it is the value of taking one vote more with the chance that makes the tokens equal,
-so it lies on the line between them. It is never extrapolated: where K is too small, the pool that
-it needs is told. A cache of all K costs more than K votes, so it needs a larger pool: for
-instance K = 16 with ``cache.width`` 4.
+so it lies on the line between them. It is never extrapolated: where K is too small, ``needs`` says
+how large a pool would have to be. A cache of all K costs more than K votes, so it needs a larger
+pool, for instance K = 16 with ``cache.width`` 4.
 
 Not covered: ways to answer that need calls of their own, such as a judge's choice of one of k or
 one long chain (see ``controls``); prices and time. Intervals of differences take the number of
@@ -46,80 +46,51 @@ _DIGITS = 9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """A way to answer.
-
-    Attributes:
-        way: How.
-        k: Trajectories that it takes; of a deliberation those of most problems.
-        rounds: Of deliberation.
-        d: Deliberations that are voted among; 1 of one deliberation, 0 of votes and passes.
-        accuracy: Over all problems of the curve.
-        tokens: Mean a problem, by what is counted, over the problems where they are known;
-            without those that are known of none.
-        pareto: Whether no other way has as much accuracy for as few tokens, and more or fewer;
-            likewise. Never true of ``pass``, which also outdoes no other.
-    """
+    """A way to answer."""
 
     way: Way
-    k: int
-    rounds: int
-    d: int = 0
-    accuracy: Interval
-    tokens: dict[Cost, Interval]
+    k: int  # trajectories that it takes; of a deliberation those of most problems
+    rounds: int  # rounds of deliberation
+    d: int = 0  # deliberations that vote; 1 for one deliberation, 0 for votes and passes
+    accuracy: Interval  # over all problems of the curve
+    tokens: dict[Cost, Interval]  # mean a problem, over the problems where they are known
     pareto: dict[Cost, bool] = field(default_factory=dict)
+    """Whether no other way is at least as good in accuracy and tokens, and better in one. Never
+    true of ``pass``, which also dominates no other."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatchedVote:
-    """The vote that takes as many tokens as a deliberation of the last round.
+    """The vote that takes as many tokens as a deliberation of the last round."""
 
-    Attributes:
-        problems: Those of the curve whose tokens are known; all figures here are over them.
-        tokens: Mean a problem of the deliberation.
-        votes: Trajectories that take as many, as a mean over problems.
-        needs: Trajectories that a pool must have for that.
-        vote: V at so many votes; None if the pools have fewer.
-        heavy_minus_vote: HM@D - that, paired by problem; None likewise.
-    """
-
-    problems: int
-    tokens: float
-    votes: float
-    needs: int
-    vote: Interval | None
-    heavy_minus_vote: Interval | None
+    problems: int  # problems of the curve whose tokens are known; the figures are over these
+    tokens: float  # mean tokens a problem of the deliberation
+    votes: float  # trajectories that take as many tokens, as a mean over problems
+    needs: int  # trajectories that a pool must have for that
+    vote: Interval | None  # V at that number of votes; None if the pools have fewer
+    heavy_minus_vote: Interval | None  # HM@D - `vote`, paired by problem; None if that is
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Curve:
-    """Accuracy over tokens.
+    """Accuracy over tokens."""
 
-    Attributes:
-        k: Votes of the last point: the most common size of a pool.
-        problems: Those with at least so many trajectories; the curve is over them.
-        smaller_pools: Problems that are left out because they have fewer.
-        unknown_tokens: Of the problems of the curve, those that are left out of figures of tokens,
-            because a sample's count is unknown.
-        points: Votes, passes, a deliberation of each round, and votes of those of the last one.
-        matched: By what is counted; empty without deliberations or known tokens.
-    """
-
-    k: int
-    problems: int
-    smaller_pools: int
-    unknown_tokens: dict[Cost, int]
-    points: list[Point]
-    matched: dict[Cost, MatchedVote]
+    k: int  # votes of the last point: the most common size of a pool
+    problems: int  # problems with at least k trajectories; the curve is over these
+    smaller_pools: int  # problems that are left out because they have fewer
+    unknown_tokens: dict[Cost, int]  # problems left out of figures of tokens: a count is unknown
+    points: list[Point]  # votes, passes, a deliberation of each round, votes of the last round's
+    matched: dict[Cost, MatchedVote]  # empty without deliberations or known tokens
 
 
 def curve_of(rows: Sequence[Row], k: int, d: int, rounds: int) -> Curve | None:
     """The curve of a run; None if it has no trajectories.
 
     Args:
-        rows: Of all problems.
+        rows: Rows of all problems.
         k: Most common size of a pool.
         d: Most common number of deliberations in the last round.
-        rounds: Of deliberation; 0 if there are none.
+        rounds: Rounds of deliberation; 0 if there are none.
     """
     on_it = [row for row in rows if row.k >= k] if k else []
     if not on_it:
@@ -142,7 +113,7 @@ def curve_of(rows: Sequence[Row], k: int, d: int, rounds: int) -> Curve | None:
 
 
 def mark_pareto(points: Iterable[Point]) -> list[Point]:
-    """The same points, with ``pareto`` as it is among them."""
+    """The points with their ``pareto`` filled in."""
     all_points = list(points)
 
     def stands(point: Point, cost: Cost) -> bool:
@@ -164,12 +135,12 @@ def _outdoes(rival: Point, point: Point, cost: Cost) -> bool:
 
 
 def _is_known(row: Row, rounds: int, cost: Cost) -> bool:
-    """Whether all that the problem took is known: a deliberation's tokens hold its pool's."""
+    """Whether all tokens of the problem are known: a deliberation's include its pool's."""
     return row.round(rounds).tokens[cost] is not None and row.tokens[cost] is not None
 
 
 def _votes(rows: Sequence[Row], counted: dict[Cost, list[Row]], k: int) -> Iterator[Point]:
-    """Of the votes, and of the passes, which take as many tokens."""
+    """Points of votes, and of passes, which take as many tokens."""
     of_one = {
         cost: bootstrap_mean([_of_one(row, cost) for row in those])
         for cost, those in counted.items()
@@ -192,7 +163,7 @@ def _votes(rows: Sequence[Row], counted: dict[Cost, list[Row]], k: int) -> Itera
 def _deliberations(
     rows: Sequence[Row], counted: dict[Cost, list[Row]], d: int, rounds: int
 ) -> Iterator[Point]:
-    """One of each round, and of the last round the votes of more."""
+    """Points of one deliberation of each round, and of votes among those of the last round."""
     for round in range(1, rounds + 1):
         told = [row.round(round) for row in rows]
         used = Counter(each.used for each in told)
@@ -230,7 +201,7 @@ def _matched(rows: Sequence[Row], k: int, rounds: int, cost: Cost) -> MatchedVot
 
 
 def _of_one(row: Row, cost: Cost) -> float:
-    """Tokens of one of its trajectories."""
+    """Mean tokens of one trajectory."""
     return (row.tokens[cost] or 0.0) / row.k
 
 

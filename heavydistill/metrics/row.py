@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from heavydistill.metrics import estimators
-from heavydistill.metrics.subsets import passes_at, votes_at
+from heavydistill.metrics.estimators import passes_at, votes_at
 from heavydistill.schema import Deliberation, Generation, Outcome, Problem, Stratum, Trace
 
 Cost = Literal["completion", "all"]
@@ -26,38 +26,24 @@ Cost = Literal["completion", "all"]
 COSTS: tuple[Cost, ...] = get_args(Cost)
 
 Tokens = dict[Cost, float | None]
-"""By what is counted; None where a sample's count is unknown."""
+"""Tokens by what is counted; None where a sample's count is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """What one round of one problem counts for.
+    """What one round of one problem counts for."""
 
-    Attributes:
-        mean: HM@D.
-        any_right: HP@D.
-        passes: HP@d for d = 1 to D.
-        copies: As of ``estimators.vote_copy_rate``.
-        d: Deliberations.
-        first_right: Whether the first of them is right.
-        places: As of ``estimators.agreement_by_place``.
-        used: Trajectories that had to be sampled for one deliberation of this round.
-        tokens: Of these, of all deliberations of earlier rounds, and of one of this round.
-        more: Tokens of one more deliberation of this round; 0 if there are none.
-        votes: The vote of d deliberations for d = 1 to D, as V@k is of trajectories.
-    """
-
-    mean: float
-    any_right: float
-    passes: tuple[float, ...]
-    copies: float | None
-    d: int
-    first_right: bool
-    places: tuple[float, ...]
-    used: int
-    tokens: Tokens
-    more: Tokens
-    votes: tuple[float, ...]
+    mean: float  # HM@D
+    any_right: float  # HP@D
+    passes: tuple[float, ...]  # HP@d for d = 1 to D
+    copies: float | None  # see `estimators.vote_copy_rate`
+    d: int  # number of deliberations
+    first_right: bool  # whether the first deliberation is right
+    places: tuple[float, ...]  # see `estimators.agreement_by_place`
+    used: int  # trajectories that had to be sampled for one deliberation of this round
+    tokens: Tokens  # of these, of all deliberations of earlier rounds, and of one of this round
+    more: Tokens  # tokens of one more deliberation of this round; 0 if there are none
+    votes: tuple[float, ...]  # the vote of d deliberations for d = 1 to D
 
     @classmethod
     def of(cls, trace: Trace, round: int) -> Round:
@@ -78,60 +64,40 @@ class Round:
         )
 
     def pass_at(self, d: int) -> float:
-        """HP@d; with fewer deliberations than that, of all that there are."""
+        """HP@d; with fewer deliberations, HP of all that there are."""
         return self.passes[d - 1] if self.d > d else self.any_right
 
     def vote_at(self, d: int) -> float:
-        """The vote of d deliberations; with fewer than that, of all that there are."""
+        """The vote of d deliberations; with fewer, of all that there are."""
         return self.votes[min(d, self.d) - 1] if self.d else 0.0
 
     def tokens_at(self, d: int, cost: Cost) -> float | None:
-        """What as many take that ``vote_at`` counts."""
+        """Tokens of the deliberations that ``vote_at`` counts."""
         first, more = self.tokens[cost], self.more[cost]
         return None if first is None or more is None else first + max(0, min(d, self.d) - 1) * more
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What one problem counts for.
+    """What one problem counts for."""
 
-    Attributes:
-        problem: Its id.
-        text: What was asked.
-        reference: The right answer.
-        verifier: Kind of its verifier.
-        verifier_args: What that is told.
-        family: Of a procedural problem; empty where there is none.
-        stratum: Of its pool.
-        outcome: Of the last round against the vote.
-        k: Trajectories.
-        mean: M@K.
-        vote: V@K.
-        any_right: P@K.
-        votes: V@k for k = 1 to K.
-        passes: P@k likewise.
-        tokens: Of the pool.
-        rounds: Those that it has.
-        without: What a round counts for that it does not have.
-    """
-
-    problem: str
+    problem: str  # id of the problem
     text: str
     reference: str
     verifier: str
     verifier_args: str
-    family: str
+    family: str  # family of a procedural problem; else empty
     stratum: Stratum | None
-    outcome: Outcome | None
-    k: int
-    mean: float
-    vote: float
-    any_right: float
-    votes: tuple[float, ...]
-    passes: tuple[float, ...]
-    tokens: Tokens
+    outcome: Outcome | None  # outcome of the last round against the vote
+    k: int  # number of trajectories
+    mean: float  # M@K
+    vote: float  # V@K
+    any_right: float  # P@K
+    votes: tuple[float, ...]  # V@k for k = 1 to K
+    passes: tuple[float, ...]  # P@k for k = 1 to K
+    tokens: Tokens  # of the pool
     rounds: tuple[Round, ...]
-    without: Round
+    without: Round  # what a round counts for that the problem does not have
 
     @classmethod
     def of(cls, trace: Trace) -> Row:
@@ -158,12 +124,12 @@ class Row:
         )
 
     def round(self, number: int) -> Round:
-        """A round, from 1."""
+        """A round, counted from 1."""
         return self.rounds[number - 1] if 0 < number <= len(self.rounds) else self.without
 
 
 def family_of(problem: Problem) -> str:
-    """The family of a procedural problem, which its verifier is told; else empty."""
+    """The family of a procedural problem, from the arguments of its verifier; else empty."""
     try:
         args = json.loads(problem.verifier_args)
     except ValueError:
@@ -190,7 +156,7 @@ def _of_one(deliberations: Sequence[Deliberation], cost: Cost) -> float | None:
 
 
 def tokens_of(generations: Sequence[Generation], cost: Cost) -> float | None:
-    """Their tokens; None if any count is unknown."""
+    """Tokens of all generations; None if any count is unknown."""
     counts = [one.completion_tokens for one in generations]
     if cost == "all":
         counts += [one.prompt_tokens for one in generations]

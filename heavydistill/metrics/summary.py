@@ -1,32 +1,175 @@
 """The summary of a run: its metrics with intervals, its labels, what failed, what it cost.
 
-Metrics are over all problems of the run; see ``estimators`` for what counts as wrong, ``habits``
-for rates and ``curve`` for tokens. A rate of nothing is None. ``dataclasses.asdict`` of a summary
-is JSON.
+Metrics are over all problems of the run; see ``estimators`` for what counts as wrong and ``curve``
+for tokens. A group (the problems of one verifier, procedural family or stratum) is measured as the
+run is. ``dataclasses.asdict`` of a summary is JSON.
 
-Not covered: prices, which the pipeline knows and fills in.
+Rates are over the problems that have an outcome (``heavy.voting.outcome``), so over those that were
+deliberated. Attempts stand in a cache in random order, so a deliberator without a preference gives
+the answer of each place equally often; what it gives more often than the mean over all places of
+the same cache, it prefers for the place. Only caches whose attempts disagree show that.
+
+Not covered: prices, which the run knows and fills in; differences between groups, whose problems
+are not paired; whether the same cache in another order gives another answer (see ``controls``).
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
+from statistics import fmean
+from typing import Any, get_args
 
 from heavydistill.errors import RunError
-from heavydistill.metrics.counts import GenerationCounts
+from heavydistill.metrics.counts import GenerationCounts, Judging, Usage
 from heavydistill.metrics.curve import Curve, curve_of
-from heavydistill.metrics.groups import STRATA, Metrics, breakdown, measure
-from heavydistill.metrics.habits import OUTCOMES, Place, Rate, places_of, rates, vote_copy_rate
-from heavydistill.metrics.intervals import Interval, bootstrap_difference, bootstrap_mean
-from heavydistill.metrics.judging import Judging
-from heavydistill.metrics.row import Row
+from heavydistill.metrics.intervals import (
+    Interval,
+    bootstrap_difference,
+    bootstrap_mean,
+    wilson,
+)
+from heavydistill.metrics.row import Round, Row
 from heavydistill.metrics.tally import Tally
-from heavydistill.metrics.usage import Usage
-from heavydistill.schema import Trace
+from heavydistill.schema import Outcome, Stratum, Trace
 
+STRATA: tuple[str, ...] = get_args(Stratum)
+OUTCOMES: tuple[str, ...] = get_args(Outcome)
 NO_LABEL = "none"
 """Stands in counts for a stratum or outcome that is null."""
+
+NAMES = (
+    "mean_at_k",
+    "vote_at_k",
+    "pass_at_k",
+    "heavy_mean_at_d",
+    "heavy_pass_at_d",
+    "heavy_minus_vote",
+)
+"""The metrics, in the order in which they are shown."""
+
+GROUPINGS: dict[str, Callable[[Row], str]] = {
+    "verifier": lambda row: row.verifier,
+    "family": lambda row: row.family,
+    "stratum": lambda row: row.stratum or "",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metrics:
+    """The metrics of a group of problems; None where no problem was deliberated."""
+
+    problems: int
+    mean_at_k: Interval  # M@K
+    vote_at_k: Interval  # V@K; of a larger pool, the expected value of K of its trajectories
+    pass_at_k: Interval  # P@K; as V@K
+    heavy_mean_at_d: Interval | None  # HM@D of the last round
+    heavy_pass_at_d: Interval | None  # HP@D of the last round; as P@K
+    heavy_minus_vote: Interval | None  # HM@D - V@K, paired by problem
+
+
+def values_of(row: Row, rounds: int, k: int, d: int) -> dict[str, float]:
+    """What a problem counts for in each metric.
+
+    Args:
+        row: Row of the problem.
+        rounds: Rounds of deliberation in the run; with 0, metrics of deliberation are left out.
+        k: Number of trajectories that vote; a smaller pool votes with all that it has.
+        d: Number of deliberations of which any may be right; with fewer, all that there are.
+    """
+    vote, any_right = row.vote, row.any_right
+    if row.k > k:
+        vote, any_right = row.votes[k - 1], row.passes[k - 1]
+    values = {"mean_at_k": row.mean, "vote_at_k": vote, "pass_at_k": any_right}
+    if rounds:
+        last = row.round(rounds)
+        values |= {
+            "heavy_mean_at_d": last.mean,
+            "heavy_pass_at_d": last.pass_at(d),
+            "heavy_minus_vote": last.mean - vote,
+        }
+    return values
+
+
+def measure(rows: Sequence[Row], rounds: int, k: int, d: int) -> dict[str, Any]:
+    """The fields of the ``Metrics`` of at least one problem; arguments as in ``values_of``."""
+    values = [values_of(row, rounds, k, d) for row in rows]
+    metrics = {name: bootstrap_mean([each[name] for each in values]) for name in values[0]}
+    return {"problems": len(rows), **dict.fromkeys(NAMES), **metrics}
+
+
+def grouped(rows: Sequence[Row], by: str) -> dict[str, list[Row]]:
+    """The rows of each group by one of ``GROUPINGS``, sorted by name; rows of no group left out."""
+    name_of = GROUPINGS[by]
+    names = sorted({name_of(row) for row in rows} - {""})
+    if by == "stratum":
+        names.sort(key=STRATA.index)
+    return {name: [row for row in rows if name_of(row) == name] for name in names}
+
+
+def breakdown(rows: Sequence[Row], rounds: int, k: int, d: int, by: str) -> dict[str, Metrics]:
+    """The metrics of each group; arguments as in ``measure`` and ``grouped``."""
+    return {name: Metrics(**measure(of, rounds, k, d)) for name, of in grouped(rows, by).items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """A share of problems."""
+
+    count: int  # problems for which it holds
+    of: int  # problems for which it could hold
+    share: float | None  # `count / of`; None if `of` is 0
+    interval: Interval | None  # the share with Wilson's interval; None if `of` is 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """One place in the caches of a round."""
+
+    place: int  # from 1, in the order in which attempts stand
+    problems: int  # problems whose cache has such a place, and attempts that disagree
+    agrees: Interval  # share of deliberations with the answer that stands there
+    over_expected: Interval  # `agrees` minus the mean over all places of the cache, paired
+
+
+def rates(rows: Sequence[Row]) -> dict[str, Any]:
+    """``rescue``, ``regress`` and ``emergent`` of a ``Summary``."""
+    all_wrong = [row for row in rows if row.stratum == "all-wrong"]
+    return {
+        "rescue": _rate(rows, ["rescued", "emergent"], ["rescued", "emergent", "lost"]),
+        "regress": _rate(rows, ["overturned"], ["kept", "overturned"]),
+        "emergent": _rate(all_wrong, ["emergent"], OUTCOMES),
+    }
+
+
+def vote_copy_rate(rounds: Iterable[Round]) -> Interval | None:
+    """The mean of a round's ``copies`` over problems; None if there was nothing to copy."""
+    copies = [told.copies for told in rounds if told.copies is not None]
+    return bootstrap_mean(copies) if copies else None
+
+
+def places_of(rounds: Iterable[Round]) -> list[Place]:
+    """What one round gives of each place in its caches; the first tells of first-position bias."""
+    caches = [told.places for told in rounds if told.places]
+    return [_place(place, caches) for place in range(max(map(len, caches), default=0))]
+
+
+def _rate(rows: Iterable[Row], hits: Sequence[str], among: Sequence[str]) -> Rate:
+    holds = [row.outcome in hits for row in rows if row.outcome in among]
+    count, of = sum(holds), len(holds)
+    return Rate(count, of, count / of if of else None, wilson(count, of) if of else None)
+
+
+def _place(place: int, caches: Sequence[tuple[float, ...]]) -> Place:
+    having = [places for places in caches if len(places) > place]
+    agrees = [places[place] for places in having]
+    return Place(
+        place=place + 1,
+        problems=len(having),
+        agrees=bootstrap_mean(agrees),
+        over_expected=bootstrap_difference(agrees, [fmean(places) for places in having]),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,67 +183,37 @@ class RoundMetrics:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary(Metrics):
-    """What a run achieved: the metrics of all its problems, and what else there is to say.
+    """What a run achieved: the metrics of all its problems, rates, groups, failures and costs."""
 
-    Attributes:
-        k: Most common size of a pool.
-        d: Most common number of deliberations in the last round; 0 if there are none.
-        rounds: Rounds of deliberation.
-        heavy_minus_mean: HM@D - M@K, paired by problem; None if no problem was deliberated.
-        per_round: One a round.
-        rescue: Deliberation right, of those with the vote wrong or tied.
-        regress: Deliberation wrong, of those with the vote right.
-        emergent: Deliberation right, of those with no right trajectory.
-        vote_copy_rate: Mean share of the last round's deliberations that give the vote's
-            answer; None if there was nothing to copy.
-        places: Of the caches of the last round, how often each is believed.
-        by_verifier: The metrics of the problems of each verifier.
-        by_family: Likewise of each family of procedural problems.
-        by_stratum: Likewise of each stratum that there is.
-        curve: Accuracy over tokens; None if there are no trajectories.
-        strata: Problems of each stratum.
-        outcomes: Problems of each outcome.
-        outcomes_by_stratum: Problems of each stratum, then outcome.
-        trajectories: What became of the thinker's samples.
-        deliberations: What became of the deliberator's samples, all rounds.
-        judging: What a judge made of undecided verdicts.
-        usage: What each stage of the run took, ``thinking``, ``deliberating`` (all rounds) and, if
-            a judge was asked, ``judging``; ``thinking`` is 0 where it took its pools from another.
-        statuses: Traces of each status, most common first.
-        thoughts: Trajectories with thinking.
-        same_texts: Pools whose trajectories are all the same text; see ``tally.Tally``.
-        readers: Caches by what counted their tokens.
-        prompts: Names and hashes of the wordings that were asked.
-        verifiers: Names and versions behind the verdicts.
-    """
-
-    k: int
-    d: int
-    rounds: int
-    heavy_minus_mean: Interval | None
+    k: int  # most common size of a pool
+    d: int  # most common number of deliberations in the last round; 0 if there are none
+    rounds: int  # rounds of deliberation
+    heavy_minus_mean: Interval | None  # HM@D - M@K, paired by problem
     per_round: list[RoundMetrics]
-    rescue: Rate
-    regress: Rate
-    emergent: Rate
-    vote_copy_rate: Interval | None
-    places: list[Place]
+    rescue: Rate  # deliberation right, where the vote is wrong or tied
+    regress: Rate  # deliberation wrong, where the vote is right
+    emergent: Rate  # deliberation right, where no trajectory is
+    vote_copy_rate: Interval | None  # share of the last round that gives the vote's answer
+    places: list[Place]  # places in the caches of the last round
     by_verifier: dict[str, Metrics]
-    by_family: dict[str, Metrics]
+    by_family: dict[str, Metrics]  # groups of procedural problems
     by_stratum: dict[str, Metrics]
-    curve: Curve | None
-    strata: dict[str, int]
-    outcomes: dict[str, int]
-    outcomes_by_stratum: dict[str, dict[str, int]]
+    curve: Curve | None  # accuracy over tokens; None if there are no trajectories
+    strata: dict[str, int]  # number of problems by stratum
+    outcomes: dict[str, int]  # number of problems by outcome
+    outcomes_by_stratum: dict[str, dict[str, int]]  # by stratum, then outcome
     trajectories: GenerationCounts
-    deliberations: GenerationCounts
+    deliberations: GenerationCounts  # of all rounds
     judging: Judging = field(default_factory=Judging)
     usage: dict[str, Usage]
-    statuses: dict[str, int]
-    thoughts: int = 0
-    same_texts: int = 0
-    readers: dict[str, int] = field(default_factory=dict)
-    prompts: list[str]
-    verifiers: list[str]
+    """By stage: ``thinking`` (0 where another run paid for the pools), ``deliberating`` (all
+    rounds) and, if a judge was asked, ``judging``."""
+    statuses: dict[str, int]  # number of traces by status, most common first
+    thoughts: int = 0  # trajectories with thinking
+    same_texts: int = 0  # pools whose trajectories are all the same text; see `tally.Tally`
+    readers: dict[str, int] = field(default_factory=dict)  # caches by what counted their tokens
+    prompts: list[str]  # names and hashes of the prompt templates
+    verifiers: list[str]  # names and versions behind the verdicts
 
     @property
     def samples(self) -> dict[str, GenerationCounts]:
@@ -112,9 +225,9 @@ def summarize(traces: Iterable[Trace], voted: Collection[str] | None = None) -> 
     """The summary of all traces of a run, which are read once and not kept.
 
     Args:
-        traces: In any order.
-        voted: Where the run took its pools from another one: ids of the trajectories that a judge
-            was asked about there. None if it asked for its pools itself.
+        traces: All traces of the run, in any order.
+        voted: For a run on the pools of another one: ids of the trajectories that a judge was
+            asked about there. None if the run generated its pools itself.
 
     Raises:
         RunError: There are no traces.

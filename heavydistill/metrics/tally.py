@@ -10,41 +10,37 @@ from collections.abc import Collection, Iterable
 
 from heavydistill.config.models import NEVER_JUDGED
 from heavydistill.heavy.ballot import rule_of
-from heavydistill.metrics.counts import GenerationCounts, GenerationTally
-from heavydistill.metrics.judging import Judging, JudgingTally
+from heavydistill.metrics.counts import (
+    GenerationCounts,
+    GenerationTally,
+    Judging,
+    JudgingTally,
+    Usage,
+    UsageTally,
+)
 from heavydistill.metrics.row import Row
-from heavydistill.metrics.usage import Usage, UsageTally
 from heavydistill.schema import Trace
 
 _NO_CHANCE = 200  # characters that two samples do not have in common by chance
 
 
 class Tally:
-    """What the traces of a run come to.
+    """Reads the traces of a run.
 
     Args:
-        traces: In any order.
-        voted: As of ``summary.summarize``.
-
-    Attributes:
-        rows: One a problem, in the order of the traces.
-        prompts: Names and hashes of the wordings.
-        verifiers: Names and versions behind the verdicts, with the judge where there was one.
-        thinkers: Who wrote the trajectories, as the traces name them.
-        deliberators: Likewise, the deliberations.
-        thoughts: Trajectories with thinking.
-        same_texts: Pools whose trajectories are all the same, and too long for that to be chance.
-        readers: Caches by what counted their tokens.
+        traces: All traces of the run, in any order.
+        voted: See ``summary.summarize``.
     """
 
     def __init__(self, traces: Iterable[Trace], voted: Collection[str] | None = None) -> None:
-        self.rows: list[Row] = []
-        self.prompts: set[str] = set()
-        self.verifiers: set[str] = set()
-        self.thinkers: set[str] = set()
+        self.rows: list[Row] = []  # one a problem, in the order of the traces
+        self.prompts: set[str] = set()  # names and hashes of the prompt templates
+        self.verifiers: set[str] = set()  # names and versions, with that of a judge
+        self.thinkers: set[str] = set()  # names of the models, as in the traces
         self.deliberators: set[str] = set()
-        self.thoughts = self.same_texts = 0
-        self.readers: Counter[str] = Counter()
+        self.thoughts = 0  # trajectories with thinking
+        self.same_texts = 0  # pools of one text, too long for that to be chance
+        self.readers: Counter[str] = Counter()  # caches by what counted their tokens
         self._took_pools = voted is not None
         self._voted = voted or ()
         self._trajectories, self._deliberations = GenerationTally(), GenerationTally()
@@ -55,22 +51,22 @@ class Tally:
 
     @property
     def rounds(self) -> int:
-        """Of deliberation; 0 if there are none."""
+        """Rounds of deliberation; 0 if there are none."""
         return max((len(row.rounds) for row in self.rows), default=0)
 
     @property
     def rules(self) -> set[str]:
-        """The verifiers, without the judges that were asked after them."""
+        """The verifiers without the judges that were asked after them."""
         return {rule_of(verifier) for verifier in self.verifiers}
 
     @property
     def trajectories(self) -> GenerationCounts:
-        """What became of them."""
+        """What became of the trajectories."""
         return self._trajectories.counts
 
     @property
     def deliberations(self) -> GenerationCounts:
-        """Likewise, of all rounds."""
+        """What became of the deliberations of all rounds."""
         return self._deliberations.counts
 
     @property
@@ -90,7 +86,7 @@ class Tally:
 
     @property
     def usage(self) -> dict[str, Usage]:
-        """What each stage took, as of ``summary.Summary``."""
+        """What each stage took; see ``summary.Summary``."""
         return {
             "thinking": UsageTally().usage if self._took_pools else self._trajectories.usage,
             "deliberating": self._deliberations.usage,
@@ -118,9 +114,9 @@ class Tally:
 
 
 def prompts_of(trace: Trace) -> set[str]:
-    """Names and hashes of the wordings that were asked."""
-    wordings = {trace.thinker_prompt_version, *(cache.prompt_version for cache in trace.caches)}
-    return wordings - {""}
+    """Names and hashes of the prompt templates of a trace."""
+    versions = {trace.thinker_prompt_version, *(cache.prompt_version for cache in trace.caches)}
+    return versions - {""}
 
 
 def _is_one_text(trace: Trace) -> bool:
@@ -129,6 +125,6 @@ def _is_one_text(trace: Trace) -> bool:
 
 
 def verifiers_of(trace: Trace) -> set[str]:
-    """Names and versions behind its verdicts."""
+    """Names and versions behind the verdicts of a trace."""
     samples = (*trace.pool, *trace.deliberations)
     return {one.verdict.verifier for one in samples if one.verdict}

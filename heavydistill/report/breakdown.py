@@ -10,10 +10,9 @@ from collections.abc import Iterator, Mapping
 from rich.console import Console
 
 from heavydistill.metrics.curve import Curve, Point, Way
-from heavydistill.metrics.groups import NAMES, Metrics
 from heavydistill.metrics.intervals import Interval
 from heavydistill.metrics.row import COSTS, Cost
-from heavydistill.metrics.summary import Summary
+from heavydistill.metrics.summary import NAMES, Metrics, Summary
 from heavydistill.report.text import (
     counted,
     marked,

@@ -13,8 +13,8 @@ from rich.text import Text
 
 from heavydistill.metrics.comparison import Comparison
 from heavydistill.metrics.counts import unanswered_facts
-from heavydistill.metrics.groups import NAMES
 from heavydistill.metrics.intervals import FEW_PROBLEMS, FEW_WARNING, Interval
+from heavydistill.metrics.summary import NAMES
 from heavydistill.report import markdown
 from heavydistill.report.breakdown import matched_lines, ranged
 from heavydistill.report.comparison_tables import Layout, grids, runs_of

@@ -12,9 +12,8 @@ from typing import Any
 
 from heavydistill.metrics.comparison import Changes, Comparison, Measured
 from heavydistill.metrics.counts import COLUMNS
-from heavydistill.metrics.groups import NAMES, STRATA
-from heavydistill.metrics.intervals import Interval
-from heavydistill.metrics.mcnemar import Pairs
+from heavydistill.metrics.intervals import Interval, Pairs
+from heavydistill.metrics.summary import NAMES, STRATA
 from heavydistill.report.breakdown import strata_note
 from heavydistill.report.text import FEW, counted, marked
 

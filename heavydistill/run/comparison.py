@@ -17,11 +17,17 @@ from pydantic import TypeAdapter, ValidationError
 
 from heavydistill.config.run import load_config
 from heavydistill.errors import ConfigError
-from heavydistill.metrics.comparable import Model, Side, refuse_other_verdicts
-from heavydistill.metrics.comparison import COMPARISON, Comparison, compare
+from heavydistill.metrics.comparison import (
+    COMPARISON,
+    Comparison,
+    Model,
+    Side,
+    compare,
+    refuse_other_verdicts,
+)
+from heavydistill.metrics.counts import Usage
 from heavydistill.metrics.summary import summary_of
 from heavydistill.metrics.tally import Tally
-from heavydistill.metrics.usage import Usage
 from heavydistill.run.result import all_traces
 from heavydistill.store.atomic import Workplace, recover
 from heavydistill.store.redact import without_places

@@ -29,8 +29,7 @@ from heavydistill import problems as problem_sources
 from heavydistill.config.run import RunConfig
 from heavydistill.config.versioned import write_versioned
 from heavydistill.errors import ConfigError
-from heavydistill.metrics.comparable import refuse_other_ways
-from heavydistill.metrics.comparison import COMPARISON, Comparison, compare
+from heavydistill.metrics.comparison import COMPARISON, Comparison, compare, refuse_other_ways
 from heavydistill.metrics.controls import CONTROLS, Controlled, hold_against
 from heavydistill.models.complete import completed
 from heavydistill.models.contact import Contact

@@ -19,7 +19,7 @@ from typing import Any
 import heavydistill
 from heavydistill.config.run import RunConfig, dump_config, load_config
 from heavydistill.errors import ConfigError, RunError
-from heavydistill.metrics.comparable import Model
+from heavydistill.metrics.comparison import Model
 from heavydistill.metrics.summary import Summary, summarize
 from heavydistill.models.registry import find, revision_of
 from heavydistill.problems.options import orders_kept

@@ -19,10 +19,9 @@ from summaries import summary
 from heavydistill.config.versioned import write_versioned
 from heavydistill.hub.model_card import write_model_card
 from heavydistill.hub.origin import origin_of
-from heavydistill.metrics.comparable import Model
-from heavydistill.metrics.comparison import Change, Comparison, Measured
-from heavydistill.metrics.groups import NAMES
+from heavydistill.metrics.comparison import Change, Comparison, Measured, Model
 from heavydistill.metrics.intervals import Interval
+from heavydistill.metrics.summary import NAMES
 from heavydistill.store.sets.manifest import BenchmarkUsed
 from heavydistill.store.training_record import BaseModelUsed, Result
 

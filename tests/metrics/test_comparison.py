@@ -16,17 +16,15 @@ from hypothesis import strategies as st
 from heavydistill.config.versioned import write_versioned
 from heavydistill.errors import ConfigError
 from heavydistill.heavy.ballot import Vote
-from heavydistill.metrics.comparable import (
-    Asked,
-    Model,
-    Side,
-    refuse_other_verdicts,
-    refuse_other_ways,
-)
 from heavydistill.metrics.comparison import (
     Comparison,
+    ConfigDifference,
+    Model,
+    Side,
     compare,
     read_comparison,
+    refuse_other_verdicts,
+    refuse_other_ways,
 )
 from heavydistill.metrics.intervals import Interval
 from heavydistill.metrics.summary import summarize, summary_of
@@ -200,7 +198,7 @@ def test_a_file_that_is_none_or_of_another_version_is_refused(
 def test_what_runs_were_asked_differently_is_listed(make_trace: MakeTrace) -> None:
     traces = numbered([make_trace(["7"] * 4, ["7"])])
     told = compare(side(traces, "trained", think={"k": 8}), side(traces), {})
-    assert told.asked_differently == [Asked("think.k", 4, 8)]
+    assert told.asked_differently == [ConfigDifference("think.k", 4, 8)]
     assert compare(side(traces), side(traces), {}).asked_differently == []
 
 
@@ -211,7 +209,7 @@ def test_imported_pools_have_no_configuration_and_no_metrics_of_deliberation(
     traces = numbered([make_trace(["7", "8"], ["7"]), make_trace(["7", "8"], ["7"])])
     imported = dataclasses.replace(side(pools), config={}, deliberator=None)
     told = compare(side(traces, "trained"), imported, {})
-    assert told.asked_differently == [Asked("configuration", "imported", "generated")]
+    assert told.asked_differently == [ConfigDifference("configuration", "imported", "generated")]
     assert [getattr(told, name) for name in HEAVY] == [None] * 3
     assert told.deliberation_pairs is None and told.vote_pairs
     assert [name for name, _, _ in told.metrics] == ["M@2", "V@2", "P@2"]

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from heavydistill.metrics.curve import Curve, Point, curve_of, mark_pareto
+from heavydistill.metrics.estimators import votes_at
 from heavydistill.metrics.intervals import Interval, bootstrap_difference, bootstrap_mean
 from heavydistill.metrics.row import Row
-from heavydistill.metrics.subsets import votes_at
 from heavydistill.metrics.summary import summarize
 from heavydistill.schema import Trace
 

@@ -8,10 +8,9 @@ from collections.abc import Callable
 import pytest
 
 from heavydistill.metrics.estimators import agreement_by_place
-from heavydistill.metrics.habits import places_of, rates, vote_copy_rate
 from heavydistill.metrics.intervals import bootstrap_mean, wilson
 from heavydistill.metrics.row import Row
-from heavydistill.metrics.summary import summarize
+from heavydistill.metrics.summary import places_of, rates, summarize, vote_copy_rate
 from heavydistill.schema import Trace
 
 MakeTrace = Callable[..., Trace]

@@ -8,9 +8,8 @@ import pytest
 from generations import ballot
 
 from heavydistill.heavy.ballot import Vote, verdict_of
-from heavydistill.metrics.judging import Judging
+from heavydistill.metrics.counts import Judging, Usage
 from heavydistill.metrics.summary import summarize
-from heavydistill.metrics.usage import Usage
 from heavydistill.schema import Generation, Trace
 
 MakeTrace = Callable[..., Trace]

@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from heavydistill.metrics.mcnemar import paired
+from heavydistill.metrics.intervals import paired
 
 
 def by_enumeration(a: int, b: int) -> float:

@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from heavydistill.metrics.groups import NAMES, breakdown, grouped
 from heavydistill.metrics.row import Row, family_of
-from heavydistill.metrics.summary import summarize
+from heavydistill.metrics.summary import NAMES, breakdown, grouped, summarize
 from heavydistill.schema import Problem, Trace
 
 MakeTrace = Callable[..., Trace]

@@ -13,9 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from heavydistill.heavy.voting import vote_value
-from heavydistill.metrics import subsets
-from heavydistill.metrics.estimators import mean_at_k, pass_at_k, vote_at_k
-from heavydistill.metrics.subsets import passes_at, votes_at
+from heavydistill.metrics import estimators as subsets
+from heavydistill.metrics.estimators import mean_at_k, pass_at_k, passes_at, vote_at_k, votes_at
 from heavydistill.schema import Trace, Trajectory
 
 MakeTrace = Callable[..., Trace]

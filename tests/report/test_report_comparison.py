@@ -9,11 +9,16 @@ import pytest
 from rich.console import Console
 from summaries import group, summary
 
-from heavydistill.metrics.comparable import Asked, Model
-from heavydistill.metrics.comparison import Change, Changes, Comparison, Measured
+from heavydistill.metrics.comparison import (
+    Change,
+    Changes,
+    Comparison,
+    ConfigDifference,
+    Measured,
+    Model,
+)
 from heavydistill.metrics.counts import GenerationCounts
-from heavydistill.metrics.intervals import Interval
-from heavydistill.metrics.mcnemar import Pairs
+from heavydistill.metrics.intervals import Interval, Pairs
 from heavydistill.report.comparison import as_markdown, print_comparison
 
 Printed = Callable[..., str]
@@ -194,7 +199,7 @@ def test_what_ran_the_models_is_said_in_both(comparison: Comparison, printed: Pr
 
 
 def test_what_was_asked_differently_is_listed(comparison: Comparison, printed: Printed) -> None:
-    asked = [Asked("think.k", 4, 8), Asked("domain", None, "brief")]
+    asked = [ConfigDifference("think.k", 4, 8), ConfigDifference("domain", None, "brief")]
     text = printed(print_comparison, dataclasses.replace(comparison, asked_differently=asked))
     lines = lines_of(text)
     assert "think.k 4 8" in lines and 'domain null "brief"' in lines

@@ -9,9 +9,8 @@ import pytest
 from rich.console import Console
 from summaries import group, summary
 
-from heavydistill.metrics.counts import GenerationCounts
+from heavydistill.metrics.counts import GenerationCounts, Usage
 from heavydistill.metrics.summary import Summary
-from heavydistill.metrics.usage import Usage
 from heavydistill.report.samples import marker_found, marker_value, unanswered_warning
 from heavydistill.report.table import print_summary
 from heavydistill.verifiers.markers import Shared

@@ -9,11 +9,9 @@ from rich.console import Console
 from summaries import group
 from summaries import summary as invented
 
-from heavydistill.metrics.habits import Rate
+from heavydistill.metrics.counts import Judging, Usage
 from heavydistill.metrics.intervals import Interval
-from heavydistill.metrics.judging import Judging
-from heavydistill.metrics.summary import RoundMetrics, Summary
-from heavydistill.metrics.usage import Usage
+from heavydistill.metrics.summary import Rate, RoundMetrics, Summary
 from heavydistill.models.token_counting import ESTIMATED
 from heavydistill.report.table import print_summary
 

@@ -30,7 +30,7 @@ from typing import TypeVar
 from heavydistill.config.run import Verifying
 from heavydistill.curate.redeliberation.asking import Asking
 from heavydistill.errors import RunError, StoppedError
-from heavydistill.metrics.usage import UsageTally
+from heavydistill.metrics.counts import UsageTally
 from heavydistill.models.contact import Contact
 from heavydistill.models.generation import deliberation, fields_of
 from heavydistill.models.journaled import JournaledEngine

@@ -16,9 +16,9 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from heavydistill.errors import ConfigError
+from heavydistill.metrics.counts import Usage
 from heavydistill.metrics.summary import Summary, summarize
 from heavydistill.metrics.tally import prompts_of, verifiers_of
-from heavydistill.metrics.usage import Usage
 from heavydistill.report.page.entries import name_of
 from heavydistill.report.page.sources import Source
 from heavydistill.report.text import counted

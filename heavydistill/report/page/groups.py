@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from heavydistill.metrics.groups import NAMES, Metrics
-from heavydistill.metrics.summary import Summary
+from heavydistill.metrics.summary import NAMES, Metrics, Summary
 from heavydistill.report.breakdown import strata_note
 from heavydistill.report.page.cards import card, difference, few_note, scroll, share
 from heavydistill.report.page.markup import Html, joined, table, tag

@@ -13,10 +13,8 @@ from dataclasses import dataclass
 from statistics import median_low
 
 from heavydistill.metrics.curve import Point
-from heavydistill.metrics.groups import STRATA
-from heavydistill.metrics.habits import OUTCOMES, Rate
 from heavydistill.metrics.intervals import Interval
-from heavydistill.metrics.summary import NO_LABEL, Summary
+from heavydistill.metrics.summary import NO_LABEL, OUTCOMES, STRATA, Rate, Summary
 from heavydistill.report.breakdown import name_of
 from heavydistill.report.page.markup import Html, joined, tag
 from heavydistill.report.text import percent

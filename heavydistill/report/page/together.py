@@ -18,8 +18,8 @@ from heavydistill.metrics.comparison import COMPARISON, read_comparison
 from heavydistill.metrics.controls import CONTROLS, Answering, Orders, read_controlled
 from heavydistill.metrics.controls import NAMES as CONTROLS_NAMES
 from heavydistill.metrics.crossing import CROSSING, Cell, read_crossing
-from heavydistill.metrics.groups import NAMES
 from heavydistill.metrics.intervals import Interval
+from heavydistill.metrics.summary import NAMES
 from heavydistill.report.comparison_tables import Grid, Layout, grids
 from heavydistill.report.crossing import not_alike, unanswered
 from heavydistill.report.page import plots
