@@ -20,7 +20,7 @@ def export(
     """
     from rich.console import Console
 
-    from heavydistill.curate.exports.folder import export as write
+    from heavydistill.curate.exports.export import export as write
     from heavydistill.report.text import print_table, table
 
     written = write(sets, to, out)

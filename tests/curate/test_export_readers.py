@@ -20,7 +20,7 @@ from datasets import load_dataset
 from set_folders import write_sets
 from transformers import AutoTokenizer
 
-from heavydistill.curate.exports.folder import export
+from heavydistill.curate.exports.export import export
 
 MICRO = str(Path(__file__).parents[2] / "heavydistill" / "micro" / "student")
 # As that of Qwen3: thinking only after the last user turn, and its marks even without thinking.

@@ -19,7 +19,8 @@ from transformers import AutoTokenizer
 
 from heavydistill.chat.student import Student
 from heavydistill.curate.exports import reward as our_reward
-from heavydistill.curate.exports.folder import TRAINERS, export
+from heavydistill.curate.exports.export import export
+from heavydistill.curate.exports.trainers import TRAINERS
 from heavydistill.errors import ConfigError, ProblemsError
 from heavydistill.store.atomic import Workplace
 from heavydistill.store.sets import folder as folders
