@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from heavydistill.curate.imports.config import ImportConfig, import_config
+from heavydistill.config.sets import ImportConfig, load_import_config
 
 EGGS = "A box holds 6 eggs. How many eggs are in 7 boxes?"
 STAIRS = "A stair has 12 steps. Ana climbs it 3 times. How many steps does she climb?"
@@ -83,7 +83,7 @@ def parquet(path: Path, rows: list[dict[str, Any]], rows_per_group: int = 2) -> 
 def config_of(format: str, *files: Path, **keys: Any) -> ImportConfig:
     """The configuration of an import that judges without workers; ``__`` in a key is a dot."""
     dotted = {key.replace("__", "."): value for key, value in keys.items()}
-    return import_config(
+    return load_import_config(
         {
             "files": list(map(str, files)),
             "format": format,

@@ -15,7 +15,7 @@ from heavydistill.schema import TOO_FEW_USABLE
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from heavydistill.curate.imports.importing import Imported
+    from heavydistill.curate.imports.import_pools import Imported
 
 _PANEL = "What stands where, and how it is judged"
 
@@ -74,8 +74,8 @@ def import_(
     from rich.console import Console
 
     from heavydistill.cli.bar import Bar
-    from heavydistill.curate.imports.config import import_config
-    from heavydistill.curate.imports.importing import import_pools
+    from heavydistill.config.sets import load_import_config
+    from heavydistill.curate.imports.import_pools import import_pools
     from heavydistill.report.table import print_summary
 
     console = Console()
@@ -91,7 +91,7 @@ def import_(
     ):
         if value is not None:
             chosen[key] = value
-    config = import_config(chosen)
+    config = load_import_config(chosen)
     with Bar(console) as bar:
         imported = import_pools(config, bar.show)
     print_summary(imported.summary, console)
@@ -126,7 +126,7 @@ def _mapping(text: str) -> dict[str, Any]:
 
 
 def _print_labels(imported: Imported, console: Console) -> None:
-    from heavydistill.curate.imports.importing import LABELS
+    from heavydistill.curate.imports.import_pools import LABELS
     from heavydistill.report.text import print_table, table
 
     agreement = imported.agreement
@@ -149,7 +149,7 @@ def _print_labels(imported: Imported, console: Console) -> None:
 
 def _notes(imported: Imported) -> list[str]:
     """What a user should know of what was read, and how to go on."""
-    from heavydistill.curate.imports.heavyskill import SUMMARIES
+    from heavydistill.curate.imports.formats import SUMMARIES
     from heavydistill.report.samples import marker_found, marker_value
 
     record, folder = imported.record, imported.folder

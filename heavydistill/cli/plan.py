@@ -130,7 +130,7 @@ def _judge_note(config: RunConfig) -> str:
 def print_warnings(plan: Plan, console: Console) -> None:
     """What the user should know before anything is paid for: rows that are not in the run, verdicts
     of pools that do not stand, and responses that this machine cannot judge."""
-    from heavydistill.problems.fitness import MOST_LISTED
+    from heavydistill.problems.loading import MOST_LISTED
     from heavydistill.verifiers.registry import unavailable
 
     lines = list(_pool_notes(plan.pools)) if plan.pools else []

@@ -1,7 +1,8 @@
-"""The typed configuration of a build: one YAML file, and the command line wins over it.
+"""The typed configurations of training sets: of a build, a refilter and an import.
 
-Every key is a field below and its text is the key's help; unknown keys are errors that name the
-nearest valid one.
+A build is read from one YAML file, and the command line wins over it; the others have dotted keys
+alone. Every key is a field below and its text is the key's help; unknown keys are errors that name
+the nearest valid one.
 
 Secrets are never configuration: ``redeliberate.endpoint.api_key_env`` names the environment
 variable.
@@ -9,10 +10,10 @@ variable.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-import yaml
 from pydantic import Field, model_validator
 
 from heavydistill.config.models import Endpoint, SamplingChoice
@@ -20,71 +21,71 @@ from heavydistill.config.run import Budget, Pruning, Verifying, assign
 from heavydistill.config.yaml import Section, parse, read_yaml
 
 PresetName = Literal["balanced", "agglm", "pacore", "genselect", "heavyskill", "natural"]
+FormatName = Literal["heavyskill", "pacore", "nemo", "answers"]
 
 
 class Sets(Section):
-    """Which candidate sets are drawn from a pool beside those that the run made."""
+    """Candidate sets that are drawn from a pool, beside those that the run made."""
 
     per_problem: int = Field(8, ge=1, le=8)
-    """Most sets of one problem, those of the run counted."""
+    """Maximum number of sets of one problem, those of the run included."""
     widths: list[int] | None = Field(None, min_length=1)
-    """Attempts in a set, in place of the widths that the preset takes and draws."""
+    """Numbers of attempts in a set; null takes those of the preset."""
     written_by: Literal["any", "student", "teacher"] = "any"
-    """Whose attempts may stand in a set (``--cache-from``): the student's own make the caches of
-    training like those that it will read; ``teacher`` is anybody else's."""
+    """Author of the attempts in a set (``--cache-from``). The student's own attempts make the
+    caches of training like those that it will read; ``teacher`` is anybody else."""
 
 
 class CacheCut(Section):
-    """How a drawn set becomes a prompt; one of a run keeps its own."""
+    """How a drawn set becomes a prompt; a set of the run keeps its own cache."""
 
     pruning: Pruning = "answer_only"
     """How each attempt is cut to the budget."""
     budget_tokens: int | None = Field(None, ge=64)
-    """Most tokens of a prompt, in the student's tokenizer; null takes what the student's context
-    leaves beside a response, at most 80,000."""
+    """Maximum number of tokens of a prompt, in the student's tokenizer; null takes what the
+    student's context leaves beside a response, at most 80,000."""
 
 
 class Filters(Section):
-    """What a response must be to be learnt from; see ``filters`` for the order."""
+    """What a response must be to be learnt from; ``store.sets.rows.LABELS`` has the order."""
 
     uses_attempts: bool = True
-    """Whether a deliberation must work with the attempts, and not solve the problem alone."""
+    """Whether a deliberation must work with the attempts, rather than solve the problem alone."""
     most_copied: float = Field(0.8, gt=0.0, le=1.0)
-    """From this share of its runs of eight words on, an answer is a copy of one attempt."""
+    """Share of runs of eight words from which on an answer counts as a copy of one attempt."""
     length_quantile: float = Field(0.95, gt=0.0, le=1.0)
-    """Longer responses than this quantile of those that pass everything else are left out, of
-    each role; 1 leaves none out."""
+    """Quantile of the lengths, per role, beyond which a response is left out; 1 keeps all."""
     per_set: int = Field(4, ge=1)
-    """Most deliberations on one candidate set."""
+    """Maximum number of deliberations on one candidate set."""
 
 
 class ThinkerRows(Section):
     """Which attempts become rows of the thinker."""
 
     per_problem: int = Field(2, ge=1)
-    """Most rows of one problem, the most different ones first."""
+    """Maximum number of rows of one problem, the most different ones first."""
     handoff_tokens: int | None = Field(None, ge=16)
-    """Only attempts whose answer text, which is what a deliberator is shown, has at most so many
-    tokens; null takes any."""
+    """Maximum number of tokens of an attempt's answer text, which is what a deliberator is shown;
+    null sets no limit."""
 
 
 class Redeliberate(Section):
-    """Who is asked for deliberations on sets that have none that can be used."""
+    """Deliberations that the build asks for, on sets without one to learn from."""
 
     teacher: str | None = None
-    """Profile, checkpoint folder or Hub id; null asks the run's own deliberator."""
+    """Profile, checkpoint folder or Hub id of the model; null asks the run's own deliberator."""
     endpoint: Endpoint | None = None
     """Where it is served; null takes the run's."""
     sampling: SamplingChoice | None = None
-    """Null takes the run's where its deliberator is asked, and the profile's else."""
+    """Sampling; null takes the run's where its deliberator is asked, else the profile's."""
     d: int = Field(4, ge=1)
-    """Deliberations a set."""
+    """Deliberations per set."""
     seed: int = Field(0, ge=0)
     """Seed of sampling."""
     journal: str | None = None
     """Folder that keeps every response; null takes ``journal`` beside ``out``."""
     budget: Budget | None = None
-    """Most that a served teacher may cost, e.g. ``25usd`` or ``40Mtok``."""
+    """Maximum cost of a served model, e.g. ``25usd`` or ``40Mtok``."""
 
 
 class BuildConfig(Section):
@@ -93,15 +94,16 @@ class BuildConfig(Section):
     runs: list[str] = Field(min_length=1)
     """Folders of runs."""
     preset: PresetName = "balanced"
-    """The mixture; see ``presets``."""
+    """Mixture; see ``curate.mixture``."""
     student: str | None = None
     """Model that is to be trained: profile, checkpoint folder or Hub id. Its tokenizer counts and
-    the rows are made for its chat template. Null takes micro-student, of runs of the bundled micro
-    models alone; any other run needs it."""
+    the rows are made for its chat template. Null takes micro-student, for runs of the bundled
+    micro models alone; any other run needs it."""
     chat_template: str | None = None
-    """A Jinja file that takes the place of the student's own template; it is kept with the sets."""
+    """Jinja file that replaces the student's own template; it is kept with the sets."""
     max_tokens: int | None = Field(None, ge=64)
-    """Most tokens of a row, prompt and completion; null takes the student's context."""
+    """Maximum number of tokens of a row, prompt and completion; null takes the student's
+    context."""
     seed: int = Field(0, ge=0)
     """Seed of everything that is drawn."""
     sets: Sets = Sets()
@@ -116,7 +118,7 @@ class BuildConfig(Section):
     """Benchmarks that no problem may stand in: files of hashes, or .jsonl or .parquet with texts;
     null takes those that come with heavydistill, an empty list none."""
     redeliberate: Redeliberate | None = None
-    """Ask for deliberations on the sets of the mixture that have none; null asks nobody."""
+    """Deliberations on the sets of the mixture that have none; null asks for none."""
     verify: Verifying = Verifying()
     """How those are judged, and verifiers of one's own."""
     out: str
@@ -137,27 +139,65 @@ class RefilterConfig(Section):
     checkpoint: str = Field(min_length=1)
     """Checkpoint folder, Hub id or profile; with ``endpoint.base_url`` also a served name."""
     student: str | None = None
-    """Whose chat template counts the tokens of the prompts; null takes the student of the sets."""
+    """Model whose chat template counts the tokens of the prompts; null takes the student of the
+    sets."""
     endpoint: Endpoint = Endpoint()
     """Where the checkpoint is served, if it is."""
     sampling: SamplingChoice = SamplingChoice()
-    """Null takes the profile's; a response has at most the tokens of one of the student's."""
+    """Sampling; null takes the profile's. A response has at most the tokens of the student's."""
     d: int = Field(8, ge=2)
-    """Deliberations a cache."""
+    """Deliberations per cache."""
     seed: int = Field(0, ge=0)
     """Seed of sampling."""
     journal: str | None = None
     """Folder that keeps every response; null takes ``journal`` beside ``out``."""
     budget: Budget | None = None
-    """Most that a served checkpoint may cost, e.g. ``25usd`` or ``40Mtok``."""
+    """Maximum cost of a served checkpoint, e.g. ``25usd`` or ``40Mtok``."""
     verify: Verifying = Verifying()
     """How deliberations are judged, and verifiers of one's own."""
     out: str
     """Folder of the new sets."""
 
 
+class ImportedProblems(Section):
+    """What is a problem in the files, and how it is judged; keys as of a run's ``problems``.
+
+    Options of a question are always shown in the order of the file, which is what its answers were
+    given to.
+    """
+
+    columns: dict[str, str] = Field(default_factory=dict)
+    """Field to column: those of a run's ``problems.columns``, and ``answers`` (a column, or a
+    pattern such as ``model_*`` for several), ``answer_text`` (key of the text where an answer is an
+    object), ``labels`` and ``finish_reasons`` (lists beside a list of answers)."""
+    verifier: str | None = None
+    """Verifier of rows that name none and have no options; null takes ``math``."""
+    verifier_args: dict[str, Any] = Field(default_factory=dict)
+    """Arguments of the verifier for rows that bring none, e.g. ``{marker: "####"}``."""
+    limit: int | None = Field(None, ge=1)
+    """Maximum number of problems, from the first on."""
+    unfit: Literal["refuse", "leave_out"] = "refuse"
+    """What becomes of files with rows that cannot be used: an error that lists them, or an import
+    without them, which are counted and shown."""
+
+
+class ImportConfig(Section):
+    """One import; ``import.json`` keeps it."""
+
+    files: list[str] = Field(min_length=1)
+    """Files, all of one format."""
+    format: FormatName
+    problems: ImportedProblems = ImportedProblems()
+    model: str | None = Field(None, min_length=1)
+    """Author of the answers where the file names none; null is ``unknown``."""
+    verify: Verifying = Verifying()
+    """How answers are judged, and verifiers of one's own."""
+    out: str = Field(min_length=1)
+    """Folder of the run, which must not be there or be empty."""
+
+
 def load_build_config(
-    path: Path | None, overrides: dict[str, Any], asks: bool = False
+    path: Path | None, overrides: Mapping[str, Any], asks: bool = False
 ) -> BuildConfig:
     """The configuration of a build.
 
@@ -169,27 +209,34 @@ def load_build_config(
     Raises:
         ConfigError: No such file, not YAML, an unknown key or a bad value.
     """
-    tree = read_yaml(path) if path else {}
-    for dotted, value in overrides.items():
-        assign(tree, dotted, value)
+    tree = _tree(overrides, read_yaml(path) if path else {})
     if asks:
         tree["redeliberate"] = tree.get("redeliberate") or {}
     fix = "Correct the value in the file or on the command line; the command line wins."
     return parse(BuildConfig, tree, f"{path}: " if path else "", fix)
 
 
-def load_refilter_config(overrides: dict[str, Any]) -> RefilterConfig:
+def load_refilter_config(keys: Mapping[str, Any]) -> RefilterConfig:
     """The configuration of dotted keys to values.
 
     Raises:
         ConfigError: An unknown key or a bad value.
     """
-    tree: dict[str, Any] = {}
-    for dotted, value in overrides.items():
+    return parse(RefilterConfig, _tree(keys), "", "Correct the value on the command line.")
+
+
+def load_import_config(keys: Mapping[str, Any]) -> ImportConfig:
+    """The configuration of dotted keys to values.
+
+    Raises:
+        ConfigError: An unknown key or a bad value.
+    """
+    return parse(ImportConfig, _tree(keys), "", "Correct the value on the command line.")
+
+
+def _tree(keys: Mapping[str, Any], tree: dict[str, Any] | None = None) -> dict[str, Any]:
+    """The nested mapping of dotted keys, on top of one that is there."""
+    tree = {} if tree is None else tree
+    for dotted, value in keys.items():
         assign(tree, dotted, value)
-    return parse(RefilterConfig, tree, "", "Correct the value on the command line.")
-
-
-def dump_build_config(config: BuildConfig) -> str:
-    """The configuration as YAML that ``load_build_config`` reads back to an equal one."""
-    return str(yaml.safe_dump(config.model_dump(), sort_keys=False, allow_unicode=True))
+    return tree

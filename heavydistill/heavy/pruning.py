@@ -199,7 +199,7 @@ def water_fill(wanted: Sequence[int], budget: int, least: Sequence[int] = ()) ->
 
 
 def fit(build: Callable[[int], _T], count: Callable[[_T], int], room: int, limit: int) -> _T:
-    """What ``curate`` makes of ``room``, or of the first smaller room that keeps to ``limit``.
+    """What ``build`` makes of ``room``, or of the first smaller room that keeps to ``limit``.
 
     The tokens of a joined text are not the sum of its parts, so it is measured and the room is
     taken back by the excess, with ever larger steps. ``build(0)`` is the last try and is given

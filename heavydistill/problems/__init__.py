@@ -7,7 +7,6 @@ be judged can be left out instead, and ``load_fit`` tells which.
 Not covered: near-duplicates and overlap with test sets.
 """
 
-from heavydistill.problems.fitness import Loaded, OnChecked
-from heavydistill.problems.loading import load, load_fit
+from heavydistill.problems.loading import Loaded, OnChecked, load, load_fit
 
 __all__ = ["Loaded", "OnChecked", "load", "load_fit"]

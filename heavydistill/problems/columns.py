@@ -23,10 +23,9 @@ from typing import Any, get_args
 
 from heavydistill.config.run import Domain, Problems
 from heavydistill.errors import ProblemsError
-from heavydistill.problems.faults import choices
 from heavydistill.problems.options import lettered
 from heavydistill.problems.shapes import shaped
-from heavydistill.problems.tables import Row, Table
+from heavydistill.problems.tables import Row, Table, choices
 from heavydistill.schema import Problem
 from heavydistill.verifiers import registry
 from heavydistill.verifiers.base import Verifier

@@ -12,7 +12,7 @@ from typing import Any
 
 from heavydistill.config.run import Problems
 from heavydistill.errors import ProblemsError
-from heavydistill.problems.faults import choices
+from heavydistill.problems.tables import choices
 from heavydistill.schema import Problem
 from heavydistill.verifiers.procedural.verifier import Procedural, Spec, dataset, entry, refusal
 

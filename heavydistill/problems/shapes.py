@@ -21,8 +21,7 @@ from typing import Any
 
 from heavydistill.config.run import Shape
 from heavydistill.errors import ProblemsError
-from heavydistill.problems.faults import choices
-from heavydistill.problems.tables import Row
+from heavydistill.problems.tables import Row, choices
 
 _RIGHT = "Correct Answer"
 _WRONG = ("Incorrect Answer 1", "Incorrect Answer 2", "Incorrect Answer 3")

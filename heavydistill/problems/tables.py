@@ -5,7 +5,9 @@ Not covered: what the columns mean (``columns``).
 
 from __future__ import annotations
 
+import difflib
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -13,37 +15,24 @@ from typing import Any
 
 from heavydistill.errors import ProblemsError
 from heavydistill.models.hub_files import obstacle, remedy
-from heavydistill.problems.faults import choices
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One row.
+    """One row."""
 
-    Attributes:
-        where: Place for messages, e.g. ``sets/algebra.jsonl:3``.
-        number: Line of the file, or row, from 1.
-        values: By column.
-    """
-
-    where: str
-    number: int
-    values: dict[str, Any]
+    where: str  # place for messages, e.g. ``sets/algebra.jsonl:3``
+    number: int  # line of the file, or row, from 1
+    values: dict[str, Any]  # by column
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """All rows of a source.
+    """All rows of a source."""
 
-    Attributes:
-        origin: For ``Problem.source``: the file's name without its folder, or the Hub id.
-        stem: Opens the ids of rows that have none.
-        rows: In their order; at least one.
-    """
-
-    origin: str
-    stem: str
-    rows: list[Row]
+    origin: str  # for ``Problem.source``: the file's name without its folder, or the Hub id
+    stem: str  # opens the ids of rows that have none
+    rows: list[Row]  # in their order; at least one
 
 
 def read_jsonl(path: Path) -> Table:
@@ -200,3 +189,11 @@ def object_of(line: bytes, where: str) -> dict[str, Any]:
 def refuse_constant(name: str) -> float:
     """For ``parse_constant`` of ``json.loads``: NaN and the infinities are none of its numbers."""
     raise ValueError(f"{name} is not JSON")
+
+
+def choices(wrong: str, right: Iterable[str], title: str) -> str:
+    """``TITLE: a, b, c.``, and the one that was probably meant."""
+    right = list(right)
+    near = difflib.get_close_matches(wrong, right, n=1, cutoff=0.5)
+    listed = f"{title}: {', '.join(right)}."
+    return f"Did you mean {near[0]}? {listed}" if near else listed

@@ -19,21 +19,14 @@ from typing import Any
 
 from heavydistill.errors import ProblemsError
 from heavydistill.models.http.reasoning import split_reasoning
-from heavydistill.problems.faults import choices
+from heavydistill.problems.tables import choices
 from heavydistill.schema import Failure, FinishReason, Trajectory, content_id
 
 UNKNOWN_MODEL = "unknown"
 THINK_TAGS = ("<think>", "</think>")
 TEXT_KEYS = (
-    "answer_text",
-    "generation",
-    "response",
-    "solution",
-    "completion",
-    "content",
-    "output",
-    "text",
-    "answer",
+    *("answer_text", "generation", "response", "solution", "completion"),
+    *("content", "output", "text", "answer"),
 )
 _REASONING_KEYS = ("reasoning_content", "reasoning", "thinking")
 _LABEL_KEYS = ("is_correct", "symbolic_correct", "correct")
@@ -47,38 +40,23 @@ _HALF_CHARACTER = re.compile("[\ud800-\udfff]")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """One answer.
+    """One answer; counts and seconds are -1 where the file does not say."""
 
-    Attributes:
-        reasoning: May be empty.
-        answer_text: What follows the reasoning.
-        finish_reason: As of ``schema.Generation``.
-        error: Likewise.
-        failure: Likewise.
-        is_assumed: The file gives no finish reason.
-        label: Whether the file calls it right; None if it does not say, or not so that it is clear.
-        is_label_unclear: The file gives a label that is neither true nor false, 1 nor 0.
-        model: Who wrote it; empty if the file does not say.
-        prompt_tokens: -1 if unknown, like the next two.
-        completion_tokens: Thinking included.
-        seconds: That the request took.
-    """
-
-    reasoning: str
-    answer_text: str
+    reasoning: str  # may be empty
+    answer_text: str  # what follows the reasoning
     finish_reason: FinishReason
     error: str | None
     failure: Failure | None
-    is_assumed: bool
-    label: bool | None
-    is_label_unclear: bool
-    model: str
+    is_assumed: bool  # the file gives no finish reason
+    label: bool | None  # whether the file calls it right; None if it does not clearly say
+    is_label_unclear: bool  # the file gives a label that is neither true nor false, 1 nor 0
+    model: str  # who wrote it; empty if the file does not say
     prompt_tokens: int
-    completion_tokens: int
-    seconds: float
+    completion_tokens: int  # thinking included
+    seconds: float  # that the request took
 
     def trajectory(self, problem: str, index: int, model: str) -> Trajectory:
-        """It as a trajectory that nobody judged.
+        """The answer as a trajectory without a verdict.
 
         Args:
             problem: Id of the problem.
@@ -120,9 +98,9 @@ def attempt_of(
         value: Text, an object, or null for an answer that is empty.
         where: Place for messages.
         text_key: Key of the text in an object; None takes the one of ``TEXT_KEYS`` that is there.
-        model: Who wrote it, where an object does not say.
-        label: Whether it is right, likewise.
-        finish_reason: Likewise.
+        model: Who wrote it, where an object does not say; so for the next two.
+        label: Whether it is right.
+        finish_reason: How it ended, in the words of the file.
 
     Raises:
         ProblemsError: It is none of these, or nothing tells which key holds the text.

@@ -10,7 +10,7 @@ counted by reason:
     unreadable      the question or the answers are not what the format says
     contradictory   an earlier row has the same question and another reference or verifier
     too_few         the problem has fewer than two answers in all files
-    unfit           it cannot be judged; see ``problems.fitness``
+    unfit           it cannot be judged; see ``problems.loading``
     over_limit      the first ``problems.limit`` problems are there
 """
 
@@ -24,19 +24,22 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from heavydistill.config.run import Problems
-from heavydistill.curate.imports.answers import Answers
+from heavydistill.config.sets import FormatName, ImportConfig
 from heavydistill.curate.imports.attempts import UNKNOWN_MODEL
-from heavydistill.curate.imports.config import FormatName, ImportConfig
 from heavydistill.curate.imports.files import PoolFile
-from heavydistill.curate.imports.heavyskill import HeavySkill
-from heavydistill.curate.imports.layout import ANSWER_FIELDS, Format
-from heavydistill.curate.imports.nemo import NeMo, in_order
-from heavydistill.curate.imports.pacore import PaCoRe
+from heavydistill.curate.imports.formats import (
+    ANSWER_FIELDS,
+    Answers,
+    Format,
+    HeavySkill,
+    NeMo,
+    PaCoRe,
+    by_seed,
+)
 from heavydistill.errors import ProblemsError
 from heavydistill.problems.columns import DEFAULT_VERIFIER, FIELDS, columns_of
-from heavydistill.problems.faults import choices
-from heavydistill.problems.fitness import OnChecked, fit_problems, refusal
-from heavydistill.problems.tables import Row, Table
+from heavydistill.problems.loading import OnChecked, fit_problems, refusal
+from heavydistill.problems.tables import Row, Table, choices
 from heavydistill.schema import Problem, Trajectory
 from heavydistill.verifiers import registry
 
@@ -53,34 +56,23 @@ _SAME = tuple(name for name in FIELDS if name not in ("id", "domain"))
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """A problem and the answers to it.
-
-    Attributes:
-        problem: The problem.
-        trajectories: By index, without verdicts.
-        labels: Of each, whether its file calls it right; None where it does not say.
-        assumed: How many finish reasons the files do not give.
-        unclear: How many labels are neither true nor false.
-    """
+    """A problem and the answers to it."""
 
     problem: Problem
-    trajectories: list[Trajectory]
-    labels: list[bool | None]
-    assumed: int
-    unclear: int
+    trajectories: list[Trajectory]  # by index, without verdicts
+    labels: list[
+        bool | None
+    ]  # of each, whether its file calls it right; None where it does not say
+    assumed: int  # finish reasons that the files do not give
+    unclear: int  # labels that are neither true nor false
 
 
 @dataclass(slots=True)
 class LeftOut:
-    """Rows that were left out for one reason.
-
-    Attributes:
-        rows: How many.
-        first: What is wrong with the first of them, and where.
-    """
+    """Rows that were left out for one reason."""
 
     rows: int = 0
-    first: list[str] = field(default_factory=list)
+    first: list[str] = field(default_factory=list)  # what is wrong with the first few, and where
 
     def add(self, rows: int, what: str) -> None:
         self.rows += rows
@@ -90,19 +82,12 @@ class LeftOut:
 
 @dataclass(slots=True)
 class _Group:
-    """The rows of one problem.
+    """The rows of one problem."""
 
-    Attributes:
-        first: The earliest.
-        values: Its values.
-        places: File and number of each.
-        answers: How many there are in all.
-    """
-
-    first: Row
-    values: dict[str, Any]
-    places: list[tuple[int, int]]
-    answers: int
+    first: Row  # the earliest
+    values: dict[str, Any]  # its values
+    places: list[tuple[int, int]]  # file and number of each
+    answers: int  # how many there are in all
 
 
 class Pools:
@@ -300,7 +285,7 @@ def _opened(config: ImportConfig) -> list[PoolFile]:
             f"Two of the files are named {twice}, and problems tell their file by that name",
             "Give each file once, and rename one if they are different files.",
         )
-    return in_order(files) if config.format == "nemo" else files
+    return by_seed(files) if config.format == "nemo" else files
 
 
 def _check_fields(wanted: Mapping[str, str], kind: type[Format], name: str) -> None:

@@ -10,9 +10,9 @@ import pytest
 from import_files import EGGS, GOLD, STAIRS, answers_row, boxed, config_of, lines
 
 from heavydistill.config.models import Endpoint
+from heavydistill.config.sets import ImportConfig
 from heavydistill.curate.candidates import draw_sets
-from heavydistill.curate.imports.config import ImportConfig
-from heavydistill.curate.imports.importing import Imported, import_pools
+from heavydistill.curate.imports.import_pools import Imported, import_pools
 from heavydistill.errors import ConfigError
 from heavydistill.heavy import prompts
 from heavydistill.heavy.cache import build_cache

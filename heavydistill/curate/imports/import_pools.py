@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import heavydistill
-from heavydistill.curate.imports.config import ImportConfig
+from heavydistill.config.sets import ImportConfig
 from heavydistill.curate.imports.pools import Pool, Pools
 from heavydistill.errors import ConfigError
 from heavydistill.heavy import voting
@@ -50,13 +50,7 @@ Show = Callable[[str, int, int], None]
 
 @dataclass(slots=True)
 class Agreement:
-    """How the labels of the files and our verdicts agree.
-
-    Attributes:
-        right: Our verdicts on the answers that the files call right.
-        wrong: Likewise.
-        unlabelled: Likewise, where the files say nothing.
-    """
+    """How the labels of the files and our verdicts agree: our verdicts, by the files' label."""
 
     right: Counter[Label] = field(default_factory=Counter)
     wrong: Counter[Label] = field(default_factory=Counter)
@@ -79,21 +73,13 @@ class Agreement:
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """What was written.
-
-    Attributes:
-        folder: Where it is.
-        summary: Over all problems.
-        agreement: Of the files' labels with our verdicts.
-        record: The content of ``import.json``.
-        marker: One that most answers share, where many hold no final answer; None without one.
-    """
+    """What was written."""
 
     folder: Path
-    summary: Summary
+    summary: Summary  # over all problems
     agreement: Agreement
-    record: dict[str, Any]
-    marker: Shared | None
+    record: dict[str, Any]  # the content of ``import.json``
+    marker: Shared | None  # one that most answers share, where many hold no final answer
 
 
 def import_pools(config: ImportConfig, show: Show | None = None) -> Imported:

@@ -1,0 +1,333 @@
+"""The formats of files with answers: how a row of each is read.
+
+    heavyskill  the result files of the authors' HeavySkill, a JSON document of one query or of a
+                list: ``{"query": ..., "trajectories": [...], "summaries": [...], ...}``. The
+                reference is ``target``, in the row or in a file of targets beside the results,
+                ``{"query", "target"}``. Summaries are counted and left out: what they had read is
+                not in the file.
+    pacore      ``{"conversation": [...], "responses": [...], "ground_truth": ...}``. The
+                conversation is the problem: system messages, if any, and one question of the user,
+                joined with a blank line. The reference may be the ``answer`` of an object.
+    nemo        ``output-rs0.jsonl``, ``output-rs1.jsonl``, ... of NeMo-Skills, one answer to each
+                problem in each: ``{"problem": ..., "expected_answer": ..., "generation": ...}``.
+                Where the thinking was taken out of ``generation``, ``_full_generation`` is read;
+                where ``_generation_finished_thinking`` is false, all of it is thinking.
+    answers     plain files with several answers a problem, in whatever columns they are:
+                ``--columns answers=COLUMN`` names a list, or a single answer a row (rows of the
+                same problem are joined); ``--columns answers='PART*'`` one column for each answer.
+                Unnamed, it is the list in a column of a usual name (``LISTS``), else all columns
+                that hold objects with a text, if there are two or more, else ``answer_1``,
+                ``answer_2``, ..., by the first row. A column of its own says who wrote the answer
+                by its name, unless it is only numbered; null there is no answer.
+
+Not covered: records of the authors' research script (import them as ``answers``); conversations of
+several turns; tests of programming problems; NeMo-Skills' comparisons and judgements in words.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import Any, ClassVar
+
+from heavydistill.curate.imports.attempts import TEXT_KEYS, Attempt, attempt_of, attempts_of
+from heavydistill.curate.imports.files import PoolFile
+from heavydistill.errors import ProblemsError
+from heavydistill.problems.columns import FIELDS
+from heavydistill.problems.tables import Row, choices
+
+ANSWER_FIELDS = ("answers", "answer_text", "labels", "finish_reasons")
+"""The fields of ``problems.columns`` beside those of a problem."""
+SUMMARIES = "summaries_left_out"
+LISTS = (
+    *("answers", "responses", "generations", "trajectories"),
+    *("solutions", "samples", "completions", "outputs"),
+)
+_LABELS = ("labels", "is_correct", "correctness", "correct")
+_FINISH_REASONS = ("finish_reasons", "finish_reason")
+_NUMBERED = re.compile(
+    r"(answer|response|generation|trajectory|solution|sample|completion|output)_?\d+"
+)
+_NEMO_SEED = re.compile(r"rs(\d+)")
+# The other columns of NeMo-Skills may be those of the problem, whatever their names.
+_NEMO_ANSWER = (
+    *("reasoning_content", "finish_reason", "symbolic_correct", "is_correct"),
+    *("num_input_tokens", "num_generated_tokens", "generation_time"),
+)
+
+
+class Format:
+    """A format with columns of fixed names, set up for the files of one import.
+
+    Args:
+        columns: ``problems.columns``: field to column, as the user mapped them.
+        files: All of them, in order.
+        kept: Columns from which the verifier takes its arguments.
+
+    Raises:
+        ProblemsError: The files contradict each other, or nothing tells what stands where.
+    """
+
+    takes: ClassVar[frozenset[str]] = frozenset({"answers", "answer_text"})
+    """Those of ``ANSWER_FIELDS`` that have a meaning in it."""
+    one_a_file: ClassVar[bool] = False
+    """Whether each file holds one answer to each problem."""
+    usual: ClassVar[Mapping[str, str]] = {}
+    """The columns of text, reference and answers."""
+
+    def __init__(
+        self, columns: Mapping[str, str], files: Sequence[PoolFile], kept: Sequence[str]
+    ) -> None:
+        mapped = {field: columns[field] for field in FIELDS if field in columns}
+        usual = {field: column for field, column in self.usual.items() if field != "answers"}
+        self.own: Mapping[str, str] = usual and {**usual, **mapped}
+        """Field to column, where ``problem`` gives values under the names of our fields."""
+        self.answers = columns.get("answers", self.usual.get("answers", ""))
+        """Where the answers are, for the record."""
+        self.notes: Counter[str] = Counter()
+        """What was counted on the way."""
+        self._kept, self._text_key = kept, columns.get("answer_text")
+
+    def lacks(self, values: Mapping[str, Any]) -> list[str]:
+        """The columns by which a row of this format is known and that this one has not."""
+        return [column for column in (self.own["text"], self.answers) if column not in values]
+
+    def problem(self, row: Row) -> dict[str, Any] | None:
+        """The values that belong to the problem; None for a row without answers.
+
+        Raises:
+            ProblemsError: They cannot be read.
+        """
+        values = {name: row.values[name] for name in self._kept if name in row.values}
+        return values | {field: row.values.get(column) for field, column in self.own.items()}
+
+    def attempts(self, row: Row) -> list[Attempt]:
+        """The answers of a row.
+
+        Raises:
+            ProblemsError: They cannot be read.
+        """
+        return attempts_of(row.values.get(self.answers), row.where, text_key=self._text_key)
+
+
+class HeavySkill(Format):
+    """Results of HeavySkill; see the module."""
+
+    usual = {"text": "query", "reference": "target", "answers": "trajectories"}  # noqa: RUF012
+
+    def __init__(
+        self, columns: Mapping[str, str], files: Sequence[PoolFile], kept: Sequence[str]
+    ) -> None:
+        super().__init__(columns, files, kept)
+        self._query, self._target = self.own["text"], self.own["reference"]
+        self._targets = self._targets_in(files)
+
+    def lacks(self, values: Mapping[str, Any]) -> list[str]:
+        answers = self._target if self._is_target(values) else self.answers
+        return [column for column in (self._query, answers) if column not in values]
+
+    def problem(self, row: Row) -> dict[str, Any] | None:
+        if self._is_target(row.values):
+            return None
+        values = super().problem(row) or {}
+        target = self._targets.get(str(row.values.get(self._query)))
+        if values.get("reference") is None and target is not None:
+            values["reference"] = target
+        summaries = row.values.get("summaries")
+        self.notes[SUMMARIES] += len(summaries) if isinstance(summaries, list) else 0
+        return values
+
+    def _is_target(self, values: Mapping[str, Any]) -> bool:
+        return self.answers not in values and self._target in values
+
+    def _targets_in(self, files: Sequence[PoolFile]) -> dict[str, Any]:
+        """The target of each query of which a row without trajectories tells it."""
+        targets: dict[str, Any] = {}
+        for row in (row for file in files for row in file.rows()):
+            if self._is_target(row.values):
+                query, target = str(row.values.get(self._query)), row.values[self._target]
+                if targets.setdefault(query, target) != target:
+                    raise ProblemsError(
+                        f"{row.where}: the query has another target earlier: {targets[query]!r}",
+                        "Keep the one that is right.",
+                    )
+        return targets
+
+
+class PaCoRe(Format):
+    """Rows of PaCoRe; see the module."""
+
+    usual = {  # noqa: RUF012
+        "text": "conversation",
+        "reference": "ground_truth",
+        "answers": "responses",
+    }
+
+    def problem(self, row: Row) -> dict[str, Any] | None:
+        values = super().problem(row) or {}
+        values["text"] = _question(values.get("text"), row.where)
+        reference = values.get("reference")
+        if isinstance(reference, Mapping) and "answer" in reference:
+            values["reference"] = reference["answer"]
+        return values
+
+
+def _question(conversation: Any, where: str) -> Any:
+    """The text of the conversation; what is no list of messages as it is."""
+    if not isinstance(conversation, list):
+        return conversation
+    messages = [message for message in conversation if isinstance(message, Mapping)]
+    roles = [message.get("role") for message in messages]
+    texts = [message.get("content") for message in messages]
+    if (
+        len(messages) != len(conversation)
+        or [role for role in roles if role != "system"] != ["user"]
+        or roles[-1] != "user"
+        or not all(isinstance(text, str) for text in texts)
+    ):
+        raise ProblemsError(
+            f"{where}: the conversation is not one question: its roles are {roles}",
+            "Keep rows with one message of the user, and system messages before it.",
+        )
+    return "\n\n".join(text for text in texts if text)
+
+
+class NeMo(Format):
+    """Files of NeMo-Skills; see the module."""
+
+    takes = frozenset({"answers"})
+    one_a_file = True
+    usual = {  # noqa: RUF012
+        "text": "problem",
+        "reference": "expected_answer",
+        "answers": "generation",
+    }
+
+    def attempts(self, row: Row) -> list[Attempt]:
+        answer = {key: row.values[key] for key in _NEMO_ANSWER if key in row.values}
+        answer[self.answers] = row.values.get(self.answers)
+        whole = row.values.get(f"_full_{self.answers}")
+        if isinstance(whole, str):
+            answer[self.answers] = whole
+        if row.values.get(f"_{self.answers}_finished_thinking") is False:
+            answer["reasoning_content"], answer[self.answers] = answer[self.answers], ""
+        return [attempt_of(answer, row.where, text_key=self.answers)]
+
+
+def by_seed(files: Sequence[PoolFile]) -> list[PoolFile]:
+    """Files of NeMo-Skills by their numbers; those without one after the others, as given."""
+
+    def number(file: PoolFile) -> tuple[bool, int]:
+        seeds = _NEMO_SEED.findall(file.name)
+        return not seeds, int(seeds[-1]) if seeds else 0
+
+    return sorted(files, key=number)
+
+
+class Answers(Format):
+    """Plain files; see the module."""
+
+    takes = frozenset(ANSWER_FIELDS)
+
+    def __init__(
+        self, columns: Mapping[str, str], files: Sequence[PoolFile], kept: Sequence[str]
+    ) -> None:
+        super().__init__(columns, files, kept)
+        row = next(files[0].rows(), None)
+        first = row.values if row else {}
+        named = columns.get("answers")
+        self._is_guessed = not named
+        self._patterns = [named] if named else guess(first)
+        self._is_one = len(self._patterns) == 1 and "*" not in self._patterns[0]
+        self.answers = ", ".join(self._patterns)
+        for field in ("labels", "finish_reasons"):
+            if field in columns and self._patterns and not self._is_one:
+                raise ProblemsError(
+                    f"problems.columns.{field} has no effect on answers in columns of their own",
+                    "Take it out, and write objects that say it, or a list of answers.",
+                )
+        is_list = self._is_one and isinstance(first.get(self.answers), list)
+        self._labels = columns.get("labels") or self._beside(_LABELS, first, is_list)
+        self._ends = columns.get("finish_reasons") or self._beside(_FINISH_REASONS, first, is_list)
+
+    def lacks(self, values: Mapping[str, Any]) -> list[str]:
+        answers = [self.answers or "answers"] if not self._names(values) else []
+        beside = [name for name in (self._labels, self._ends) if name and name not in values]
+        return answers + beside
+
+    def problem(self, row: Row) -> dict[str, Any] | None:
+        more = set(guess(row.values)) - set(self._patterns) if self._is_guessed else ()
+        if more:
+            raise ProblemsError(
+                f"{row.where}: answers are also in {', '.join(sorted(more))}, and in the first row "
+                f"in {self.answers} alone",
+                "Name all of them: --columns answers=COLUMN or answers='PART*'.",
+            )
+        of_answers = {*self._names(row.values), self._labels, self._ends}
+        return {name: value for name, value in row.values.items() if name not in of_answers}
+
+    def attempts(self, row: Row) -> list[Attempt]:
+        names = self._names(row.values)
+        if not names:
+            raise ProblemsError(
+                f"{row.where}: there is no column {self.answers!r}, so the answers are missing",
+                choices(self.answers, row.values, "Columns of this row"),
+            )
+        if not self._is_one:
+            return [
+                self._attempt(row, name, model=self._model(name))
+                for name in names
+                if row.values[name] is not None
+            ]
+        labels, ends = row.values.get(self._labels), row.values.get(self._ends)
+        answers = row.values[self.answers]
+        if isinstance(answers, list):
+            key = self._text_key
+            return attempts_of(answers, row.where, text_key=key, labels=labels, ends=ends)
+        return [self._attempt(row, self.answers, label=labels, finish_reason=ends)]
+
+    def _attempt(self, row: Row, name: str, **known: Any) -> Attempt:
+        return attempt_of(row.values[name], row.where, text_key=self._text_key, **known)
+
+    def _names(self, values: Mapping[str, Any]) -> list[str]:
+        """The columns of this row that hold its answers."""
+        if self._is_one:
+            return [self.answers] if self.answers in values else []
+        if self._is_guessed:
+            return [name for name in values if name in self._patterns]
+        return [name for name in values if fnmatchcase(name, self._patterns[0])]
+
+    def _beside(self, usual: Sequence[str], values: Mapping[str, Any], is_list: bool) -> str:
+        """The column of a usual name beside the answers; empty if there is none."""
+        there = (name for name in usual if values.get(name) is not None and self._is_one)
+        return next((name for name in there if isinstance(values[name], list) == is_list), "")
+
+    def _model(self, name: str) -> str:
+        """Who wrote the answer in a column of its own; empty if it is only numbered."""
+        start, is_open, end = self._patterns[0].partition("*")
+        left = name[len(start) : len(name) - len(end)] if is_open else name
+        return "" if left.strip("_- ").isdecimal() or _NUMBERED.fullmatch(name) else name
+
+
+def guess(values: Mapping[str, Any]) -> list[str]:
+    """The columns of the answers in a row; none if that cannot be told.
+
+    Raises:
+        ProblemsError: Several lists could be it.
+    """
+    lists = [name for name in LISTS if isinstance(values.get(name), list)]
+    if len(lists) > 1:
+        raise ProblemsError(
+            f"The columns {' and '.join(lists)} could each be the answers",
+            "Name one: --columns answers=COLUMN.",
+        )
+    objects = [name for name, value in values.items() if _holds_text(value)]
+    numbered = [name for name in values if _NUMBERED.fullmatch(name)]
+    several = (columns for columns in (objects, numbered) if len(columns) > 1)
+    return lists or next(several, [])
+
+
+def _holds_text(value: Any) -> bool:
+    return isinstance(value, Mapping) and any(isinstance(value.get(k), str) for k in TEXT_KEYS)
