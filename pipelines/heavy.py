@@ -15,8 +15,9 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from heavydistill.config.run import RunConfig, load_config
+from heavydistill.config.run import load_config
 from heavydistill.models.request import THINK, deliberate_stage
+from heavydistill.models.resolve import ResolvedRun
 from heavydistill.run import recipe as wiring
 from heavydistill.run.compat import HeavyPipeline
 from heavydistill.run.generate import check
@@ -25,11 +26,12 @@ from heavydistill.run.tasks import Deliberate, SampleTrajectories
 from heavydistill.schema import Trace, arrow_schema
 
 
-def build(config: RunConfig) -> HeavyPipeline:
-    """The steps of a checked configuration."""
-    think, deliberate = wiring.pace_of(config, THINK), wiring.pace_of(config, deliberate_stage(1))
+def build(run: ResolvedRun) -> HeavyPipeline:
+    """The steps of a checked run."""
+    config = run.config
+    think, deliberate = wiring.pace_of(run, THINK), wiring.pace_of(run, deliberate_stage(1))
     wording = {"domain": config.domain, "language": config.language}
-    with HeavyPipeline("heavy", arrow_schema(Trace), window=wiring.window_of(config)) as pipeline:
+    with HeavyPipeline("heavy", arrow_schema(Trace), window=wiring.window_of(run)) as pipeline:
         last = LoadProblems(
             name="load_problems",
             source=config.problems,
@@ -38,7 +40,7 @@ def build(config: RunConfig) -> HeavyPipeline:
         )
         last = last >> SampleTrajectories(
             name="sample_trajectories",
-            llm=wiring.llm_of(config, THINK),
+            llm=wiring.llm_of(run, THINK),
             num_generations=config.think.k,
             input_batch_size=think.batch,
             batches_in_flight=think.in_flight,
@@ -51,12 +53,12 @@ def build(config: RunConfig) -> HeavyPipeline:
             input_batch_size=think.batch,
         )
         if config.judge:
-            last = last >> wiring.judge_of(config, "pool")
+            last = last >> wiring.judge_of(run, "pool")
         for round in range(1, config.rounds + 1):
             last = last >> BuildCaches(
                 name=f"build_caches_{round}",
                 choice=config.cache,
-                **wiring.counting_of(config),
+                **wiring.counting_of(run),
                 min_k=config.think.min_k,
                 round=round,
                 seed=config.seed,
@@ -66,7 +68,7 @@ def build(config: RunConfig) -> HeavyPipeline:
             )
             last = last >> Deliberate(
                 name=f"deliberate_{round}",
-                llm=wiring.llm_of(config, deliberate_stage(round)),
+                llm=wiring.llm_of(run, deliberate_stage(round)),
                 num_generations=config.deliberate.d,
                 round=round,
                 task=config.deliberate.task,
@@ -80,7 +82,7 @@ def build(config: RunConfig) -> HeavyPipeline:
                 input_batch_size=deliberate.batch,
             )
             if config.judge:
-                last = last >> wiring.judge_of(config, "deliberations", round)
+                last = last >> wiring.judge_of(run, "deliberations", round)
         last >> LabelTraces(name="label_traces", input_batch_size=deliberate.batch)
     return pipeline
 
@@ -91,9 +93,9 @@ if __name__ == "__main__":
     )
     parser.add_argument("--config", type=Path, help="YAML file as for heavydistill generate")
     path = parser.parse_args().config
-    config = check(load_config(path, None if path else {"problems.size": 12})).config
-    with wiring.paying(config):
-        distiset = build(config).run()
-    distiset.save_to_disk(config.out)
-    print(distiset, f"Saved in {config.out}", sep="\n")
+    checked = check(load_config(path, None if path else {"problems.size": 12})).run
+    with wiring.paying(checked):
+        distiset = build(checked).run()
+    distiset.save_to_disk(checked.config.out)
+    print(distiset, f"Saved in {checked.config.out}", sep="\n")
     # distiset.push_to_hub("ORG/NAME", private=True)  # HF_TOKEN is read from the environment

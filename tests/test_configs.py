@@ -11,8 +11,8 @@ import yaml
 from heavydistill.cli.verbs import app
 from heavydistill.config.run import Deliberate, RunConfig, Think, load_config
 from heavydistill.config.sets import load_build_config
-from heavydistill.models.complete import complete
 from heavydistill.models.registry import shipped
+from heavydistill.models.resolve import resolve
 from heavydistill.problems.procedural import micro_problems
 
 CONFIGS = Path(__file__).parents[1] / "configs"
@@ -24,24 +24,25 @@ BUILDS = sorted((CONFIGS / "build").glob("*.yaml"))
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
 def test_configuration_is_valid_and_listed(path: Path) -> None:
-    assert complete(load_config(path)).thinker
+    assert resolve(load_config(path)).thinker
     assert f"({path.relative_to(CONFIGS)})" in (CONFIGS / "README.md").read_text(encoding="utf-8")
 
 
 def test_the_micro_models_are_evaluated_on_seeds_of_their_own() -> None:
     config = load_config(CONFIGS / "evaluate" / "micro.yaml")
-    asked = complete(load_config(CONFIGS / "evaluate" / "micro.yaml", {"teacher": "micro-student"}))
+    given = load_config(CONFIGS / "evaluate" / "micro.yaml", {"teacher": "micro-student"})
+    asked = resolve(given).config
     problems = micro_problems(config.problems)
     seeds = {json.loads(problem.verifier_args)["seed"] for problem in problems}
     assert len(problems) == 1000 and max(seeds) + len(problems) < 10**9
     # What is said there for checkpoints is what the profile says, but for K and how fast.
-    of_profile = complete(
+    of_profile = resolve(
         RunConfig(
             teacher="micro-student",
             think=Think(k=asked.think.k, processes=asked.think.processes),
             deliberate=Deliberate(processes=asked.deliberate.processes),
         )
-    )
+    ).config
     assert (asked.domain, asked.think, asked.deliberate, asked.cache) == (
         of_profile.domain,
         of_profile.think,

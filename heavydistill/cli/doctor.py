@@ -39,7 +39,7 @@ def doctor(config: RunConfig) -> None:
     """
     from rich.console import Console
 
-    from heavydistill.models.complete import located
+    from heavydistill.models.resolve import located
 
     console = Console()
     if not console.is_terminal:
@@ -67,10 +67,10 @@ def _sections(config: RunConfig, console: Console) -> Iterator[tuple[str, list[F
     from heavydistill.doctor.finding import Finding
     from heavydistill.doctor.local import listen
     from heavydistill.errors import UserError
-    from heavydistill.models.complete import completed
     from heavydistill.models.contact import Contact
     from heavydistill.models.context import contexts_of
     from heavydistill.models.registry import file_of, find
+    from heavydistill.models.resolve import resolve
 
     endpoint = config.endpoint
     roles = config.roles
@@ -84,7 +84,7 @@ def _sections(config: RunConfig, console: Console) -> Iterator[tuple[str, list[F
     files = [file for name in models if (file := file_of(name))]
     found = machine.look(endpoint, folders, files)
     try:
-        config = completed(config, contact).config
+        config = resolve(config, contact).config
         found.append(_tokenizer(models[roles[1]], config))
     except UserError as error:
         found.append(Finding("configuration", "failure", error.what, error.fix))

@@ -155,5 +155,5 @@ def print_ending(finished: Finished, plan: Plan, console: Console) -> None:
         lines += [f"Batches worked off by each Ray node: {work}"]
     for line in lines:
         console.print(line, markup=False, highlight=False, soft_wrap=True)
-    for line in remarks(finished.summary, plan.config):
+    for line in remarks(finished.summary, plan.run):
         console.print(line, style="yellow", markup=False, highlight=False, soft_wrap=True)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from heavydistill.cli.flags import with_run_flags
-from heavydistill.config.models import Capabilities
+from heavydistill.config.models import Capabilities, Endpoint
 from heavydistill.config.run import RunConfig
 from heavydistill.errors import TeacherError
 from heavydistill.models.contact import refuse_missing_key
@@ -20,6 +20,7 @@ from heavydistill.models.request import JUDGE, THINK
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from heavydistill.models.resolve import ResolvedRun
     from heavydistill.run.estimate import Amounts, Estimate, StageEstimate
     from heavydistill.run.generate import Plan
     from heavydistill.run.pools import Pools
@@ -109,13 +110,13 @@ def print_heading(plan: Plan, console: Console) -> None:
 
 def _server_lines(plan: Plan) -> Iterator[tuple[str, bool]]:
     """(what is known of the servers, whether that is a warning), where it is not as expected."""
-    for context in plan.contexts:
+    for context in plan.run.contexts:
         if context.source not in ("set", "profile"):
             later = "" if plan.contact else "; the run asks the server when it starts"
             yield f"{context}{later}", not context.is_known
-    for endpoint in (plan.config.endpoint, plan.config.judge_endpoint):
+    for model in plan.run.models:
         try:
-            refuse_missing_key(endpoint)
+            refuse_missing_key(model.endpoint)
         except TeacherError as error:
             yield f"Warning: {error}", True
 
@@ -163,7 +164,6 @@ def _pool_notes(pools: Pools) -> Iterator[str]:
 def print_line(estimate: Estimate, plan: Plan, console: Console) -> None:
     """The estimate in one line."""
     amounts, config = estimate.expected, plan.config
-    endpoint = config.endpoint if config.endpoint.is_served else config.judge_endpoint
     usd, hours = _cells(amounts)[-2:]
     if all(stage.model.kind == "local" for stage in estimate.stages):
         cost = "nothing to pay"
@@ -178,7 +178,8 @@ def print_line(estimate: Estimate, plan: Plan, console: Console) -> None:
     ]
     basis = "expected from the journal" if measured else "the least to the most"
     if any(map(_is_assumed, estimate.stages)):
-        basis += f", hours at an assumed {endpoint.tokens_per_second:g} tokens a second"
+        speed = _endpoint(plan.run).tokens_per_second
+        basis += f", hours at an assumed {speed:g} tokens a second"
     _print_skipped(estimate, plan, console)
     if config.budget:
         console.print(_spent_note(config), markup=False, highlight=False, soft_wrap=True)
@@ -232,7 +233,7 @@ def _cells(amounts: Amounts) -> list[str]:
 
 def _notes(estimate: Estimate, plan: Plan) -> Iterator[tuple[str, str]]:
     """(what, the basis of it)."""
-    for context in plan.contexts:
+    for context in plan.run.contexts:
         yield "Context", str(context)
     yield "Calls", _calls_note(estimate, plan)
     yield "Prompts", _prompts_note(estimate, plan.config)
@@ -243,7 +244,7 @@ def _notes(estimate: Estimate, plan: Plan) -> Iterator[tuple[str, str]]:
         yield "Responses", f"{', '.join(stages)}: {note}"
     for note in dict.fromkeys(_price_note(stage) for stage in estimate.stages):
         yield "Price", note
-    yield "Hours", _hours_note(estimate, plan.config)
+    yield "Hours", _hours_note(estimate, _endpoint(plan.run))
     if plan.config.budget:
         yield "Budget", _budget_note(estimate, plan.config)
 
@@ -349,8 +350,12 @@ def _price_note(stage: StageEstimate) -> str:
     )
 
 
-def _hours_note(estimate: Estimate, config: RunConfig) -> str:
-    endpoint = config.endpoint if config.endpoint.is_served else config.judge_endpoint
+def _endpoint(run: ResolvedRun) -> Endpoint:
+    """The endpoint that most requests go to, if any go to one."""
+    return next((m.endpoint for m in run.models if not m.is_local), run.config.endpoint)
+
+
+def _hours_note(estimate: Estimate, endpoint: Endpoint) -> str:
     limits = [
         f"at most {limit:,} {what} a minute"
         for limit, what in (

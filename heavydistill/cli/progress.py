@@ -16,8 +16,8 @@ from heavydistill.cli.remarks import thinking_remark
 from heavydistill.config.run import RunConfig
 from heavydistill.errors import printable
 from heavydistill.models.contact import Contact
-from heavydistill.models.registry import find
 from heavydistill.models.request import Work
+from heavydistill.models.resolve import ResolvedRun
 from heavydistill.problems import OnChecked
 from heavydistill.run.generate import Plan, check
 from heavydistill.run.tally import THINKS, Stage, Tally
@@ -85,7 +85,7 @@ class Progress:
             disable=not console.is_terminal,
         )
         self._console = console
-        self._config = plan.config
+        self._run = plan.run
         self._is_remarked = False
         self._tally = Tally(plan.config, len(plan.problems))
         self._stages = self._tally.stages
@@ -93,7 +93,7 @@ class Progress:
             step: self._bars.add_task(stage.name, total=stage.total, note="")
             for step, stage in self._stages.items()
         }
-        self._starting = _starting(plan.config)
+        self._starting = _starting(plan.run)
         self._loading = self._bars.add_task(escape(self._starting), total=None, note="")
         self._started = self._last_line = time.monotonic()
         self._lock = threading.RLock()
@@ -135,7 +135,7 @@ class Progress:
             self._show(step)
             if step == THINKS and not self._is_remarked:
                 stage = self._stages[step]
-                remark = thinking_remark(self._config, stage.asked - stage.failed, stage.thoughts)
+                remark = thinking_remark(self._run, stage.asked - stage.failed, stage.thoughts)
                 self._is_remarked = bool(remark)
                 if remark:
                     self._say(remark)
@@ -176,10 +176,8 @@ def _note(stage: Stage) -> str:
     return f"{samples}{stage.tokens:,} tokens, {stage.failed} failed or cut off{kept}"
 
 
-def _starting(config: RunConfig) -> str:
+def _starting(run: ResolvedRun) -> str:
     """What a run does first: models in this process are loaded, servers need nothing."""
-    asked = {name: find(name, config.endpoint).kind for name in config.roles}
-    if config.judge:
-        asked[config.judge.model] = find(config.judge.model, config.judge_endpoint).kind
-    loaded = [name_alone(name) for name, kind in asked.items() if kind == "local"]
+    names = dict.fromkeys(model.name for model in run.models if model.is_local)
+    loaded = [name_alone(name) for name in names]
     return f"loading {' and '.join(loaded)}" if loaded else "starting the steps of the run"

@@ -3,7 +3,7 @@
 Every key is a field below, or of a section in ``asking``, and its text is the key's help. Unknown
 keys are errors that name the nearest valid key; so are contradictions (``deliberate.rounds``
 without deliberations, a cache wider than the pool). A field that is null takes its value from the
-teacher's profile; ``models.complete`` fills those in, so the saved configuration has no null left
+teacher's profile; ``models.resolve`` fills those in, so the saved configuration has no null left
 that matters.
 
 Secrets are never configuration: ``endpoint.api_key_env`` names the environment variable.
@@ -286,21 +286,6 @@ class RunConfig(Section):
     def rounds(self) -> int:
         """Rounds that are asked for: none without deliberations."""
         return self.deliberate.rounds if self.deliberate.d else 0
-
-    @property
-    def judge_endpoint(self) -> Endpoint:
-        """Where the judge is asked, if there is one: singly, and its thinking may be missing.
-
-        Of votes that come together, equal ones would be taken for copies.
-        """
-        endpoint = (self.judge and self.judge.endpoint) or self.endpoint
-        seen = endpoint.capabilities and endpoint.capabilities.model_copy(update={"n": 1})
-        return endpoint.model_copy(update={"reasoning": "optional", "capabilities": seen})
-
-    @property
-    def asks_servers(self) -> bool:
-        """Whether any model is asked over HTTP."""
-        return self.endpoint.is_served or self.judge_endpoint.is_served
 
     @property
     def most_usd(self) -> float | None:

@@ -32,6 +32,7 @@ class Profile:
         deliberator: Sampling as a deliberator.
         licence: SPDX id of its weights, or empty if not known.
         price: What its tokens cost where it is served; None if that is not known.
+        is_described: Whether there is a profile file of it, and not its name alone.
     """
 
     name: str
@@ -48,6 +49,7 @@ class Profile:
     deliberator: Sampling = field(default_factory=Sampling)
     licence: str = ""
     price: Price | None = None
+    is_described: bool = False
 
     def usd(self, prompt_tokens: float, completion_tokens: float) -> float | None:
         """What so many tokens cost: nothing in this process; None if the price is not known.

@@ -166,6 +166,7 @@ def _served(
         thinker=thinker,
         deliberator=deliberator,
         licence=file.licence,
+        is_described=True,
         price=_price(endpoint, offer.price if offer else None),
     )
 
@@ -215,6 +216,7 @@ def _in_process(file: ProfileFile, sampling: SamplingName) -> Profile:
         thinker=thinker,
         deliberator=deliberator,
         licence=file.licence,
+        is_described=True,
     )
 
 

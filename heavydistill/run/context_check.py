@@ -14,8 +14,7 @@ from heavydistill.config.run import RunConfig
 from heavydistill.errors import BudgetError, TeacherError
 from heavydistill.heavy import prompts
 from heavydistill.heavy.cache import fence_for, frame_tokens
-from heavydistill.models.complete import room_of
-from heavydistill.models.registry import find
+from heavydistill.models.resolve import ResolvedRun
 from heavydistill.models.token_counting import ESTIMATED, ServerTokenizer, reader_of
 from heavydistill.models.tokenizer import SERVER
 from heavydistill.schema import Problem
@@ -25,8 +24,8 @@ _NARROWEST = 2  # attempts; see ``config.CacheChoice.width``
 _log = logging.getLogger(__name__)
 
 
-def with_tokenizer(config: RunConfig) -> RunConfig:
-    """A completed configuration whose tokenizer is at hand.
+def with_tokenizer(run: ResolvedRun) -> ResolvedRun:
+    """The run with a tokenizer that is at hand.
 
     Where a profile of a served model names one that this machine cannot reach, the server counts
     in its place, and a warning says so; one that the user names must be there.
@@ -34,11 +33,11 @@ def with_tokenizer(config: RunConfig) -> RunConfig:
     Raises:
         TeacherError: The tokenizer cannot be loaded.
     """
-    deliberator = find(config.roles[1], config.endpoint)
+    deliberator, endpoint = run.deliberator.profile, run.config.endpoint
     try:
         reader_of(deliberator.tokenizer)
     except TeacherError as error:
-        if deliberator.kind != "endpoint" or config.endpoint.tokenizer:
+        if deliberator.kind != "endpoint" or endpoint.tokenizer:
             raise
         _log.warning(
             "%s Tokens are counted by the server of %s where it does that, else estimated; "
@@ -46,16 +45,15 @@ def with_tokenizer(config: RunConfig) -> RunConfig:
             error.what,
             deliberator.name,
         )
-        endpoint = config.endpoint.model_copy(update={"tokenizer": SERVER})
-        return config.model_copy(update={"endpoint": endpoint})
-    return config
+        return run.at(endpoint.model_copy(update={"tokenizer": SERVER}))
+    return run
 
 
-def check_room(config: RunConfig, problems: Sequence[Problem], asks: bool = True) -> None:
-    """Check a completed configuration against the problem that leaves the least room.
+def check_room(run: ResolvedRun, problems: Sequence[Problem], asks: bool = True) -> None:
+    """Check a run against the problem that leaves the least room.
 
     Args:
-        config: Completed.
+        run: A run whose tokenizer is at hand.
         problems: Problems of the run.
         asks: Whether a server that counts tokens may be asked. If not, or if it is still to be
             started, nothing is refused for an estimate alone, which is never less than the count.
@@ -66,10 +64,10 @@ def check_room(config: RunConfig, problems: Sequence[Problem], asks: bool = True
             for how many it has.
         ConfigError: There is no wording for a problem's domain.
     """
-    deliberator = find(config.roles[1], config.endpoint)
+    config, deliberator = run.config, run.deliberator.profile
     reader = reader_of(deliberator.tokenizer)
-    if config.judge:  # its control tokens are needed; see ``judging``
-        reader_of(find(config.judge.model, config.judge_endpoint).tokenizer)
+    if run.judge:  # its control tokens are needed; see ``judging``
+        reader_of(run.judge.profile.tokenizer)
     _load_wordings(config, problems)
     if not config.rounds:
         return
@@ -108,7 +106,7 @@ def check_room(config: RunConfig, problems: Sequence[Problem], asks: bool = True
         raise BudgetError(
             f"{worst.source}: problem {worst.id} and the frame of {attempts - carried} attempts"
             f"{beside} need {needed} tokens{estimated}, but cache.budget_tokens is {budget}",
-            _fix(config, fitting, enough(attempts)),
+            _fix(run, fitting, enough(attempts)),
         )
 
 
@@ -133,13 +131,13 @@ def _most(fits: Callable[[int], bool], too_many: int) -> int:
     return least
 
 
-def _fix(config: RunConfig, fitting: int, enough: int) -> str:
+def _fix(run: ResolvedRun, fitting: int, enough: int) -> str:
     ways, some_fit = [], fitting >= _NARROWEST
     none = "" if some_fit else f"Not even {_NARROWEST} attempts of {_ANSWER_TOKENS} tokens fit. "
     if some_fit:
         short = f"at most {fitting} attempts of {_ANSWER_TOKENS} tokens"
         ways += [f"{short} fit: --set cache.width={fitting}"]
-    if enough <= room_of(config):
+    if enough <= run.cache_room:
         ways += [f"set cache.budget_tokens to {enough} or more"]
     else:
         ways += ["lower deliberate.sampling.max_tokens", "use a deliberator with more context"]

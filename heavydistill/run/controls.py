@@ -21,8 +21,8 @@ from heavydistill.config.run import RunConfig
 from heavydistill.errors import ConfigError
 from heavydistill.heavy import prompts
 from heavydistill.metrics.controls import ALONE, CHAIN, CHOOSE, NAMES, order_name
-from heavydistill.models.complete import complete, sampling_of
-from heavydistill.models.registry import find
+from heavydistill.models.request import THINK
+from heavydistill.models.resolve import ResolvedModel, resolve
 from heavydistill.models.token_counting import reader_of
 from heavydistill.models.tokenizer import TEMPLATE_TOKENS
 from heavydistill.run import generate
@@ -71,7 +71,7 @@ def controls_of(evaluated: generate.Plan, names: Collection[str], orders: int) -
     Raises:
         ConfigError: The run takes its pools from another or does not deliberate, there are not so
             many orders, or more than one and several rounds. Or one that asks anew cannot be
-            asked, as of ``complete``.
+            asked, as of ``models.resolve.resolve``.
         BudgetError: A chooser's prompt does not fit.
     """
     config = evaluated.config
@@ -109,16 +109,16 @@ def _alone(evaluated: generate.Plan) -> Control:
 
 
 def _chain(evaluated: generate.Plan) -> Control:
-    config = evaluated.config
+    config, thinker = evaluated.config, evaluated.run.in_stage(THINK)
     random = config.cache.selection == "random"  # else all are sampled for it
     attempts = (config.cache.width if random else None) or config.think.k
-    wanted = attempts * sampling_of(config.think).max_tokens
+    wanted = attempts * thinker.sampling.max_tokens
     deliberations = (config.rounds - 1) * config.deliberate.d + 1
-    wanted += deliberations * sampling_of(config.deliberate).max_tokens
+    wanted += deliberations * evaluated.run.deliberator.sampling.max_tokens
     seen = config.endpoint.capabilities
     most, why = min(  # with a reason why the heavy answer may have more, unless it may not
         (wanted, ""),
-        (_room_of_thinker(evaluated), "more do not fit its context"),
+        (_room_of(evaluated, thinker), "more do not fit its context"),
         ((seen and seen.max_output) or wanted, "its server takes no more in one response"),
     )
     short = f" of the {wanted:,} that the heavy answer may have; {why}" if why else ""
@@ -141,15 +141,14 @@ def _asking(
         "deliberate": config.deliberate.model_copy(update={"d": 0, "rounds": 1}),
         "out": str(folder),
     }
-    config = complete(config.model_copy(update=changed))
-    plan = dataclasses.replace(evaluated, config=config, folder=folder)
-    return Control(name, config, f"{who} {does}, {k} times", plan)
+    run = resolve(config.model_copy(update=changed))
+    plan = dataclasses.replace(evaluated, run=run, folder=folder)
+    return Control(name, run.config, f"{who} {does}, {k} times", plan)
 
 
-def _room_of_thinker(evaluated: generate.Plan) -> int:
+def _room_of(evaluated: generate.Plan, thinker: ResolvedModel) -> int:
     """Tokens of its context that the longest problem leaves."""
-    config = evaluated.config
-    profile = find(config.roles[0], config.endpoint)
+    config, profile = evaluated.config, thinker.profile
     reader = reader_of(profile.tokenizer)
 
     def tokens(text: str, domain: str) -> int:
@@ -166,7 +165,7 @@ def _room_of_thinker(evaluated: generate.Plan) -> int:
 def _choose(evaluated: generate.Plan) -> Control:
     config = evaluated.config
     deliberate = config.deliberate.model_copy(update={"task": "choose", "rounds": 1})
-    chooses = config.model_copy(update={"deliberate": deliberate})
+    chooses = evaluated.run.with_config(deliberate=deliberate)
     check_room(chooses, evaluated.problems, asks=evaluated.contact is not None)
     told = f"{config.roles[1]} names the best of the same attempts, {deliberate.d} times"
     if {problem.domain or config.domain for problem in evaluated.problems} != {"general"}:

@@ -25,9 +25,9 @@ from heavydistill.config.run import RunConfig
 from heavydistill.config.versioned import write_versioned
 from heavydistill.errors import ConfigError
 from heavydistill.metrics.crossing import CROSSING, Crossing, Samplings, cross
-from heavydistill.models.complete import completed, sampling_of
 from heavydistill.models.contact import Contact
 from heavydistill.models.registry import find
+from heavydistill.models.resolve import ResolvedRun, resolve
 from heavydistill.run import generate
 from heavydistill.run.context_check import check_room
 from heavydistill.run.evaluation import RunOne
@@ -52,7 +52,7 @@ class Plan:
     folder: Path
     journal: Path
     asked: dict[str, generate.Plan]
-    deliberators: dict[str, RunConfig]
+    deliberators: dict[str, ResolvedRun]
     given: RunConfig
 
     @property
@@ -84,21 +84,21 @@ def check(
     for flag, named in (("--thinkers", thinkers), ("--deliberators", deliberators)):
         if not named:
             raise ConfigError(f"{flag} names nobody", f"Write e.g. {flag} qwen3-8b,out/trained.")
-    first = completed(_of(config, thinkers[0], deliberators[0]), contact).config
-    config = config.model_copy(update={"domain": first.domain})
+    first = resolve(_of(config, thinkers[0], deliberators[0]), contact)
+    config = config.model_copy(update={"domain": first.config.domain})
     folder = Path(config.out or f"runs/crossing-{time.strftime('%Y%m%d-%H%M%S')}")
     refuse_taken(folder)
     journal = Path(config.journal or folder.parent / "journal")
     # A mistake in the last one is found before the first is asked.
     readers = {
-        name: completed(_of(config, thinkers[0], asked), contact).config
+        name: resolve(_of(config, thinkers[0], asked), contact)
         for name, asked in _named(deliberators, config, "--deliberators").items()
     }
     first_reader = next(iter(readers))
     plans: dict[str, generate.Plan] = {}
     for name, asked in _named(thinkers, config, "--thinkers").items():
         places = {"out": str(folder / _pair(name, first_reader)), "journal": str(journal)}
-        given = _of(config, asked, readers[first_reader].roles[1]).model_copy(update=places)
+        given = _of(config, asked, readers[first_reader].deliberator.name).model_copy(update=places)
         plans[name] = generate.check(given, on_checked=on_checked, contact=contact)
     problems = next(iter(plans.values())).problems
     for each in list(readers.values())[1:]:
@@ -120,8 +120,8 @@ def crossed(plan: Plan, run_one: RunOne) -> Crossing:
         KeyboardInterrupt: Likewise.
     """
     contact = next(iter(plan.asked.values())).contact or Contact()
-    for asked in [*(each.config for each in plan.asked.values()), *plan.deliberators.values()]:
-        if asked.asks_servers and not asked.endpoint.serve:
+    for asked in [*(each.run for each in plan.asked.values()), *plan.deliberators.values()]:
+        if asked.asks_servers and not asked.config.endpoint.serve:
             generate.require_endpoints(asked, contact)
     sampling: Samplings = {"thinking": {}, "deliberating": {}}
     with new_folder(plan.folder) as folder:
@@ -130,9 +130,9 @@ def crossed(plan: Plan, run_one: RunOne) -> Crossing:
             each = _placed(plan, thinker, reader, folder)
             log = plan.folder.with_name(f"{plan.folder.name}.{name}.vllm.log")
             run_one(name, dataclasses.replace(each, server_log=log))
-            if not each.pools:
-                sampling["thinking"][thinker] = sampling_of(each.config.think).model_dump()
-            sampling["deliberating"][reader] = sampling_of(each.config.deliberate).model_dump()
+            if each.run.thinker:
+                sampling["thinking"][thinker] = each.run.thinker.sampling.model_dump()
+            sampling["deliberating"][reader] = each.run.deliberator.sampling.model_dump()
         config = next(iter(plan.asked.values())).config
         runs = {pair: all_traces(folder / _pair(*pair)) for pair in plan.pairs}
         k, d, rounds = config.think.k, config.deliberate.d, config.rounds
@@ -150,7 +150,7 @@ def _placed(plan: Plan, thinker: str, reader: str, folder: Path) -> generate.Pla
         return dataclasses.replace(asking, folder=folder / name)
     config = reading_pools(
         asking.config,
-        deliberator=plan.deliberators[reader].roles[1],
+        deliberator=plan.deliberators[reader].deliberator.name,
         out=str(plan.folder / name),
         journal=str(plan.journal),
         cache=plan.given.cache,

@@ -27,15 +27,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from heavydistill.config.models import Endpoint, Judge
+from heavydistill.config.models import Endpoint
 from heavydistill.config.run import RunConfig
 from heavydistill.heavy import prompts
 from heavydistill.heavy.cache import frame_tokens
 from heavydistill.heavy.pruning import Reader
-from heavydistill.models.complete import sampling_of
 from heavydistill.models.profile import Profile
-from heavydistill.models.registry import find, revision_of
+from heavydistill.models.registry import revision_of
 from heavydistill.models.request import JUDGE, THINK, Request, deliberate_stage, samples, user_turn
+from heavydistill.models.resolve import ResolvedModel, ResolvedRun
 from heavydistill.models.token_counting import ESTIMATED, reader_of
 from heavydistill.models.tokenizer import TEMPLATE_TOKENS
 from heavydistill.run.generate import Plan
@@ -155,24 +155,22 @@ class _Thinking:
 
 def estimate(plan: Plan) -> Estimate:
     """What a checked run will take. Asks nobody and writes nothing."""
-    config = plan.config
-    thinker, deliberator = (find(name, config.endpoint) for name in config.roles)
-    reader, counter = reader_of(deliberator.tokenizer), reader_of(thinker.tokenizer)
+    run, config = plan.run, plan.config
+    reader = reader_of(run.deliberator.profile.tokenizer)
+    counter = reader_of((run.thinker or run.deliberator).profile.tokenizer)
     journal = Journal(plan.journal) if plan.journal.is_dir() else None
-    sampled = {} if config.pools else {THINK: (thinker.model, sampling_of(config.think))}
-    for round in range(1, config.rounds + 1):
-        sampled[deliberate_stage(round)] = deliberator.model, sampling_of(config.deliberate)
-    if config.judge:
-        judge = find(config.judge.model, config.judge_endpoint)
-        sampled[JUDGE] = judge.model, sampling_of(config.judge)
+    asked = {THINK: run.thinker, JUDGE: run.judge}
+    asked |= {deliberate_stage(n): run.deliberator for n in range(1, config.rounds + 1)}
+    sampled = {
+        stage: (model.profile.model, model.sampling) for stage, model in asked.items() if model
+    }
     records = records_of(journal, sampled, config.endpoint.is_served) if journal else {}
     stages: list[StageEstimate] = []
     whole, others = len(plan.problems), journal.answered if journal else 0
-    if not config.pools:
-        thinking = _thinking(plan, thinker, counter, journal)
-        local = thinker.kind == "local"
-        measured = measure(records.get(THINK, []), len(thinking.missing), local)
-        stages += [_think_stage(config, thinker, thinking, measured)]
+    if run.thinker:
+        thinking = _thinking(plan, run.thinker, counter, journal)
+        measured = measure(records.get(THINK, []), len(thinking.missing), run.thinker.is_local)
+        stages += [_think_stage(run, run.thinker, thinking, measured)]
         whole = thinking.whole
         others -= thinking.total - sum(map(len, thinking.missing))
     frames = [_frame(problem, config, reader) for problem in plan.problems]
@@ -180,19 +178,20 @@ def estimate(plan: Plan) -> Estimate:
         frames = [1] * len(frames)
     for round in range(1, config.rounds + 1):
         known = records.get(deliberate_stage(round), [])
-        measured = measure(known, len(frames), deliberator.kind == "local")
+        measured = measure(known, len(frames), run.deliberator.is_local)
         answered = whole * config.deliberate.d, others
-        stages += [_deliberate_stage(config, deliberator, round, frames, answered, measured)]
-    if config.judge:
-        measured = measure(records.get(JUDGE, []), len(frames), judge.kind == "local")
-        asked = reader_of(judge.tokenizer)
-        stages += [_judge_stage(plan, config.judge, judge, asked, others, measured)]
+        stages += [_deliberate_stage(run, round, frames, answered, measured)]
+    if run.judge:
+        measured = measure(records.get(JUDGE, []), len(frames), run.judge.is_local)
+        stages += [_judge_stage(plan, run.judge, others, measured)]
     return Estimate(stages, counter.name, journal.skipped if journal else 0)
 
 
-def _thinking(plan: Plan, thinker: Profile, counter: Reader, journal: Journal | None) -> _Thinking:
+def _thinking(
+    plan: Plan, thinker: ResolvedModel, counter: Reader, journal: Journal | None
+) -> _Thinking:
     config = plan.config
-    revision = revision_of(thinker, config.endpoint) if journal else ""
+    revision = revision_of(thinker.profile, thinker.endpoint) if journal else ""
     seen: set[str] = set()
     missing, whole = [], 0
     for problem in plan.problems:
@@ -205,7 +204,7 @@ def _thinking(plan: Plan, thinker: Profile, counter: Reader, journal: Journal | 
         unanswered = config.think.k
         if journal:
             states = [
-                journal.state(key(thinker.model, revision, request))
+                journal.state(key(thinker.profile.model, revision, request))
                 for request in _think_requests(config, thinker, prompt)
             ]
             whole += None not in states
@@ -216,13 +215,13 @@ def _thinking(plan: Plan, thinker: Profile, counter: Reader, journal: Journal | 
     return _Thinking(len(seen) * config.think.k, missing, estimated, whole)
 
 
-def _think_requests(config: RunConfig, thinker: Profile, prompt: str) -> list[Request]:
+def _think_requests(config: RunConfig, thinker: ResolvedModel, prompt: str) -> list[Request]:
     return samples(
         user_turn(prompt),
         config.think.k,
-        sampling_of(config.think),
+        thinker.sampling,
         run_seed=config.seed,
-        model=thinker.name,
+        model=thinker.profile.name,
     )
 
 
@@ -235,9 +234,9 @@ def _frame(problem: Problem, config: RunConfig, reader: Reader) -> int:
 
 
 def _think_stage(
-    config: RunConfig, thinker: Profile, thinking: _Thinking, measured: Measured | None
+    run: ResolvedRun, thinker: ResolvedModel, thinking: _Thinking, measured: Measured | None
 ) -> StageEstimate:
-    shared = _samples_a_call(config)
+    shared = _samples_a_call(run.config)
     calls = sum(map(len, thinking.missing))
     read = [prompt[: -(-len(prompt) // shared)] for prompt in thinking.missing]
     prompt_tokens = Range(
@@ -246,21 +245,18 @@ def _think_stage(
     )
     answered = thinking.total - calls
     both = Range(calls, calls)
-    return _stage(
-        config, THINK, thinker, Range(answered, answered), both, both, prompt_tokens, measured
-    )
+    return _stage(THINK, thinker, Range(answered, answered), both, both, prompt_tokens, measured)
 
 
 def _deliberate_stage(
-    config: RunConfig,
-    deliberator: Profile,
+    run: ResolvedRun,
     round: int,
     frames: Sequence[int],
     answered: tuple[int, int],
     measured: Measured | None,
 ) -> StageEstimate:
     """``answered``: how many the journal has, (if it is of this run's pools, at the very most)."""
-    d = config.deliberate.d
+    config, d = run.config, run.deliberator.samples
     total = len(frames) * d
     likely, most = min(total, *answered), min(total, answered[1])
     bounds = Range(total - most, total)
@@ -268,9 +264,8 @@ def _deliberate_stage(
     smallest = sorted(frame for frame in frames for _ in range(d))[:prompts_read]
     longest = (config.cache.budget_tokens or 0) + TEMPLATE_TOKENS
     return _stage(
-        config,
         deliberate_stage(round),
-        deliberator,
+        run.deliberator,
         Range(0, likely),
         bounds,
         Range(total - likely, total),
@@ -280,32 +275,26 @@ def _deliberate_stage(
 
 
 def _judge_stage(
-    plan: Plan,
-    judge: Judge,
-    model: Profile,
-    counter: Reader,
-    answered: int,
-    measured: Measured | None,
+    plan: Plan, judge: ResolvedModel, answered: int, measured: Measured | None
 ) -> StageEstimate:
     """``answered``: how many the journal has, if it is of this run's answers, at the very most."""
-    config = plan.config
+    config, counter = plan.config, reader_of(judge.profile.tokenizer)
     wording = prompts.load("judge", "general", config.language)
     frames = [
         counter.count(question(problem, "", wording)) + MOST_BYTES + TEMPLATE_TOKENS
         for problem in plan.problems
         if is_comparable(problem)
     ]
-    votes = judge.votes * (config.think.k + config.rounds * config.deliberate.d)
+    votes = judge.samples * (config.think.k + config.rounds * config.deliberate.d)
     calls = Range(0, len(frames) * votes)
     in_journal = Range(0, min(calls.high, answered))
     prompt_tokens = Range(0, sum(frames) * votes)
-    return _stage(config, JUDGE, model, in_journal, calls, calls, prompt_tokens, measured)
+    return _stage(JUDGE, judge, in_journal, calls, calls, prompt_tokens, measured)
 
 
 def _stage(
-    config: RunConfig,
     stage: str,
-    model: Profile,
+    asked: ResolvedModel,
     in_journal: Range,
     bounds: Range,
     calls: Range,
@@ -313,9 +302,7 @@ def _stage(
     measured: Measured | None,
 ) -> StageEstimate:
     """From calls and prompts to all the rest."""
-    chosen = config.judge if stage == JUDGE else config.think if stage == THINK else None
-    endpoint = config.judge_endpoint if stage == JUDGE else config.endpoint
-    most = sampling_of(chosen or config.deliberate).max_tokens
+    endpoint, model, most = asked.endpoint, asked.profile, asked.sampling.max_tokens
     written = Range(bounds.low, bounds.high * most)
     certain = _amounts(endpoint, model, bounds, prompt_tokens, written, None)
     of_read = measured.prompt_tokens if measured and stage != THINK else None

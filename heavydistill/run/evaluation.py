@@ -31,9 +31,8 @@ from heavydistill.config.versioned import write_versioned
 from heavydistill.errors import ConfigError
 from heavydistill.metrics.comparison import COMPARISON, Comparison, compare, refuse_other_ways
 from heavydistill.metrics.controls import CONTROLS, Controlled, hold_against
-from heavydistill.models.complete import completed
 from heavydistill.models.contact import Contact
-from heavydistill.models.registry import find
+from heavydistill.models.resolve import ResolvedRun, resolve
 from heavydistill.run import generate
 from heavydistill.run.comparison import side_of
 from heavydistill.run.controls import Control, controls_of
@@ -128,10 +127,12 @@ def paired(
         contact: Asks the servers, as in ``run.check``; None sends nothing.
 
     Raises:
-        UserError: As of ``completed``; or the models are the same, or cannot be asked alike.
+        UserError: As of ``models.resolve.resolve``; or the models are the same, or cannot be
+            asked alike.
     """
     models = {"teacher": before, "thinker": None, "deliberator": None}
-    first = completed(config.model_copy(update=models), contact).config
+    before_run = resolve(config.model_copy(update=models), contact)
+    first = before_run.config
     models |= {"thinker": config.thinker, "deliberator": config.deliberator}
     if "teacher" in config.model_fields_set:
         models["teacher"] = config.teacher
@@ -144,9 +145,9 @@ def paired(
             f"--before: {before} would be compared with itself",
             "Name what was trained with --thinker, --deliberator or both.",
         )
-    second = completed(second, contact).config
-    _refuse_other_switches(first, second)
-    return first, second
+    after_run = resolve(second, contact)
+    _refuse_other_switches(before_run, after_run)
+    return first, after_run.config
 
 
 def evaluate(plan: Plan, run_one: RunOne) -> Evaluated:
@@ -164,8 +165,8 @@ def evaluate(plan: Plan, run_one: RunOne) -> Evaluated:
     """
     anew = [control.plan for control in plan.controls if control.plan]
     for each in [*plan.runs.values(), *anew]:
-        if each.config.asks_servers and not each.server:
-            generate.require_endpoints(each.config, each.contact or Contact())
+        if each.run.asks_servers and not each.server:
+            generate.require_endpoints(each.run, each.contact or Contact())
     with new_folder(plan.folder) as folder:
         sides = {}
         for which, each in plan.runs.items():
@@ -202,14 +203,14 @@ def _versions() -> dict[str, str]:
     return {name: importlib.metadata.version(name) for name in _RAN_BY}
 
 
-def _refuse_other_switches(before: RunConfig, after: RunConfig) -> None:
+def _refuse_other_switches(before: ResolvedRun, after: ResolvedRun) -> None:
     """Switches of a model's thinking are sent with a request, and come from its profile alone."""
-    base = find(before.roles[1], before.endpoint)
-    for name in after.roles:
-        profile = find(name, after.endpoint)
-        if profile.extra_body != base.extra_body:
+    base = before.deliberator.profile
+    for model in filter(None, (after.thinker, after.deliberator)):
+        if model.profile.extra_body != base.extra_body:
             raise ConfigError(
-                f"--before: {base.name} is asked with {dict(base.extra_body)}, and {name} with "
-                f"{dict(profile.extra_body)}, as their profiles say",
-                f"Give {name} a YAML file with a profile that has the thinking of {base.name}.",
+                f"--before: {base.name} is asked with {dict(base.extra_body)}, and {model.name} "
+                f"with {dict(model.profile.extra_body)}, as their profiles say",
+                f"Give {model.name} a YAML file with a profile that has the thinking of "
+                f"{base.name}.",
             )

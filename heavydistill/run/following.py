@@ -40,10 +40,9 @@ def check_following(config: RunConfig, pools: str, folder: Path, written: Path) 
         UserError: As of ``run.check``.
     """
     checked = generate.check(config.model_copy(update={"pools": str(written / pools)}))
-    named = checked.config.model_copy(update={"pools": str(folder / pools)})
     return dataclasses.replace(
         checked,
-        config=named,
+        run=checked.run.with_config(pools=str(folder / pools)),
         folder=written / checked.folder.name,
         pools_at=written / pools,
     )

@@ -18,6 +18,7 @@ and its folder is replaced when the new one is whole (see ``result``).
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -25,16 +26,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from heavydistill import problems as problem_sources
-from heavydistill.config.run import RunConfig, load_config
+from heavydistill.config.run import RunConfig
 from heavydistill.errors import ConfigError, HeavydistillError, StoppedError, TeacherError
 from heavydistill.metrics.summary import Summary
-from heavydistill.models.complete import completed, sampling_of
 from heavydistill.models.contact import Contact
-from heavydistill.models.context import Context
 from heavydistill.models.ledger import Ledger, found_account
 from heavydistill.models.local.engine import require_template
-from heavydistill.models.registry import find, tariff_of
+from heavydistill.models.registry import tariff_of
 from heavydistill.models.request import Work
+from heavydistill.models.resolve import ResolvedRun, resolve
 from heavydistill.models.vllm import server as serving
 from heavydistill.run.context_check import check_room, with_tokenizer
 from heavydistill.run.pools import Pools, read_pools, with_pools
@@ -58,7 +58,7 @@ class Plan:
     """A checked run.
 
     Attributes:
-        config: With everything filled in.
+        run: Its models, and the configuration with everything filled in.
         problems: All of them, in order.
         folder: Where the run will be.
         journal: Where its responses are kept.
@@ -66,7 +66,6 @@ class Plan:
             at the end alone.
         unfit: Of each row of the source that is left out, its number and why.
         outside: Rows of the source that were not asked for.
-        contexts: What the models that are served take, and who says so.
         contact: Has asked the servers; None if nothing was sent.
         changed: Where another run is in the folder, what that asked otherwise, as of ``Earlier``.
             Its folder stays as it is until this one is whole.
@@ -75,7 +74,7 @@ class Plan:
         pools_at: Where that run lies while this one is made, if not where its configuration says.
     """
 
-    config: RunConfig
+    run: ResolvedRun
     problems: list[Problem]
     folder: Path
     journal: Path
@@ -85,9 +84,12 @@ class Plan:
     pools: Pools | None = None
     pools_at: Path | None = None
     outside: int = 0
-    contexts: list[Context] = field(default_factory=list)
     contact: Contact | None = None
     changed: dict[str, tuple[Any, Any]] = field(default_factory=dict)
+
+    @property
+    def config(self) -> RunConfig:
+        return self.run.config
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +122,7 @@ def check(
     on_checked: problem_sources.OnChecked | None = None,
     contact: Contact | None = None,
 ) -> Plan:
-    """Complete a configuration, load its problems and check that each fits its prompt.
+    """Resolve a configuration, load its problems and check that each fits its prompt.
 
     Args:
         config: As the user gave it.
@@ -134,10 +136,10 @@ def check(
     """
     if asks and (config.pools or config.thinker or config.deliberator):
         config.refuse_unnamed()
-    found = completed(config, contact, saved_context(config))
-    config = with_tokenizer(found.config)
+    run = with_tokenizer(resolve(config, contact))
     if asks:
-        _require_templates(config)
+        _require_templates(run)
+    config = run.config
     registry.load_own(config.verify.own)
     pools = read_pools(config) if config.pools else None
     if pools:
@@ -146,6 +148,7 @@ def check(
     folder = Path(config.out or f"runs/{name}-{time.strftime('%Y%m%d-%H%M%S')}")
     journal = Path(config.journal or folder.parent / "journal")
     config = config.model_copy(update={"out": str(folder), "journal": str(journal)})
+    run = dataclasses.replace(run, config=config)
     if folder.is_mount():
         raise ConfigError(
             f"out: {folder} cannot be replaced by another folder, because a disk begins there",
@@ -155,18 +158,18 @@ def check(
         require_writable(folder)
     segment.require(journal, writes=asks)
     if contact:
-        require_endpoints(config, contact)
+        require_endpoints(run, contact)
     recover(folder)
     changed = _changed(config, folder)
-    server = serving.command(config) if config.endpoint.serve and asks else None
+    server = serving.command(run) if config.endpoint.serve and asks else None
     if pools:
         loaded = problem_sources.Loaded(list(pools.problems.values()))
     else:
         loaded = problem_sources.load_fit(config.problems, config.verify, on_checked=on_checked)
-    check_room(config, loaded.problems, asks=contact is not None)
+    check_room(run, loaded.problems, asks=contact is not None)
     log = folder.with_name(f"{folder.name}.vllm.log")
     return Plan(
-        config,
+        run,
         loaded.problems,
         folder,
         journal,
@@ -175,7 +178,6 @@ def check(
         server,
         pools,
         outside=loaded.outside,
-        contexts=found.contexts,
         contact=contact,
         changed=changed,
     )
@@ -196,25 +198,11 @@ def _changed(config: RunConfig, folder: Path) -> dict[str, tuple[Any, Any]]:
     )
 
 
-def saved_context(config: RunConfig) -> int | None:
-    """The context with which the same models were asked by the run that is in the folder."""
-    if not config.out:
-        return None
-    try:
-        saved = load_config(Path(config.out) / "config.yaml")
-    except ConfigError:  # none is there, or it is one of another version
-        return None
-    return saved.endpoint.context if saved.roles == config.roles else None
-
-
-def _require_templates(config: RunConfig) -> None:
+def _require_templates(run: ResolvedRun) -> None:
     """Refuse models of this process that cannot be asked, which loading them would find later."""
-    asked = [(name, config.endpoint) for name in config.roles]
-    if config.judge:
-        asked.append((config.judge.model, config.judge_endpoint))
-    for name, endpoint in asked:
-        if (profile := find(name, endpoint)).kind == "local":
-            require_template(profile.model)
+    for model in run.models:
+        if model.is_local:
+            require_template(model.profile.model)
 
 
 def run(
@@ -246,9 +234,9 @@ def run(
         KeyboardInterrupt, StoppedError: After the finished rows were written, if there were any
             and no other run is in the folder; so is a TeacherError in the midst of a run.
     """
-    asked = plan.config
+    asked = plan.run
     if plan.pools_at:
-        asked = asked.model_copy(update={"pools": str(plan.pools_at)})
+        asked = asked.with_config(pools=str(plan.pools_at))
     if replay or not plan.server:
         return _run(plan, asked, on_batch, on_work, replay, ray)
     if ray not in (None, "local"):
@@ -256,35 +244,36 @@ def run(
             "--serve starts a server that only this machine reaches, and --ray spreads the run",
             "Start the server yourself and name its address with --endpoint, or use --ray local.",
         )
-    with serving.served(plan.config, plan.server_log, on_start) as server:
+    with serving.served(plan.run, plan.server_log, on_start) as server:
         # The address is of this run alone, so it is not in the configuration that is saved.
-        config = asked.model_copy(update={"endpoint": server.endpoint})
-        return _run(plan, config, on_batch, on_work, ray=ray, watch=server.failure)
+        return _run(
+            plan, asked.at(server.endpoint), on_batch, on_work, ray=ray, watch=server.failure
+        )
 
 
 def _run(
     plan: Plan,
-    config: RunConfig,
+    resolved: ResolvedRun,
     on_batch: OnBatch | None,
     on_work: OnWork | None,
     replay: bool = False,
     ray: str | None = None,
     watch: Callable[[], HeavydistillError | None] | None = None,
 ) -> Finished:
-    """Run a plan with a configuration that says where everyone is."""
-    pays = config.asks_servers and not replay
+    """Run a plan with models whose addresses are known."""
+    pays = resolved.asks_servers and not replay
     if pays:
-        require_endpoints(config, plan.contact or Contact())
+        require_endpoints(resolved, plan.contact or Contact())
     start_server()
     with loading():
         from heavydistill.run.recipe import build_heavy_pipeline, paying
 
     with contextlib.ExitStack() as held:
         if pays:
-            held.enter_context(paying(config))
+            held.enter_context(paying(resolved))
         place = Workplace(plan.folder)
         held.enter_context(place.claimed())
-        pulse = Pulse(place.path / STATUS, config, len(plan.problems), pays)
+        pulse = Pulse(place.path / STATUS, resolved, len(plan.problems), pays)
         held.enter_context(pulse.beating())
 
         def on_any(step: str, rows: list[dict[str, Any]]) -> None:
@@ -297,7 +286,7 @@ def _run(
             if on_work:
                 on_work(step, replica, work)
 
-        pipeline = build_heavy_pipeline(config, on_any, replay, ray, list(plan.unfit))
+        pipeline = build_heavy_pipeline(resolved, on_any, replay, ray, list(plan.unfit))
         pipeline.keep_in(place.rows)
         pipeline.on_work = on_any_work
         if watch:
@@ -318,39 +307,38 @@ def _piped(plan: Plan, pipeline: HeavyBase, place: Workplace) -> Finished:
 def _publish(plan: Plan, pipeline: HeavyBase, place: Workplace, interrupted: bool) -> Finished:
     old = plan.folder if interrupted else None
     rows, voted = pipeline.leaf_files, plan.pools.voted if plan.pools else None
-    written = write(plan.config, plan.problems, rows, place.new, old, len(plan.unfit), voted)
+    written = write(plan.run, plan.problems, rows, place.new, old, len(plan.unfit), voted)
     place.publish()
     nodes = dict(pipeline.batches_of_nodes)
     return Finished(plan.folder, written.summary, written.rejects, written.missing, nodes)
 
 
-def require_endpoints(config: RunConfig, contact: Contact) -> None:
+def require_endpoints(run: ResolvedRun, contact: Contact) -> None:
     """Refuse a run whose servers cannot be asked, or do not serve its models.
 
     Args:
-        config: Completed, with its journal.
+        run: With its journal.
         contact: Asks them, once for each.
 
     Raises:
         TeacherError: That.
         ConfigError: The run has a budget, and its account cannot be used.
     """
-    thinker, deliberator = config.roles
-    # A problem is as long as it is; a cache has its budget.
-    deliberation = sampling_of(config.deliberate).max_tokens
-    most = {deliberator: (config.cache.budget_tokens or 0) + deliberation} if config.rounds else {}
-    if not config.pools:
-        most[thinker] = max(sampling_of(config.think).max_tokens, most.get(thinker, 0))
-    asked = [(name, config.endpoint, most_tokens) for name, most_tokens in most.items()]
-    if config.judge:
-        most_tokens = sampling_of(config.judge).max_tokens
-        asked.append((config.judge.model, config.judge_endpoint, most_tokens))
+    config = run.config
 
     def account() -> Ledger:
         return Ledger(found_account(config), config.most_tokens, config.most_usd)
 
-    for name, endpoint, most_tokens in asked:
-        profile = find(name, endpoint)
-        if profile.kind == "endpoint":
-            opened = account if config.budget and config.journal else None
-            contact.require(profile.model, endpoint, most_tokens, opened, tariff_of(profile))
+    opened = account if config.budget and config.journal else None
+    # A problem is as long as it is; a cache has its budget.
+    prompts = [(run.thinker, 0), (run.judge, 0)]
+    if config.rounds:
+        prompts.append((run.deliberator, config.cache.budget_tokens or 0))
+    needs = [
+        (prompt + model.sampling.max_tokens, model)
+        for model, prompt in prompts
+        if model and not model.is_local
+    ]
+    for tokens, model in sorted(needs, key=lambda need: -need[0]):
+        tariff = tariff_of(model.profile)
+        contact.require(model.profile.model, model.endpoint, tokens, opened, tariff)

@@ -39,7 +39,7 @@ EXTRAS = (
 
 
 class HeavyLLM(LLM):
-    """A model by the name of its profile.
+    """A model by the name of its profile, which is looked up unless ``resolved`` gave it.
 
     Attributes:
         teacher: Profile name, checkpoint folder, Hub id, or served name.
@@ -67,6 +67,13 @@ class HeavyLLM(LLM):
 
     _engine: Engine | None = PrivateAttr(default=None)
     _found: Profile | None = PrivateAttr(default=None)
+
+    @classmethod
+    def resolved(cls, profile: Profile, **fields: Any) -> HeavyLLM:
+        """The LLM of a model whose profile at its endpoint is known."""
+        llm = cls(**fields)
+        llm._found = profile
+        return llm
 
     @property
     def model_name(self) -> str:

@@ -4,7 +4,7 @@ With pools, loading is all of the first two; without deliberations there are no 
 
 Where a judge is declared, it follows each verifying. ``pace_of``, ``window_of``, ``llm_of``,
 ``counting_of``, ``judge_of`` and ``paying`` are what a recipe of one's own needs beside the steps
-(see ``pipelines/heavy.py``).
+(see ``pipelines/heavy.py``); all of them take what ``models.resolve.resolve`` returns.
 """
 
 from __future__ import annotations
@@ -17,15 +17,14 @@ from typing import Any
 
 from distilabel.steps import StepResources
 
-from heavydistill.config.models import Endpoint, Judge, Sampling
+from heavydistill.config.models import Endpoint
 from heavydistill.config.run import RunConfig
 from heavydistill.errors import ConfigError
-from heavydistill.models.complete import complete, sampling_of
 from heavydistill.models.ledger import Ledger, account_of, adopt, alone
 from heavydistill.models.pace import LOCAL_BATCH as LOCAL_BATCH
 from heavydistill.models.pace import Pace as Pace
-from heavydistill.models.registry import find
 from heavydistill.models.request import JUDGE, THINK, deliberate_stage, sample_seed
+from heavydistill.models.resolve import ResolvedRun, resolve
 from heavydistill.run.compat import HeavyPipeline
 from heavydistill.run.flow import HeavyBase, OnBatch
 from heavydistill.run.judging import JudgeUndecided
@@ -35,46 +34,49 @@ from heavydistill.run.tasks import Deliberate, SampleTrajectories
 from heavydistill.schema import Trace, arrow_schema
 
 
-def pace_of(config: RunConfig, stage: str) -> Pace:
-    """That of a stage of a completed configuration; ``stage`` as in ``models.request``."""
-    name, _, samples, endpoint = _asked(config, stage)
-    return Pace.of(find(name, endpoint), samples, endpoint)
+def pace_of(run: ResolvedRun, stage: str) -> Pace:
+    """Batches of a stage; ``stage`` as in ``models.request``."""
+    model = run.in_stage(stage)
+    return Pace.of(model.profile, model.samples, model.endpoint)
 
 
-def window_of(config: RunConfig) -> int:
+def window_of(run: ResolvedRun) -> int:
     """Rows in the pipeline: each stage has those it works on, and as many that wait for it."""
+    config = run.config
     rounds = config.rounds
-    rows = rounds * pace_of(config, deliberate_stage(1)).rows * config.deliberate.processes
-    if not config.pools:
-        rows += pace_of(config, THINK).rows * config.think.processes
-    if config.judge:
-        rows += (1 + rounds) * pace_of(config, JUDGE).rows
+    rows = rounds * pace_of(run, deliberate_stage(1)).rows * config.deliberate.processes
+    if run.thinker:
+        rows += pace_of(run, THINK).rows * config.think.processes
+    if run.judge:
+        rows += (1 + rounds) * pace_of(run, JUDGE).rows
     return 2 * rows
 
 
-def llm_of(config: RunConfig, stage: str, replay: bool = False) -> HeavyLLM:
-    """Who is asked in a stage of a completed configuration, with its journal and account.
+def llm_of(run: ResolvedRun, stage: str, replay: bool = False) -> HeavyLLM:
+    """The LLM of a stage, with the journal and the account of the run.
 
     Limits of requests and tokens a minute are shared out to the stages by how often they ask,
     because each asks from a process of its own; a judge counts as if one answer of each stage were
     left to it. One with the same limits at the same address as the run shares in them.
 
     Args:
-        config: Its journal must be set if it has a budget.
+        run: Its journal must be set if it has a budget.
         stage: As in ``models.request``.
         replay: Ask nobody; take every response from the journal.
     """
-    name, sampling, samples, endpoint = _asked(config, stage)
-    asked = _asked_of(config, endpoint)
+    config, model = run.config, run.in_stage(stage)
+    endpoint = model.endpoint
+    asked = _asked_of(run, endpoint)
     limits = {
-        key: max(1, limit * samples // asked)
+        key: max(1, limit * model.samples // asked)
         for key in ("requests_per_minute", "tokens_per_minute")
         if (limit := getattr(endpoint, key))
     }
     pays = endpoint.is_served and config.journal and not replay
-    return HeavyLLM(
-        teacher=name,
-        sampling=sampling,
+    return HeavyLLM.resolved(
+        model.profile,
+        teacher=model.name,
+        sampling=model.sampling,
         seed=config.seed,
         stage=stage,
         endpoint=endpoint.model_copy(update=limits),
@@ -86,46 +88,44 @@ def llm_of(config: RunConfig, stage: str, replay: bool = False) -> HeavyLLM:
     )
 
 
-def counting_of(config: RunConfig, replay: bool = False) -> dict[str, Any]:
+def counting_of(run: ResolvedRun, replay: bool = False) -> dict[str, Any]:
     """The arguments of ``BuildCaches`` that say what counts the tokens of a cache.
 
     Args:
-        config: Completed.
+        run: The run whose deliberator reads the caches.
         replay: Take every count from the journal, and send no request.
     """
-    deliberator = find(config.roles[1], config.endpoint)
+    deliberator = run.deliberator
     return {
-        "reader": deliberator.tokenizer,
-        "model": deliberator.model,
-        "endpoint": config.endpoint,
-        "journal": config.journal,
+        "reader": deliberator.profile.tokenizer,
+        "model": deliberator.profile.model,
+        "endpoint": deliberator.endpoint,
+        "journal": run.config.journal,
         "replay": replay,
     }
 
 
-def judge_of(
-    config: RunConfig, column: str, round: int = 0, replay: bool = False
-) -> JudgeUndecided:
-    """The step that puts what is undecided in a column to the judge of a completed configuration.
+def judge_of(run: ResolvedRun, column: str, round: int = 0, replay: bool = False) -> JudgeUndecided:
+    """The step that puts what is undecided in a column to the judge of a run.
 
     Args:
-        config: It must have a judge.
+        run: It must have a judge.
         column: ``pool`` or ``deliberations``.
         round: Of the deliberations; 0 for a pool.
         replay: As of ``llm_of``.
     """
-    judge, pace = _judge(config), pace_of(config, JUDGE)
-    llm = llm_of(config, JUDGE, replay)
+    config, judge, pace = run.config, run.in_stage(JUDGE), pace_of(run, JUDGE)
+    llm = llm_of(run, JUDGE, replay)
     # Its processes do not see what the others ask, and would ask for the same.
     llm.seed = sample_seed(config.seed, JUDGE, round)
     return JudgeUndecided(
         name=f"judge_{column}_{round}" if round else f"judge_{column}",
         column=column,
         llm=llm,
-        num_generations=judge.votes,
-        reasons=judge.reasons,
+        num_generations=judge.samples,
+        reasons=config.judge and config.judge.reasons,
         language=config.language,
-        tokenizer=find(judge.model, config.judge_endpoint).tokenizer,
+        tokenizer=judge.profile.tokenizer,
         own=config.verify.own,
         input_batch_size=pace.batch,
         batches_in_flight=pace.in_flight,
@@ -133,16 +133,17 @@ def judge_of(
 
 
 @contextlib.contextmanager
-def paying(config: RunConfig) -> Iterator[None]:
+def paying(run: ResolvedRun) -> Iterator[None]:
     """While this lasts the account of a run's folder is its own; it has one if any model is served.
 
     Raises:
         ConfigError: The same run is in progress, or another one into its folder; or the account
             cannot be used.
     """
-    if not config.asks_servers:
+    if not run.asks_servers:
         yield
         return
+    config = run.config
     with contextlib.ExitStack() as held:
         # Also into another folder.
         same = Path(config.journal or "") / f"run-{config.identity}.lock"
@@ -156,7 +157,7 @@ def paying(config: RunConfig) -> Iterator[None]:
 
 
 def build_heavy_pipeline(
-    config: RunConfig,
+    run: RunConfig | ResolvedRun,
     on_batch: OnBatch | None = None,
     replay: bool = False,
     ray: str | None = None,
@@ -165,7 +166,7 @@ def build_heavy_pipeline(
     """The pipeline of a run, ready for ``run()``.
 
     Args:
-        config: Completed from the profiles here, if it was not.
+        run: A resolved run, or a configuration that is resolved here without a request.
         on_batch: Called in this process with (step name, rows) for each batch that leaves a step.
         replay: Ask nobody; take every response from ``config.journal``.
         ray: Address of a Ray cluster that the steps are spread over, or ``local``; see ``ray``.
@@ -175,10 +176,11 @@ def build_heavy_pipeline(
     Raises:
         UserError: A model is not known, its context is too small, or Ray is not installed.
     """
-    config = complete(config)
-    deliberate = pace_of(config, deliberate_stage(1))
-    think = deliberate if config.pools else pace_of(config, THINK)
-    pipeline = _empty_pipeline(on_batch, window_of(config), ray)
+    run = resolve(run) if isinstance(run, RunConfig) else run
+    config = run.config
+    deliberate = pace_of(run, deliberate_stage(1))
+    think = deliberate if config.pools else pace_of(run, THINK)
+    pipeline = _empty_pipeline(on_batch, window_of(run), ray)
     with pipeline:
         if config.pools:
             last = LoadPools(
@@ -197,7 +199,7 @@ def build_heavy_pipeline(
                 batch_size=LOCAL_BATCH,
             ) >> SampleTrajectories(
                 name="sample_trajectories",
-                llm=llm_of(config, THINK, replay),
+                llm=llm_of(run, THINK, replay),
                 num_generations=config.think.k,
                 domain=config.domain,
                 language=config.language,
@@ -212,12 +214,12 @@ def build_heavy_pipeline(
             input_batch_size=think.batch,
         )
         if config.judge:
-            last = last >> judge_of(config, "pool", replay=replay)
+            last = last >> judge_of(run, "pool", replay=replay)
         for round in range(1, config.rounds + 1):
             last = last >> BuildCaches(
                 name=f"build_caches_{round}",
                 choice=config.cache,
-                **counting_of(config, replay),
+                **counting_of(run, replay),
                 min_k=config.think.min_k,
                 round=round,
                 seed=config.seed,
@@ -228,7 +230,7 @@ def build_heavy_pipeline(
             )
             last = last >> Deliberate(
                 name=f"deliberate_{round}",
-                llm=llm_of(config, deliberate_stage(round), replay),
+                llm=llm_of(run, deliberate_stage(round), replay),
                 num_generations=config.deliberate.d,
                 round=round,
                 task=config.deliberate.task,
@@ -243,7 +245,7 @@ def build_heavy_pipeline(
                 input_batch_size=deliberate.batch,
             )
             if config.judge:
-                last = last >> judge_of(config, "deliberations", round, replay)
+                last = last >> judge_of(run, "deliberations", round, replay)
         last >> LabelTraces(name="label_traces", input_batch_size=deliberate.batch)
     return pipeline
 
@@ -253,37 +255,15 @@ def _replicas(wished: int) -> dict[str, Any]:
     return {"resources": StepResources(replicas=wished)} if wished > 1 else {}
 
 
-def _asked(config: RunConfig, stage: str) -> tuple[str, Sampling, int, Endpoint]:
-    """(who is asked in a stage, how, for how many samples of a prompt, where)."""
-    if stage == JUDGE:
-        judge = _judge(config)
-        return judge.model, sampling_of(judge), judge.votes, config.judge_endpoint
-    thinker, deliberator = config.roles
-    if stage != THINK:
-        return deliberator, sampling_of(config.deliberate), config.deliberate.d, config.endpoint
-    if config.pools:
-        raise ConfigError(
-            "pools: nobody thinks in a run whose trajectories are those of another",
-            "Begin a recipe of your own with LoadPools, or use `heavydistill generate`.",
-        )
-    return thinker, sampling_of(config.think), config.think.k, config.endpoint
-
-
-def _judge(config: RunConfig) -> Judge:
-    if not config.judge:
-        raise ValueError("the configuration has no judge")
-    return config.judge
-
-
-def _asked_of(config: RunConfig, endpoint: Endpoint) -> int:
+def _asked_of(run: ResolvedRun, endpoint: Endpoint) -> int:
     """Samples a problem that are asked for within the limits of an endpoint."""
-    rounds = config.rounds
-    asked = 0
-    if _limits(config.endpoint) == _limits(endpoint):
-        asked += (0 if config.pools else config.think.k) + rounds * config.deliberate.d
-    if config.judge and _limits(config.judge_endpoint) == _limits(endpoint):
-        asked += config.judge.votes * (1 + rounds)
-    return asked
+    rounds = run.config.rounds
+    stages = [(run.thinker, 1), (run.deliberator, rounds), (run.judge, 1 + rounds)]
+    return sum(
+        times * model.samples
+        for model, times in stages
+        if model and _limits(model.endpoint) == _limits(endpoint)
+    )
 
 
 def _limits(endpoint: Endpoint) -> tuple[object, ...]:

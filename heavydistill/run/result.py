@@ -21,7 +21,8 @@ from heavydistill.config.run import RunConfig, dump_config, load_config
 from heavydistill.errors import ConfigError, RunError
 from heavydistill.metrics.comparison import Model
 from heavydistill.metrics.summary import Summary, summarize
-from heavydistill.models.registry import find, revision_of
+from heavydistill.models.registry import revision_of
+from heavydistill.models.resolve import ResolvedModel, ResolvedRun
 from heavydistill.problems.options import orders_kept
 from heavydistill.schema import FAILED, Problem, Trace, from_row
 from heavydistill.store.traces import (
@@ -75,7 +76,7 @@ class _Place:
 
 
 def write(
-    config: RunConfig,
+    run: ResolvedRun,
     problems: list[Problem],
     rows: Path,
     folder: Path,
@@ -86,7 +87,7 @@ def write(
     """Write the folder of a run, and check that rows out are rows in.
 
     Args:
-        config: Completed.
+        run: Its models and configuration.
         problems: All of them, in order.
         rows: Folder of the parquet files that the pipeline left.
         folder: Must not be there.
@@ -107,13 +108,13 @@ def write(
     places.sort(key=lambda place: order[place.problem])  # rows came as they were finished
     kept = [place for place in places if not place.status.startswith(FAILED)]
     rejected = [place for place in places if place.status.startswith(FAILED)]
-    summary = _priced(summarize(_traces(places), voted), config)
+    summary = _priced(summarize(_traces(places), voted), run)
     written = Written(summary, len(rejected), len(wanted) - len(places))
     write_traces(_traces(kept), folder / TRACES_FOLDER)
     if rejected:
         write_traces(_traces(rejected), folder / REJECTS_FOLDER)
     record = {
-        **made_by(config),
+        **made_by(run),
         **dataclasses.asdict(summary),
         "rejects": written.rejects,
         "missing": written.missing,
@@ -121,7 +122,7 @@ def write(
         "left_out": left_out,
     }
     with writing(folder):
-        (folder / "config.yaml").write_text(dump_config(config), encoding="utf-8")
+        (folder / "config.yaml").write_text(dump_config(run.config), encoding="utf-8")
         (folder / "summary.json").write_text(json.dumps(record, indent=2), encoding="utf-8")
     return written
 
@@ -135,21 +136,23 @@ def all_traces(run: Path) -> Iterator[Trace]:
     return _traces([place for place, _ in _places(_files(run))])
 
 
-def made_by(config: RunConfig) -> dict[str, Any]:
+def made_by(run: ResolvedRun) -> dict[str, Any]:
     """This version and the models of a run, without folders, as they stand in ``summary.json``.
 
     Nobody thinks where pools are those of another run, or deliberates where that is not asked.
     """
-    profiles = [find(name, config.endpoint) for name in config.roles]
-    thinker, deliberator = (
-        dataclasses.asdict(Model(each.name, revision_of(each, config.endpoint)))
-        for each in profiles
-    )
+    deliberator = run.deliberator if run.config.rounds else None
     return {
         "heavydistill": heavydistill.__version__,
-        "thinker": None if config.pools else thinker,
-        "deliberator": deliberator if config.rounds else None,
+        "thinker": _made(run.thinker),
+        "deliberator": _made(deliberator),
     }
+
+
+def _made(model: ResolvedModel | None) -> dict[str, Any] | None:
+    if model is None:
+        return None
+    return dataclasses.asdict(Model(model.profile.name, revision_of(model.profile, model.endpoint)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,15 +234,16 @@ def _check_rows(wanted: dict[str, Problem], out: list[str], interrupted: bool) -
         )
 
 
-def _priced(summary: Summary, config: RunConfig) -> Summary:
+def _priced(summary: Summary, run: ResolvedRun) -> Summary:
     """With the cost of each stage, where its price and any of its tokens are known."""
-    thinker, deliberator = (find(name, config.endpoint) for name in config.roles)
-    models = {"thinking": thinker, "deliberating": deliberator}
-    if config.judge:
-        models["judging"] = find(config.judge.model, config.judge_endpoint)
+    models = {
+        "thinking": run.thinker or run.deliberator,
+        "deliberating": run.deliberator,
+        **({"judging": run.judge} if run.judge else {}),
+    }
     usage = {}
     for stage, used in summary.usage.items():
-        model = models[stage]
+        model = models[stage].profile
         cost = model.usd(used.prompt, used.completion)
         known = used.unknown_completion < used.requests or not used.requests
         usage[stage] = dataclasses.replace(

@@ -27,11 +27,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from heavydistill.config.run import RunConfig
 from heavydistill.errors import ConfigError
 from heavydistill.models.ledger import Balance, account_of, balance_of
-from heavydistill.models.registry import find
 from heavydistill.models.request import Work
+from heavydistill.models.resolve import ResolvedRun
 from heavydistill.run.tally import Tally
 from heavydistill.store.atomic import Workplace
 from heavydistill.store.redact import name_alone
@@ -163,16 +162,18 @@ class Pulse:
 
     Args:
         path: Of the file.
-        config: Completed.
+        run: Its models and configuration.
         problems: How many there are.
         asks_servers: Whether any is asked; a replay asks none.
     """
 
-    def __init__(self, path: Path, config: RunConfig, problems: int, asks_servers: bool) -> None:
+    def __init__(self, path: Path, run: ResolvedRun, problems: int, asks_servers: bool) -> None:
+        config = run.config
         self._path, self._config = path, config
         self._tally = Tally(config, problems)
         self._account = account_of(config) if asks_servers else None
-        self._is_priced = _is_priced(config)
+        # All that are asked have a price, or cost nothing.
+        self._is_priced = all(model.profile.usd(1, 1) is not None for model in run.models)
         self._free = None if asks_servers else 0.0
         self._began = time.time()
         self._moments: deque[_Moment] = deque([_Moment(time.monotonic(), 0, 0.0, 0.0)])
@@ -349,14 +350,6 @@ def _balance(account: Path | None) -> Balance | None:
     with contextlib.suppress(ConfigError):
         return balance_of(account)
     return None
-
-
-def _is_priced(config: RunConfig) -> bool:
-    """Whether what is spent is known: all that are asked have a price, or cost nothing."""
-    asked = [find(name, config.endpoint) for name in config.roles]
-    if config.judge:
-        asked.append(find(config.judge.model, config.judge_endpoint))
-    return all(profile.usd(1, 1) is not None for profile in asked)
 
 
 def _born(pid: int) -> int:

@@ -14,10 +14,10 @@ from loopback import Handler, listening
 
 from heavydistill.cli.app import main
 from heavydistill.config.run import RunConfig, dump_config, load_config
-from heavydistill.models.complete import completed
 from heavydistill.models.contact import Contact
 from heavydistill.models.ledger import Balance, Ledger, account_of, balance_of
-from heavydistill.run.generate import check, saved_context
+from heavydistill.models.resolve import resolve
+from heavydistill.run.generate import check
 
 MICRO = Path(__file__).parents[2] / "heavydistill" / "micro" / "teacher"
 SETS = Path(__file__).parents[1] / "fixed_points" / "sets"
@@ -130,7 +130,7 @@ def test_a_run_is_planned_with_the_context_that_the_server_says(tmp_path):
         plan = check(given, contact=Contact())
         again = check(given, contact=Contact())
         assert not server.requests
-    (context,) = plan.contexts
+    (context,) = plan.run.contexts
     assert (context.tokens, context.source) == (3072, "server")
     assert plan.config.think.sampling.max_tokens == plan.config.deliberate.sampling.max_tokens
     assert plan.config.deliberate.sampling.max_tokens == 3072 // 2
@@ -154,12 +154,12 @@ def test_a_run_goes_on_with_the_context_that_it_had(tmp_path, says, holds):
         before = given.model_copy(
             update={"endpoint": given.endpoint.model_copy(update={"context": 3072})}
         )
-        saved = dump_config(completed(before).config)
+        saved = dump_config(resolve(before).config)
         (tmp_path / "run" / "config.yaml").write_text(saved, encoding="utf-8")
-        found = completed(given, Contact() if says else None, saved_context(given))
+        found = resolve(given, Contact() if says else None)
     (context,) = found.contexts
     assert (context.tokens, context.source) == (holds, "saved" if holds == 3072 else "server")
-    assert (found.config.identity == completed(before).config.identity) == (holds == 3072)
+    assert (found.config.identity == resolve(before).config.identity) == (holds == 3072)
 
 
 def test_what_is_wrong_with_files_is_said_before_anything_large_is_imported(tmp_path):

@@ -8,16 +8,16 @@ import pytest
 from summaries import summary
 
 from heavydistill.cli.remarks import FIRST_TRAJECTORIES, remarks, thinking_remark
-from heavydistill.config.run import RunConfig, load_config
-from heavydistill.models.complete import complete
+from heavydistill.config.run import load_config
+from heavydistill.models.resolve import ResolvedRun, resolve
 
 URL = "http://localhost:1/v1"
 
 
-def config(teacher: str = "some-model", **keys: Any) -> RunConfig:
+def config(teacher: str = "some-model", **keys: Any) -> ResolvedRun:
     dotted = {key.replace("__", "."): value for key, value in keys.items()}
     given = {"teacher": teacher, "endpoint.base_url": URL, "endpoint.capabilities": {}, **dotted}
-    return complete(load_config(overrides=given))
+    return resolve(load_config(overrides=given))
 
 
 def test_a_teacher_without_a_profile_that_never_thinks_is_reported_with_the_fix():
@@ -34,7 +34,7 @@ def test_there_is_no_remark_where_thinking_came_or_a_profile_knows():
 
 def test_a_checkpoint_without_a_profile_gets_advice_of_its_own():
     local = load_config(overrides={"teacher": "heavydistill/micro/teacher"})
-    (line,) = remarks(summary(thoughts=0), complete(local))
+    (line,) = remarks(summary(thoughts=0), resolve(local))
     assert "held thinking" in line and "profile" in line and "vLLM" not in line
 
 
@@ -51,7 +51,8 @@ def test_what_doctor_saw_of_seeds_is_reported(seed):
     for silent in ("honoured", "unknown"):
         given = config(endpoint__capabilities={"seed": silent})
         assert remarks(summary(thoughts=9), given) == []
-        assert given.endpoint.capabilities and given.endpoint.capabilities.seed == silent
+        seen = given.config.endpoint.capabilities
+        assert seen and seen.seed == silent
 
 
 def test_pools_of_one_text_are_reported_unless_the_temperature_is_zero():

@@ -24,6 +24,7 @@ import heavydistill
 from heavydistill.cli.app import main
 from heavydistill.config.run import RunConfig
 from heavydistill.metrics.summary import summarize
+from heavydistill.models.resolve import resolve
 from heavydistill.run.status import STATUS, Pulse, running
 from heavydistill.store.atomic import Workplace
 from heavydistill.store.traces import read_traces
@@ -248,10 +249,10 @@ def quiet(tmp_path: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
     """A run whose status the test writes, and one to begin with."""
     place = Workplace(tmp_path / "run")
     with place.claimed():
-        config = RunConfig(teacher="micro")
+        run = resolve(RunConfig(teacher="micro"))
         yield (
             place.path / STATUS,
-            dataclasses.asdict(Pulse(tmp_path / "x", config, 10, False).status()),
+            dataclasses.asdict(Pulse(tmp_path / "x", run, 10, False).status()),
         )
 
 

@@ -13,7 +13,7 @@ from heavydistill.config.sets import BuildConfig, load_build_config
 from heavydistill.curate.redeliberation.asking import resolve, volume_of
 from heavydistill.curate.redeliberation.deliberator import Deliberator
 from heavydistill.errors import ConfigError, TeacherError
-from heavydistill.models.complete import complete
+from heavydistill.models.resolve import resolve as resolve_run
 
 CACHES = [cache for _, cache in pairs(3)]
 
@@ -32,9 +32,9 @@ SERVED = {"endpoint__base_url": "http://localhost:1/v1", "endpoint__tokenizer": 
 
 
 def test_the_deliberator_of_a_run_is_asked_as_it_was_in_the_run(tmp_path):
-    before = complete(
+    before = resolve_run(
         run(teacher="strong", deliberator="wise", deliberate__sampling__temperature=0.3, **SERVED)
-    )
+    ).config
     asking = resolve(build(tmp_path, d=3), before)
     assert asking.model.name == "wise" and asking.d == 3
     assert asking.endpoint == before.endpoint
@@ -43,7 +43,7 @@ def test_the_deliberator_of_a_run_is_asked_as_it_was_in_the_run(tmp_path):
 
 
 def test_a_part_of_the_sampling_may_be_other_than_in_the_run(tmp_path):
-    before = complete(run(teacher="wise", deliberate__sampling__top_p=0.5, **SERVED))
+    before = resolve_run(run(teacher="wise", deliberate__sampling__top_p=0.5, **SERVED)).config
     asking = resolve(build(tmp_path, sampling__temperature=0.7), before)
     assert (asking.sampling.temperature, asking.sampling.top_p) == (0.7, 0.5)
 
@@ -75,7 +75,7 @@ def test_the_account_is_that_of_the_build_wherever_it_is_written(tmp_path):
 def test_a_budget_is_for_all_runs_of_a_build_whoever_deliberates_on_each(tmp_path):
     wanted = build(tmp_path, budget="1Mtok")
     accounts = {
-        resolve(wanted, complete(run(teacher=name, **SERVED))).account
+        resolve(wanted, resolve_run(run(teacher=name, **SERVED)).config).account
         for name in ("wise", "qwen3-8b")
     }
     assert len(accounts) == 1

@@ -10,8 +10,8 @@ from heavydistill.config.models import Capabilities, Endpoint
 from heavydistill.config.run import RunConfig, load_config
 from heavydistill.errors import ConfigError, TeacherError
 from heavydistill.models.capabilities import load, path_of, save
-from heavydistill.models.complete import complete
 from heavydistill.models.registry import find
+from heavydistill.models.resolve import resolve
 
 URL, OTHER = "http://localhost:1/v1", "http://localhost:2/v1"
 R1 = "deepseek-ai/DeepSeek-R1-0528"
@@ -26,9 +26,8 @@ def cache(tmp_path, monkeypatch):
 def completed(url: str = URL, **keys: Any) -> RunConfig:
     """Of a run with the profile of R1; keys with two underscores for each dot."""
     dotted = {key.replace("__", "."): value for key, value in keys.items()}
-    return complete(
-        load_config(overrides={"teacher": "deepseek-r1-0528", "endpoint.base_url": url} | dotted)
-    )
+    served = {"teacher": "deepseek-r1-0528", "endpoint.base_url": url}
+    return resolve(load_config(overrides=served | dotted)).config
 
 
 def test_a_file_is_read_back_and_says_which_it_is(cache):
@@ -107,13 +106,13 @@ def test_a_smaller_context_is_obeyed_everywhere():
 def test_completing_twice_changes_nothing():
     save(URL, R1, Capabilities(max_output=4096, context=16_384, refused=["seed"]))
     config = completed()
-    assert complete(config) == config
+    assert resolve(config).config == config
 
 
 def test_a_completed_configuration_reads_no_file_that_came_later():
     before = completed()
     save(URL, R1, Capabilities(refused=["seed"], max_output=1024, context=4096, reasoning="none"))
-    assert complete(before) == before
+    assert resolve(before).config == before
 
 
 def test_a_server_that_the_run_starts_obeys_no_file(tmp_path):
@@ -124,7 +123,7 @@ def test_a_server_that_the_run_starts_obeys_no_file(tmp_path):
         | {f"{stage}.sampling.max_tokens": 1024 for stage in ("think", "deliberate")}
     )
     # Its address is found out later, and may be one that doctor once saw something at.
-    assert complete(config).endpoint.capabilities == Capabilities()
+    assert resolve(config).config.endpoint.capabilities == Capabilities()
 
 
 def test_a_teacher_whose_thinking_is_hidden_is_refused_before_the_run():
@@ -151,4 +150,4 @@ def test_several_addresses_are_asked_what_all_of_them_honour():
 
 
 def test_a_model_in_this_process_has_no_file():
-    assert complete(RunConfig()).endpoint == Endpoint()
+    assert resolve(RunConfig()).config.endpoint == Endpoint()

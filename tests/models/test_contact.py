@@ -11,9 +11,9 @@ from loopback import Handler, listening
 
 from heavydistill.config.models import Endpoint
 from heavydistill.errors import TeacherError
-from heavydistill.models.complete import located
 from heavydistill.models.contact import Contact
 from heavydistill.models.ledger import Ledger, balance_of
+from heavydistill.models.resolve import located
 
 
 def listing(*names: str) -> Answer:

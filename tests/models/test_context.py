@@ -11,8 +11,8 @@ import pytest
 from heavydistill.config.models import Endpoint
 from heavydistill.config.run import load_config
 from heavydistill.errors import ConfigError
-from heavydistill.models.complete import Completed, completed
 from heavydistill.models.contact import Contact
+from heavydistill.models.resolve import ResolvedRun, resolve
 
 URL = "http://localhost:1/v1"
 
@@ -38,14 +38,14 @@ def tokenizer(tmp_path: Path) -> Path:
     return folder
 
 
-def of(contact: Contact | None = None, teacher: str = "mine", **keys: Any) -> Completed:
+def of(contact: Contact | None = None, teacher: str = "mine", **keys: Any) -> ResolvedRun:
     """Keys with two underscores for each dot."""
     dotted = {key.replace("__", "."): value for key, value in keys.items()}
     served = {"teacher": teacher, "endpoint.base_url": URL}
-    return completed(load_config(None, served | dotted), contact)
+    return resolve(load_config(None, served | dotted), contact)
 
 
-def said(found: Completed) -> list[tuple[int, str]]:
+def said(found: ResolvedRun) -> list[tuple[int, str]]:
     assert all(f"{each.tokens:,}" in str(each) for each in found.contexts)
     return [(each.tokens, each.source) for each in found.contexts]
 
@@ -93,7 +93,7 @@ def test_an_unknown_context_is_assumed_small_and_said_to_be_unknown():
     assert config.endpoint.context == 8192
     assert (config.cache.budget_tokens or 0) + 4096 <= 8192
     # Completing it again changes nothing.
-    assert completed(config).config == config
+    assert resolve(config).config == config
 
 
 def test_a_configuration_that_was_completed_without_a_context_still_is_the_same_run(tokenizer):

@@ -10,8 +10,8 @@ from heavydistill.config.models import Endpoint, Sampling, SamplingChoice
 from heavydistill.config.run import RunConfig, load_config
 from heavydistill.errors import ConfigError, TeacherError
 from heavydistill.models import registry
-from heavydistill.models.complete import complete
 from heavydistill.models.http.engine import OpenAIEngine
+from heavydistill.models.resolve import resolve
 from heavydistill.models.tokenizer import SERVER
 
 HERE = Endpoint()
@@ -31,7 +31,7 @@ def checkpoint(tmp_path: Path) -> Path:
 def completed(**overrides: Any) -> RunConfig:
     """Keys with two underscores for each dot."""
     dotted = {key.replace("__", "."): value for key, value in overrides.items()}
-    return complete(load_config(overrides=dotted))
+    return resolve(load_config(overrides=dotted)).config
 
 
 @pytest.mark.parametrize("name", MICRO)
@@ -163,7 +163,7 @@ def test_a_run_takes_the_sampling_of_the_maker_if_told_to():
 
 def test_a_completed_configuration_of_a_profile_completes_to_itself():
     once = completed(teacher="glm-4.6", endpoint__base_url=URL, sampling="maker")
-    assert complete(once) == once
+    assert resolve(once).config == once
     assert (once.thinker, once.cache.budget_tokens) == ("glm-4.6", 80_000)
 
 
@@ -202,7 +202,7 @@ def test_a_profile_of_ones_own_is_one_file(tmp_path, monkeypatch):
     assert profile.thinker == profile.deliberator == Sampling(temperature=0.5, max_tokens=100)
     config = completed(teacher=str(file))
     assert (config.thinker, config.domain) == (str(file), "stem")
-    assert complete(config) == config
+    assert resolve(config).config == config
     monkeypatch.chdir(tmp_path)
     assert registry.find("mine.yaml", Endpoint(base_url=URL)).model == "mine"
 
@@ -254,7 +254,7 @@ def test_completing_keeps_what_the_user_set():
 
 def test_completing_twice_changes_nothing():
     once = completed(think__k=4)
-    assert complete(once) == once
+    assert resolve(once).config == once
 
 
 def test_a_role_of_its_own_takes_its_own_profile(checkpoint):

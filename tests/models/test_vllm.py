@@ -22,14 +22,13 @@ from typing import Any
 
 import pytest
 
-from heavydistill.config.run import RunConfig, load_config
+from heavydistill.config.run import load_config
 from heavydistill.errors import TeacherError
 from heavydistill.heavy import prompts
-from heavydistill.models.complete import complete, sampling_of
 from heavydistill.models.contact import Contact
 from heavydistill.models.http.engine import OpenAIEngine
-from heavydistill.models.registry import find
-from heavydistill.models.request import Request, Response, user_turn
+from heavydistill.models.request import THINK, Request, Response, user_turn
+from heavydistill.models.resolve import ResolvedRun, resolve
 from heavydistill.models.vllm.server import Server, served
 from heavydistill.problems import load
 from heavydistill.store.traces import read_traces
@@ -78,7 +77,7 @@ def profile(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def config(profile: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunConfig]:
+def run(profile: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ResolvedRun]:
     folder = tmp_path_factory.mktemp("bin")
     scripts = {"vllm": VLLM, "nvidia-smi": "#!/bin/sh\necho 'GPU 0: none (UUID: GPU-0)'\n"}
     for name, text in scripts.items():
@@ -89,12 +88,12 @@ def config(profile: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         for name, value in ON_CPU.items():
             patched.setenv(name, value)
         patched.setenv("PATH", str(folder), prepend=os.pathsep)
-        yield complete(load_config(None, {"teacher": str(profile), "endpoint.serve": True}))
+        yield resolve(load_config(None, {"teacher": str(profile), "endpoint.serve": True}))
 
 
 @pytest.fixture(scope="module")
-def server(config: RunConfig, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with served(config, tmp_path_factory.mktemp("log") / "vllm.log") as server:
+def server(run: ResolvedRun, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with served(run, tmp_path_factory.mktemp("log") / "vllm.log") as server:
         (session,) = (mine for mine, parent in sessions() if parent == os.getpid())
         assert sum(mine == session for mine, _ in sessions()) > 3  # not the server alone
         yield server
@@ -102,9 +101,9 @@ def server(config: RunConfig, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 
 @pytest.fixture(scope="module")
-def engine(config: RunConfig, server: Server) -> Iterator[OpenAIEngine]:
+def engine(run: ResolvedRun, server: Server) -> Iterator[OpenAIEngine]:
     # Without tags: thinking that the server left in the text would stay there.
-    engine = OpenAIEngine(find(config.teacher, server.endpoint).model, server.endpoint)
+    engine = OpenAIEngine(run.deliberator.profile.model, server.endpoint)
     yield engine
     engine.close()
 
@@ -124,12 +123,12 @@ def sessions() -> list[tuple[int, int]]:
     return [one for one in found if one[0] != os.getsid(0)]
 
 
-def asked(config: RunConfig, *seeds: int, text: str = "") -> list[Request]:
+def asked(run: ResolvedRun, *seeds: int, text: str = "") -> list[Request]:
     """One request for each seed, for the first bundled problem or for this text."""
     prompt = prompts.load("thinker", "brief", "en")
-    text = text or prompts.thinker_prompt(load(config.problems)[0].text, prompt)
+    text = text or prompts.thinker_prompt(load(run.config.problems)[0].text, prompt)
     return [
-        Request(user_turn(text), sampling_of(config.think), seed, index)
+        Request(user_turn(text), run.in_stage(THINK).sampling, seed, index)
         for index, seed in enumerate(seeds)
     ]
 
@@ -160,8 +159,8 @@ def texts(responses: list[Response]) -> list[tuple[str, str]]:
     return [(response.reasoning, response.answer_text) for response in responses]
 
 
-def test_thinking_comes_in_a_field_of_its_own(config, server, engine):
-    (request,) = asked(config, 1)
+def test_thinking_comes_in_a_field_of_its_own(run, server, engine):
+    (request,) = asked(run, 1)
     message = plain(server, request)["choices"][0]["message"]
     assert message["reasoning"] and "think>" not in message["reasoning"] + message["content"]
     (response,) = engine.generate([request])
@@ -171,26 +170,26 @@ def test_thinking_comes_in_a_field_of_its_own(config, server, engine):
     assert min(response.prompt_tokens, response.completion_tokens) > 0
 
 
-def test_n_brings_n_choices_and_k_requests_k_samples(config, server, engine):
-    (request,) = asked(config, 1)
+def test_n_brings_n_choices_and_k_requests_k_samples(run, server, engine):
+    (request,) = asked(run, 1)
     choices = plain(server, request, n=4)["choices"]
     assert sorted(choice["index"] for choice in choices) == [0, 1, 2, 3]
     assert len({choice["message"]["reasoning"] for choice in choices}) > 1
-    assert len(texts(engine.generate(asked(config, 1, 2, 3, 4)))) == 4
+    assert len(texts(engine.generate(asked(run, 1, 2, 3, 4)))) == 4
 
 
-def test_a_seed_repeats_a_text_and_others_differ(config, engine):
-    once = texts(engine.generate(asked(config, *range(8))))
-    assert texts(engine.generate(asked(config, *range(8)))) == once
+def test_a_seed_repeats_a_text_and_others_differ(run, engine):
+    once = texts(engine.generate(asked(run, *range(8))))
+    assert texts(engine.generate(asked(run, *range(8)))) == once
     assert len(set(once)) > 1
 
 
-def test_prompts_that_were_read_already_are_counted(config, server, engine):
-    (request,) = asked(config, 1, text=long_text("7"))
+def test_prompts_that_were_read_already_are_counted(run, server, engine):
+    (request,) = asked(run, 1, text=long_text("7"))
     first, second = (plain(server, request)["usage"] for _ in range(2))
     assert not (first["prompt_tokens_details"] or {}).get("cached_tokens")
     assert second["prompt_tokens_details"]["cached_tokens"] > 0.5 * second["prompt_tokens"]
-    (request,) = asked(config, 1, text=long_text("8"))
+    (request,) = asked(run, 1, text=long_text("8"))
     (before,), (after,) = engine.generate([request]), engine.generate([request])
     assert before.cached_tokens <= 0
     assert after.cached_tokens > 0.5 * after.prompt_tokens

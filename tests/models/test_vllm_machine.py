@@ -8,8 +8,8 @@ import pytest
 
 from heavydistill.config.run import RunConfig, load_config
 from heavydistill.errors import ConfigError
-from heavydistill.models.complete import complete
 from heavydistill.models.registry import profile_of
+from heavydistill.models.resolve import resolve
 from heavydistill.models.vllm import machine, server
 from heavydistill.run.generate import check
 
@@ -79,17 +79,17 @@ def test_the_largest_setup_that_fits_is_taken(gpus, here, used, parallel):
 
 def test_the_context_is_that_of_the_server(gpus):
     gpus(8)
-    config = complete(configured("glm-4.6"))
-    assert config.endpoint.context == 65_536
-    assert config.cache.budget_tokens == 65_536 - 32_768 - 64
-    words = server.command(config)
+    run = resolve(configured("glm-4.6"))
+    assert run.config.endpoint.context == 65_536
+    assert run.config.cache.budget_tokens == 65_536 - 32_768 - 64
+    words = server.command(run)
     assert words[0].endswith("bin/vllm") and words[1:3] == ["serve", "zai-org/GLM-4.6-FP8"]
     assert words[words.index("--max-model-len") + 1] == "65536"
 
 
 def test_a_context_that_was_set_is_that_of_the_server(gpus):
     gpus(8)
-    words = server.command(complete(configured("glm-4.6", endpoint__context=100_000)))
+    words = server.command(resolve(configured("glm-4.6", endpoint__context=100_000)))
     assert words[words.index("--max-model-len") + 1] == "100000"
 
 
@@ -102,7 +102,7 @@ def test_a_checkpoint_in_a_folder_can_be_served(gpus, tmp_path):
         f"vllm: {{gpus: {setups}, why_null: it is small}}\n",
         encoding="utf-8",
     )
-    words = server.command(complete(configured(str(file))))
+    words = server.command(resolve(configured(str(file))))
     assert words[1:5] == ["serve", str(MICRO), "--served-model-name", "mine"]
 
 

@@ -11,7 +11,8 @@ from pool_folders import pool_folder, pool_of
 import heavydistill
 from heavydistill.config.run import dump_config, load_config
 from heavydistill.errors import BudgetError, ConfigError
-from heavydistill.models.complete import complete, sampling_of
+from heavydistill.models.request import THINK
+from heavydistill.models.resolve import resolve
 from heavydistill.run import generate
 from heavydistill.run.controls import Control, controls_of, names_of
 
@@ -32,31 +33,31 @@ def control(tmp_path: Path, name: str, **keys: Any) -> Control:
 def test_alone_the_deliberator_is_asked_as_it_deliberates(tmp_path: Path) -> None:
     plan = planned(tmp_path, thinker="micro", deliberator="micro-student")
     (alone,) = controls_of(plan, ["alone"], 1)
-    config = complete(alone.config)
+    config = resolve(alone.config).config
     assert config.roles == ("micro-student", "micro-student")
     assert config.think.k == 2 and config.rounds == 0 and not alone.reads_pools
-    assert sampling_of(config.think) == sampling_of(plan.config.deliberate)
+    assert alone.plan and alone.plan.run.in_stage(THINK).sampling == plan.run.deliberator.sampling
     assert config.problems == plan.config.problems and config.domain == plan.config.domain
 
 
 def test_the_chain_may_have_the_tokens_of_all(tmp_path: Path) -> None:
     sizes = {"think__sampling__max_tokens": 100, "deliberate__sampling__max_tokens": 300}
     chain = control(tmp_path, "chain", **sizes)
-    assert sampling_of(chain.config.think).max_tokens == 4 * 100 + 300
+    assert chain.config.think.sampling.max_tokens == 4 * 100 + 300
     assert chain.config.rounds == 0 and "at most 700 tokens, 2 times" in chain.told
 
 
 def test_the_chain_may_have_what_a_cache_at_random_and_all_rounds_take(tmp_path: Path) -> None:
     sizes = {"think__sampling__max_tokens": 100, "deliberate__sampling__max_tokens": 200}
     chain = control(tmp_path, "chain", cache__width=2, deliberate__rounds=2, **sizes)
-    assert sampling_of(chain.config.think).max_tokens == 2 * 100 + 2 * 200 + 200
+    assert chain.config.think.sampling.max_tokens == 2 * 100 + 2 * 200 + 200
 
 
 def test_a_chain_that_does_not_fit_the_context_is_shorter_and_said(tmp_path: Path) -> None:
     sizes = {"think__k": 64, "cache__selection": "max_length", "cache__width": 4}
     sizes |= {"think__sampling__max_tokens": 192}
     chain = control(tmp_path, "chain", **sizes)
-    assert sampling_of(chain.config.think).max_tokens < 2048
+    assert chain.config.think.sampling.max_tokens < 2048
     assert "of the 12,736 that the heavy answer may have" in chain.told
     generate.check(chain.config.model_copy(update={"out": str(tmp_path / "chain")}))
 
@@ -67,7 +68,7 @@ def test_a_chain_is_no_longer_than_its_server_takes_and_says_so(tmp_path: Path) 
     served |= {"deliberate__sampling__max_tokens": 300}
     chain = control(tmp_path, "chain", endpoint__capabilities__max_output=300, **served)
     # Else the configuration would contradict itself once all other runs were paid for.
-    assert chain.plan and sampling_of(chain.plan.config.think).max_tokens == 300
+    assert chain.plan and chain.plan.run.in_stage(THINK).sampling.max_tokens == 300
     assert "one chain of at most 300 tokens of the 700 that the heavy answer may" in chain.told
     assert "its server takes no more in one response" in chain.told
     at_most = control(tmp_path, "chain", endpoint__capabilities__max_output=700, **served)

@@ -14,10 +14,10 @@ from rich.console import Console
 from samples import trajectory
 
 from heavydistill.cli.plan import print_estimate, print_line
+from heavydistill.config.models import Sampling
 from heavydistill.config.run import RunConfig, load_config
 from heavydistill.heavy import prompts
 from heavydistill.heavy.cache import build_cache
-from heavydistill.models.complete import sampling_of
 from heavydistill.models.journaled import JournaledEngine
 from heavydistill.models.request import (
     THINK,
@@ -89,7 +89,7 @@ def thinker_requests(plan: Plan, problem: Problem) -> list[Request]:
     return samples(
         user_turn(prompts.thinker_prompt(problem.text, wording)),
         config.think.k,
-        sampling_of(config.think),
+        plan.run.in_stage(THINK).sampling,
         run_seed=config.seed,
         model="served",
         stage=THINK,
@@ -100,7 +100,7 @@ def deliberator_requests(config: RunConfig, prompt: str, round: int) -> list[Req
     return samples(
         user_turn(prompt),
         config.deliberate.d,
-        sampling_of(config.deliberate),
+        config.deliberate.sampling.over(Sampling()),
         run_seed=config.seed,
         model="served",
         stage=deliberate_stage(round),

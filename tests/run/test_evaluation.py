@@ -17,7 +17,7 @@ from heavydistill.config.run import RunConfig, dump_config, load_config
 from heavydistill.errors import ConfigError, MissingModelError, TeacherError, UserError
 from heavydistill.metrics.comparison import COMPARISON, read_comparison
 from heavydistill.metrics.summary import summarize
-from heavydistill.models.complete import complete
+from heavydistill.models.resolve import resolve
 from heavydistill.run import generate
 from heavydistill.run.evaluation import AFTER, BEFORE, Plan, check, evaluate, paired
 from heavydistill.run.generate import Finished
@@ -41,16 +41,16 @@ def config(**keys: Any) -> RunConfig:
 
 def test_a_checkpoint_is_asked_as_its_base_is(trained: str) -> None:
     given = config(thinker=trained, deliberator=trained)
-    alone = complete(given)
+    alone = resolve(given).config
     before, after = paired(given, "micro-student")
-    assert before == complete(RunConfig(teacher="micro-student"))
+    assert before == resolve(RunConfig(teacher="micro-student")).config
     assert after.roles == (trained, trained)
     for key in ("domain", "think", "deliberate", "cache"):
         assert getattr(after, key) == getattr(before, key)
         # It would not be, if it were left to the defaults.
         assert getattr(after, key) != getattr(alone, key)
     assert after.domain == "brief" and after.think.sampling.max_tokens == 192
-    assert complete(after) == after
+    assert resolve(after).config == after
 
 
 def test_what_the_configuration_says_holds_for_both(trained: str) -> None:
@@ -151,7 +151,7 @@ def with_answers(plan: RunPlan, answers: list[str], rejected: bool = False) -> F
         write_traces([traces[1]], plan.folder / REJECTS_FOLDER)
     write_traces([*traces[:1], *traces[1 + rejected :]], plan.folder / TRACES_FOLDER)
     (plan.folder / "config.yaml").write_text(dump_config(plan.config))
-    (plan.folder / "summary.json").write_text(json.dumps(made_by(plan.config)))
+    (plan.folder / "summary.json").write_text(json.dumps(made_by(plan.run)))
     return Finished(plan.folder, summarize(traces), int(rejected), 0, {})
 
 

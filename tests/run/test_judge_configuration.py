@@ -1,5 +1,6 @@
 """How a configuration asks for a judge, and how the pipeline has it."""
 
+import dataclasses
 import json
 from typing import Any
 
@@ -8,15 +9,15 @@ from distilabel.pipeline import Pipeline
 
 from heavydistill.config.run import RunConfig, load_config
 from heavydistill.errors import ConfigError
-from heavydistill.models.complete import complete
 from heavydistill.models.request import JUDGE, THINK, deliberate_stage
+from heavydistill.models.resolve import ResolvedRun, resolve
 from heavydistill.run.recipe import build_heavy_pipeline, judge_of, llm_of, window_of
 
 URL, OTHER = "http://localhost:1/v1", "http://localhost:2/v1"
 SHORT = {"judge__model": "m", "judge__endpoint": {"base_url": OTHER, "context": 8192}}
 
 
-def completed(**keys: Any) -> RunConfig:
+def resolved(**keys: Any) -> ResolvedRun:
     """Keys with two underscores for each dot."""
     served = {
         "teacher": "served",
@@ -26,17 +27,21 @@ def completed(**keys: Any) -> RunConfig:
         "cache.budget_tokens": 100,
     }
     dotted = {key.replace("__", "."): value for key, value in keys.items()}
-    return complete(load_config(None, served | dotted))
+    return resolve(load_config(None, served | dotted))
+
+
+def configured(**keys: Any) -> RunConfig:
+    return resolved(**keys).config
 
 
 def test_nobody_is_asked_unless_a_judge_is_declared():
-    assert completed().judge is None
+    assert configured().judge is None
     with pytest.raises(ValueError, match="no judge"):
-        judge_of(completed(), "pool")
+        judge_of(resolved(), "pool")
 
 
 def test_a_judge_has_sampling_of_its_own_and_the_endpoint_of_the_run():
-    config = completed(judge__model="other", endpoint__price_in=1.0, endpoint__price_out=2.0)
+    config = configured(judge__model="other", endpoint__price_in=1.0, endpoint__price_out=2.0)
     judge = config.judge
     assert judge.votes == 3 and judge.endpoint.base_url == URL
     assert judge.sampling.model_dump() == {
@@ -48,30 +53,30 @@ def test_a_judge_has_sampling_of_its_own_and_the_endpoint_of_the_run():
         "max_tokens": 4096,  # half of the context that is assumed
     }
     elsewhere = {"base_url": OTHER, "context": 131_072}
-    assert completed(judge__model="o", judge__endpoint=elsewhere).judge.sampling.max_tokens == 8192
+    assert resolved(judge__model="o", judge__endpoint=elsewhere).judge.sampling.max_tokens == 8192
     # What is known of the teacher does not hold for another model at the same address.
     assert judge.endpoint.tokenizer is None and judge.endpoint.price_in is None
-    same = completed(judge__model="served", endpoint__price_in=1.0, endpoint__price_out=2.0)
+    same = configured(judge__model="served", endpoint__price_in=1.0, endpoint__price_out=2.0)
     assert same.judge.endpoint.price_in == 1.0
-    assert complete(config) == config
+    assert resolve(config).config == config
 
 
 def test_a_judge_elsewhere_is_asked_there_for_all_votes_singly():
     keys = {"base_url": OTHER, "capabilities": {"n": 8}, "api_key_env": "OTHER_KEY"}
-    config = completed(judge__model="other", judge__endpoint=keys, judge__votes=5)
-    llm = llm_of(config, JUDGE)
+    run = resolved(judge__model="other", judge__endpoint=keys, judge__votes=5)
+    llm = llm_of(run, JUDGE)
     assert (llm.endpoint.base_url, llm.endpoint.key_env) == (OTHER, "OTHER_KEY")
     assert llm.endpoint.capabilities.n == 1 and llm.endpoint.reasoning == "optional"
     assert (llm.stage, llm.ledger is not None, llm.journal) == (JUDGE, True, "kept")
-    assert llm_of(config, THINK).endpoint.base_url == URL
+    assert llm_of(run, THINK).endpoint.base_url == URL
 
 
 def test_limits_a_minute_hold_for_all_who_ask_at_one_address():
     keys = {"judge__model": "other", "think__k": 8, "deliberate__d": 4, "deliberate__rounds": 2}
 
-    def limits(config: RunConfig) -> int:
+    def limits(run: ResolvedRun) -> int:
         rounds = [deliberate_stage(n) for n in (1, 2)]
-        asked = [llm_of(config, stage) for stage in (THINK, *rounds, *[JUDGE] * 3)]
+        asked = [llm_of(run, stage) for stage in (THINK, *rounds, *[JUDGE] * 3)]
         by_address: dict[str, int] = {}
         for llm in asked:
             limit = llm.endpoint.requests_per_minute or 0
@@ -79,9 +84,9 @@ def test_limits_a_minute_hold_for_all_who_ask_at_one_address():
             by_address[url] = by_address.get(url, 0) + limit
         return by_address
 
-    assert limits(completed(**keys, endpoint__requests_per_minute=2500)) == {URL: 2500}
+    assert limits(resolved(**keys, endpoint__requests_per_minute=2500)) == {URL: 2500}
     own = {"base_url": OTHER, "requests_per_minute": 900}
-    apart = completed(**keys, endpoint__requests_per_minute=1600, judge__endpoint=own)
+    apart = resolved(**keys, endpoint__requests_per_minute=1600, judge__endpoint=own)
     assert limits(apart) == {URL: 1600, OTHER: 900}
 
 
@@ -102,18 +107,18 @@ def test_limits_a_minute_hold_for_all_who_ask_at_one_address():
 def test_a_contradiction_is_said_with_what_to_do(keys, told):
     prices = {"endpoint__price_in": 1.0, "endpoint__price_out": 1.0}
     with pytest.raises(ConfigError) as refused:
-        completed(**prices, **keys)
+        resolved(**prices, **keys)
     assert told in str(refused.value)
 
 
 def test_one_vote_may_be_greedy():
-    config = completed(judge__model="m", judge__votes=1, judge__sampling__temperature=0)
+    config = configured(judge__model="m", judge__votes=1, judge__sampling__temperature=0)
     assert config.judge.sampling.temperature == 0
 
 
 def test_a_server_that_is_started_for_the_teacher_serves_no_other_judge():
     with pytest.raises(ConfigError, match="judge"):
-        complete(
+        resolve(
             RunConfig.model_validate(
                 {
                     "teacher": "qwen3-8b",
@@ -132,20 +137,20 @@ def test_a_saved_configuration_with_no_judge_takes_one_from_the_command_line(tmp
 
 def test_who_judges_makes_another_run_and_where_does_not():
     def identity(**keys: Any) -> str:
-        return completed(**keys).identity
+        return configured(**keys).identity
 
     base = identity(judge__model="m")
     assert base != identity() and base != identity(judge__model="other")
     assert base != identity(judge__model="m", judge__votes=5)
     assert base == identity(judge__model="m", judge__endpoint={"base_url": OTHER})
-    # Completed or not, as a run that starts its own server completes it twice.
-    config = completed(judge__model="served")
+    # As a run that starts its own server names no endpoint of the judge.
+    config = configured(judge__model="served")
     bare = config.judge.model_copy(update={"endpoint": None})
     assert config.identity == config.model_copy(update={"judge": bare}).identity
 
 
 def test_a_pipeline_with_a_judge_judges_after_each_verification_and_round_trips(tmp_path):
-    config = completed(
+    run = resolved(
         judge__model="other",
         judge__reasons=["needs_units"],
         deliberate__rounds=2,
@@ -155,7 +160,7 @@ def test_a_pipeline_with_a_judge_judges_after_each_verification_and_round_trips(
         judge__endpoint={"base_url": OTHER},
         cache__budget_tokens=None,
     )
-    pipeline = build_heavy_pipeline(config)
+    pipeline = build_heavy_pipeline(run)
     steps = [step["name"] for step in pipeline.dump()["pipeline"]["steps"]]
     at = [steps.index(name) for name in ("verify_pool", "judge_pool", "build_caches_1")]
     assert at == list(range(at[0], at[0] + 3))
@@ -173,5 +178,5 @@ def test_a_pipeline_with_a_judge_judges_after_each_verification_and_round_trips(
     again = Pipeline.from_yaml(tmp_path / "p.yaml")
     for key in ("steps", "connections"):
         assert json.dumps(again.dump()["pipeline"][key]) == json.dumps(saved["pipeline"][key])
-    assert window_of(config) > window_of(config.model_copy(update={"judge": None}))
+    assert window_of(run) > window_of(dataclasses.replace(run, judge=None))
     pipeline.discard()

@@ -11,8 +11,7 @@ from fake_server import FakeServer, completion, serving
 from heavydistill.config.models import Endpoint, Sampling
 from heavydistill.config.run import load_config
 from heavydistill.heavy import prompts
-from heavydistill.models.complete import sampling_of
-from heavydistill.models.request import sample_seed, user_turn
+from heavydistill.models.request import THINK, sample_seed, user_turn
 from heavydistill.run.estimate import estimate
 from heavydistill.run.generate import Plan, check
 from heavydistill.run.llm import HeavyLLM
@@ -76,7 +75,7 @@ def test_a_plan_knows_what_was_asked_under_another_name_of_the_file(tmp_path, mo
         first = plan("mine.yaml")
         wording = prompts.load("thinker", first.config.domain or "general", "en")
         prompt = user_turn(prompts.thinker_prompt(first.problems[0].text, wording))
-        asked(server, "mine.yaml", tmp_path, prompt, sampling_of(first.config.think))
+        asked(server, "mine.yaml", tmp_path, prompt, first.run.in_stage(THINK).sampling)
     for teacher in ("mine.yaml", "./mine.yaml", str(tmp_path / "mine.yaml")):
         assert estimate(plan(teacher)).stages[0].in_journal.low == 3
 

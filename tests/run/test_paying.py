@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +16,7 @@ from heavydistill.cli.plan import print_estimate, print_line
 from heavydistill.config.run import RunConfig, dump_config, load_config
 from heavydistill.errors import ConfigError
 from heavydistill.models.ledger import Cost, Ledger, account_of, balance_of, found_account, spent_in
+from heavydistill.models.resolve import ResolvedRun, resolve
 from heavydistill.run.estimate import estimate
 from heavydistill.run.generate import check
 from heavydistill.run.recipe import paying
@@ -42,8 +44,13 @@ def config(out: str = "runs/glm", journal: str = "runs/journal", **keys: Any) ->
     return load_config(None, {**served, "out": out, "journal": journal, **keys})
 
 
+def resolved(config: RunConfig) -> ResolvedRun:
+    """The run of a configuration, which is asked for as it stands."""
+    return dataclasses.replace(resolve(config), config=config)
+
+
 def spend(run: RunConfig, tokens: int) -> None:
-    with paying(run):
+    with paying(resolved(run)):
         ledger = Ledger(account_of(run))
         assert ledger.reserve(Cost(tokens))
         ledger.settle(Cost(tokens), Cost(tokens), True)
@@ -53,7 +60,7 @@ def spend(run: RunConfig, tokens: int) -> None:
 def spent(run: RunConfig) -> float:
     """What a plan says, and then what a run finds."""
     told = balance_of(found_account(run)).spent_tokens
-    with paying(run):
+    with paying(resolved(run)):
         assert balance_of(account_of(run)).spent_tokens == told
     return told
 
@@ -151,20 +158,20 @@ def test_so_does_one_that_was_killed_before_its_folder_was_there(
 
 
 def test_two_runs_into_a_folder_at_once_are_refused_and_so_is_the_same_run_twice() -> None:
-    with paying(config()):
+    with paying(resolved(config())):
         with pytest.raises(ConfigError, match="A run with the same account is in progress"):
-            paying(config(**{"think.k": 16})).__enter__()
+            paying(resolved(config(**{"think.k": 16}))).__enter__()
         with pytest.raises(ConfigError, match="The same run is in progress"):
-            paying(config(out="runs/other")).__enter__()
-        with paying(config(out="runs/other", **{"think.k": 16})):
+            paying(resolved(config(out="runs/other"))).__enter__()
+        with paying(resolved(config(out="runs/other", **{"think.k": 16}))):
             pass
-    with paying(config()):
+    with paying(resolved(config())):
         pass
 
 
 def test_what_was_in_flight_at_a_kill_is_not_left() -> None:
     run = config()
-    with paying(run):
+    with paying(resolved(run)):
         Ledger(account_of(run)).reserve(Cost(300))
     assert spent_in(run) == spent_in(config(**{"think.k": 16})) == Cost(300, 0.0)
 

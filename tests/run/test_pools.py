@@ -242,7 +242,7 @@ def test_the_plan_asks_for_deliberations_alone(
 
 def test_the_pipeline_begins_with_the_pools_and_no_model_thinks(pools: Path) -> None:
     plan = checked(pools, deliberate__d=2)
-    pipeline = build_heavy_pipeline(plan.config)
+    pipeline = build_heavy_pipeline(plan.run)
     saved = json.dumps(pipeline.dump())
     assert list(pipeline.dag) == [
         "load_pools",
@@ -255,14 +255,14 @@ def test_the_pipeline_begins_with_the_pools_and_no_model_thinks(pools: Path) -> 
     assert "SampleTrajectories" not in saved
     pipeline.discard()
     with pytest.raises(ConfigError, match="nobody thinks"):
-        llm_of(plan.config, "think")
+        llm_of(plan.run, "think")
 
 
 def test_limits_of_requests_are_not_shared_with_who_does_not_think(pools: Path) -> None:
     served = {"teacher": "served", "endpoint__base_url": "http://localhost:1/v1"}
     tokenizer = str(Path(__file__).parents[2] / "heavydistill" / "micro" / "teacher")
     plan = checked(pools, endpoint__tokenizer=tokenizer, endpoint__requests_per_minute=60, **served)
-    assert llm_of(plan.config, "deliberate_1").endpoint.requests_per_minute == 60
+    assert llm_of(plan.run, "deliberate_1").endpoint.requests_per_minute == 60
 
 
 def test_an_empty_pool_is_no_obstacle_to_the_others(tmp_path: Path) -> None:

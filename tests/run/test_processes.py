@@ -11,7 +11,7 @@ import pytest
 
 from heavydistill.config.run import RunConfig
 from heavydistill.errors import ConfigError
-from heavydistill.models.complete import complete
+from heavydistill.models.resolve import resolve
 from heavydistill.schema import Generation, Trace
 from heavydistill.store.traces import read_traces
 
@@ -57,4 +57,4 @@ def test_a_served_model_has_slots_and_no_processes(stage: str) -> None:
         {"teacher": "some", "endpoint": served, stage: {"processes": 2}}
     )
     with pytest.raises(ConfigError, match=rf"{stage}\.processes .* endpoint\.concurrency"):
-        complete(asked)
+        resolve(asked)

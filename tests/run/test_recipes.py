@@ -16,8 +16,8 @@ from fake_server import completion, serving
 
 from heavydistill.config.models import Endpoint
 from heavydistill.config.run import load_config
-from heavydistill.models.complete import complete
 from heavydistill.models.registry import find
+from heavydistill.models.resolve import resolve
 from heavydistill.run.recipe import Pace, build_heavy_pipeline
 from heavydistill.schema import Trace, from_row
 from heavydistill.store.journal import Journal
@@ -118,9 +118,9 @@ def test_the_recipe_takes_every_key_of_a_configuration() -> None:
         "judge.votes": 5,
         "judge.reasons": ["needs_units"],
     }
-    config = complete(load_config(None, keys))
-    ours = build_heavy_pipeline(config)
-    recipe = runpy.run_path(str(RECIPE))["build"](config)
+    run = resolve(load_config(None, keys))
+    ours = build_heavy_pipeline(run)
+    recipe = runpy.run_path(str(RECIPE))["build"](run)
     assert recipe.dump() == ours.dump()
     assert recipe.window.most == ours.window.most
     for pipeline in (ours, recipe):

@@ -14,12 +14,12 @@ from samples import trajectory
 
 from heavydistill.config.run import RunConfig
 from heavydistill.errors import ConfigError, RunError
-from heavydistill.models.complete import complete
+from heavydistill.models.resolve import resolve
 from heavydistill.run.result import all_traces, earlier, write
 from heavydistill.schema import FAILED, OK, Problem, Trace, arrow_schema, to_row
 from heavydistill.store.traces import REJECTS_FOLDER, TRACES_FOLDER, read_traces
 
-CONFIG = complete(RunConfig())
+RUN = resolve(RunConfig())
 PROBLEMS = [Problem(id=f"p{n}", text="3 + 4", reference="7", verifier="exact") for n in range(6)]
 
 
@@ -44,9 +44,9 @@ def texts_in(run: Path) -> dict[str, str]:
 def test_an_interrupted_run_keeps_the_rows_that_it_did_not_come_to(tmp_path):
     old, new = tmp_path / "old", tmp_path / "new"
     before = rows(tmp_path / "1", {"p4": "a", "p0": "b", "p2": "c", "p1": "d"}, failed=("p2",))
-    assert write(CONFIG, PROBLEMS, before, old, tmp_path / "none").missing == 2
+    assert write(RUN, PROBLEMS, before, old, tmp_path / "none").missing == 2
     after = rows(tmp_path / "2", {"p5": "e", "p0": "f"})
-    written = write(CONFIG, PROBLEMS, after, new, old)
+    written = write(RUN, PROBLEMS, after, new, old)
     assert texts_in(new) == {"p0": "f", "p1": "d", "p4": "a", "p5": "e"}
     assert list(texts_in(new)) == ["p0", "p1", "p4", "p5"]
     assert (written.rejects, written.missing) == (1, 1)
@@ -55,32 +55,32 @@ def test_an_interrupted_run_keeps_the_rows_that_it_did_not_come_to(tmp_path):
     assert sum(summary["statuses"].values()) == 5
     (rejected,) = pq.read_table(new / REJECTS_FOLDER).to_pylist()
     assert rejected["problem"]["id"] == "p2"
-    before = earlier(CONFIG, new)
+    before = earlier(RUN.config, new)
     assert before and before.may_go_on and not before.changed
 
 
 def test_rows_of_problems_that_have_changed_are_left_out_and_counted(tmp_path, caplog):
     old = tmp_path / "old"
-    write(CONFIG, PROBLEMS, rows(tmp_path / "1", {"p0": "a", "p1": "b"}), old, tmp_path / "none")
+    write(RUN, PROBLEMS, rows(tmp_path / "1", {"p0": "a", "p1": "b"}), old, tmp_path / "none")
     changed = [Problem(id="p0", text="3 + 5", reference="8", verifier="exact"), *PROBLEMS[1:]]
     with caplog.at_level(logging.WARNING):
-        write(CONFIG, changed, rows(tmp_path / "2", {"p2": "c"}), tmp_path / "new", old)
+        write(RUN, changed, rows(tmp_path / "2", {"p2": "c"}), tmp_path / "new", old)
     assert texts_in(tmp_path / "new") == {"p1": "b", "p2": "c"}
     assert "1 row(s)" in caplog.text
 
 
 def test_a_run_that_was_not_interrupted_takes_nothing_from_before(tmp_path):
     full = rows(tmp_path / "1", {problem.id: "a" for problem in PROBLEMS})
-    assert write(CONFIG, PROBLEMS, full, tmp_path / "run", None).missing == 0
+    assert write(RUN, PROBLEMS, full, tmp_path / "run", None).missing == 0
     with pytest.raises(RunError, match="5 rows came out"):
         some = rows(tmp_path / "2", {problem.id: "a" for problem in PROBLEMS[1:]})
-        write(CONFIG, PROBLEMS, some, tmp_path / "other", None)
+        write(RUN, PROBLEMS, some, tmp_path / "other", None)
 
 
 @pytest.mark.parametrize("column", ["problem.text", "pool.list.element.answer_text"])
 def test_rows_that_cannot_be_read_are_said_with_their_file(tmp_path, column):
     full = rows(tmp_path / "1", {problem.id: "a" for problem in PROBLEMS})
-    write(CONFIG, PROBLEMS, full, tmp_path / "run", None)
+    write(RUN, PROBLEMS, full, tmp_path / "run", None)
     (file,) = (tmp_path / "run" / TRACES_FOLDER).iterdir()
     damage(file, column)
     with pytest.raises(ConfigError, match="cannot be read as parquet") as caught:

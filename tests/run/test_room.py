@@ -10,10 +10,10 @@ from counting_server import Counter, counting
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from heavydistill.config.run import RunConfig, load_config
+from heavydistill.config.run import load_config
 from heavydistill.errors import BudgetError, TeacherError
 from heavydistill.heavy.cache import frame_tokens
-from heavydistill.models.complete import complete
+from heavydistill.models.resolve import ResolvedRun, resolve
 from heavydistill.models.tokenizer import SERVER
 from heavydistill.run.context_check import check_room, with_tokenizer
 from heavydistill.schema import Problem
@@ -21,8 +21,8 @@ from heavydistill.schema import Problem
 MICRO = str(Path(__file__).parents[2] / "heavydistill" / "micro" / "teacher")
 
 
-def completed(**keys: Any) -> RunConfig:
-    return complete(load_config(None, {key.replace("__", "."): v for key, v in keys.items()}))
+def resolved(**keys: Any) -> ResolvedRun:
+    return resolve(load_config(None, {key.replace("__", "."): v for key, v in keys.items()}))
 
 
 def problem(name: str, words: int) -> Problem:
@@ -32,19 +32,19 @@ def problem(name: str, words: int) -> Problem:
 def test_the_problem_that_leaves_the_least_room_is_named() -> None:
     problems = [problem("a", 9), problem("b", 300), problem("c", 250)]
     with pytest.raises(BudgetError, match="problem b and the frame of 8 attempts"):
-        check_room(completed(cache__budget_tokens=500), problems)
+        check_room(resolved(cache__budget_tokens=500), problems)
 
 
 def test_deliberations_of_the_round_before_need_room_too() -> None:
     problems, budget = [problem("a", 9)], 170
-    check_room(completed(cache__budget_tokens=budget, deliberate__rounds=1), problems)
+    check_room(resolved(cache__budget_tokens=budget, deliberate__rounds=1), problems)
     with pytest.raises(BudgetError, match="and 4 deliberations of the round before"):
-        check_room(completed(cache__budget_tokens=budget, deliberate__rounds=2), problems)
+        check_room(resolved(cache__budget_tokens=budget, deliberate__rounds=2), problems)
 
 
-def served(url: str, **keys: Any) -> RunConfig:
+def served(url: str, **keys: Any) -> ResolvedRun:
     server = {"endpoint__base_url": url, "endpoint__capabilities": {}, "endpoint__context": 4096}
-    return completed(teacher="m", **server, **keys)
+    return resolved(teacher="m", **server, **keys)
 
 
 def test_what_an_estimate_finds_too_large_is_counted_by_the_server() -> None:
@@ -65,15 +65,16 @@ def test_a_tokenizer_of_a_profile_that_cannot_be_loaded_gives_way_to_the_server(
 ) -> None:
     file = tmp_path / "far.yaml"
     file.write_text("name: far\nhub: m\ntokenizer: ./nowhere\ncontext: 65536\n", "utf-8")
-    config = completed(teacher=str(file), endpoint__base_url="http://h/v1")
-    assert config.endpoint.tokenizer is None
-    changed = with_tokenizer(config)
-    assert changed.endpoint.tokenizer == SERVER
+    run = resolved(teacher=str(file), endpoint__base_url="http://h/v1")
+    assert run.config.endpoint.tokenizer is None
+    changed = with_tokenizer(run)
+    assert changed.config.endpoint.tokenizer == SERVER
+    assert changed.deliberator.profile.tokenizer == SERVER
     (warning,) = caplog.records
     assert "nowhere" in warning.message and "--tokenizer" in warning.message
     with pytest.raises(TeacherError):  # what the user names must be there
         with_tokenizer(served("http://h/v1", endpoint__tokenizer="./nowhere"))
-    local = completed()
+    local = resolved()
     assert with_tokenizer(local) is local
 
 
@@ -88,22 +89,22 @@ def test_what_is_recommended_passes(words: int, k: int, budget: int, rounds: int
     problems = [problem("a", words)]
     chosen = {"think__k": k, "deliberate__rounds": rounds, "cache__budget_tokens": budget}
     try:
-        check_room(completed(**chosen), problems)
+        check_room(resolved(**chosen), problems)
     except BudgetError as error:
         if width := re.search(r"cache\.width=(\d+)", error.fix):
             assert 2 <= int(width[1]) < k
-            check_room(completed(**chosen, cache__width=int(width[1])), problems)
+            check_room(resolved(**chosen, cache__width=int(width[1])), problems)
         if enough := re.search(r"cache\.budget_tokens to (\d+)", error.fix):
-            check_room(completed(**chosen | {"cache__budget_tokens": int(enough[1])}), problems)
+            check_room(resolved(**chosen | {"cache__budget_tokens": int(enough[1])}), problems)
 
 
 def test_a_shorter_problem_with_a_longer_fence_may_leave_less_room() -> None:
     fenced = dataclasses.replace(problem("fenced", 20), text="word " * 20 + "=" * 40)
     problems = [problem("a", 9), problem("long", 90), fenced]
     with pytest.raises(BudgetError, match="problem long and the frame of 8 attempts"):
-        check_room(completed(cache__budget_tokens=150, think__k=8), problems)
+        check_room(resolved(cache__budget_tokens=150, think__k=8), problems)
     with pytest.raises(BudgetError, match="problem fenced and the frame of 200 attempts"):
-        check_room(completed(cache__budget_tokens=150, think__k=200), problems)
+        check_room(resolved(cache__budget_tokens=150, think__k=200), problems)
 
 
 def test_many_attempts_are_counted_once_and_not_for_every_problem(
@@ -117,5 +118,5 @@ def test_many_attempts_are_counted_once_and_not_for_every_problem(
 
     monkeypatch.setattr("heavydistill.run.context_check.frame_tokens", count)
     problems = [problem(str(number), number) for number in range(1, 51)]
-    check_room(completed(think__k=100, cache__budget_tokens=1500), problems)
+    check_room(resolved(think__k=100, cache__budget_tokens=1500), problems)
     assert counted.count(100) == 1 and len(counted) == 51

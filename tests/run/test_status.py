@@ -21,6 +21,7 @@ from heavydistill.config.run import RunConfig
 from heavydistill.errors import ConfigError
 from heavydistill.metrics.summary import summarize
 from heavydistill.models.request import Work
+from heavydistill.models.resolve import resolve
 from heavydistill.run import status as status_module
 from heavydistill.run.status import STATUS, Pulse, Status, read_status, running
 from heavydistill.run.tally import Tally
@@ -115,7 +116,7 @@ def test_tokens_of_the_journal_are_not_new() -> None:
 
 
 def pulse(path: Path, config: RunConfig = CONFIG, problems: int = 40, asks: bool = False) -> Pulse:
-    return Pulse(path, config, problems, asks)
+    return Pulse(path, resolve(config), problems, asks)
 
 
 def test_the_file_is_there_and_young_while_the_run_lasts_and_then_gone(

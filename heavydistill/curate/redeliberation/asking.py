@@ -19,13 +19,13 @@ from heavydistill.config.models import Endpoint, Sampling, SamplingChoice
 from heavydistill.config.run import RunConfig, caps_of
 from heavydistill.config.sets import BuildConfig, Redeliberate, RefilterConfig
 from heavydistill.errors import ConfigError
-from heavydistill.models.capabilities import bounded, obeyed
-from heavydistill.models.complete import OF_ANOTHER_MODEL, located
+from heavydistill.models.capabilities import bounded
 from heavydistill.models.contact import Contact
-from heavydistill.models.context import Context, contexts_of, held
+from heavydistill.models.context import Context
 from heavydistill.models.profile import Profile
 from heavydistill.models.registry import find, revision_of
 from heavydistill.models.request import Request, deliberate_stage, sample_seed, samples, user_turn
+from heavydistill.models.resolve import located, of_another_model, reach
 from heavydistill.models.tokenizer import SERVER, TEMPLATE_TOKENS, ReaderTokenizer
 from heavydistill.schema import Cache, content_id
 from heavydistill.store import segment
@@ -155,13 +155,9 @@ def asking_of(
             f"Start it yourself, `heavydistill teachers {name}` tells how, and give its address "
             f"as {section}endpoint.base_url.",
         )
-    endpoint = obeyed(given, [find(name, given)])
-    contexts: list[Context] = []
-    if endpoint.is_served:
-        # The prompts are not known yet; one is taken to be as long as its response.
-        needed = 2 * ((wanted.sampling and wanted.sampling.max_tokens) or 0)
-        contexts = contexts_of(given, endpoint, [find(name, endpoint)], contact, needed)
-        endpoint, contexts = held(endpoint, contexts)
+    # The prompts are not known yet; one is taken to be as long as its response.
+    needed = 2 * ((wanted.sampling and wanted.sampling.max_tokens) or 0)
+    endpoint, contexts = reach(given, (name,), contact, needed)
     model = find(name, endpoint)
     if model.tokenizer == SERVER:  # what is trained on is counted exactly
         raise ConfigError(
@@ -243,7 +239,7 @@ def _as_in_run(wanted: Redeliberate, run: RunConfig) -> Redeliberate:
         known = run.deliberate.sampling.model_dump(exclude_none=True)
         chosen = SamplingChoice(**(known | chosen.model_dump(exclude_none=True)))
     else:
-        endpoint = endpoint.model_copy(update=dict.fromkeys(OF_ANOTHER_MODEL))
+        endpoint = of_another_model(endpoint)
     return wanted.model_copy(
         update={
             "teacher": name,

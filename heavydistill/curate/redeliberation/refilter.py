@@ -45,11 +45,11 @@ from heavydistill.curate.redeliberation.success import (
 )
 from heavydistill.errors import ConfigError
 from heavydistill.metrics.counts import unanswered_because
-from heavydistill.models.complete import located
 from heavydistill.models.contact import Contact
 from heavydistill.models.ledger import Ledger
 from heavydistill.models.registry import file_of as profile_file_of
 from heavydistill.models.registry import find, revision_of, tariff_of
+from heavydistill.models.resolve import located
 from heavydistill.schema import Deliberation, from_row
 from heavydistill.store.atomic import new_folder, refuse_taken
 from heavydistill.store.sets.folder import CHAT_TEMPLATE, Writer, file_of, read_rows

@@ -20,10 +20,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from heavydistill.config.models import Endpoint
-from heavydistill.config.run import RunConfig
 from heavydistill.errors import RunError, TeacherError
-from heavydistill.models.complete import to_serve
 from heavydistill.models.profile_files import serve_command
+from heavydistill.models.resolve import ResolvedRun, to_serve
 from heavydistill.models.vllm import supervisor
 from heavydistill.models.vllm.machine import largest_setup, vllm
 
@@ -92,24 +91,24 @@ class Server:
         )
 
 
-def command(config: RunConfig) -> list[str]:
-    """What serves the teacher of a completed configuration here, but for the address.
+def command(run: ResolvedRun) -> list[str]:
+    """The command that serves the teacher of a run here, without its address.
 
     Raises:
         ConfigError: No set-up of its profile fits this machine, or vLLM is not installed.
     """
-    profile = to_serve(config)
+    profile = to_serve(run.config)
     count, _ = largest_setup(profile)
-    _, *words = serve_command(profile, count, config.endpoint.context) or []
+    _, *words = serve_command(profile, count, run.config.endpoint.context) or []
     return [vllm(), *words]
 
 
 @contextlib.contextmanager
-def served(config: RunConfig, log: Path, on_start: OnStart | None = None) -> Iterator[Server]:
-    """Serve the teacher of a completed configuration with ``endpoint.serve``.
+def served(run: ResolvedRun, log: Path, on_start: OnStart | None = None) -> Iterator[Server]:
+    """Serve the teacher of a run with ``endpoint.serve``.
 
     Args:
-        config: The configuration.
+        run: The run.
         log: What the server prints is added here.
         on_start: Called twice a second until the server is healthy.
 
@@ -118,9 +117,9 @@ def served(config: RunConfig, log: Path, on_start: OnStart | None = None) -> Ite
         TeacherError: The server ended before it could be asked.
     """
     port = _free_port()
-    words = [*command(config), "--host", _HOST, "--port", str(port)]
+    words = [*command(run), "--host", _HOST, "--port", str(port)]
     url = f"http://{_HOST}:{port}/v1"
-    endpoint = config.endpoint.model_copy(update={"serve": False, "base_url": url})
+    endpoint = run.config.endpoint.model_copy(update={"serve": False, "base_url": url})
     _bypass_proxies()
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as file:

@@ -1,0 +1,417 @@
+"""Resolves a configuration once: which models a run asks, where, how, and with how much context.
+
+``resolve`` reads the profiles and what ``heavydistill doctor`` saw and, given a contact, asks the
+servers. Nothing below it looks the name of a model up again. The configuration that it fills in is
+saved with the run; to resolve that one changes nothing in it, whatever profiles and capability
+files have become since.
+
+Not covered: whether a problem fits its prompt (``run.context_check``), and the problems themselves.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from heavydistill.config.models import Endpoint, Judge, Sampling, SamplingChoice
+from heavydistill.config.run import RunConfig, SamplingName, load_config
+from heavydistill.errors import ConfigError
+from heavydistill.models.capabilities import bounded, obeyed
+from heavydistill.models.contact import Contact
+from heavydistill.models.context import Context, contexts_of, held
+from heavydistill.models.profile import Profile
+from heavydistill.models.profile_files import ProfileFile
+from heavydistill.models.providers import PROVIDERS, provider_at
+from heavydistill.models.registry import file_of, find, names, nearest
+from heavydistill.models.request import JUDGE, THINK
+from heavydistill.models.tokenizer import SERVER, TEMPLATE_TOKENS
+from heavydistill.models.vllm.machine import largest_setup
+
+PAPER_BUDGET_TOKENS = 80_000  # arXiv 2605.02396 prunes caches to this
+# Votes must differ to be worth more than one, and the verdict is a word after some thinking.
+JUDGE_SAMPLING = Sampling(temperature=0.7, top_p=0.95, top_k=0, max_tokens=8192)
+_PROPERTIES_OF_A_MODEL = ("tokenizer", "context", "capabilities", "price_in", "price_out")
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedModel:
+    """A model in a role of a run."""
+
+    name: str
+    """Name as the configuration has it."""
+    profile: Profile
+    """Profile of the model at its endpoint."""
+    endpoint: Endpoint
+    """Where it is served; without an address it runs in this process."""
+    sampling: Sampling
+    """Sampling of its requests."""
+    samples: int
+    """Samples of one prompt."""
+
+    @property
+    def is_local(self) -> bool:
+        """Whether it runs in this process."""
+        return self.profile.kind == "local"
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedRun:
+    """A run whose models are known."""
+
+    config: RunConfig
+    """The configuration with everything filled in."""
+    thinker: ResolvedModel | None
+    """None where the pools of another run are read."""
+    deliberator: ResolvedModel
+    """The reader of the caches, also where no deliberations are wanted."""
+    judge: ResolvedModel | None
+    """None where no judge is configured."""
+    contexts: tuple[Context, ...] = ()
+    """The context of each served model, and where that number is from."""
+
+    @property
+    def models(self) -> list[ResolvedModel]:
+        """Thinker, deliberator and judge, as far as there are such."""
+        return [model for model in (self.thinker, self.deliberator, self.judge) if model]
+
+    @property
+    def asks_servers(self) -> bool:
+        """Whether any model is asked over HTTP."""
+        return not all(model.is_local for model in self.models)
+
+    @property
+    def cache_room(self) -> int:
+        """Maximum number of tokens of a cache beside a deliberation in the context."""
+        return _room(self.deliberator.profile, "deliberate", self.deliberator.sampling)
+
+    def in_stage(self, stage: str) -> ResolvedModel:
+        """The model that is asked in a stage of ``models.request``.
+
+        Raises:
+            ConfigError: Nobody thinks, because the pools of another run are read.
+            ValueError: There is no judge.
+        """
+        if stage == JUDGE:
+            if not self.judge:
+                raise ValueError("the configuration has no judge")
+            return self.judge
+        if stage != THINK:
+            return self.deliberator
+        if not self.thinker:
+            raise ConfigError(
+                "pools: nobody thinks in a run whose trajectories are those of another",
+                "Begin a recipe of your own with LoadPools, or use `heavydistill generate`.",
+            )
+        return self.thinker
+
+    def with_config(self, **changes: Any) -> ResolvedRun:
+        """The same models, with other fields of the configuration that do not change them."""
+        return dataclasses.replace(self, config=self.config.model_copy(update=changes))
+
+    def at(self, endpoint: Endpoint) -> ResolvedRun:
+        """The same models at another address, or counted by another tokenizer."""
+        config = self.config.model_copy(update={"endpoint": endpoint})
+        judge = self.judge
+        if judge and not (config.judge and config.judge.endpoint):
+            judge = _moved(judge, _judge_endpoint(config))
+        return dataclasses.replace(
+            self,
+            config=config,
+            thinker=_moved(self.thinker, endpoint) if self.thinker else None,
+            deliberator=_moved(self.deliberator, endpoint),
+            judge=judge,
+        )
+
+
+def resolve(config: RunConfig, contact: Contact | None = None) -> ResolvedRun:
+    """Fill in everything that profiles, capability files and servers say of the models of a run.
+
+    A context that is not known otherwise is that of the run which is in the folder already.
+
+    Args:
+        config: The configuration as the user gave it.
+        contact: Asks the servers which models they serve, and how much these take; None sends
+            nothing.
+
+    Raises:
+        TeacherError: A model is not known, cannot run here, or hides its thinking there; or its
+            server cannot be asked, as of ``Contact.context``.
+        ConfigError: The model's context cannot hold a prompt beside the response, there is a
+            budget in money and no price, or it cannot be served here although
+            ``endpoint.serve`` wants it.
+    """
+    roles = config.roles
+    endpoint = located(config.endpoint)
+    if endpoint.serve and endpoint.context is None:
+        _, setup = largest_setup(to_serve(config))
+        endpoint = endpoint.model_copy(update={"context": setup.max_model_len})
+    saved = _saved_context(config)
+    endpoint, contexts = reach(endpoint, roles, contact, _needed(config), config.sampling, saved)
+    thinker, deliberator = (find(name, endpoint, config.sampling) for name in roles)
+    if deliberator.tokenizer == SERVER:
+        endpoint = endpoint.model_copy(update={"tokenizer": SERVER})
+        thinker = dataclasses.replace(thinker, tokenizer=SERVER)
+    config = config.model_copy(update={"endpoint": endpoint})
+    _check_budget(config, thinker, deliberator)
+    _check_processes(config, thinker, deliberator)
+    seen = endpoint.capabilities
+    deliberate = bounded(
+        "deliberate.sampling", config.deliberate.sampling, deliberator.deliberator, seen
+    )
+    decided: dict[str, Any] = {
+        "deliberator": roles[1],
+        "domain": config.domain or thinker.domain,
+        "cache": config.cache.model_copy(
+            update={"budget_tokens": _cache_budget(config, deliberator, deliberate)}
+        ),
+        "deliberate": config.deliberate.model_copy(update={"sampling": _chosen(deliberate)}),
+    }
+    thinks = None
+    if not config.pools:
+        think = bounded("think.sampling", config.think.sampling, thinker.thinker, seen)
+        _room(thinker, "think", think)
+        thinks = ResolvedModel(roles[0], thinker, endpoint, think, config.think.k)
+        decided["thinker"] = roles[0]
+        decided["think"] = config.think.model_copy(update={"sampling": _chosen(think)})
+    judge = None
+    if config.judge:
+        judge, decided["judge"], seen_by_judge = _judge(config, config.judge, contact)
+        contexts += [context for context in seen_by_judge if context not in contexts]
+    return ResolvedRun(
+        config.model_copy(update=decided),
+        thinks,
+        ResolvedModel(roles[1], deliberator, endpoint, deliberate, config.deliberate.d),
+        judge,
+        tuple(contexts),
+    )
+
+
+def located(endpoint: Endpoint) -> Endpoint:
+    """The endpoint with the address and the key's variable of its provider, if it is one's.
+
+    Raises:
+        ConfigError: It names a provider that is not known.
+    """
+    provider = endpoint.base_url
+    if provider and "://" in provider:
+        provider = provider_at(endpoint.urls[0])
+    if not provider:
+        return endpoint
+    if provider not in PROVIDERS:
+        raise ConfigError(
+            f"endpoint.base_url: there is no provider {provider!r}",
+            f"Give an address such as http://localhost:8000/v1, or one of {', '.join(PROVIDERS)}.",
+        )
+    known = PROVIDERS[provider]
+    named = endpoint.base_url == provider
+    return endpoint.model_copy(
+        update={
+            "base_url": known.base_url if named else endpoint.base_url,
+            "api_key_env": endpoint.api_key_env or known.key_env,
+        }
+    )
+
+
+def reach(
+    endpoint: Endpoint,
+    models: tuple[str, ...],
+    contact: Contact | None = None,
+    needed: int = 0,
+    sampling: SamplingName = "paper",
+    saved: int | None = None,
+) -> tuple[Endpoint, list[Context]]:
+    """(the endpoint with what doctor saw and the context that its models have there, these).
+
+    Args:
+        endpoint: An endpoint from ``located``.
+        models: Names of the models that are asked there.
+        contact: Asks the servers; None sends nothing.
+        needed: Tokens that a prompt and its response have in a configuration that sets its limits.
+        sampling: Whose sampling the profiles give.
+        saved: The context of an earlier run that this one may go on with.
+
+    Raises:
+        TeacherError, ConfigError: As ``resolve``.
+    """
+    models = tuple(dict.fromkeys(models))
+    reached = obeyed(endpoint, [find(name, endpoint, sampling) for name in models])
+    if not reached.is_served:
+        return reached, []
+    profiles = [find(name, reached, sampling) for name in models]
+    return held(reached, contexts_of(endpoint, reached, profiles, contact, needed, saved))
+
+
+def of_another_model(endpoint: Endpoint) -> Endpoint:
+    """An endpoint without what is known of the model there."""
+    return endpoint.model_copy(update=dict.fromkeys(_PROPERTIES_OF_A_MODEL))
+
+
+def to_serve(config: RunConfig) -> ProfileFile:
+    """The profile of the one model that ``endpoint.serve`` is to serve.
+
+    Raises:
+        ConfigError: There are two, or it has no profile.
+    """
+    roles = config.roles
+    themselves = "`heavydistill teachers NAME` prints the command"
+    if roles[0] != roles[1]:
+        raise ConfigError(
+            f"endpoint.serve (--serve) serves one model, but {roles[0]} thinks and {roles[1]} "
+            "deliberates",
+            f"Serve both yourself ({themselves} for each), put a router that knows both before "
+            "them, and name its address with --endpoint.",
+        )
+    file = file_of(roles[0])
+    if not file:
+        raise ConfigError(
+            f"endpoint.serve (--serve) takes its flags from a profile, and {roles[0]!r} has none",
+            f"{nearest(roles[0])}Give one of {', '.join(names())}, a YAML file with one, or start "
+            "a server yourself and name it with --endpoint.",
+        )
+    return file
+
+
+def _saved_context(config: RunConfig) -> int | None:
+    """The context with which the same models were asked by the run that is in the folder."""
+    if not config.out:
+        return None
+    try:
+        saved = load_config(Path(config.out) / "config.yaml")
+    except ConfigError:  # none is there, or it is one of another version
+        return None
+    return saved.endpoint.context if saved.roles == config.roles else None
+
+
+def _needed(config: RunConfig) -> int:
+    """Tokens of the longest prompt and its response in a configuration that sets both.
+
+    A configuration of an older version that was resolved without a context is one; 0 if the
+    limits depend on the context.
+    """
+    response, budget = config.deliberate.sampling.max_tokens, config.cache.budget_tokens
+    if not response or not budget:
+        return 0
+    return max(response + budget, config.think.sampling.max_tokens or 0) + TEMPLATE_TOKENS
+
+
+def _moved(model: ResolvedModel, endpoint: Endpoint) -> ResolvedModel:
+    tokenizer = endpoint.tokenizer or model.profile.tokenizer
+    profile = dataclasses.replace(model.profile, tokenizer=tokenizer)
+    return dataclasses.replace(model, profile=profile, endpoint=endpoint)
+
+
+def _judge(
+    config: RunConfig, judge: Judge, contact: Contact | None
+) -> tuple[ResolvedModel, Judge, list[Context]]:
+    """(the judge, its configuration filled in, the context that it has)."""
+    run, roles, endpoint = config.endpoint, config.roles, judge.endpoint
+    contexts: list[Context] = []
+    if run.serve and not endpoint and judge.model not in roles:
+        raise ConfigError(
+            f"endpoint.serve (--serve) serves {roles[0]}, but {judge.model} is the judge",
+            "Name the server of the judge with --set judge.endpoint.base_url=URL.",
+        )
+    if run.base_url and not endpoint:
+        endpoint = run if judge.model in roles else of_another_model(run)
+    if endpoint:
+        given = located(endpoint).model_copy(update={"reasoning": "optional"})
+        # The prompts are not known yet; one is taken to be as long as its response.
+        needed = 2 * (judge.sampling.max_tokens or 0)
+        endpoint, contexts = reach(given, (judge.model,), contact, needed)
+        if not judge.endpoint and judge.model in roles:
+            contexts = []  # those of the run
+        judge = judge.model_copy(update={"endpoint": endpoint})
+    config = config.model_copy(update={"judge": judge})
+    profile = find(judge.model, endpoint or run)
+    if config.most_usd is not None and profile.kind == "endpoint" and not profile.price:
+        raise ConfigError(
+            f"budget: {config.budget} is in money, and the price of the judge {profile.name} is "
+            "not known here",
+            "Give judge.endpoint with base_url, price_in and price_out, or a budget in tokens, "
+            "e.g. --budget 40Mtok.",
+        )
+    most = min(JUDGE_SAMPLING.max_tokens, profile.deliberator.max_tokens)
+    known = JUDGE_SAMPLING.model_copy(update={"max_tokens": most})
+    seen = endpoint.capabilities if endpoint else run.capabilities
+    sampling = bounded("judge.sampling", judge.sampling, known, seen)
+    _room(profile, "judge", sampling)
+    place = _judge_endpoint(config)
+    model = ResolvedModel(judge.model, profile, place, sampling, judge.votes)
+    return model, judge.model_copy(update={"sampling": _chosen(sampling)}), contexts
+
+
+def _judge_endpoint(config: RunConfig) -> Endpoint:
+    """Where the judge is asked: singly, and its thinking may be missing.
+
+    Of votes that come together, equal ones would be taken for copies.
+    """
+    endpoint = (config.judge and config.judge.endpoint) or config.endpoint
+    seen = endpoint.capabilities and endpoint.capabilities.model_copy(update={"n": 1})
+    return endpoint.model_copy(update={"reasoning": "optional", "capabilities": seen})
+
+
+def _check_budget(config: RunConfig, *models: Profile) -> None:
+    if not config.budget:
+        return
+    if not (config.endpoint.is_served or (config.judge and config.judge.endpoint)):
+        raise ConfigError(
+            f"budget: {config.budget} is for served models, and these run in this process",
+            "Leave out --budget, or name a server with --endpoint.",
+        )
+    unknown = [model.name for model in models if model.kind == "endpoint" and not model.price]
+    if config.most_usd is not None and unknown:
+        raise ConfigError(
+            f"budget: {config.budget} is in money, and the price of {unknown[0]} is not known here",
+            "Give it with --price-in and --price-out, or a budget in tokens, e.g. --budget 40Mtok.",
+        )
+
+
+def _check_processes(config: RunConfig, thinker: Profile, deliberator: Profile) -> None:
+    """Refuse processes of models that are served."""
+    for stage, processes, model in (
+        ("think", 1 if config.pools else config.think.processes, thinker),
+        ("deliberate", config.deliberate.processes, deliberator),
+    ):
+        if processes > 1 and model.kind != "local":
+            raise ConfigError(
+                f"{stage}.processes is {processes}, and {model.name} is served",
+                "Leave it out; endpoint.concurrency says how many requests are in flight.",
+            )
+
+
+def _cache_budget(config: RunConfig, deliberator: Profile, sampling: Sampling) -> int:
+    """Tokens of a cache: as configured, or as many as the paper's and the context allow."""
+    room = _room(deliberator, "deliberate", sampling)
+    budget = config.cache.budget_tokens or min(PAPER_BUDGET_TOKENS, room)
+    if budget > room:
+        raise ConfigError(
+            f"cache.budget_tokens {budget} and {sampling.max_tokens} tokens of response do not "
+            f"fit the {deliberator.context} tokens of {deliberator.name}",
+            f"Set cache.budget_tokens to {room} or less{_more_context(deliberator)}.",
+        )
+    return budget
+
+
+def _room(profile: Profile, stage: str, sampling: Sampling) -> int:
+    """Tokens that a prompt may have beside the response."""
+    room = profile.context - sampling.max_tokens - TEMPLATE_TOKENS
+    if room < 1:
+        raise ConfigError(
+            f"{stage}.sampling.max_tokens {sampling.max_tokens} leaves no room for a prompt "
+            f"in the {profile.context} tokens of {profile.name}",
+            f"Set {stage}.sampling.max_tokens lower, to {profile.context // 2} for instance"
+            f"{_more_context(profile)}.",
+        )
+    return room
+
+
+def _more_context(profile: Profile) -> str:
+    if profile.kind == "local":
+        return ""
+    return ", or endpoint.context higher if the server takes more"
+
+
+def _chosen(sampling: Sampling) -> SamplingChoice:
+    return SamplingChoice(**sampling.model_dump())
