@@ -15,7 +15,7 @@ from typing import Any
 import heavydistill
 from heavydistill.config.run import RunConfig, dump_config
 from heavydistill.config.sets import load_build_config
-from heavydistill.curate.making import make
+from heavydistill.curate.build import build_sets
 from heavydistill.heavy import voting
 from heavydistill.heavy.cache import build_cache
 from heavydistill.heavy.prompts import load
@@ -59,7 +59,7 @@ def build(out: Path, *runs: Path, **keys: Any) -> Manifest:
     overrides = {key.replace("__", "."): value for key, value in keys.items()}
     named = {"runs": [str(run) for run in runs], "out": str(out), "against": []}
     named["student"] = "micro-student"
-    return make(load_build_config(None, {**named, **overrides}), lambda *progress: None)
+    return build_sets(load_build_config(None, {**named, **overrides}))
 
 
 def rows(folder: Path, name: str, *splits: str) -> list[dict[str, Any]]:

@@ -107,7 +107,7 @@ def build(
     from heavydistill.cli.asking import ending_early, print_volume
     from heavydistill.cli.bar import Bar
     from heavydistill.config.sets import load_build_config
-    from heavydistill.curate.making import EmptyError, make
+    from heavydistill.curate.build import EmptyError, build_sets
     from heavydistill.curate.redeliberation.asking import journal_of
     from heavydistill.hub.card import write_card
     from heavydistill.report.sets import print_manifest
@@ -136,7 +136,7 @@ def build(
     journal = journal_of(wanted, out_folder) if wanted and not dry_run else None
     try:
         with ending_early(console, out_folder, journal), Bar(console) as bar:
-            manifest = make(
+            manifest = build_sets(
                 resolved,
                 bar.show,
                 lambda asking, volume: print_volume(volume, asking, console),

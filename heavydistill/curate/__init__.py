@@ -2,5 +2,5 @@
 
 The unit is a candidate set: a problem with some of the attempts at it. Its difficulty is that of
 the set and not of the problem, so one problem gives several sets of several strata, and which of
-them are learnt from is chosen (``presets``).
+them are learnt from is chosen (``mixture``).
 """

@@ -9,7 +9,10 @@ ones. They depend on the pool, its problem and the seed alone.
 Only usable attempts with a verdict are ever members. One that the verifier left undecided is a
 member like any other; it counts as not right, as in ``heavy.voting``.
 
-Not covered: which of the sets are used (``presets``), and how a set becomes a prompt
+How often a set is deliberated rightly (``Success``) makes it a prompt of RL: a prompt teaches where
+some deliberations are right and some are not, for equal rewards tell nothing apart.
+
+Not covered: which of the sets are used (``mixture``), and how a set becomes a prompt
 (``heavy.cache``).
 """
 
@@ -21,29 +24,26 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from heavydistill.heavy import voting
-from heavydistill.schema import Generation, Stratum, Trajectory
+from heavydistill.schema import Deliberation, Generation, Stratum, Trajectory
+from heavydistill.store.sets.rows import USED
 
 # Draws for each set that is wanted. Narrow pools repeat themselves, so more draws find no more.
 _DRAWS = 8
 
+UNMEASURED, ALWAYS_RIGHT, NEVER_RIGHT = "unmeasured", "always_right", "never_right"
+FEWEST_JUDGED = 2
+
 
 @dataclass(frozen=True, slots=True)
 class CandidateSet:
-    """Some of the attempts at one problem; equal to another one that shows the same.
+    """Some of the attempts at one problem; equal to another one that shows the same."""
 
-    Attributes:
-        problem: Id of the problem.
-        members: Ids of the attempts, in the order of the pool, or of the cache of a run.
-        right: How many of them are correct.
-        stratum: Of the set; see ``heavy.voting.stratum``.
-        texts: What a cache of it shows; see ``same_texts``.
-    """
-
-    problem: str
+    problem: str  # id of the problem
     members: tuple[str, ...] = field(compare=False)
-    right: int
-    stratum: Stratum
-    texts: str
+    """Ids of the attempts, in the order of the pool, or of the cache of a run."""
+    right: int  # how many of them are correct
+    stratum: Stratum  # see ``heavy.voting.stratum``
+    texts: str  # what a cache of it shows; see ``same_texts``
 
     @property
     def width(self) -> int:
@@ -62,7 +62,7 @@ def draw_sets(
     widths: Sequence[int],
     most: int,
     seed: int,
-    taken: Collection[str] = (),
+    shown_already: Collection[str] = (),
 ) -> list[CandidateSet]:
     """Different candidate sets of one pool.
 
@@ -70,9 +70,9 @@ def draw_sets(
         problem: Id of the problem.
         pool: All trajectories of the problem, ids unique.
         widths: The widths to draw from; those that the pool cannot fill are passed over.
-        most: Most sets.
-        seed: Of the whole build.
-        taken: What the sets that are there already show; see ``same_texts``.
+        most: Maximum number of sets.
+        seed: Seed of the whole build.
+        shown_already: What the sets that are there already show; see ``same_texts``.
 
     Returns:
         At most ``most`` sets, in the order in which they were drawn; none if too few attempts
@@ -83,22 +83,22 @@ def draw_sets(
     if not feasible or most < 1:
         return []
     rng = generator(seed, problem, "sets")
-    found: dict[str, CandidateSet] = {}
+    sets: dict[str, CandidateSet] = {}
     for _ in range(_DRAWS * most):
         drawn = _draw(members, rng.choice(feasible), rng)
-        if (texts := same_texts(drawn)) not in taken:
-            found.setdefault(texts, set_of(problem, drawn))
-        if len(found) == most:
+        if (texts := same_texts(drawn)) not in shown_already:
+            sets.setdefault(texts, set_of(problem, drawn))
+        if len(sets) == most:
             break
-    return list(found.values())
+    return list(sets.values())
 
 
 def set_of(problem: str, shown: Sequence[Generation]) -> CandidateSet:
     """These attempts at the problem of an id, as a set."""
     return CandidateSet(
         problem=problem,
-        members=tuple(one.id for one in shown),
-        right=sum(one.is_correct for one in shown),
+        members=tuple(attempt.id for attempt in shown),
+        right=sum(attempt.is_correct for attempt in shown),
         stratum=voting.stratum(shown),
         texts=same_texts(shown),
     )
@@ -106,7 +106,7 @@ def set_of(problem: str, shown: Sequence[Generation]) -> CandidateSet:
 
 def same_texts(shown: Iterable[Generation]) -> str:
     """The same for attempts that say the same, each text as often, whatever the order."""
-    hashes = sorted(hashlib.sha256(one.answer_text.encode()).hexdigest() for one in shown)
+    hashes = sorted(hashlib.sha256(attempt.answer_text.encode()).hexdigest() for attempt in shown)
     return hashlib.sha256("".join(hashes).encode()).hexdigest()[:32]
 
 
@@ -123,3 +123,29 @@ def _draw(members: list[Trajectory], width: int, rng: random.Random) -> list[Tra
     count = rng.randint(fewest, most)
     ids = {t.id for t in (*rng.sample(right, count), *rng.sample(others, width - count))}
     return [member for member in members if member.id in ids]
+
+
+@dataclass(frozen=True, slots=True)
+class Success:
+    """How often one set is deliberated rightly."""
+
+    share: float | None  # of its judged deliberations, those that are right; None without any
+    judged: int  # deliberations with a verdict that is not undecided
+    label: str  # ``USED`` if it is a prompt of RL, else why it is none
+
+
+def success_of(deliberations: Iterable[bool | None]) -> Success:
+    """The success of one set, from ``is_right`` of each of its deliberations."""
+    judged = [right for right in deliberations if right is not None]
+    right = sum(judged)
+    share = right / len(judged) if judged else None
+    if len(judged) < FEWEST_JUDGED:
+        return Success(share, len(judged), UNMEASURED)
+    label = USED if 0 < right < len(judged) else ALWAYS_RIGHT if right else NEVER_RIGHT
+    return Success(share, len(judged), label)
+
+
+def is_right(deliberation: Deliberation) -> bool | None:
+    """By its verdict; None if it failed, was cut off or is undecided, which tells nothing."""
+    verdict = deliberation.verdict
+    return None if verdict is None or verdict.label == "undecided" else verdict.is_correct

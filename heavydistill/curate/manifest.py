@@ -8,10 +8,9 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, get_args
 
-from heavydistill.curate.builder import Build
-from heavydistill.curate.notes import own_names
-from heavydistill.curate.redeliberation.success import UNMEASURED
-from heavydistill.curate.writing import SetWriter
+from heavydistill.curate.candidates import UNMEASURED
+from heavydistill.curate.notes import Build, own_names
+from heavydistill.curate.rows import SetWriter
 from heavydistill.schema import Stratum
 from heavydistill.store.redact import key_name_of, name_alone
 from heavydistill.store.sets.folder import TRAINED, VIEWS
@@ -33,10 +32,10 @@ def manifest_of(
     build: Build, written: SetWriter, guarded: dict[str, int], asked: list[Asked]
 ) -> Manifest:
     """The manifest of a build that was written."""
-    every = [one for note in build.all_notes for one in note.sets]
-    used = [one for one in every if not one.sft_label or not one.rl_label]
+    sets = [note for trace in build.all_notes for note in trace.sets]
+    used = [note for note in sets if not note.sft_label or not note.rl_label]
     names = own_names(build.student)
-    own = sum(names.issuperset(one.thinkers) for one in used)
+    own = sum(names.issuperset(note.thinkers) for note in used)
     rows = {name: {split: written.counts[name][split] for split in SPLITS} for name in TRAINED}
     by_label = {name: _by_label(written.counts[name]) for name in VIEWS}
     attention = build.taker.attention
@@ -68,7 +67,7 @@ def manifest_of(
         undeliberated=build.undeliberated - written.unfit,
         unfit=written.unfit,
         unmeasured=sum(
-            one.rl_label == UNMEASURED and (one.wanted or one.cache is not None) for one in every
+            note.rl_label == UNMEASURED and (note.wanted or note.cache is not None) for note in sets
         ),
         attention=Attention(
             deliberations=attention.deliberations,
@@ -78,7 +77,7 @@ def manifest_of(
         ),
         student_written=Share(part=own, whole=len(used)),
         retention=Share(part=written.plain, whole=sum(rows["sft_deliberator"].values())),
-        recut=written.cut_again,
+        recut=written.recut,
         models={role: sorted(written.behind[role]) for role in ("thinker", "deliberator")},
         prompts=sorted(written.behind["prompts"]),
         verifiers=sorted(written.behind["verifiers"]),
@@ -92,19 +91,19 @@ def manifest_of(
 def strata_of(build: Build) -> dict[str, Strata]:
     """The sets of each stratum, from all there are to those that are used."""
     left_out = {key for key, note in build.problems.items() if note.label}
-    notes = [one for note in build.all_notes for one in note.sets if one.of.problem not in left_out]
-    found: dict[str, Strata] = {}
+    sets = [note for trace in build.all_notes for note in trace.sets]
+    strata: dict[str, Strata] = {}
     for stratum in get_args(Stratum):
-        those = [one for one in notes if one.stratum == stratum]
-        found[stratum] = Strata(
-            sets=len({one.of for one in those}),
+        notes = [n for n in sets if n.stratum == stratum and n.of.problem not in left_out]
+        strata[stratum] = Strata(
+            sets=len({note.of for note in notes}),
             with_deliberation=build.mixture.before[stratum],
             not_admitted=build.mixture.not_admitted[stratum],
             over_bound=build.mixture.over_bound[stratum],
-            sft=len({one.of for one in those if not one.sft_label}),
-            rl=len({one.of for one in those if not one.rl_label}),
+            sft=len({note.of for note in notes if not note.sft_label}),
+            rl=len({note.of for note in notes if not note.rl_label}),
         )
-    return found
+    return strata
 
 
 def _content(build: Build) -> dict[str, Any]:
@@ -126,7 +125,7 @@ def _by_label(counts: Counter[str]) -> dict[str, int]:
 
 
 def quantiles(lengths: list[int]) -> dict[str, int]:
-    """By nearest rank; empty for no rows."""
+    """Lengths of rows in tokens, by nearest rank; empty for no rows."""
     ordered = sorted(lengths)
     return (
         {name: ordered[math.ceil(share * len(ordered)) - 1] for name, share in _QUANTILES.items()}

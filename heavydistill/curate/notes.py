@@ -6,17 +6,25 @@ grow with their length.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from heavydistill.chat.student import Student
 from heavydistill.config.sets import BuildConfig
-from heavydistill.curate.candidates import CandidateSet, draw_sets, set_of
+from heavydistill.curate.candidates import (
+    CandidateSet,
+    Success,
+    draw_sets,
+    is_right,
+    set_of,
+    success_of,
+)
 from heavydistill.curate.filters.attention import blind
+from heavydistill.curate.filters.contamination import Screen
 from heavydistill.curate.filters.labels import fingerprint, look_at_deliberation, look_at_trajectory
-from heavydistill.curate.presets import Preset
-from heavydistill.curate.redeliberation.success import Success, is_right, success_of
-from heavydistill.curate.sources import key_of
+from heavydistill.curate.mixture import Mixture, Preset
+from heavydistill.curate.prompts import Prompter, in_sets
+from heavydistill.curate.sources import Source, key_of
 from heavydistill.errors import ConfigError
 from heavydistill.schema import (
     Cache,
@@ -28,69 +36,59 @@ from heavydistill.schema import (
     Trajectory,
 )
 from heavydistill.store.redact import name_alone
+from heavydistill.store.sets.rows import Split
 
 NOT_COUNTED = -1
+
+OnProgress = Callable[[str, int, int], None]
+"""Called with (what is done, traces done, traces in all)."""
+
+
+@dataclass(slots=True)
+class ProblemNote:
+    """What is known of a problem of the build."""
+
+    domain: str  # wording of its prompts
+    label: str = ""  # ``contaminated``, ``near_duplicate``, or empty
+    detail: str = ""  # where it stands, if it has a label
+    runs: list[str] = field(default_factory=list)  # where it is, as ``RUN/ID``
+    split: Split | None = None  # where its rows go; None if it has a label
 
 
 @dataclass(slots=True)
 class GenerationNote:
-    """What was found out about an attempt or a deliberation.
-
-    Attributes:
-        id: Its id.
-        label: Why it is not learnt from, or empty.
-        tokens: In the student's tokenizer, if it passed the filters; else ``NOT_COUNTED``.
-        answer_tokens: Of the answer text alone, likewise.
-        fingerprint: The same for texts that say the same.
-    """
+    """What is known of an attempt or a deliberation."""
 
     id: str
-    label: str
-    tokens: int
-    answer_tokens: int
-    fingerprint: str
+    label: str  # why it is not learnt from, or empty
+    tokens: int  # in the student's tokenizer, if it passed the filters; else ``NOT_COUNTED``
+    answer_tokens: int  # likewise, of the answer text alone
+    fingerprint: str  # the same for texts that say the same
 
 
 @dataclass(slots=True)
 class DeliberationNote(GenerationNote):
-    """A deliberation.
+    """What is known of a deliberation."""
 
-    Attributes:
-        right: As of ``success.is_right``.
-        model: Who wrote it.
-        uses_attempts: Whether it works with the attempts.
-        copied: The share that is one attempt's.
-    """
-
-    right: bool | None
-    model: str
-    uses_attempts: bool
-    copied: float
+    right: bool | None  # see ``candidates.is_right``
+    model: str  # its author
+    uses_attempts: bool  # whether it works with the attempts
+    copied: float  # the share of it that is one attempt's
 
 
 @dataclass(slots=True)
 class SetNote:
-    """A candidate set.
-
-    Attributes:
-        of: The set.
-        cache: Its id, if the run made a cache of it; None if it was drawn.
-        thinkers: Who wrote its attempts, sorted.
-        deliberations: On it.
-        wanted: Whether the mixture takes it, or would if it had a deliberation to learn from.
-        asked: Whether the build itself asks for deliberations on it.
-        sft_label: Why it gives no row of the deliberator, or empty.
-        rl_label: Why it gives no prompt of RL, or empty.
-    """
+    """What is known of a candidate set."""
 
     of: CandidateSet
-    cache: str | None
-    thinkers: tuple[str, ...]
+    cache: str | None  # id of the run's cache of it; None if it was drawn
+    thinkers: tuple[str, ...]  # authors of its attempts, sorted
     deliberations: list[DeliberationNote] = field(default_factory=list)
     wanted: bool = False
-    asked: bool = False
-    sft_label: str = ""
-    rl_label: str = ""
+    """Whether the mixture takes it, or would if it had a deliberation to learn from."""
+    asked: bool = False  # whether the build itself asks for deliberations on it
+    sft_label: str = ""  # why it gives no row of the deliberator, or empty
+    rl_label: str = ""  # why it gives no prompt of RL, or empty
 
     @property
     def stratum(self) -> Stratum:
@@ -103,23 +101,17 @@ class SetNote:
 
     @property
     def success(self) -> Success:
-        """Of its deliberations."""
+        """How often its deliberations are right."""
         return success_of(note.right for note in self.deliberations)
 
 
 @dataclass(slots=True)
 class TraceNote:
-    """A trace.
+    """What is known of a trace."""
 
-    Attributes:
-        problem: Id of the problem.
-        trajectories: Of its pool, in order.
-        sets: Those of the run, then those that were drawn.
-    """
-
-    problem: str
-    trajectories: list[GenerationNote]
-    sets: list[SetNote]
+    problem: str  # id of the problem in the sets
+    trajectories: list[GenerationNote]  # of its pool, in order
+    sets: list[SetNote]  # those of the run, then those that were drawn
 
 
 @dataclass(slots=True)
@@ -132,53 +124,85 @@ class AttentionCount:
     blind_using: int = 0
 
 
+@dataclass(slots=True)
+class Build:
+    """A build between its two passes."""
+
+    config: BuildConfig
+    preset: Preset
+    student: Student
+    prompter: Prompter
+    sources: list[Source]  # the runs
+    screen: Screen  # what problems were compared with
+    taker: NoteTaker
+    problems: dict[str, ProblemNote]  # by their ids in the sets
+    notes: dict[str, list[TraceNote]]  # of each trace of a run, in order, by the run's name
+    mixture: Mixture  # of the sets that rows of the deliberator are made of
+    undeliberated: int = 0  # sets that the mixture would take beside them
+
+    @property
+    def all_notes(self) -> list[TraceNote]:
+        """The notes of all traces, in the order of the runs."""
+        return [note for source in self.sources for note in self.notes[source.name]]
+
+    def pending(self) -> list[SetNote]:
+        """The sets of the mixture that have no deliberation to learn from."""
+        sets = (note for trace in self.all_notes for note in trace.sets)
+        return [note for note in sets if note.wanted and not note.usable]
+
+    def traces_of(self, source: Source) -> Iterator[tuple[Trace, TraceNote]]:
+        """The traces of a run with what is known of them."""
+        return zip(source.traces(), self.notes[source.name], strict=True)
+
+    def cache_of(self, source: Source, trace: Trace, note: SetNote, key: str) -> Cache | None:
+        """The cache of a set: the run's, or a drawn one; None if the student cannot hold it."""
+        if note.cache:
+            return next(cache for cache in trace.caches if cache.id == note.cache)
+        return self.prompter.drawn(source, in_sets(trace.problem, key), note.of, trace.pool)
+
+
 class NoteTaker:
     """Looks at traces, one after the other.
 
     Args:
-        config: Of the build.
+        config: The build's.
         preset: Its mixture.
         student: Whose tokens are counted.
-
-    Attributes:
-        attention: Over all traces so far.
-        writers: Of all attempts so far.
     """
 
     def __init__(self, config: BuildConfig, preset: Preset, student: Student) -> None:
         self._config, self._preset, self._student = config, preset, student
         self._own_names = own_names(student)
         self.attention = AttentionCount()
+        """Over all traces so far."""
         self.writers: set[str] = set()
+        """Authors of all attempts so far."""
 
     def look(self, trace: Trace) -> TraceNote:
         """What is to be known of a trace."""
         key = key_of(trace.problem)
         note = TraceNote(key, [self._attempt(trace.problem, t) for t in trace.pool], [])
         self.writers.update(t.model for t in trace.pool)
-        by_id: dict[str, Generation] = {t.id: t for t in trace.pool}
-        by_id.update((d.id, d) for d in trace.deliberations)
-        taken = set()
+        by_id = generations_of(trace)
+        shown_already = set()
         for cache in trace.caches:
             shown = [by_id[item.generation] for item in cache.items]
             note.sets.append(self._own_set(key, trace, cache, shown))
-            taken.add(note.sets[-1].of.texts)
+            shown_already.add(note.sets[-1].of.texts)
         pool = [t for t in trace.pool if t.unusable_because is None and self._may_stand(t.model)]
         if len(pool) < self._preset.fewest_attempts:
             for own in note.sets:
                 own.sft_label = own.rl_label = own.sft_label or "few_attempts"
-        else:
-            drawn = draw_sets(
-                key,
-                pool,
-                widths=self._preset.widths,
-                most=self._config.sets.per_problem - len(note.sets),
-                seed=self._config.seed,
-                taken=taken,
-            )
-            note.sets += [
-                SetNote(one, None, _writers(map(by_id.get, one.members))) for one in drawn
-            ]
+            return note
+        drawn = draw_sets(
+            key,
+            pool,
+            widths=self._preset.widths,
+            most=self._config.sets.per_problem - len(note.sets),
+            seed=self._config.seed,
+            shown_already=shown_already,
+        )
+        note.sets += [SetNote(each, None, _writers(map(by_id.get, each.members))) for each in drawn]
         return note
 
     def deliberation(
@@ -204,19 +228,19 @@ class NoteTaker:
         )
 
     def demand_attempts(self) -> None:
-        """See to it that somebody wrote attempts that may stand in a set.
+        """Check that there are attempts that may stand in a set.
 
         Raises:
-            ConfigError: Nobody whose attempts are wanted wrote any.
+            ConfigError: No attempt is by an author whose attempts may.
         """
         if self.writers and not any(map(self._may_stand, self.writers)):
-            wanted, writers = self._config.sets.written_by, ", ".join(sorted(self.writers))
+            written_by, writers = self._config.sets.written_by, ", ".join(sorted(self.writers))
             own = ", ".join(sorted(self._own_names))
             raise ConfigError(
-                f"Only attempts of the {wanted} are wanted (--cache-from), and there are none: all "
-                f"are by {writers}, and the student is known as {own}",
+                f"Only attempts of the {written_by} are wanted (--cache-from), and there are none: "
+                f"all are by {writers}, and the student is known as {own}",
                 "Give --student the model that wrote them, or leave out --cache-from."
-                if wanted == "student"
+                if written_by == "student"
                 else "Give runs of another model, or leave out --cache-from.",
             )
 
@@ -250,8 +274,13 @@ class NoteTaker:
 
     def _may_stand(self, model: str) -> bool:
         """Whether the attempts of a model may stand in a set."""
-        wanted = self._config.sets.written_by
-        return wanted == "any" or (wanted == "student") == (model in self._own_names)
+        written_by = self._config.sets.written_by
+        return written_by == "any" or (written_by == "student") == (model in self._own_names)
+
+
+def generations_of(trace: Trace) -> Mapping[str, Generation]:
+    """What a cache of the trace may show, by id."""
+    return {each.id: each for each in (*trace.pool, *trace.deliberations)}
 
 
 def own_names(student: Student) -> frozenset[str]:

@@ -14,7 +14,7 @@ from typing import cast
 from heavydistill.chat.student import Student
 from heavydistill.config.sets import BuildConfig
 from heavydistill.curate.candidates import CandidateSet, generator
-from heavydistill.curate.presets import Preset
+from heavydistill.curate.mixture import Preset
 from heavydistill.curate.sources import Source
 from heavydistill.errors import BudgetError, ConfigError
 from heavydistill.heavy import prompts
@@ -30,13 +30,9 @@ class Prompter:
     """Makes prompts for a student.
 
     Args:
-        config: Of the build.
+        config: The build's.
         preset: Its mixture.
-        student: Who reads them.
-
-    Attributes:
-        max_tokens: Most tokens of a row.
-        budget_tokens: Most tokens of a drawn set, and of any prompt whose answer is not known.
+        student: The model that reads them.
 
     Raises:
         ConfigError: A row of so many tokens is more than the student can read.
@@ -44,6 +40,7 @@ class Prompter:
 
     def __init__(self, config: BuildConfig, preset: Preset, student: Student) -> None:
         self.max_tokens = config.max_tokens or student.context
+        """Maximum number of tokens of a row."""
         if self.max_tokens > student.context:
             raise ConfigError(
                 f"max_tokens {self.max_tokens} is more than the {student.context} tokens that "
@@ -54,6 +51,7 @@ class Prompter:
         room = self.max_tokens - response - TEMPLATE_TOKENS
         limits = [room, config.cache.budget_tokens or _PAPER_BUDGET_TOKENS]
         self.budget_tokens = min([*limits, preset.most_tokens or room])
+        """Maximum number of tokens of a drawn set, and of a prompt whose answer is not known."""
         self._most_tokens = preset.most_tokens or self.max_tokens
         self._config, self._student = config, student
 
@@ -89,12 +87,12 @@ class Prompter:
         """A cache as the student can read it.
 
         Args:
-            source: The run that it is of.
+            source: Its run.
             problem: The problem.
             cache: As it is.
             shown: The attempts that it shows.
-            most_tokens: Most tokens of the prompt with the template around it; the mixture may
-                take fewer.
+            most_tokens: Maximum number of tokens of the prompt with the template around it; the
+                mixture may take fewer.
 
         Returns:
             ``cache`` itself if nothing has to be changed; else another one; None if not even the
@@ -134,8 +132,8 @@ class Prompter:
         role, domain, language = version.partition("@")[0].split(".")
         if (role, domain, language) not in prompts.available():
             return None
-        found = prompts.load(cast(prompts.Role, role), domain, language)
-        return found if found.version == version else None
+        wording = prompts.load(cast(prompts.Role, role), domain, language)
+        return wording if wording.version == version else None
 
 
 def in_sets(problem: Problem, key: str) -> Problem:

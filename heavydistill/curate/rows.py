@@ -1,22 +1,248 @@
-"""The rows of the sets, made of what the build chose."""
+"""The second pass over the traces: rows of what was selected, and views of all there was."""
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from heavydistill.chat.student import Student
-from heavydistill.curate.choosing import ProblemNote
-from heavydistill.curate.notes import DeliberationNote, GenerationNote, SetNote
+from heavydistill.curate.candidates import generator
+from heavydistill.curate.filters.diversity import most_different
+from heavydistill.curate.notes import (
+    Build,
+    DeliberationNote,
+    GenerationNote,
+    ProblemNote,
+    SetNote,
+    TraceNote,
+    generations_of,
+)
+from heavydistill.curate.prompts import in_sets
 from heavydistill.curate.sources import Source
-from heavydistill.schema import Cache, Deliberation, Generation, Problem, Trajectory
+from heavydistill.models.tokenizer import TEMPLATE_TOKENS
+from heavydistill.schema import Cache, Deliberation, Generation, Problem, Trace, Trajectory
+from heavydistill.store.sets.folder import Writer, file_of, rows_of
 from heavydistill.store.sets.rows import (
+    CODES,
+    SPLITS,
     CacheRow,
     DeliberationRow,
     ProblemRow,
     RlRow,
     SftRow,
+    Split,
     TrajectoryRow,
 )
+
+Answers = Callable[[str, Problem, Cache], list[Deliberation]]
+"""The deliberations that were asked for, of a run's name, a problem and a cache."""
+
+_VIEW_SPLIT: Split = "train"
+
+
+class SetWriter:
+    """Writes the files of all sets.
+
+    Args:
+        build: Of which everything is selected.
+        folder: Where the files go.
+        answers: Gives the deliberations that the build asked for; None if it did not.
+    """
+
+    def __init__(self, build: Build, folder: Path, answers: Answers | None) -> None:
+        self._build, self._folder, self._answers = build, folder, answers
+        self._writers: dict[tuple[str, Split], Writer] = {}
+        self._thinker_rows: Counter[str] = Counter()
+        self._problems_written: set[str] = set()
+        self.counts: dict[str, Counter[str]] = defaultdict(Counter)
+        """Rows of each set by split; of each view by label."""
+        self.lengths: dict[str, list[int]] = defaultdict(list)
+        """Tokens of the rows of each set."""
+        self.unfit = 0
+        """Drawn sets that the student's context does not hold."""
+        self.recut = 0
+        """Prompts that were cut again."""
+        self.plain = 0
+        """Plain problems among the rows of the deliberator."""
+        self.behind: dict[str, set[str]] = defaultdict(set)
+        """What stands behind the rows: names of each ``thinker`` and ``deliberator``, versions of
+        ``prompts`` and ``verifiers``."""
+
+    def write(self, source: Source, trace: Trace, note: TraceNote) -> None:
+        """Write the rows of a trace."""
+        problem_note = self._build.problems[note.problem]
+        problem = in_sets(trace.problem, note.problem)
+        if note.problem not in self._problems_written:
+            self._problems_written.add(note.problem)
+            self._view("problems", problem_note.label, problem_row(problem, problem_note))
+        self._write_trajectories(source, problem, trace.pool, note)
+        by_id = generations_of(trace)
+        for each in note.sets:
+            if each.cache is None and not each.wanted:
+                continue
+            cache = self._build.cache_of(source, trace, each, note.problem)
+            if cache is None:
+                self.unfit += 1
+                each.sft_label = each.rl_label = "too_long_for_student"
+                continue
+            there = [d for d in trace.deliberations if d.cache == cache.id and each.cache]
+            if each.asked and self._answers:
+                there += self._answers(source.name, problem, cache)
+            shown = [by_id[member] for member in each.of.members]
+            self._write_set(source, problem, each, cache, shown, there)
+
+    def finish(self) -> None:
+        """Add the plain problems, and close the files."""
+        thinker = {split: self._writers.pop(("sft_thinker", split), None) for split in SPLITS}
+        for split, writer in thinker.items():
+            if writer:
+                writer.close()
+                self._write_retention(split, writer.rows)
+        for writer in self._writers.values():
+            writer.close()
+
+    def _write_trajectories(
+        self, source: Source, problem: Problem, pool: Sequence[Trajectory], note: TraceNote
+    ) -> None:
+        passed = [n for n, attempt in enumerate(note.trajectories) if not attempt.label]
+        if passed:
+            texts = [f"{pool[n].reasoning}\n{pool[n].answer_text}" for n in passed]
+            order = most_different(texts, generator(self._build.config.seed, "thinker", problem.id))
+            prompt, version = self._build.prompter.thinker(source, problem)
+            for n in (passed[position] for position in order):
+                attempt = note.trajectories[n]
+                if self._thinker_rows[problem.id] == self._build.config.thinker.per_problem:
+                    attempt.label = "not_chosen"
+                    continue
+                row = self._sft_row(source, problem, prompt, pool[n])
+                if isinstance(row, str):
+                    attempt.label = row
+                    continue
+                self._thinker_rows[problem.id] += 1
+                self.behind["prompts"].add(version)
+                self._row("sft_thinker", problem, row, row.prompt_tokens + row.completion_tokens)
+        for trajectory, attempt in zip(pool, note.trajectories, strict=True):
+            self._is_behind("thinker", trajectory)
+            row_of_view = trajectory_row(source, problem, attempt, trajectory)
+            self._view("trajectories", attempt.label, row_of_view)
+
+    def _write_set(
+        self,
+        source: Source,
+        problem: Problem,
+        note: SetNote,
+        cache: Cache,
+        shown: Sequence[Generation],
+        deliberations: Sequence[Deliberation],
+    ) -> None:
+        chosen = {each.id for each in note.usable} if not note.sft_label else set()
+        readable = self._readable(source, problem, note, cache, shown)
+        if readable is None:
+            note.sft_label = note.sft_label or "too_long_for_student"
+            note.rl_label = note.rl_label or "too_long_for_student"
+        elif readable is not cache:
+            self.recut += 1
+        read = readable or cache
+        notes = {each.id: each for each in note.deliberations}
+        kept, failed = 0, ""
+        for deliberation in deliberations if not note.sft_label else ():
+            if deliberation.id not in chosen:
+                continue
+            row = self._sft_row(
+                source, problem, read.prompt, deliberation, cache=read.id, note=note
+            )
+            if isinstance(row, str):
+                notes[deliberation.id].label = failed = row
+                continue
+            kept += 1
+            self._row("sft_deliberator", problem, row, row.prompt_tokens + row.completion_tokens)
+        if not kept:
+            note.sft_label = note.sft_label or failed
+        if not note.rl_label:
+            prompt = rl_row(self._build.student, source, problem, note, read)
+            self._row("rl", problem, prompt, prompt.prompt_tokens)
+        self.behind["prompts"].add(read.prompt_version)
+        for deliberation in deliberations:
+            self._is_behind("deliberator", deliberation)
+            of_deliberation = notes[deliberation.id]
+            if note.sft_label:
+                same = note.sft_label if note.sft_label in CODES else "set_not_used"
+                of_deliberation.label = of_deliberation.label or same
+            view = deliberation_row(source, problem, of_deliberation, deliberation, read)
+            self._view("deliberations", of_deliberation.label, view)
+        is_recut = read is not cache
+        self._view("caches", note.sft_label, cache_row(source, problem, note, read, is_recut))
+
+    def _readable(
+        self,
+        source: Source,
+        problem: Problem,
+        note: SetNote,
+        cache: Cache,
+        shown: Sequence[Generation],
+    ) -> Cache | None:
+        """The cache cut for what it is used for; as it is if that is nothing.
+
+        It is cut for the longest of its deliberations that it can be cut for; what needs a
+        shorter prompt than there is of these attempts does without it.
+        """
+        prompter = self._build.prompter
+        limits = []
+        if not note.sft_label:
+            limits += [prompter.max_tokens - d.tokens - TEMPLATE_TOKENS for d in note.usable]
+        if not note.rl_label:
+            limits.append(prompter.budget_tokens + TEMPLATE_TOKENS)
+        for limit in sorted({limit for limit in limits if limit > 0}):
+            if readable := prompter.readable(source, problem, cache, shown, limit):
+                if limit > prompter.budget_tokens + TEMPLATE_TOKENS:
+                    note.rl_label = note.rl_label or "too_long_for_student"
+                return readable
+        return None if limits else cache
+
+    def _sft_row(
+        self, source: Source, problem: Problem, prompt: str, generation: Generation, **of: Any
+    ) -> SftRow | str:
+        student, max_tokens = self._build.student, self._build.prompter.max_tokens
+        return sft_row(student, max_tokens, source, problem, prompt, generation, **of)
+
+    def _is_behind(self, role: str, generation: Generation) -> None:
+        """Note who wrote a row of a view and what judged it, used or not: all of it is kept."""
+        self.behind[role].add(generation.model)
+        if generation.verdict:
+            self.behind["verifiers"].add(generation.verdict.verifier)
+
+    def _write_retention(self, split: Split, available: int) -> None:
+        """Copy as many of the thinker's rows as make their share of the deliberator's."""
+        own = self._writers.get(("sft_deliberator", split))
+        share = self._build.config.retention
+        copies = min(available, round(share / (1 - share) * own.rows)) if own else 0
+        rng = generator(self._build.config.seed, "retention", split)
+        chosen = set(rng.sample(range(available), copies))
+        for number, row in enumerate(rows_of(file_of(self._folder, "sft_thinker", split))):
+            if own and number in chosen:
+                own.copy(row)
+                self.plain += 1
+                self.counts["sft_deliberator"][split] += 1
+                tokens = row["prompt_tokens"] + row["completion_tokens"]
+                self.lengths["sft_deliberator"].append(tokens)
+
+    def _view(self, name: str, label: str, row: Any) -> None:
+        self.counts[name][label or "used"] += 1
+        self._writer(name, _VIEW_SPLIT, type(row)).write(row)
+
+    def _row(self, name: str, problem: Problem, row: Any, tokens: int) -> None:
+        split = self._build.problems[problem.id].split
+        assert split is not None  # problems that are left out have no rows
+        self.counts[name][split] += 1
+        self.lengths[name].append(tokens)
+        self._writer(name, split, type(row)).write(row)
+
+    def _writer(self, name: str, split: Split, kind: type) -> Writer:
+        if (name, split) not in self._writers:
+            self._writers[name, split] = Writer(file_of(self._folder, name, split), kind)
+        return self._writers[name, split]
 
 
 def sft_row(
@@ -27,19 +253,19 @@ def sft_row(
     prompt: str,
     generation: Generation,
     cache: str = "",
-    of: SetNote | None = None,
+    note: SetNote | None = None,
 ) -> SftRow | str:
     """A row to learn from, or the label of what keeps it from being one.
 
     Args:
-        student: For whom.
-        max_tokens: Most tokens of it.
+        student: For whom it is.
+        max_tokens: Maximum number of tokens of the row.
         source: The run.
         problem: Under its id in the sets.
         prompt: What is asked.
         generation: What is learnt.
         cache: Id of the cache that is asked about; empty for a thinker's row.
-        of: The candidate set, likewise.
+        note: The candidate set; None for a thinker's row.
     """
     reasoning, answer_text = generation.reasoning.strip(), generation.answer_text.strip()
     tokens = student.tokens(prompt, reasoning, answer_text)
@@ -52,21 +278,23 @@ def sft_row(
         completion=student.completion(reasoning, answer_text),
         reasoning=reasoning,
         answer_text=answer_text,
-        role="deliberator" if of else "thinker",
+        role="deliberator" if note else "thinker",
         problem=problem.id,
         run=source.name,
         generation=generation.id,
         cache=cache,
-        stratum=of.stratum if of else None,
+        stratum=note.stratum if note else None,
         model=generation.model,
         prompt_tokens=len(tokens.prompt),
         completion_tokens=len(tokens.completion),
     )
 
 
-def rl_row(student: Student, source: Source, problem: Problem, one: SetNote, cache: Cache) -> RlRow:
+def rl_row(
+    student: Student, source: Source, problem: Problem, note: SetNote, cache: Cache
+) -> RlRow:
     """A prompt of RL, of a set whose success is known."""
-    success = one.success
+    success = note.success
     assert success.share is not None
     return RlRow(
         prompt=student.prompt(cache.prompt),
@@ -77,13 +305,20 @@ def rl_row(student: Student, source: Source, problem: Problem, one: SetNote, cac
         verifier_args=problem.verifier_args,
         cache=cache.id,
         run=source.name,
-        stratum=one.stratum,
-        right=one.of.right,
-        width=one.of.width,
+        stratum=note.stratum,
+        right=note.of.right,
+        width=note.of.width,
         success=success.share,
         judged=success.judged,
-        measured_on=", ".join(sorted({note.model for note in one.deliberations})),
+        measured_on=", ".join(sorted({each.model for each in note.deliberations})),
         prompt_tokens=student.prompt_tokens(cache.prompt),
+    )
+
+
+def problem_row(problem: Problem, note: ProblemNote) -> ProblemRow:
+    """A problem in its view."""
+    return ProblemRow(
+        **_fields(problem), split=note.split, label=note.label, detail=note.detail, runs=note.runs
     )
 
 
@@ -100,34 +335,23 @@ def trajectory_row(
     )
 
 
-def problem_row(problem: Problem, meant: ProblemNote) -> ProblemRow:
-    """A problem in its view."""
-    return ProblemRow(
-        **_fields(problem),
-        split=meant.split,
-        label=meant.label,
-        detail=meant.detail,
-        runs=meant.runs,
-    )
-
-
 def cache_row(
-    source: Source, problem: Problem, one: SetNote, cache: Cache, recut: bool
+    source: Source, problem: Problem, note: SetNote, cache: Cache, recut: bool
 ) -> CacheRow:
     """A candidate set in its view."""
     return CacheRow(
         **_fields(cache),
         problem=problem.id,
         run=source.name,
-        drawn=one.cache is None,
+        drawn=note.cache is None,
         recut=recut,
-        stratum=one.stratum,
-        right=one.of.right,
-        thinkers=list(one.thinkers),
-        success=one.success.share,
-        judged=one.success.judged,
-        sft_label=one.sft_label,
-        rl_label=one.rl_label,
+        stratum=note.stratum,
+        right=note.of.right,
+        thinkers=list(note.thinkers),
+        success=note.success.share,
+        judged=note.success.judged,
+        sft_label=note.sft_label,
+        rl_label=note.rl_label,
     )
 
 

@@ -1,7 +1,7 @@
 """The runs that a build reads: each checked before anything is computed.
 
 A run is known by the name of its folder. One that `heavydistill import` wrote has no
-configuration; what is asked of that (wording, language) then comes from the student's profile.
+configuration; its wording and language then come from the student's profile.
 """
 
 from __future__ import annotations
@@ -24,19 +24,12 @@ MICRO_MODELS = frozenset({"micro", "micro-student"})
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A run.
+    """A run."""
 
-    Attributes:
-        name: Of its folder.
-        folder: Where it is.
-        config: Its own; None for an imported pool.
-        summary: Its ``summary.json``; empty if it has none.
-    """
-
-    name: str
+    name: str  # of its folder
     folder: Path
-    config: RunConfig | None
-    summary: dict[str, Any]
+    config: RunConfig | None  # None for an imported pool
+    summary: dict[str, Any]  # its ``summary.json``; empty if it has none
 
     def traces(self) -> Iterator[Trace]:
         """Its traces, one row group in memory at a time, with models by their names alone."""
@@ -55,12 +48,12 @@ class Source:
 
     @property
     def traces_there(self) -> int:
-        """How many there are."""
+        """How many traces there are."""
         return count_traces(self.folder)
 
     @property
     def language(self) -> Language:
-        """Of its prompts."""
+        """The language of its prompts."""
         return self.config.language if self.config else "en"
 
     @property
@@ -112,9 +105,9 @@ def _without_places(trace: Trace) -> Trace:
     """A trace in which models that were given as folders are known by their last name."""
     return replace(
         trace,
-        pool=[replace(one, model=name_alone(one.model)) for one in trace.pool],
-        deliberations=[replace(one, model=name_alone(one.model)) for one in trace.deliberations],
-        caches=[replace(one, reader=name_alone(one.reader)) for one in trace.caches],
+        pool=[replace(t, model=name_alone(t.model)) for t in trace.pool],
+        deliberations=[replace(d, model=name_alone(d.model)) for d in trace.deliberations],
+        caches=[replace(cache, reader=name_alone(cache.reader)) for cache in trace.caches],
     )
 
 

@@ -4,7 +4,7 @@ import json
 
 from generations import problem
 
-from heavydistill.curate.filters.screening import Screen
+from heavydistill.curate.filters.contamination import Screen
 
 ONE, OTHER = "What is twelve minus seven?", "Which fish can fly?"
 

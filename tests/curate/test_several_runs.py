@@ -11,8 +11,8 @@ import pytest
 from runs import STUDENT, build, rows, traces, write_run
 
 from heavydistill.config.run import Problems, RunConfig, dump_config
-from heavydistill.curate.making import EmptyError
-from heavydistill.curate.presets import PRESETS
+from heavydistill.curate.build import EmptyError
+from heavydistill.curate.mixture import PRESETS
 from heavydistill.errors import ConfigError
 from heavydistill.heavy.cache import build_cache
 from heavydistill.heavy.prompts import load

@@ -3,7 +3,7 @@
 import pytest
 from samples import trajectory
 
-from heavydistill.curate.redeliberation.success import Success, is_right, success_of
+from heavydistill.curate.candidates import Success, is_right, success_of
 from heavydistill.schema import Verdict
 
 

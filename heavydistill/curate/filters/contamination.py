@@ -33,9 +33,12 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
+from heavydistill.curate.filters.duplicates import NearDuplicates
 from heavydistill.curate.filters.words import digest, masked, tokens_of
 from heavydistill.errors import ProblemsError
 from heavydistill.problems.tables import Table, read_jsonl, read_parquet
+from heavydistill.schema import Problem
+from heavydistill.store.sets.manifest import BenchmarkUsed
 
 LONG, SHORT = 13, 8
 COVERAGE = 0.5
@@ -53,37 +56,22 @@ _RULE = 1
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """Where a problem stands.
+    """Where a problem stands."""
 
-    Attributes:
-        benchmark: Its name.
-        reason: How it was found.
-        coverage: The share of the problem's runs of 8 words that are in the benchmark; 1 for
-            ``same_text``.
-    """
-
-    benchmark: str
+    benchmark: str  # its name
     reason: Reason
-    coverage: float
+    coverage: float  # share of its runs of 8 words that are in the benchmark; 1 for ``same_text``
 
 
 @dataclass(frozen=True, slots=True)
 class Benchmark:
-    """The hashes of a benchmark.
+    """The hashes of a benchmark."""
 
-    Attributes:
-        name: For reports.
-        size: How many different texts it has.
-        texts: Of each text of fewer than 8 words.
-        long: Of the runs of 13 words that stand in fewer than ``MANNER`` texts.
-        short: Of all runs of 8 words.
-    """
-
-    name: str
-    size: int
-    texts: frozenset[int]
-    long: frozenset[int]
-    short: frozenset[int]
+    name: str  # for reports
+    size: int  # how many different texts it has
+    texts: frozenset[int]  # of each text of fewer than 8 words
+    long: frozenset[int]  # of the runs of 13 words that stand in fewer than ``MANNER`` texts
+    short: frozenset[int]  # of all runs of 8 words
 
     @classmethod
     def of(cls, name: str, texts: Iterable[str]) -> Benchmark:
@@ -241,21 +229,55 @@ def _read_hashes(path: Path) -> Benchmark | None:
     return Benchmark(about["name"], about["size"], *(frozenset(kinds[kind]) for kind in _KINDS))
 
 
-@dataclass(frozen=True, slots=True)
-class _Hashes:
-    """What is compared of a text.
+class Screen:
+    """Which problems must not be learnt from: those of benchmarks, and near-duplicates.
 
-    Attributes:
-        is_brief: Whether it has fewer than 8 words.
-        whole: Of its words, numbers and signs.
-        long: Of its runs of 13 words.
-        short: Of its runs of 8 words.
+    Each problem is looked at once, in the order of the runs.
+
+    Args:
+        against: Files of benchmarks; None takes those that come with heavydistill.
+
+    Raises:
+        UserError: A file cannot be read.
     """
 
-    is_brief: bool
-    whole: int
-    long: frozenset[int]
-    short: Sequence[int]
+    def __init__(self, against: Sequence[str] | None) -> None:
+        files = shipped() if against is None else [Path(file) for file in against]
+        self._benchmarks = [read(file) for file in files]
+        self._hits: list[Counter[str]] = [Counter() for _ in self._benchmarks]
+        self._seen = NearDuplicates()
+
+    def look(self, key: str, problem: Problem) -> tuple[str, str]:
+        """(label, detail) of a problem; both empty if it may be learnt from."""
+        for benchmark, hits in zip(self._benchmarks, self._hits, strict=True):
+            if hit := benchmark.hit(problem.text):
+                hits[hit.reason] += 1
+                return "contaminated", f"{hit.benchmark}: {hit.reason}"
+        if earlier := self._seen.add(key, problem.text, problem.verifier == "procedural"):
+            return "near_duplicate", earlier
+        return "", ""
+
+    @property
+    def used(self) -> list[BenchmarkUsed]:
+        """What problems were compared with, and how many were found."""
+        return [
+            BenchmarkUsed(
+                name=benchmark.name,
+                texts_sha256=benchmark.sha256,
+                hits=dict(sorted(hits.items())),
+            )
+            for benchmark, hits in zip(self._benchmarks, self._hits, strict=True)
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Hashes:
+    """What is compared of a text."""
+
+    is_brief: bool  # whether it has fewer than 8 words
+    whole: int  # hash of its words, numbers and signs
+    long: frozenset[int]  # hashes of its runs of 13 words
+    short: Sequence[int]  # hashes of its runs of 8 words
 
 
 @lru_cache(maxsize=1)  # one text is compared with several benchmarks

@@ -24,17 +24,11 @@ from heavydistill.verifiers.finals import final_answers
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """What was found of a deliberation.
+    """What was found of a deliberation; the last two whatever its label."""
 
-    Attributes:
-        label: A code of ``rows.LABELS``, or ``rows.USED``.
-        uses_attempts: Whether it works with the attempts, whatever its label.
-        copied: The largest share of its answer that one attempt holds, 0 to 1, likewise.
-    """
-
-    label: str
-    uses_attempts: bool
-    copied: float
+    label: str  # a code of ``rows.LABELS``, or ``rows.USED``
+    uses_attempts: bool  # whether it works with the attempts
+    copied: float  # the largest share of its answer that one attempt holds, 0 to 1
 
 
 def look_at_deliberation(

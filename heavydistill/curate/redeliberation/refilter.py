@@ -25,6 +25,13 @@ from typing import Any
 from heavydistill.chat.student import Student
 from heavydistill.config.run import caps_of
 from heavydistill.config.sets import Redeliberate, RefilterConfig
+from heavydistill.curate.candidates import (
+    ALWAYS_RIGHT,
+    NEVER_RIGHT,
+    UNMEASURED,
+    is_right,
+    success_of,
+)
 from heavydistill.curate.manifest import quantiles
 from heavydistill.curate.redeliberation.asking import (
     Asking,
@@ -36,13 +43,6 @@ from heavydistill.curate.redeliberation.asking import (
 )
 from heavydistill.curate.redeliberation.deliberator import Deliberator
 from heavydistill.curate.redeliberation.fitting import differences, student_of
-from heavydistill.curate.redeliberation.success import (
-    ALWAYS_RIGHT,
-    NEVER_RIGHT,
-    UNMEASURED,
-    is_right,
-    success_of,
-)
 from heavydistill.errors import ConfigError
 from heavydistill.metrics.counts import unanswered_because
 from heavydistill.models.contact import Contact

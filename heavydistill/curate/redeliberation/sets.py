@@ -8,22 +8,19 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 
 from heavydistill.config.sets import BuildConfig
-from heavydistill.curate.builder import Build, OnProgress, pending
-from heavydistill.curate.notes import SetNote
+from heavydistill.curate.notes import Build, OnProgress, SetNote, generations_of
 from heavydistill.curate.prompts import in_sets
 from heavydistill.curate.redeliberation.asking import Asking, Volume, resolve, volume_of
 from heavydistill.curate.redeliberation.deliberator import Deliberator
+from heavydistill.curate.rows import Answers
 from heavydistill.curate.sources import Source, open_sources
 from heavydistill.models.contact import Contact
 from heavydistill.schema import Cache, Deliberation, Generation, Problem, Verdict
 from heavydistill.store.sets.manifest import Asked
-
-Answers = Callable[[str, Problem, Cache], list[Deliberation]]
-"""The deliberations that were asked for, of a run's name, a problem and a cache."""
 
 
 def meet_servers(config: BuildConfig, contact: Contact) -> None:
@@ -63,7 +60,7 @@ class Redeliberation:
         self._build = build
         self._verdicts: dict[str, Verdict | None] = {}
         asked_about = set()
-        for one in pending(build):
+        for one in build.pending():
             # Two runs that share a pool have the same sets.
             one.asked = one.of not in asked_about
             asked_about.add(one.of)
@@ -78,7 +75,7 @@ class Redeliberation:
         """Ask, and note what is found out about the answers.
 
         Args:
-            on_progress: As of ``builder.look``.
+            on_progress: Called after each set.
 
         Raises:
             UserError, StoppedError: As of ``Deliberator``; what was answered is kept.
@@ -129,17 +126,11 @@ class Redeliberation:
             if not any(one.asked for one in note.sets):
                 continue
             problem = in_sets(trace.problem, note.problem)
-            by_id: dict[str, Generation] = {t.id: t for t in trace.pool}
-            by_id.update((d.id, d) for d in trace.deliberations)
-            caches = {cache.id: cache for cache in trace.caches}
+            by_id = generations_of(trace)
             for one in note.sets:
                 if not one.asked:
                     continue
-                cache = (
-                    caches[one.cache]
-                    if one.cache
-                    else self._build.prompter.drawn(source, problem, one.of, trace.pool)
-                )
+                cache = self._build.cache_of(source, trace, one, note.problem)
                 if cache is None:
                     one.asked = False  # the student's context does not hold it
                     continue

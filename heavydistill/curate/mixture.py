@@ -27,77 +27,60 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from heavydistill.config.sets import BuildConfig
 from heavydistill.curate.candidates import CandidateSet, generator
 from heavydistill.schema import Stratum
-
-MOST_SETS = 8
-"""Most sets of one problem, in all presets."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """How many sets of some strata may be there.
+    """How many sets of some strata may be there."""
 
-    Attributes:
-        strata: Those that are counted together.
-        share: The most, as a share of ``of``.
-        of: The strata that it is a share of; all sets that are kept if empty.
-    """
-
-    strata: frozenset[Stratum]
-    share: float
-    of: frozenset[Stratum] = frozenset()
+    strata: frozenset[Stratum]  # those that are counted together
+    share: float  # the maximum, as a share of ``of``
+    of: frozenset[Stratum] = frozenset()  # empty for all sets that are kept
 
 
 @dataclass(frozen=True, slots=True)
 class Preset:
-    """One mixture.
+    """One mixture."""
 
-    Attributes:
-        name: The word on the command line.
-        widths: Attempts in a set, ascending.
-        any_width: Whether sets that a run made may have any other width too.
-        admits: Whether a set of a problem of a domain may be there, if its width may.
-        bounds: How many of which.
-        fewest_attempts: Usable attempts that a pool must have.
-        most_tokens: Most tokens of a cache, in the student's tokenizer; None leaves it to the
-            student's context.
-    """
-
-    name: str
-    widths: tuple[int, ...]
-    any_width: bool = False
-    admits: Callable[[CandidateSet, str], bool] = lambda one, domain: True
+    name: str  # the word on the command line
+    widths: tuple[int, ...]  # attempts in a set, ascending
+    any_width: bool = False  # whether sets that a run made may have any other width too
+    admits: Callable[[CandidateSet, str], bool] = lambda candidate, domain: True
+    """Whether a set of a problem of a domain may be there, if its width may."""
     bounds: tuple[Bound, ...] = ()
-    fewest_attempts: int = 2
+    fewest_attempts: int = 2  # usable attempts that a pool must have
     most_tokens: int | None = None
+    """Maximum number of tokens of a cache, in the student's tokenizer; None leaves it to the
+    student's context."""
 
-    def takes(self, one: CandidateSet, domain: str) -> bool:
+    def takes(self, candidate: CandidateSet, domain: str) -> bool:
         """Whether a set may be there at all."""
-        return (self.any_width or one.width in self.widths) and self.admits(one, domain)
+        return (self.any_width or candidate.width in self.widths) and self.admits(candidate, domain)
 
 
 @dataclass(frozen=True, slots=True)
 class Mixture:
-    """What a preset made of the sets of a build.
+    """What a preset made of the sets of a build; the counts are by stratum."""
 
-    Attributes:
-        kept: The sets that are used, in the order in which they were given.
-        before: Sets of each stratum that were offered.
-        not_admitted: Of those, how many the preset does not admit.
-        over_bound: Of those, how many were more than the mixture takes.
-    """
-
-    kept: list[CandidateSet]
-    before: Counter[str] = field(default_factory=Counter)
-    not_admitted: Counter[str] = field(default_factory=Counter)
-    over_bound: Counter[str] = field(default_factory=Counter)
+    kept: list[CandidateSet]  # the sets that are used, in the order in which they were given
+    before: Counter[str] = field(default_factory=Counter)  # sets that were offered
+    not_admitted: Counter[str] = field(default_factory=Counter)  # those the preset does not admit
+    over_bound: Counter[str] = field(default_factory=Counter)  # those beyond what it takes
 
     @property
     def after(self) -> Counter[str]:
-        return Counter(one.stratum for one in self.kept)
+        return Counter(candidate.stratum for candidate in self.kept)
+
+
+def preset_of(config: BuildConfig) -> Preset:
+    """The preset of a build, with the widths that it sets."""
+    preset, widths = PRESETS[config.preset], config.sets.widths
+    return replace(preset, widths=tuple(sorted(set(widths)))) if widths else preset
 
 
 def mix(
@@ -113,21 +96,21 @@ def mix(
             rows need one.
         preset: The mixture.
         domains: Domain of each problem, by its id.
-        seed: Of the build.
+        seed: Seed of the build.
     """
-    mixture = Mixture(kept=[], before=Counter(one.stratum for one in sets))
+    mixture = Mixture(kept=[], before=Counter(candidate.stratum for candidate in sets))
     admitted: dict[Stratum, list[CandidateSet]] = defaultdict(list)
-    for one in sets:
-        if preset.takes(one, domains[one.problem]):
-            admitted[one.stratum].append(one)
+    for candidate in sets:
+        if preset.takes(candidate, domains[candidate.problem]):
+            admitted[candidate.stratum].append(candidate)
         else:
-            mixture.not_admitted[one.stratum] += 1
+            mixture.not_admitted[candidate.stratum] += 1
     room = _room({stratum: len(those) for stratum, those in admitted.items()}, preset.bounds)
     kept: set[CandidateSet] = set()
     for stratum, those in admitted.items():
         kept.update(_spread(those, seed)[: room[stratum]])
         mixture.over_bound[stratum] += len(those) - room[stratum]
-    mixture.kept.extend(one for one in sets if one in kept)
+    mixture.kept.extend(candidate for candidate in sets if candidate in kept)
     return mixture
 
 
@@ -156,9 +139,9 @@ def _spread(sets: Sequence[CandidateSet], seed: int) -> list[CandidateSet]:
     drawn = rng.sample(sets, len(sets))
     seen: Counter[str] = Counter()
     turns: list[tuple[int, int]] = []
-    for number, one in enumerate(drawn):
-        turns.append((seen[one.problem], number))
-        seen[one.problem] += 1
+    for number, candidate in enumerate(drawn):
+        turns.append((seen[candidate.problem], number))
+        seen[candidate.problem] += 1
     return [drawn[number] for _, number in sorted(turns)]
 
 
@@ -166,12 +149,16 @@ _WIDTHS = tuple(range(4, 17))
 _HARD: frozenset[Stratum] = frozenset({"minority-right", "tie"})
 
 
-def _pacore(one: CandidateSet, domain: str) -> bool:
-    return 0 < one.accuracy < (15 if domain == "code" else 9) / 24
+def _pacore(candidate: CandidateSet, domain: str) -> bool:
+    return 0 < candidate.accuracy < (15 if domain == "code" else 9) / 24
 
 
-def _genselect(one: CandidateSet, domain: str) -> bool:
-    return 0 < one.right <= one.width - one.right
+def _genselect(candidate: CandidateSet, domain: str) -> bool:
+    return 0 < candidate.right <= candidate.width - candidate.right
+
+
+def _heavyskill(candidate: CandidateSet, domain: str) -> bool:
+    return candidate.accuracy <= 0.625
 
 
 PRESETS: dict[str, Preset] = {
@@ -203,6 +190,6 @@ PRESETS: dict[str, Preset] = {
             most_tokens=20_000,
         ),
         Preset(name="natural", widths=_WIDTHS, any_width=True),
-        Preset(name="heavyskill", widths=(8, 16), admits=lambda one, domain: one.accuracy <= 0.625),
+        Preset(name="heavyskill", widths=(8, 16), admits=_heavyskill),
     )
 }

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from heavydistill.curate.candidates import CandidateSet
-from heavydistill.curate.presets import PRESETS, mix
+from heavydistill.curate.mixture import PRESETS, mix
 from heavydistill.schema import Stratum
 
 STRATA: tuple[Stratum, ...] = ("all-right", "majority-right", "tie", "minority-right", "all-wrong")

@@ -11,7 +11,7 @@ import pytest
 from runs import build, rows, traces, write_run
 
 from heavydistill.config.sets import load_build_config
-from heavydistill.curate.making import EmptyError, make
+from heavydistill.curate.build import EmptyError, build_sets
 from heavydistill.errors import ConfigError
 from heavydistill.store.sets.folder import SETS, TRAINED
 from heavydistill.store.sets.manifest import read_manifest
@@ -210,12 +210,12 @@ def test_a_dry_run_says_that_the_folder_is_taken(run: Path, tmp_path: Path) -> N
     (tmp_path / "mine.txt").write_text("mine", encoding="utf-8")
     config = load_build_config(None, {"runs": [str(run)], "out": str(tmp_path)})
     with pytest.raises(ConfigError, match="exists and is not empty"):
-        make(config, lambda *progress: None, dry_run=True)
+        build_sets(config, dry_run=True)
 
 
 def test_a_dry_run_keeps_nothing(run: Path, tmp_path: Path) -> None:
     config = load_build_config(None, {"runs": [str(run)], "out": str(tmp_path / "sets")})
-    manifest = make(config, lambda *progress: None, dry_run=True)
+    manifest = build_sets(config, dry_run=True)
     assert manifest.rows["sft_thinker"]["train"] > 0
     assert list(tmp_path.iterdir()) == []
 
