@@ -15,7 +15,7 @@ from rollouts import STUDENT
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
-TESTS = Path(joint_steps.__file__).parent
+PROGRAM = joint_steps.__file__
 
 
 @pytest.mark.parametrize("processes", [1, 2])
@@ -26,14 +26,14 @@ def test_gradients_are_those_of_plain_loops_over_the_episodes_of_all_processes(
 
     launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]
     done = subprocess.run(
-        [sys.executable, *launch, str(TESTS / "joint_steps.py"), str(tmp_path)],
+        [sys.executable, *launch, PROGRAM, str(tmp_path)],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
         timeout=800,
         env={
             **os.environ,
-            "PYTHONPATH": os.pathsep.join([str(TESTS.parent), str(TESTS)]),
+            "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
             "OMP_NUM_THREADS": "1",
             "CUDA_VISIBLE_DEVICES": "",
         },

@@ -78,7 +78,7 @@ def test_processes_agree_and_count_every_answer_once(tmp_path: Path) -> None:
         timeout=600,
         env={
             **os.environ,
-            "PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}",
+            "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
             "OMP_NUM_THREADS": "1",
             "CUDA_VISIBLE_DEVICES": "",
         },

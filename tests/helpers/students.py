@@ -12,7 +12,7 @@ import pytest
 
 from heavydistill.schema import to_row
 
-MICRO = Path(__file__).parents[1] / "heavydistill" / "micro" / "student"
+MICRO = Path(__file__).parents[2] / "heavydistill" / "micro" / "student"
 REASONING = "Attempt 1 is right: 2*3=6.\n\n    2 + 2 + 2 = 6\n\nAttempt 2 added."
 ANSWER = "The product is\n\n\\boxed{6}."
 QUESTION = "What is 2 * 3?\n==== Attempt 1\nIt is 6.\n==== Attempt 2\nIt is 5."

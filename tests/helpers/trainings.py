@@ -45,7 +45,7 @@ RECORD = TrainingRecord(
 )
 """A training that has not ended."""
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "scripts" / "sft.py"
 GRPO = ROOT / "scripts" / "grpo.py"
 LOOKED_AT = {

@@ -18,7 +18,7 @@ from heavydistill.config.run import CacheChoice, Deliberate, RunConfig, dump_con
 from heavydistill.schema import Trace
 from heavydistill.store.traces import TRACES_FOLDER, read_traces, write_traces
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "scripts" / "results_micro.py"
 MINUTES = "1\tteacher's traces\t600\n1\tSFT\t90\n1\tSFT\t30\n2\tSFT\t120\n3\tSFT\t60\n"
 PROBLEMS = 30

@@ -32,7 +32,7 @@ from heavydistill.train.grpo.presets import STEPS
 
 pytest.importorskip("trl", reason="TRL is not installed")
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 CONFIGS = ROOT / "configs" / "grpo"
 SIZES = ("1gpu", "8gpu", "micro")
 PROCESSES = {"1gpu": 1, "8gpu": 8, "micro": 2}

@@ -1,6 +1,6 @@
 """Two steps of a joint training, the second off policy, in each process of a launch, for tests.
 
-    torchrun --standalone --nproc-per-node N tests/joint_steps.py FOLDER
+    torchrun --standalone --nproc-per-node N tests/train/grpo/joint_steps.py FOLDER
 
 Every process leaves FOLDER/RANK.pt: of each step the weights, the gradients that the optimizer
 sees, the loss and the tokens of the rows of its micro-batch.

@@ -16,7 +16,7 @@ from students import MICRO
 
 from heavydistill.store.traces import read_traces
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "scripts" / "merge.py"
 COMMAND = Path(sys.executable).parent / "heavydistill"
 

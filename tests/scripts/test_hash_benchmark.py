@@ -12,7 +12,7 @@ import pytest
 
 from heavydistill.curate.filters.contamination import Benchmark, read
 
-SCRIPT = Path(__file__).parents[1] / "scripts" / "hash_benchmark.py"
+SCRIPT = Path(__file__).parents[2] / "scripts" / "hash_benchmark.py"
 TEXTS = ["How many of the nine hens that live behind the barn lay eggs?", "What is 3 + 4?"]
 
 

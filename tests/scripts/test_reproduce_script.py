@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-SCRIPT = Path(__file__).parents[1] / "scripts" / "reproduce_micro.sh"
+SCRIPT = Path(__file__).parents[2] / "scripts" / "reproduce_micro.sh"
 AROUND = """
 set -euo pipefail
 out=. seed=1

@@ -15,7 +15,7 @@ from heavydistill.models.registry import shipped
 from heavydistill.models.resolve import resolve
 from heavydistill.problems.procedural import micro_problems
 
-CONFIGS = Path(__file__).parents[1] / "configs"
+CONFIGS = Path(__file__).parents[2] / "configs"
 FILES = [
     path for verb in ("generate", "evaluate") for path in sorted((CONFIGS / verb).glob("*.yaml"))
 ]

@@ -16,7 +16,7 @@ from heavydistill.train.sft_config import Asked, SetArguments, parse
 
 pytest.importorskip("trl", reason="TRL is not installed")
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 CONFIGS = ROOT / "configs"
 FILES = sorted((CONFIGS / "sft").glob("*/*.yaml"))
 SIZES = sorted({file.parent for file in FILES})

@@ -13,7 +13,7 @@ from generations import trajectory
 from heavydistill.schema import Cache
 from heavydistill.train.grpo.episodes import Asked, Completion, Episode, Episodes
 
-STUDENT = str(Path(__file__).parents[1] / "heavydistill" / "micro" / "student")
+STUDENT = str(Path(__file__).parents[2] / "heavydistill" / "micro" / "student")
 END = 678
 _WORDS = range(100, 600)
 _CACHE = Cache(
