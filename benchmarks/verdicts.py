@@ -60,9 +60,9 @@ from typing import Any
 from heavydistill.config.run import Sandboxing, Verifying
 from heavydistill.schema import Problem, Verdict
 from heavydistill.verifiers import registry
-from heavydistill.verifiers.crew import default_size
 from heavydistill.verifiers.pool import VerdictPool
 from heavydistill.verifiers.sandbox import Limits, open_sandbox
+from heavydistill.verifiers.workers import default_size
 
 BARE = Path(__file__).with_name("bare_math_verify.py")
 HAS_MATH_VERIFY = find_spec("math_verify") is not None

@@ -30,7 +30,6 @@ import functools
 import hashlib
 import json
 import math
-import multiprocessing
 import os
 import threading
 import time
@@ -41,15 +40,12 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import TypeVar
 
-from pebble.pool.process import WORKERS_NAME, interpreter_shutdown
-
 from heavydistill.config.run import Verifying
 from heavydistill.schema import Generation, Problem, Verdict
 from heavydistill.verifiers import registry, workers
 from heavydistill.verifiers.base import Decision, Verifier, error_reason, stamped
-from heavydistill.verifiers.crew import Crew
 from heavydistill.verifiers.settle import Open, decided, settle, settle_generation
-from heavydistill.verifiers.workers import Outcome, plain
+from heavydistill.verifiers.workers import Crew, Outcome, plain
 
 MOST_KEPT = 8192
 FAILURE_KEPT_S = 600.0
@@ -176,7 +172,7 @@ class VerdictPool:
 
         task: Future[Outcome] = Future()
         task.add_done_callback(say)
-        self._crew.submit(verifier.name, workers.check, (problem,), limit_s, task)
+        self._crew.submit(verifier.name, ("check", problem), limit_s, task)
         return said
 
     def _unchecked(self, fault: str, limit_s: float) -> str:
@@ -235,8 +231,8 @@ class VerdictPool:
                     self._open[key].append(future)
                     return
                 self._open[key], task = [future], fresh
-            args = found.problem, found.candidate
-            self._crew.submit(found.verifier.name, workers.decide, args, limit_s, task)
+            message = "decide", found.problem, found.candidate
+            self._crew.submit(found.verifier.name, message, limit_s, task)
         except BaseException as error:  # closed; or an interrupt, after which nobody would decide
             if task:
                 task.cancel()
@@ -334,10 +330,6 @@ def _forget_workers() -> None:
     """In a process that was forked: its pools have no workers, and its end ends none."""
     for pool in list(_pools):
         pool._begin()
-    atexit.unregister(interpreter_shutdown)
-    for process in multiprocessing.active_children():
-        if process.name == WORKERS_NAME:
-            multiprocessing.process._children.discard(process)  # type: ignore[attr-defined]
 
 
 os.register_at_fork(after_in_child=_forget_workers)

@@ -1,15 +1,28 @@
-"""The processes that decide: started without the program's main module, limited, killable.
+"""The processes that decide: limited, killable, replaced, and which of them gets which task.
 
-A ``Worker`` is a pebble pool of one process. One process a pool, and one task at a time, because
-then whatever ends a process is known to be the doing of that task: processes that share a pipe and
-its locks take each other's tasks along when they are killed.
+``Crew`` has a thread for each worker. The thread takes the next task, starts a process if it has
+none, hands the task over and waits for what comes of it, an ``Outcome``. Nothing is raised, and
+nothing waits for ever:
 
-A process prepares its verifiers before it takes a task, so that no time limit covers an import.
-While it works it may have so much address space and no more; it has no standard streams, one
-thread for numerical libraries, and ends with the process that started it, however that ends.
+    it takes longer than its limit           ``timeout``: the process is killed
+    it needs more memory than it may have    ``memory``
+    its process dies, or is never ready      ``worker_died``
 
-Not covered: which worker gets which task (``crew``). On systems other than Linux a process that is
-stuck while its parent is killed goes on.
+The last two may be the doing of the task before, or of the machine, so such a task is tried
+``_TRIES`` times, again by a fresh process. Workers are started when there is work for them, at
+most ``size`` of them. A verifier with which processes only die before they take a task is given
+up; others are not touched.
+
+A process is a fresh interpreter that does not import the program's main module, connected by a
+pipe. It prepares a verifier before its first task, so that no time limit covers an import. While it
+works it may have so much address space and no more; it has no standard streams, one thread for
+numerical libraries, and ends with the process that started it, however that ends.
+
+An interrupt (Ctrl-C) can break off a call of ``submit`` at any place, and leaves nothing undone
+there but that call: all else is done in threads that interrupts do not reach.
+
+Not covered: that two tasks may be the same (``pool``). On systems other than Linux a process that
+is stuck while its parent is killed goes on.
 """
 
 from __future__ import annotations
@@ -17,25 +30,24 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import dataclasses
-import fcntl
 import os
 import resource
 import signal
+import subprocess
 import sys
-import tempfile
+import threading
 import time
 import typing
+import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass
-from multiprocessing import resource_tracker
+from multiprocessing import Pipe
 from multiprocessing.connection import Connection
+from pathlib import Path
+from queue import Empty, SimpleQueue
 from typing import Any
-
-from loky.backend import resource_tracker as loky_tracker
-from loky.backend.context import LokyContext
-from loky.backend.process import LokyProcess
-from pebble import ProcessExpired, ProcessPool
 
 from heavydistill.config.run import Verifying
 from heavydistill.schema import Label, Problem, Verdict
@@ -47,6 +59,19 @@ MEMORY, DIED, TIMEOUT = "memory", "worker_died", "timeout"
 MOST_CHARACTERS = 1_000_000
 """Of what a verifier says in one field of a verdict."""
 
+_TRIES = 2
+# A busy machine takes its time to start a process and to import what a verifier needs.
+_MOST_START_S = 300.0
+# After so many deaths before its first task there is no hope for a verifier.
+_MOST_BROKEN_STARTS = 3
+# Of processes that the system refuses to each worker, a second apart, while there is no other.
+_MOST_REFUSED_STARTS = 60
+_LOOK_S = 1.0
+# An interrupt in a future's own code can leave it locked, and whoever sets it waits for ever. Such
+# a thread, and a worker that it keeps, end with this process.
+_MOST_CLOSE_S = 60.0
+# A process closes its pipe a moment before its exit status can be read.
+_MOST_EXIT_S = 5.0
 _OUT_OF_MEMORY = 77
 """Exit status of a process that came to the end of its memory."""
 _PR_SET_PDEATHSIG = 1
@@ -68,94 +93,374 @@ class Outcome:
     seconds: float = 0.0
 
 
+def default_size() -> int:
+    """The processor's cores that this process may use, shared with the other ranks of a trainer."""
+    ranks = os.environ.get("LOCAL_WORLD_SIZE", "")
+    share = int(ranks) if ranks.isdecimal() else 1
+    return max(1, available_cores() // max(1, share))
+
+
+def available_cores() -> int:
+    """The cores that this process may use: its affinity, and the quota of its control group."""
+    cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+    groups = Path("/sys/fs/cgroup")
+    for files in (("cpu.max",), ("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us")):
+        try:
+            quota, period = " ".join((groups / file).read_text() for file in files).split()
+        except (OSError, ValueError):  # it is of the other version, or there is none
+            continue
+        if quota.isdecimal() and int(period) > 0:  # "max" and -1 are no quota
+            cores = min(cores, -(-int(quota) // int(period)))
+    return max(1, cores)
+
+
+@dataclass(slots=True)
+class _Task:
+    kind: str
+    message: tuple[Any, ...]
+    limit_s: float
+    done: Future[Outcome]
+    tries: int = 0
+
+
+class Crew:
+    """See the module. May be used from several threads.
+
+    Args:
+        config: Of the workers; ``workers`` is their number, ``default_size`` if null.
+    """
+
+    def __init__(self, config: Verifying) -> None:
+        self._config = config
+        self._size = config.workers or default_size()
+        # Putting into a queue of this type is one step that no interrupt divides.
+        self._tasks: SimpleQueue[_Task | None] = SimpleQueue()
+        self._lock = threading.Lock()
+        # All that follows is changed while that is held.
+        self._is_closed = False
+        self._started = 0
+        self._unfinished = 0
+        self._workers: dict[threading.Thread, Worker] = {}
+        self._proven: set[str] = set()
+        self._broken_starts: Counter[str] = Counter()
+        self._refused_starts = 0
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether there has been work for a worker."""
+        return self._started > 0
+
+    def submit(
+        self, kind: str, message: tuple[Any, ...], limit_s: float, done: Future[Outcome]
+    ) -> None:
+        """Have a worker that has prepared a verifier do a task.
+
+        Args:
+            kind: Name of the verifier.
+            message: ``("decide", problem, candidate)`` or ``("check", problem)``.
+            limit_s: Seconds that it may take.
+            done: Is set when it is done, and never raises; it is cancelled if the crew is closed
+                before.
+
+        Raises:
+            RuntimeError: The crew is closed.
+        """
+        with self._lock:
+            if self._is_closed:
+                raise RuntimeError("the workers have been closed")
+            self._unfinished += 1
+            self._tasks.put(_Task(kind, message, limit_s, done))
+            if self._started < min(self._size, self._unfinished):
+                threading.Thread(
+                    target=self._work, name="heavydistill verdicts", daemon=True
+                ).start()
+                self._started += 1
+
+    def close(self) -> None:
+        """End all workers, cancel what they have not finished, and wait for their end."""
+        with self._lock:
+            self._is_closed = True
+            workers = dict(self._workers)
+        with contextlib.suppress(Empty):
+            while True:
+                if task := self._tasks.get_nowait():
+                    task.done.cancel()
+        for worker in workers.values():
+            self._tasks.put(None)
+            worker.kill()
+        deadline = time.monotonic() + _MOST_CLOSE_S
+        threads = workers.keys() - {threading.current_thread()}
+        for thread in threads:
+            thread.join(max(0.0, deadline - time.monotonic()))
+        if any(thread.is_alive() for thread in threads):
+            warnings.warn(
+                f"Workers of verdicts have not ended within {_MOST_CLOSE_S:.0f} s; "
+                "they end with this process",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+
+    def _work(self) -> None:
+        """Do tasks, in a thread of its own: its process lives no longer than that does."""
+        # A process would meet Ctrl-C unprepared, and one that this thread took would not wake the
+        # main one.
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        worker = Worker(self._config)
+        with self._lock:
+            # An interrupted ``submit`` may have started a thread that it did not count.
+            if self._is_closed or len(self._workers) >= self._size:
+                return
+            self._workers[threading.current_thread()] = worker
+        while task := self._tasks.get():
+            while self._is_to_be_tried_again(worker, task):
+                pass
+        worker.end()
+
+    def _is_to_be_tried_again(self, worker: Worker, task: _Task) -> bool:
+        """Try a task, and say what came of it unless the worker is to try it again."""
+        outcome = Outcome(fault=DIED)
+        with self._lock:
+            is_hopeless = self._broken_starts[task.kind] >= _MOST_BROKEN_STARTS
+        if not is_hopeless:
+            if not (worker.is_alive or worker.start()):
+                self._give_back(task)
+                return False
+            is_ready = worker.prepare(task.kind)
+            self._note_start(task.kind, is_ready)
+            if is_ready:
+                outcome = worker.do(task.message, task.limit_s)
+            task.tries += 1
+            if outcome.fault in (MEMORY, DIED) and task.tries < _TRIES:
+                return True
+        self._finish(task, outcome)
+        return False
+
+    def _note_start(self, kind: str, is_ready: bool) -> None:
+        with self._lock:
+            self._refused_starts = 0
+            if is_ready:
+                self._proven.add(kind)
+            elif kind not in self._proven:
+                self._broken_starts[kind] += 1
+
+    def _give_back(self, task: _Task) -> None:
+        """Leave a task to workers that have a process; this one gets none."""
+        with self._lock:
+            self._refused_starts += 1
+            is_refused = self._refused_starts >= _MOST_REFUSED_STARTS * len(self._workers)
+            has_others = any(worker.is_alive for worker in self._workers.values())
+            is_over = self._is_closed or (is_refused and not has_others)
+            if not is_over:
+                self._tasks.put(task)
+        if is_over:
+            self._finish(task, Outcome(fault=DIED))
+        else:
+            time.sleep(_LOOK_S)
+
+    def _finish(self, task: _Task, outcome: Outcome) -> None:
+        """Say what became of a task, if anybody still wants to know."""
+        with self._lock:
+            self._unfinished -= 1
+            is_closed = self._is_closed
+        if is_closed:
+            task.done.cancel()
+        elif task.done.set_running_or_notify_cancel():
+            task.done.set_result(outcome)
+
+
 class Worker:
-    """One process, and the next one where it ended. Not for several tasks at once.
+    """One process, and the next one where it ended. For one task at a time.
+
+    ``kill`` may be called from any thread; all else from the one that starts its processes, with
+    which they end, as Linux has it.
 
     Args:
         config: Its limits, and the files with verifiers of one's own.
-        kinds: Names of the verifiers that it prepares.
     """
 
-    def __init__(self, config: Verifying, kinds: frozenset[str]) -> None:
-        self.kinds = kinds
-        self._pool = ProcessPool(
-            max_workers=1,
-            initializer=_begin,
-            initargs=(config, sorted(kinds), os.getpid()),
-            context=_Context(),
-        )
-
-    def start(self) -> bool:
-        """Start the process and do not wait for it; whether that worked.
-
-        The process ends with the calling thread, as Linux has it.
-        """
-        try:
-            return bool(self._pool.active)
-        except Exception:  # no more processes, or none allowed here
-            return False
+    def __init__(self, config: Verifying) -> None:
+        self._config = config
+        self._lock = threading.Lock()
+        self._is_killed = False
+        self._process: subprocess.Popen[bytes] | None = None
+        self._connection: Connection | None = None
+        self._prepared: set[str] = set()
 
     @property
-    def is_broken(self) -> bool:
-        """Whether it takes no task any more."""
-        return not self._pool.active
+    def is_alive(self) -> bool:
+        process = self._process
+        return process is not None and process.poll() is None
 
-    def give(self, function: Callable[..., Outcome], args: tuple[Any, ...], limit_s: float) -> Any:
-        """A future of the task; ``outcome_of`` reads it.
+    def start(self) -> bool:
+        """Start a process and do not wait for it; whether that worked."""
+        self.end()
+        with self._lock:
+            if self._is_killed:
+                return False
+            ours, theirs = Pipe()
+            with theirs:
+                try:
+                    self._process = _new_process(theirs.fileno())
+                except OSError:  # no more processes, or none allowed here
+                    ours.close()
+                    return False
+            self._connection = ours
+        return True
 
-        Raises:
-            RuntimeError: It is broken.
-        """
-        return self._pool.schedule(function, args=args, timeout=limit_s)
+    def prepare(self, kind: str) -> bool:
+        """Have a verifier prepared, once in each process; whether the process outlived it."""
+        if kind not in self._prepared:
+            if self._answer(("prepare", self._config, kind), _MOST_START_S).fault:
+                return False
+            self._prepared.add(kind)
+        return True
 
-    def stop(self) -> None:
-        """End the process, whatever it does; ``join`` waits for that."""
-        self._pool.stop()  # type: ignore[no-untyped-call]
+    def do(self, message: tuple[Any, ...], limit_s: float) -> Outcome:
+        """What comes of a task; where it is not done in time, the process is ended."""
+        return self._answer(message, limit_s)
 
-    def join(self) -> None:
-        with contextlib.suppress(Exception):
-            self._pool.join()
+    def kill(self) -> None:
+        """Kill the process, whatever it does, and start no other one."""
+        with self._lock:
+            self._is_killed = True
+            if self._process:
+                self._process.kill()
 
+    def end(self, grace_s: float = 0.0) -> int | None:
+        """End the process if there is one; its exit status."""
+        with self._lock:
+            process, connection = self._process, self._connection
+            self._process = self._connection = None
+            self._prepared = set()
+        if process is None or connection is None:
+            return None
+        with connection, contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(grace_s)
+        process.kill()
+        return process.wait()
 
-def hold_interrupts() -> None:
-    """Keep Ctrl-C from this thread and from the threads and processes that it starts.
-
-    A process would meet it unprepared, and an interrupt that another thread took would not wake
-    the main one.
-    """
-    # Where one of these has to be started, it lets interrupts through again.
-    loky_tracker.ensure_running()
-    resource_tracker.ensure_running()
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-
-
-def outcome_of(task: Future[Outcome], limit_s: float) -> Outcome | None:
-    """What came of a task that is done; None if its worker broke before it began."""
-    try:
-        return task.result()
-    except TimeoutError:
+    def _answer(self, message: tuple[Any, ...], limit_s: float) -> Outcome:
+        connection = self._connection
+        try:
+            if connection is None:
+                raise EOFError("it has no process")
+            connection.send(message)
+            if connection.poll(limit_s):
+                answer: Outcome = connection.recv()
+                return answer
+        except Exception:  # the pipe broke, or brought something broken
+            is_memory = self.end(_MOST_EXIT_S) == _OUT_OF_MEMORY
+            return Outcome(fault=MEMORY if is_memory else DIED)
+        self.end()
         return Outcome(fault=TIMEOUT, seconds=limit_s)
-    except ProcessExpired as error:
-        return Outcome(fault=MEMORY if error.exitcode == _OUT_OF_MEMORY else DIED)
-    except Exception:
-        return None
 
 
-def decide(problem: Problem, candidate: str) -> Outcome:
-    """In a worker: the verdict of the problem's verifier."""
-    return _limited(
-        problem.verifier, lambda verifier: plain(decided(Open(verifier, problem, candidate)))
+def _new_process(descriptor: int) -> subprocess.Popen[bytes]:
+    """A fresh interpreter that reads messages from a connection.
+
+    Numerical libraries in it keep to one thread: there is a worker for every core.
+    """
+    program = (
+        "import sys; sys.path[:] = sys.argv[3:]; from heavydistill.verifiers import workers; "
+        "workers.serve(int(sys.argv[1]), int(sys.argv[2]))"
+    )
+    single = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+    return subprocess.Popen(
+        [sys.executable, "-c", program, str(descriptor), str(os.getpid()), *map(str, sys.path)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        pass_fds=[descriptor],
+        env=os.environ | dict.fromkeys(single, "1"),
     )
 
 
-def check(problem: Problem) -> Outcome:
-    """In a worker: what makes a problem unfit for its verifier; the value is None if it is fit."""
+def serve(descriptor: int, parent: int) -> None:
+    """In a worker's process: do what the messages say until there is nobody to send one."""
+    _end_with(parent)
+    os.set_inheritable(descriptor, False)
+    # Ctrl-C in the terminal is meant for the program, and was held back until now.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    # The default ends the process even while it is in a library.
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a crash leaves no file
+    with Connection(descriptor) as connection, contextlib.suppress(EOFError):
+        judging = _Judging()
+        while True:
+            what, *args = connection.recv()
+            connection.send(getattr(judging, what)(*args))
 
-    def fault(verifier: Verifier) -> str | None:
-        said = verifier.check_reference(problem)
-        return None if said is None else str(said)[:MOST_CHARACTERS]
 
-    return _limited(problem.verifier, fault)
+def _end_with(parent: int) -> None:
+    """End this process as soon as the one that started it is gone."""
+    if sys.platform != "linux":
+        return
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:
+        os._exit(0)
+
+
+class _Judging:
+    """What a worker's process does; each method answers one kind of message."""
+
+    def __init__(self) -> None:
+        self._memory = resource.RLIM_INFINITY
+        self._unprepared: dict[str, str] = {}
+
+    def prepare(self, config: Verifying, kind: str) -> Outcome:
+        """Prepare a verifier; if that fails, the reason is that of all its verdicts."""
+        self._memory = config.memory_mb * 2**20
+        try:
+            registry.load_own(config.own)
+            registry.get(kind).prepare(config)
+        except BaseException as error:  # whatever a verifier of one's own raises
+            self._unprepared[kind] = error_reason(error)
+        return Outcome()
+
+    def decide(self, problem: Problem, candidate: str) -> Outcome:
+        """The verdict of the problem's verifier."""
+        return self._limited(
+            problem.verifier, lambda verifier: plain(decided(Open(verifier, problem, candidate)))
+        )
+
+    def check(self, problem: Problem) -> Outcome:
+        """What makes a problem unfit for its verifier; the value is None if it is fit."""
+
+        def fault(verifier: Verifier) -> str | None:
+            said = verifier.check_reference(problem)
+            return None if said is None else str(said)[:MOST_CHARACTERS]
+
+        return self._limited(problem.verifier, fault)
+
+    def _limited(self, kind: str, work: Callable[[Verifier], Any]) -> Outcome:
+        """What the work returns, or the reason why not; it is not allowed all memory."""
+        if kind in self._unprepared:
+            return Outcome(fault=self._unprepared[kind])
+        started = time.perf_counter()
+        value, fault = None, None
+        try:
+            with _limited_memory(self._memory):
+                value = work(registry.get(kind))
+        except BaseException as error:  # of any kind, since a library may raise its own
+            fault = error_reason(error)
+        out_of_memory = error_reason(MemoryError())
+        if fault == out_of_memory or getattr(value, "reason", None) == out_of_memory:
+            # What is left of this process is not to be relied on.
+            os._exit(_OUT_OF_MEMORY)
+        return Outcome(value, fault, time.perf_counter() - started)
+
+
+@contextlib.contextmanager
+def _limited_memory(size: int) -> Iterator[None]:
+    """The limit holds for the work alone, so that there is room for the messages."""
+    _, most = resource.getrlimit(resource.RLIMIT_AS)
+    limit = size if most == resource.RLIM_INFINITY else min(size, most)
+    resource.setrlimit(resource.RLIMIT_AS, (limit, most))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (most, most))
 
 
 def plain(verdict: Verdict) -> Verdict:
@@ -175,117 +480,3 @@ def plain(verdict: Verdict) -> Verdict:
     if not 0 <= verdict.score <= 1:
         raise ValueError("a verifier gave a score that is not between 0 and 1")
     return dataclasses.replace(verdict, score=float(verdict.score))
-
-
-def _limited(kind: str, work: Callable[[Verifier], Any]) -> Outcome:
-    """What the work returns, or the reason why it does not; it is not allowed all memory."""
-    if kind in _unprepared:
-        return Outcome(fault=_unprepared[kind])
-    started = time.perf_counter()
-    value, fault = None, None
-    try:
-        with _limited_memory():
-            value = work(registry.get(kind))
-    except BaseException as error:  # of any kind, since a library may raise its own
-        fault = error_reason(error)
-    out_of_memory = error_reason(MemoryError())
-    if fault == out_of_memory or getattr(value, "reason", None) == out_of_memory:
-        # What is left of this process is not to be relied on.
-        os._exit(_OUT_OF_MEMORY)
-    return Outcome(value, fault, time.perf_counter() - started)
-
-
-class _Process(LokyProcess):
-    """Numerical libraries in it keep to one thread: there is a worker for every core."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        single = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-        super().__init__(*args, **kwargs, env=dict.fromkeys(single, "1"))
-
-
-class _Lock:
-    """Held by the worker or by its pool; the death of its holder releases it.
-
-    A semaphore would stay with the system when the owner of the pool is killed.
-    """
-
-    def __init__(self) -> None:
-        with tempfile.TemporaryFile() as file:
-            # Of what a new process can be handed, a connection is what holds a file.
-            self._file = Connection(os.dup(file.fileno()))
-        self._depth = 0
-
-    def __getstate__(self) -> Connection:
-        return self._file
-
-    def __setstate__(self, file: Connection) -> None:
-        self._file, self._depth = file, 0
-
-    def acquire(self, block: bool = True, timeout: float | None = None) -> bool:
-        """Take it, again where this process has it, without an end to the waiting if it is to."""
-        if not self._depth:
-            try:
-                fcntl.lockf(self._file.fileno(), fcntl.LOCK_EX | (0 if block else fcntl.LOCK_NB))
-            except BlockingIOError:
-                return False
-        self._depth += 1
-        return True
-
-    def release(self) -> None:
-        self._depth -= 1
-        if not self._depth:
-            fcntl.lockf(self._file.fileno(), fcntl.LOCK_UN)
-
-
-class _Context(LokyContext):
-    Process = _Process
-    RLock = _Lock
-
-
-# What follows is the state of a worker's process.
-_unprepared: dict[str, str] = {}
-"""The verifiers that could not be prepared, and the reason of their verdicts."""
-_memory = resource.RLIM_INFINITY
-
-
-def _begin(config: Verifying, kinds: list[str], parent: int) -> None:
-    """Called once in a new process. It must not raise, or there would be another one at once."""
-    _end_with(parent)
-    # The default ends it even while it is in a library; an interrupt of the terminal is not meant
-    # for it, and was held back until the handler of the pool stood.
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-    nowhere = os.open(os.devnull, os.O_RDWR)
-    for stream in (0, 1, 2):
-        os.dup2(nowhere, stream)
-    os.close(nowhere)
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a crash leaves no file
-    global _memory
-    _memory = config.memory_mb * 2**20
-    for kind in kinds:
-        try:
-            registry.load_own(config.own)
-            registry.get(kind).prepare(config)
-        except BaseException as error:  # whatever a verifier of one's own raises
-            _unprepared[kind] = error_reason(error)
-
-
-def _end_with(parent: int) -> None:
-    """End this process as soon as the one that started it is gone."""
-    if sys.platform != "linux":
-        return
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != parent:
-        os._exit(0)
-
-
-@contextlib.contextmanager
-def _limited_memory() -> Iterator[None]:
-    """The limit holds for the work alone: without room for its messages a worker hangs its pool."""
-    _, most = resource.getrlimit(resource.RLIMIT_AS)
-    limit = _memory if most == resource.RLIM_INFINITY else min(_memory, most)
-    resource.setrlimit(resource.RLIMIT_AS, (limit, most))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_AS, (most, most))

@@ -16,7 +16,7 @@ from verdict_pools import LIMIT_S, SETTINGS, ends, is_alive, problem, said, work
 from heavydistill.config.run import Verifying
 from heavydistill.errors import ConfigError
 from heavydistill.schema import Verdict
-from heavydistill.verifiers import crew
+from heavydistill.verifiers import workers
 from heavydistill.verifiers.pool import VerdictPool
 from heavydistill.verifiers.workers import plain
 
@@ -158,9 +158,9 @@ def test_a_verifier_without_a_worker_leaves_the_others_theirs(pool: VerdictPool)
 def test_a_system_that_lets_us_have_no_process_is_not_waited_for_for_ever(
     pool: VerdictPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(crew, "_MOST_REFUSED_STARTS", 2)
-    monkeypatch.setattr(crew, "_LOOK_S", 0.01)
-    monkeypatch.setattr(crew.Worker, "start", lambda self: False)
+    monkeypatch.setattr(workers, "_MOST_REFUSED_STARTS", 2)
+    monkeypatch.setattr(workers, "_LOOK_S", 0.01)
+    monkeypatch.setattr(workers.Worker, "start", lambda self: False)
     assert said(pool, "7") == ("undecided", "worker_died")
     monkeypatch.undo()
     assert said(pool, "8") == ("incorrect", "told")
@@ -169,8 +169,8 @@ def test_a_system_that_lets_us_have_no_process_is_not_waited_for_for_ever(
 def test_a_worker_that_never_takes_its_task_is_replaced(
     pool: VerdictPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(crew, "_MOST_START_S", 0.5)
-    monkeypatch.setattr(crew, "_LOOK_S", 0.1)
+    monkeypatch.setattr(workers, "_MOST_START_S", 0.5)
+    monkeypatch.setattr(workers, "_LOOK_S", 0.1)
     posed = problem(verifier="endless")
     assert pool.submit(posed, "7").result(LIMIT_S).verdict.reason == "worker_died"
 
@@ -203,16 +203,16 @@ def test_cheap_verdicts_start_no_worker() -> None:
         assert pool.judge(problem(), "  ").verdict.reason == "empty"
         assert pool.judge(problem(verifier="none"), "7").verdict.reason == "unknown_verifier"
         assert pool.judge(problem(), "\ud800").verdict.reason == "not_text"
-        assert pool._crew._keeper is None
+        assert not pool._crew.has_begun
 
 
 def test_plain_references_start_no_worker_and_others_do() -> None:
     plain = problem("5 apples, so\n#### 5", "math", verifier_args='{"marker": "####"}')
     with VerdictPool(Verifying(workers=1)) as pool:
         assert pool.check_references([plain] * 3) == [None] * 3
-        assert pool._crew._keeper is None
+        assert not pool._crew.has_begun
         assert pool.check_references([problem("\\sqrt{2}", "math")]) == [None]
-        assert pool._crew._keeper is not None
+        assert pool._crew.has_begun
 
 
 def test_many_threads_ask_at_once(shared: VerdictPool) -> None:
@@ -292,14 +292,14 @@ def test_a_forked_process_has_workers_of_its_own(shared: VerdictPool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("ranks", "workers"), [("", 8), ("2", 4), ("3", 2), ("100", 1), ("0", 8), ("many", 8)]
+    ("ranks", "size"), [("", 8), ("2", 4), ("3", 2), ("100", 1), ("0", 8), ("many", 8)]
 )
 def test_the_ranks_of_a_trainer_share_the_cores(
-    monkeypatch: pytest.MonkeyPatch, ranks: str, workers: int
+    monkeypatch: pytest.MonkeyPatch, ranks: str, size: int
 ) -> None:
-    monkeypatch.setattr("loky.cpu_count", lambda: 8)
+    monkeypatch.setattr("heavydistill.verifiers.workers.available_cores", lambda: 8)
     monkeypatch.setenv("LOCAL_WORLD_SIZE", ranks)
-    assert crew.default_size() == workers
+    assert workers.default_size() == size
 
 
 def test_references_are_checked_in_workers(pool: VerdictPool) -> None:

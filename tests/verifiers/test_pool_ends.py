@@ -15,7 +15,7 @@ from types import FrameType
 import pytest
 from verdict_pools import LIMIT_S, OWN, SETTINGS, ends, problem, said, worker
 
-from heavydistill.verifiers import crew
+from heavydistill.verifiers import workers
 from heavydistill.verifiers.pool import VerdictPool
 
 pytestmark = pytest.mark.usefixtures("known_here_alone")
@@ -133,7 +133,7 @@ def test_an_interrupt_anywhere_in_a_call_leaves_the_pool_as_good_as_new(pool: Ve
 def test_a_future_that_an_interrupt_left_locked_does_not_hold_up_the_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(crew, "_MOST_CLOSE_S", 1.0)
+    monkeypatch.setattr(workers, "_MOST_CLOSE_S", 1.0)
     pool = VerdictPool(SETTINGS)
     said(pool, "7")
     future = pool.submit(problem(text="locked"), "sleep")
