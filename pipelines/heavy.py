@@ -3,8 +3,8 @@
     python pipelines/heavy.py                                     # the micro teacher, 12 problems
     python pipelines/heavy.py --config configs/generate/vllm.yaml
 
-Takes every key of ``heavydistill generate --config`` but ``endpoint.serve`` and ``pools``, wires
-the same steps as ``build_heavy_pipeline``, spelled out, and saves their rows as a Distiset in
+Takes every key of ``heavydistill generate --config`` but ``endpoint.start_vllm`` and ``pools``,
+wires the same steps as ``build_heavy_pipeline``, spelled out, and saves their rows as a Distiset in
 ``out``. Every step is an ordinary distilabel step, so your own go between them with ``>>``; give
 them the ``input_batch_size`` of their neighbours, or rows wait for each other. The guard at the end
 is needed: each step runs in a process of its own, which imports this file.

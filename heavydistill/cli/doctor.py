@@ -95,8 +95,8 @@ def _sections(config: RunConfig, console: Console) -> Iterator[tuple[str, list[F
         if profile.kind == "local":
             answers = listen(profile, patient.samplings[0], patient.prompt)
             yield f"{name}, in this process", list(answers), ""
-        elif endpoint.serve:
-            text = "not asked: --serve starts it with the run"
+        elif endpoint.start_vllm:
+            text = "not asked: --start-vllm starts it with the run"
             fix = "Meanwhile, `heavydistill doctor --endpoint` at its address says the rest."
             yield f"{name}, served here", [Finding("endpoint", "ok", text, fix)], ""
         for url in endpoint.urls:
@@ -110,7 +110,7 @@ def _tokenizer(model: Profile, config: RunConfig) -> Finding:
     from heavydistill.models.tokenizer import SERVER, ReaderTokenizer
 
     name = model.tokenizer
-    if config.endpoint.serve and name == SERVER:
+    if config.endpoint.start_vllm and name == SERVER:
         return Finding("tokenizer", "ok", "none; the server that the run starts counts tokens")
     if model.kind == "local" or config.endpoint.tokenizer not in (None, SERVER):
         return Finding("tokenizer", "ok", ReaderTokenizer(name).name)

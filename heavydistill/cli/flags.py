@@ -1,177 +1,150 @@
-"""The flags that say what a run is, the same for every verb that makes or plans one.
+"""Flags from the fields of a configuration, where name, type, default and help stand once.
 
-A verb takes a ``config: RunConfig`` and gets the flags by ``@with_run_flags``.
+A verb whose first parameter is a mapping of dotted keys to values gets flags in its place by
+``@with_flags``; one that takes a ``RunConfig`` gets all flags of a run by ``@with_run_flags``.
 """
 
 from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+import keyword
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Union
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, NoReturn, Union, get_args, get_origin
 
 import typer
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
 
-from heavydistill.config.run import load_config, parse_assignment, refuse_code_of_saved
+from heavydistill.config.retired import RETIRED
+from heavydistill.config.run import RunConfig, load_config, parse_assignment, refuse_code_of_saved
+from heavydistill.errors import ConfigError
 
-_MODELS, _MONEY, _RUN = "Models", "Money", "Run"
+Verb = Callable[..., None]
+
 _OWN = "verify.own"
+_SENTENCE_ENDS = re.compile(r"(?<!e\.g)\.\s+(?=[A-Z`])")
 
 
 @dataclass(frozen=True, slots=True)
-class _Flag:
-    """A flag and the key that it sets.
+class Flag:
+    """A flag of a key."""
 
-    Attributes:
-        name: Without its dashes, as a Python name.
-        key: Dotted, of the configuration.
-        kind: Type of its value.
-        help: What it does.
-        panel: Heading under which ``--help`` shows it.
-    """
-
-    name: str
     key: str
-    kind: type
-    help: str
+    """Dotted key of the configuration."""
     panel: str | None = None
+    """Heading under which ``--help`` lists it."""
+    name: str = ""
+    """Name of the flag; empty takes the last part of the key."""
+    needed: bool = False
+    """Whether the command line must give it."""
+
+    @property
+    def parameter(self) -> str:
+        """Name of the Python parameter."""
+        name = self.option.strip("-").replace("-", "_")
+        return f"{name}_" if keyword.iskeyword(name) else name
+
+    @property
+    def option(self) -> str:
+        """The flag as it is typed."""
+        return f"--{self.name or self.key.rpartition('.')[2].replace('_', '-')}"
 
 
-_FLAGS = (
-    _Flag(
-        "teacher",
-        "teacher",
-        str,
-        "Profile (`heavydistill teachers` lists them) or YAML file with one, checkpoint folder or "
-        "Hub id; with --endpoint also a served name. [default: micro]",
-        _MODELS,
-    ),
-    _Flag("thinker", "thinker", str, "Who thinks, if not the teacher.", _MODELS),
-    _Flag("deliberator", "deliberator", str, "Who deliberates, if not the teacher.", _MODELS),
-    _Flag(
-        "judge",
-        "judge.model",
-        str,
-        "A model that is asked about verdicts that rules leave undecided. [default: nobody]",
-        _MODELS,
-    ),
-    _Flag(
-        "endpoint",
-        "endpoint.base_url",
-        str,
-        "An OpenAI-compatible server, e.g. http://localhost:8000/v1, several with commas between, "
-        "or a provider's name, e.g. openrouter.",
-        _MODELS,
-    ),
-    _Flag(
-        "serve",
-        "endpoint.serve",
-        bool,
-        "Start vLLM on this machine's GPUs as the profile says, and stop it at the end.",
-        _MODELS,
-    ),
-    _Flag(
-        "tokenizer",
-        "endpoint.tokenizer",
-        str,
-        "Tokenizer of the served model, if no profile names it: folder or Hub id. [default: the "
-        "server's /tokenize, else an estimate]",
-        _MODELS,
-    ),
-    _Flag(
-        "problems",
-        "problems.source",
-        str,
-        "micro, a .jsonl or .parquet file, hub:ORG/NAME, or gym:FAMILY,... [default: micro]",
-    ),
-    _Flag(
-        "pools",
-        "pools",
-        str,
-        "Folder of a run or import whose problems and trajectories are taken; nobody thinks then.",
-    ),
-    _Flag("limit", "problems.limit", int, "Take the first so many problems."),
-    _Flag("k", "think.k", int, "Trajectories a problem, at most 1,024. [default: 8]"),
-    _Flag("d", "deliberate.d", int, "Deliberations a cache, at most 1,024. [default: 4]"),
-    _Flag("rounds", "deliberate.rounds", int, "Rounds of deliberation. [default: 1]"),
-    _Flag("seed", "seed", int, "Seed of the run. [default: 0]"),
-    _Flag(
-        "budget",
-        "budget",
-        str,
-        "Maximum cost, e.g. 25usd or 40Mtok, of all runs into the same --out together: more K, "
-        "another D, limit, seed or time-out go on with what is left.",
-        _MONEY,
-    ),
-    _Flag(
-        "price_in",
-        "endpoint.price_in",
-        float,
-        "US dollars for a million tokens of prompts, if the profile does not say.",
-        _MONEY,
-    ),
-    _Flag(
-        "price_out",
-        "endpoint.price_out",
-        float,
-        "US dollars for a million tokens of responses, likewise.",
-        _MONEY,
-    ),
-    _Flag("out", "out", str, "Folder of the run. [default: runs/TEACHER-TIME]", _RUN),
-    _Flag(
-        "journal",
-        "journal",
-        str,
-        "Folder that keeps every response. [default: journal beside the run]",
-        _RUN,
-    ),
+_RUN_FLAGS = (
+    Flag("problems.source", name="problems"),
+    Flag("pools"),
+    Flag("problems.limit"),
+    Flag("think.k"),
+    Flag("deliberate.d"),
+    Flag("deliberate.rounds"),
+    Flag("seed"),
+    Flag("teacher", "Models"),
+    Flag("thinker", "Models"),
+    Flag("deliberator", "Models"),
+    Flag("judge.model", "Models", "judge"),
+    Flag("endpoint.base_url", "Models", "endpoint"),
+    Flag("endpoint.start_vllm", "Models"),
+    Flag("endpoint.tokenizer", "Models"),
+    Flag("budget", "Cost"),
+    Flag("endpoint.price_in", "Cost"),
+    Flag("endpoint.price_out", "Cost"),
+    Flag("out", "Run"),
+    Flag("journal", "Run"),
 )
 
-_Config = Annotated[Path | None, typer.Option(help="YAML file of the run; flags win over it.")]
+ConfigFile = Annotated[Path | None, typer.Option(help="YAML file; flags take precedence over it.")]
 _Benchmark = Annotated[
     str | None,
     typer.Option(
-        help="A public benchmark with the paper's settings (`heavydistill benchmarks` lists them); "
-        "file and flags win over it. With --problems FILE, a file of its shape.",
-    ),
-]
-_Assignments = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set",
-        help="Any other key, e.g. --set cache.pruning=head_tail; may be repeated.",
-        rich_help_panel=_RUN,
+        help="Public benchmark with the paper's settings (`heavydistill benchmarks` lists them). "
+        "The file and flags take precedence; --problems FILE names a local copy.",
     ),
 ]
 
 
-def with_run_flags(verb: Callable[..., None]) -> Callable[..., None]:
-    """The verb with all flags of a run in place of its first parameter, the configuration."""
+def with_flags(
+    section: type[BaseModel], flags: Sequence[Flag], example: str, panel: str | None = None
+) -> Callable[[Verb], Verb]:
+    """A decorator that replaces the first parameter of a verb, dotted keys to values, by flags.
 
-    @functools.wraps(verb)
-    def command(**given: Any) -> None:
-        path, assignments = given.pop("config"), given.pop("assignments")
-        preset = _preset(given.pop("benchmark"))
-        chosen: dict[str, Any] = dict(map(parse_assignment, assignments or []))
-        for flag in _FLAGS:
-            if (value := given.pop(flag.name)) is not None:
-                chosen[flag.key] = value
-        config = load_config(path, chosen, preset)
-        if path and _OWN not in chosen:
+    Args:
+        section: The configuration.
+        flags: Flags of its keys; ``--set`` sets any other.
+        example: An assignment for the help of ``--set``.
+        panel: Heading of ``--set``.
+    """
+
+    def decorate(verb: Verb) -> Verb:
+        @functools.wraps(verb)
+        def command(**given: Any) -> None:
+            keys = dict(map(parse_assignment, given.pop("assignments") or []))
+            given = {name: value for name, value in given.items() if not name.startswith("old_")}
+            for flag in flags:
+                if (value := given.pop(flag.parameter)) is not None:
+                    keys[flag.key] = value
+            verb(keys, **given)
+
+        own = list(inspect.signature(verb, eval_str=True).parameters.values())[1:]
+        arguments = [each for each in own if each.kind is not each.KEYWORD_ONLY]
+        option = typer.Option(
+            "--set", help=f"Any other key, e.g. {example}; may be repeated.", rich_help_panel=panel
+        )
+        parameters = [
+            *(each.replace(kind=each.KEYWORD_ONLY) for each in arguments),
+            *(_parameter(flag, section) for flag in flags),
+            _keyword("assignments", Annotated[list[str] | None, option]),
+            *(each for each in own if each not in arguments),
+            *map(_retired, (name for name in RETIRED if name.startswith("--"))),
+        ]
+        command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        command.__annotations__ = {each.name: each.annotation for each in parameters}
+        return command
+
+    return decorate
+
+
+def with_run_flags(verb: Verb) -> Verb:
+    """The verb with the flags of a run in place of its first parameter, a ``RunConfig``."""
+
+    def load(keys: dict[str, Any], **given: Any) -> None:
+        path, benchmark = given.pop("config"), given.pop("benchmark")
+        config = load_config(path, keys, _preset(benchmark))
+        if path and _OWN not in keys:
             files = ",".join(config.verify.own)
             refuse_code_of_saved(path, config, f"name them yourself: --set '{_OWN}=[{files}]'")
         verb(config, **given)
 
     own = list(inspect.signature(verb, eval_str=True).parameters.values())[1:]
-    shared = [_parameter("config", _Config), _parameter("benchmark", _Benchmark)]
-    shared += map(_of_flag, _FLAGS)
-    shared.append(_parameter("assignments", _Assignments))
-    parameters = [*shared, *own]
-    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    command.__annotations__ = {each.name: each.annotation for each in parameters}
-    return command
+    keys = inspect.Parameter("keys", inspect.Parameter.POSITIONAL_ONLY)
+    shared = [_keyword("config", ConfigFile), _keyword("benchmark", _Benchmark)]
+    load.__signature__ = inspect.Signature([keys, *shared, *own])  # type: ignore[attr-defined]
+    load.__name__, load.__doc__ = verb.__name__, verb.__doc__
+    return with_flags(RunConfig, _RUN_FLAGS, "--set cache.pruning=head_tail", "Run")(load)
 
 
 def _preset(benchmark: str | None) -> dict[str, Any] | None:
@@ -183,13 +156,58 @@ def _preset(benchmark: str | None) -> dict[str, Any] | None:
     return benchmarks.benchmark(benchmark).preset
 
 
-def _of_flag(flag: _Flag) -> inspect.Parameter:
-    option = typer.Option(
-        f"--{flag.name.replace('_', '-')}", help=flag.help, rich_help_panel=flag.panel
-    )
-    return _parameter(flag.name, Annotated[Union[flag.kind, None], option])  # noqa: UP007
+def _parameter(flag: Flag, section: type[BaseModel]) -> inspect.Parameter:
+    field = _field(section, flag.key)
+    option = typer.Option(flag.option, help=_help(field), rich_help_panel=flag.panel)
+    kind = _type(field.annotation)
+    if flag.needed:
+        return _keyword(flag.parameter, Annotated[kind, option], inspect.Parameter.empty)
+    return _keyword(flag.parameter, Annotated[Union[kind, None], option])  # noqa: UP007
 
 
-def _parameter(name: str, annotation: Any) -> inspect.Parameter:
+def _retired(name: str) -> inspect.Parameter:
+    """A hidden flag that says what became of it."""
+
+    def refuse(is_given: bool) -> None:
+        if is_given:
+            refuse_retired(name)
+
+    option = typer.Option(name, hidden=True, is_eager=True, callback=refuse)
+    parameter = f"old_{name.strip('-').replace('-', '_')}"
+    return _keyword(parameter, Annotated[bool, option], default=False)
+
+
+def refuse_retired(name: str) -> NoReturn:
+    """Say what became of a flag or verb that an earlier version had."""
+    raise ConfigError(f"{name} is an old name", RETIRED[name].instead)
+
+
+def _keyword(name: str, annotation: Any, default: Any = None) -> inspect.Parameter:
     kind = inspect.Parameter.KEYWORD_ONLY
-    return inspect.Parameter(name, kind, default=None, annotation=annotation)
+    return inspect.Parameter(name, kind, default=default, annotation=annotation)
+
+
+def _field(section: type[BaseModel], key: str) -> FieldInfo:
+    """The field of a dotted key."""
+    *parents, last = key.split(".")
+    for parent in parents:
+        section = _type(section.model_fields[parent].annotation)
+    return section.model_fields[last]
+
+
+def _type(annotation: Any) -> Any:
+    """The one type of a field, whether it may be null or is checked."""
+    origin, choices = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return _type(choices[0])
+    if origin in (Union, UnionType):
+        return _type(next(choice for choice in choices if choice is not NoneType))
+    return str if origin is Literal else annotation
+
+
+def _help(field: FieldInfo) -> str:
+    """The first sentence of a field's docstring, and its default."""
+    text = _SENTENCE_ENDS.split(" ".join((field.description or "").split()))[0]
+    text = f"{text.removesuffix('.')}.".replace("``", "`")
+    is_shown = isinstance(field.default, (int, str)) and field.default is not False
+    return f"{text} [default: {field.default}]" if is_shown else text

@@ -8,23 +8,22 @@ import typer
 
 import heavydistill
 from heavydistill.cli.benchmarks import benchmarks
-from heavydistill.cli.build import build
 from heavydistill.cli.compare import compare
 from heavydistill.cli.cross import cross
 from heavydistill.cli.doctor import doctor
 from heavydistill.cli.evaluate import evaluate
-from heavydistill.cli.export import export
+from heavydistill.cli.flags import refuse_retired
 from heavydistill.cli.generate import generate
-from heavydistill.cli.import_ import import_
 from heavydistill.cli.journal import journal
 from heavydistill.cli.plan import plan
 from heavydistill.cli.publish import publish
-from heavydistill.cli.refilter import refilter
 from heavydistill.cli.replay import replay
 from heavydistill.cli.report import report
+from heavydistill.cli.sets import build, export, import_, refilter
 from heavydistill.cli.show import show
 from heavydistill.cli.teachers import teachers
 from heavydistill.cli.watch import watch
+from heavydistill.config.retired import RETIRED
 
 app = typer.Typer(
     name="heavydistill",
@@ -35,8 +34,8 @@ app = typer.Typer(
 )
 
 
-def _tell_version(asked: bool) -> None:
-    if asked:
+def _print_version(is_given: bool) -> None:
+    if is_given:
         print(f"heavydistill {heavydistill.__version__}")
         raise typer.Exit
 
@@ -46,28 +45,26 @@ def _options(
     version: Annotated[
         bool,
         typer.Option(
-            "--version", callback=_tell_version, is_eager=True, help="Say the version and exit."
+            "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
         ),
     ] = False,
 ) -> None:
     """Stands before every verb."""
 
 
-app.command()(generate)
-app.command()(plan)
-app.command()(doctor)
-app.command()(evaluate)
-app.command()(compare)
-app.command()(cross)
-app.command()(replay)
-app.command()(build)
+for verb in (generate, plan, doctor, evaluate, compare, cross, replay, build):
+    app.command()(verb)
 app.command("import")(import_)
-app.command()(show)
-app.command()(watch)
-app.command()(report)
-app.command()(export)
-app.command()(refilter)
-app.command()(teachers)
-app.command()(benchmarks)
-app.command()(publish)
+for verb in (show, watch, report, export, refilter, teachers, benchmarks, publish):
+    app.command()(verb)
 app.add_typer(journal)
+
+
+def _refuse(ctx: typer.Context) -> None:
+    refuse_retired(str(ctx.info_name))
+
+
+for name in RETIRED:
+    if name.isalpha():
+        anything = {"allow_extra_args": True, "ignore_unknown_options": True}
+        app.command(name, hidden=True, context_settings=anything)(_refuse)

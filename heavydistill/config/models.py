@@ -5,10 +5,11 @@ They are part of ``config`` for whoever reads or writes a configuration.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
+from heavydistill.config.retired import carried_over
 from heavydistill.config.yaml import Section, form
 
 # Reasons of verdicts on what is no answer to a problem that can be judged.
@@ -102,17 +103,16 @@ class Endpoint(Section):
     """An OpenAI-compatible server. Set ``base_url`` to ask it; else models run in this process."""
 
     base_url: Annotated[str, _ADDRESSES] | None = None
-    """E.g. ``http://localhost:8000/v1``; several with commas between share the load; or the name
-    of a provider of the teacher's profile."""
-    serve: bool = False
-    """Start vLLM on this machine's GPUs instead, as the teacher's profile says."""
+    """Address of an OpenAI-compatible server, several with commas between, or the name of a
+    provider such as openrouter."""
+    start_vllm: bool = False
+    """Start vLLM on this machine's GPUs as the profile says, and stop it at the end."""
     api_key_env: Annotated[str, _NAME_OF_A_VARIABLE] | None = None
     """Environment variable that holds the key; null takes the provider's, or ``OPENAI_API_KEY``. A
     server without keys needs none."""
     tokenizer: str | None = None
-    """Folder or Hub id of the model's tokenizer, with which the cache's budget is counted. Null
-    takes the profile's. ``server``, the default without a profile, counts with the ``/tokenize`` of
-    the model's server, or estimates a token for each UTF-8 byte where it has none."""
+    """Tokenizer of the served model, a folder or Hub id (default: the profile's, else ``server``).
+    ``server`` counts by the server's ``/tokenize``, or estimates a token per UTF-8 byte."""
     context: int | None = Field(None, ge=256)
     """Most tokens of prompt and response together; null takes the smaller of what the server says
     and what the profile says, or the ``config.json`` beside the tokenizer, or 8,192."""
@@ -123,8 +123,7 @@ class Endpoint(Section):
     tokens_per_minute: int | None = Field(None, ge=1)
     """Most tokens in a minute, prompts and responses together; null sets no limit."""
     tokens_per_second: float = Field(20.0, gt=0)
-    """Speed of one response that ``heavydistill plan`` assumes, until a journal tells how long
-    responses take."""
+    """Speed of one response that an estimate assumes until a journal has responses."""
     timeout_s: float = Field(600.0, gt=0)
     """Longest silence: until a response begins, and between its pieces. A run stops when all
     servers are silent or broken, or ask to be left alone, for longer than this."""
@@ -134,9 +133,9 @@ class Endpoint(Section):
     reasoning: Literal["required", "optional"] = "required"
     """Whether the run stops if a teacher that thinks brings no thinking."""
     price_in: float | None = Field(None, ge=0)
-    """US dollars for a million tokens of prompts; null takes the profile's."""
+    """US dollars per million prompt tokens (default: the profile's)."""
     price_out: float | None = Field(None, ge=0)
-    """US dollars for a million tokens of responses; null takes the profile's."""
+    """US dollars per million completion tokens (default: the profile's)."""
     capabilities: Capabilities | None = None
     """Null takes what ``heavydistill doctor`` found out, if it was run here."""
 
@@ -152,16 +151,21 @@ class Endpoint(Section):
     @property
     def is_served(self) -> bool:
         """Whether models are asked over HTTP."""
-        return self.serve or self.base_url is not None
+        return self.start_vllm or self.base_url is not None
 
     @property
     def key_env(self) -> str:
         return self.api_key_env or "OPENAI_API_KEY"
 
+    @model_validator(mode="before")
+    @classmethod
+    def _of_a_saved_pipeline(cls, tree: Any) -> Any:
+        return carried_over(tree, section="endpoint") if isinstance(tree, dict) else tree
+
     @model_validator(mode="after")
     def _one_place(self) -> Endpoint:
-        if self.serve and self.base_url:
-            raise ValueError("serve starts a server, so base_url cannot name another one")
+        if self.start_vllm and self.base_url:
+            raise ValueError("start_vllm starts a server, so base_url cannot name another one")
         return self
 
 
@@ -169,11 +173,11 @@ class Judge(Section):
     """A model that is asked about verdicts which rules leave undecided; see ``verifiers.judge``."""
 
     model: str = Field(min_length=1)
-    """Name of a profile, or a served name."""
+    """Model that settles verdicts which rules leave undecided (default: none)."""
     endpoint: Endpoint | None = None
-    """Where it is served; null takes the run's ``endpoint``."""
+    """Endpoint of the judge (default: that of the run)."""
     votes: int = Field(3, ge=1)
-    """How often it is asked about an answer; more than half of the votes must say the same."""
+    """Number of votes on an answer; more than half must agree."""
     sampling: SamplingChoice = SamplingChoice()
     """Null takes temperature 0.7, top_p 0.95 and up to 8,192 tokens, whatever the profile says."""
     reasons: list[str] | None = None
@@ -182,10 +186,9 @@ class Judge(Section):
 
     @model_validator(mode="after")
     def _no_contradictions(self) -> Judge:
-        if self.endpoint and (self.endpoint.serve or not self.endpoint.base_url):
+        if self.endpoint and (self.endpoint.start_vllm or not self.endpoint.base_url):
             raise ValueError(
-                "endpoint needs a base_url and cannot have serve; leave endpoint out to ask at the "
-                "run's"
+                "needs a base_url and no start_vllm; leave endpoint out to ask at the run's"
             )
         if self.sampling.temperature == 0 and self.votes > 1:
             raise ValueError("votes at temperature 0 are all the same; set votes to 1")

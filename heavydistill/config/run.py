@@ -1,10 +1,9 @@
 """The typed configuration of a run: one YAML file, and the command line wins over it.
 
-Every key is a field below, or of a section in ``asking``, and its text is the key's help. Unknown
-keys are errors that name the nearest valid key; so are contradictions (``deliberate.rounds``
-without deliberations, a cache wider than the pool). A field that is null takes its value from the
-teacher's profile; ``models.resolve`` fills those in, so the saved configuration has no null left
-that matters.
+Every key is a field here or in ``models``; its docstring is the key's documentation, and the first
+sentence the help of its flag. Unknown keys and contradictions are errors. A field that is null
+takes its value from the teacher's profile; ``models.resolve`` fills those in, so that a saved
+configuration has no null left that matters.
 
 Secrets are never configuration: ``endpoint.api_key_env`` names the environment variable.
 """
@@ -26,6 +25,7 @@ from heavydistill.config.models import (
     Judge,
     SamplingChoice,
 )
+from heavydistill.config.retired import carried_over
 from heavydistill.config.yaml import Section, form, parse, read_yaml
 from heavydistill.errors import ConfigError, MissingModelError
 
@@ -53,51 +53,52 @@ class Problems(Section):
     """Where problems come from; see ``problems.load``."""
 
     source: str = "micro"
-    """``micro`` (bundled), a .jsonl or .parquet file, ``hub:ORG/NAME``, or ``gym:FAMILY,...``."""
+    """Source of problems: micro, a .jsonl or .parquet file, hub:ORG/NAME or gym:FAMILY,..."""
     subset: str | None = None
     """Subset (configuration) of a Hub dataset that has several."""
     split: str = "train"
     """Split of a Hub dataset."""
     columns: dict[str, str] = Field(default_factory=dict)
-    """Our field to your column: id, text, reference, options, verifier, verifier_args, domain."""
+    """Field to column of the source. Fields: id, text, reference, options, verifier, verifier_args,
+    domain."""
     shape: Shape | None = None
-    """The benchmark in whose columns the rows are written, where none of them is a field of ours;
-    see ``problems.shapes``."""
+    """Benchmark whose row layout the source has; see ``problems.shapes``."""
     within: dict[str, tuple[str, str]] = Field(default_factory=dict)
-    """Take the rows alone whose column, as text, lies from one to the other, e.g.
-    ``{contest_date: ["2024-08-01", "2025-05-31"]}``; what begins with the second belongs to it."""
+    """Range of a column, as text, outside of which rows are left out, e.g.
+    ``{contest_date: ["2024-08-01", "2025-05-31"]}``; a value that begins with the upper bound is
+    inside."""
     verifier: str | None = None
-    """Verifier of rows that name none and have no options; ``math`` if null."""
+    """Verifier of rows that name none and have no options (default: math)."""
     verifier_args: dict[str, Any] = Field(default_factory=dict)
-    """Its arguments for rows that bring none, e.g. ``{marker: "####"}``."""
+    """Arguments of the verifier for rows that bring none, e.g. ``{marker: "####"}``."""
     limit: int | None = Field(None, ge=1)
-    """Take the first so many."""
+    """Maximum number of problems, taken from the beginning."""
     size: int = Field(100, ge=1)
-    """Problems of each procedural family; for ``micro``, problems in all."""
+    """Number of problems of each procedural family; for ``micro``, of all."""
     seed: int = Field(0, ge=0, lt=10**9)
     """Seed of procedural problems, and of the order in which options are shown."""
     keep_option_order: bool = False
-    """Show options in the order of the dataset, where the place of the right one may tell it."""
+    """Whether options keep the order of the dataset, which may give the right one away."""
     gym: dict[str, dict[str, Any]] = Field(default_factory=dict)
     """Settings of procedural families, e.g. ``{chain_sum: {max_terms: 4}}``."""
     unfit: Literal["refuse", "leave_out"] = "refuse"
-    """What becomes of a file or dataset with rows that cannot be judged: an error that lists them,
-    or a run without them, which are counted and shown."""
+    """Treatment of rows that cannot be judged: an error that lists them, or a run without them,
+    which counts and shows them."""
 
 
 class Sandboxing(Section):
     """Where model-written programs run; see ``verifiers.sandbox``."""
 
     backend: Literal["bubblewrap", "sandbox_fusion"] = "bubblewrap"
-    """bubblewrap on this machine, or a server of SandboxFusion at ``url``."""
+    """Sandbox: bubblewrap on this machine, or a server of SandboxFusion at ``url``."""
     url: Annotated[str, ADDRESS_OF_A_SANDBOX] | None = None
     """Address of the server, e.g. ``http://localhost:8080``."""
     test_s: float = Field(6.0, gt=0)
-    """Most seconds of processor time for one test."""
+    """Maximum processor seconds of one test."""
     total_s: float = Field(60.0, gt=0)
-    """Most seconds of processor time for all tests of a response together."""
+    """Maximum processor seconds of all tests of a response together."""
     memory_mb: int = Field(512, ge=64)
-    """Most memory of a program, in MiB."""
+    """Maximum memory of a program, in MiB."""
 
     @model_validator(mode="after")
     def _address_of_the_server(self) -> Sandboxing:
@@ -107,18 +108,18 @@ class Sandboxing(Section):
 
 
 class Verifying(Section):
-    """How responses are judged; which verifier judges a problem stands in the problem."""
+    """How responses are judged; each problem names its verifier."""
 
     workers: int | None = Field(None, ge=1)
-    """Processes that judge; null takes the processor's cores, shared by the ranks of a trainer."""
+    """Number of processes that judge (default: the cores, shared by the ranks of a trainer)."""
     timeout_s: float = Field(3.0, gt=0)
-    """Most seconds for one verdict; then it is undecided (timeout)."""
+    """Maximum seconds of one verdict; after that it is undecided (timeout)."""
     memory_mb: int = Field(2048, ge=512)
-    """Most address space of a worker, in MiB."""
+    """Maximum address space of a worker, in MiB."""
     sandbox: Sandboxing = Sandboxing()
     """Where model-written programs run."""
     own: list[str] = Field(default_factory=list)
-    """Python files with verifiers of your own; each becomes known by its ``name``."""
+    """Python files with your own verifiers, which are known by their ``name``."""
 
     @field_validator("own")
     @classmethod
@@ -133,13 +134,11 @@ class Think(Section):
     """The first stage: K independent trajectories a problem."""
 
     k: int = Field(8, ge=2)
-    """Trajectories a problem, at most 1,024: curves of P@K in the literature end at or below that,
-    and no cache holds as many. Pools that are taken over may have more."""
+    """Number of trajectories per problem, at most 1,024. Pools of another run may have more."""
     min_k: int = Field(2, ge=1)
-    """Fewest usable trajectories with which a problem goes on to deliberation."""
+    """Minimum number of usable trajectories for a problem to be deliberated on."""
     processes: int = Field(1, ge=1)
-    """How many processes think at once, each with the model in its memory, of one that is not
-    served: worth it on several cores where little or nothing is deliberated."""
+    """Number of processes that think, each with a copy of a model that runs in this process."""
     sampling: SamplingChoice = SamplingChoice()
 
 
@@ -147,32 +146,31 @@ class CacheChoice(Section):
     """How the pool becomes one prompt."""
 
     width: int | None = Field(None, ge=2)
-    """Trajectories in the cache; null takes all usable ones."""
+    """Number of trajectories in a cache (default: all usable ones)."""
     selection: Selection = "random"
-    """Which trajectories, where there are more usable ones than ``width``."""
+    """Choice of trajectories where more than ``width`` are usable."""
     pruning: Pruning = "answer_only"
-    """How each is cut to the budget."""
+    """Method by which each trajectory is cut to the budget."""
     order: int = Field(0, ge=0)
-    """So many places are the attempts of the shuffled cache moved round: in as many orders as there
-    are attempts, each of them stands first once."""
+    """Number of places by which the shuffled attempts are rotated."""
     budget_tokens: int | None = Field(None, ge=1)
-    """Most tokens of the prompt; null takes what the reader's context allows, at most 80,000."""
+    """Maximum number of prompt tokens (default: what the reader's context allows, up to
+    80,000)."""
 
 
 class Deliberate(Section):
     """The second stage: D deliberations on each cache, in N rounds."""
 
     d: int = Field(4, ge=0)
-    """Deliberations a cache, at most 1,024; 0 asks for trajectories alone."""
+    """Number of deliberations per cache, at most 1,024. 0 makes trajectories only."""
     task: Task = "deliberate"
-    """``choose`` has the reader name the best attempt, whose answer then counts as its own: the
-    baseline that is known as Best-of-N with a judge."""
+    """Task of the reader. ``choose`` makes it name the best attempt, whose answer counts as its
+    own: Best-of-N with a judge."""
     rounds: int = Field(1, ge=1)
-    """Rounds, at most 16, each with processes of its own; from the second on the cache also holds
-    the deliberations of the one before."""
+    """Number of rounds of deliberation, at most 16. From the second on, caches also hold the
+    deliberations of the round before."""
     processes: int = Field(1, ge=1)
-    """How many processes deliberate at once, each with the model in its memory, of one that is not
-    served: its deliberations take most of a run, and of one process a core."""
+    """Number of processes that deliberate, each with a copy of a model that runs here."""
     sampling: SamplingChoice = SamplingChoice()
 
 
@@ -180,44 +178,43 @@ class RunConfig(Section):
     """One run of ``heavydistill generate``."""
 
     teacher: str = "micro"
-    """Name of a profile (``heavydistill teachers`` lists them), YAML file with one of your own,
-    checkpoint folder or Hub id; with ``endpoint.base_url`` any other name is the served one."""
+    """Model for both roles: profile (`heavydistill teachers` lists them), YAML file with a profile,
+    checkpoint folder, Hub id, or a served name."""
     thinker: str | None = None
-    """Who thinks, if not the teacher."""
+    """Model for the thinker role (default: the teacher)."""
     deliberator: str | None = None
-    """Who deliberates, if not the teacher."""
+    """Model for the deliberator role (default: the teacher)."""
     sampling: SamplingName = "paper"
-    """Whose sampling the profile gives where ``think.sampling`` and ``deliberate.sampling`` say
-    nothing: the paper's, the same for every model, or the one that the model's maker recommends."""
+    """Sampling that a profile gives where ``think.sampling`` and ``deliberate.sampling`` are null:
+    the paper's, the same for every model, or the one that the model's maker recommends."""
     endpoint: Endpoint = Endpoint()
     problems: Problems = Problems()
     pools: str | None = Field(None, min_length=1)
-    """Folder of a run, or of an import, whose problems and trajectories are taken; null asks a
-    thinker. Of ``problems`` only ``limit`` counts then, and ``think.k`` is what the pools have."""
+    """Run or import whose problems and trajectories are read in place of a thinker. Of ``problems``
+    only ``limit`` counts then, and ``think.k`` is that of the pools."""
     pools_sha256: str | None = None
-    """What the traces in that folder must be; null takes those that are there."""
+    """Hash of the traces in that folder (default: whatever is there)."""
     verify: Verifying = Verifying()
     domain: Domain | None = None
-    """Wording of the prompts for problems that name none and whose verifier asks for none; null
-    takes the profile's."""
+    """Wording of the prompts for problems that name none and whose verifier needs none (default:
+    the profile's)."""
     language: Language = "en"
     """Language of the prompts."""
     think: Think = Think()
     cache: CacheChoice = CacheChoice()
     deliberate: Deliberate = Deliberate()
     judge: Judge | None = None
-    """Who is asked about verdicts that rules leave undecided; null asks nobody."""
+    """Model that settles verdicts which rules leave undecided (default: none)."""
     seed: int = Field(0, ge=0)
     """Seed of sampling, selection and shuffle."""
     journal: str | None = None
-    """Folder that keeps every response, so that none is paid for twice; null takes ``journal``
-    beside ``out``, which runs in the same folder share."""
+    """Folder that keeps every response, so that none is billed twice (default: journal beside the
+    run)."""
     budget: Budget | None = None
-    """Maximum cost of served models, ``25usd`` or ``40Mtok``, for all runs into ``out`` together:
-    more K, another D, limit, seed or time-out go on with what is left. Another ``out`` begins
-    anew."""
+    """Maximum cost of served models, e.g. 25usd or 40Mtok, over all runs into the same folder. A
+    run with more K, another D, limit, seed or time-out goes on with what is left."""
     out: str | None = None
-    """Folder of the run; null makes a new one under ``runs/``."""
+    """Folder of the run (default: runs/TEACHER-TIME)."""
 
     @property
     def asked(self) -> dict[str, Any]:
@@ -363,7 +360,7 @@ def load_config(
     Raises:
         ConfigError: No such file, not YAML, an unknown key, a bad value or a contradiction.
     """
-    tree = _over(preset or {}, read_yaml(path) if path else {})
+    tree = _over(preset or {}, carried_over(read_yaml(path), f"{path}: ") if path else {})
     for dotted, value in (overrides or {}).items():
         assign(tree, dotted, value)
     fix = "Correct the value in the file or on the command line; the command line wins."

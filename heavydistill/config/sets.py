@@ -17,6 +17,7 @@ from typing import Any, Literal
 from pydantic import Field, model_validator
 
 from heavydistill.config.models import Endpoint, SamplingChoice
+from heavydistill.config.retired import carried_over
 from heavydistill.config.run import Budget, Pruning, Verifying, assign
 from heavydistill.config.yaml import Section, parse, read_yaml
 
@@ -32,8 +33,8 @@ class Sets(Section):
     widths: list[int] | None = Field(None, min_length=1)
     """Numbers of attempts in a set; null takes those of the preset."""
     written_by: Literal["any", "student", "teacher"] = "any"
-    """Author of the attempts in a set (``--cache-from``). The student's own attempts make the
-    caches of training like those that it will read; ``teacher`` is anybody else."""
+    """Author of the attempts in a set: any, student or teacher. The student's own make the caches
+    of training like those that it will read; ``teacher`` is anybody else."""
 
 
 class CacheCut(Section):
@@ -73,9 +74,10 @@ class Redeliberate(Section):
     """Deliberations that the build asks for, on sets without one to learn from."""
 
     teacher: str | None = None
-    """Profile, checkpoint folder or Hub id of the model; null asks the run's own deliberator."""
+    """Model that deliberates: profile, checkpoint folder, Hub id or served name (default: the run's
+    deliberator)."""
     endpoint: Endpoint | None = None
-    """Where it is served; null takes the run's."""
+    """Endpoint of that model (default: the run's)."""
     sampling: SamplingChoice | None = None
     """Sampling; null takes the run's where its deliberator is asked, else the profile's."""
     d: int = Field(4, ge=1)
@@ -85,7 +87,7 @@ class Redeliberate(Section):
     journal: str | None = None
     """Folder that keeps every response; null takes ``journal`` beside ``out``."""
     budget: Budget | None = None
-    """Maximum cost of a served model, e.g. ``25usd`` or ``40Mtok``."""
+    """Maximum cost of a served teacher, resumptions included, e.g. 25usd or 40Mtok."""
 
 
 class BuildConfig(Section):
@@ -94,18 +96,17 @@ class BuildConfig(Section):
     runs: list[str] = Field(min_length=1)
     """Folders of runs."""
     preset: PresetName = "balanced"
-    """Mixture; see ``curate.mixture``."""
+    """Mixture: balanced, agglm, pacore, genselect, heavyskill or natural."""
     student: str | None = None
-    """Model that is to be trained: profile, checkpoint folder or Hub id. Its tokenizer counts and
-    the rows are made for its chat template. Null takes micro-student, for runs of the bundled
-    micro models alone; any other run needs it."""
+    """Model to be trained: profile, checkpoint folder or Hub id (default for runs of the bundled
+    micro models alone: micro-student). Its tokenizer counts and its chat template renders."""
     chat_template: str | None = None
-    """Jinja file that replaces the student's own template; it is kept with the sets."""
+    """Jinja file in place of the student's own chat template; the sets keep it."""
     max_tokens: int | None = Field(None, ge=64)
     """Maximum number of tokens of a row, prompt and completion; null takes the student's
     context."""
     seed: int = Field(0, ge=0)
-    """Seed of everything that is drawn."""
+    """Seed of all draws."""
     sets: Sets = Sets()
     cache: CacheCut = CacheCut()
     filters: Filters = Filters()
@@ -115,14 +116,14 @@ class BuildConfig(Section):
     validation: float = Field(0.05, ge=0.0, le=0.5)
     """Share of the problems that are kept for validation."""
     against: list[str] | None = None
-    """Benchmarks that no problem may stand in: files of hashes, or .jsonl or .parquet with texts;
-    null takes those that come with heavydistill, an empty list none."""
+    """Benchmarks whose problems are left out: files of hashes, or .jsonl or .parquet with texts
+    (default: the bundled ones; an empty list: none)."""
     redeliberate: Redeliberate | None = None
     """Deliberations on the sets of the mixture that have none; null asks for none."""
     verify: Verifying = Verifying()
     """How those are judged, and verifiers of one's own."""
     out: str
-    """Folder of the sets."""
+    """Folder of the sets, which must be new or empty."""
 
     @model_validator(mode="after")
     def _no_contradictions(self) -> BuildConfig:
@@ -137,22 +138,21 @@ class RefilterConfig(Section):
     sets: str
     """Folder of the sets."""
     checkpoint: str = Field(min_length=1)
-    """Checkpoint folder, Hub id or profile; with ``endpoint.base_url`` also a served name."""
+    """Checkpoint or adapter folder, Hub id, profile or served name."""
     student: str | None = None
-    """Model whose chat template counts the tokens of the prompts; null takes the student of the
-    sets."""
+    """Student of the sets, if it is not found under the name that they give it."""
     endpoint: Endpoint = Endpoint()
     """Where the checkpoint is served, if it is."""
     sampling: SamplingChoice = SamplingChoice()
     """Sampling; null takes the profile's. A response has at most the tokens of the student's."""
     d: int = Field(8, ge=2)
-    """Deliberations per cache."""
+    """Number of deliberations per cache."""
     seed: int = Field(0, ge=0)
     """Seed of sampling."""
     journal: str | None = None
-    """Folder that keeps every response; null takes ``journal`` beside ``out``."""
+    """Folder that keeps every response (default: journal beside the new sets)."""
     budget: Budget | None = None
-    """Maximum cost of a served checkpoint, e.g. ``25usd`` or ``40Mtok``."""
+    """Maximum cost of a served checkpoint, resumptions included, e.g. 25usd or 40Mtok."""
     verify: Verifying = Verifying()
     """How deliberations are judged, and verifiers of one's own."""
     out: str
@@ -171,11 +171,11 @@ class ImportedProblems(Section):
     pattern such as ``model_*`` for several), ``answer_text`` (key of the text where an answer is an
     object), ``labels`` and ``finish_reasons`` (lists beside a list of answers)."""
     verifier: str | None = None
-    """Verifier of rows that name none and have no options; null takes ``math``."""
+    """Verifier of rows that name none and have no options (default: math)."""
     verifier_args: dict[str, Any] = Field(default_factory=dict)
     """Arguments of the verifier for rows that bring none, e.g. ``{marker: "####"}``."""
     limit: int | None = Field(None, ge=1)
-    """Maximum number of problems, from the first on."""
+    """Maximum number of problems, taken from the beginning."""
     unfit: Literal["refuse", "leave_out"] = "refuse"
     """What becomes of files with rows that cannot be used: an error that lists them, or an import
     without them, which are counted and shown."""
@@ -187,6 +187,8 @@ class ImportConfig(Section):
     files: list[str] = Field(min_length=1)
     """Files, all of one format."""
     format: FormatName
+    """Format of the files: heavyskill (results and targets of the authors' code), pacore, nemo
+    (output-rs*.jsonl) or answers (any columns)."""
     problems: ImportedProblems = ImportedProblems()
     model: str | None = Field(None, min_length=1)
     """Author of the answers where the file names none; null is ``unknown``."""
@@ -209,7 +211,9 @@ def load_build_config(
     Raises:
         ConfigError: No such file, not YAML, an unknown key or a bad value.
     """
-    tree = _tree(overrides, read_yaml(path) if path else {})
+    tree = carried_over(read_yaml(path), f"{path}: ") if path else {}
+    for dotted, value in overrides.items():
+        assign(tree, dotted, value)
     if asks:
         tree["redeliberate"] = tree.get("redeliberate") or {}
     fix = "Correct the value in the file or on the command line; the command line wins."

@@ -15,6 +15,7 @@ from typing import Any, TypeVar, Union, get_args, get_origin
 import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 
+from heavydistill.config.retired import retired_key
 from heavydistill.errors import ConfigError
 
 _S = TypeVar("_S", bound=BaseModel)
@@ -108,6 +109,8 @@ def _refuse_unknown(
     """Raise for the first key that no field has, with the nearest key there is."""
     for key, value in list(tree.items()):
         if key not in section.model_fields:
+            if retired := retired_key(f"{at}{key}"):
+                raise ConfigError(f"{where}{at}{key} is an old name", retired.instead)
             keys = [f"{at}{sibling}" for sibling in section.model_fields]
             keys += [dotted for dotted in _all_keys(root) if dotted not in keys]
             near = difflib.get_close_matches(f"{at}{key}", keys, n=1, cutoff=0.5)

@@ -43,7 +43,7 @@ def look(endpoint: Endpoint, folders: list[Path], teachers: list[ProfileFile]) -
     Args:
         endpoint: Of the run, located.
         folders: Where the run writes.
-        teachers: Profiles that ``endpoint.serve`` would start here.
+        teachers: Profiles that ``endpoint.start_vllm`` would start here.
     """
     gpus = _gpus()
     return [
@@ -133,8 +133,8 @@ def _torch(gpus: list[tuple[str, int]]) -> Finding:
 def _vllm(
     endpoint: Endpoint, teachers: list[ProfileFile], gpus: list[tuple[str, int]]
 ) -> Iterator[Finding]:
-    """What ``--serve`` needs: the command, and a set-up of each teacher that fits this machine."""
-    if not endpoint.serve:
+    """What ``--start-vllm`` needs: the command, and a set-up of each teacher that fits here."""
+    if not endpoint.start_vllm:
         return
     try:
         yield Finding("vllm", "ok", vllm())
@@ -191,7 +191,7 @@ def _shared_memory(endpoint: Endpoint) -> Finding:
     folder = Path("/dev/shm")
     size = shutil.disk_usage(folder).total if folder.is_dir() else 0
     text = f"{size / _GIB:.1f} GiB in {folder}"
-    if endpoint.serve and size < _TIGHT_SHARED:
+    if endpoint.start_vllm and size < _TIGHT_SHARED:
         fix = "In a container: docker run --shm-size=16g, or --ipc=host."
         return Finding("shared memory", "failure", f"{text}, too little for vLLM", fix)
     return Finding("shared memory", "ok", text)

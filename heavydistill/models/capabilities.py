@@ -113,7 +113,7 @@ def obeyed(endpoint: Endpoint, profiles: Sequence[Profile]) -> Endpoint:
             if profile.thinks:
                 raise TeacherError(
                     f"{profile.name} thinks, but its thinking does not come through at "
-                    f"{endpoint.base_url or 'the server of --serve'} ({_told(seen)})",
+                    f"{endpoint.base_url or 'the server of --start-vllm'} ({_told(seen)})",
                     "`heavydistill doctor` with the same flags says what mends it, and looks "
                     "again; --set endpoint.reasoning=optional goes on without.",
                 )

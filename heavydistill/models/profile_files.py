@@ -154,7 +154,8 @@ class ProfileFile(Section):
     """Hub id of the weights; null if they are not public."""
     folder: str | None = None
     """Checkpoint on this machine instead: absolute, relative to this file, or ``package:PATH``
-    inside heavydistill. It runs in this process, unless ``--serve`` and ``vllm`` say otherwise."""
+    inside heavydistill. It runs in this process, unless ``--start-vllm`` and ``vllm`` say
+    otherwise."""
     tokenizer: str | None
     """Hub id of the ``tokenizer.json`` that counts what it reads, or a folder as above; null if
     there is none, so that its server counts, see ``config.Endpoint.tokenizer``."""

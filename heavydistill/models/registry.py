@@ -201,7 +201,7 @@ def _in_process(file: ProfileFile, sampling: SamplingName) -> Profile:
             f"The model {file.name} cannot run in this process: it {why}",
             "Set endpoint.base_url (--endpoint) to a server that has it"
             f"{f', for instance {offers}' if offers else ''}; "
-            f"{'or let --serve start one on the GPUs here; ' if file.vllm else ''}"
+            f"{'or let --start-vllm start one on the GPUs here; ' if file.vllm else ''}"
             f"`heavydistill teachers {file.name}` tells how to serve it yourself.",
         )
     thinker, deliberator = _of_roles(file.sampled_by(sampling), file.context, file)

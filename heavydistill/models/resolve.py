@@ -140,11 +140,11 @@ def resolve(config: RunConfig, contact: Contact | None = None) -> ResolvedRun:
             server cannot be asked, as of ``Contact.context``.
         ConfigError: The model's context cannot hold a prompt beside the response, there is a
             budget in money and no price, or it cannot be served here although
-            ``endpoint.serve`` wants it.
+            ``endpoint.start_vllm`` wants it.
     """
     roles = config.roles
     endpoint = located(config.endpoint)
-    if endpoint.serve and endpoint.context is None:
+    if endpoint.start_vllm and endpoint.context is None:
         _, setup = largest_setup(to_serve(config))
         endpoint = endpoint.model_copy(update={"context": setup.max_model_len})
     saved = _saved_context(config)
@@ -249,7 +249,7 @@ def of_another_model(endpoint: Endpoint) -> Endpoint:
 
 
 def to_serve(config: RunConfig) -> ProfileFile:
-    """The profile of the one model that ``endpoint.serve`` is to serve.
+    """The profile of the one model that ``endpoint.start_vllm`` is to serve.
 
     Raises:
         ConfigError: There are two, or it has no profile.
@@ -258,15 +258,14 @@ def to_serve(config: RunConfig) -> ProfileFile:
     themselves = "`heavydistill teachers NAME` prints the command"
     if roles[0] != roles[1]:
         raise ConfigError(
-            f"endpoint.serve (--serve) serves one model, but {roles[0]} thinks and {roles[1]} "
-            "deliberates",
+            f"--start-vllm serves one model, but {roles[0]} thinks and {roles[1]} deliberates",
             f"Serve both yourself ({themselves} for each), put a router that knows both before "
             "them, and name its address with --endpoint.",
         )
     file = file_of(roles[0])
     if not file:
         raise ConfigError(
-            f"endpoint.serve (--serve) takes its flags from a profile, and {roles[0]!r} has none",
+            f"--start-vllm takes its flags from a profile, and {roles[0]!r} has none",
             f"{nearest(roles[0])}Give one of {', '.join(names())}, a YAML file with one, or start "
             "a server yourself and name it with --endpoint.",
         )
@@ -308,9 +307,9 @@ def _judge(
     """(the judge, its configuration filled in, the context that it has)."""
     run, roles, endpoint = config.endpoint, config.roles, judge.endpoint
     contexts: list[Context] = []
-    if run.serve and not endpoint and judge.model not in roles:
+    if run.start_vllm and not endpoint and judge.model not in roles:
         raise ConfigError(
-            f"endpoint.serve (--serve) serves {roles[0]}, but {judge.model} is the judge",
+            f"--start-vllm serves {roles[0]}, but {judge.model} is the judge",
             "Name the server of the judge with --set judge.endpoint.base_url=URL.",
         )
     if run.base_url and not endpoint:

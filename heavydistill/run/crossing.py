@@ -121,7 +121,7 @@ def crossed(plan: Plan, run_one: RunOne) -> Crossing:
     """
     contact = next(iter(plan.asked.values())).contact or Contact()
     for asked in [*(each.run for each in plan.asked.values()), *plan.deliberators.values()]:
-        if asked.asks_servers and not asked.config.endpoint.serve:
+        if asked.asks_servers and not asked.config.endpoint.start_vllm:
             generate.require_endpoints(asked, contact)
     sampling: Samplings = {"thinking": {}, "deliberating": {}}
     with new_folder(plan.folder) as folder:

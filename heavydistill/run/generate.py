@@ -161,7 +161,7 @@ def check(
         require_endpoints(run, contact)
     recover(folder)
     changed = _changed(config, folder)
-    server = serving.command(run) if config.endpoint.serve and asks else None
+    server = serving.command(run) if config.endpoint.start_vllm and asks else None
     if pools:
         loaded = problem_sources.Loaded(list(pools.problems.values()))
     else:
@@ -241,7 +241,7 @@ def run(
         return _run(plan, asked, on_batch, on_work, replay, ray)
     if ray not in (None, "local"):
         raise ConfigError(
-            "--serve starts a server that only this machine reaches, and --ray spreads the run",
+            "--start-vllm starts a server for this machine alone, and --ray spreads the run",
             "Start the server yourself and name its address with --endpoint, or use --ray local.",
         )
     with serving.served(plan.run, plan.server_log, on_start) as server:

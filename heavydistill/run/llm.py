@@ -93,9 +93,9 @@ class HeavyLLM(LLM):
 
     def load(self) -> None:
         super().load()
-        if self.endpoint.serve and not self.replay:
+        if self.endpoint.start_vllm and not self.replay:
             raise ConfigError(
-                "endpoint.serve is set, but no server was started for this pipeline",
+                "endpoint.start_vllm is set, but no server was started for this pipeline",
                 "Start it with heavydistill.models.vllm.server.served, and use its endpoint.",
             )
         profile = self._profile

@@ -269,7 +269,7 @@ def _asked_of(run: ResolvedRun, endpoint: Endpoint) -> int:
 def _limits(endpoint: Endpoint) -> tuple[object, ...]:
     """Whose they are, and how many."""
     limits = endpoint.requests_per_minute, endpoint.tokens_per_minute
-    return endpoint.base_url, endpoint.serve, endpoint.key_env, *limits
+    return endpoint.base_url, endpoint.start_vllm, endpoint.key_env, *limits
 
 
 def _empty_pipeline(on_batch: OnBatch | None, window: int, ray: str | None) -> HeavyBase:

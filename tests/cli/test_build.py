@@ -101,7 +101,7 @@ def test_a_dry_run_shows_the_tables_and_keeps_nothing(
 ) -> None:
     code, printed = command("build", run, "--out", tmp_path / "sets", "--dry-run")
     assert code == 0
-    assert "Nothing was written, and nobody was asked." in printed
+    assert "Nothing was written, and no request was sent." in printed
     assert list(tmp_path.iterdir()) == []
 
 

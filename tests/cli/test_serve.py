@@ -1,4 +1,4 @@
-"""``heavydistill generate --serve`` as a user runs it, with a ``vllm`` that needs no GPU."""
+"""``heavydistill generate --start-vllm`` as a user runs it, with a ``vllm`` that needs no GPU."""
 
 import json
 import os
@@ -62,7 +62,7 @@ class Machine:
         """The run, with a server that goes wrong as ``fake_vllm`` says."""
         return subprocess.Popen(
             [
-                *(COMMAND, "generate", f"--teacher={self.folder}/mine.yaml", "--serve"),
+                *(COMMAND, "generate", f"--teacher={self.folder}/mine.yaml", "--start-vllm"),
                 *(f"--problems={self.folder}/p.jsonl", f"--out={self.out}", "--k=3", "--d=2"),
                 "--set=endpoint.retries=0",
             ],
@@ -162,7 +162,7 @@ def test_the_saved_configuration_serves_again_and_has_the_context_of_the_server(
     served: tuple[Machine, str],
 ) -> None:
     saved = yaml.safe_load((served[0].out / "config.yaml").read_text())
-    assert saved["endpoint"]["serve"] is True and saved["endpoint"]["base_url"] is None
+    assert saved["endpoint"]["start_vllm"] is True and saved["endpoint"]["base_url"] is None
     assert saved["endpoint"]["context"] == 2000
     assert saved["cache"]["budget_tokens"] == 2000 - 300 - 64
 

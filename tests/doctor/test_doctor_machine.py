@@ -93,7 +93,7 @@ def test_gpus_that_torch_cannot_use_are_a_warning(commands):
 
 def test_serving_needs_vllm_and_gpus(commands, monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    found = look("qwen3-8b", serve=True)
+    found = look("qwen3-8b", start_vllm=True)
     assert found["vllm"].result == "failure" and "[vllm]" in found["vllm"].fix
     assert found["serve qwen3-8b"].result == "failure"
     assert "vllm" not in look("qwen3-8b", base_url=URL)
@@ -101,13 +101,13 @@ def test_serving_needs_vllm_and_gpus(commands, monkeypatch):
 
 def test_the_set_up_that_fits_the_gpus_is_named(commands):
     gpus(commands, *[H100] * 3)
-    found = look("qwen3-8b", "glm-4.6", serve=True)
+    found = look("qwen3-8b", "glm-4.6", start_vllm=True)
     assert found["serve qwen3-8b"].result == "ok"
     assert "2 GPU(s): vllm serve Qwen/Qwen3-8B" in found["serve qwen3-8b"].text
     glm = found["serve glm-4.6"]
     assert glm.result == "failure" and "does not fit the 3 GPU(s) seen here" in glm.text
     gpus(commands, "NVIDIA L4, 570.86, 23034")
-    assert look("qwen3-8b", serve=True)["serve qwen3-8b"].result == "warning"
+    assert look("qwen3-8b", start_vllm=True)["serve qwen3-8b"].result == "warning"
 
 
 @pytest.mark.parametrize(

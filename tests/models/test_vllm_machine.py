@@ -31,7 +31,7 @@ def gpus(tmp_path, monkeypatch):
 
 def configured(teacher: str, **overrides: object) -> RunConfig:
     dotted = {key.replace("__", "."): value for key, value in overrides.items()}
-    served = {"teacher": teacher, "endpoint.serve": True, "endpoint.tokenizer": str(MICRO)}
+    served = {"teacher": teacher, "endpoint.start_vllm": True, "endpoint.tokenizer": str(MICRO)}
     return load_config(None, served | dotted)
 
 
@@ -126,7 +126,7 @@ def test_what_cannot_be_served_here_is_refused_with_where_else(gpus, teacher, he
 def test_a_model_that_runs_in_this_process_is_not_served(gpus):
     gpus(1)
     error = refused(configured("micro"))
-    assert "runs in this process" in error.what and "Leave --serve out" in error.fix
+    assert "runs in this process" in error.what and "Leave --start-vllm out" in error.fix
 
 
 def test_two_models_are_not_served_by_one_server(gpus):
@@ -153,5 +153,5 @@ def test_vllm_beside_this_python_is_found_without_a_search_path(gpus, monkeypatc
 
 
 def test_a_server_and_an_address_contradict_each_other():
-    with pytest.raises(ConfigError, match="serve starts a server"):
+    with pytest.raises(ConfigError, match="start_vllm starts a server"):
         configured("qwen3-8b", endpoint__base_url="http://localhost:1/v1")

@@ -98,7 +98,7 @@ def test_limits_a_minute_hold_for_all_who_ask_at_one_address():
         ({"judge__model": "m", "judge__sampling__temperature": 0}, "all the same"),
         ({"judge__model": "m", "judge__reasons": ["truncated"]}, "truncated"),
         ({"judge__model": "m", "judge__endpoint": {"concurrency": 3}}, "base_url"),
-        ({"judge__model": "m", "judge__endpoint": {"serve": True}}, "base_url"),
+        ({"judge__model": "m", "judge__endpoint": {"start_vllm": True}}, "base_url"),
         ({"judge__model": "m", "judge__reasonss": []}, "judge.reasons"),
         ({"judge__model": "m", "budget": "5usd"}, "price"),
         ({**SHORT, "judge__sampling__max_tokens": 10**6}, "judge.sampling"),
@@ -122,7 +122,7 @@ def test_a_server_that_is_started_for_the_teacher_serves_no_other_judge():
             RunConfig.model_validate(
                 {
                     "teacher": "qwen3-8b",
-                    "endpoint": {"serve": True, "context": 40960, "tokenizer": "micro"},
+                    "endpoint": {"start_vllm": True, "context": 40960, "tokenizer": "micro"},
                     "judge": {"model": "other"},
                 }
             )

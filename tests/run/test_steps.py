@@ -325,6 +325,6 @@ def test_verify_does_not_judge_twice(column: str) -> None:
 
 
 def test_a_model_whose_server_nobody_started_is_refused():
-    llm = HeavyLLM(teacher="qwen3-8b", sampling=Sampling(), endpoint=Endpoint(serve=True))
+    llm = HeavyLLM(teacher="qwen3-8b", sampling=Sampling(), endpoint=Endpoint(start_vllm=True))
     with pytest.raises(ConfigError, match="no server was started"):
         llm.load()

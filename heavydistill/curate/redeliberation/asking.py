@@ -149,9 +149,9 @@ def asking_of(
     """
     name = wanted.teacher or ""
     given = located(wanted.endpoint or Endpoint())
-    if given.serve:
+    if given.start_vllm:
         raise ConfigError(
-            f"{section}endpoint.serve: no server is started for this",
+            f"{section}endpoint.start_vllm: no server is started for this",
             f"Start it yourself, `heavydistill teachers {name}` tells how, and give its address "
             f"as {section}endpoint.base_url.",
         )

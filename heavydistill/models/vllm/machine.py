@@ -60,7 +60,7 @@ def largest_setup(profile: ProfileFile) -> tuple[int, Setup]:
     elsewhere = "ask a server that has it with --endpoint"
     if not here:
         raise ConfigError(
-            "endpoint.serve (--serve) needs a GPU, and none is seen here: nvidia-smi lists none, "
+            "--start-vllm needs a GPU, and none is seen here: nvidia-smi lists none, "
             "or CUDA_VISIBLE_DEVICES hides them",
             f"Use a machine with GPUs, or {elsewhere}.",
         )
@@ -79,7 +79,7 @@ def largest_setup(profile: ProfileFile) -> tuple[int, Setup]:
 def _not_served(profile: ProfileFile) -> tuple[str, str]:
     """(why vLLM cannot be started with it, what to do)."""
     if profile.folder:
-        return "it runs in this process", "Leave --serve out; nothing else is needed."
+        return "it runs in this process", "Leave --start-vllm out; nothing else is needed."
     if not profile.hub:
         return "its maker alone serves it", "Ask the maker's server with --endpoint."
     return (
@@ -99,7 +99,7 @@ def vllm() -> str:
     found = shutil.which("vllm") or shutil.which("vllm", path=beside)
     if not found:
         raise ConfigError(
-            "endpoint.serve (--serve) starts vLLM, and there is no command vllm",
+            "--start-vllm starts vLLM, and there is no command vllm",
             f"Install it ({_INSTALL}), or start a server elsewhere and name it with --endpoint.",
         )
     return found

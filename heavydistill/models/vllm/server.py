@@ -105,7 +105,7 @@ def command(run: ResolvedRun) -> list[str]:
 
 @contextlib.contextmanager
 def served(run: ResolvedRun, log: Path, on_start: OnStart | None = None) -> Iterator[Server]:
-    """Serve the teacher of a run with ``endpoint.serve``.
+    """Serve the teacher of a run with ``endpoint.start_vllm``.
 
     Args:
         run: The run.
@@ -119,7 +119,7 @@ def served(run: ResolvedRun, log: Path, on_start: OnStart | None = None) -> Iter
     port = _free_port()
     words = [*command(run), "--host", _HOST, "--port", str(port)]
     url = f"http://{_HOST}:{port}/v1"
-    endpoint = run.config.endpoint.model_copy(update={"serve": False, "base_url": url})
+    endpoint = run.config.endpoint.model_copy(update={"start_vllm": False, "base_url": url})
     _bypass_proxies()
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as file:

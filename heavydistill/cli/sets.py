@@ -1,0 +1,364 @@
+"""Verbs of training sets: build, refilter, export; and import, which makes a run of answers."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, get_args
+
+import typer
+import yaml
+
+from heavydistill.cli.flags import ConfigFile, Flag, with_flags
+from heavydistill.config.sets import BuildConfig, ImportConfig, RefilterConfig
+from heavydistill.errors import ConfigError
+from heavydistill.schema import TOO_FEW_USABLE
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from heavydistill.curate.imports.import_pools import Imported
+    from heavydistill.curate.redeliberation.deliberator import Deliberator
+    from heavydistill.curate.redeliberation.refilter import Outcome, Plan
+
+_ASKING, _MODEL, _COST, _COLUMNS = "Redeliberation", "Model", "Cost", "Columns and verdicts"
+
+_BUILD_FLAGS = (
+    Flag("preset"),
+    Flag("student"),
+    Flag("chat_template"),
+    Flag("sets.written_by", name="cache-from"),
+    Flag("redeliberate.teacher", _ASKING),
+    Flag("redeliberate.endpoint.base_url", _ASKING, "endpoint"),
+    Flag("redeliberate.budget", _ASKING),
+    Flag("against"),
+    Flag("seed"),
+    Flag("out"),
+)
+_REFILTER_FLAGS = (
+    Flag("checkpoint", needed=True),
+    Flag("out", needed=True),
+    Flag("d"),
+    Flag("seed"),
+    Flag("endpoint.base_url", _MODEL, "endpoint"),
+    Flag("endpoint.tokenizer", _MODEL),
+    Flag("student", _MODEL),
+    Flag("budget", _COST),
+    Flag("endpoint.price_in", _COST),
+    Flag("endpoint.price_out", _COST),
+    Flag("journal"),
+)
+_IMPORT_FLAGS = (
+    Flag("format", name="from", needed=True),
+    Flag("out", needed=True),
+    Flag("problems.verifier", _COLUMNS),
+    Flag("model"),
+    Flag("problems.limit"),
+)
+
+
+@with_flags(BuildConfig, _BUILD_FLAGS, "--set retention=0.3")
+def build(
+    keys: dict[str, Any],
+    runs: Annotated[
+        list[str] | None, typer.Argument(help="Folders of runs, unless --config names them.")
+    ] = None,
+    *,
+    redeliberate: Annotated[
+        bool,
+        typer.Option(
+            "--redeliberate",
+            help="Deliberate on sets that have no deliberation to learn from; --teacher, "
+            "--endpoint and --budget imply it.",
+            rich_help_panel=_ASKING,
+        ),
+    ] = False,
+    config: ConfigFile = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the result; send no request, write nothing.")
+    ] = False,
+) -> None:
+    """Make training sets for both roles, and prompts for RL, from one or more runs.
+
+    The unit is a candidate set: a problem with some of the attempts at it. A preset chooses the
+    strata and how many sets of each are learnt from. What is left out is labelled, counted and
+    kept.
+    """
+    from rich.console import Console
+
+    from heavydistill.cli.asking import ending_early, print_volume
+    from heavydistill.cli.bar import Bar
+    from heavydistill.config.sets import load_build_config
+    from heavydistill.curate.build import EmptyError, build_sets
+    from heavydistill.curate.redeliberation.asking import journal_of
+    from heavydistill.hub.card import write_card
+    from heavydistill.report.sets import print_manifest
+
+    asks = redeliberate or any(key.startswith("redeliberate.") for key in keys)
+    resolved = load_build_config(config, keys | ({"runs": runs} if runs else {}), asks)
+    console, out = Console(), Path(resolved.out)
+    journal = None
+    if resolved.redeliberate and not dry_run:
+        journal = journal_of(resolved.redeliberate, out)
+    try:
+        with ending_early(console, out, journal), Bar(console) as bar:
+            manifest = build_sets(
+                resolved,
+                bar.show,
+                lambda asking, volume: print_volume(volume, asking, console),
+                write_card,
+                dry_run,
+            )
+    except EmptyError as empty:
+        print_manifest(empty.manifest, console)
+        raise
+    print_manifest(manifest, console)
+    if dry_run:
+        console.print("Nothing was written, and no request was sent.")
+        return
+    show = ["heavydistill", "show", resolved.out, "--tokens"]
+    if resolved.student and Path(resolved.student).is_dir():  # the sets keep its name alone
+        show += ["--student", resolved.student]
+    _print(f"Sets: {resolved.out}", console)
+    _print(f"A row as the student sees it: {shlex.join(show)}", console)
+
+
+@with_flags(RefilterConfig, _REFILTER_FLAGS, "--set sampling.max_tokens=2048")
+def refilter(
+    keys: dict[str, Any],
+    sets: Annotated[Path, typer.Argument(help="Folder of sets, from build or refilter.")],
+    *,
+    dry_run: Annotated[
+        bool,
+        typer.Option("--dry-run", help="Check everything, print the volume, send no request."),
+    ] = False,
+) -> None:
+    """Keep the RL prompts that a checkpoint gets right sometimes, and not always.
+
+    The checkpoint deliberates on every cache that can be a prompt of RL, also on those that were
+    always or never right before. The new folder has the problems, the caches with their new success
+    and the new prompts. Ctrl-C and a kill lose nothing that was answered: the same command goes on.
+    """
+    from rich.console import Console
+
+    from heavydistill.cli.asking import AskingProgress, ending_early, print_volume
+    from heavydistill.config.sets import load_refilter_config
+    from heavydistill.curate.redeliberation import refilter
+    from heavydistill.curate.redeliberation.deliberator import Deliberator
+    from heavydistill.hub.card import write_card
+    from heavydistill.models.contact import Contact
+
+    console = Console()
+    config = load_refilter_config(keys | {"sets": str(sets)})
+    plan = refilter.check(config, None if dry_run else Contact())
+    for warning in plan.warnings:
+        _print(f"Warning: {warning}", console, style="yellow")
+    print_volume(plan.volume, plan.asking, console)
+    if dry_run:
+        return
+    with (
+        ending_early(console, plan.out, plan.asking.journal),
+        AskingProgress(console, plan.volume.caches) as progress,
+        Deliberator(plan.asking, plan.config.verify, longest=plan.volume.longest) as model,
+    ):
+        outcome = refilter.refilter(plan, model, lambda: progress.show(model), write_card)
+    _print_success(outcome, console)
+    _print_asked(plan, outcome, model, console)
+
+
+def _print_success(outcome: Outcome, console: Console) -> None:
+    from heavydistill.curate.redeliberation.refilter import ASKED_ABOUT
+    from heavydistill.report.text import print_table, table
+    from heavydistill.schema import Stratum
+
+    columns = ("before", *(label or "after" for label in ASKED_ABOUT))
+    rows = table(console, "RL prompts", *(name.replace("_", " ") for name in columns))
+    there = {stratum for stratum, _ in outcome.after}
+    for stratum in (*(name for name in get_args(Stratum) if name in there), None):
+        after = [outcome.labelled(label, stratum) for label in ASKED_ABOUT]
+        before = outcome.before[stratum] if stratum else outcome.before.total()
+        rows.add_row(stratum or "all", *(f"{count:,}" for count in (before, *after)))
+    print_table(rows, console)
+
+
+def _print_asked(plan: Plan, outcome: Outcome, model: Deliberator, console: Console) -> None:
+    asked, tally = model.asked, model.tally
+    parts = [f"{asked.deliberations:,} deliberations by {asked.model}"]
+    counts = {
+        "failed": tally.failed,
+        "cut off": tally.cut_off,
+        "undecided": outcome.undecided,
+        "unanswered": outcome.unanswered,
+        "paid for earlier": tally.from_journal,
+    }
+    parts += [f"{count:,} {name}" for name, count in counts.items() if count]
+    parts += [f"{asked.prompt_tokens:,} tokens in, {asked.completion_tokens:,} out"]
+    parts += [f"{asked.cost_usd:,.2f} USD"] if asked.cost_usd else []
+    rows = ", ".join(f"{count:,} {split}" for split, count in sorted(outcome.rows.items()))
+    _print(f"Asked: {', '.join(parts)}", console)
+    _print(f"Prompts of RL: {rows}, in {plan.out}", console)
+
+
+def export(
+    sets: Annotated[Path, typer.Argument(help="Folder that `heavydistill build` wrote.")],
+    to: Annotated[str, typer.Option("--to", help="trl, verl, llamafactory, ms-swift or axolotl.")],
+    out: Annotated[
+        Path, typer.Option("--out", help="Folder to write, which must be new or empty.")
+    ],
+) -> None:
+    """Write training sets for TRL, verl, LLaMA-Factory, ms-swift or axolotl.
+
+    The folder holds the rows, a configuration for each set, the reward for RL, and a README.md
+    with the commands to train with.
+    """
+    from rich.console import Console
+
+    from heavydistill.curate.exports.export import export as write
+    from heavydistill.report.text import print_table, table
+
+    written = write(sets, to, out)
+    console = Console()
+    rows = table(console, "Set", "train", "validation")
+    for name, counts in written.rows.items():
+        rows.add_row(name, f"{counts['train']:,}", f"{counts.get('validation', 0):,}")
+    print_table(rows, console)
+    for name, why in written.absent.items():
+        typer.echo(f"Left out: {name}, because {why}.")
+    typer.echo(f"How to train with them: {out}/README.md")
+
+
+@with_flags(ImportConfig, _IMPORT_FLAGS, "--set problems.unfit=leave_out")
+def import_(
+    keys: dict[str, Any],
+    files: Annotated[
+        list[Path], typer.Argument(help="Files of one format: JSON lines, JSON or parquet.")
+    ],
+    *,
+    columns: Annotated[
+        str | None,
+        typer.Option(
+            help="Field to column, e.g. text=question,reference=gold,answers=reply_*; fields: id, "
+            "text, reference, options, verifier, verifier_args, domain, answers, answer_text, "
+            "labels, finish_reasons.",
+            rich_help_panel=_COLUMNS,
+        ),
+    ] = None,
+    verifier_args: Annotated[
+        str | None,
+        typer.Option(
+            help="Arguments of the verifier as YAML, e.g. '{marker: \"####\"}'.",
+            rich_help_panel=_COLUMNS,
+        ),
+    ] = None,
+) -> None:
+    """Import pools of answers that others sampled, so that a run starts at the cache.
+
+    Every answer is judged again by our verifiers; labels in the files are only compared.
+    """
+    from rich.console import Console
+
+    from heavydistill.cli.bar import Bar
+    from heavydistill.config.sets import load_import_config
+    from heavydistill.curate.imports.import_pools import import_pools
+    from heavydistill.report.table import print_summary
+
+    console = Console()
+    keys |= {f"problems.columns.{field}": column for field, column in _pairs(columns)}
+    if verifier_args is not None:
+        keys["problems.verifier_args"] = _mapping(verifier_args)
+    config = load_import_config(keys | {"files": list(map(str, files))})
+    with Bar(console) as bar:
+        imported = import_pools(config, bar.show)
+    print_summary(imported.summary, console)
+    _print_labels(imported, console)
+    for line in _notes(imported):
+        _print(line, console)
+
+
+def _pairs(columns: str | None) -> list[tuple[str, str]]:
+    """``field=column,...`` as pairs."""
+    pairs = []
+    for pair in columns.split(",") if columns else []:
+        field, separator, column = pair.partition("=")
+        if not (field.strip() and separator and column.strip()):
+            raise ConfigError(
+                f"--columns {columns!r} is not of the form field=column,...",
+                "Write e.g. --columns text=question,reference=gold,answers=replies.",
+            )
+        pairs.append((field.strip(), column.strip()))
+    return pairs
+
+
+def _mapping(text: str) -> dict[str, Any]:
+    fix = """Write a mapping, e.g. --verifier-args '{marker: "####"}'."""
+    try:
+        value = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"--verifier-args {text!r} is not YAML", fix) from error
+    if not isinstance(value, dict):
+        raise ConfigError(f"--verifier-args {text!r} is no mapping", fix)
+    return value
+
+
+def _print_labels(imported: Imported, console: Console) -> None:
+    from heavydistill.curate.imports.import_pools import LABELS
+    from heavydistill.report.text import print_table, table
+
+    agreement = imported.agreement
+    if not agreement.labelled:
+        return
+    shown = table(console, "Labels of the files", *(f"ours {label}" for label in LABELS))
+    for name in ("right", "wrong", "unlabelled"):
+        counts = getattr(agreement, name)
+        if counts:
+            shown.add_row(name, *(f"{counts[label]:,}" for label in LABELS))
+    print_table(shown, console)
+    share = agreement.agreeing / agreement.labelled
+    _print(
+        f"Both say the same of {agreement.agreeing:,} of {agreement.labelled:,} labelled answers "
+        f"({100 * share:.1f}%); the verdicts of the traces are ours.",
+        console,
+    )
+
+
+def _notes(imported: Imported) -> list[str]:
+    """What a user should know of what was read, and how to go on."""
+    from heavydistill.curate.imports.formats import SUMMARIES
+    from heavydistill.report.samples import marker_found, marker_value
+
+    record, folder = imported.record, imported.folder
+    lines = [
+        f"Rows: {record['rows']:,} read, {record['problems']:,} problems with "
+        f"{record['answers']:,} answers, {record['rows_joined']:,} joined to an earlier row."
+    ]
+    for reason, of in record["left_out"].items():
+        lines += [f"Left out, {reason}: {of['rows']:,} row(s)"]
+        lines += [f"  {what}" for what in of["first"]]
+    lacking = [f"{file['name']} {file['lacks']:,}" for file in record["files"] if file.get("lacks")]
+    if lacking:
+        lines += [f"Problems without an answer in a file: {', '.join(lacking)}"]
+    if summaries := record.get(SUMMARIES):
+        lines += [f"{summaries:,} summaries are left out: what they had read is not in the file."]
+    if assumed := record["finish_reasons_assumed"]:
+        lines += [f"No finish reason for {assumed:,} answers: those with a text count as finished."]
+    if unclear := record["labels_unclear"]:
+        lines += [f"{unclear:,} labels are neither true nor false, 1 nor 0: they count as none."]
+    if few := imported.summary.statuses.get(TOO_FEW_USABLE):
+        lines += [f"{few:,} problem(s) have fewer than two usable answers."]
+    if marker := imported.marker:
+        lines += [
+            marker_found(marker),
+            "Import again into another folder with this marker: "
+            f"--verifier-args {marker_value(marker)}",
+        ]
+    return [
+        *lines,
+        f"Traces: {folder}",
+        f"Deliberate on them: heavydistill generate --pools {folder} --deliberator MODEL",
+        f"Training sets: heavydistill build {folder} --redeliberate --teacher MODEL "
+        "--student STUDENT --out SETS",
+    ]
+
+
+def _print(line: str, console: Console, style: str | None = None) -> None:
+    console.print(line, style=style, markup=False, highlight=False, soft_wrap=True)
