@@ -1,7 +1,123 @@
 """heavydistill: from a teacher's parallel reasoning to small models that deliberate.
 
-Start with ``heavydistill.schema`` for the rows and ``heavydistill.run`` for the way of the
-data. Importing this package, or anything but ``run``, imports neither torch nor distilabel.
+The public face. Everything is loaded on use, so that importing this package imports neither torch
+nor distilabel. The functions raise the errors of ``heavydistill.errors`` and print nothing::
+
+    import heavydistill as hd
+
+    result = hd.generate(hd.load_config(overrides={"teacher": "micro", "problems.limit": 8}))
+    for trace in hd.load_traces(result.folder):
+        print(trace.problem.id, trace.stratum)
 """
 
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from heavydistill.config.run import RunConfig as RunConfig
+    from heavydistill.config.run import load_config as load_config
+    from heavydistill.config.sets import BuildConfig as BuildConfig
+    from heavydistill.config.sets import load_build_config as load_build_config
+    from heavydistill.run.evaluation import Evaluated
+    from heavydistill.run.generate import Finished
+    from heavydistill.schema import Problem as Problem
+    from heavydistill.schema import Trace as Trace
+    from heavydistill.schema import Verdict as Verdict
+    from heavydistill.store.sets.manifest import Manifest
+    from heavydistill.verifiers.base import Verifier as Verifier
+
 __version__ = "0.1.0"
+
+_LOADED_ON_USE = {
+    "Problem": "heavydistill.schema",
+    "Trace": "heavydistill.schema",
+    "Verdict": "heavydistill.schema",
+    "RunConfig": "heavydistill.config.run",
+    "load_config": "heavydistill.config.run",
+    "BuildConfig": "heavydistill.config.sets",
+    "load_build_config": "heavydistill.config.sets",
+    "Verifier": "heavydistill.verifiers.base",
+}
+__all__ = ["build_sets", "evaluate", "generate", "load_traces", *_LOADED_ON_USE]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LOADED_ON_USE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_LOADED_ON_USE[name]), name)
+
+
+def generate(config: RunConfig) -> Finished:
+    """Run a configuration, as ``heavydistill generate`` does.
+
+    Returns:
+        Folder and figures of the run, which may lack problems (``is_complete``).
+
+    Raises:
+        UserError: Anything that the user can fix; nothing was sent or written.
+        HeavydistillError: The run broke. Every response is in the journal, and the same call goes
+            on from there.
+    """
+    from heavydistill.models.contact import Contact
+    from heavydistill.run.generate import check, run
+
+    return run(check(config, contact=Contact()))
+
+
+def load_traces(run: str | Path) -> Iterator[Trace]:
+    """Traces of the run in a folder, with one row group in memory at a time.
+
+    Raises:
+        ConfigError: The folder holds no run, or one that cannot be read.
+    """
+    from heavydistill.store.traces import read_traces
+
+    return read_traces(Path(run))
+
+
+def build_sets(config: BuildConfig) -> Manifest:
+    """Build training sets from runs, as ``heavydistill build`` does.
+
+    Returns:
+        What was built, from what, and what was left out for which reason.
+
+    Raises:
+        UserError: Anything that the user can fix; nothing was written.
+        HeavydistillError: A model that was asked for deliberations failed; every response is in
+            the journal.
+    """
+    from heavydistill.curate.build import build_sets as build
+    from heavydistill.hub.card import write_card
+
+    return build(config, on_written=write_card)
+
+
+def evaluate(
+    config: RunConfig,
+    before: str | None = None,
+    controls: Collection[str] = (),
+    orders: int = 1,
+) -> Evaluated:
+    """Measure a thinker and a deliberator, as ``heavydistill evaluate`` does.
+
+    Args:
+        config: The run of the models that are measured.
+        before: Model before training, which both roles are compared with.
+        controls: Runs in which the coordination alone differs: ``alone``, ``chain``, ``choose``.
+        orders: Number of orders in which the same caches are read.
+
+    Raises:
+        UserError: Anything that the user can fix; nothing was sent or written.
+        HeavydistillError: A run broke. Every response is in the journal, and the same call goes
+            on from there.
+    """
+    from heavydistill.models.contact import Contact
+    from heavydistill.run import evaluation
+    from heavydistill.run.generate import run
+
+    plan = evaluation.check(config, before, controls, orders, contact=Contact())
+    return evaluation.evaluate(plan, lambda _, each: run(each))

