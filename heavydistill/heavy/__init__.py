@@ -2,6 +2,6 @@
 
 ``prompts`` words the two roles and the judge, ``selection`` chooses trajectories from the pool,
 ``pruning`` cuts them to a token budget, ``cache`` serializes them into one prompt, ``voting`` is
-the baseline and the labels, ``iteration`` decides what the next round reads, ``ballot`` counts
-what a judge said.
+the baselines and the labels, ``ballot`` counts what a judge said, ``mentions`` finds the attempts
+that a text speaks of.
 """

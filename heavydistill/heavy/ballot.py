@@ -40,21 +40,11 @@ _SHOWN_CHARACTERS = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vote:
-    """One reply.
+    """One reply; its tokens are counted as those of a ``schema.Generation``."""
 
-    Attributes:
-        said: The verdict, or why there is none: the reply is something else, was cut off, or the
-            request failed.
-        failure: How it failed; null if it did not.
-        reply: How an invalid reply begins; else empty.
-        prompt_tokens: As of ``schema.Generation``, like the next two.
-        cached_tokens: Likewise.
-        completion_tokens: Likewise.
-    """
-
-    said: Said
-    failure: Failure | None = None
-    reply: str = ""
+    said: Said  # the verdict, or why there is none
+    failure: Failure | None = None  # how the request failed; null if it did not
+    reply: str = ""  # how an invalid reply begins; else empty
     prompt_tokens: int = -1
     cached_tokens: int = -1
     completion_tokens: int = -1
@@ -67,28 +57,18 @@ class Vote:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ballot:
-    """The votes on one answer.
+    """The votes on one answer."""
 
-    Attributes:
-        by: Verifier that left it undecided, ``name@version``.
-        rule_reason: Its reason.
-        rule_evidence: Its evidence.
-        model: The judge.
-        prompt: Name and hash of its wording.
-        asked: Tells what it was asked from all else that it was asked about a problem.
-        same_as: Id of the generation with the same answer to the same problem whose votes these
-            are; empty if they were cast for this one.
-        votes: By index.
-    """
-
-    by: str
+    by: str  # verifier that left it undecided, ``name@version``
     rule_reason: str
     rule_evidence: str
-    model: str
-    prompt: str
-    asked: str
+    model: str  # the judge
+    prompt: str  # name and hash of its wording
+    asked: str  # hash of the question, which differs from all others about the problem
     same_as: str
-    votes: list[Vote]
+    """Id of the generation with the same answer to the same problem whose votes these are; empty
+    if they were cast for this one."""
+    votes: list[Vote]  # by index
 
     @property
     def name(self) -> str:
@@ -102,13 +82,11 @@ def said_in(reply: str, finish_reason: FinishReason) -> Said:
         return "failed"
     if finish_reason == "length":
         return "truncated"
-    found = _REPLY.fullmatch(reply.strip())
-    said: dict[str, Said] = {
-        "correct": "correct",
-        "incorrect": "incorrect",
-        "cannot tell": "cannot_tell",
-    }
-    return said[found[1].lower()] if found else "invalid"
+    verdict = _REPLY.fullmatch(reply.strip())
+    if not verdict:
+        return "invalid"
+    words: dict[str, Said] = {name.replace("_", " "): name for name in _VALID}
+    return words[verdict[1].lower()]
 
 
 def shown(reply: str) -> str:
@@ -117,7 +95,7 @@ def shown(reply: str) -> str:
 
 
 def decision(votes: Sequence[Vote]) -> tuple[Label, str]:
-    """(label, reason) of so many votes."""
+    """(Label, reason) of the votes together."""
     count = Counter(vote.said for vote in votes)
     for label in ("correct", "incorrect"):
         if 2 * count[label] > len(votes):

@@ -61,16 +61,16 @@ def build_cache(
     Args:
         problem: The problem.
         generations: Its pool, ids unique; unusable ones are left out with their reason.
-        round: From 1.
-        seed: Of the run. Selection and order depend on it, the problem's id and the round.
+        round: Number of the round, from 1.
+        seed: Seed of the run. Selection and order depend on it, the problem's id and the round.
         selection: Strategy of ``selection.select``.
-        width: Most trajectories; None takes all usable ones.
+        width: Maximum number of trajectories; None takes all usable ones.
         pruning: Mode of ``pruning``.
-        budget_tokens: Most tokens of the prompt, in the reader's tokenizer.
+        budget_tokens: Maximum number of tokens of the prompt, in the reader's tokenizer.
         prompt: The deliberator's wording.
         reader: Tokenizer of the model that will read the prompt.
-        carried: Earlier deliberations (see ``iteration``). They are further attempts: all
-            usable ones are kept beside the selected trajectories and shuffled in with them.
+        carried: Earlier deliberations (see the function ``carried``). All usable ones are further
+            attempts, kept beside the selected trajectories and shuffled in with them.
         order: Places by which the shuffled attempts are moved round.
 
     Raises:
@@ -111,12 +111,10 @@ def recut(
         problem: The problem.
         cache: As it was; its mode of pruning stays.
         generations: Those that it shows, and any others.
-        budget_tokens: Most tokens of the prompt, in the reader's tokenizer.
-        prompt: The deliberator's wording.
-        reader: Tokenizer of the model that will read the prompt.
+        budget_tokens, prompt, reader: See ``build_cache``.
 
     Raises:
-        BudgetError: As ``build_cache``.
+        BudgetError: As for ``build_cache``.
     """
     by_id = {generation.id: generation for generation in generations}
     return _cut_to(
@@ -146,13 +144,13 @@ def _cut_to(
     prompt: Prompt,
     reader: Reader,
 ) -> Cache:
-    """The cache of these attempts in this order; arguments as of ``build_cache``."""
+    """The cache of these attempts in this order; see ``build_cache`` for the arguments."""
     attempts = [prepare(generation, pruning, reader) for generation in shown]
     problem_text, defused = defuse(problem.text, reader.control_tokens)
 
     def build(room: int) -> Cache:
         pruned = prune(attempts, room, reader)
-        text = serialize(problem_text, [one.text for one in pruned], prompt)
+        text = serialize(problem_text, [attempt.text for attempt in pruned], prompt)
         return Cache(
             id=content_id("c", text),
             round=round,
@@ -163,7 +161,7 @@ def _cut_to(
             budget_tokens=budget_tokens,
             prompt_tokens=reader.count(text),
             defused=defused,
-            items=[one.item for one in pruned],
+            items=[attempt.item for attempt in pruned],
             left_out=left_out,
             prompt=text,
         )
@@ -202,14 +200,14 @@ def blocks_of(cache: Cache) -> list[str] | None:
         The opening, the problem, each attempt, and the end with the closing; None if the prompt is
         not of the form of ``serialize``, or its attempts are not those that the items tell of.
     """
-    found = re.search(r"^(={4,}) Problem$", cache.prompt, re.MULTILINE)
-    if not found:
+    first = re.search(r"^(={4,}) Problem$", cache.prompt, re.MULTILINE)
+    if not first:
         return None
     numbers = range(1, len(cache.items) + 1)
     headers = [f"Attempt {number}\n" for number in numbers] + ["End of attempts\n"]
-    cuts = [0, found.start()]
+    cuts = [0, first.start()]
     for header in headers:
-        at = cache.prompt.find(f"\n{found[1]} {header}", cuts[-1])
+        at = cache.prompt.find(f"\n{first[1]} {header}", cuts[-1])
         if at < 0:
             return None
         cuts.append(at + 1)
@@ -223,6 +221,16 @@ def fence_for(texts: Sequence[str]) -> str:
     """A run of ``=``, at least 4, longer than any in the texts."""
     longest = max((len(run) for text in texts for run in re.findall("=+", text)), default=0)
     return "=" * max(_SHORTEST_FENCE, longest + 1)
+
+
+def carried(deliberations: Sequence[Deliberation], round: int) -> list[Deliberation]:
+    """The deliberations that a round (from 1) reads beside the trajectories: the round before's.
+
+    They stand in its cache as further attempts (arXiv 2605.02396, section 2.1); those of earlier
+    rounds are not shown again. Unusable ones are among them: ``build_cache`` lists why it leaves
+    them out.
+    """
+    return [deliberation for deliberation in deliberations if deliberation.round == round - 1]
 
 
 def _left_out(offered: Sequence[Generation], shown: Sequence[Generation]) -> list[LeftOut]:

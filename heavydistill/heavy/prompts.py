@@ -37,19 +37,12 @@ _FOLDER = resources.files("heavydistill.heavy") / "prompts"
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """One wording.
+    """One wording."""
 
-    Attributes:
-        role: Who is addressed.
-        opening: Text before the problem (thinker: empty), the cache or the answer to judge.
-        closing: Text after it.
-        version: ``name@hash``; the hash is the first 12 hex digits of the file's SHA-256.
-    """
-
-    role: Role
-    opening: str
-    closing: str
-    version: str
+    role: Role  # who is addressed
+    opening: str  # text before the problem (thinker: empty), the cache or the answer to judge
+    closing: str  # text after it
+    version: str  # ``name@hash``: the first 12 hex digits of the file's SHA-256
 
 
 def available() -> list[tuple[str, str, str]]:
@@ -89,7 +82,7 @@ def load(role: Role, domain: str, language: str) -> Prompt:
 
 
 def for_cache(task: Task, domain: str, language: str) -> Prompt:
-    """The wording around a cache for what its reader is to do; arguments as of ``load``."""
+    """The wording around a cache for what its reader is to do; see ``load`` for the arguments."""
     if task == "choose":
         return load("chooser", "general", language)
     return load("deliberator", domain, language)

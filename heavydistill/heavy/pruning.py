@@ -46,13 +46,10 @@ _T = TypeVar("_T")
 
 
 class Reader(Protocol):
-    """Counts and cuts as the model does that will read the cache, or never counts fewer tokens.
-
-    Attributes:
-        control_tokens: Strings that the model does not read as plain text.
-    """
+    """Counts and cuts as the model does that will read the cache, or never counts fewer tokens."""
 
     control_tokens: tuple[str, ...]
+    """Strings that the model does not read as plain text."""
 
     @property
     def name(self) -> str:
@@ -70,29 +67,17 @@ class Reader(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """A generation made ready to be cut; spans are (start, end) in ``answer_text``.
+    """A generation made ready to be cut; spans are (start, end) in ``answer_text``."""
 
-    Attributes:
-        generation: Its id.
-        mode: How it will be cut.
-        reasoning: What may be shown of its thinking; empty but for ``think_clipped``.
-        answer_text: Its answer text.
-        sentence: Span of the sentence that states the final answer.
-        final: Span of the final answer itself; within ``sentence``.
-        tokens: Of the uncut text.
-        least_tokens: Of the final answer itself, at most ``tokens``.
-        defused: Control tokens that were made harmless in the uncut text.
-    """
-
-    generation: str
-    mode: Pruning
-    reasoning: str
+    generation: str  # its id
+    mode: Pruning  # how it will be cut
+    reasoning: str  # what may be shown of its thinking; empty but for ``think_clipped``
     answer_text: str
-    sentence: _Span
-    final: _Span
-    tokens: int
-    least_tokens: int
-    defused: int
+    sentence: _Span  # of the sentence that states the final answer
+    final: _Span  # of the final answer itself, within ``sentence``
+    tokens: int  # of the uncut text
+    least_tokens: int  # of the final answer itself, at most ``tokens``
+    defused: int  # control tokens that were made harmless in the uncut text
 
     @property
     def text(self) -> str:
@@ -112,17 +97,17 @@ def defuse(text: str, control_tokens: tuple[str, ...]) -> tuple[str, int]:
     """(``text`` without a control token in it, how many were made harmless).
 
     Args:
-        text: Of a user or a model.
-        control_tokens: Of the reader. Common shapes of other models are treated like them, since
-            a cache may be read by another model later.
+        text: Text of a user or a model.
+        control_tokens: Those of the reader. Common shapes of other models are treated like them,
+            since a cache may be read by another model later.
     """
     pattern, total = _control_pattern(control_tokens), 0
     while True:
         # Again, because the space may have made another control token that holds a space.
-        text, found = pattern.subn(_break, text)
-        if not found:
+        text, count = pattern.subn(_break, text)
+        if not count:
             return text, total
-        total += found
+        total += count
 
 
 def prepare(generation: Generation, mode: Pruning, reader: Reader) -> Attempt:
@@ -164,25 +149,25 @@ def prune(attempts: Sequence[Attempt], budget: int, reader: Reader) -> list[Prun
     ]
 
 
-def water_fill(wanted: Sequence[int], budget: int, least: Sequence[int] = ()) -> list[int]:
+def water_fill(needs: Sequence[int], budget: int, least: Sequence[int] = ()) -> list[int]:
     """Shares of a budget: the short ones whole, what is left evenly for the others.
 
     Args:
-        wanted: What each could use, at least 0.
+        needs: What each could use, at least 0.
         budget: What there is.
-        least: What each must have, at most its ``wanted``; empty is 0 for all.
+        least: What each must have, at most its need; empty is 0 for all.
 
     Returns:
-        Shares of at most ``wanted`` and at least ``least`` each, otherwise equal up to 1 among
-        those that are not whole. Their sum is ``budget``, or the sum of ``wanted`` if that is
+        Shares of at most ``needs`` and at least ``least`` each, otherwise equal up to 1 among
+        those that are not whole. Their sum is ``budget``, or the sum of ``needs`` if that is
         less, or the sum of ``least`` if that is more.
     """
-    least = least or [0] * len(wanted)
+    least = least or [0] * len(needs)
 
     def at(level: int) -> list[int]:
-        return [min(want, max(low, level)) for want, low in zip(wanted, least, strict=True)]
+        return [min(need, max(low, level)) for need, low in zip(needs, least, strict=True)]
 
-    level, too_high = 0, max(wanted, default=0) + 1
+    level, too_high = 0, max(needs, default=0) + 1
     while too_high - level > 1:
         middle = (level + too_high) // 2
         if sum(at(middle)) <= budget:
@@ -278,11 +263,11 @@ def _after_reasoning(reasoning: str, answer_text: str) -> str:
 
 def _final_spans(text: str, extracted: str, reader: Reader) -> tuple[_Span, _Span]:
     """Spans of (the sentence of the final answer, the final answer)."""
-    found = _last_occurrence(text, extracted) if extracted else None
-    if found:
-        starts = [m.end() for m in _SENTENCE_STARTS_AFTER.finditer(text, 0, found[0])]
-        ends = _SENTENCE_ENDS.search(text, found[1])
-        return (starts[-1] if starts else 0, ends.end() if ends else len(text)), found
+    final = _last_occurrence(text, extracted) if extracted else None
+    if final:
+        starts = [m.end() for m in _SENTENCE_STARTS_AFTER.finditer(text, 0, final[0])]
+        ends = _SENTENCE_ENDS.search(text, final[1])
+        return (starts[-1] if starts else 0, ends.end() if ends else len(text)), final
     lines = [m.span() for m in re.finditer(r"[^\n]+", text) if m.group().strip()]
     if not lines:
         return (0, 0), (0, 0)
@@ -299,9 +284,9 @@ def _last_occurrence(text: str, extracted: str) -> _Span | None:
     """In a box before anywhere else, as a word before inside of one."""
     exact = re.escape(extracted)
     for pattern in (rf"{_BOX.pattern}\s*{exact}\s*\}}", rf"(?<!\w){exact}(?!\w)", exact):
-        found = [m.span() for m in re.finditer(pattern, text)]
-        if found:
-            return found[-1]
+        spans = [m.span() for m in re.finditer(pattern, text)]
+        if spans:
+            return spans[-1]
     return None
 
 

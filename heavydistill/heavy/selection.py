@@ -30,7 +30,7 @@ def select(strategy: Selection, pool: Sequence[_G], width: int, rng: random.Rand
             ``group_one`` or ``stratified``; each is described at its function. Only
             ``group_one`` may give fewer than there are.
         pool: All trajectories of one problem; the unusable ones are passed over.
-        width: Most trajectories that are wanted.
+        width: Maximum number of trajectories.
         rng: Source of every random choice.
     """
     usable = [generation for generation in pool if generation.unusable_because is None]
@@ -60,7 +60,7 @@ def _max_diversity(shuffled: list[_G], width: int, rng: random.Random) -> list[_
     groups = _by_answer(shuffled)
     rng.shuffle(groups)
     turns = zip_longest(*groups)
-    return [one for turn in turns for one in turn if one is not None][:width]
+    return [each for turn in turns for each in turn if each is not None][:width]
 
 
 def _max_length(shuffled: list[_G], width: int, rng: random.Random) -> list[_G]:
@@ -80,7 +80,7 @@ def _max_length(shuffled: list[_G], width: int, rng: random.Random) -> list[_G]:
 
 
 def _group_one(shuffled: list[_G], width: int, rng: random.Random) -> list[_G]:
-    """One trajectory of each distinct answer, with its own verdict; may be fewer than wanted."""
+    """One trajectory of each distinct answer, with its own verdict; may be fewer than ``width``."""
     groups = _by_answer(shuffled)
     rng.shuffle(groups)
     return [group[0] for group in groups][:width]
@@ -96,9 +96,9 @@ def _stratified(shuffled: list[_G], width: int, rng: random.Random) -> list[_G]:
     others = [generation for generation in shuffled if not generation.is_correct]
     total = max(1, len(shuffled))
     width = min(width, total)
-    wanted, rest = divmod(width * len(right), total)
-    wanted += 2 * rest > total or (2 * rest == total and rng.random() < 0.5)
-    return right[:wanted] + others[: width - wanted]
+    count, rest = divmod(width * len(right), total)
+    count += 2 * rest > total or (2 * rest == total and rng.random() < 0.5)
+    return right[:count] + others[: width - count]
 
 
 def _by_answer(shuffled: list[_G]) -> list[list[_G]]:

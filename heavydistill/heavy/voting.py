@@ -1,19 +1,28 @@
-"""The vote over a pool: the baseline that deliberation must beat, and the labels it gives.
+"""The baselines that deliberation must beat, the vote over a pool and a choice among it; labels.
 
 A trajectory votes if it is usable, judged and has an extracted answer; answers are compared by
 that string. Unparsed ones form no block of their own. Whether an answer is right is said by the
 verdicts of those that gave it, so one verifier labels both stages.
+
+A chooser (Best-of-N with a judge) reads the same cache as a deliberator and answers with the
+number of an attempt, whose answer counts. A reply that names none that is there has no answer.
 
 Not covered: weighted votes.
 """
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Sequence
 from statistics import fmean
+from typing import Any
 
 from heavydistill.schema import Deliberation, Generation, Outcome, Stratum, Trajectory
+
+_NUMBER = re.compile(
+    r"\\boxed\{\s*(?:\\text\{)?\s*(?:attempt|尝试)?\s*(\d{1,4})\s*\}", re.IGNORECASE
+)
 
 
 def vote_value(pool: Sequence[Generation]) -> float:
@@ -67,3 +76,29 @@ def outcome(pool: Sequence[Trajectory], deliberations: Sequence[Deliberation]) -
     if not right:
         return "lost"
     return "rescued" if any(trajectory.is_correct for trajectory in pool) else "emergent"
+
+
+def chosen(reply: str, attempts: int) -> int | None:
+    """The number in the last box of a reply, from 1 to ``attempts``; None if there is none."""
+    numbers = _NUMBER.findall(reply)
+    number = int(numbers[-1]) if numbers else 0
+    return number if 1 <= number <= attempts else None
+
+
+def answered_by_choice(fields: dict[str, Any], answers: Sequence[str]) -> dict[str, Any]:
+    """The fields of a chooser's generation with the answer of the attempt that it named.
+
+    Args:
+        fields: Of a ``schema.Generation``, whose ``answer_text`` is the reply.
+        answers: Of the attempts, in the order of the cache.
+
+    Returns:
+        Fields whose ``answer_text`` is the answer chosen, or empty, and whose ``reasoning`` ends
+        with the reply. A reply that failed or was cut off stays as it is.
+    """
+    if fields["finish_reason"] != "stop":
+        return fields
+    number = chosen(fields["answer_text"], len(answers))
+    reasoning = "\n\n".join(filter(None, (fields["reasoning"], fields["answer_text"])))
+    answer = answers[number - 1] if number else ""
+    return {**fields, "reasoning": reasoning, "answer_text": answer}

@@ -22,8 +22,7 @@ from heavydistill.config.models import Endpoint
 from heavydistill.config.run import CacheChoice, Domain, Language, Problems, Task, Verifying
 from heavydistill.errors import printable
 from heavydistill.heavy import prompts, voting
-from heavydistill.heavy.cache import build_cache
-from heavydistill.heavy.iteration import carried
+from heavydistill.heavy.cache import build_cache, carried
 from heavydistill.models.token_counting import ServerTokenizer
 from heavydistill.models.tokenizer import SERVER, ReaderTokenizer
 from heavydistill.problems import load_fit

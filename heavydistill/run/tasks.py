@@ -17,7 +17,7 @@ from heavydistill.config.run import Domain, Language
 from heavydistill.config.run import Task as Asked
 from heavydistill.errors import HeavydistillError
 from heavydistill.heavy import prompts
-from heavydistill.heavy.choosing import answered_by_choice
+from heavydistill.heavy.voting import answered_by_choice
 from heavydistill.models.generation import deliberation, trajectory
 from heavydistill.models.request import user_turn
 from heavydistill.run.llm import EXTRAS, HeavyLLM

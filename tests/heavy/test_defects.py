@@ -13,7 +13,7 @@ from heavy_samples import bpe_reader, build, deliberation, pool_of, problem, tra
 
 from heavydistill.config.run import Pruning, Selection
 from heavydistill.heavy import prompts
-from heavydistill.heavy.iteration import carried
+from heavydistill.heavy.cache import carried
 from heavydistill.heavy.selection import select
 from heavydistill.heavy.voting import vote_value
 

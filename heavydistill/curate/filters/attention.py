@@ -25,7 +25,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 
 from heavydistill.curate.filters.words import runs_of, words_of
-from heavydistill.heavy.naming import named
+from heavydistill.heavy.mentions import named
 from heavydistill.schema import Generation, Trajectory
 
 RUN = 8

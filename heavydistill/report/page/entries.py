@@ -17,7 +17,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from heavydistill.heavy.cache import blocks_of
-from heavydistill.heavy.naming import named
+from heavydistill.heavy.mentions import named
 from heavydistill.metrics.counts import unanswered_because
 from heavydistill.metrics.row import family_of
 from heavydistill.schema import FAILED, Cache, Deliberation, Generation, Trace, to_row

@@ -1,4 +1,4 @@
-"""Which attempts a text names; see ``tests/build/test_attention`` for several together."""
+"""Which attempts a text names; see ``tests/curate/test_attention`` for several together."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heavydistill.heavy.naming import named
+from heavydistill.heavy.mentions import named
 
 
 @pytest.mark.parametrize(
