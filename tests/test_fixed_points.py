@@ -17,19 +17,18 @@ import pytest
 import trainings
 import yaml
 from fake_server import serving
+from heavydistill.models.profile_files import load_profile
 
 from heavydistill.config.run import load_config
 from heavydistill.config.sets import load_build_config
 from heavydistill.config.yaml import parse
 from heavydistill.metrics.comparison import read_comparison
 from heavydistill.metrics.summary import summarize
-from heavydistill.models.profile_files import load_profile
 from heavydistill.problems.benchmarks import Benchmark
 from heavydistill.schema import Trace
 from heavydistill.store.journal import Journal
 from heavydistill.store.segment import FORMAT, record_at, segments
-from heavydistill.store.sets.folder import read_rows, splits_of
-from heavydistill.store.sets.manifest import read_manifest
+from heavydistill.store.sets.folder import read_manifest, read_rows, splits_of
 from heavydistill.store.traces import read_traces
 from heavydistill.store.training_record import read_record
 from heavydistill.train import checkpoints

@@ -19,7 +19,6 @@ import heavydistill
 EXTENDING = {
     f"heavydistill.{name}"
     for name in (
-        "models.local.growing",
         "models.local.decoding",
         "train.callbacks",
         "train.muon",

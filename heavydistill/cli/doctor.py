@@ -16,12 +16,12 @@ from heavydistill.config.run import RunConfig
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from heavydistill.doctor import Finding
     from heavydistill.doctor.endpoint import Examination
-    from heavydistill.doctor.finding import Finding
-    from heavydistill.doctor.patient import Patient
+    from heavydistill.doctor.questions import Patient
     from heavydistill.heavy.pruning import Reader
     from heavydistill.models.context import Context
-    from heavydistill.models.profile import Profile
+    from heavydistill.models.profiles import Profile
 
 _PROBLEM = "What is 17 + 25 - 8?"
 _WIDE = 120  # columns where there is no terminal
@@ -64,8 +64,7 @@ def doctor(config: RunConfig) -> None:
 def _sections(config: RunConfig, console: Console) -> Iterator[tuple[str, list[Finding], str]]:
     """(title, findings, what follows) of each table, as they are found out."""
     from heavydistill.doctor import machine
-    from heavydistill.doctor.finding import Finding
-    from heavydistill.doctor.local import listen
+    from heavydistill.doctor.machine import Finding, listen
     from heavydistill.errors import UserError
     from heavydistill.models.contact import Contact
     from heavydistill.models.context import contexts_of
@@ -105,9 +104,8 @@ def _sections(config: RunConfig, console: Console) -> Iterator[tuple[str, list[F
 
 def _tokenizer(model: Profile, config: RunConfig) -> Finding:
     """What will count the tokens of caches. Raises TeacherError if that cannot be loaded."""
-    from heavydistill.doctor.finding import Finding
-    from heavydistill.models.token_counting import ESTIMATED
-    from heavydistill.models.tokenizer import SERVER, ReaderTokenizer
+    from heavydistill.doctor import Finding
+    from heavydistill.models.tokenizer import ESTIMATED, SERVER, ReaderTokenizer
 
     name = model.tokenizer
     if config.endpoint.start_vllm and name == SERVER:
@@ -129,8 +127,13 @@ def _tokenizer(model: Profile, config: RunConfig) -> Finding:
 def _reader(model: Profile, endpoint: Endpoint) -> Reader:
     """The best there is for a served model: its tokenizer, its server, an estimate."""
     from heavydistill.errors import TeacherError
-    from heavydistill.models.token_counting import ByteEstimate, ServerTokenizer, is_counted
-    from heavydistill.models.tokenizer import SERVER, ReaderTokenizer
+    from heavydistill.models.tokenizer import (
+        SERVER,
+        ByteEstimate,
+        ReaderTokenizer,
+        ServerTokenizer,
+        is_counted,
+    )
 
     if model.tokenizer != SERVER:
         with contextlib.suppress(TeacherError):
@@ -143,9 +146,9 @@ def _reader(model: Profile, endpoint: Endpoint) -> Reader:
 def _patient(
     name: str, profile: Profile, roles: tuple[str, str], config: RunConfig, context: Context
 ) -> Patient:
-    from heavydistill.doctor.patient import Patient
+    from heavydistill.doctor.questions import Patient
     from heavydistill.heavy import prompts
-    from heavydistill.models.providers import provider_at
+    from heavydistill.models.profiles import provider_at
     from heavydistill.models.registry import file_of
 
     thinks, deliberates = (role == name for role in roles)

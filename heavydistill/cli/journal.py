@@ -24,7 +24,7 @@ def stats(folder: Folder) -> None:
     from rich.console import Console
 
     from heavydistill.report.text import plain, print_table, table
-    from heavydistill.store.journal_upkeep import usage
+    from heavydistill.store.journal import usage
 
     console = Console()
     columns = ("responses", "failed", "prompt tokens", "completion tokens")
@@ -47,7 +47,7 @@ def check(folder: Folder) -> None:
 
     Runs skip what cannot be read, and send its requests again where they need them.
     """
-    from heavydistill.store.journal_upkeep import segments_of
+    from heavydistill.store.journal import segments_of
 
     unread = 0
     for segment in segments_of(_existing(folder)):
@@ -72,7 +72,7 @@ def compact(folder: Folder) -> None:
     Drops records that are kept twice, failures of requests that were answered later, and
     unfinished last lines. Keeps lines that cannot be read as they are.
     """
-    from heavydistill.store.journal_upkeep import compact as compact_journal
+    from heavydistill.store.journal import compact as compact_journal
 
     done = compact_journal(_existing(folder))
     typer.echo(

@@ -277,8 +277,7 @@ def _calls_note(estimate: Estimate, plan: Plan) -> str:
 
 
 def _prompts_note(estimate: Estimate, config: RunConfig) -> str:
-    from heavydistill.models.token_counting import ESTIMATED
-    from heavydistill.models.tokenizer import SERVER, TEMPLATE_TOKENS
+    from heavydistill.models.tokenizer import ESTIMATED, SERVER, TEMPLATE_TOKENS
     from heavydistill.verifiers.judge import MOST_BYTES
 
     caches = "those of deliberators from the frame of the cache to its budget of "

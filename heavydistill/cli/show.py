@@ -38,7 +38,7 @@ def show(
     """
     from rich.console import Console
 
-    from heavydistill.store.sets.manifest import MANIFEST
+    from heavydistill.store.sets.folder import MANIFEST
 
     if (folder / MANIFEST).is_file():
         from heavydistill.report.row import print_row, print_tokens

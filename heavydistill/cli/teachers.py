@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from heavydistill.config.models import Sampling
-    from heavydistill.models.profile_files import Offer, ProfileFile
+    from heavydistill.models.profiles import Offer, ProfileFile
 
 _WIDE = 160  # columns where there is no terminal: no line is folded there
 _NARROW = 120  # a terminal of fewer columns has no room for Hub ids beside the rest
@@ -120,7 +120,7 @@ def _thinking(profile: ProfileFile) -> Iterator[str]:
 
 
 def _serving(profile: ProfileFile) -> Iterator[tuple[str, str]]:
-    from heavydistill.models.profile_files import serve_command
+    from heavydistill.models.profiles import serve_command
 
     if not profile.vllm:
         return
@@ -133,7 +133,7 @@ def _serving(profile: ProfileFile) -> Iterator[tuple[str, str]]:
 
 
 def _offer(provider: str, offer: Offer) -> str:
-    from heavydistill.models.providers import PROVIDERS
+    from heavydistill.models.profiles import PROVIDERS
 
     parts = [offer.model]
     if provider in PROVIDERS:

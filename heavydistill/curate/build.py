@@ -34,8 +34,15 @@ from heavydistill.errors import ConfigError, MissingModelError
 from heavydistill.models.contact import Contact
 from heavydistill.schema import Trace
 from heavydistill.store.atomic import new_folder, refuse_taken
-from heavydistill.store.sets.folder import CHAT_TEMPLATE, count_rows, file_of, rows_of, splits_of
-from heavydistill.store.sets.manifest import Manifest, write_manifest
+from heavydistill.store.sets.folder import (
+    CHAT_TEMPLATE,
+    Manifest,
+    count_rows,
+    file_of,
+    rows_of,
+    splits_of,
+    write_manifest,
+)
 
 _GUARDED_ROWS = 256
 

@@ -13,8 +13,9 @@ from heavydistill.curate.notes import Build, own_names
 from heavydistill.curate.rows import SetWriter
 from heavydistill.schema import Stratum
 from heavydistill.store.redact import key_name_of, name_alone
-from heavydistill.store.sets.folder import TRAINED, VIEWS
-from heavydistill.store.sets.manifest import (
+from heavydistill.store.sets.folder import (
+    TRAINED,
+    VIEWS,
     Asked,
     Attention,
     Manifest,

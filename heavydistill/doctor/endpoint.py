@@ -19,14 +19,13 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 from heavydistill.config.models import Capabilities, Endpoint
-from heavydistill.doctor.finding import Finding, Result
-from heavydistill.doctor.patient import Patient
-from heavydistill.doctor.questions import Answer, Asker, thinking_in
+from heavydistill.doctor import Finding, Result
+from heavydistill.doctor.questions import Answer, Asker, Patient, thinking_in
 from heavydistill.heavy.pruning import Reader
 from heavydistill.models.contact import Contact
 from heavydistill.models.context import SET_IT
 from heavydistill.models.http.completion import MOST_CHARACTERS_OF_A_TOKEN
-from heavydistill.models.token_counting import ESTIMATED
+from heavydistill.models.tokenizer import ESTIMATED
 
 # Takes more tokens than any request grants it, thinking or not, so that the answer is cut off.
 _LONG = "Write down all whole numbers from 1 to 900, separated by commas."

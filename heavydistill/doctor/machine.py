@@ -13,6 +13,7 @@ import platform
 import resource
 import shutil
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,12 +21,13 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
-from heavydistill.config.models import Endpoint
-from heavydistill.doctor.finding import Finding
+from heavydistill.config.models import Endpoint, Sampling
+from heavydistill.doctor import Finding
 from heavydistill.errors import ConfigError
-from heavydistill.models.profile_files import ProfileFile, serve_command
-from heavydistill.models.providers import provider_at
-from heavydistill.models.vllm.machine import largest_setup, vllm
+from heavydistill.models.profiles import Profile, ProfileFile, provider_at, serve_command
+from heavydistill.models.registry import open_engine
+from heavydistill.models.request import Request, forget, user_turn
+from heavydistill.models.vllm.server import largest_setup, vllm
 from heavydistill.verifiers.sandbox import bubblewrap
 
 _GIB = 1 << 30
@@ -238,3 +240,30 @@ def _output(command: list[str]) -> tuple[str, str]:
     if done.returncode:
         return done.stdout, done.stderr.strip() or f"exit code {done.returncode}"
     return done.stdout, ""
+
+
+def listen(profile: Profile, sampling: Sampling, prompt: str) -> Iterator[Finding]:
+    """Load it and ask once.
+
+    Raises:
+        TeacherError: It cannot be loaded.
+    """
+    started = time.perf_counter()
+    engine = open_engine(profile, Endpoint())
+    loaded = f"{profile.model} loads in {time.perf_counter() - started:.1f} s"
+    yield Finding("checkpoint", "ok", loaded)
+    (response,) = engine.generate([Request(user_turn(prompt), sampling, seed=0)], forget)
+    engine.close()
+    if response.error:
+        fix = "Correct the checkpoint or its profile."
+        yield Finding("answer", "failure", response.error, fix)
+        return
+    text = (
+        f"{response.completion_tokens} tokens in {response.latency_s:.1f} s, "
+        f"{len(response.reasoning)} characters of thinking, finish reason {response.finish_reason}"
+    )
+    if response.answer_text:
+        yield Finding("answer", "ok", text)
+        return
+    fix = "Some attempts end so. If most of a run's do, raise think.sampling.max_tokens."
+    yield Finding("answer", "warning", f"{text}, no answer", fix)

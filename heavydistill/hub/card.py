@@ -17,8 +17,15 @@ from heavydistill.hub import figures, provenance
 from heavydistill.hub.notes import CARD, joined
 from heavydistill.hub.terms import Author, Licence, authors_of, licence_of, problem_sources
 from heavydistill.report.markdown import code, count, table, text
-from heavydistill.store.sets.folder import SETS, TRAINED, VIEWS, file_of, splits_of
-from heavydistill.store.sets.manifest import Manifest, read_manifest
+from heavydistill.store.sets.folder import (
+    SETS,
+    TRAINED,
+    VIEWS,
+    Manifest,
+    file_of,
+    read_manifest,
+    splits_of,
+)
 
 _TAGS = ["heavydistill", "synthetic", "reasoning", "deliberation", "distillation"]
 _DEFAULT = "sft_deliberator"

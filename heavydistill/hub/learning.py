@@ -9,7 +9,7 @@ from typing import Any
 from heavydistill.hub import figures
 from heavydistill.hub.terms import problem_sources
 from heavydistill.report.markdown import UNKNOWN, at, code, count, percent, share, table, text
-from heavydistill.store.sets.manifest import Manifest, RunUsed
+from heavydistill.store.sets.folder import Manifest, RunUsed
 from heavydistill.store.training_record import RECORD, Result, RlUsed, SetsUsed, TrainingRecord
 
 _USED = "used"

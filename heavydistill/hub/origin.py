@@ -23,9 +23,9 @@ from heavydistill.hub.terms import (
     unsure,
     written,
 )
-from heavydistill.models.profile_files import ProfileFile
+from heavydistill.models.profiles import ProfileFile
 from heavydistill.models.registry import names
-from heavydistill.store.sets.manifest import Manifest
+from heavydistill.store.sets.folder import Manifest
 from heavydistill.store.training_record import BaseModelUsed, TrainingRecord
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")

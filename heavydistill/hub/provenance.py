@@ -10,8 +10,7 @@ from typing import Any
 from heavydistill.config.run import Language
 from heavydistill.hub.terms import Author, Licence, has_others_pools, problem_sources
 from heavydistill.report.markdown import UNKNOWN, at, code, count, table, text
-from heavydistill.store.sets.folder import CHAT_TEMPLATE
-from heavydistill.store.sets.manifest import Manifest
+from heavydistill.store.sets.folder import CHAT_TEMPLATE, Manifest
 
 _LIMITS = (
     "A verdict says whether the final answer is right; the way to it may still be wrong.",

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from heavydistill.errors import PublishError
-from heavydistill.models.providers import PROVIDERS
+from heavydistill.models.profiles import PROVIDERS
 
 _TELLING = re.compile(
     r"(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE)S?(?:_?\d+)?$", re.IGNORECASE

@@ -18,8 +18,15 @@ from heavydistill.hub.notes import CARD
 from heavydistill.hub.parcel import Parcel, Wish, check_wish, kept_back, refuse_links
 from heavydistill.hub.secrets import known_secrets, refuse_secrets
 from heavydistill.hub.terms import authors_of, check_terms
-from heavydistill.store.sets.folder import CHAT_TEMPLATE, MANIFEST, SETS, files_of, hashes
-from heavydistill.store.sets.manifest import Manifest, read_manifest
+from heavydistill.store.sets.folder import (
+    CHAT_TEMPLATE,
+    MANIFEST,
+    SETS,
+    Manifest,
+    files_of,
+    hashes,
+    read_manifest,
+)
 
 
 def pack_sets(folder: Path, wish: Wish) -> Parcel:

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from heavydistill.errors import PublishError
-from heavydistill.models.profile_files import ProfileFile, Terms, load_profile
+from heavydistill.models.profiles import ProfileFile, Terms, load_profile
 from heavydistill.models.registry import shipped
-from heavydistill.store.sets.manifest import Manifest, RunUsed
+from heavydistill.store.sets.folder import Manifest, RunUsed
 
 _UNNAMED = "(not named)"
 HUB_LICENCES = {"MIT": "mit", "Apache-2.0": "apache-2.0"}

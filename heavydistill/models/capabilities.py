@@ -20,7 +20,7 @@ import yaml
 from heavydistill.config.models import Capabilities, Endpoint, Sampling, SamplingChoice
 from heavydistill.config.yaml import Section, parse, read_yaml
 from heavydistill.errors import ConfigError, TeacherError
-from heavydistill.models.profile import Profile
+from heavydistill.models.profiles import Profile
 
 _HEADER = """\
 # What `heavydistill doctor` saw of this model at this address. Runs obey it. Run doctor again to

@@ -24,11 +24,11 @@ from typing import Any, TypeVar
 
 from heavydistill.config.models import Endpoint, Sampling
 from heavydistill.errors import StoppedError, TeacherError
-from heavydistill.models.http.completion import Completion, ServerFault
-from heavydistill.models.http.reply import Redactor, message_of, parsed, status_of
+from heavydistill.models.http.completion import Completion
+from heavydistill.models.http.reply import Redactor, ServerFault, message_of, parsed, status_of
 from heavydistill.models.http.transport import beginning, proxy_of
 from heavydistill.models.ledger import Cost, Ledger, Tariff
-from heavydistill.models.providers import provider_at
+from heavydistill.models.profiles import provider_at
 from heavydistill.models.request import Request, user_turn
 
 _TIMEOUT_S = 20.0

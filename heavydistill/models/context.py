@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 from heavydistill.config.models import Endpoint
 from heavydistill.models.contact import Contact
-from heavydistill.models.profile import Profile
+from heavydistill.models.profiles import Profile
 from heavydistill.models.tokenizer import SERVER
 
 ASSUMED = 8192

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from heavydistill.config.models import Endpoint
-from heavydistill.models.profile import Profile
+from heavydistill.models.profiles import Profile
 
 LOCAL_BATCH = 16
 """Rows of a batch for a model in this process, at least."""

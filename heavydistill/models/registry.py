@@ -21,9 +21,14 @@ from heavydistill.models.context import ASSUMED, positions_in
 from heavydistill.models.hub_files import file_in, is_hub_id, remedy, why
 from heavydistill.models.ledger import Ledger, Tariff
 from heavydistill.models.local.adapter import Adapter, adapter_of
-from heavydistill.models.profile import Profile
-from heavydistill.models.profile_files import Price, ProfileFile, load_profile
-from heavydistill.models.providers import PROVIDERS, provider_at
+from heavydistill.models.profiles import (
+    PROVIDERS,
+    Price,
+    Profile,
+    ProfileFile,
+    load_profile,
+    provider_at,
+)
 from heavydistill.models.request import Engine
 from heavydistill.models.tokenizer import SERVER
 from heavydistill.store.redact import name_alone

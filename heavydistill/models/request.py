@@ -9,10 +9,15 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 from heavydistill.config.models import Sampling
-from heavydistill.schema import Failure, FinishReason
+from heavydistill.schema import Deliberation, Failure, FinishReason, Trajectory, content_id
+
+THINK = "think"  # the stage of the first requests; ``deliberate_stage`` has the later rounds
+JUDGE = "judge"  # the stage of all requests to a judge, whatever it judges
+# What a generation is, without what differs when it is asked for again.
+_CONTENT = ("model", "index", "seed", "reasoning", "answer_text", "finish_reason")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,10 +91,6 @@ class Work:
     asked: int = 0
     ended: int = 0
     tokens: int = 0
-
-
-THINK = "think"  # the stage of the first requests; ``deliberate_stage`` has the later rounds
-JUDGE = "judge"  # the stage of all requests to a judge, whatever it judges
 
 
 def deliberate_stage(round: int) -> str:
@@ -168,3 +169,48 @@ def sample_seed(run_seed: int, *parts: object) -> int:
     """
     text = "\x1f".join(map(str, (run_seed, *parts)))
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4]) >> 1
+
+
+def fields_of(model: str, request: Request, response: Response) -> dict[str, Any]:
+    """The fields of a generation but its id and verdict.
+
+    Args:
+        model: Name of its profile.
+        request: What was asked.
+        response: What came back, or the reason why nothing did.
+    """
+    return {
+        "index": request.index,
+        "model": model,
+        "seed": request.seed if response.is_seeded else -1,
+        "reasoning": response.reasoning,
+        "answer_text": response.answer_text,
+        "finish_reason": response.finish_reason,
+        "error": response.error,
+        "failure": response.failure,
+        "prompt_tokens": response.prompt_tokens,
+        "completion_tokens": response.completion_tokens,
+        "latency_s": response.latency_s,
+        "request_id": response.request_id,
+        "cached_tokens": response.cached_tokens,
+    }
+
+
+def trajectory(problem: str, fields: dict[str, Any]) -> Trajectory:
+    """The trajectory of these fields, not judged; ``problem`` is the id of its problem."""
+    return Trajectory(id=content_id("t", problem, *_content(fields)), verdict=None, **fields)
+
+
+def deliberation(problem: str, cache: str, round: int, fields: dict[str, Any]) -> Deliberation:
+    """The deliberation of these fields, not judged, by the ids of its problem and its cache."""
+    return Deliberation(
+        id=content_id("d", problem, cache, *_content(fields)),
+        cache=cache,
+        round=round,
+        verdict=None,
+        **fields,
+    )
+
+
+def _content(fields: dict[str, Any]) -> list[Any]:
+    return [fields[name] for name in _CONTENT]

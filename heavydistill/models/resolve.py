@@ -21,13 +21,11 @@ from heavydistill.errors import ConfigError
 from heavydistill.models.capabilities import bounded, obeyed
 from heavydistill.models.contact import Contact
 from heavydistill.models.context import Context, contexts_of, held
-from heavydistill.models.profile import Profile
-from heavydistill.models.profile_files import ProfileFile
-from heavydistill.models.providers import PROVIDERS, provider_at
+from heavydistill.models.profiles import PROVIDERS, Profile, ProfileFile, provider_at
 from heavydistill.models.registry import file_of, find, names, nearest
 from heavydistill.models.request import JUDGE, THINK
 from heavydistill.models.tokenizer import SERVER, TEMPLATE_TOKENS
-from heavydistill.models.vllm.machine import largest_setup
+from heavydistill.models.vllm.server import command, largest_setup
 
 PAPER_BUDGET_TOKENS = 80_000  # arXiv 2605.02396 prunes caches to this
 # Votes must differ to be worth more than one, and the verdict is a word after some thinking.
@@ -85,6 +83,14 @@ class ResolvedRun:
     def cache_room(self) -> int:
         """Maximum number of tokens of a cache beside a deliberation in the context."""
         return _room(self.deliberator.profile, "deliberate", self.deliberator.sampling)
+
+    def server_command(self) -> list[str]:
+        """The command that serves the teacher here, if ``endpoint.start_vllm`` wants that.
+
+        Raises:
+            ConfigError: No set-up of its profile fits this machine, or vLLM is not installed.
+        """
+        return command(to_serve(self.config), self.config.endpoint.context)
 
     def in_stage(self, stage: str) -> ResolvedModel:
         """The model that is asked in a stage of ``models.request``.

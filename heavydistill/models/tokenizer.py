@@ -7,15 +7,40 @@ builds caches needs neither torch nor transformers. Not covered: models without 
 
 from __future__ import annotations
 
-from functools import lru_cache
+import copy
+import hashlib
+import logging
+import os
+import time
+from collections.abc import Callable
+from functools import cached_property, lru_cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from heavydistill.config.models import Endpoint
 from heavydistill.errors import TeacherError
+from heavydistill.heavy.pruning import Reader
+from heavydistill.models.http.reply import Redactor
 from heavydistill.models.hub_files import file_in, remedy, why
+from heavydistill.models.request import Response
+from heavydistill.store.journal import Journal
+from heavydistill.store.segment import Record
+
+if TYPE_CHECKING:
+    from openai import OpenAI
 
 SERVER = "server"  # in place of a tokenizer's name: the model's server counts; see ``counting``
 _REMEMBERED = 512
 TEMPLATE_TOKENS = 64  # left free for what a chat template wraps around a prompt
+ESTIMATED = "estimate: one token for each UTF-8 byte"
+_STAGE = "count"
+_TIMEOUT_S = 30.0
+_REMEMBERED_COUNTS = 4096  # counts
+_MOST_SAID = 200  # characters of an error
+_MOST_COUNTS_OF_A_CUT = 6
+# Beside the shapes that ``heavy.pruning`` breaks for every reader.
+_COMMON_CONTROL_TOKENS = ("<start_of_turn>", "<end_of_turn>", "<bos>", "<eos>", "<pad>", "<unk>")
+_log = logging.getLogger("heavydistill.models")
 
 
 class ReaderTokenizer:
@@ -79,3 +104,241 @@ class ReaderTokenizer:
         while self.count(cut) > tokens:
             cut = cut[1:]
         return cut
+
+
+class ByteEstimate:
+    """Counts one token for each UTF-8 byte.
+
+    No byte-level or byte-fallback tokenizer makes more of a text, so what is cut by this count
+    fits. The price is room: for a tokenizer of 49,000 tokens, English prose has 3.9 bytes a token,
+    worked arithmetic 2.1, Chinese 1.7.
+    """
+
+    name = ESTIMATED
+    control_tokens: tuple[str, ...] = _COMMON_CONTROL_TOKENS
+
+    def count(self, text: str) -> int:
+        """Bytes of ``text``."""
+        return len(text.encode("utf-8", "surrogatepass"))
+
+    def head(self, text: str, tokens: int) -> str:
+        """The longest prefix of at most so many bytes."""
+        return text.encode("utf-8", "replace")[: max(0, tokens)].decode("utf-8", "ignore")
+
+    def tail(self, text: str, tokens: int) -> str:
+        """The longest suffix of at most so many bytes."""
+        encoded = text.encode("utf-8", "replace")
+        return encoded[max(0, len(encoded) - max(0, tokens)) :].decode("utf-8", "ignore")
+
+
+_ESTIMATE = ByteEstimate()
+
+
+class ServerTokenizer:
+    """Counts with the ``/tokenize`` of the server of a model, and cuts by such counts.
+
+    A server that cannot be asked, after three tries, is not asked again by this process: it warns
+    once, and what is counted from then on is estimated.
+
+    Args:
+        model: Served name.
+        endpoint: Where; none of its addresses is asked in a replay.
+        journal: Folder of the journal that keeps the counts; None keeps none.
+        replay: Take every count from the journal, and estimate what is not there.
+    """
+
+    control_tokens: tuple[str, ...] = _COMMON_CONTROL_TOKENS
+
+    def __init__(
+        self, model: str, endpoint: Endpoint, journal: Path | None = None, replay: bool = False
+    ) -> None:
+        self._model = model
+        self._endpoint = endpoint
+        self._journal = Journal(journal) if journal else None
+        self._server = None if replay else _CountingServer(model, endpoint)
+        self._has_estimated = False
+        self._counted = lru_cache(maxsize=_REMEMBERED_COUNTS)(self._count)
+
+    @property
+    def name(self) -> str:
+        """What counted: the server alone, or an estimate, be it for one text only."""
+        return ESTIMATED if self._has_estimated else f"{self._model}'s server"
+
+    def renewed(self) -> ServerTokenizer:
+        """The same, with a name that says nothing of what was counted so far."""
+        other = copy.copy(self)
+        other._has_estimated = False
+        return other
+
+    def count(self, text: str) -> int:
+        """Tokens of ``text``, by the server if it can be asked."""
+        tokens, is_estimated = self._counted(text)
+        self._has_estimated |= is_estimated
+        return tokens
+
+    def head(self, text: str, tokens: int) -> str:
+        """A prefix of at most so many tokens, and hardly fewer."""
+        return self._cut(text, tokens, _ESTIMATE.head(text, tokens), lambda n: text[:n])
+
+    def tail(self, text: str, tokens: int) -> str:
+        """A suffix of at most so many tokens, and hardly fewer."""
+        shortest = _ESTIMATE.tail(text, tokens)
+        return self._cut(text, tokens, shortest, lambda n: text[len(text) - n :])
+
+    def close(self) -> None:
+        """Give the journal back."""
+        if self._journal:
+            self._journal.close()
+
+    def _cut(self, text: str, tokens: int, shortest: str, cut: Callable[[int], str]) -> str:
+        """By regula falsi over lengths, whose last fitting one is taken after a few counts.
+
+        Args:
+            text: The whole text.
+            tokens: Most tokens.
+            shortest: Fits for certain.
+            cut: The part of so many characters.
+        """
+        whole = self.count(text) if tokens > 0 else 0
+        if whole <= tokens:
+            return text if tokens > 0 else ""
+        fits, fits_tokens = len(shortest), min(tokens, whole * len(shortest) // len(text))
+        over, over_tokens = len(text), whole
+        for _ in range(_MOST_COUNTS_OF_A_CUT):
+            if over - fits <= 1 or tokens - fits_tokens <= tokens // 50:
+                break
+            share = (tokens - fits_tokens) / (over_tokens - fits_tokens)
+            guess = min(over - 1, max(fits + 1, fits + int((over - fits) * share)))
+            found = self.count(cut(guess))
+            if found <= tokens:
+                fits, fits_tokens = guess, found
+            else:
+                over, over_tokens = guess, found
+        return cut(fits)
+
+    def _count(self, text: str) -> tuple[int, bool]:
+        """(tokens, whether they are estimated)."""
+        if not text:
+            return 0, False
+        content = f"{_STAGE}\n{self._model}\n{text}"
+        key = hashlib.sha256(content.encode("utf-8", "surrogatepass")).hexdigest()
+        known = self._journal.last(key) if self._journal else None
+        if known is None:
+            known = self._asked(text)
+            # A server without /tokenize gives nothing to keep: a replay estimates the same.
+            if self._journal and self._server and self._server.has_counted:
+                self._journal.put(self._record(key, known))
+        if known.failure:
+            return _ESTIMATE.count(text), True
+        return known.prompt_tokens, False
+
+    def _asked(self, text: str) -> Response:
+        if self._server and not self._server.fault:
+            if (tokens := self._server.count(text)) is not None:
+                return Response(finish_reason="stop", prompt_tokens=tokens)
+            self._server.warn()
+        return Response(finish_reason="error", failure="server", error="Estimated.")
+
+    def _record(self, key: str, counted: Response) -> Record:
+        asked = {"stage": _STAGE, "prompt": key[:16], "sampling": {}, "seed": 0, "index": 0}
+        return Record(key, f"{self._model} /tokenize", asked, counted, round(time.time(), 3))
+
+
+class _CountingServer:
+    """Whichever address of an endpoint counts tokens, in whichever form it wants to be asked.
+
+    Attributes:
+        fault: Why none did, the last time; empty before.
+    """
+
+    def __init__(self, model: str, endpoint: Endpoint) -> None:
+        self._model = model
+        self._endpoint = endpoint
+        self._key = os.environ.get(endpoint.key_env, "").strip()
+        self._redact = Redactor(self._key)
+        self._form: tuple[int, str] | None = None
+        self.fault = ""
+
+    @property
+    def has_counted(self) -> bool:
+        """Whether it answered once."""
+        return self._form is not None
+
+    @cached_property
+    def _clients(self) -> list[OpenAI]:
+        from openai import OpenAI
+
+        key = self._key or "none"
+        return [
+            OpenAI(base_url=_root(url), api_key=key, timeout=_TIMEOUT_S, max_retries=2)
+            for url in self._endpoint.urls
+        ]
+
+    def count(self, text: str) -> int | None:
+        """Tokens of a text that is not empty; None if no address counts them."""
+        # llama.cpp wants the first form, and counts nothing for the second.
+        first, names = (self._form[0], self._form[1:]) if self._form else (0, ("content", "prompt"))
+        places = sorted(range(len(self._clients)), key=lambda at: at != first)
+        faults = []
+        for form in [(at, name) for at in places for name in names]:
+            found = self._try(form, text)
+            if isinstance(found, int):
+                self._form = form
+                return found
+            faults.append(found)
+        self.fault = faults[0] if faults else "it has no address yet"
+        return None
+
+    def warn(self) -> None:
+        """Say that tokens are estimated from here on."""
+        if self.has_counted:
+            _log.warning(
+                "The server of %s has stopped counting tokens (%s); they are estimated from here "
+                "on, so caches are cut shorter than they need be.",
+                self._model,
+                self.fault,
+            )
+        else:
+            _log.warning(
+                "The server of %s does not count tokens at /tokenize (%s), so those of caches are "
+                "estimated, one for each UTF-8 byte, and caches may be cut shorter than they need "
+                "be. --tokenizer FOLDER (or a Hub id) counts them.",
+                self._model,
+                self.fault,
+            )
+
+    def _try(self, form: tuple[int, str], text: str) -> int | str:
+        """Tokens, or what is wrong."""
+        from openai import OpenAIError
+
+        at, name = form
+        body = {"model": self._model, name: text, "add_special_tokens": False}
+        try:
+            reply = self._clients[at].post("/tokenize", body=body, cast_to=object)
+        except (OpenAIError, ValueError, RecursionError) as error:  # the latter for no JSON
+            return self._redact(f"{type(error).__name__}: {error}", _MOST_SAID)
+        tokens = reply.get("tokens") if isinstance(reply, dict) else None
+        if not isinstance(tokens, list) or not 0 < len(tokens) <= _ESTIMATE.count(text) + 2:
+            return "it answers with no list of tokens"
+        return len(tokens)
+
+
+def is_counted(model: str, endpoint: Endpoint) -> bool:
+    """Whether a server counts tokens, found out by asking it."""
+    return _CountingServer(model, endpoint).count("The answer is 42.") is not None
+
+
+def reader_of(tokenizer: str) -> Reader:
+    """What counts without asking a server: for plans and checks.
+
+    Args:
+        tokenizer: Folder or Hub id, or ``SERVER``.
+
+    Raises:
+        TeacherError: The tokenizer cannot be loaded.
+    """
+    return _ESTIMATE if tokenizer == SERVER else ReaderTokenizer(tokenizer)
+
+
+def _root(url: str) -> str:
+    return url.rstrip("/").removesuffix("/v1")

@@ -21,7 +21,7 @@ from heavydistill.chat.student import Student, lost_student
 from heavydistill.errors import ConfigError, TeacherError
 from heavydistill.report.text import plain
 from heavydistill.store.sets import folder as folders
-from heavydistill.store.sets.manifest import Manifest, StudentUsed, read_manifest
+from heavydistill.store.sets.folder import Manifest, StudentUsed, read_manifest
 
 _LEARNT, _NOT_LEARNT, _STOP = "green", "dim", "bold reverse green"
 _LONG = 60  # characters of a field that gets lines of its own

@@ -9,8 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from heavydistill.report.text import plain, print_table, table
-from heavydistill.store.sets.folder import TRAINED
-from heavydistill.store.sets.manifest import Manifest, Share
+from heavydistill.store.sets.folder import TRAINED, Manifest, Share
 
 
 def print_manifest(manifest: Manifest, console: Console) -> None:

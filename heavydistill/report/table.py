@@ -13,7 +13,7 @@ from rich.text import Text
 from heavydistill.metrics.counts import Usage
 from heavydistill.metrics.intervals import Interval
 from heavydistill.metrics.summary import NO_LABEL, Summary
-from heavydistill.models.token_counting import ESTIMATED
+from heavydistill.models.tokenizer import ESTIMATED
 from heavydistill.report.breakdown import matched_lines, print_breakdown
 from heavydistill.report.samples import print_samples, print_unanswered
 from heavydistill.report.text import (

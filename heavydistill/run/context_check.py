@@ -15,8 +15,7 @@ from heavydistill.errors import BudgetError, TeacherError
 from heavydistill.heavy import prompts
 from heavydistill.heavy.cache import fence_for, frame_tokens
 from heavydistill.models.resolve import ResolvedRun
-from heavydistill.models.token_counting import ESTIMATED, ServerTokenizer, reader_of
-from heavydistill.models.tokenizer import SERVER
+from heavydistill.models.tokenizer import ESTIMATED, SERVER, ServerTokenizer, reader_of
 from heavydistill.schema import Problem
 
 _ANSWER_TOKENS = 32

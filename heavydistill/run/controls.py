@@ -23,8 +23,7 @@ from heavydistill.heavy import prompts
 from heavydistill.metrics.controls import ALONE, CHAIN, CHOOSE, NAMES, order_name
 from heavydistill.models.request import THINK
 from heavydistill.models.resolve import ResolvedModel, resolve
-from heavydistill.models.token_counting import reader_of
-from heavydistill.models.tokenizer import TEMPLATE_TOKENS
+from heavydistill.models.tokenizer import TEMPLATE_TOKENS, reader_of
 from heavydistill.run import generate
 from heavydistill.run.context_check import check_room
 from heavydistill.run.following import reading_pools

@@ -32,12 +32,11 @@ from heavydistill.config.run import RunConfig
 from heavydistill.heavy import prompts
 from heavydistill.heavy.cache import frame_tokens
 from heavydistill.heavy.pruning import Reader
-from heavydistill.models.profile import Profile
+from heavydistill.models.profiles import Profile
 from heavydistill.models.registry import revision_of
 from heavydistill.models.request import JUDGE, THINK, Request, deliberate_stage, samples, user_turn
 from heavydistill.models.resolve import ResolvedModel, ResolvedRun
-from heavydistill.models.token_counting import ESTIMATED, reader_of
-from heavydistill.models.tokenizer import TEMPLATE_TOKENS
+from heavydistill.models.tokenizer import ESTIMATED, TEMPLATE_TOKENS, reader_of
 from heavydistill.run.generate import Plan
 from heavydistill.run.hours import Duration, duration_of, hours_of
 from heavydistill.run.past import Measured, measure, records_of

@@ -161,7 +161,7 @@ def check(
         require_endpoints(run, contact)
     recover(folder)
     changed = _changed(config, folder)
-    server = serving.command(run) if config.endpoint.start_vllm and asks else None
+    server = run.server_command() if config.endpoint.start_vllm and asks else None
     if pools:
         loaded = problem_sources.Loaded(list(pools.problems.values()))
     else:
@@ -244,7 +244,7 @@ def run(
             "--start-vllm starts a server for this machine alone, and --ray spreads the run",
             "Start the server yourself and name its address with --endpoint, or use --ray local.",
         )
-    with serving.served(plan.run, plan.server_log, on_start) as server:
+    with serving.served(plan.server, plan.config.endpoint, plan.server_log, on_start) as server:
         # The address is of this run alone, so it is not in the configuration that is saved.
         return _run(
             plan, asked.at(server.endpoint), on_batch, on_work, ray=ray, watch=server.failure

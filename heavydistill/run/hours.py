@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass
 
 from heavydistill.config.models import Endpoint
-from heavydistill.models.profile import Profile
+from heavydistill.models.profiles import Profile
 from heavydistill.run.past import Measured
 from heavydistill.run.ranges import Range
 

@@ -17,7 +17,7 @@ from heavydistill.config.run import Language
 from heavydistill.heavy import prompts
 from heavydistill.heavy.ballot import Ballot, Vote, ballot_of, said_in, shown, verdict_of
 from heavydistill.models.request import user_turn
-from heavydistill.models.token_counting import reader_of
+from heavydistill.models.tokenizer import reader_of
 from heavydistill.run.steps import Row, advance
 from heavydistill.run.tasks import FROM_JOURNAL, HeavyTask, fields_of
 from heavydistill.schema import (

@@ -17,12 +17,11 @@ from pydantic import PrivateAttr
 
 from heavydistill.config.models import Endpoint, Sampling
 from heavydistill.errors import ConfigError
-from heavydistill.models.generation import fields_of
 from heavydistill.models.journaled import JournaledEngine
 from heavydistill.models.ledger import Ledger
-from heavydistill.models.profile import Profile
+from heavydistill.models.profiles import Profile
 from heavydistill.models.registry import find, open_engine
-from heavydistill.models.request import Engine, Request, Response, Work, forget, samples
+from heavydistill.models.request import Engine, Request, Response, Work, fields_of, forget, samples
 from heavydistill.store.journal import Journal
 
 # Fields of a generation for which distilabel has no place.

@@ -18,8 +18,7 @@ from heavydistill.config.run import Task as Asked
 from heavydistill.errors import HeavydistillError
 from heavydistill.heavy import prompts
 from heavydistill.heavy.voting import answered_by_choice
-from heavydistill.models.generation import deliberation, trajectory
-from heavydistill.models.request import user_turn
+from heavydistill.models.request import deliberation, trajectory, user_turn
 from heavydistill.run.llm import EXTRAS, HeavyLLM
 from heavydistill.run.steps import Row, advance
 from heavydistill.schema import OK, Problem, from_row, to_row

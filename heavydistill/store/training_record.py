@@ -17,7 +17,7 @@ from pydantic import Field
 
 from heavydistill.config.versioned import read_versioned
 from heavydistill.config.yaml import Section
-from heavydistill.store.sets.manifest import Manifest
+from heavydistill.store.sets.folder import Manifest
 
 FORMAT = "heavydistill-training/1"
 RECORD = "training.json"

@@ -10,8 +10,7 @@ from pathlib import Path
 
 from heavydistill.errors import ConfigError
 from heavydistill.models.hub_files import obstacle
-from heavydistill.store.sets.folder import CHAT_TEMPLATE, MANIFEST, file_of
-from heavydistill.store.sets.manifest import Manifest, read_manifest
+from heavydistill.store.sets.folder import CHAT_TEMPLATE, MANIFEST, Manifest, file_of, read_manifest
 from heavydistill.store.sets.rows import SPLITS
 
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")

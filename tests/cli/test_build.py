@@ -16,8 +16,7 @@ from runs import STUDENT, write_run
 
 from heavydistill.cli.app import main
 from heavydistill.config.run import RunConfig, dump_config
-from heavydistill.store.sets.folder import read_rows
-from heavydistill.store.sets.manifest import read_manifest
+from heavydistill.store.sets.folder import read_manifest, read_rows
 
 Command = Callable[..., tuple[int, str]]
 

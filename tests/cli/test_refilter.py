@@ -23,8 +23,13 @@ from heavydistill.cli.app import main
 from heavydistill.models.ledger import Ledger
 from heavydistill.schema import from_row
 from heavydistill.store.journal import Journal
-from heavydistill.store.sets.folder import CHAT_TEMPLATE, read_rows, splits_of
-from heavydistill.store.sets.manifest import read_manifest, write_manifest
+from heavydistill.store.sets.folder import (
+    CHAT_TEMPLATE,
+    read_manifest,
+    read_rows,
+    splits_of,
+    write_manifest,
+)
 from heavydistill.store.sets.rows import CacheRow, ProblemRow, RlRow
 
 COMMAND = str(Path(sys.executable).parent / "heavydistill")

@@ -13,8 +13,7 @@ from runs import build, rows, traces, write_run
 from heavydistill.config.sets import load_build_config
 from heavydistill.curate.build import EmptyError, build_sets
 from heavydistill.errors import ConfigError
-from heavydistill.store.sets.folder import SETS, TRAINED
-from heavydistill.store.sets.manifest import read_manifest
+from heavydistill.store.sets.folder import SETS, TRAINED, read_manifest
 from heavydistill.store.traces import TRACES_FOLDER, write_traces
 
 

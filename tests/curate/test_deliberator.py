@@ -15,13 +15,13 @@ from heavydistill.config.sets import load_build_config
 from heavydistill.curate.redeliberation.asking import Asking, resolve
 from heavydistill.curate.redeliberation.deliberator import Deliberator
 from heavydistill.errors import ConfigError, RunError, StoppedError, TeacherError
-from heavydistill.models.generation import deliberation
 from heavydistill.models.ledger import balance_of
+from heavydistill.models.request import deliberation
 from heavydistill.run.llm import HeavyLLM
 from heavydistill.run.tasks import fields_of
 from heavydistill.schema import Deliberation
 from heavydistill.store.journal import Journal
-from heavydistill.store.sets.manifest import Asked
+from heavydistill.store.sets.folder import Asked
 
 VERIFY = Verifying(workers=1)
 

@@ -12,8 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from heavydistill.config.models import Endpoint
-from heavydistill.doctor import machine
-from heavydistill.doctor.finding import Finding
+from heavydistill.doctor import Finding, machine
 from heavydistill.models.registry import profile_of
 from heavydistill.verifiers.sandbox import bubblewrap
 

@@ -10,12 +10,12 @@ from habitual_server import MODEL, Habits, Served, serving
 
 from heavydistill.config.models import Capabilities, Endpoint, Sampling
 from heavydistill.doctor.endpoint import Examination, examine
-from heavydistill.doctor.patient import Patient
+from heavydistill.doctor.questions import Patient
 from heavydistill.errors import TeacherError
 from heavydistill.heavy.pruning import Reader
 from heavydistill.models.context import ASSUMED, Context
-from heavydistill.models.profile import Profile
-from heavydistill.models.token_counting import ByteEstimate
+from heavydistill.models.profiles import Profile
+from heavydistill.models.tokenizer import ByteEstimate
 
 PAPER = Sampling()
 ESTIMATE = ByteEstimate()

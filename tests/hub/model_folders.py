@@ -13,7 +13,7 @@ from set_folders import manifest
 from students import MICRO
 
 from heavydistill.hub.model_card import write_model_card
-from heavydistill.store.sets.manifest import Manifest, RunUsed
+from heavydistill.store.sets.folder import Manifest, RunUsed
 from heavydistill.store.training_record import (
     BaseModelUsed,
     Launch,

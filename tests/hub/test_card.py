@@ -18,7 +18,7 @@ from heavydistill.hub.card import card, write_card
 from heavydistill.metrics.counts import GenerationCounts
 from heavydistill.report.markdown import table, text
 from heavydistill.store.sets import folder as folders
-from heavydistill.store.sets.manifest import (
+from heavydistill.store.sets.folder import (
     Asked,
     Attention,
     BenchmarkUsed,

@@ -22,7 +22,7 @@ from heavydistill.hub.origin import origin_of
 from heavydistill.metrics.comparison import Change, Comparison, Measured, Model
 from heavydistill.metrics.intervals import Interval
 from heavydistill.metrics.summary import NAMES
-from heavydistill.store.sets.manifest import BenchmarkUsed
+from heavydistill.store.sets.folder import BenchmarkUsed
 from heavydistill.store.training_record import BaseModelUsed, Result
 
 COMMAND = str(Path(sys.executable).parent / "heavydistill")

@@ -10,7 +10,7 @@ from hub_server import ORG
 from model_folders import write_model
 from set_folders import write_sets
 
-from heavydistill.store.sets.manifest import RunUsed
+from heavydistill.store.sets.folder import RunUsed
 
 REPO = f"{ORG}/linked"
 GENERATED = RunUsed(name="run", traces=2, config={"problems": {"source": "micro"}}, summary={})

@@ -14,7 +14,7 @@ from hub_server import DROP, ORG, TOKEN
 from huggingface_hub import constants
 from set_folders import write_sets
 
-from heavydistill.store.sets.manifest import RunUsed
+from heavydistill.store.sets.folder import RunUsed
 
 REPO = f"{ORG}/heavy-micro"
 COMMAND = str(Path(sys.executable).parent / "heavydistill")

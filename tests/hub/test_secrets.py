@@ -15,7 +15,7 @@ from heavydistill.errors import PublishError
 from heavydistill.hub.secrets import known_secrets, refuse_secrets
 from heavydistill.schema import from_row
 from heavydistill.store.sets import folder as folders
-from heavydistill.store.sets.manifest import RunUsed, read_manifest, write_manifest
+from heavydistill.store.sets.folder import RunUsed, read_manifest, write_manifest
 from heavydistill.store.sets.rows import ThoughtfulMessage, ThoughtfulSftRow
 
 REPO = "org/sets"

@@ -9,7 +9,7 @@ from set_folders import manifest, write_sets
 
 from heavydistill.errors import ConfigError
 from heavydistill.hub.terms import authors_of, licence_of
-from heavydistill.store.sets.manifest import Asked, Manifest, RunUsed
+from heavydistill.store.sets.folder import Asked, Manifest, RunUsed
 
 REPO = "org/sets"
 OWN = """

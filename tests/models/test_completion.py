@@ -11,11 +11,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from heavydistill.config.models import Sampling
-from heavydistill.models.generation import fields_of, trajectory
-from heavydistill.models.http.completion import Completion, ServerFault, failed
-from heavydistill.models.http.failures import failure_of
-from heavydistill.models.http.reply import Redactor
-from heavydistill.models.request import Request, Response, user_turn
+from heavydistill.models.http.completion import Completion, failed
+from heavydistill.models.http.reply import Redactor, ServerFault, failure_of
+from heavydistill.models.request import Request, Response, fields_of, trajectory, user_turn
 from heavydistill.schema import Problem, Trace, arrow_schema, to_row
 from heavydistill.store.segment import FORMAT, Record, record_at
 

@@ -13,7 +13,7 @@ from heavydistill.config.models import Endpoint
 from heavydistill.errors import CONTROL, StoppedError, TeacherError
 from heavydistill.models.http.completion import Completion
 from heavydistill.models.http.engine import OpenAIEngine
-from heavydistill.models.http.failures import retry_after
+from heavydistill.models.http.reply import retry_after
 from heavydistill.models.http.transport import Wire
 
 TGI_SAYS = (

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers.cache_utils import DynamicCache, DynamicLayer, DynamicSlidingWindowLayer
 
-from heavydistill.models.local.growing import make_room
+from heavydistill.models.local.decoding import make_room
 
 ROWS = 3
 

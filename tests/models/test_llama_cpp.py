@@ -21,13 +21,12 @@ import pytest
 from heavydistill.config.models import Endpoint, Sampling
 from heavydistill.config.run import load_config
 from heavydistill.doctor.endpoint import examine
-from heavydistill.doctor.patient import Patient
+from heavydistill.doctor.questions import Patient
 from heavydistill.models.context import Context
 from heavydistill.models.http.engine import OpenAIEngine
 from heavydistill.models.registry import find
 from heavydistill.models.request import Request, user_turn
-from heavydistill.models.token_counting import ServerTokenizer
-from heavydistill.models.tokenizer import TEMPLATE_TOKENS
+from heavydistill.models.tokenizer import TEMPLATE_TOKENS, ServerTokenizer
 from heavydistill.run.generate import check, run
 from heavydistill.store.traces import read_traces
 

@@ -9,8 +9,13 @@ import pytest
 from heavydistill.config.models import Sampling
 from heavydistill.errors import ConfigError
 from heavydistill.models import registry
-from heavydistill.models.profile_files import GPU_COUNTS, ProfileFile, load_profile, serve_command
-from heavydistill.models.providers import PROVIDERS
+from heavydistill.models.profiles import (
+    GPU_COUNTS,
+    PROVIDERS,
+    ProfileFile,
+    load_profile,
+    serve_command,
+)
 
 FILES = registry.shipped()
 WANTED = {

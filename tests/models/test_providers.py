@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from heavydistill.models.providers import PROVIDERS, provider_at
+from heavydistill.models.profiles import PROVIDERS, provider_at
 
 
 def test_each_provider_is_found_by_its_own_address():

@@ -17,8 +17,14 @@ from hypothesis import strategies as st
 from heavydistill.config.models import Endpoint
 from heavydistill.heavy.cache import build_cache
 from heavydistill.heavy.prompts import for_cache
-from heavydistill.models.token_counting import ESTIMATED, ByteEstimate, ServerTokenizer, reader_of
-from heavydistill.models.tokenizer import SERVER, ReaderTokenizer
+from heavydistill.models.tokenizer import (
+    ESTIMATED,
+    SERVER,
+    ByteEstimate,
+    ReaderTokenizer,
+    ServerTokenizer,
+    reader_of,
+)
 from heavydistill.store.journal import Journal
 
 ROOT = Path(__file__).parents[2]

@@ -94,7 +94,8 @@ def run(profile: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Res
 
 @pytest.fixture(scope="module")
 def server(run: ResolvedRun, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with served(run, tmp_path_factory.mktemp("log") / "vllm.log") as server:
+    log = tmp_path_factory.mktemp("log") / "vllm.log"
+    with served(run.server_command(), run.config.endpoint, log) as server:
         (session,) = (mine for mine, parent in sessions() if parent == os.getpid())
         assert sum(mine == session for mine, _ in sessions()) > 3  # not the server alone
         yield server

@@ -10,7 +10,7 @@ from heavydistill.config.run import RunConfig, load_config
 from heavydistill.errors import ConfigError
 from heavydistill.models.registry import profile_of
 from heavydistill.models.resolve import resolve
-from heavydistill.models.vllm import machine, server
+from heavydistill.models.vllm import server
 from heavydistill.run.generate import check
 
 MICRO = Path(__file__).parents[2] / "heavydistill" / "micro" / "teacher"
@@ -59,13 +59,13 @@ def test_gpus_are_those_that_cuda_would_see(gpus, monkeypatch, visible, count):
     gpus(8)
     if visible is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-    assert machine.gpus() == count
+    assert server.gpus() == count
 
 
 def test_a_driver_that_does_not_answer_is_quoted(gpus, tmp_path):
     (tmp_path / "bin" / "nvidia-smi").write_text("#!/bin/sh\necho version mismatch; exit 18\n")
     with pytest.raises(ConfigError, match="code 18: version mismatch"):
-        machine.gpus()
+        server.gpus()
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_a_driver_that_does_not_answer_is_quoted(gpus, tmp_path):
 )
 def test_the_largest_setup_that_fits_is_taken(gpus, here, used, parallel):
     gpus(here)
-    count, setup = machine.largest_setup(profile_of("qwen3-8b"))
+    count, setup = server.largest_setup(profile_of("qwen3-8b"))
     assert (count, setup.data_parallel) == (used, parallel)
 
 
@@ -82,14 +82,14 @@ def test_the_context_is_that_of_the_server(gpus):
     run = resolve(configured("glm-4.6"))
     assert run.config.endpoint.context == 65_536
     assert run.config.cache.budget_tokens == 65_536 - 32_768 - 64
-    words = server.command(run)
+    words = run.server_command()
     assert words[0].endswith("bin/vllm") and words[1:3] == ["serve", "zai-org/GLM-4.6-FP8"]
     assert words[words.index("--max-model-len") + 1] == "65536"
 
 
 def test_a_context_that_was_set_is_that_of_the_server(gpus):
     gpus(8)
-    words = server.command(resolve(configured("glm-4.6", endpoint__context=100_000)))
+    words = resolve(configured("glm-4.6", endpoint__context=100_000)).server_command()
     assert words[words.index("--max-model-len") + 1] == "100000"
 
 
@@ -102,7 +102,7 @@ def test_a_checkpoint_in_a_folder_can_be_served(gpus, tmp_path):
         f"vllm: {{gpus: {setups}, why_null: it is small}}\n",
         encoding="utf-8",
     )
-    words = server.command(resolve(configured(str(file))))
+    words = resolve(configured(str(file))).server_command()
     assert words[1:5] == ["serve", str(MICRO), "--served-model-name", "mine"]
 
 
@@ -149,7 +149,7 @@ def test_vllm_that_is_not_installed_is_said_with_how_to_install_it(gpus, monkeyp
 def test_vllm_beside_this_python_is_found_without_a_search_path(gpus, monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", "/nowhere")
     monkeypatch.setattr("sys.executable", str(tmp_path / "bin" / "python"))
-    assert machine.vllm() == str(tmp_path / "bin" / "vllm")
+    assert server.vllm() == str(tmp_path / "bin" / "vllm")
 
 
 def test_a_server_and_an_address_contradict_each_other():

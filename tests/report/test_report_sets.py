@@ -8,8 +8,7 @@ from set_folders import manifest
 
 from heavydistill.config.sets import load_build_config
 from heavydistill.report.sets import print_manifest
-from heavydistill.store.sets.folder import TRAINED
-from heavydistill.store.sets.manifest import Asked
+from heavydistill.store.sets.folder import TRAINED, Asked
 
 
 @pytest.mark.parametrize("is_asked", [False, True])

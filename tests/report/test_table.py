@@ -12,7 +12,7 @@ from summaries import summary as invented
 from heavydistill.metrics.counts import Judging, Usage
 from heavydistill.metrics.intervals import Interval
 from heavydistill.metrics.summary import Rate, RoundMetrics, Summary
-from heavydistill.models.token_counting import ESTIMATED
+from heavydistill.models.tokenizer import ESTIMATED
 from heavydistill.report.table import print_summary
 
 Printed = Callable[..., str]

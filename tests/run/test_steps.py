@@ -17,8 +17,7 @@ from heavydistill.config.run import CacheChoice, Problems, Verifying
 from heavydistill.errors import ConfigError
 from heavydistill.models.registry import find
 from heavydistill.models.request import Keep, Request, Response, forget
-from heavydistill.models.token_counting import ESTIMATED
-from heavydistill.models.tokenizer import SERVER
+from heavydistill.models.tokenizer import ESTIMATED, SERVER
 from heavydistill.run.llm import HeavyLLM
 from heavydistill.run.steps import COLUMNS, BuildCaches, LabelTraces, LoadProblems, Verify
 from heavydistill.run.tasks import Deliberate, SampleTrajectories

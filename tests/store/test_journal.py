@@ -19,8 +19,7 @@ from heavydistill.config.models import Sampling
 from heavydistill.errors import JournalError, RunError
 from heavydistill.models.journaled import JournaledEngine
 from heavydistill.models.request import Keep, Request, Response, user_turn
-from heavydistill.store.journal import Journal, key, prompt_id
-from heavydistill.store.journal_upkeep import compact
+from heavydistill.store.journal import Journal, compact, key, prompt_id
 from heavydistill.store.segment import FORMAT, Record, segments
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)

@@ -9,8 +9,7 @@ import pytest
 from test_journal import answers, filled, only_segment, record, request
 
 from heavydistill.errors import JournalError
-from heavydistill.store.journal import Journal, key
-from heavydistill.store.journal_upkeep import compact, usage
+from heavydistill.store.journal import Journal, compact, key, usage
 from heavydistill.store.segment import create, segments
 
 

@@ -23,8 +23,7 @@ from typer.testing import CliRunner
 from heavydistill.cli.journal import journal
 from heavydistill.errors import JournalError
 from heavydistill.store import segment
-from heavydistill.store.journal import Journal, _warn, key
-from heavydistill.store.journal_upkeep import compact, usage
+from heavydistill.store.journal import Journal, _warn, compact, key, usage
 from heavydistill.store.segment import FORMAT, NoRecordError, record_at, require, segments
 
 RESPONSE = {"answer_text": "4", "finish_reason": "stop"}
@@ -253,7 +252,7 @@ def test_a_journal_that_is_compacted_while_it_is_looked_at_is_not_taken_for_a_de
     def gone(*place: object) -> None:
         raise FileNotFoundError(errno.ENOENT, "gone", str(path))
 
-    monkeypatch.setattr("heavydistill.store.journal_upkeep.record_at", gone)
+    monkeypatch.setattr("heavydistill.store.journal.record_at", gone)
     with pytest.raises(JournalError, match="was replaced while"):
         usage(tmp_path)
 

@@ -8,8 +8,16 @@ from damaging import damage
 from set_folders import manifest, write_sets
 
 from heavydistill.errors import ConfigError
-from heavydistill.store.sets.folder import SETS, Writer, count_rows, file_of, read_rows, splits_of
-from heavydistill.store.sets.manifest import MANIFEST, read_manifest
+from heavydistill.store.sets.folder import (
+    MANIFEST,
+    SETS,
+    Writer,
+    count_rows,
+    file_of,
+    read_manifest,
+    read_rows,
+    splits_of,
+)
 from heavydistill.store.sets.rows import Message
 
 

@@ -29,8 +29,7 @@ from heavydistill.models.registry import file_of, names
 from heavydistill.schema import to_row
 from heavydistill.store.atomic import new_folder
 from heavydistill.store.sets import folder as sets_folder
-from heavydistill.store.sets.folder import CHAT_TEMPLATE, TRAINED
-from heavydistill.store.sets.manifest import MANIFEST, read_manifest
+from heavydistill.store.sets.folder import CHAT_TEMPLATE, MANIFEST, TRAINED, read_manifest
 
 
 def export(sets: Path, to: str, out: Path) -> Export:

@@ -38,8 +38,7 @@ from importlib import resources
 from typing import Any
 
 from heavydistill.schema import Stratum
-from heavydistill.store.sets.folder import CHAT_TEMPLATE, TRAINED
-from heavydistill.store.sets.manifest import Manifest
+from heavydistill.store.sets.folder import CHAT_TEMPLATE, TRAINED, Manifest
 from heavydistill.store.sets.rows import Message, ThoughtfulMessage
 
 SFT = ("sft_deliberator", "sft_thinker")

@@ -38,7 +38,7 @@ from heavydistill.curate.filters.words import digest, masked, tokens_of
 from heavydistill.errors import ProblemsError
 from heavydistill.problems.tables import Table, read_jsonl, read_parquet
 from heavydistill.schema import Problem
-from heavydistill.store.sets.manifest import BenchmarkUsed
+from heavydistill.store.sets.folder import BenchmarkUsed
 
 LONG, SHORT = 13, 8
 COVERAGE = 0.5

@@ -22,7 +22,7 @@ from heavydistill.errors import ConfigError
 from heavydistill.models.capabilities import bounded
 from heavydistill.models.contact import Contact
 from heavydistill.models.context import Context
-from heavydistill.models.profile import Profile
+from heavydistill.models.profiles import Profile
 from heavydistill.models.registry import find, revision_of
 from heavydistill.models.request import Request, deliberate_stage, sample_seed, samples, user_turn
 from heavydistill.models.resolve import located, of_another_model, reach

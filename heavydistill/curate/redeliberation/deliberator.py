@@ -32,15 +32,14 @@ from heavydistill.curate.redeliberation.asking import Asking
 from heavydistill.errors import RunError, StoppedError
 from heavydistill.metrics.counts import UsageTally
 from heavydistill.models.contact import Contact
-from heavydistill.models.generation import deliberation, fields_of
 from heavydistill.models.journaled import JournaledEngine
 from heavydistill.models.ledger import Ledger
 from heavydistill.models.pace import Pace
 from heavydistill.models.registry import open_engine, revision_of, tariff_of
-from heavydistill.models.request import Engine, Keep, Request, Response
+from heavydistill.models.request import Engine, Keep, Request, Response, deliberation, fields_of
 from heavydistill.schema import Cache, Deliberation, Problem
 from heavydistill.store.journal import Journal
-from heavydistill.store.sets.manifest import Asked
+from heavydistill.store.sets.folder import Asked
 from heavydistill.verifiers.pool import Judged, VerdictPool
 
 # Batches that may be done and not yet taken, for each that is in flight: a slow first one is waited

@@ -13,8 +13,7 @@ from heavydistill.chat.template import Chat, own_template
 from heavydistill.config.sets import RefilterConfig
 from heavydistill.curate.redeliberation.asking import Asking
 from heavydistill.errors import TeacherError
-from heavydistill.store.sets.folder import CHAT_TEMPLATE
-from heavydistill.store.sets.manifest import Manifest
+from heavydistill.store.sets.folder import CHAT_TEMPLATE, Manifest
 
 
 def student_of(manifest: Manifest, config: RefilterConfig) -> Student:

@@ -52,8 +52,16 @@ from heavydistill.models.registry import find, revision_of, tariff_of
 from heavydistill.models.resolve import located
 from heavydistill.schema import Deliberation, from_row
 from heavydistill.store.atomic import new_folder, refuse_taken
-from heavydistill.store.sets.folder import CHAT_TEMPLATE, Writer, file_of, read_rows
-from heavydistill.store.sets.manifest import Manifest, Refiltered, read_manifest, write_manifest
+from heavydistill.store.sets.folder import (
+    CHAT_TEMPLATE,
+    Manifest,
+    Refiltered,
+    Writer,
+    file_of,
+    read_manifest,
+    read_rows,
+    write_manifest,
+)
 from heavydistill.store.sets.rows import USED, CacheRow, ProblemRow, RlRow
 from heavydistill.verifiers import registry
 

@@ -20,7 +20,7 @@ from heavydistill.curate.rows import Answers
 from heavydistill.curate.sources import Source, open_sources
 from heavydistill.models.contact import Contact
 from heavydistill.schema import Cache, Deliberation, Generation, Problem, Verdict
-from heavydistill.store.sets.manifest import Asked
+from heavydistill.store.sets.folder import Asked
 
 
 def meet_servers(config: BuildConfig, contact: Contact) -> None:

@@ -12,9 +12,9 @@ import contextlib
 import math
 from collections.abc import Iterator
 
-from heavydistill.errors import StoppedError
+from heavydistill.errors import StoppedError, TeacherError
 from heavydistill.models.http.completion import Completion
-from heavydistill.models.http.failures import OF_THE_SERVER, OUTAGES
+from heavydistill.models.http.reply import OF_THE_SERVER, OUTAGES
 from heavydistill.models.request import Request, Response, plain_question
 from heavydistill.store.journal import prompt_id
 
@@ -106,3 +106,42 @@ class Silence:
     def judge(self, response: Response) -> None:
         """Take note of what became of the plain request."""
         self._is_confirmed = response.failure in _SILENT
+
+
+class Rejections:
+    """Watches the first responses of a model.
+
+    Args:
+        model: Who is asked.
+        where: Its address.
+    """
+
+    def __init__(self, model: str, where: str) -> None:
+        self._model, self._where = model, where
+        self._prompts: set[str] | None = set()
+
+    def doubts(self, request: Request, response: Response) -> Request | None:
+        """The plain request to ask, once, when the first prompts are all refused."""
+        if self._prompts is None:
+            return None
+        if response.failure is None:
+            self._prompts = None
+        elif response.failure == "rejected":
+            self._prompts.add(prompt_id(request.messages))
+            if len(self._prompts) == _PROMPTS:
+                self._prompts = None
+                return plain_question(request)
+        return None
+
+    def judge(self, response: Response) -> None:
+        """Look at what became of the plain request.
+
+        Raises:
+            TeacherError: It is refused as well.
+        """
+        if response.failure == "rejected":
+            raise TeacherError(
+                f"{self._where} refuses all that is asked of {self._model}: {response.error}",
+                "Correct the key, the name of the model or the parameter that it speaks of; "
+                "`heavydistill doctor` finds out which parameters it takes.",
+            )

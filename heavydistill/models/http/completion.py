@@ -18,7 +18,16 @@ from typing import Any
 
 from heavydistill.errors import encodable
 from heavydistill.models.http.reasoning import split_reasoning
-from heavydistill.models.http.reply import UNKNOWN, Redactor, count, message_of, parsed, status_of
+from heavydistill.models.http.reply import (
+    UNKNOWN,
+    OverrunError,
+    Redactor,
+    ServerFault,
+    count,
+    message_of,
+    parsed,
+    status_of,
+)
 from heavydistill.models.request import Response
 from heavydistill.schema import Failure, FinishReason
 
@@ -50,33 +59,6 @@ _PIECES_A_TOKEN, _MORE_PIECES = 16, 4096
 # of 20 other tokens take about two thousand.
 _BYTES_A_TOKEN, _MORE_BYTES = 4096, 2**20
 LONGEST_CONTEXT = 2**20  # tokens, where no ``max_tokens`` is sent
-
-
-class OverrunError(Exception):
-    """A reply goes on far past the ``max_tokens`` of its request.
-
-    Args:
-        what: Message that says how far.
-        tokens: Most tokens that it can have had so far.
-    """
-
-    def __init__(self, what: str, tokens: int) -> None:
-        super().__init__(what)
-        self.tokens = tokens
-
-
-class ServerFault(Exception):
-    """An error that a server sends in place of a completion, or of the rest of one.
-
-    Args:
-        message: What it says.
-        status: The HTTP status that it stands for.
-        is_midway: Whether it came in a stream, so that a part of the response may have come.
-    """
-
-    def __init__(self, message: str, status: int, is_midway: bool) -> None:
-        super().__init__(f"the server reports an error: {message}")
-        self.status, self.is_midway = status, is_midway
 
 
 @dataclass(slots=True)

@@ -35,21 +35,20 @@ from typing import Any, TypeVar
 
 from heavydistill.config.models import Capabilities, Endpoint
 from heavydistill.errors import StoppedError, TeacherError
-from heavydistill.models.http.circuit_breaker import Silence
-from heavydistill.models.http.completion import (
-    LONGEST_CONTEXT,
-    Completion,
-    OverrunError,
-    ServerFault,
-    failed,
-)
-from heavydistill.models.http.failures import REPEATABLE, failure_of, retry_after
-from heavydistill.models.http.rate_limit import Rates
+from heavydistill.models.http.circuit_breaker import Rejections, Silence
+from heavydistill.models.http.completion import LONGEST_CONTEXT, Completion, failed
 from heavydistill.models.http.reasoning import ThinkingCheck
-from heavydistill.models.http.rejections import Rejections
-from heavydistill.models.http.reply import Redactor
-from heavydistill.models.http.servers import Server, Servers
-from heavydistill.models.http.transport import RefusedError, Wire
+from heavydistill.models.http.reply import (
+    REPEATABLE,
+    OverrunError,
+    Redactor,
+    RefusedError,
+    ServerFault,
+    failure_of,
+    retry_after,
+)
+from heavydistill.models.http.servers import Rates, Server, Servers
+from heavydistill.models.http.transport import Wire
 from heavydistill.models.ledger import Cost, Ledger, Tariff
 from heavydistill.models.request import INTERRUPTED, Keep, Request, Response, forget
 from heavydistill.schema import Failure

@@ -14,14 +14,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 from heavydistill.errors import TeacherError
-from heavydistill.models.http.completion import Completion, OverrunError
-from heavydistill.models.http.reply import Redactor, message_of, parsed
+from heavydistill.models.http.completion import Completion
+from heavydistill.models.http.reply import OverrunError, Redactor, RefusedError, message_of, parsed
 
 if TYPE_CHECKING:
     from aiohttp import ClientResponse
@@ -30,21 +29,6 @@ _CONNECT_S = 20.0
 _LAST_BYTES_S = 2.0
 _REFUSED = 400
 _ERROR_BYTES = 2**16
-
-
-class RefusedError(Exception):
-    """The server answers with an error.
-
-    Args:
-        status: Of HTTP.
-        headers: Of the answer.
-        message: What its body says.
-    """
-
-    def __init__(self, status: int, headers: Mapping[str, str], message: str) -> None:
-        super().__init__(f"HTTP {status}: {message}")
-        self.status = status
-        self.headers = headers
 
 
 class Wire:

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import itertools
 import os
 import re
 import shlex
+import shutil
 import socket
 import subprocess
 import sys
@@ -20,11 +22,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from heavydistill.config.models import Endpoint
-from heavydistill.errors import RunError, TeacherError
-from heavydistill.models.profile_files import serve_command
-from heavydistill.models.resolve import ResolvedRun, to_serve
+from heavydistill.errors import ConfigError, RunError, TeacherError
+from heavydistill.models.profiles import ProfileFile, Setup, serve_command
 from heavydistill.models.vllm import supervisor
-from heavydistill.models.vllm.machine import largest_setup, vllm
 
 # Called now and then while the server starts, with the seconds so far and the end of its log.
 OnStart = Callable[[float, str], None]
@@ -62,6 +62,7 @@ _HINTS = (
     (r"No space left on device", "The disk is full: make room for the weights."),
     (r"Address already in use", "Another program took its port: give the same command again."),
 )
+_INSTALL = "pip install -c constraints.txt -e '.[vllm]'"
 
 
 class Server:
@@ -91,35 +92,40 @@ class Server:
         )
 
 
-def command(run: ResolvedRun) -> list[str]:
-    """The command that serves the teacher of a run here, without its address.
+def command(profile: ProfileFile, context: int | None) -> list[str]:
+    """The command that serves a model on this machine, without its address.
+
+    Args:
+        profile: Profile of the model.
+        context: Tokens of prompt and response together; None takes the set-up's.
 
     Raises:
-        ConfigError: No set-up of its profile fits this machine, or vLLM is not installed.
+        ConfigError: No set-up of the profile fits this machine, or vLLM is not installed.
     """
-    profile = to_serve(run.config)
     count, _ = largest_setup(profile)
-    _, *words = serve_command(profile, count, run.config.endpoint.context) or []
+    _, *words = serve_command(profile, count, context) or []
     return [vllm(), *words]
 
 
 @contextlib.contextmanager
-def served(run: ResolvedRun, log: Path, on_start: OnStart | None = None) -> Iterator[Server]:
-    """Serve the teacher of a run with ``endpoint.start_vllm``.
+def served(
+    words: list[str], endpoint: Endpoint, log: Path, on_start: OnStart | None = None
+) -> Iterator[Server]:
+    """Serve a model.
 
     Args:
-        run: The run.
+        words: A command from ``command``.
+        endpoint: The endpoint of the run, with ``start_vllm``.
         log: What the server prints is added here.
         on_start: Called twice a second until the server is healthy.
 
     Raises:
-        ConfigError: As ``command``.
         TeacherError: The server ended before it could be asked.
     """
     port = _free_port()
-    words = [*command(run), "--host", _HOST, "--port", str(port)]
+    words = [*words, "--host", _HOST, "--port", str(port)]
     url = f"http://{_HOST}:{port}/v1"
-    endpoint = run.config.endpoint.model_copy(update={"start_vllm": False, "base_url": url})
+    endpoint = endpoint.model_copy(update={"start_vllm": False, "base_url": url})
     _bypass_proxies()
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as file:
@@ -227,3 +233,93 @@ def _bypass_proxies() -> None:
     hosts = {*(bypassed.split(",") if bypassed else ()), _HOST}
     for name in ("no_proxy", "NO_PROXY"):
         os.environ[name] = ",".join(sorted(hosts))
+
+
+def gpus() -> int:
+    """How many GPUs a process that is started from here sees.
+
+    They are those of NVIDIA's driver that ``CUDA_VISIBLE_DEVICES`` leaves. CUDA is not touched, for
+    that would take memory of each GPU. Other makers' GPUs are not counted.
+
+    Raises:
+        ConfigError: The driver does not answer.
+    """
+    if not shutil.which("nvidia-smi"):
+        return 0
+    asked = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True)
+    if asked.returncode:
+        raise ConfigError(
+            f"The GPUs cannot be counted: nvidia-smi -L ended with code {asked.returncode}: "
+            f"{(asked.stdout + asked.stderr).strip()}",
+            "Mend the driver, or ask another server with --endpoint.",
+        )
+    listed = [line for line in asked.stdout.splitlines() if line.startswith("GPU ")]
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is None:
+        return len(listed)
+
+    def is_there(device: str) -> bool:
+        if device.isdigit():
+            return int(device) < len(listed)
+        return device.startswith(("GPU-", "MIG-")) and device in asked.stdout
+
+    # CUDA stops at the first that is not there.
+    return len(list(itertools.takewhile(is_there, map(str.strip, visible.split(",")))))
+
+
+def largest_setup(profile: ProfileFile) -> tuple[int, Setup]:
+    """The set-up of a profile that uses most of this machine's GPUs, and their number.
+
+    Raises:
+        ConfigError: The profile has none at all, or none that fits; the message says why.
+    """
+    if not profile.vllm:
+        why, fix = _not_served(profile)
+        raise ConfigError(f"The model {profile.name} cannot be served here: {why}", fix)
+    here = gpus()
+    elsewhere = "ask a server that has it with --endpoint"
+    if not here:
+        raise ConfigError(
+            "--start-vllm needs a GPU, and none is seen here: nvidia-smi lists none, "
+            "or CUDA_VISIBLE_DEVICES hides them",
+            f"Use a machine with GPUs, or {elsewhere}.",
+        )
+    setups = {count: setup for count, setup in profile.vllm.gpus.items() if setup}
+    fitting = [count for count in setups if count <= here]
+    if not fitting:
+        needs = f"it needs {min(setups)}" if setups else f"nor {max(profile.vllm.gpus)}"
+        raise ConfigError(
+            f"The model {profile.name} does not fit the {here} GPU(s) seen here, {needs}: "
+            f"{profile.vllm.why_null}",
+            f"Use more GPUs, name a profile of your own with a set-up that fits, or {elsewhere}.",
+        )
+    return max(fitting), setups[max(fitting)]
+
+
+def _not_served(profile: ProfileFile) -> tuple[str, str]:
+    """(why vLLM cannot be started with it, what to do)."""
+    if profile.folder:
+        return "it runs in this process", "Leave --start-vllm out; nothing else is needed."
+    if not profile.hub:
+        return "its maker alone serves it", "Ask the maker's server with --endpoint."
+    return (
+        "its profile does not say how",
+        "Add the key vllm to the profile, as those in configs/teachers have it, or start a server "
+        "yourself and name it with --endpoint.",
+    )
+
+
+def vllm() -> str:
+    """Path of the command ``vllm``: on the search path, or beside this Python.
+
+    Raises:
+        ConfigError: There is none.
+    """
+    beside = str(Path(sys.executable).parent)
+    found = shutil.which("vllm") or shutil.which("vllm", path=beside)
+    if not found:
+        raise ConfigError(
+            "--start-vllm starts vLLM, and there is no command vllm",
+            f"Install it ({_INSTALL}), or start a server elsewhere and name it with --endpoint.",
+        )
+    return found

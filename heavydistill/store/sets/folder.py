@@ -12,10 +12,15 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pydantic import Field
+
+from heavydistill.config.versioned import read_versioned
+from heavydistill.config.yaml import Section
 from heavydistill.errors import ConfigError
 from heavydistill.schema import arrow_schema, to_row
 from heavydistill.store.traces import reading
@@ -32,6 +37,7 @@ _BUILD_AGAIN = "Build it again."
 
 _GROUP_ROWS = 100
 _GROUP_CHARACTERS = 16 * 2**20
+FORMAT = "heavydistill-sets/1"
 
 
 class Writer:
@@ -163,3 +169,190 @@ def _characters(value: Any) -> int:
         value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     )
     return sum(map(_characters, parts))
+
+
+class StudentUsed(Section):
+    """For whom the rows are."""
+
+    name: str
+    form: str
+    """Where the thinking of a completion stands: ``field`` or ``inline``; see ``chat.student``."""
+    template_sha256: str
+    opens_thinking: bool = False
+    """Whether a prompt ends with an open think tag, so that a response lacks the first."""
+    mended: list[str] = Field(default_factory=list)
+    """What was done to its chat template, a sentence each."""
+    max_tokens: int
+    """Most tokens of a row."""
+
+
+class RunUsed(Section):
+    """A run that was built from."""
+
+    name: str
+    traces: int
+    config: dict[str, Any]
+    """Its configuration, without folders and addresses; empty for an imported pool."""
+    summary: dict[str, Any]
+    """Its ``summary.json``: metrics with intervals, tokens, cost; empty if it has none."""
+
+
+class Strata(Section):
+    """The candidate sets of one stratum, from all there are to those that are used."""
+
+    sets: int
+    """Of the problems that are not left out."""
+    with_deliberation: int
+    """Of those, with a deliberation that passed every filter."""
+    not_admitted: int
+    """Of those, that the preset does not admit."""
+    over_bound: int
+    """Of those, more than the mixture takes."""
+    sft: int
+    """What is left: with rows in ``sft_deliberator``."""
+    rl: int
+    """With a row in ``rl``."""
+
+
+class Attention(Section):
+    """How many work with the attempts, by the same signs."""
+
+    deliberations: int
+    """Right and finished ones that were looked at."""
+    using: int
+    blind: int
+    """Attempts that saw no other, as a control."""
+    blind_using: int
+
+
+class Share(Section):
+    """Of a whole."""
+
+    part: int
+    whole: int
+
+
+class BenchmarkUsed(Section):
+    """What problems were compared with."""
+
+    name: str
+    texts_sha256: str
+    """Of its hashes."""
+    hits: dict[str, int]
+    """Problems by how they were found."""
+
+
+class Asked(Section):
+    """What ``redeliberate`` asked for."""
+
+    model: str
+    sets: int
+    deliberations: int
+    failed: int
+    prompt_tokens: int
+    completion_tokens: int
+    cost_usd: float | None
+    sampling: dict[str, Any] = Field(default_factory=dict)
+    """How it was asked."""
+
+
+class Refiltered(Section):
+    """What a checkpoint made of the prompts of RL."""
+
+    checkpoint: str
+    revision: str
+    """Tells its weights from others of that name; empty if they are served."""
+    d: int
+    """Deliberations a cache."""
+    seed: int
+    """Of them."""
+    caches: int
+    """That it was asked about; those of the next four are all of them."""
+    kept: int
+    """Right sometimes and wrong sometimes: the rows of ``rl``."""
+    always_right: int
+    never_right: int
+    unmeasured: int
+    """With too few deliberations that could be judged."""
+    deliberations: int
+    """All of them, those of the next three among them."""
+    failed: int
+    cut_off: int
+    undecided: int
+    """Finished, and neither right nor wrong for the verifier."""
+
+
+class Manifest(Section):
+    """All of it."""
+
+    format: str = FORMAT
+    heavydistill: str
+    """Version that built it."""
+    build: dict[str, Any]
+    """The configuration of the build, without folders and addresses."""
+    student: StudentUsed
+    runs: list[RunUsed]
+    rows: dict[str, dict[str, int]]
+    """Of each set, by split."""
+    problems: dict[str, int]
+    """By label, ``used`` for those without."""
+    trajectories: dict[str, int]
+    """By label, likewise."""
+    deliberations: dict[str, int]
+    """By label, likewise."""
+    strata: dict[str, Strata]
+    undeliberated: int
+    """Sets that the mixture would take, and that have no deliberation to learn from."""
+    unfit: int = 0
+    """Drawn sets that the mixture would take, and that the student's context does not hold."""
+    unmeasured: int = 0
+    """Caches that are no prompts of RL because too few deliberations on them were judged."""
+    attention: Attention
+    student_written: Share
+    """Sets of attempts that are all the student's own, of those that are used."""
+    retention: Share
+    """Plain problems among the rows of ``sft_deliberator``."""
+    recut: int
+    """Prompts that were cut again to fit the student."""
+    models: dict[str, list[str]]
+    """Who wrote the rows of the views, used or not: ``thinker`` and ``deliberator`` to names."""
+    prompts: list[str]
+    """Versions of the wordings."""
+    verifiers: list[str]
+    """Names and versions behind the verdicts."""
+    tokens: dict[str, dict[str, int]]
+    """Of the rows of each set: quantiles ``p50``, ``p90``, ``p95``, ``p99`` and ``max`` of prompt
+    and completion together."""
+    benchmarks: list[BenchmarkUsed]
+    guarded: dict[str, int] = Field(default_factory=dict)
+    """Rows of each set that the guard looked at and found whole."""
+    asked: list[Asked] = Field(default_factory=list)
+    """Of each run."""
+    files: dict[str, str] = Field(default_factory=dict)
+    """SHA-256 of each file of rows and of the chat template, by its path in the folder; filled in
+    by ``write_manifest``."""
+    refiltered: Refiltered | None = None
+    """If ``rl`` was made anew by ``refilter``; then there are no other sets than it needs."""
+
+
+def write_manifest(manifest: Manifest, folder: Path) -> None:
+    """Write it into a folder that has all its other files."""
+    manifest = manifest.model_copy(update={"files": hashes(folder)})
+    text = json.dumps(manifest.model_dump(), indent=2, ensure_ascii=False, sort_keys=False)
+    (folder / MANIFEST).write_text(text + "\n", encoding="utf-8")
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """The manifest of a folder of sets.
+
+    Raises:
+        ConfigError: The folder holds no sets, or those of another version.
+    """
+    return read_versioned(
+        folder / MANIFEST,
+        Manifest,
+        FORMAT,
+        what="sets",
+        missing="Give the folder that `heavydistill build --out FOLDER` wrote.",
+        other="Build the sets again.",
+    )

@@ -15,7 +15,7 @@ from heavydistill.config.run import RunConfig, load_config, refuse_code_of_saved
 from heavydistill.config.yaml import parse
 from heavydistill.errors import ConfigError
 from heavydistill.models.registry import file_of
-from heavydistill.store.sets.manifest import Manifest
+from heavydistill.store.sets.folder import Manifest
 from heavydistill.train.grpo.batches import check_episodes
 from heavydistill.train.grpo.config import JOINT, Asked
 

@@ -17,8 +17,7 @@ from heavydistill.models.registry import find
 from heavydistill.models.tokenizer import ReaderTokenizer
 from heavydistill.problems import load
 from heavydistill.schema import Cache, Problem
-from heavydistill.store.sets.folder import Writer, file_of
-from heavydistill.store.sets.manifest import write_manifest
+from heavydistill.store.sets.folder import Writer, file_of, write_manifest
 from heavydistill.store.sets.rows import CacheRow, ProblemRow
 
 MICRO = find("micro", Endpoint()).tokenizer

@@ -21,8 +21,7 @@ from heavydistill.heavy.cache import build_cache
 from heavydistill.heavy.prompts import load
 from heavydistill.models.tokenizer import ReaderTokenizer
 from heavydistill.schema import Deliberation, Problem, Trace, Trajectory, Verdict, content_id
-from heavydistill.store.sets.folder import read_rows, splits_of
-from heavydistill.store.sets.manifest import Manifest
+from heavydistill.store.sets.folder import Manifest, read_rows, splits_of
 from heavydistill.store.traces import TRACES_FOLDER, write_traces
 
 STUDENT = Path(heavydistill.__file__).parent / "micro" / "student"

@@ -8,7 +8,7 @@ from typing import Any
 
 from heavydistill.schema import Cache, CacheItem, Deliberation, Trajectory, Verdict, from_row
 from heavydistill.store.sets import folder as folders
-from heavydistill.store.sets.manifest import (
+from heavydistill.store.sets.folder import (
     Attention,
     BenchmarkUsed,
     Manifest,

@@ -13,8 +13,7 @@ from trainings import grpo_asked
 
 from heavydistill.errors import ConfigError, UserError
 from heavydistill.heavy.prompts import load
-from heavydistill.store.sets.folder import file_of
-from heavydistill.store.sets.manifest import RunUsed, read_manifest, write_manifest
+from heavydistill.store.sets.folder import RunUsed, file_of, read_manifest, write_manifest
 from heavydistill.train.base_model import load_base
 from heavydistill.train.grpo.data import Prompts, find_sets, read_prompts
 

@@ -12,7 +12,7 @@ import yaml
 from runs import rows
 from trainings import ROOT
 
-from heavydistill.store.sets.manifest import read_manifest
+from heavydistill.store.sets.folder import read_manifest
 from heavydistill.store.training_record import read_record
 
 pytestmark = pytest.mark.timeout(900)

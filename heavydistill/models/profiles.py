@@ -6,13 +6,16 @@ no source tells is left out. Sizes are in tokens, prices in US dollars for a mil
 are of the 80 GB class.
 
 Not covered: keys and addresses of providers, which are no property of a model
-(``models.providers``), and finding a file by its name (``models.registry``).
+(``PROVIDERS``), and finding a file by its name (``models.registry``).
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
+from urllib.parse import urlsplit
 
 from pydantic import Field, model_validator
 
@@ -170,7 +173,7 @@ class ProfileFile(Section):
     sampling: Samplings = Samplings()
     thinking: Thinking = Thinking()
     providers: dict[str, Offer] = Field(default_factory=dict)
-    """Who serves it, by the names of ``models.providers``."""
+    """Who serves it, by the names of ``PROVIDERS``."""
     vllm: Vllm | None = None
     licence: str = ""
     """Of the weights: SPDX id, or the name it has."""
@@ -252,3 +255,89 @@ def _resolved_tokenizer(tokenizer: str | None, file: Path) -> str | None:
     """A Hub id stays as it is; it is one unless such a folder is there."""
     resolved = _resolved(tokenizer, file)
     return resolved if resolved and Path(resolved).is_dir() else tokenizer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """A model as a teacher.
+
+    Attributes:
+        name: Of its profile, however its file was named; without one its id or the
+            name that it is served under, and of a folder or path the last name.
+        kind: ``local`` runs in this process, ``endpoint`` is asked over HTTP.
+        model: Folder or Hub id (local), or the served name (endpoint).
+        tokenizer: Folder or Hub id whose tokenizer counts what this model reads; where none is
+            known, ``models.tokenizer.SERVER``.
+        context: Most tokens of prompt and response together.
+        context_is_known: Whether that was set or is known of the model, and is not assumed.
+        thinks: Whether it is known to think, so that a response without thinking lost it.
+        think_tags: Tags around thinking that stays in the text; None if it has none.
+        extra_body: Added to every request to an endpoint, e.g. what switches thinking on.
+        domain: Wording of the prompts that suits it.
+        thinker: Sampling as a thinker.
+        deliberator: Sampling as a deliberator.
+        licence: SPDX id of its weights, or empty if not known.
+        price: What its tokens cost where it is served; None if that is not known.
+        is_described: Whether there is a profile file of it, and not its name alone.
+    """
+
+    name: str
+    kind: Literal["local", "endpoint"]
+    model: str
+    tokenizer: str
+    context: int
+    context_is_known: bool = True
+    thinks: bool = False
+    think_tags: tuple[str, str] | None = ("<think>", "</think>")
+    extra_body: Mapping[str, Any] = field(default_factory=dict)
+    domain: Domain = "general"
+    thinker: Sampling = field(default_factory=Sampling)
+    deliberator: Sampling = field(default_factory=Sampling)
+    licence: str = ""
+    price: Price | None = None
+    is_described: bool = False
+
+    def usd(self, prompt_tokens: float, completion_tokens: float) -> float | None:
+        """What so many tokens cost: nothing in this process; None if the price is not known.
+
+        No discount for tokens that a provider has in its prefix cache.
+        """
+        if self.kind == "local":
+            return 0.0
+        return self.price.usd(prompt_tokens, completion_tokens) if self.price else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Provider:
+    """A hosted API.
+
+    Attributes:
+        base_url: Where it is.
+        key_env: Environment variable in which its key is usually kept.
+        takes_top_k: Whether it knows ``top_k``, which the OpenAI API does not have.
+    """
+
+    base_url: str
+    key_env: str
+    takes_top_k: bool = False
+
+
+PROVIDERS = {
+    "fireworks": Provider(
+        base_url="https://api.fireworks.ai/inference/v1", key_env="FIREWORKS_API_KEY"
+    ),
+    # The catalogue names no address; Groq's documentation does (OpenAI Compatibility).
+    "groq": Provider(base_url="https://api.groq.com/openai/v1", key_env="GROQ_API_KEY"),
+    "novita": Provider(base_url="https://api.novita.ai/openai", key_env="NOVITA_API_KEY"),
+    "openrouter": Provider(
+        base_url="https://openrouter.ai/api/v1", key_env="OPENROUTER_API_KEY", takes_top_k=True
+    ),
+    "zai": Provider(base_url="https://api.z.ai/api/paas/v4", key_env="ZHIPU_API_KEY"),
+}
+
+
+def provider_at(base_url: str) -> str | None:
+    """Name of the provider on whose host an address is; None for a server of one's own."""
+    host = urlsplit(base_url).hostname
+    hosts = {urlsplit(provider.base_url).hostname: name for name, provider in PROVIDERS.items()}
+    return hosts.get(host)
