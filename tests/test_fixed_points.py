@@ -17,7 +17,7 @@ import pytest
 import trainings
 import yaml
 from fake_server import serving
-from heavydistill.models.profile_files import load_profile
+from heavydistill.models.profiles import load_profile
 
 from heavydistill.config.run import load_config
 from heavydistill.config.sets import load_build_config

@@ -1,9 +1,7 @@
-"""Who is asked and how: requests in, responses out, and every failure is a response.
+"""Who is asked, and how.
 
-``registry`` finds a profile (``profile_files``) by name and opens its engine: ``http`` asks
-servers, ``local`` runs a checkpoint in this process, ``vllm`` starts a server on this machine.
-``complete`` fills in a configuration from profiles and ``capabilities``, what endpoints honour;
-``contact`` finds out before a run what would go wrong. ``request`` holds the records of a request
-and a response, ``ledger`` the account of a run, and ``journaled`` asks only for what the journal
-does not hold.
+``resolve`` settles the models of a run once. ``registry`` finds a profile (``profiles``) by name
+and opens its engine: ``http`` asks a server, ``local`` a checkpoint in this process. ``journaled``
+asks only for what is not in the journal, ``ledger`` keeps the account, ``contact`` and
+``capabilities`` say what a server takes, and ``vllm`` starts one.
 """

@@ -12,7 +12,7 @@ repeated: the next one would cost as much.
 
 What a request can cost is reserved in the run's account before it is sent. A run stops when that
 does not hold another request, when no server answers any more (``silence``), when the endpoint
-refuses whatever is asked (``rejections``), and when a model that is known to think brings no
+refuses whatever is asked (``circuit_breaker``), and when a model that is known to think brings no
 thinking. What is in flight then is still answered and kept.
 
 Not covered: batch APIs that answer within a day.
