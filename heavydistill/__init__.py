@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from heavydistill.schema import Problem as Problem
     from heavydistill.schema import Trace as Trace
     from heavydistill.schema import Verdict as Verdict
-    from heavydistill.store.sets.manifest import Manifest
+    from heavydistill.store.sets.folder import Manifest
     from heavydistill.verifiers.base import Verifier as Verifier
 
 __version__ = "0.1.0"

@@ -17,13 +17,13 @@ import pytest
 import trainings
 import yaml
 from fake_server import serving
-from heavydistill.models.profiles import load_profile
 
 from heavydistill.config.run import load_config
 from heavydistill.config.sets import load_build_config
 from heavydistill.config.yaml import parse
 from heavydistill.metrics.comparison import read_comparison
 from heavydistill.metrics.summary import summarize
+from heavydistill.models.profiles import load_profile
 from heavydistill.problems.benchmarks import Benchmark
 from heavydistill.schema import Trace
 from heavydistill.store.journal import Journal

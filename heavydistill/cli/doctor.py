@@ -63,8 +63,7 @@ def doctor(config: RunConfig) -> None:
 
 def _sections(config: RunConfig, console: Console) -> Iterator[tuple[str, list[Finding], str]]:
     """(title, findings, what follows) of each table, as they are found out."""
-    from heavydistill.doctor import machine
-    from heavydistill.doctor import Finding
+    from heavydistill.doctor import Finding, machine
     from heavydistill.doctor.machine import listen
     from heavydistill.errors import UserError
     from heavydistill.models.contact import Contact
