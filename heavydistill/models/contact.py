@@ -6,7 +6,8 @@ because there is no such list, one chat completion of a single token shows it; i
 account of the run. A server without a key is asked for its models alone.
 
 A server that does not list its models is not refused for that: what it then refuses stops a run,
-see ``http.circuit_breaker``. Not covered: whether the server honours parameters, which ``doctor`` finds out.
+see ``http.circuit_breaker``. Not covered: whether the server honours parameters, which ``doctor``
+finds out.
 """
 
 from __future__ import annotations
