@@ -64,17 +64,16 @@ def ours(
 
     ``account`` is the file of the run's account, which is to book ``asked`` requests.
     """
-    from heavydistill.run.processes import loading, start_server
+    from heavydistill.run.interrupts import loading
 
-    start_server()
     with loading():
         from heavydistill.run.recipe import Pace
     from heavydistill.config.models import Endpoint, Sampling
     from heavydistill.config.run import Problems
     from heavydistill.models.ledger import Ledger
     from heavydistill.models.registry import find
-    from heavydistill.run.compat import HeavyPipeline
     from heavydistill.run.llm import HeavyLLM
+    from heavydistill.run.runner import HeavyPipeline
     from heavydistill.run.steps import LabelTraces, LoadProblems
     from heavydistill.run.tasks import SampleTrajectories
     from heavydistill.schema import OK, Trace, arrow_schema

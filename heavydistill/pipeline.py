@@ -6,7 +6,7 @@ import importlib
 import sys
 
 for _old, _new in {
-    "compat": "compat",
+    "compat": "runner",
     "judging": "judging",
     "llm": "llm",
     "ray": "ray",

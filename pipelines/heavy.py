@@ -6,8 +6,7 @@
 Takes every key of ``heavydistill generate --config`` but ``endpoint.start_vllm`` and ``pools``,
 wires the same steps as ``build_heavy_pipeline``, spelled out, and saves their rows as a Distiset in
 ``out``. Every step is an ordinary distilabel step, so your own go between them with ``>>``; give
-them the ``input_batch_size`` of their neighbours, or rows wait for each other. The guard at the end
-is needed: each step runs in a process of its own, which imports this file.
+them the ``input_batch_size`` of their neighbours, or rows wait for each other.
 """
 
 from __future__ import annotations
@@ -19,8 +18,8 @@ from heavydistill.config.run import load_config
 from heavydistill.models.request import THINK, deliberate_stage
 from heavydistill.models.resolve import ResolvedRun
 from heavydistill.run import recipe as wiring
-from heavydistill.run.compat import HeavyPipeline
 from heavydistill.run.generate import check
+from heavydistill.run.runner import HeavyPipeline
 from heavydistill.run.steps import BuildCaches, LabelTraces, LoadProblems, Verify
 from heavydistill.run.tasks import Deliberate, SampleTrajectories
 from heavydistill.schema import Trace, arrow_schema

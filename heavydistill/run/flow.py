@@ -34,7 +34,7 @@ from distilabel.utils import logging as distilabel_logging
 from heavydistill.errors import HeavydistillError, RunError, StoppedError, TeacherError
 from heavydistill.models.request import Work
 from heavydistill.run.interrupts import terminate_as_interrupt
-from heavydistill.run.leaf import TypedWriteBuffer, dataset_of, temporary_folder
+from heavydistill.run.rows import RowWriter, dataset_of, temporary_folder
 from heavydistill.run.window import Window
 from heavydistill.run.worker import AT_WORK, OverlappingWrapper
 from heavydistill.store.traces import LEAF_FOLDER
@@ -65,6 +65,13 @@ _LOG_GRACE_S = 3.0
 OnBatch = Callable[[str, list[dict[str, Any]]], None]
 # Likewise with (step name, number of its process, what its model was asked there so far).
 OnWork = Callable[[str, int, Work], None]
+
+
+class _Buffer(RowWriter):
+    """Stands in for distilabel's buffer."""
+
+    def add_batch(self, batch: _Batch) -> None:
+        self.add(batch.data[0])
 
 
 class _LoadQueue:
@@ -408,7 +415,7 @@ class HeavyBase(BasePipeline):
         pass
 
     def _setup_write_buffer(self, use_cache: bool = True) -> None:
-        self._write_buffer = TypedWriteBuffer(self.leaf_files, self.leaf_schema)
+        self._write_buffer = _Buffer(self.leaf_files, self.leaf_schema)
 
     def _refresh_pipeline_from_cache(self) -> None:
         pass

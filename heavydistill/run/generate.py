@@ -37,8 +37,8 @@ from heavydistill.models.request import Work
 from heavydistill.models.resolve import ResolvedRun, resolve
 from heavydistill.models.vllm import server as serving
 from heavydistill.run.context_check import check_room, with_tokenizer
+from heavydistill.run.interrupts import loading
 from heavydistill.run.pools import Pools, read_pools, with_pools
-from heavydistill.run.processes import loading, start_server
 from heavydistill.run.result import earlier, write
 from heavydistill.run.status import STATUS, Pulse
 from heavydistill.schema import OK, Problem
@@ -47,7 +47,7 @@ from heavydistill.store.atomic import Workplace, recover, require_writable
 from heavydistill.verifiers import registry
 
 if TYPE_CHECKING:
-    from heavydistill.run.flow import HeavyBase
+    from heavydistill.run.runner import HeavyPipeline
 
 OnBatch = Callable[[str, list[dict[str, Any]]], None]
 OnWork = Callable[[str, int, Work], None]
@@ -264,7 +264,6 @@ def _run(
     pays = resolved.asks_servers and not replay
     if pays:
         require_endpoints(resolved, plan.contact or Contact())
-    start_server()
     with loading():
         from heavydistill.run.recipe import build_heavy_pipeline, paying
 
@@ -294,7 +293,7 @@ def _run(
         return _piped(plan, pipeline, place)
 
 
-def _piped(plan: Plan, pipeline: HeavyBase, place: Workplace) -> Finished:
+def _piped(plan: Plan, pipeline: HeavyPipeline, place: Workplace) -> Finished:
     try:
         pipeline.run_to_files()
     except (KeyboardInterrupt, StoppedError, TeacherError):
@@ -304,7 +303,7 @@ def _piped(plan: Plan, pipeline: HeavyBase, place: Workplace) -> Finished:
     return _publish(plan, pipeline, place, interrupted=False)
 
 
-def _publish(plan: Plan, pipeline: HeavyBase, place: Workplace, interrupted: bool) -> Finished:
+def _publish(plan: Plan, pipeline: HeavyPipeline, place: Workplace, interrupted: bool) -> Finished:
     old = plan.folder if interrupted else None
     rows, voted = pipeline.leaf_files, plan.pools.voted if plan.pools else None
     written = write(plan.run, plan.problems, rows, place.new, old, len(plan.unfit), voted)

@@ -25,10 +25,9 @@ from heavydistill.models.pace import LOCAL_BATCH as LOCAL_BATCH
 from heavydistill.models.pace import Pace as Pace
 from heavydistill.models.request import JUDGE, THINK, deliberate_stage, sample_seed
 from heavydistill.models.resolve import ResolvedRun, resolve
-from heavydistill.run.compat import HeavyPipeline
-from heavydistill.run.flow import HeavyBase, OnBatch
 from heavydistill.run.judging import JudgeUndecided
 from heavydistill.run.llm import HeavyLLM
+from heavydistill.run.runner import HeavyPipeline, OnBatch
 from heavydistill.run.steps import BuildCaches, LabelTraces, LoadPools, LoadProblems, Verify
 from heavydistill.run.tasks import Deliberate, SampleTrajectories
 from heavydistill.schema import Trace, arrow_schema
@@ -162,7 +161,7 @@ def build_heavy_pipeline(
     replay: bool = False,
     ray: str | None = None,
     known_unfit: list[int] | None = None,
-) -> HeavyBase:
+) -> HeavyPipeline:
     """The pipeline of a run, ready for ``run()``.
 
     Args:
@@ -272,7 +271,7 @@ def _limits(endpoint: Endpoint) -> tuple[object, ...]:
     return endpoint.base_url, endpoint.start_vllm, endpoint.key_env, *limits
 
 
-def _empty_pipeline(on_batch: OnBatch | None, window: int, ray: str | None) -> HeavyBase:
+def _empty_pipeline(on_batch: OnBatch | None, window: int, ray: str | None) -> Any:
     schema = arrow_schema(Trace)
     if ray is None:
         return HeavyPipeline("heavy", schema, on_batch, window)

@@ -23,6 +23,7 @@ from heavydistill.run.llm import EXTRAS, HeavyLLM
 from heavydistill.run.steps import Row, advance
 from heavydistill.schema import OK, Problem, from_row, to_row
 
+_INTERRUPTED = "interrupted"
 # How many responses of the last stage were in the journal: for progress, no column of a trace.
 FROM_JOURNAL = "from_journal"
 

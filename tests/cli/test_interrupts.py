@@ -12,19 +12,13 @@ import os
 import signal
 import subprocess
 import sys
-import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
 from heavydistill.run import interrupts
-from heavydistill.run.compat import HeavyPipeline
-from heavydistill.run.processes import loading
-from heavydistill.schema import Trace, arrow_schema
+from heavydistill.run.interrupts import loading
 
 ROOT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
@@ -83,7 +77,7 @@ def interrupted(command: list[str], module: str, folder: Path) -> str:
     [
         (GENERATE, "yaml"),  # before the command line is there
         (SFT, "pydantic"),
-        (GENERATE, "heavydistill.run.preloaded"),  # the fork server loads
+        (GENERATE, "heavydistill.run.runner"),
     ],
     ids=lambda value: value if isinstance(value, str) else value[1].rpartition("/")[2],
 )
@@ -121,7 +115,7 @@ def test_an_interrupt_while_the_command_line_is_made_from_its_verbs() -> None:
         (GENERATE, "distilabel"),
         (GENERATE, "heavydistill.models.local.decoding"),  # a model of a step writes
         (EVALUATE, "heavydistill.run.evaluation"),
-        (EVALUATE, "heavydistill.run.preloaded"),
+        (EVALUATE, "heavydistill.run.runner"),
         (SFT, "torch"),
         (SFT, "trl"),
     ],
@@ -132,49 +126,6 @@ def test_an_interrupt_at_any_other_stage_of_a_start(
 ) -> None:
     interrupted(command, module, tmp_path)
     assert not list(tmp_path.glob(".*.unfinished"))
-
-
-def test_a_step_whose_start_is_under_way_when_the_others_are_ended_is_ended_too() -> None:
-    begun, may_end, ends = threading.Event(), threading.Event(), []
-
-    class Process:
-        def __init__(self, **given: Any) -> None:
-            self.name = given["name"]
-
-        def start(self) -> None:
-            begun.set()
-            assert may_end.wait(60)
-
-        def is_alive(self) -> bool:
-            return not ends
-
-        def terminate(self) -> None:
-            ends.append(self.name)
-
-        def join(self, seconds: float | None = None) -> None:
-            pass
-
-    pipeline = HeavyPipeline("any", arrow_schema(Trace))
-    pipeline._context = SimpleNamespace(Process=Process)
-    pipeline._wrapped = lambda *given: None
-    pipeline._log_queue = pipeline._failures = None
-    starting = threading.Thread(
-        target=pipeline._run_step, args=(SimpleNamespace(name="slow"), None, 0)
-    )
-    starting.start()
-    assert begun.wait(60)
-    stopping = threading.Thread(target=pipeline._stop_workers, args=(False,))
-    stopping.start()
-    while not pipeline._is_stopping:
-        time.sleep(0.01)
-    may_end.set()
-    starting.join()
-    stopping.join()
-    assert ends == ["heavydistill slow"]
-    begun.clear()
-    pipeline._run_step(SimpleNamespace(name="late"), None, 0)
-    assert not begun.is_set()
-    pipeline.discard()
 
 
 @pytest.fixture
@@ -218,11 +169,3 @@ def test_an_interrupt_is_one_whatever_a_library_makes_of_it(restored: None) -> N
     with interrupts.recognized():
         pass
     assert signal.getsignal(signal.SIGINT) is before
-
-
-def test_what_is_started_does_not_hear_ctrl_c() -> None:
-    show = "import signal; print(signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, []))"
-    with interrupts.held():
-        held = subprocess.run([sys.executable, "-c", show], capture_output=True, text=True)
-    free = subprocess.run([sys.executable, "-c", show], capture_output=True, text=True)
-    assert (held.stdout.strip(), free.stdout.strip()) == ("True", "False")

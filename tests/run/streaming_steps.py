@@ -1,11 +1,7 @@
-"""Steps for tests of the flow of rows; a step's process must be able to import them."""
+"""Steps for tests of the flow of rows."""
 
-import gc
-import os
-import signal
 import time
 from collections.abc import Iterator
-from multiprocessing.queues import Queue
 from typing import Any
 
 from distilabel.steps import GeneratorStep, GlobalStep, Step, StepInput
@@ -30,7 +26,9 @@ class Numbers(GeneratorStep):
             yield rows, numbers.stop == self.count
 
 
-class _OfNumbers(Step):
+class OfNumbers(Step):
+    """Takes and gives rows with a number."""
+
     @property
     def inputs(self) -> list[str]:
         return ["number"]
@@ -40,7 +38,7 @@ class _OfNumbers(Step):
         return ["number"]
 
 
-class Wait(_OfNumbers):
+class Wait(OfNumbers):
     """Passes rows on after a while; row 0 takes as long as a hundred others."""
 
     seconds: float
@@ -52,7 +50,7 @@ class Wait(_OfNumbers):
         yield inputs
 
 
-class Keeps(_OfNumbers):
+class Keeps(OfNumbers):
     """Passes on what is asked for alone; whoever comes after it must not see an empty batch."""
 
     only: list[int]
@@ -62,7 +60,7 @@ class Keeps(_OfNumbers):
         yield [row for row in inputs if row["number"] in self.only]
 
 
-class Doubles(_OfNumbers):
+class Doubles(OfNumbers):
     """Makes two rows of each."""
 
     def process(self, inputs: StepInput) -> Iterator[list[Row]]:
@@ -84,7 +82,7 @@ class Gathers(GlobalStep):
         yield sorted(inputs, key=lambda row: row["number"])
 
 
-class FailsToLoad(_OfNumbers):
+class FailsToLoad(OfNumbers):
     """Has nothing to work with."""
 
     def load(self) -> None:
@@ -92,20 +90,4 @@ class FailsToLoad(_OfNumbers):
         raise OSError("no weights on this node")
 
     def process(self, inputs: StepInput) -> Iterator[list[Row]]:
-        yield inputs
-
-
-class DiesWriting(_OfNumbers):
-    """Ends while it holds the right to write to every queue it has, as if killed in the midst."""
-
-    by_signal: bool
-
-    def process(self, inputs: StepInput) -> Iterator[list[Row]]:
-        for held in gc.get_objects():
-            if isinstance(held, Queue):
-                held._wlock.acquire()
-        if self.by_signal:
-            os.kill(os.getpid(), signal.SIGKILL)
-        self._logger.warning("this never arrives")
-        raise ValueError("out of luck")
         yield inputs

@@ -8,11 +8,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from distilabel.pipeline.batch import _Batch
 from samples import trajectory
 
 from heavydistill.errors import RunError, StoppedError
-from heavydistill.run.leaf import TypedWriteBuffer
+from heavydistill.run.rows import RowWriter
 from heavydistill.schema import OK, Problem, Trace, arrow_schema, from_row, to_row
 
 SCHEMA = pa.schema([("number", pa.int64())])
@@ -20,13 +19,13 @@ SCHEMA = pa.schema([("number", pa.int64())])
 
 def test_rows_for_which_there_is_no_room_stop_the_run_and_are_not_lost(tmp_path):
     folder = tmp_path / "leaf"
-    buffer = TypedWriteBuffer(folder, SCHEMA)
+    buffer = RowWriter(folder, SCHEMA)
     rows = [{"number": number} for number in range(buffer.ROWS_PER_FILE)]
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100, before[1]))
     try:
         with pytest.raises(StoppedError, match="cannot be written") as raised:
-            buffer.add_batch(_Batch(0, "last", True, [rows]))
+            buffer.add(rows)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert str(folder) in raised.value.what and "Make room" in raised.value.fix
@@ -57,9 +56,9 @@ def trace(name: str, text: str = "3 + 4", **generation: Any) -> dict[str, Any]:
 def test_a_trace_that_does_not_fit_is_a_reject_and_the_others_are_kept(
     tmp_path, caplog, bad, column
 ):
-    buffer = TypedWriteBuffer(tmp_path, arrow_schema(Trace))
-    batch = _Batch(0, "last", True, [[trace("a"), bad, trace("b")]])
-    buffer.add_batch(batch)
+    buffer = RowWriter(tmp_path, arrow_schema(Trace))
+    given = [trace("a"), bad, trace("b")]
+    buffer.add(given)
     buffer.close()
     (file,) = tmp_path.glob("*.parquet")
     rows = [from_row(Trace, row) for row in pq.read_table(file).to_pylist()]
@@ -69,10 +68,10 @@ def test_a_trace_that_does_not_fit_is_a_reject_and_the_others_are_kept(
     assert rows[1].status.startswith(f"failed: output: {column}: ")
     assert f"problem bad: {rows[1].status}" in caplog.text
     # What counts the rows that leave sees the reject too.
-    assert [row["status"] for row in batch.data[0]] == [row.status for row in rows]
+    assert [row["status"] for row in given] == [row.status for row in rows]
 
 
 def test_a_row_that_is_no_trace_and_does_not_fit_ends_the_run_with_its_column(tmp_path):
-    buffer = TypedWriteBuffer(tmp_path, SCHEMA)
+    buffer = RowWriter(tmp_path, SCHEMA)
     with pytest.raises(RunError, match=r"number: .*leaf_schema"):
-        buffer.add_batch(_Batch(0, "last", True, [[{"number": "seven"}]]))
+        buffer.add([{"number": "seven"}])

@@ -19,19 +19,18 @@ from heavydistill.store.traces import writing
 if TYPE_CHECKING:
     import pyarrow as pa
     from datasets import Dataset
-    from distilabel.pipeline.batch import _Batch
 
 _log = logging.getLogger(__name__)
 
 
-class TypedWriteBuffer:
-    """Stands in for distilabel's buffer, which infers a schema from every 50 rows.
+class RowWriter:
+    """Writes the rows that leave a pipeline as they come; several threads may add some.
 
     A trace that does not fit the schema becomes a reject, which has the problem and the reason.
 
     Args:
-        folder: Of the parquet files; made here. A file has its name when it is whole.
-        schema: Of every file.
+        folder: Folder of the parquet files; made here. A file has its name when it is whole.
+        schema: Arrow schema of every file.
     """
 
     ROWS_PER_FILE = 100
@@ -43,13 +42,12 @@ class TypedWriteBuffer:
         self._schema = schema
         self._tables: list[pa.Table] = []
         self._files = 0
-        # On Ctrl-C the main thread closes while the output thread may still add.
         self._lock = threading.RLock()
         with writing(folder):
             folder.mkdir(parents=True, exist_ok=True)
 
-    def add_batch(self, batch: _Batch) -> None:
-        """Take the rows of a batch of the last step; those that become rejects change in it.
+    def add(self, rows: list[dict[str, Any]]) -> None:
+        """Take rows; those that become rejects are changed in place.
 
         Raises:
             RunError: A row does not fit the schema and is no trace.
@@ -57,7 +55,7 @@ class TypedWriteBuffer:
                 for, and the journal may be elsewhere.
         """
         with self._lock:
-            self._tables += map(self._table, batch.data[0])
+            self._tables += map(self._table, rows)
             if len(self._tables) >= self.ROWS_PER_FILE:
                 self.close()
 
@@ -65,7 +63,7 @@ class TypedWriteBuffer:
         """Write what was taken since the last file.
 
         Raises:
-            StoppedError: As of ``add_batch``; the rows are held, and another call tries again.
+            StoppedError: As for ``add``; the rows are held, and another call tries again.
         """
         import pyarrow as pa
         import pyarrow.parquet as pq

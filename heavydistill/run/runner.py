@@ -1,0 +1,532 @@
+"""Executes a chain of distilabel steps in this process, with threads.
+
+``HeavyPipeline`` is a distilabel ``Pipeline``: its steps, ``>>``, YAML and ``Distiset`` are those
+of distilabel, and distilabel's own command line runs the same steps. What differs is ``run``:
+
+- A step works on ``input_batch_size`` rows at a time, and on ``batches_in_flight`` batches at once
+  if it has that attribute, each in a thread. A batch leaves as soon as it is done, so rows overtake
+  a slow one. A step with one batch in flight is loaded and used by one thread, since torch keeps a
+  pool of threads for each thread that calls it.
+- ``window`` bounds the rows between the first and the last step, however many there are. Rows
+  beyond it are loaded only while no step has work, i.e. where a step waits for a full batch.
+- Whatever a step raises ends the run with that error; what one row meets is data (see ``steps``).
+- Ctrl-C, a budget that is spent and a refused key let requests in flight be answered, so that
+  they reach the journal; a second Ctrl-C, SIGTERM and any other error do not wait for them.
+- Rows that leave the last step are written as they come, with a declared Arrow schema.
+
+Not covered: steps that branch or join, replicas of a step (``shards`` run several pipelines), load
+groups and distilabel's cache, whose resume hangs or loses rows: responses are kept by the journal.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import queue
+import shutil
+import signal
+import sys
+import threading
+import time
+import traceback
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import distilabel
+from distilabel.distiset import Distiset
+from distilabel.pipeline import Pipeline
+from distilabel.steps import GeneratorStep
+from rich.logging import RichHandler
+
+from heavydistill.errors import HeavydistillError, RunError, StoppedError, TeacherError
+from heavydistill.models.request import Work
+from heavydistill.run.interrupts import terminate_as_interrupt
+from heavydistill.run.llm import HeavyLLM
+from heavydistill.run.rows import RowWriter, dataset_of, temporary_folder
+from heavydistill.store.traces import LEAF_FOLDER
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+SUPPORTED = "1.5.3"
+if distilabel.__version__ != SUPPORTED:
+    raise ImportError(
+        f"heavydistill works with distilabel {SUPPORTED} and found {distilabel.__version__}. "
+        f"Install distilabel=={SUPPORTED}."
+    )
+# distilabel's own shows the local variables of a traceback, keys too.
+sys.excepthook = sys.__excepthook__
+
+_POLL_S = 0.2
+_REPORT_S = 1.0
+_GRACE_S = 5.0
+"""How long an end waits for threads that ask no server."""
+# They log every request.
+_SILENT = ("httpx2", "httpcore2", "reasoning_gym", "datasets", "urllib3.connectionpool", "filelock")
+
+Row = dict[str, Any]
+OnBatch = Callable[[str, list[Row]], None]
+"""Called with (step name, rows) for each batch that leaves a step, by one thread at a time."""
+OnWork = Callable[[str, int, Work], None]
+"""Called with (step name, number of the shard, what its model was asked there so far)."""
+
+_log = logging.getLogger("distilabel.pipeline")
+
+
+class HeavyPipeline(Pipeline):
+    """A distilabel pipeline that runs in this process; see the module.
+
+    Args:
+        name: Name of the pipeline.
+        leaf_schema: Arrow schema of the rows that leave the last step.
+        on_batch: Progress callback.
+        window: Maximum number of rows between the first and the last step, give or take a batch.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        leaf_schema: pa.Schema,
+        on_batch: OnBatch | None = None,
+        window: int = 1024,
+    ) -> None:
+        self._folder = temporary_folder()
+        super().__init__(name=name, cache_dir=self._folder / "cache")
+        self.leaf_schema = leaf_schema
+        self.on_batch = on_batch
+        self.on_work: OnWork = lambda step, shard, work: None
+        self.watch: Callable[[], HeavydistillError | None] = lambda: None
+        """Called all the time while the pipeline runs; the error that it returns ends the run."""
+        self.window = window
+        self.batches_of_nodes: Counter[str] = Counter()
+
+    def keep_in(self, folder: Path) -> None:
+        """Put rows and log there instead of a temporary folder; call it before ``run``."""
+        self.discard()
+        self._folder = folder
+
+    def discard(self) -> None:
+        """Remove the rows and the log; the ``Distiset`` of ``run`` cannot be used after it."""
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    @property
+    def leaf_files(self) -> Path:
+        """Folder of the parquet files that the last step has left so far."""
+        return self._folder / LEAF_FOLDER
+
+    def run(self, parameters: dict[str, Any] | None = None, **unsupported: Any) -> Distiset:
+        """Run to the end and return the rows as a ``Distiset`` with one configuration.
+
+        Args:
+            parameters: Runtime parameters by step name, as in distilabel.
+
+        Raises:
+            RunError, StoppedError, TeacherError, KeyboardInterrupt: See ``run_to_files``.
+        """
+        from datasets import DatasetDict
+
+        if unsupported:
+            raise TypeError(f"{type(self).__name__}.run does not take {', '.join(unsupported)}")
+        self.run_to_files(parameters)
+        self.save(self._folder / "pipeline.yaml", overwrite=True, format="yaml")
+        dataset = dataset_of(self.leaf_files, self._folder / "arrow")
+        distiset = Distiset({"default": DatasetDict(train=dataset)})
+        distiset.pipeline_path = self._folder / "pipeline.yaml"
+        distiset.log_filename_path = self._folder / "pipeline.log"
+        return distiset
+
+    def run_to_files(self, parameters: dict[str, Any] | None = None) -> None:
+        """Run to the end and leave the rows in ``leaf_files``, none of them in memory.
+
+        Args:
+            parameters: Runtime parameters by step name, as in distilabel.
+
+        Raises:
+            RunError: The steps form no chain, a step could not be loaded or raised, or the disk is
+                full.
+            StoppedError, TeacherError: After the requests in flight were answered, as for Ctrl-C.
+            KeyboardInterrupt: Ctrl-C, after the requests in flight were answered or a second
+                Ctrl-C; or SIGTERM, at once. ``leaf_files`` keeps what was finished.
+        """
+        self._set_runtime_parameters(parameters or {})
+        source, steps = self._chain()
+        writer = RowWriter(self.leaf_files, self.leaf_schema)
+        flow = _Flow(source, steps, self.window, writer, self.on_batch)
+        with _logging_to(self._folder / "pipeline.log", flow), _signals() as ignore_signals:
+            try:
+                flow.start()
+                self._follow(flow)
+                writer.close()
+            except (KeyboardInterrupt, StoppedError, TeacherError) as stop:
+                ignore_signals()  # another one must not break off the clean-up
+                # Whoever sends SIGTERM does not wait long.
+                flow.end(drains=str(stop) != "SIGTERM")
+                writer.close()
+                raise
+            finally:
+                ignore_signals()
+                flow.end()
+
+    def _chain(self) -> tuple[GeneratorStep, list[Any]]:
+        """(the step that loads rows, those after it), if they can be run here.
+
+        Raises:
+            RunError: They form no chain, or a step asks for replicas.
+        """
+        self.dag.validate()
+        steps = []
+        names = sorted(self.dag.root_steps)
+        while names:
+            if len(names) > 1:
+                raise RunError(
+                    f"The steps {', '.join(map(repr, names))} run side by side, but HeavyPipeline "
+                    "runs a chain of steps",
+                    "Make a chain of the steps, or use distilabel's own Pipeline.",
+                )
+            step = self.dag.get_step(names[0])["step"]
+            if (replicas := step.resources.replicas) > 1:
+                raise RunError(
+                    f"Step {step.name!r} asks for {replicas} replicas, but HeavyPipeline has one "
+                    "of each step",
+                    "Give the step batches_in_flight, or run with --processes or --ray.",
+                )
+            step.set_pipeline_artifacts_path(self._folder / "artifacts")
+            steps.append(step)
+            names = list(self.dag.get_step_successors(names[0]))
+        if len(steps) < 2:
+            raise RunError("The pipeline has no step after the first", "Connect steps with >>.")
+        return steps[0], steps[1:]
+
+    def _follow(self, flow: _Flow) -> None:
+        """Wait until all rows are written, and report what models are asked meanwhile."""
+        reported: dict[str, Work] = {}
+        report_at = 0.0
+        is_over = False
+        while not is_over:
+            is_over = flow.over.wait(_POLL_S)
+            if error := flow.error or self.watch():
+                raise error
+            if is_over or time.monotonic() >= report_at:
+                report_at = time.monotonic() + _REPORT_S
+                for name, model in flow.models():
+                    if (work := model.work) != reported.get(name, Work()):
+                        reported[name] = work
+                        self.on_work(name, 0, work)
+
+
+class _Stage:
+    """A step of the chain, the rows that wait for it and its threads; guarded by ``_Flow.lock``."""
+
+    def __init__(self, step: Any) -> None:
+        self.step = step
+        self.size: float = float("inf") if step.is_global else step.input_batch_size
+        self.most = int(getattr(step, "batches_in_flight", 1))
+        self.waiting: deque[Row] = deque()
+        self.batches: queue.SimpleQueue[list[Row]] = queue.SimpleQueue()
+        self.threads = 0
+        self.at_work = 0
+        """Batches that are worked on."""
+
+    @property
+    def model(self) -> Any:
+        """The ``LLM`` of a step that asks one; None for any other."""
+        return getattr(self.step, "llm", None)
+
+    @property
+    def asks_a_server(self) -> bool:
+        return self.model is not None and not getattr(self.model, "in_process", False)
+
+    def next_batch(self, is_all: bool) -> list[Row] | None:
+        """The rows of a batch that may begin now; ``is_all`` if no more rows will come."""
+        if self.at_work >= self.most or not self.waiting:
+            return None
+        if len(self.waiting) < self.size and not is_all:
+            return None
+        return [self.waiting.popleft() for _ in range(int(min(self.size, len(self.waiting))))]
+
+
+class _Flow:
+    """Rows on their way through the stages of a run.
+
+    Args:
+        source: The step that loads rows.
+        steps: The steps after it, in their order.
+        window: Maximum number of rows inside.
+        writer: Where the rows of the last step go.
+        on_batch: Progress callback.
+
+    Attributes:
+        over: Set when all rows are written, or when something failed.
+        error: Why the run ends before all rows are written.
+        is_draining: Whether models are asked nothing more; what was answered goes on to the end.
+        is_ending: Whether what is finished now is left out.
+    """
+
+    def __init__(
+        self,
+        source: GeneratorStep,
+        steps: list[Any],
+        window: int,
+        writer: RowWriter,
+        on_batch: OnBatch | None,
+    ) -> None:
+        self.over = threading.Event()
+        self.error: Exception | None = None
+        self.is_draining = self.is_ending = False
+        self._source, self._stages = source, [_Stage(step) for step in steps]
+        self._window, self._writer, self._on_batch = window, writer, on_batch
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
+        """Notified when rows may be loaded, a step was loaded, or a stage has no more work."""
+        self._is_passing, self._is_opening = threading.Lock(), threading.Lock()
+        self._inside = 0
+        self._all_loaded = self._has_ended = False
+        self._opened: dict[str, Any] = {}
+        """Steps whose ``load`` has returned, by their names."""
+
+    def start(self) -> None:
+        """Load all steps, each in the thread that uses it, and then the rows; returns at once."""
+        for stage in self._stages:
+            self._spawn(self._work, stage)
+            stage.threads = 1
+        self._spawn(self._load_rows)
+
+    def models(self) -> Iterator[tuple[str, HeavyLLM]]:
+        """Each model that reports what it is asked, with the name of its step."""
+        for stage in self._stages:
+            if isinstance(stage.model, HeavyLLM):
+                yield stage.step.name, stage.model
+
+    def end(self, drains: bool = False) -> None:
+        """Begin nothing more and unload all steps; does nothing the second time.
+
+        Args:
+            drains: Wait for requests in flight, however long they take, or until Ctrl-C.
+        """
+        if self._has_ended:
+            return
+        self._has_ended = True
+        with self._changed:
+            is_whole = self.over.is_set() and not self.error
+            self.is_draining, self.is_ending = drains, not drains
+            self._dispatch()
+        for _, model in self.models():
+            model.drain()
+        if drains:
+            self._drain()
+            self.is_ending = True
+        if not is_whole:
+            self._give_up_requests()
+        self._await(lambda: not any(stage.at_work for stage in self._stages), _GRACE_S)
+        for step in list(self._opened.values()):
+            self._unload(step)
+
+    def _drain(self) -> None:
+        """Wait until all that was asked is answered, and has gone as far as it can."""
+        if any(stage.at_work for stage in self._stages if stage.asks_a_server):
+            _log.warning(
+                "Waiting for the requests in flight, which are already billed. Ctrl-C again stops "
+                "at once."
+            )
+
+        def is_drained() -> bool:
+            return not any(
+                stage.at_work or (stage.waiting and stage.model is None) for stage in self._stages
+            )
+
+        with contextlib.suppress(KeyboardInterrupt), _signals():
+            self._await(is_drained)
+
+    def _give_up_requests(self) -> None:
+        for stage in self._stages:
+            if stage.asks_a_server:
+                self._unload(stage.step)
+
+    def _await(self, condition: Callable[[], bool], seconds: float = float("inf")) -> None:
+        """Wait for a condition of the stages; looks up now and then, so that Ctrl-C is heard."""
+        until = time.monotonic() + seconds
+        with self._changed:
+            while not condition() and time.monotonic() < until:
+                self._changed.wait(_POLL_S)
+
+    def _spawn(self, work: Callable[..., None], *arguments: Any) -> None:
+        """A daemon thread, so that one that hangs does not hold the interpreter."""
+
+        def loud() -> None:
+            try:
+                work(*arguments)
+            except BaseException as error:
+                self._fail(error, arguments[0].step if arguments else self._source)
+
+        threading.Thread(target=loud, daemon=True).start()
+
+    def _fail(self, error: BaseException, step: Any) -> None:
+        if self.is_ending:  # e.g. a request that was given up
+            return
+        if not isinstance(error, HeavydistillError):
+            lines = "".join(traceback.format_exception(error))
+            error = RunError(
+                f"Step {step.name!r} failed: {type(error).__name__}: {error}",
+                f"This is a defect, please report it with this:\n{lines}",
+            )
+        with self._changed:
+            self.error = self.error or error
+            self.is_draining = isinstance(self.error, StoppedError | TeacherError)
+            self.is_ending = not self.is_draining
+            self.over.set()
+            self._changed.notify_all()
+
+    def _open(self, step: Any) -> None:
+        with self._is_opening:  # lazy imports, as of transformers, bear one thread at a time
+            if not self.is_ending:
+                step.load()
+        with self._changed:
+            self._opened[step.name] = step
+            is_late = self.is_ending
+            self._changed.notify_all()
+        if is_late:  # the end has not seen it
+            self._unload(step)
+
+    def _unload(self, step: Any) -> None:
+        with self._lock:
+            if self._opened.pop(step.name, None) is None:
+                return
+        with contextlib.suppress(Exception):  # threads may be using what goes
+            step.unload()
+
+    def _load_rows(self) -> None:
+        self._open(self._source)
+        with self._changed:  # nothing is asked as long as a step may turn out to be unusable
+            while len(self._opened) <= len(self._stages):
+                if self._is_stopping:
+                    return
+                self._changed.wait()
+        for rows, is_last in self._source.process_applying_mappings(offset=0):
+            self._show(str(self._source.name), rows)
+            with self._changed:
+                self._inside += len(rows)
+                self._stages[0].waiting.extend(rows)
+                self._dispatch()
+                while not (is_last or self._is_stopping or self._has_room()):
+                    self._changed.wait()
+                if is_last or self._is_stopping:
+                    break
+        with self._lock:
+            self._all_loaded = True
+            self._dispatch()
+
+    @property
+    def _is_stopping(self) -> bool:
+        return self.is_draining or self.is_ending
+
+    def _has_room(self) -> bool:
+        """Whether rows may be loaded: beyond the window only if no step can begin anything."""
+        return self._inside < self._window or not any(stage.at_work for stage in self._stages)
+
+    def _work(self, stage: _Stage) -> None:
+        """Load a step, if this is its first thread, and work off its batches."""
+        if stage.step.name not in self._opened:
+            self._open(stage.step)
+        while True:
+            batch = stage.batches.get()
+            count, rows = len(batch), None
+            try:
+                rows = self._finished(stage, batch)
+            finally:
+                with self._changed:
+                    stage.at_work -= 1
+                    if rows is not None:
+                        self._inside -= count
+                        self._pass_on(stage, rows)
+                    self._changed.notify_all()
+
+    def _finished(self, stage: _Stage, batch: list[Row]) -> list[Row] | None:
+        """What a step makes of a batch; None if it is left out."""
+        rows: list[Row] = next(stage.step.process_applying_mappings(batch), [])
+        if self.is_ending:
+            return None
+        if stage is self._stages[-1]:
+            self._writer.add(rows)
+        self._show(stage.step.name, rows)
+        return rows
+
+    def _pass_on(self, stage: _Stage, rows: list[Row]) -> None:
+        if stage is not self._stages[-1]:
+            self._inside += len(rows)
+            self._stages[self._stages.index(stage) + 1].waiting.extend(rows)
+        self._dispatch()
+
+    def _show(self, name: str, rows: list[Row]) -> None:
+        if self._on_batch:
+            with self._is_passing:
+                self._on_batch(name, rows)
+
+    def _dispatch(self) -> None:
+        """Begin every batch that may begin; call it under the lock."""
+        is_all = self._all_loaded or self._is_stopping
+        for stage in self._stages:
+            may_begin = not self.is_ending and not (self.is_draining and stage.model is not None)
+            while may_begin and (rows := stage.next_batch(is_all)) is not None:
+                stage.at_work += 1
+                stage.batches.put(rows)
+                if stage.at_work > stage.threads:
+                    stage.threads += 1
+                    self._spawn(self._work, stage)
+            is_all = self._is_stopping or (is_all and not stage.waiting and not stage.at_work)
+        if is_all:
+            self.over.set()
+        self._changed.notify_all()
+
+
+@contextlib.contextmanager
+def _signals() -> Iterator[Callable[[], None]]:
+    """While this lasts SIGINT and SIGTERM raise KeyboardInterrupt, until what it gives is called.
+
+    That makes them ignored.
+    """
+    handlers = terminate_as_interrupt()
+
+    def ignore() -> None:
+        for signum in handlers:
+            signal.signal(signum, signal.SIG_IGN)
+
+    try:
+        yield ignore
+    finally:
+        for signum, handler in handlers.items():
+            signal.signal(signum, handler)
+
+
+@contextlib.contextmanager
+def _logging_to(file: Path, flow: _Flow) -> Iterator[None]:
+    """While this lasts warnings are shown and kept in a file.
+
+    What steps say of rows that are given up by an end is neither.
+    """
+
+    def matters(record: logging.LogRecord) -> bool:
+        return not (flow.is_ending and record.name.startswith("distilabel.step."))
+
+    shown = RichHandler(rich_tracebacks=False)
+    shown.setFormatter(logging.Formatter("['%(name)s'] %(message)s"))
+    kept = logging.FileHandler(file, delay=True, encoding="utf-8")
+    kept.setFormatter(
+        logging.Formatter("[%(asctime)s] %(levelname)-8s %(message)s", datefmt="%Y-%m-%d %H:%M:%S")
+    )
+    levels = {name: logging.getLogger(name).level for name in _SILENT}
+    root = logging.getLogger()
+    before = root.handlers[:]
+    for handler in (shown, kept):
+        handler.addFilter(matters)
+    try:
+        for name in levels:
+            logging.getLogger(name).setLevel(logging.CRITICAL)
+        root.handlers[:] = [*before, shown, kept]
+        yield
+    finally:
+        root.handlers[:] = before
+        for name, level in levels.items():
+            logging.getLogger(name).setLevel(level)
+        kept.close()
