@@ -7,8 +7,12 @@ import time
 from concurrent.futures import Future
 
 from heavydistill.models.request import Engine, Keep, Request, Response, Work, forget
+from heavydistill.models.shared import Shared
 from heavydistill.store.journal import Journal, key, prompt_id
 from heavydistill.store.segment import Record
+
+journals = Shared(Journal.close)
+"""Journals of this process by their folder: an index of a journal is in memory once."""
 
 _MISSING = Response(
     finish_reason="error",
@@ -24,7 +28,7 @@ class JournaledEngine:
 
     Args:
         engine: Asked for what is missing.
-        journal: Closed with this engine.
+        journal: Given back to ``journals`` with this engine.
         model: Who answers.
         replay: Ask nobody: what failed is as it was, and what was never answered is a failure.
     """
@@ -75,9 +79,9 @@ class JournaledEngine:
         self._engine.drain()
 
     def close(self) -> None:
-        """Close the engine, then the journal."""
+        """Close the engine, then the journal if nobody else uses it."""
         self._engine.close()
-        self._journal.close()
+        journals.give_back(self._journal)
 
     def _ask(self, mine: dict[str, Request], keep: Keep) -> None:
         """Ask, and settle the futures of these keys."""

@@ -19,7 +19,7 @@ from heavydistill.heavy.ballot import Ballot, Vote, ballot_of, said_in, shown, v
 from heavydistill.models.request import user_turn
 from heavydistill.models.tokenizer import reader_of
 from heavydistill.run.steps import Row, advance
-from heavydistill.run.tasks import FROM_JOURNAL, HeavyTask, fields_of
+from heavydistill.run.tasks import FROM_JOURNAL, HeavyTask, fields_of, is_broken_off
 from heavydistill.schema import (
     OK,
     Deliberation,
@@ -98,6 +98,11 @@ class JudgeUndecided(HeavyTask):
         outputs = self.generate([user_turn(text) for text in new], rows, station) if new else []
         if outputs is not None:
             replies = dict(zip(new, outputs, strict=True))
+            broken_off = {text for text, output in replies.items() if is_broken_off(output)}
+            inputs[:] = [
+                row for row in inputs if broken_off.isdisjoint(questions.get(id(row), {}).values())
+            ]
+            rows = [row for row in rows if broken_off.isdisjoint(questions[id(row)].values())]
             advance(rows, station, lambda row: self._judged(row, questions[id(row)], replies))
         yield inputs
 

@@ -17,7 +17,7 @@ from pydantic import PrivateAttr
 
 from heavydistill.config.models import Endpoint, Sampling
 from heavydistill.errors import ConfigError
-from heavydistill.models.journaled import JournaledEngine
+from heavydistill.models.journaled import JournaledEngine, journals
 from heavydistill.models.ledger import Ledger
 from heavydistill.models.profiles import Profile
 from heavydistill.models.registry import find, open_engine
@@ -103,7 +103,8 @@ class HeavyLLM(LLM):
         ledger = self.ledger and Ledger(Path(self.ledger), self.most_tokens, self.most_usd)
         self._engine = open_engine(profile, self.endpoint, ledger or None)
         if self.journal:
-            journal = Journal(Path(self.journal))
+            folder = Path(self.journal)
+            journal = journals.borrow(folder.absolute(), lambda: Journal(folder))
             self._engine = JournaledEngine(self._engine, journal, profile.model, self.replay)
 
     def unload(self) -> None:

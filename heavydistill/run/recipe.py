@@ -15,9 +15,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from distilabel.steps import StepResources
-
-from heavydistill.config.models import Endpoint
 from heavydistill.config.run import RunConfig
 from heavydistill.errors import ConfigError
 from heavydistill.models.ledger import Ledger, account_of, adopt, alone
@@ -43,9 +40,9 @@ def window_of(run: ResolvedRun) -> int:
     """Rows in the pipeline: each stage has those it works on, and as many that wait for it."""
     config = run.config
     rounds = config.rounds
-    rows = rounds * pace_of(run, deliberate_stage(1)).rows * config.deliberate.processes
+    rows = rounds * pace_of(run, deliberate_stage(1)).rows
     if run.thinker:
-        rows += pace_of(run, THINK).rows * config.think.processes
+        rows += pace_of(run, THINK).rows
     if run.judge:
         rows += (1 + rounds) * pace_of(run, JUDGE).rows
     return 2 * rows
@@ -54,10 +51,6 @@ def window_of(run: ResolvedRun) -> int:
 def llm_of(run: ResolvedRun, stage: str, replay: bool = False) -> HeavyLLM:
     """The LLM of a stage, with the journal and the account of the run.
 
-    Limits of requests and tokens a minute are shared out to the stages by how often they ask,
-    because each asks from a process of its own; a judge counts as if one answer of each stage were
-    left to it. One with the same limits at the same address as the run shares in them.
-
     Args:
         run: Its journal must be set if it has a budget.
         stage: As in ``models.request``.
@@ -65,12 +58,6 @@ def llm_of(run: ResolvedRun, stage: str, replay: bool = False) -> HeavyLLM:
     """
     config, model = run.config, run.in_stage(stage)
     endpoint = model.endpoint
-    asked = _asked_of(run, endpoint)
-    limits = {
-        key: max(1, limit * model.samples // asked)
-        for key in ("requests_per_minute", "tokens_per_minute")
-        if (limit := getattr(endpoint, key))
-    }
     pays = endpoint.is_served and config.journal and not replay
     return HeavyLLM.resolved(
         model.profile,
@@ -78,7 +65,7 @@ def llm_of(run: ResolvedRun, stage: str, replay: bool = False) -> HeavyLLM:
         sampling=model.sampling,
         seed=config.seed,
         stage=stage,
-        endpoint=endpoint.model_copy(update=limits),
+        endpoint=endpoint,
         journal=config.journal,
         ledger=str(account_of(config)) if pays else None,
         most_tokens=config.most_tokens,
@@ -179,7 +166,7 @@ def build_heavy_pipeline(
     config = run.config
     deliberate = pace_of(run, deliberate_stage(1))
     think = deliberate if config.pools else pace_of(run, THINK)
-    pipeline = _empty_pipeline(on_batch, window_of(run), ray)
+    pipeline: HeavyPipeline = _empty_pipeline(on_batch, window_of(run), ray)
     with pipeline:
         if config.pools:
             last = LoadPools(
@@ -204,7 +191,6 @@ def build_heavy_pipeline(
                 language=config.language,
                 input_batch_size=think.batch,
                 batches_in_flight=think.in_flight,
-                **_replicas(config.think.processes),
             )
         last = last >> Verify(
             name="verify_pool",
@@ -235,7 +221,6 @@ def build_heavy_pipeline(
                 task=config.deliberate.task,
                 input_batch_size=deliberate.batch,
                 batches_in_flight=deliberate.in_flight,
-                **_replicas(config.deliberate.processes),
             )
             last = last >> Verify(
                 name=f"verify_deliberations_{round}",
@@ -247,28 +232,6 @@ def build_heavy_pipeline(
                 last = last >> judge_of(run, "deliberations", round, replay)
         last >> LabelTraces(name="label_traces", input_batch_size=deliberate.batch)
     return pipeline
-
-
-def _replicas(wished: int) -> dict[str, Any]:
-    """Of steps that ask; only where they are wished, for on Ray the nodes decide."""
-    return {"resources": StepResources(replicas=wished)} if wished > 1 else {}
-
-
-def _asked_of(run: ResolvedRun, endpoint: Endpoint) -> int:
-    """Samples a problem that are asked for within the limits of an endpoint."""
-    rounds = run.config.rounds
-    stages = [(run.thinker, 1), (run.deliberator, rounds), (run.judge, 1 + rounds)]
-    return sum(
-        times * model.samples
-        for model, times in stages
-        if model and _limits(model.endpoint) == _limits(endpoint)
-    )
-
-
-def _limits(endpoint: Endpoint) -> tuple[object, ...]:
-    """Whose they are, and how many."""
-    limits = endpoint.requests_per_minute, endpoint.tokens_per_minute
-    return endpoint.base_url, endpoint.start_vllm, endpoint.key_env, *limits
 
 
 def _empty_pipeline(on_batch: OnBatch | None, window: int, ray: str | None) -> Any:

@@ -23,6 +23,7 @@ from heavydistill.config.run import CacheChoice, Domain, Language, Problems, Tas
 from heavydistill.errors import printable
 from heavydistill.heavy import prompts, voting
 from heavydistill.heavy.cache import build_cache, carried
+from heavydistill.models.shared import Shared
 from heavydistill.models.tokenizer import SERVER, ReaderTokenizer, ServerTokenizer
 from heavydistill.problems import load_fit
 from heavydistill.run.pools import stands, verifier_now
@@ -142,6 +143,9 @@ class LoadPools(GeneratorStep):
         }
 
 
+_pools = Shared(VerdictPool.close)  # workers of one run judge for all its steps
+
+
 class Verify(Step):
     """Judges every generation of a column with the verifier of its problem.
 
@@ -174,11 +178,12 @@ class Verify(Step):
 
     def load(self) -> None:
         super().load()
-        self._judges = VerdictPool(self.verify)
+        key = self.verify.model_dump_json()
+        self._judges = _pools.borrow(key, lambda: VerdictPool(self.verify))
 
     def unload(self) -> None:
         if self._judges is not None:
-            self._judges.close()
+            _pools.give_back(self._judges)
         self._judges = None
 
     def process(self, inputs: StepInput) -> Iterator[list[Row]]:

@@ -1,7 +1,8 @@
 """The stations of a row that ask a model: sample trajectories, deliberate.
 
 Both ask for all samples of all rows of a batch at once, keep every response whatever became of
-it, and give each the same columns. A row that has left the way (see ``steps``) is not asked.
+it, and give each the same columns. A row that has left the way (see ``steps``) is not asked. A row
+that an end of the run broke off, so that a sample was not asked for, is left out.
 
 distilabel inspects the annotations of ``process`` as objects, so they are not postponed here.
 """
@@ -18,12 +19,11 @@ from heavydistill.config.run import Task as Asked
 from heavydistill.errors import HeavydistillError
 from heavydistill.heavy import prompts
 from heavydistill.heavy.voting import answered_by_choice
-from heavydistill.models.request import deliberation, trajectory, user_turn
+from heavydistill.models.request import INTERRUPTED, deliberation, trajectory, user_turn
 from heavydistill.run.llm import EXTRAS, HeavyLLM
 from heavydistill.run.steps import Row, advance
 from heavydistill.schema import OK, Problem, from_row, to_row
 
-_INTERRUPTED = "interrupted"
 # How many responses of the last stage were in the journal: for progress, no column of a trace.
 FROM_JOURNAL = "from_journal"
 
@@ -45,7 +45,10 @@ class HeavyTask(Task):
         return {}
 
     def _ask(self, rows: list[Row], station: str) -> dict[int, list[dict[str, Any]]]:
-        """Fields of the generations of each row on its way, by the row's ``id()``."""
+        """Fields of the generations of each row on its way, by the row's ``id()``.
+
+        Rows that were broken off are removed from ``rows``.
+        """
         messages: dict[int, list[dict[str, str]]] = {}
 
         def prepare(row: Row) -> Row:
@@ -57,6 +60,8 @@ class HeavyTask(Task):
         if outputs is None:
             return {}
         named = list(zip(asked, outputs, strict=True))
+        broken_off = {id(row) for row, output in named if is_broken_off(output)}
+        rows[:] = [row for row in rows if id(row) not in broken_off]
         for row in rows:
             row.pop(FROM_JOURNAL, None)
         for row, output in named:
@@ -186,6 +191,11 @@ class Deliberate(HeavyTask):
 
     def _cache(self, row: Row) -> Row:
         return next(cache for cache in row["caches"] if cache["round"] == self.round)
+
+
+def is_broken_off(output: dict[str, Any]) -> bool:
+    """Whether a sample in an output of ``HeavyLLM.generate`` was not asked for any more."""
+    return INTERRUPTED.failure in output["failure"]
 
 
 def fields_of(output: dict[str, Any], llm: HeavyLLM) -> list[dict[str, Any]]:

@@ -9,6 +9,7 @@ from distilabel.pipeline import Pipeline
 
 from heavydistill.config.run import RunConfig, load_config
 from heavydistill.errors import ConfigError
+from heavydistill.models.http.gate import Gate
 from heavydistill.models.request import JUDGE, THINK, deliberate_stage
 from heavydistill.models.resolve import ResolvedRun, resolve
 from heavydistill.run.recipe import build_heavy_pipeline, judge_of, llm_of, window_of
@@ -71,23 +72,24 @@ def test_a_judge_elsewhere_is_asked_there_for_all_votes_singly():
     assert llm_of(run, THINK).endpoint.base_url == URL
 
 
-def test_limits_a_minute_hold_for_all_who_ask_at_one_address():
-    keys = {"judge__model": "other", "think__k": 8, "deliberate__d": 4, "deliberate__rounds": 2}
+def test_all_who_ask_at_one_address_share_its_slots_and_its_limits_a_minute(tmp_path):
+    keys = {"judge__model": "other", "deliberate__rounds": 2, "journal": str(tmp_path)}
 
-    def limits(run: ResolvedRun) -> int:
-        rounds = [deliberate_stage(n) for n in (1, 2)]
-        asked = [llm_of(run, stage) for stage in (THINK, *rounds, *[JUDGE] * 3)]
-        by_address: dict[str, int] = {}
-        for llm in asked:
-            limit = llm.endpoint.requests_per_minute or 0
-            url = str(llm.endpoint.base_url)
-            by_address[url] = by_address.get(url, 0) + limit
-        return by_address
+    def gates(run: ResolvedRun) -> list[Gate]:
+        """Those of thinking, both rounds of deliberating, and the judge."""
+        stages = [THINK, deliberate_stage(1), deliberate_stage(2), JUDGE]
+        models = [llm_of(run, stage) for stage in stages]
+        for model in models:
+            model.load()
+        found = [model._engine._engine._gate for model in models]
+        for model in models:
+            model.unload()
+        return found
 
-    assert limits(resolved(**keys, endpoint__requests_per_minute=2500)) == {URL: 2500}
+    assert len(set(gates(resolved(**keys, endpoint__requests_per_minute=2500)))) == 1
     own = {"base_url": OTHER, "requests_per_minute": 900}
-    apart = resolved(**keys, endpoint__requests_per_minute=1600, judge__endpoint=own)
-    assert limits(apart) == {URL: 1600, OTHER: 900}
+    *run, judge = gates(resolved(**keys, endpoint__requests_per_minute=1600, judge__endpoint=own))
+    assert len(set(run)) == 1 and judge not in run
 
 
 @pytest.mark.parametrize(

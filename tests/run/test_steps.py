@@ -269,7 +269,7 @@ def test_stock_tasks_of_distilabel_see_every_field_of_a_response() -> None:
     assert row["llm_stock_finish_reason"] == "stop"
 
 
-OWN = Path(__file__).parents[1] / "own_verifiers.py"
+OWN = Path(__file__).parents[1] / "verifiers" / "own_verifiers.py"
 
 
 @pytest.fixture

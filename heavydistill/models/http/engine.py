@@ -1,11 +1,12 @@
 """OpenAI-compatible servers of one model: K samples are K requests, so that K means K.
 
 Requests run side by side, whoever asks, on the servers' slots and within the limits of requests
-and tokens a minute. Responses are streamed, so that a time-out is a silence and not a long
-thought. What can be repeated is repeated, on another server if there is one; whatever still fails
-is a response with an error. Where a server was seen to honour ``n``, samples of one prompt travel
-in one request, which reads the prompt once, and those that it leaves out are asked for singly. A
-server that copies one sample, or refuses ``n`` after all, is asked for each singly from then on.
+and tokens a minute, which all engines of this process share (see ``gate``). Responses are streamed,
+so that a time-out is a silence and not a long thought. What can be repeated is repeated, on another
+server if there is one; whatever still fails is a response with an error. Where a server was seen to
+honour ``n``, samples of one prompt travel in one request, which reads the prompt once, and those
+that it leaves out are asked for singly. A server that copies one sample, or refuses ``n`` after
+all, is asked for each singly from then on.
 
 A reply that goes on far past ``max_tokens`` is cut off, booked with all that came, and not
 repeated: the next one would cost as much.
@@ -25,9 +26,8 @@ import json
 import logging
 import os
 import random
-import threading
 from collections.abc import Coroutine, Iterable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import groupby
@@ -35,6 +35,7 @@ from typing import Any, TypeVar
 
 from heavydistill.config.models import Capabilities, Endpoint
 from heavydistill.errors import StoppedError, TeacherError
+from heavydistill.models.http import gate
 from heavydistill.models.http.circuit_breaker import Rejections, Silence
 from heavydistill.models.http.completion import LONGEST_CONTEXT, Completion, failed
 from heavydistill.models.http.reasoning import ThinkingCheck
@@ -47,8 +48,7 @@ from heavydistill.models.http.reply import (
     failure_of,
     retry_after,
 )
-from heavydistill.models.http.servers import Rates, Server, Servers
-from heavydistill.models.http.transport import Wire
+from heavydistill.models.http.servers import Server
 from heavydistill.models.ledger import Cost, Ledger, Tariff
 from heavydistill.models.request import INTERRUPTED, Keep, Request, Response, forget
 from heavydistill.schema import Failure
@@ -114,9 +114,6 @@ class OpenAIEngine:
         self._key = os.environ.get(endpoint.key_env, "").strip()
         self._redact = Redactor(self._key)
         self._ledger, self._tariff = ledger, tariff or Tariff()
-        self._rates = Rates(endpoint.requests_per_minute, endpoint.tokens_per_minute)
-        servers = [Server(url, endpoint.concurrency) for url in endpoint.urls]
-        self._servers = Servers(servers, endpoint.timeout_s)
         self._n = self._able.n
         wanted = thinks and endpoint.reasoning == "required"
         self._thinking = ThinkingCheck(model, endpoint.base_url or "", wanted)
@@ -127,10 +124,10 @@ class OpenAIEngine:
         # Writing to a disk must not hold up the other requests, and those who wait for it share a
         # flush.
         self._keepers = ThreadPoolExecutor(endpoint.concurrency * max(1, len(endpoint.urls)))
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
-        self._thread.start()
-        self._wire = self._submit(self._open()).result()
+        self._in_flight: set[asyncio.Task[Any] | None] = set()
+        self._loop = gate.loop()
+        self._gate = gate.enter(endpoint, self._key)
+        self._servers, self._rates = self._gate.servers, self._gate.rates
 
     @property
     def revision(self) -> str:
@@ -147,7 +144,7 @@ class OpenAIEngine:
             What was sent before either is kept.
         """
         calls = list(self._calls(requests))
-        asked = [self._submit(self._call(call, keep)) for call in calls]
+        asked = [gate.submit(self._noted(self._call(call, keep))) for call in calls]
         stopped: StoppedError | TeacherError | None = None
         responses: list[Response] = []
         try:
@@ -170,27 +167,18 @@ class OpenAIEngine:
 
     def close(self) -> None:
         """End the connections; what is still in flight is given up."""
-        self._submit(self._end()).result()
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
+        gate.submit(self._end()).result()
+        gate.leave(self._gate)
         self._keepers.shutdown()
         if self._ledger:
             self._ledger.close()
 
-    async def _open(self) -> Wire:
-        return Wire(self._key, self._endpoint.timeout_s)
-
-    def _submit(self, work: Coroutine[Any, Any, _Result]) -> Future[_Result]:
-        return asyncio.run_coroutine_threadsafe(work, self._loop)
-
     async def _end(self) -> None:
-        rest = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in rest:
+        self.is_drained = True  # for calls that have not begun
+        calls = [task for task in self._in_flight if task]
+        for task in calls:
             task.cancel()
-        await asyncio.gather(*rest, return_exceptions=True)
-        await self._wire.close()
-        await self._loop.shutdown_asyncgens()
+        await asyncio.gather(*calls, return_exceptions=True)
 
     def _calls(self, requests: list[Request]) -> Iterator[list[Request]]:
         """The requests as they travel: singly, or several samples of one prompt together."""
@@ -198,6 +186,15 @@ class OpenAIEngine:
             samples = list(same)
             for start in range(0, len(samples), self._n):
                 yield samples[start : start + self._n]
+
+    async def _noted(self, call: Coroutine[Any, Any, _Result]) -> _Result:
+        """A call that ``close`` gives up."""
+        task = asyncio.current_task()
+        self._in_flight.add(task)
+        try:
+            return await call
+        finally:
+            self._in_flight.discard(task)
 
     async def _call(self, samples: list[Request], keep: Keep) -> list[Response]:
         """Ask until there is a response to each of these samples, or a failure that stays."""
@@ -348,7 +345,7 @@ class OpenAIEngine:
         completion = Completion("seed" in body, most_tokens, self._redact)
         try:
             with self._silence.listening(completion):
-                await self._wire.ask(server.url, body, completion)
+                await self._gate.wire.ask(server.url, body, completion)
             seconds = self._loop.time() - started
             responses = completion.responses(len(samples), self.think_tags, seconds)
             if completion.is_undercounted:
