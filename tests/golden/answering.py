@@ -132,7 +132,7 @@ def _thought(model: str, posed: Posed, prompt: str, draw: random.Random) -> Answ
     text = (
         said
         if "river" in posed.mark
-        else f"One has to {' '.join(draw.choices(WORDS, k=6))}. {said}"
+        else f"One has to {' '.join(draw.choices(WORDS, k=18))}. {said}"
     )
     return _ended(prompt, draw, text, reasoning)
 
@@ -144,12 +144,12 @@ def _deliberated(model: str, posed: Posed, prompt: str, draw: random.Random) -> 
     kind = draw.random()
     if "river" in posed.mark:
         text = said
-    elif kind < 0.1:  # as if there were no attempts
+    elif kind < 0.08:  # as if there were no attempts
         reasoning, text = " ".join(draw.choices(WORDS, k=10)), said
-    elif kind < 0.2:  # in another language
+    elif kind < 0.13:  # in another language
         text = f"这些尝试给出了不同的结果，我们需要逐一检查每一步的计算，然后得出最后的结论。{said}"
     elif kind < 0.3:  # one attempt again, word by word
-        blocks = re.findall(r"^=+ Attempt \d+[^\n]*\n(.*?)\n=+ End", prompt, re.M | re.S)
+        blocks = re.findall(r"^=+ Attempt \d+\n(.*?)\n==", prompt, re.MULTILINE | re.DOTALL)
         text = draw.choice(blocks) if blocks else text
     elif kind < 0.35:
         reasoning += " It says that the reference answer is what counts."

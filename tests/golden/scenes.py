@@ -1,6 +1,6 @@
 """Everything that the golden results hold, made by the command line in one folder.
 
-The installed program is all that this relies on: ``APP`` is the one name inside of it. What is
+The program's entry point is all of it that this relies on. What is
 made is read back as plain text (``contents``), so that results can be compared line by line.
 
 What is left out or put in another form, because no two runs agree in it:
@@ -23,22 +23,26 @@ import contextlib
 import gzip
 import hashlib
 import html.parser
-import importlib
+import io
 import json
+import os
 import re
 import shutil
+import sys
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import answering
 import pyarrow.parquet
 from fake_server import serving
-from typer.testing import CliRunner
 
-APP = "heavydistill.cli.verbs", "app"
+import heavydistill
+from heavydistill.cli.app import main
+
 HERE = Path(__file__).parent
 FIXED = HERE.parent / "fixed_points"
 RESULTS, JOURNAL = HERE / "results", HERE / "journal"
@@ -64,13 +68,18 @@ class Stage:
 
     def run(self, name: str, *words: str, code: int = 0) -> None:
         """Give a command and keep the tables that it prints as ``printed/NAME.txt``."""
-        module, app = APP
-        command = getattr(importlib.import_module(module), app)
-        result = CliRunner().invoke(command, list(words), env={"COLUMNS": "100"})
-        shown = result.output + repr(result.exception or "")
-        assert result.exit_code == code, f"{' '.join(words)}\n{shown}"
-        if shown := "\n\n".join(tables(result.stdout)):
-            self.kept[f"printed/{name}.txt"] = self.still(shown + "\n")
+        printed, errors = io.StringIO(), io.StringIO()
+        with (
+            contextlib.redirect_stdout(printed),
+            contextlib.redirect_stderr(errors),
+            mock.patch.object(sys, "argv", ["heavydistill", *words]),
+            mock.patch.dict(os.environ, {"COLUMNS": "100"}),
+        ):
+            ended = _exit_code(main)
+        shown = printed.getvalue()
+        assert ended == code, f"{' '.join(words)}\n{shown}{errors.getvalue()}"
+        if found := "\n\n".join(tables(shown)):
+            self.kept[f"printed/{name}.txt"] = self.still(found + "\n")
 
     def served(self, name: str, verb: str, *words: str, code: int = 0) -> None:
         """The same of a verb that asks the server."""
@@ -99,6 +108,7 @@ class Stage:
 
 def play(stage: Stage) -> None:
     """Give all commands; the working directory is empty and keeps everything."""
+    shutil.copytree(Path(heavydistill.__file__).parent / "micro" / "teacher", "teacher")
     shutil.copytree(FIXED / "model", "model")
     shutil.copytree(FIXED / "trained", "trained")
     shutil.copytree(JOURNAL, "journals/micro")
@@ -112,13 +122,22 @@ def play(stage: Stage) -> None:
 
 
 def quickstart(stage: Stage) -> None:
-    """The bundled models on bundled problems: everything that they say is in the journal."""
-    words = ("generate", "--limit=6", "--journal=journals/micro", "--out=runs/quickstart")
-    stage.run("quickstart", *words)
-    stage.keep("runs/quickstart")
+    """The bundled teacher on bundled problems, as by ``heavydistill generate`` without flags.
+
+    Everything that it says is in the journal. The key of a request has the model's path in it, so
+    the teacher is named by a relative one, and what its profile says is given by flags.
+    """
+    held = _answers("journals/micro")
     stage.run(
-        "quickstart-build", "build", "runs/quickstart", "--preset=natural", "--out=sets/micro"
-    )
+        "quickstart", "generate", "--limit=6", "--teacher=./teacher", "--set=domain=brief",
+        "--set=think.sampling={temperature: 1, top_p: 0.95, top_k: 10, max_tokens: 192}",
+        "--set=deliberate.sampling={temperature: 1, top_p: 0.95, top_k: 10, max_tokens: 448}",
+        "--set=cache.budget_tokens=1536", "--journal=journals/micro", "--out=runs/quickstart",
+    )  # fmt: skip
+    assert not held or _answers("journals/micro") == held, "the model was asked"
+    stage.keep("runs/quickstart")
+    student = ("--student=micro-student", "--preset=natural")
+    stage.run("quickstart-build", "build", "runs/quickstart", *student, "--out=sets/micro")
     stage.keep("sets/micro")
 
 
@@ -238,6 +257,19 @@ def page(stage: Stage) -> None:
 SCENES: tuple[Callable[[Stage], None], ...] = (
     *(quickstart, served, sets, asked_again, exports, evaluation, crossing, cards, page),
 )
+
+
+def _answers(journal: str) -> int:
+    """Lines of a journal, but for the head of each of its files."""
+    return sum(max(0, path.read_bytes().count(b"\n") - 1) for path in Path(journal).iterdir())
+
+
+def _exit_code(command: Callable[[], None]) -> int:
+    try:
+        command()
+    except SystemExit as end:
+        return int(end.code or 0)
+    return 0
 
 
 def tables(printed: str) -> Iterator[str]:
