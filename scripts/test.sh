@@ -1,38 +1,61 @@
 #!/usr/bin/env bash
-# Every check of the repository: format, lint, types, and the whole test suite.
+# Every check of the repository: format, lint, types and tests.
 #
-#   bash scripts/test.sh                      all of it
+#   bash scripts/test.sh                      the default lane: fast tests, and a slow one for each claim
+#   bash scripts/test.sh all                  every test
 #   bash scripts/test.sh tests/heavy -k vote  all checks, but of the tests only these
 #
-# Arguments go to pytest. A check that fails does not hide the later ones; the exit status is 1
-# if any failed. No test reaches the network, and those that need an accelerator are left out.
+# Other arguments go to pytest. Lint and types are checked while the tests run. A check that fails
+# does not hide the others; the exit status is 1 if any failed. No test reaches the network, and
+# those that need an accelerator are left out.
 set -euo pipefail
 
 . "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 
-failed=""
-check() {
-  local name="$1"
+lane="not gpu and (not slow or claim)"
+if [ "${1:-}" = all ]; then
+  lane="not gpu"
   shift
-  say "$name"
-  "$venv/bin/python" -m "$@" || failed="$failed $name"
-}
+fi
 
+began=$SECONDS
 prepare_environment test
+# Without it the tests of the sandbox are skipped; where CI is set they fail. Likewise of pages.
+bash "$root/scripts/install_sandbox.sh" || true
+bash "$root/scripts/install_browser.sh" || true
+installed=$SECONDS
+
 cd "$root"
 export HF_HUB_OFFLINE=1 TOKENIZERS_PARALLELISM=false
 # One thread a process: the models of the tests are too small to gain from more.
 export OMP_NUM_THREADS="${OMP_NUM_THREADS:-1}"
+logs="$(mktemp -d)"
+trap 'rm -rf "$logs"' EXIT
 
-# Without it the tests of the sandbox are skipped; where CI is set they fail.
-bash scripts/install_sandbox.sh || true
-# Likewise the tests of pages.
-bash scripts/install_browser.sh || true
-check ruff-format ruff format --check .
-check ruff-check ruff check .
-check mypy mypy heavydistill
+failed=""
+check() { "$venv/bin/python" -m "${@:2}" >"$logs/$1" 2>&1 || echo failed >"$logs/$1.failed"; }
+{
+  check ruff-format ruff format --check .
+  check ruff-check ruff check .
+  check mypy mypy heavydistill
+} &
+checks=$!
+trap 'kill $checks 2>/dev/null || true; rm -rf "$logs"' EXIT
+
+say "pytest, with ruff and mypy beside it"
 # Two at a time: half of the suite waits for processes and servers. Files stay together, so that what a
 # file's tests share is made once, and in their order, whose last ones are short: by the number of
 # tests the longest would come last, alone. `-n 0` runs them one after the other.
-check pytest pytest -rs -m "not gpu" -n 2 --dist loadfile --no-loadscope-reorder "$@"
+"$venv/bin/python" -m pytest -rs -m "$lane" -n 2 --dist loadfile --no-loadscope-reorder "$@" ||
+  failed=" pytest"
+
+wait "$checks"
+for name in ruff-format ruff-check mypy; do
+  say "$name"
+  cat "$logs/$name" >&2
+  [ ! -e "$logs/$name.failed" ] || failed="$failed $name"
+done
+
+minutes() { printf '%d min %02d s' $(($1 / 60)) $(($1 % 60)); }
+say "tests and checks $(minutes $((SECONDS - installed))); with the installation $(minutes $((SECONDS - began)))"
 [ -z "$failed" ] || fail "failed:$failed"

@@ -1,12 +1,13 @@
 """Everything that the golden results hold, made by the command line in one folder.
 
-The program's entry point is all of it that this relies on. What is
-made is read back as plain text (``contents``), so that results can be compared line by line.
+Nothing inside of the program is relied on but its entry point and the folder of the bundled models.
+What is made is read back as plain text (``contents``), so that results are compared line by line.
 
 What is left out or put in another form, because no two runs agree in it:
 
 - ``latency_s``, wherever it stands;
 - the port of the server (``PORT`` stands for it);
+- the modules that an exported reward imports (``MODULE``): tests/curate runs it;
 - the hashes of files in the manifest of sets, since such files hold latencies (their names stay);
 - ``config.yaml`` of runs and ``config`` in the manifest of sets: keys come and go, and
   tests/fixed_points opens the old ones;
@@ -23,28 +24,23 @@ import contextlib
 import gzip
 import hashlib
 import html.parser
-import io
 import json
-import os
 import re
 import shutil
-import sys
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import answering
 import pyarrow.parquet
+from command_line import heavydistill
 from fake_server import serving
-
-import heavydistill
-from heavydistill.cli.app import main
 
 HERE = Path(__file__).parent
 FIXED = HERE.parent / "fixed_points"
+MICRO = HERE.parents[1] / "heavydistill" / "micro"
 RESULTS, JOURNAL = HERE / "results", HERE / "journal"
 PACKED = 4096  # larger ones are stored compressed, but for what a person reads
 
@@ -68,17 +64,9 @@ class Stage:
 
     def run(self, name: str, *words: str, code: int = 0) -> None:
         """Give a command and keep the tables that it prints as ``printed/NAME.txt``."""
-        printed, errors = io.StringIO(), io.StringIO()
-        with (
-            contextlib.redirect_stdout(printed),
-            contextlib.redirect_stderr(errors),
-            mock.patch.object(sys, "argv", ["heavydistill", *words]),
-            mock.patch.dict(os.environ, {"COLUMNS": "100"}),
-        ):
-            ended = _exit_code(main)
-        shown = printed.getvalue()
-        assert ended == code, f"{' '.join(words)}\n{shown}{errors.getvalue()}"
-        if found := "\n\n".join(tables(shown)):
+        done = heavydistill(*words, COLUMNS="100")
+        assert done.returncode == code, f"{' '.join(words)}\n{done.stdout}{done.stderr}"
+        if found := "\n\n".join(tables(done.stdout)):
             self.kept[f"printed/{name}.txt"] = self.still(found + "\n")
 
     def served(self, name: str, verb: str, *words: str, code: int = 0) -> None:
@@ -102,13 +90,14 @@ class Stage:
 
     def still(self, text: str) -> str:
         """A text without what no two runs agree in."""
-        port = re.search(r":(\d+)/", self.url)
-        return text.replace(port[0], ":PORT/") if port else text
+        text = text.replace(self.url, "http://127.0.0.1:PORT/v1")
+        return re.sub(r"^from heavydistill\.[\w.]+ import", "from MODULE import", text, flags=re.M)
 
 
 def play(stage: Stage) -> None:
     """Give all commands; the working directory is empty and keeps everything."""
-    shutil.copytree(Path(heavydistill.__file__).parent / "micro" / "teacher", "teacher")
+    for model in ("teacher", "student"):  # under relative names, which stand in keys and rows
+        shutil.copytree(MICRO / model, model)
     shutil.copytree(FIXED / "model", "model")
     shutil.copytree(FIXED / "trained", "trained")
     shutil.copytree(JOURNAL, "journals/micro")
@@ -136,7 +125,7 @@ def quickstart(stage: Stage) -> None:
     )  # fmt: skip
     assert not held or _answers("journals/micro") == held, "the model was asked"
     stage.keep("runs/quickstart")
-    student = ("--student=micro-student", "--preset=natural")
+    student = ("--student=./student", "--preset=natural")
     stage.run("quickstart-build", "build", "runs/quickstart", *student, "--out=sets/micro")
     stage.keep("sets/micro")
 
@@ -262,14 +251,6 @@ SCENES: tuple[Callable[[Stage], None], ...] = (
 def _answers(journal: str) -> int:
     """Lines of a journal, but for the head of each of its files."""
     return sum(max(0, path.read_bytes().count(b"\n") - 1) for path in Path(journal).iterdir())
-
-
-def _exit_code(command: Callable[[], None]) -> int:
-    try:
-        command()
-    except SystemExit as end:
-        return int(end.code or 0)
-    return 0
 
 
 def tables(printed: str) -> Iterator[str]:

@@ -15,10 +15,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from heavydistill.config import Verifying
-from heavydistill.schema import Problem, Verdict
-from heavydistill.verifiers import registry
-from heavydistill.verifiers.pool import VerdictPool
+from MODULE import Verifying
+from MODULE import Problem, Verdict
+from MODULE import registry
+from MODULE import VerdictPool
 
 # An export writes True where the prompt ends with <think>.
 PROMPT_OPENS_THINKING = False
