@@ -32,10 +32,10 @@ def read_versioned(
     Args:
         path: The file.
         kind: A pydantic model or dataclass.
-        form: What ``format`` says in those that are read.
+        form: Value of ``format`` in a file that is read.
         what: A folder with such a file holds that.
-        missing: What to do if there is no such file.
-        other: What to do if it is of another version, or holds something else.
+        missing: Fix if there is no such file.
+        other: Fix if it has another version, or holds something else.
 
     Raises:
         ConfigError: One of these.

@@ -42,7 +42,7 @@ def form(pattern: str, words: str, may_hold_a_key: bool = False) -> BeforeValida
 
     Args:
         pattern: Regular expression; no message shows it.
-        words: What the text must be, e.g. ``must be a number``.
+        words: Requirement in words, e.g. ``must be a number``.
         may_hold_a_key: Whether a text that is refused may be a secret, so that no message shows it.
     """
 
@@ -58,10 +58,10 @@ def parse(section: type[_S], tree: dict[str, Any], where: str, fix: str) -> _S:
     """A mapping as a section.
 
     Args:
-        section: Its type.
+        section: Type of the section.
         tree: The mapping, changed in place: sections that are null go.
         where: Put before every fault, e.g. the file and a colon.
-        fix: What mends a bad value.
+        fix: Fix of a bad value.
 
     Raises:
         ConfigError: An unknown key, which the nearest valid key follows, or a bad value.

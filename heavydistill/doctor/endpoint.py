@@ -62,31 +62,23 @@ _PER_MINUTE = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Examination:
-    """What was found out, and what it cost.
+    """What was found out, and what it cost."""
 
-    Attributes:
-        findings: In the order of the checks.
-        capabilities: What a run obeys.
-        is_counted: Whether the server counts tokens where the run asks: in the last piece of a
-            response in pieces.
-        requests: Sent.
-        prompt_tokens: Read by the server, as far as it counted.
-        completion_tokens: Written by the server, likewise.
-    """
-
-    findings: list[Finding]
-    capabilities: Capabilities
+    findings: list[Finding]  # In the order of the checks
+    capabilities: Capabilities  # Capabilities that a run obeys
     is_counted: bool
-    requests: int
-    prompt_tokens: int
-    completion_tokens: int
+    """Whether the server counts tokens where the run asks: in the last piece of a response in
+    pieces."""
+    requests: int  # Sent
+    prompt_tokens: int  # Read by the server, as far as it counted
+    completion_tokens: int  # Written by the server, likewise
 
 
 def examine(patient: Patient, endpoint: Endpoint, reader: Reader) -> Examination:
     """Ask one address of an endpoint, which must serve the model (see ``models.contact``).
 
     Args:
-        patient: Who is asked, and what a run wants of it.
+        patient: The model, and what a run wants of it.
         endpoint: With the one address.
         reader: Counts the tokens of what the model writes.
 

@@ -43,7 +43,7 @@ def look(endpoint: Endpoint, folders: list[Path], teachers: list[ProfileFile]) -
     """All that can be said of this machine.
 
     Args:
-        endpoint: Of the run, located.
+        endpoint: Endpoint of the run, located.
         folders: Where the run writes.
         teachers: Profiles that ``endpoint.start_vllm`` would start here.
     """

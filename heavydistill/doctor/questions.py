@@ -32,25 +32,18 @@ _NOT_OF_THE_REQUEST = (401, 402, 403, 408, 429, 503, 529)  # the key, the bill, 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What came back.
-
-    Attributes:
-        messages: Of each choice; the pieces of a stream are put together.
-        finishes: Why each choice ended, as the server calls it.
-        logprobs: Whether the first choice brought them.
-        usage: Counts of tokens, as the server calls them; empty if it sent none.
-        headers: Their names in small letters.
-        pieces: In how many pieces the text came; 0 if it came whole.
-        refusal: What the server said if it refused the request; then all else is empty.
-    """
+    """What came back."""
 
     messages: list[dict[str, Any]] = field(default_factory=list)
+    """Message of each choice; the pieces of a stream are put together."""
     finishes: list[Any] = field(default_factory=list)
-    logprobs: bool = False
+    """Why each choice ended, as the server calls it."""
+    logprobs: bool = False  # Whether the first choice brought them
     usage: dict[str, Any] = field(default_factory=dict)
-    headers: dict[str, str] = field(default_factory=dict)
-    pieces: int = 0
-    refusal: str = ""
+    """Counts of tokens, as the server calls them; empty if it sent none."""
+    headers: dict[str, str] = field(default_factory=dict)  # Their names in small letters
+    pieces: int = 0  # In how many pieces the text came; 0 if it came whole
+    refusal: str = ""  # The server's words where it refused the request; then all else is empty
 
     @property
     def counts(self) -> tuple[int, int] | None:
@@ -232,23 +225,14 @@ def _gathered(events: Iterator[dict[str, Any]], headers: dict[str, str]) -> Answ
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Patient:
-    """A served model and what a run wants of it.
+    """A served model and what a run wants of it."""
 
-    Attributes:
-        profile: Of the model.
-        samplings: Of each role that it has in the run.
-        context: What is known of its context without asking the server.
-        prompt: What a thinker is asked, with a problem that takes little thinking.
-        parser: vLLM's reasoning parser for it, if it has one.
-        hosted: Whether a provider serves it, so that nobody here can restart the server.
-    """
-
-    profile: Profile
-    samplings: list[Sampling]
-    context: Context
-    prompt: str
-    parser: str | None = None
-    hosted: bool = False
+    profile: Profile  # Profile of the model
+    samplings: list[Sampling]  # Sampling of each role that the model has in the run
+    context: Context  # The context that is known without asking the server
+    prompt: str  # Prompt of a thinker, with a problem that takes little thinking
+    parser: str | None = None  # vLLM's reasoning parser for it, if it has one
+    hosted: bool = False  # Whether a provider serves it, so that nobody here can restart the server
 
     @property
     def parameters(self) -> dict[str, Any]:

@@ -95,7 +95,7 @@ def obeyed(endpoint: Endpoint, profiles: Sequence[Profile]) -> Endpoint:
 
     Args:
         endpoint: With its addresses.
-        profiles: Of the models that are asked there.
+        profiles: Profiles of the models there.
 
     Raises:
         ConfigError: A file is damaged, the addresses do not take the same parameters, or more
@@ -133,10 +133,10 @@ def bounded(
     """What is chosen over what the profile knows, and no longer than the server takes.
 
     Args:
-        key: Of what is chosen, e.g. ``think.sampling``.
+        key: Key of the choice, e.g. ``think.sampling``.
         chosen: By the user.
         known: To the profile.
-        seen: What the server was seen to do.
+        seen: Capabilities of the server.
 
     Raises:
         ConfigError: More was chosen.

@@ -47,15 +47,10 @@ _Result = TypeVar("_Result")
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What a server answered.
+    """What a server answered."""
 
-    Attributes:
-        status: HTTP status.
-        body: Its text, as far as it came and up to a bound.
-    """
-
-    status: int
-    body: str
+    status: int  # HTTP status
+    body: str  # Text as far as it came, up to a bound
 
     @property
     def models(self) -> list[dict[str, Any]] | None:
@@ -131,7 +126,7 @@ class Contact:
             endpoint: Where.
             most_tokens: The most that a prompt and its response will have together.
             account: Opens the account of the run, if it has a budget.
-            tariff: What the model's tokens cost.
+            tariff: Price of the model's tokens.
 
         Raises:
             TeacherError: As of ``context``, or the server takes fewer tokens than that.

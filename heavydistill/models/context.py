@@ -44,17 +44,11 @@ SET_IT = "set what the server takes with --set endpoint.context=N"
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """The context of a served model.
+    """The context of a served model."""
 
-    Attributes:
-        model: Name of its profile.
-        tokens: Most tokens of prompt and response together.
-        source: Who says so.
-    """
-
-    model: str
-    tokens: int
-    source: Source
+    model: str  # Name of its profile
+    tokens: int  # Most tokens of prompt and response together
+    source: Source  # Where the number is from
 
     @property
     def is_known(self) -> bool:
@@ -83,7 +77,7 @@ def contexts_of(
 
     Args:
         given: Where they are served, as the user gave it.
-        seen: The same with what doctor saw, as of ``capabilities.obeyed``.
+        seen: The same with what doctor saw (``capabilities.obeyed``).
         profiles: Profiles of the models there, found with ``seen``.
         contact: Asks the server; None sends nothing.
         needed: Tokens that a prompt and its response have in a configuration that sets its limits.

@@ -89,7 +89,7 @@ def remedy(instead: str) -> str:
     """What the user does where something of the Hub cannot be had.
 
     Args:
-        instead: What to give in its place, e.g. ``a folder with a tokenizer.json``.
+        instead: Replacement, e.g. ``a folder with a tokenizer.json``.
     """
     hindrance = obstacle()
     if hindrance.endswith(_FORBIDS):

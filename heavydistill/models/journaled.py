@@ -29,7 +29,7 @@ class JournaledEngine:
     Args:
         engine: Asked for what is missing.
         journal: Given back to ``journals`` with this engine.
-        model: Who answers.
+        model: Name of the model in the journal.
         replay: Ask nobody: what failed is as it was, and what was never answered is a failure.
     """
 

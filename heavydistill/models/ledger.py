@@ -56,40 +56,25 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What requests take.
+    """What requests take."""
 
-    Attributes:
-        tokens: Prompts and responses.
-        usd: Money; 0 if the price is not known.
-    """
-
-    tokens: float = 0
-    usd: float = 0.0
+    tokens: float = 0  # Prompts and responses
+    usd: float = 0.0  # Money; 0 if the price is not known
 
 
 @dataclass(frozen=True, slots=True)
 class Balance:
-    """The line of the file.
+    """The line of the file."""
 
-    Attributes:
-        spent_tokens: Booked.
-        spent_usd: Likewise; 0 if the price is not known.
-        reserved_tokens: For what is in flight.
-        reserved_usd: Likewise.
-        in_flight: Requests that were sent and have not ended.
-        ended: Requests that have.
-        estimated: Of those, the ones whose tokens nobody counted.
-        starts: How often the run was begun. What an earlier start had in flight is booked.
-    """
-
-    spent_tokens: float = 0
-    spent_usd: float = 0.0
-    reserved_tokens: float = 0
-    reserved_usd: float = 0.0
-    in_flight: int = 0
-    ended: int = 0
-    estimated: int = 0
+    spent_tokens: float = 0  # Tokens booked
+    spent_usd: float = 0.0  # Dollars booked; 0 if the price is not known
+    reserved_tokens: float = 0  # Tokens of requests in flight, at most
+    reserved_usd: float = 0.0  # Dollars of requests in flight, at most
+    in_flight: int = 0  # Requests that were sent and have not ended
+    ended: int = 0  # Requests that have ended
+    estimated: int = 0  # Ended requests whose tokens nobody counted
     starts: int = 0
+    """Number of times the run was begun; what an earlier start had in flight is booked."""
 
     def line(self) -> bytes:
         """JSON, padded."""
@@ -99,15 +84,10 @@ class Balance:
 
 @dataclass(frozen=True, slots=True)
 class Tariff:
-    """What a model's tokens cost.
+    """What a model's tokens cost."""
 
-    Attributes:
-        usd_in: US dollars for one token of a prompt; 0 if that is not known.
-        usd_out: The same for one of a response.
-    """
-
-    usd_in: float = 0.0
-    usd_out: float = 0.0
+    usd_in: float = 0.0  # US dollars for a prompt token; 0 if not known
+    usd_out: float = 0.0  # US dollars for a response token; 0 if not known
 
     def most(self, requests: list[Request]) -> Cost:
         """The most that one call for these samples of one prompt can cost."""
@@ -119,8 +99,8 @@ class Tariff:
         """(what a call cost, whether that was counted and not bounded).
 
         Args:
-            requests: What was asked.
-            responses: What came of it; fewer if the server left some out.
+            requests: Requests of the call.
+            responses: Their responses; fewer if the server left some out.
             overrun: Most tokens of a reply that went on past ``max_tokens`` and was cut off.
         """
         counts = [c for r in responses for c in (r.prompt_tokens, r.completion_tokens)]
@@ -221,7 +201,7 @@ def alone(file: Path, taken: str) -> Iterator[None]:
 
     Args:
         file: Made if it is not there.
-        taken: What is wrong where somebody does.
+        taken: Message where somebody does.
 
     Raises:
         ConfigError: Somebody does, or the file cannot be used.

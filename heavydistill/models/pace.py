@@ -20,15 +20,10 @@ _MOST_IN_FLIGHT = 512
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How the rows of a stage that asks a model are batched.
+    """How the rows of a stage that asks a model are batched."""
 
-    Attributes:
-        batch: Rows a batch.
-        in_flight: Batches at once.
-    """
-
-    batch: int
-    in_flight: int
+    batch: int  # Rows a batch
+    in_flight: int  # Batches at once
 
     @classmethod
     def of(cls, model: Profile, samples: int, endpoint: Endpoint) -> Pace:

@@ -215,7 +215,7 @@ def serve_command(profile: ProfileFile, gpus: int, context: int | None = None) -
     sampling to the requests: a checkpoint's own defaults would hold for what they do not send.
 
     Args:
-        profile: Of what is served.
+        profile: Profile of the model.
         gpus: Their number.
         context: Instead of the set-up's ``max_model_len``.
     """
@@ -259,43 +259,32 @@ def _resolved_tokenizer(tokenizer: str | None, file: Path) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
-    """A model as a teacher.
-
-    Attributes:
-        name: Of its profile, however its file was named; without one its id or the
-            name that it is served under, and of a folder or path the last name.
-        kind: ``local`` runs in this process, ``endpoint`` is asked over HTTP.
-        model: Folder or Hub id (local), or the served name (endpoint).
-        tokenizer: Folder or Hub id whose tokenizer counts what this model reads; where none is
-            known, ``models.tokenizer.SERVER``.
-        context: Most tokens of prompt and response together.
-        context_is_known: Whether that was set or is known of the model, and is not assumed.
-        thinks: Whether it is known to think, so that a response without thinking lost it.
-        think_tags: Tags around thinking that stays in the text; None if it has none.
-        extra_body: Added to every request to an endpoint, e.g. what switches thinking on.
-        domain: Wording of the prompts that suits it.
-        thinker: Sampling as a thinker.
-        deliberator: Sampling as a deliberator.
-        licence: SPDX id of its weights, or empty if not known.
-        price: What its tokens cost where it is served; None if that is not known.
-        is_described: Whether there is a profile file of it, and not its name alone.
-    """
+    """A model as a teacher."""
 
     name: str
+    """Name of the profile, however its file was named; else the Hub id or served name, or the
+    last part of a path."""
     kind: Literal["local", "endpoint"]
-    model: str
+    """``local`` runs in this process, ``endpoint`` is asked over HTTP."""
+    model: str  # Folder or Hub id (local), or the served name (endpoint)
     tokenizer: str
-    context: int
+    """Folder or Hub id whose tokenizer counts what this model reads; where none is known,
+    ``models.tokenizer.SERVER``."""
+    context: int  # Most tokens of prompt and response together
     context_is_known: bool = True
+    """Whether that was set or is known of the model, and is not assumed."""
     thinks: bool = False
+    """Whether it is known to think, so that a response without thinking lost it."""
     think_tags: tuple[str, str] | None = ("<think>", "</think>")
+    """Tags around thinking that stays in the text; None if it has none."""
     extra_body: Mapping[str, Any] = field(default_factory=dict)
-    domain: Domain = "general"
-    thinker: Sampling = field(default_factory=Sampling)
-    deliberator: Sampling = field(default_factory=Sampling)
-    licence: str = ""
-    price: Price | None = None
-    is_described: bool = False
+    """Added to every request to an endpoint, e.g. what switches thinking on."""
+    domain: Domain = "general"  # Wording of the prompts that suits it
+    thinker: Sampling = field(default_factory=Sampling)  # Sampling as a thinker
+    deliberator: Sampling = field(default_factory=Sampling)  # Sampling as a deliberator
+    licence: str = ""  # SPDX id of its weights, or empty if not known
+    price: Price | None = None  # Price of its tokens where it is served; None if not known
+    is_described: bool = False  # Whether there is a profile file of it, and not its name alone
 
     def usd(self, prompt_tokens: float, completion_tokens: float) -> float | None:
         """What so many tokens cost: nothing in this process; None if the price is not known.
@@ -309,17 +298,11 @@ class Profile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provider:
-    """A hosted API.
+    """A hosted API."""
 
-    Attributes:
-        base_url: Where it is.
-        key_env: Environment variable in which its key is usually kept.
-        takes_top_k: Whether it knows ``top_k``, which the OpenAI API does not have.
-    """
-
-    base_url: str
-    key_env: str
-    takes_top_k: bool = False
+    base_url: str  # Where it is
+    key_env: str  # Environment variable in which its key is usually kept
+    takes_top_k: bool = False  # Whether it knows ``top_k``, which the OpenAI API does not have
 
 
 PROVIDERS = {

@@ -86,7 +86,7 @@ def find(
     Args:
         name: See above.
         endpoint: Where it is served, if it is.
-        sampling: Whose sampling it has.
+        sampling: Source of the sampling.
         may_be_served: Whether an error advises to ask a server; a student must be here.
 
     Raises:

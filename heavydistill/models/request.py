@@ -22,75 +22,48 @@ _CONTENT = ("model", "index", "seed", "reasoning", "answer_text", "finish_reason
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One sample that is wanted.
+    """One sample that is wanted."""
 
-    Attributes:
-        messages: The conversation so far: ``role`` and ``content`` of each turn.
-        sampling: How to sample.
-        seed: Makes this sample repeatable; see ``sample_seed``.
-        index: Which of the samples of these messages it is, from 0.
-        stage: Who asks: ``THINK``, a ``deliberate_stage``, ``JUDGE``, or empty. For the record
-            alone: it makes no other request of it.
-    """
-
-    messages: list[dict[str, str]]
-    sampling: Sampling
-    seed: int
-    index: int = 0
-    stage: str = ""
+    messages: list[dict[str, str]]  # The conversation so far: ``role`` and ``content`` of each turn
+    sampling: Sampling  # How to sample
+    seed: int  # Makes this sample repeatable; see ``sample_seed``
+    index: int = 0  # Which of the samples of these messages it is, from 0
+    stage: str = ""  # ``THINK``, a ``deliberate_stage``, ``JUDGE`` or empty; for the record alone
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Response:
-    """One sample that came back, or the reason why none did.
+    """One sample that came back, or the reason why none did."""
 
-    Attributes:
-        reasoning: The thinking, without its tags; empty if there was none.
-        answer_text: What follows the thinking; empty if the model never got there.
-        finish_reason: ``stop``, ``length`` (cut off by ``max_tokens``) or ``error``.
-        error: Why there is no text, or none that can be used; set if and only if ``finish_reason``
-            is ``error``.
-        failure: The kind of it, likewise.
-        prompt_tokens: Tokens read, counted by who served the request; -1 if it did not say.
-        completion_tokens: Tokens written, thinking included; -1 if unknown.
-        latency_s: Seconds from the start of the work on it to its last token.
-        request_id: The server's id of the request; empty for a model in this process. Samples that
-            one request brought share it, and its counts of tokens: the prompt is with the first of
-            them, and the completion is divided by the lengths of their texts.
-        cached_tokens: Of the prompt tokens, those that the server had in its prefix cache; -1 if
-            it did not say.
-        from_journal: It was paid for earlier and read from a journal.
-        is_seeded: Whether its own seed was sent. Of the samples of one request only the first has
-            that, and none where the server refuses seeds.
-    """
-
-    reasoning: str = ""
-    answer_text: str = ""
-    finish_reason: FinishReason
+    reasoning: str = ""  # The thinking, without its tags; empty if there was none
+    answer_text: str = ""  # The text after the thinking; empty if the model never got there
+    finish_reason: FinishReason  # ``stop``, ``length`` (cut off by ``max_tokens``) or ``error``
     error: str | None = None
-    failure: Failure | None = None
-    prompt_tokens: int = -1
-    completion_tokens: int = -1
-    latency_s: float = 0.0
+    """Why there is no text, or none that can be used; set if and only if ``finish_reason`` is
+    ``error``."""
+    failure: Failure | None = None  # The kind of it, likewise
+    prompt_tokens: int = -1  # Tokens read, counted by who served the request; -1 if it did not say
+    completion_tokens: int = -1  # Tokens written, thinking included; -1 if unknown
+    latency_s: float = 0.0  # Seconds from the start of the work on it to its last token
     request_id: str = ""
-    cached_tokens: int = -1
-    from_journal: bool = False
+    """The server's id of the request; empty for a model in this process. Samples that one
+    request brought share it, and its counts of tokens: the prompt is with the first of them,
+    and the completion is divided by the lengths of their texts."""
+    cached_tokens: int = -1  # Prompt tokens from the server's prefix cache; -1 if it did not say
+    from_journal: bool = False  # Whether it was read from a journal, already billed
     is_seeded: bool = True
+    """Whether its own seed was sent. Of the samples of one request only the first has that, and
+    none where the server refuses seeds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What an engine was asked since it was opened, beside what a journal answered.
+    """What an engine was asked since it was opened, beside what a journal answered."""
 
-    Attributes:
-        asked: Samples.
-        ended: Those of them whose responses are there.
-        tokens: Written for them; in this process also those of the samples that have not ended.
-    """
-
-    asked: int = 0
-    ended: int = 0
+    asked: int = 0  # Samples
+    ended: int = 0  # Those of them whose responses are there
     tokens: int = 0
+    """Written for them; in this process also those of the samples that have not ended."""
 
 
 def deliberate_stage(round: int) -> str:
@@ -176,8 +149,8 @@ def fields_of(model: str, request: Request, response: Response) -> dict[str, Any
 
     Args:
         model: Name of its profile.
-        request: What was asked.
-        response: What came back, or the reason why nothing did.
+        request: Request of the sample.
+        response: Response, or the reason why there is none.
     """
     return {
         "index": request.index,

@@ -235,7 +235,7 @@ def reach(
         models: Names of the models that are asked there.
         contact: Asks the servers; None sends nothing.
         needed: Tokens that a prompt and its response have in a configuration that sets its limits.
-        sampling: Whose sampling the profiles give.
+        sampling: Source of the profiles' sampling.
         saved: The context of an earlier run that this one may go on with.
 
     Raises:

@@ -85,14 +85,14 @@ class Journal:
     Args:
         folder: Made if it is not there.
 
+    Raises:
+        JournalError: The folder cannot be used, or a segment cannot be read or has another format.
+            So do the methods that read, if that happens while it is open.
+
     Attributes:
         folder: As given.
         skipped: Lines that cannot be read, as far as is known: what a line holds is looked at when
             it is needed.
-
-    Raises:
-        JournalError: The folder cannot be used, or a segment cannot be read or has another format.
-            So do the methods that read, if that happens while it is open.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -263,37 +263,25 @@ def _digest(content: object) -> str:
 
 @dataclass(slots=True)
 class Usage:
-    """What one model was asked, as far as the journal knows.
+    """What one model was asked, as far as the journal knows."""
 
-    Attributes:
-        responses: Kept ones, each counted once.
-        failed: Requests that came to nothing.
-        prompt_tokens: Of the kept ones; where a server did not count, nothing is added.
-        completion_tokens: Likewise, thinking included.
-    """
-
-    responses: int = 0
-    failed: int = 0
-    prompt_tokens: int = 0
+    responses: int = 0  # Kept ones, each counted once
+    failed: int = 0  # Requests that came to nothing
+    prompt_tokens: int = 0  # Prompt tokens of the kept responses, as far as servers counted them
     completion_tokens: int = 0
+    """Completion tokens of the kept responses, thinking included, as far as counted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Compacted:
-    """What ``compact`` did.
+    """What ``compact`` did."""
 
-    Attributes:
-        segments: Read and replaced by one.
-        dropped: Records that nobody reads any more: requests kept twice, and failures of requests
-            that were answered or failed later.
-        unread: Lines that cannot be read, kept as they are.
-        busy: Segments left alone, because a process writes to them or this user may not.
-    """
-
-    segments: int
+    segments: int  # Read and replaced by one
     dropped: int
-    unread: int
-    busy: int
+    """Records that nobody reads any more: requests kept twice, and failures of requests that
+    were answered or failed later."""
+    unread: int  # Lines that cannot be read, kept as they are
+    busy: int  # Segments left alone, because a process writes to them or this user may not
 
 
 def usage(folder: Path) -> tuple[dict[str, Usage], int]:

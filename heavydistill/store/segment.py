@@ -55,21 +55,14 @@ class NoRecordError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One line.
+    """One line."""
 
-    Attributes:
-        key: Of the request, 64 hex digits; see ``journal.key``.
-        model: Who was asked.
-        asked: Stage, prompt (a hash of the messages), sampling, seed and index of the request.
-        response: What came back.
-        at: When, in seconds since 1970.
-    """
-
-    key: str
-    model: str
+    key: str  # Key of the request, 64 hex digits; see ``journal.key``
+    model: str  # Model that was asked
     asked: dict[str, Any]
-    response: Response
-    at: float
+    """Stage, prompt (a hash of the messages), sampling, seed and index of the request."""
+    response: Response  # Its response
+    at: float  # When, in seconds since 1970
 
     def line(self) -> bytes:
         """As it stands in a segment."""
@@ -89,36 +82,22 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """Where a sound line stands.
+    """Where a sound line stands."""
 
-    Attributes:
-        key: Of its request, as bytes.
-        failed: Whether the request came to nothing.
-        offset: Of its first byte.
-    """
-
-    key: bytes
-    failed: bool
-    offset: int
+    key: bytes  # Key of the request, as bytes
+    failed: bool  # Whether the request came to nothing
+    offset: int  # Offset of the first byte
 
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A file as ``read`` found it.
+    """A file as ``read`` found it."""
 
-    Attributes:
-        path: Where it is.
-        torn: Bytes of an unfinished last line.
-        damaged: Numbers, from 1, of lines whose checksum is wrong.
-        foreign: Numbers of lines whose checksum is right and which hold no record.
-        lines: The sound ones.
-    """
-
-    path: Path
-    torn: int
-    damaged: list[int]
-    foreign: list[int]
-    lines: list[Line]
+    path: Path  # Where it is
+    torn: int  # Bytes of an unfinished last line
+    damaged: list[int]  # Numbers, from 1, of lines whose checksum is wrong
+    foreign: list[int]  # Numbers of lines whose checksum is right and which hold no record
+    lines: list[Line]  # The sound ones
 
     @property
     def skipped(self) -> int:

@@ -60,8 +60,8 @@ def reading(path: Path, fix: str = _TAKE_OUT) -> Iterator[pq.ParquetFile]:
     What is damaged in its rows shows only when they are read, and read as text.
 
     Args:
-        path: Of it.
-        fix: What to do if it cannot be read.
+        path: Path of the file.
+        fix: Fix if it cannot be read.
 
     Raises:
         ConfigError: That, at its opening or while this lasts.
@@ -141,7 +141,7 @@ def read_columns(run: Path, columns: Sequence[str]) -> Iterator[dict[str, Any]]:
     """As ``read_traces``: these columns of the traces, as rows, and of the files no others.
 
     Args:
-        run: Likewise.
+        run: As in ``read_traces``.
         columns: Dotted, lists not named: ``problem``, ``pool.verdict.verifier``.
 
     Raises:

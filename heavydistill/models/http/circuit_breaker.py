@@ -26,7 +26,7 @@ class Silence:
     """Of all servers of a model.
 
     Args:
-        model: Who is asked.
+        model: Served name.
         patience_s: How long it is borne.
     """
 
@@ -61,7 +61,7 @@ class Silence:
         """Whether a failure is one of all servers, so that its attempt does not count.
 
         Args:
-            request: That failed.
+            request: Request that failed.
             response: How.
             sent: Time of the loop at which it was sent.
             now: Time of the loop.
@@ -112,8 +112,8 @@ class Rejections:
     """Watches the first responses of a model.
 
     Args:
-        model: Who is asked.
-        where: Its address.
+        model: Served name.
+        where: Address of the server.
     """
 
     def __init__(self, model: str, where: str) -> None:

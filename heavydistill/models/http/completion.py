@@ -183,8 +183,8 @@ class Completion:
 
         Args:
             wanted: How many were asked for.
-            tags: Of thinking that is left in the text.
-            seconds: That the request took.
+            tags: Tags of thinking that is left in the text.
+            seconds: Duration of the request.
         """
         if not self._choices:
             kind: Failure = "malformed" if self.is_whole else "cut_off"
@@ -198,7 +198,7 @@ class Completion:
 
         Args:
             wanted: How many were asked for.
-            tags: Of thinking that is left in the text.
+            tags: Tags of thinking that is left in the text.
             fault: In place of the others.
         """
         if not any(choice.finish_reason for choice in self._choices.values()):

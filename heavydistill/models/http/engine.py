@@ -70,17 +70,13 @@ class _DismissedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Outcome:
-    """What an attempt came to.
+    """What an attempt came to."""
 
-    Attributes:
-        responses: One for each sample; fewer if the server left some out.
-        wait_s: Seconds that the server wants to be left alone; None if it does not say.
-        overrun: Most tokens of a reply that went on too long and was cut off; 0 for any other.
-    """
-
-    responses: list[Response]
+    responses: list[Response]  # One for each sample; fewer if the server left some out
     wait_s: float | None = None
+    """Seconds that the server wants to be left alone; None if it does not say."""
     overrun: int = 0
+    """Most tokens of a reply that went on too long and was cut off; 0 for any other."""
 
 
 class OpenAIEngine:
@@ -93,7 +89,7 @@ class OpenAIEngine:
         extra_body: Keys added to every request, e.g. what switches thinking on.
         thinks: Whether a response without thinking has lost it.
         ledger: The account of the run; None keeps none. Closed with this engine.
-        tariff: What the tokens cost.
+        tariff: Price of the tokens.
     """
 
     def __init__(

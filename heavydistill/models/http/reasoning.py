@@ -23,9 +23,9 @@ def decoded(tokenizer: Any, ids: Sequence[int], tags: tuple[str, str] | None) ->
     Some tokenizers have these among their control tokens.
 
     Args:
-        tokenizer: Of transformers.
-        ids: What the model wrote.
-        tags: As of ``split_reasoning``.
+        tokenizer: A tokenizer of transformers.
+        ids: Tokens that the model wrote.
+        tags: As in ``split_reasoning``.
     """
     control = {
         id
@@ -41,7 +41,7 @@ def split_reasoning(text: str, tags: tuple[str, str] | None) -> tuple[str, str]:
     """(reasoning, answer text), both stripped, of a whole completion.
 
     Args:
-        text: What the model wrote.
+        text: Text that the model wrote.
         tags: Opening and closing tag of its thinking; None if it has none.
     """
     if tags is None:
@@ -63,8 +63,8 @@ class ThinkingCheck:
     the server is set right. After that the model may answer what is easy at once.
 
     Args:
-        model: Who is asked.
-        where: Its address.
+        model: Served name.
+        where: Address of the server.
         is_wanted: Whether to check at all.
     """
 

@@ -98,7 +98,7 @@ class ServerFault(Exception):
     """An error that a server sends in place of a completion, or of the rest of one.
 
     Args:
-        message: What it says.
+        message: Text of the error.
         status: The HTTP status that it stands for.
         is_midway: Whether it came in a stream, so that a part of the response may have come.
     """
@@ -112,9 +112,9 @@ class RefusedError(Exception):
     """The server answers with an error.
 
     Args:
-        status: Of HTTP.
-        headers: Of the answer.
-        message: What its body says.
+        status: HTTP status.
+        headers: Headers of the answer.
+        message: Text of the body.
     """
 
     def __init__(self, status: int, headers: Mapping[str, str], message: str) -> None:

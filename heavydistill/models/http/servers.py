@@ -29,23 +29,14 @@ _TICK_S = 0.001
 
 @dataclass(slots=True, eq=False)
 class Server:
-    """One address.
+    """One address."""
 
-    Attributes:
-        url: Its base URL.
-        most: Slots at first, and at most.
-        slots: Requests that it may have in flight now.
-        in_flight: Requests that it has.
-        troubles: Overloads, or outages, since its last response.
-        paused_until: Time of the loop before which it gets no request.
-    """
-
-    url: str
-    most: int
-    slots: float = field(init=False)
-    in_flight: int = 0
-    troubles: int = 0
-    paused_until: float = 0.0
+    url: str  # Base URL
+    most: int  # Slots at first, and at most
+    slots: float = field(init=False)  # Requests that it may have in flight now
+    in_flight: int = 0  # Requests that it has
+    troubles: int = 0  # Overloads, or outages, since its last response
+    paused_until: float = 0.0  # Time of the loop before which it gets no request
 
     def __post_init__(self) -> None:
         self.slots = self.most
@@ -102,8 +93,8 @@ class Servers:
         """Give a slot back after a request.
 
         Args:
-            server: Whose it is.
-            response: What the request came to.
+            server: Server that gave it.
+            response: Response of the request.
             wait_s: How long the server asks to be left alone.
         """
         server.in_flight -= 1
@@ -238,7 +229,7 @@ class Rates:
         """Wait for a request's turn; returns the tokens that it was charged.
 
         Args:
-            most_tokens: That it can take.
+            most_tokens: Maximum number of tokens of the request.
         """
         if self._requests:
             await self._requests.take(1)
@@ -252,7 +243,7 @@ class Rates:
         """Charge what a request really took.
 
         Args:
-            charged: What ``admit`` returned.
+            charged: Return value of ``admit``.
             tokens: Prompt and response.
         """
         if tokens:

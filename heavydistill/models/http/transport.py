@@ -57,7 +57,7 @@ class Wire:
 
         Args:
             url: Where to ask.
-            body: What.
+            body: Body of the request.
             completion: Takes what comes, also if the rest does not.
 
         Raises:

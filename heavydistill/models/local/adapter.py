@@ -29,19 +29,12 @@ _WEIGHTS = ("adapter_model.safetensors", "adapter_model.bin")
 
 @dataclass(frozen=True, slots=True)
 class Adapter:
-    """An adapter and where its base is.
+    """An adapter and where its base is."""
 
-    Attributes:
-        name: Its folder or Hub id.
-        base: Folder or Hub id of the base model.
-        revision: Of the base on the Hub; None takes the newest.
-        own_tokenizer: Whether it brings a tokenizer.
-    """
-
-    name: str
-    base: str
-    revision: str | None
-    own_tokenizer: bool
+    name: str  # Folder or Hub id of the adapter
+    base: str  # Folder or Hub id of the base model
+    revision: str | None  # Revision of the base on the Hub; None takes the newest
+    own_tokenizer: bool  # Whether it brings a tokenizer
 
     @property
     def tokenizer(self) -> str:
@@ -93,7 +86,7 @@ def load_adapter(adapter: Adapter, dtype: Any) -> Any:
 
     Args:
         adapter: From ``adapter_of``.
-        dtype: Of the base's weights, of torch; ``"auto"`` takes what is on disk.
+        dtype: torch type of the base's weights; ``"auto"`` takes what is on disk.
 
     Raises:
         TeacherError: PEFT is not installed, or one of both cannot be loaded, or they do not belong
@@ -128,7 +121,7 @@ def merge_adapter(adapter: Adapter, adapted: Any) -> Any:
     """The base model with the adapter merged into its weights, which are changed in place.
 
     Args:
-        adapter: It.
+        adapter: The adapter.
         adapted: From ``load_adapter``.
 
     Raises:

@@ -62,9 +62,9 @@ def write(
     """The tokens that are written of each row, up to the end of its turn or a few more.
 
     Args:
-        generate: That of the model.
+        generate: ``generate`` of the model.
         input_ids: (rows, width), padded on the left.
-        attention_mask: Likewise.
+        attention_mask: (rows, width), 0 at the padding.
         config: With ``max_new_tokens``, ``eos_token_id`` and ``pad_token_id``.
         processors_of: From the numbers of rows to what is done to their logits besides.
         in_stretches: False for models whose rows may not go.

@@ -59,12 +59,12 @@ class LocalEngine:
         batch_tokens: Bound of one batch: sequences times (longest prompt + ``max_tokens``);
             None takes what is fast on the device and not too large for its memory.
 
-    Attributes:
-        unfinished_tokens: Tokens written so far of the samples that have not ended.
-
     Raises:
         TeacherError: The checkpoint cannot be loaded or has no chat template; or it is an adapter
             and PEFT is not installed.
+
+    Attributes:
+        unfinished_tokens: Tokens written so far of the samples that have not ended.
     """
 
     def __init__(

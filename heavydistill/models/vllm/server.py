@@ -116,7 +116,7 @@ def served(
     Args:
         words: A command from ``command``.
         endpoint: The endpoint of the run, with ``start_vllm``.
-        log: What the server prints is added here.
+        log: File to which the server's output is appended.
         on_start: Called twice a second until the server is healthy.
 
     Raises:

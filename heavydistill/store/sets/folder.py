@@ -119,9 +119,9 @@ def read_rows(
     """The rows of a split, a group in memory at a time; none if the split has no file.
 
     Args:
-        folder: Of the sets.
-        name: Of the set.
-        split: Of it.
+        folder: Folder of the sets.
+        name: Name of the set.
+        split: Split of the set.
         columns: Those that are read, of a struct as ``verdict.label``; all if it is left out.
 
     Raises:

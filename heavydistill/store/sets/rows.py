@@ -59,81 +59,55 @@ class ProblemRow(Problem):
 
     Attributes:
         id: Content hash of text, reference, verifier and its arguments: the same in every run.
-        split: Where its rows are; null if it has none because of ``label``.
-        label: ``contaminated``, ``near_duplicate``, or empty.
-        detail: The benchmark and how it was found there, or the id of the other problem.
-        runs: Where it is, as ``RUN/ID``: the name of a run and its id there.
     """
 
-    split: Split | None
-    label: str
-    detail: str
-    runs: list[str]
+    split: Split | None  # Where its rows are; null if it has none because of ``label``
+    label: str  # ``contaminated``, ``near_duplicate``, or empty
+    detail: str  # The benchmark and how it was found there, or the id of the other problem
+    runs: list[str]  # Where it is, as ``RUN/ID``: the name of a run and its id there
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrajectoryRow(Trajectory):
-    """An attempt; ``label`` says why it is no row of the thinker.
-
-    Attributes:
-        tokens: Of the reasoning and the answer text, in the student's tokenizer; -1 where they
-            were not counted, because another filter came first.
-    """
+    """An attempt; ``label`` says why it is no row of the thinker."""
 
     problem: str
     run: str
     label: str
     tokens: int
+    """Tokens of reasoning and answer text in the student's tokenizer; -1 if another filter came
+    first, so that they were not counted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheRow(Cache):
-    """A candidate set as a prompt.
+    """A candidate set as a prompt."""
 
-    Attributes:
-        problem: Id of the problem.
-        run: Whose pool it is of.
-        drawn: Whether it was drawn by the build, rather than made by the run.
-        recut: Whether its attempts were cut again, because the run's prompt does not fit.
-        stratum: Of the set.
-        right: How many of its attempts are correct.
-        thinkers: Who wrote its attempts, sorted.
-        success: Share of its judged deliberations that are right; null if it has none.
-        judged: Deliberations behind that share.
-        sft_label: Why it has no row in ``sft_deliberator``, or empty.
-        rl_label: Why it has no row in ``rl``, or empty; ``duplicate`` if one of another run that
-            shows the same attempts has it.
-    """
-
-    problem: str
-    run: str
-    drawn: bool
-    recut: bool
-    stratum: Stratum
-    right: int
-    thinkers: list[str]
-    success: float | None
-    judged: int
-    sft_label: str
+    problem: str  # Id of the problem
+    run: str  # Run whose pool it is of
+    drawn: bool  # Whether it was drawn by the build, rather than made by the run
+    recut: bool  # Whether its attempts were cut again, because the run's prompt does not fit
+    stratum: Stratum  # Stratum of the candidate set
+    right: int  # How many of its attempts are correct
+    thinkers: list[str]  # Models that wrote its attempts, sorted
+    success: float | None  # Share of its judged deliberations that are right; null if it has none
+    judged: int  # Deliberations behind that share
+    sft_label: str  # Why it has no row in ``sft_deliberator``, or empty
     rl_label: str
+    """Why it has no row in ``rl``, or empty; ``duplicate`` if one of another run that shows the
+    same attempts has it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliberationRow(Deliberation):
-    """A deliberation; ``label`` says why it is no row of the deliberator.
-
-    Attributes:
-        uses_attempts: Whether it works with the attempts; see ``attention``.
-        copied: The share of its answer that is one attempt's; see ``attention``.
-        tokens: As of a ``TrajectoryRow``.
-    """
+    """A deliberation; ``label`` says why it is no row of the deliberator."""
 
     problem: str
     run: str
     label: str
-    uses_attempts: bool
-    copied: float
-    tokens: int
+    uses_attempts: bool  # Whether it works with the attempts; see ``attention``
+    copied: float  # The share of its answer that is one attempt's; see ``attention``
+    tokens: int  # As in ``TrajectoryRow``
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,37 +127,22 @@ class ThoughtfulMessage(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SftRow:
-    """A row of ``sft_deliberator`` or ``sft_thinker``.
+    """A row of ``sft_deliberator`` or ``sft_thinker``."""
 
-    Attributes:
-        prompt: One user turn.
-        completion: One assistant turn, for the student's template.
-        reasoning: The thinking alone, without blanks around it; may be empty.
-        answer_text: What follows it, likewise.
-        role: Whose answer it is: ``thinker`` also for plain problems among the deliberator's rows.
-        problem: Id of the problem.
-        run: Name of the run.
-        generation: Id of the trajectory or deliberation.
-        cache: Id of the cache; empty for a thinker's.
-        stratum: Of the candidate set; null for a thinker's.
-        model: Who wrote the completion.
-        prompt_tokens: With the student's template and what opens the answer.
-        completion_tokens: The rest of the row: the tokens that are learnt.
-    """
-
-    prompt: list[Message]
-    completion: list[Message]
-    reasoning: str
-    answer_text: str
+    prompt: list[Message]  # One user turn
+    completion: list[Message]  # One assistant turn, for the student's template
+    reasoning: str  # The thinking alone, without blanks around it; may be empty
+    answer_text: str  # What follows it, likewise
     role: Literal["thinker", "deliberator"]
-    problem: str
-    run: str
-    generation: str
-    cache: str
-    stratum: Stratum | None
-    model: str
-    prompt_tokens: int
-    completion_tokens: int
+    """Role of the answer: ``thinker`` also for plain problems among the deliberator's rows."""
+    problem: str  # Id of the problem
+    run: str  # Name of the run
+    generation: str  # Id of the trajectory or deliberation
+    cache: str  # Id of the cache; empty for a thinker's
+    stratum: Stratum | None  # Stratum of the candidate set; null for a thinker's row
+    model: str  # Model that wrote the completion
+    prompt_tokens: int  # With the student's template and what opens the answer
+    completion_tokens: int  # The rest of the row: the tokens that are learnt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,35 +154,21 @@ class ThoughtfulSftRow(SftRow):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RlRow:
-    """A prompt whose answers a verifier rewards.
+    """A prompt whose answers a verifier rewards."""
 
-    Attributes:
-        prompt: One user turn, a cache.
-        problem: Id of the problem.
-        text: Of the problem; ``reference``, ``verifier`` and ``verifier_args`` judge an answer.
-        cache: Id of the cache.
-        run: Name of the run.
-        stratum: Of the candidate set.
-        right: How many of its attempts are correct.
-        width: Attempts in it.
-        success: Share of its judged deliberations that are right: above 0 and below 1.
-        judged: Deliberations behind that share.
-        measured_on: Who wrote them.
-        prompt_tokens: With the student's template and what opens the answer.
-    """
-
-    prompt: list[Message]
-    problem: str
+    prompt: list[Message]  # One user turn, a cache
+    problem: str  # Id of the problem
     text: str
+    """Text of the problem; ``reference``, ``verifier`` and ``verifier_args`` judge an answer."""
     reference: str
     verifier: str
     verifier_args: str
-    cache: str
-    run: str
-    stratum: Stratum
-    right: int
-    width: int
-    success: float
-    judged: int
-    measured_on: str
-    prompt_tokens: int
+    cache: str  # Id of the cache
+    run: str  # Name of the run
+    stratum: Stratum  # Stratum of the candidate set
+    right: int  # How many of its attempts are correct
+    width: int  # Attempts in it
+    success: float  # Share of its judged deliberations that are right: above 0 and below 1
+    judged: int  # Deliberations behind that share
+    measured_on: str  # Model that wrote them
+    prompt_tokens: int  # With the student's template and what opens the answer
