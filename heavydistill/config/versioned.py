@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from heavydistill.errors import ConfigError
 
@@ -15,13 +15,16 @@ Kind = TypeVar("Kind")
 
 
 def as_json(value: Any) -> str:
-    """A dataclass that has such a ``format``, as text; an equal one is the same."""
-    return json.dumps(dataclasses.asdict(value), indent=2, ensure_ascii=False) + "\n"
+    """A dataclass or pydantic model with a ``format`` as text; equal ones give the same text."""
+    tree = value.model_dump() if isinstance(value, BaseModel) else dataclasses.asdict(value)
+    return json.dumps(tree, indent=2, ensure_ascii=False) + "\n"
 
 
 def write_versioned(value: Any, path: Path) -> None:
-    """Write it as JSON."""
-    path.write_text(as_json(value), encoding="utf-8")
+    """Write it as JSON, in one piece."""
+    unfinished = path.with_name(f".{path.name}.new")
+    unfinished.write_text(as_json(value), encoding="utf-8")
+    unfinished.replace(path)
 
 
 def read_versioned(

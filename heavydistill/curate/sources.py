@@ -17,7 +17,7 @@ from heavydistill.errors import ConfigError
 from heavydistill.schema import Problem, Trace, content_id
 from heavydistill.store.atomic import Workplace
 from heavydistill.store.redact import name_alone, without_places
-from heavydistill.store.traces import count_traces, read_traces
+from heavydistill.store.traces import TRACES_FOLDER, count_rows, read_traces
 
 MICRO_MODELS = frozenset({"micro", "micro-student"})
 
@@ -49,7 +49,7 @@ class Source:
     @property
     def traces_there(self) -> int:
         """How many traces there are."""
-        return count_traces(self.folder)
+        return count_rows(self.folder / TRACES_FOLDER)
 
     @property
     def language(self) -> Language:

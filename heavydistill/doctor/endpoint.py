@@ -111,7 +111,7 @@ class _Doctor:
         self.checks: list[Callable[[], Finding]] = [
             *(self._context, self._length, self._output, self._parameters, self._finish),
             *(self._thinking, self._stream, self._usage, self._samples, self._seed),
-            *(self._logprobs, self._prefix_cache, self._rates),
+            *(self._prefix_cache, self._rates),
         ]
         self._patient = patient
         self._profile = patient.profile
@@ -369,11 +369,6 @@ class _Doctor:
         if first == again:
             return Finding("seed", "ok", "the same text for the same seed, another for another")
         return Finding("seed", "ok", "without effect: samples differ, and none can be repeated")
-
-    def _logprobs(self) -> Finding:
-        answer = self._try(_CUT, logprobs=True)
-        what = "refused" if answer.refusal else "given" if answer.logprobs else "not given"
-        return Finding("logprobs", "ok", f"{what}; a run does not need them")
 
     def _prefix_cache(self) -> Finding:
         size = min(_PREFIX_CHARACTERS, self.seen.get("context", self._patient.context.tokens) // 2)

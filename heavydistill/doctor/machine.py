@@ -109,7 +109,11 @@ def _pins() -> dict[str, str]:
 def _gpus() -> list[tuple[str, int]]:
     """(name with driver, bytes) of each NVIDIA GPU that the driver shows."""
     query = ["--query-gpu=name,driver_version,memory.total", "--format=csv,noheader,nounits"]
-    shown, _ = _output(["nvidia-smi", *query])
+    try:
+        command = ["nvidia-smi", *query]
+        shown = subprocess.run(command, capture_output=True, text=True, timeout=_COMMAND_S).stdout
+    except (OSError, subprocess.TimeoutExpired):
+        return []
     rows = (line.split(", ") for line in shown.splitlines() if line.count(", ") == 2)
     return [
         (f"{name} (driver {driver})", int(memory) << 20)
@@ -229,17 +233,6 @@ def _key(endpoint: Endpoint) -> Iterator[Finding]:
         return
     text = "not set, so no key is sent; a server of your own needs none"
     yield Finding(endpoint.key_env, "ok", text, f"{fix} if it needs one")
-
-
-def _output(command: list[str]) -> tuple[str, str]:
-    """(what it printed, why it failed); the reason is empty if it did not."""
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_COMMAND_S)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return "", str(error)
-    if done.returncode:
-        return done.stdout, done.stderr.strip() or f"exit code {done.returncode}"
-    return done.stdout, ""
 
 
 def listen(profile: Profile, sampling: Sampling, prompt: str) -> Iterator[Finding]:

@@ -38,7 +38,6 @@ class Answer:
     """Message of each choice; the pieces of a stream are put together."""
     finishes: list[Any] = field(default_factory=list)
     """Why each choice ended, as the server calls it."""
-    logprobs: bool = False  # Whether the first choice brought them
     usage: dict[str, Any] = field(default_factory=dict)
     """Counts of tokens, as the server calls them; empty if it sent none."""
     headers: dict[str, str] = field(default_factory=dict)  # Their names in small letters
@@ -141,7 +140,6 @@ class Asker:
             return Answer(
                 messages=[dict(choice["message"]) for choice in choices],
                 finishes=[choice.get("finish_reason") for choice in choices],
-                logprobs=bool((choices[0].get("logprobs") or {}).get("content")),
                 usage=dict(body.get("usage") or {}),
                 headers=headers,
             )

@@ -9,24 +9,23 @@ Before a request is sent, the most that it can cost is reserved there; when it h
 did cost is booked instead. So the cap holds however many processes ask at once. What a server did
 not count is booked at the most that it can have been: a token is at least a byte.
 
-What was in flight when a run was killed may have been billed, and nobody knows how much of it, so
-it is booked at all that was reserved for it. That is the price of a hard cap: a kill costs up to
-``max_tokens`` and a prompt for each request in flight, on paper. Ctrl-C waits for them instead and
-costs nothing beyond what they took. A server that ignores ``max_tokens`` can exceed the cap by the
+What was in flight when a run was killed may have been billed, so it is booked at all that was
+reserved: a kill costs up to ``max_tokens`` and a prompt for each request in flight, on paper.
+Ctrl-C waits for them instead. A server that ignores ``max_tokens`` can exceed the cap by the
 replies in flight, each up to the length at which it is cut off; they are booked in full.
 
-The room for the line is taken when the file is made, so that a disk that is full later is no
-matter. Where it cannot be written all the same, nothing more is sent.
+The room for the line is taken when the file is made. Where it cannot be written all the same,
+nothing more is sent. A lock on the file's neighbour keeps an account to one run at a time; on a
+network file system the locks must work between hosts, as on NFS 4.
 
-Whoever runs holds a lock on the file's neighbour, so that an account has one run at a time. On a
-network file system the locks must work between hosts, as they do on NFS 4. Not covered: what was
-reserved in the last seconds before the machine itself lost its power; a folder that was moved and
-whose name another run has taken since, or that was moved without its journal before it was there.
+Not covered: the last seconds before a loss of power; a folder that was moved and whose name another
+run has taken since, or that was moved without its journal before it was there.
 """
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import errno
 import fcntl
 import hashlib
@@ -77,9 +76,8 @@ class Balance:
     """Number of times the run was begun; what an earlier start had in flight is booked."""
 
     def line(self) -> bytes:
-        """JSON, padded."""
-        values = ", ".join(f'"{name}": {getattr(self, name)!r}' for name in self.__slots__)
-        return f"{{{values}}}".encode().ljust(_LINE)
+        """The line as it stands in the file: JSON, padded."""
+        return json.dumps(dataclasses.asdict(self)).encode().ljust(_LINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,19 +275,13 @@ class Ledger:
                 if now.in_flight:
                     return False
                 raise self._spent(now, most)
-            self._write(
+            reserved = dataclasses.replace(
                 now,
-                Balance(
-                    spent_tokens=now.spent_tokens,
-                    spent_usd=now.spent_usd,
-                    reserved_tokens=now.reserved_tokens + most.tokens,
-                    reserved_usd=now.reserved_usd + most.usd,
-                    in_flight=now.in_flight + 1,
-                    ended=now.ended,
-                    estimated=now.estimated,
-                    starts=now.starts,
-                ),
+                reserved_tokens=now.reserved_tokens + most.tokens,
+                reserved_usd=now.reserved_usd + most.usd,
+                in_flight=now.in_flight + 1,
             )
+            self._write(now, reserved)
             return True
 
     def settle(self, reserved: Cost, cost: Cost, counted: bool) -> None:
@@ -301,19 +293,17 @@ class Ledger:
             with self._locked() as now:
                 if now.starts != self._start:
                     return  # the later start has booked all that was reserved
-                self._write(
+                settled = dataclasses.replace(
                     now,
-                    Balance(
-                        spent_tokens=now.spent_tokens + cost.tokens,
-                        spent_usd=now.spent_usd + cost.usd,
-                        reserved_tokens=now.reserved_tokens - reserved.tokens,
-                        reserved_usd=now.reserved_usd - reserved.usd,
-                        in_flight=now.in_flight - 1,
-                        ended=now.ended + 1,
-                        estimated=now.estimated + (not counted),
-                        starts=now.starts,
-                    ),
+                    spent_tokens=now.spent_tokens + cost.tokens,
+                    spent_usd=now.spent_usd + cost.usd,
+                    reserved_tokens=now.reserved_tokens - reserved.tokens,
+                    reserved_usd=now.reserved_usd - reserved.usd,
+                    in_flight=now.in_flight - 1,
+                    ended=now.ended + 1,
+                    estimated=now.estimated + (not counted),
                 )
+                self._write(now, settled)
         except StoppedError as fault:
             # Raised here it would take the response along, which is paid for and not yet kept.
             self._fault = fault
@@ -338,16 +328,14 @@ class Ledger:
         """What was in flight when the run was killed, at the most that it can have cost."""
         with self._locked() as now:
             self._start = now.starts + 1
-            self._write(
-                now,
-                Balance(
-                    spent_tokens=now.spent_tokens + now.reserved_tokens,
-                    spent_usd=now.spent_usd + now.reserved_usd,
-                    ended=now.ended + now.in_flight,
-                    estimated=now.estimated + now.in_flight,
-                    starts=self._start,
-                ),
+            booked = Balance(
+                spent_tokens=now.spent_tokens + now.reserved_tokens,
+                spent_usd=now.spent_usd + now.reserved_usd,
+                ended=now.ended + now.in_flight,
+                estimated=now.estimated + now.in_flight,
+                starts=self._start,
             )
+            self._write(now, booked)
 
     def _fits(self, balance: Balance, most: Cost) -> bool:
         tokens = balance.spent_tokens + balance.reserved_tokens + most.tokens

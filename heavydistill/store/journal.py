@@ -24,7 +24,7 @@ import os
 import random
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -219,18 +219,10 @@ class Journal:
     def _scan(self) -> None:
         """Find the first response to each request, and its last failure."""
         for scan in range(_SCANS):
-            answered: dict[bytes, _Place] = {}
-            failed: dict[bytes, _Place] = {}
-            skipped = 0
             with self._write_lock:  # what is put meanwhile would be missing
                 try:
-                    for found in segment.segments(self.folder, self._is_thorough):
-                        skipped += found.skipped
-                        for line in found.lines:
-                            if line.failed:
-                                failed[line.key] = (found.path, line.offset)
-                            else:
-                                answered.setdefault(line.key, (found.path, line.offset))
+                    found = segment.segments(self.folder, self._is_thorough)
+                    answered, failed, skipped = _outcomes(found)
                 except FileNotFoundError as error:  # compacted while it was read
                     missing = error.filename
                 else:
@@ -244,6 +236,24 @@ class Journal:
             f"The journal {self.folder} lists {missing}, which is not there",
             "Wait for whoever changes the journal all the time, or check its disk.",
         )
+
+
+def _outcomes(
+    segments: Iterable[Segment],
+) -> tuple[dict[bytes, _Place], dict[bytes, _Place], int]:
+    """(where the first response to each request stands, where its last failure does, lines that
+    cannot be read)."""
+    answered: dict[bytes, _Place] = {}
+    failed: dict[bytes, _Place] = {}
+    skipped = 0
+    for each in segments:
+        skipped += each.skipped
+        for line in each.lines:
+            if line.failed:
+                failed[line.key] = (each.path, line.offset)
+            else:
+                answered.setdefault(line.key, (each.path, line.offset))
+    return answered, failed, skipped
 
 
 def _reused(record: Record | None) -> Response | None:
@@ -366,17 +376,8 @@ def _writing(folder: Path) -> Iterator[None]:
 def _dropped(idle: list[Segment]) -> set[tuple[Path, int]]:
     """Where records stand that are neither the first response to a request nor, without one, its
     last failure."""
-    answered: dict[bytes, tuple[Path, int]] = {}
-    failed: dict[bytes, tuple[Path, int]] = {}
-    every = set()
-    for each in idle:
-        for line in each.lines:
-            place = (each.path, line.offset)
-            every.add(place)
-            if line.failed:
-                failed[line.key] = place
-            else:
-                answered.setdefault(line.key, place)
+    answered, failed, _ = _outcomes(idle)
+    every = {(each.path, line.offset) for each in idle for line in each.lines}
     return every - set((failed | answered).values())
 
 

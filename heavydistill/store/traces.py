@@ -180,15 +180,6 @@ def trace_files(run: Path) -> list[Path]:
     return files
 
 
-def count_traces(run: Path) -> int:
-    """How many traces ``read_traces`` gives; it must have accepted the folder."""
-    total = 0
-    for path in (run / TRACES_FOLDER).glob("*.parquet"):
-        with reading(path) as file:
-            total += file.metadata.num_rows
-    return total
-
-
 def _refuse_other_schema(path: Path) -> None:
     with reading(path) as file:
         theirs = _names(file.schema_arrow)

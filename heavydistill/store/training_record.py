@@ -9,13 +9,12 @@ folder, or their id on the Hub.
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import Field
 
-from heavydistill.config.versioned import read_versioned
+from heavydistill.config.versioned import read_versioned, write_versioned
 from heavydistill.config.yaml import Section
 from heavydistill.store.sets.folder import Manifest
 
@@ -168,10 +167,7 @@ class TrainingRecord(Section):
 
 def write_record(record: TrainingRecord, folder: Path) -> None:
     """Write it into a folder, in one piece."""
-    text = json.dumps(record.model_dump(), indent=2, ensure_ascii=False)
-    new = folder / f".{RECORD}.new"
-    new.write_text(text + "\n", encoding="utf-8")
-    new.replace(folder / RECORD)
+    write_versioned(record, folder / RECORD)
 
 
 def read_record(folder: Path) -> TrainingRecord:

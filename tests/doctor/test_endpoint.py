@@ -316,12 +316,6 @@ def test_prefix_hits_are_read_in_both_forms():
     assert visit(Habits())[2]["prefix cache"].text == "not told"
 
 
-def test_logprobs_are_told():
-    assert visit(Habits(logprobs=False))[2]["logprobs"].text.startswith("not given")
-    refusing = Habits(refused=frozenset({"logprobs"}))
-    assert visit(refusing)[2]["logprobs"].text.startswith("refused")
-
-
 def test_rate_headers_are_shown_with_what_to_set():
     headers = {"x-ratelimit-limit-requests": "600", "X-RateLimit-Limit-Tokens": "90000"}
     finding = visit(Habits(headers=headers | {"x-other": "7"}))[2]["rate limits"]

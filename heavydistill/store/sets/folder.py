@@ -12,14 +12,13 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
-from heavydistill.config.versioned import read_versioned
+from heavydistill.config.versioned import read_versioned, write_versioned
 from heavydistill.config.yaml import Section
 from heavydistill.errors import ConfigError
 from heavydistill.schema import arrow_schema, to_row
@@ -337,9 +336,7 @@ class Manifest(Section):
 
 def write_manifest(manifest: Manifest, folder: Path) -> None:
     """Write it into a folder that has all its other files."""
-    manifest = manifest.model_copy(update={"files": hashes(folder)})
-    text = json.dumps(manifest.model_dump(), indent=2, ensure_ascii=False, sort_keys=False)
-    (folder / MANIFEST).write_text(text + "\n", encoding="utf-8")
+    write_versioned(manifest.model_copy(update={"files": hashes(folder)}), folder / MANIFEST)
 
 
 def read_manifest(folder: Path) -> Manifest:

@@ -42,7 +42,6 @@ class Habits:
     counts: str = "all"  # the tokens of all choices, or of the "first" alone, as llama.cpp
     tokenize: bool = False
     cached: str = ""
-    logprobs: bool = True
     cut_reason: str = "length"
     end_reason: str = "stop"
     headers: dict[str, str] = field(default_factory=dict)
@@ -124,8 +123,6 @@ def complete(habits: Habits, served: Served, body: Body) -> Body:
             "message": _message(habits, words),
             "finish_reason": habits.cut_reason if is_cut else habits.end_reason,
         }
-        if body.get("logprobs") and habits.logprobs:
-            choice["logprobs"] = {"content": [{"token": "a", "logprob": -1.0}]}
         choices.append(choice)
     completion: Body = {"id": "c", "object": "chat.completion", "created": 1, "model": MODEL}
     completion["choices"] = choices
