@@ -13,6 +13,7 @@ import yaml
 from rich.console import Console
 
 from heavydistill.cli.plan import print_estimate, print_line
+from heavydistill.config.retired import carried_over
 from heavydistill.config.run import RunConfig, dump_config, load_config
 from heavydistill.errors import ConfigError
 from heavydistill.models.ledger import Cost, Ledger, account_of, balance_of, found_account, spent_in
@@ -214,7 +215,9 @@ def test_a_finished_run_makes_way_for_one_that_asks_for_more_and_for_no_other(
     tree = yaml.safe_load(saved.read_text())
     tree["problems"]["limit"] = 6
     tree["cache"]["budget_tokens"] = None
-    saved.write_text(dump_config(check(load_config(None, {**tree, "out": "x"}), False).config))
+    saved.write_text(
+        dump_config(check(load_config(None, {**carried_over(tree), "out": "x"}), False).config)
+    )
     given = load_config(saved, {**change, "out": "runs/served", "cache.budget_tokens": None})
     if goes_on:
         assert check(given, asks=False).changed.keys() >= change.keys()
