@@ -27,7 +27,7 @@ from heavydistill.metrics.comparison import (
     refuse_other_ways,
 )
 from heavydistill.metrics.intervals import Interval
-from heavydistill.report.text import counted, points, versions
+from heavydistill.report.grid import counted, points, versions
 from heavydistill.run.comparison import side_of
 from heavydistill.run.result import all_traces
 

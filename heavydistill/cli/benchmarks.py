@@ -35,7 +35,7 @@ def benchmarks(
 
 
 def _print_list(known: list[Benchmark], console: Console) -> None:
-    from heavydistill.report.text import print_table, table
+    from heavydistill.report.terminal import print_table, table
 
     rows = table(console, "Name", "Problems", "K x D", "Verifier", "Licence", "Token", "Hub id")
     for column in rows.columns[3:]:
@@ -54,7 +54,7 @@ def _print_list(known: list[Benchmark], console: Console) -> None:
 
 
 def _print_one(known: Benchmark, console: Console) -> None:
-    from heavydistill.report.text import plain
+    from heavydistill.report.terminal import plain
 
     lines = [(label, value) for label, value in _lines(known) if value]
     width = max(len(label) for label, _ in lines)

@@ -51,8 +51,8 @@ def cross(
     from heavydistill.cli.plan import print_heading, print_line
     from heavydistill.cli.progress import Progress, checking
     from heavydistill.models.contact import Contact
-    from heavydistill.report.crossing import print_crossing
-    from heavydistill.report.text import plain
+    from heavydistill.report.controls import print_crossing
+    from heavydistill.report.terminal import plain
     from heavydistill.run import crossing
     from heavydistill.run.estimate import estimate
     from heavydistill.run.generate import run

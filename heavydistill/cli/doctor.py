@@ -195,7 +195,7 @@ def _cost(seen: Examination, profile: Profile) -> str:
 def _print(title: str, findings: list[Finding], console: Console) -> None:
     from rich.text import Text
 
-    from heavydistill.report.text import plain, print_table, table
+    from heavydistill.report.terminal import plain, print_table, table
 
     rows = table(console, "Check", "Result", "Finding")
     for column in rows.columns[1:]:

@@ -67,7 +67,7 @@ def evaluate(
     from heavydistill.models.contact import Contact
     from heavydistill.report.comparison import print_comparison
     from heavydistill.report.controls import print_controlled
-    from heavydistill.report.table import print_summary
+    from heavydistill.report.summary import print_summary
     from heavydistill.run import evaluation
     from heavydistill.run.controls import names_of
     from heavydistill.run.estimate import estimate

@@ -46,7 +46,7 @@ def generate(
     from heavydistill.cli.plan import print_estimate, print_heading, print_line
     from heavydistill.cli.progress import Progress, checked
     from heavydistill.models.contact import Contact
-    from heavydistill.report.table import print_summary
+    from heavydistill.report.summary import print_summary
     from heavydistill.run.estimate import estimate
     from heavydistill.run.generate import run
 
@@ -120,7 +120,7 @@ def print_marker(finished: Finished, plan: Plan, console: Console) -> None:
     samples = finished.summary.samples.values()
     if plan.pools or not any(counts.has_many_unanswered for counts in samples):
         return
-    from heavydistill.report.samples import marker_found, marker_value
+    from heavydistill.report.summary import marker_found, marker_value
     from heavydistill.store.traces import read_traces
     from heavydistill.verifiers.markers import shared_marker
 

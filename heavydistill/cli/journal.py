@@ -23,7 +23,7 @@ def stats(folder: Folder) -> None:
     """Print what each model was asked, and what it wrote."""
     from rich.console import Console
 
-    from heavydistill.report.text import plain, print_table, table
+    from heavydistill.report.terminal import plain, print_table, table
     from heavydistill.store.journal import usage
 
     console = Console()

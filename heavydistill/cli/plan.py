@@ -195,7 +195,7 @@ def print_estimate(estimate: Estimate, plan: Plan, console: Console) -> None:
     """The estimate by stage, and what it rests on."""
     from rich.table import Table
 
-    from heavydistill.report.text import plain, print_table, table
+    from heavydistill.report.terminal import plain, print_table, table
 
     _print_skipped(estimate, plan, console)
     columns = ("calls", "tokens in", "tokens out", "USD", "hours")

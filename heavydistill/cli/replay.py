@@ -35,7 +35,7 @@ def replay(
     from heavydistill.cli.generate import print_ending
     from heavydistill.cli.plan import print_warnings
     from heavydistill.cli.progress import Progress, checked
-    from heavydistill.report.table import print_summary
+    from heavydistill.report.summary import print_summary
     from heavydistill.run.generate import run as run_plan
     from heavydistill.store.atomic import recover
 

@@ -25,8 +25,9 @@ def report(
     """
     from rich.console import Console
 
-    from heavydistill.report.page.writing import write_report
-    from heavydistill.report.text import counted, plain
+    from heavydistill.report.grid import counted
+    from heavydistill.report.page.writer import write_report
+    from heavydistill.report.terminal import plain
 
     first = runs[0].absolute()
     written = write_report(runs, out or first.with_name(f"{first.name}.html"))

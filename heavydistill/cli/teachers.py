@@ -40,7 +40,7 @@ def teachers(
 
 
 def _print_list(profiles: list[ProfileFile], console: Console) -> None:
-    from heavydistill.report.text import print_table, table
+    from heavydistill.report.terminal import print_table, table
 
     columns = ["Name", "Context", "Licence", "Distillation", "80 GB GPUs", "Hub id"]
     shown = len(columns) - (console.width < _NARROW)
@@ -72,7 +72,7 @@ def _gpus(profile: ProfileFile) -> str:
 
 
 def _print_one(profile: ProfileFile, console: Console) -> None:
-    from heavydistill.report.text import plain
+    from heavydistill.report.terminal import plain
 
     lines = list(_lines(profile))
     width = max(len(label) for label, _ in lines)

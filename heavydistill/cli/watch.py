@@ -38,7 +38,7 @@ def watch(
     """
     from rich.console import Console
 
-    from heavydistill.report.text import plain
+    from heavydistill.report.terminal import plain
 
     console = Console()
     seen = _look(run)
@@ -78,7 +78,7 @@ def _follow(run: Path, seen: Seen | None, console: Console) -> Seen | None:
     """Keep a picture up to date until the run ends or is gone; then what it last was."""
     from rich.live import Live
 
-    from heavydistill.report.text import plain
+    from heavydistill.report.terminal import plain
 
     try:
         with Live(console=console, auto_refresh=False) as live:
@@ -96,7 +96,7 @@ def _follow(run: Path, seen: Seen | None, console: Console) -> Seen | None:
 
 
 def _print_line(seen: Seen, console: Console) -> None:
-    from heavydistill.report.text import plain
+    from heavydistill.report.terminal import plain
 
     parts = [seen.which, *_told(seen)]
     console.print(plain("; ".join(part for part in parts if part)), soft_wrap=True)
@@ -128,7 +128,7 @@ def _picture(seen: Seen) -> RenderableType:
     from rich.progress_bar import ProgressBar
     from rich.table import Table
 
-    from heavydistill.report.text import plain
+    from heavydistill.report.terminal import plain
 
     status = seen.status
     bars = Table.grid(padding=(0, 2))
@@ -233,7 +233,7 @@ def _cost(status: Status) -> str:
 
 
 def _right(status: Status) -> str:
-    from heavydistill.report.text import percent
+    from heavydistill.report.grid import percent
 
     parts = [(f"M@{status.k}", status.mean_at_k), (f"HM@{status.d}", status.heavy_mean_at_d)]
     return ", ".join(f"{name} {percent(value)}" for name, value in parts if value is not None)
@@ -260,7 +260,7 @@ def _print_end(run: Path, console: Console) -> None:
         ConfigError: There is none.
         Exit: It was broken off, with code 1.
     """
-    from heavydistill.report.text import plain
+    from heavydistill.report.terminal import plain
     from heavydistill.store.atomic import Workplace
 
     places = {"": run, **{path.parent.name: path.parent for path in run.glob("*/summary.json")}}
@@ -286,7 +286,7 @@ def _print_end(run: Path, console: Console) -> None:
 
 def _end(folder: Path) -> tuple[bool, str]:
     """(whether problems are missing, what came out)."""
-    from heavydistill.report.text import percent
+    from heavydistill.report.grid import percent
 
     try:
         summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))

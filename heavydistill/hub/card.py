@@ -16,7 +16,8 @@ from typing import Any
 from heavydistill.hub import figures, provenance
 from heavydistill.hub.notes import CARD, joined
 from heavydistill.hub.terms import Author, Licence, authors_of, licence_of, problem_sources
-from heavydistill.report.markdown import code, count, table, text
+from heavydistill.report.grid import count
+from heavydistill.report.markdown import code, table, text
 from heavydistill.store.sets.folder import (
     SETS,
     TRAINED,

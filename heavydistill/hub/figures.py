@@ -8,7 +8,9 @@ from typing import Any
 from heavydistill.hub.terms import has_others_pools
 from heavydistill.metrics.counts import COLUMNS, GenerationCounts, unanswered_facts
 from heavydistill.metrics.intervals import FEW_PROBLEMS, FEW_WARNING
-from heavydistill.report.markdown import UNKNOWN, at, code, count, interval, share, table, text, usd
+from heavydistill.report.grid import UNKNOWN, count
+from heavydistill.report.grid import part as share
+from heavydistill.report.markdown import at, code, interval, table, text, usd
 from heavydistill.store.sets.folder import Manifest, Strata
 from heavydistill.store.sets.rows import LABELS
 

@@ -8,7 +8,9 @@ from typing import Any
 
 from heavydistill.hub import figures
 from heavydistill.hub.terms import problem_sources
-from heavydistill.report.markdown import UNKNOWN, at, code, count, percent, share, table, text
+from heavydistill.report.grid import UNKNOWN, count, percent
+from heavydistill.report.grid import part as share
+from heavydistill.report.markdown import at, code, table, text
 from heavydistill.store.sets.folder import Manifest, RunUsed
 from heavydistill.store.training_record import RECORD, Result, RlUsed, SetsUsed, TrainingRecord
 

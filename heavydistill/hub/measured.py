@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from heavydistill.metrics.comparison import COMPARISON, Change, Comparison, read_comparison
 from heavydistill.metrics.counts import COLUMNS, unanswered_facts
 from heavydistill.metrics.intervals import FEW_PROBLEMS, FEW_WARNING
-from heavydistill.report.markdown import UNKNOWN, at, code, count, interval, table, text
+from heavydistill.report.grid import UNKNOWN, count
+from heavydistill.report.markdown import at, code, interval, table, text
 from heavydistill.store.training_record import EVALUATION
 
 if TYPE_CHECKING:

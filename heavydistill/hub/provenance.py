@@ -9,7 +9,8 @@ from typing import Any
 
 from heavydistill.config.run import Language
 from heavydistill.hub.terms import Author, Licence, has_others_pools, problem_sources
-from heavydistill.report.markdown import UNKNOWN, at, code, count, table, text
+from heavydistill.report.grid import UNKNOWN, count
+from heavydistill.report.markdown import at, code, table, text
 from heavydistill.store.sets.folder import CHAT_TEMPLATE, Manifest
 
 _LIMITS = (

@@ -1,4 +1,4 @@
-"""Markdown of cards and tables: texts of others stay texts, and numbers are written alike."""
+"""Printer of grids as Markdown, for cards and comparisons: texts of others stay texts."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-UNKNOWN = "-"
-_NUMBER = re.compile(r"[-+]?\d|-$|$")
+from heavydistill.report.grid import UNKNOWN, Grid, Value, bracketed
+
+NUMBER = re.compile(r"[-+]?\d|-$|$")
+"""Begins a cell of a column of numbers."""
 
 
 def text(value: object) -> str:
@@ -25,33 +27,40 @@ def code(value: object) -> str:
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table: columns of numbers right, the others left.
-
-    Args:
-        head: Titles.
-        rows: Cells that are Markdown already.
-    """
+    """A table of cells that are Markdown already: columns of numbers right, the others left."""
     body = list(rows)
-    numbers = [all(_NUMBER.match(cell) for cell in column) for column in zip(*body, strict=True)]
+    numbers = [all(NUMBER.match(cell) for cell in column) for column in zip(*body, strict=True)]
     align = ["--:" if is_number else ":--" for is_number in numbers or [False] * len(head)]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in (head, align, *body))
 
 
-def count(value: int | None) -> str:
-    return UNKNOWN if value is None else f"{value:,}"
+def from_grid(grid: Grid) -> str:
+    """A grid as a table, notes of labels behind them, and what is to be known of it below."""
+    rows = [
+        [text(f"{line.label}, {line.note}" if line.note else line.label), *map(cell, line.cells)]
+        for line in grid.lines
+    ]
+    return "\n\n".join([table(list(map(text, grid.head)), rows), *map(text, grid.notes)])
 
 
-def percent(share: float | None) -> str:
-    return UNKNOWN if share is None else f"{100 * share:.1f}%"
+def cell(value: Value) -> str:
+    """A cell of a grid, on one line."""
+    if isinstance(value, str):
+        return text(value)
+    shown = bracketed(value.value, signed=value.signed) if value.value else UNKNOWN
+    return text(f"{shown} {value.note}")
 
 
-def share(part: int, whole: int) -> str:
-    """So many of so many."""
-    return f"{part:,} of {whole:,} ({percent(part / whole if whole else None)})"
+def at(tree: Mapping[str, Any], dotted: str) -> Any:
+    """The value at a dotted key; None where there is none."""
+    value: Any = tree
+    for key in dotted.split("."):
+        value = value.get(key) if isinstance(value, Mapping) else None
+    return value
 
 
 def interval(value: Mapping[str, float] | None, *, signed: bool = False) -> str:
-    """A share with its interval, as ``metrics.intervals.Interval`` is in JSON; or points."""
+    """An ``Interval`` as it is in JSON: a share, or a difference in points."""
     if not value:
         return UNKNOWN
     mean, low, high = (100 * value[key] for key in ("mean", "low", "high"))
@@ -61,12 +70,5 @@ def interval(value: Mapping[str, float] | None, *, signed: bool = False) -> str:
 
 
 def usd(cost: float | None) -> str:
+    """A cost; ``-`` if it is not known."""
     return UNKNOWN if cost is None else f"{cost:,.2f}"
-
-
-def at(tree: Mapping[str, Any], dotted: str) -> Any:
-    """The value at a dotted key; None where there is none."""
-    value: Any = tree
-    for key in dotted.split("."):
-        value = value.get(key) if isinstance(value, Mapping) else None
-    return value

@@ -19,7 +19,7 @@ from rich.text import Text
 from heavydistill.chat.guard import inspect, seen_by_trl
 from heavydistill.chat.student import Student, lost_student
 from heavydistill.errors import ConfigError, TeacherError
-from heavydistill.report.text import plain
+from heavydistill.report.terminal import plain
 from heavydistill.store.sets import folder as folders
 from heavydistill.store.sets.folder import Manifest, StudentUsed, read_manifest
 

@@ -1,4 +1,4 @@
-"""The tables of a build: what became of the sets of each stratum, what took what, what is there.
+"""The figures of a build, as grids: strata, labels of the views, and the rows of the sets.
 
 Not covered: the numbers themselves, which the manifest holds.
 """
@@ -8,75 +8,69 @@ from __future__ import annotations
 from rich.console import Console
 from rich.text import Text
 
-from heavydistill.report.text import plain, print_table, table
+from heavydistill.report.grid import Grid, Line
+from heavydistill.report.terminal import print_grid, print_lines
 from heavydistill.store.sets.folder import TRAINED, Manifest, Share
+
+STRATA_COLUMNS = ("sets", "with_deliberation", "not_admitted", "over_bound", "sft", "rl")
 
 
 def print_manifest(manifest: Manifest, console: Console) -> None:
     """Print what a build did."""
     traces = ", ".join(f"{run.name} ({run.traces:,} traces)" for run in manifest.runs)
     console.print(Text(f"{manifest.build['preset']} mixture of {traces}", style="bold"))
-    _print_strata(manifest, console)
-    for name, counts in (
-        ("Problems", manifest.problems),
-        ("Trajectories", manifest.trajectories),
-        ("Deliberations", manifest.deliberations),
-    ):
-        _print_labels(name, counts, console)
-    _print_rows(manifest, console)
-    for line in _lines(manifest):
-        console.print(plain(line), soft_wrap=True)
+    print_grid(strata(manifest), console)
+    print_grid(labels("Problems", manifest.problems), console)
+    print_grid(labels("Trajectories", manifest.trajectories), console)
+    print_grid(labels("Deliberations", manifest.deliberations), console)
+    print_grid(rows(manifest), console)
+    print_lines(_lines(manifest), console)
 
 
-def _print_strata(manifest: Manifest, console: Console) -> None:
-    columns = ("sets", "deliberated", "not admitted", "over bound", "sft", "rl")
-    rows = table(console, "Stratum", *columns)
-    total = [0] * len(columns)
-    for stratum, sets in manifest.strata.items():
-        counts = [
-            sets.sets,
-            sets.with_deliberation,
-            sets.not_admitted,
-            sets.over_bound,
-            sets.sft,
-            sets.rl,
-        ]
-        total = [one + more for one, more in zip(total, counts, strict=True)]
-        rows.add_row(plain(stratum), *(f"{count:,}" for count in counts))
-    rows.add_row("all", *(f"{count:,}" for count in total))
-    print_table(rows, console)
+def strata(manifest: Manifest) -> Grid:
+    """What became of the candidate sets of each stratum, and of all of them."""
+    counts = {
+        stratum: [getattr(sets, column) for column in STRATA_COLUMNS]
+        for stratum, sets in manifest.strata.items()
+    }
+    counts["all"] = [
+        sum(getattr(sets, column) for sets in manifest.strata.values()) for column in STRATA_COLUMNS
+    ]
+    lines = [Line(label, [f"{n:,}" for n in numbers]) for label, numbers in counts.items()]
+    head = ["Stratum", "sets", "deliberated", "not admitted", "over bound", "sft", "rl"]
+    return Grid(head, lines)
 
 
-def _print_labels(name: str, counts: dict[str, int], console: Console) -> None:
+def labels(name: str, counts: dict[str, int]) -> Grid:
+    """The labels of a view, with their shares."""
     whole = sum(counts.values())
-    rows = table(console, name, "Count", "Share")
-    for label, count in counts.items():
-        rows.add_row(plain(label), f"{count:,}", f"{count / whole:.1%}")
-    if counts:
-        print_table(rows, console)
+    lines = [Line(label, [f"{n:,}", f"{n / whole:.1%}"]) for label, n in counts.items()]
+    return Grid([name, "Count", "Share"], lines)
 
 
-def _print_rows(manifest: Manifest, console: Console) -> None:
-    rows = table(console, "Set", "train", "validation", "p50", "p95", "longest", "guarded")
+def rows(manifest: Manifest) -> Grid:
+    """Rows of each set that is trained on, and their lengths in tokens."""
+    lines = []
     for name in TRAINED:
         splits, tokens = manifest.rows[name], manifest.tokens[name]
         lengths = [f"{tokens[key]:,}" if tokens else "-" for key in ("p50", "p95", "max")]
         guarded = f"{manifest.guarded[name]:,}" if name in manifest.guarded else "-"
         counts = [f"{splits[split]:,}" for split in ("train", "validation")]
-        rows.add_row(name, *counts, *lengths, guarded)
-    print_table(rows, console)
+        lines.append(Line(name, [*counts, *lengths, guarded]))
+    return Grid(["Set", "train", "validation", "p50", "p95", "longest", "guarded"], lines)
 
 
 def _lines(manifest: Manifest) -> list[str]:
+    """What else there is to know, and what can be done."""
     attention, student = manifest.attention, manifest.student
     lines = [
         f"Lengths are tokens of {student.name}, at most {student.max_tokens:,} a row.",
         "Work with the attempts shows in "
-        f"{_share(attention.using, attention.deliberations)} of the right deliberations, and in "
-        f"{_share(attention.blind_using, attention.blind)} of the right attempts, which saw none.",
-        f"Of the sets that are used, {_of(manifest.student_written)} hold the student's own "
+        f"{_part(attention.using, attention.deliberations)} of the right deliberations, and in "
+        f"{_part(attention.blind_using, attention.blind)} of the right attempts, which saw none.",
+        f"Of the sets that are used, {_share(manifest.student_written)} hold the student's own "
         "attempts alone.",
-        f"Of the deliberator's rows, {_of(manifest.retention)} are plain problems "
+        f"Of the deliberator's rows, {_share(manifest.retention)} are plain problems "
         f"({manifest.build['retention']:.0%} are wanted).",
     ]
     lines += [f"Chat template: {sentence}" for sentence in student.mended]
@@ -99,7 +93,7 @@ def _lines(manifest: Manifest) -> list[str]:
         lines.append(f"{manifest.unfit:,} more sets would not fit the student, and are left out.")
     if manifest.recut:
         lines.append(f"{manifest.recut:,} prompts were cut again to fit the student.")
-    hits = {one.name: sum(one.hits.values()) for one in manifest.benchmarks}
+    hits = {used.name: sum(used.hits.values()) for used in manifest.benchmarks}
     compared = ", ".join(f"{name} ({count:,})" for name, count in hits.items())
     lines.append(f"Problems found in benchmarks: {compared or 'none was compared with'}.")
     for asked in manifest.asked:
@@ -111,9 +105,9 @@ def _lines(manifest: Manifest) -> list[str]:
     return lines
 
 
-def _of(share: Share) -> str:
-    return _share(share.part, share.whole)
+def _share(share: Share) -> str:
+    return _part(share.part, share.whole)
 
 
-def _share(part: int, whole: int) -> str:
+def _part(part: int, whole: int) -> str:
     return f"{part:,} of {whole:,} ({part / whole:.1%})" if whole else "0 of 0"

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from heavydistill.heavy.ballot import ballot_of
 from heavydistill.metrics.estimators import deliberations_of
-from heavydistill.report.text import plain, print_table, table
+from heavydistill.report.terminal import plain, print_table, table
 from heavydistill.schema import Cache, Deliberation, Generation, Trace
 
 _FOLDED_LINES = 3

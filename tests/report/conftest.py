@@ -13,7 +13,7 @@ from browsing import browsing
 from rich.cells import cell_len
 from rich.console import Console
 
-from heavydistill.report.page.writing import write_report
+from heavydistill.report.page.writer import write_report
 from heavydistill.schema import Trace
 from heavydistill.store.traces import TRACES_FOLDER, read_traces, write_traces
 

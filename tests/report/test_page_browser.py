@@ -12,8 +12,8 @@ import runs
 from browsing import PHONE, visiting
 from generations import problem, trajectory, unboxed
 
-from heavydistill.report.page import chunks
-from heavydistill.report.page.writing import write_report
+from heavydistill.report.page import traces as chunks
+from heavydistill.report.page.writer import write_report
 from heavydistill.schema import Trace
 
 PROBLEMS = 60
@@ -71,7 +71,8 @@ def test_kinds_of_problems_have_a_filter_and_a_row_in_a_folded_table(browser, wr
         parts = page.locator(".card", has_text="Parts of the run")
         table = parts.locator("table", has_text="chain_sum")
         assert not table.is_visible()
-        parts.locator("summary").click()
+        for title in parts.locator("summary").all():
+            title.click()
         assert table.is_visible() and visit.fits()
         assert "40 problems" in table.locator("tr", has_text="chain_sum").inner_text()
         assert "in pools of K, HM - V is at most 0 where that is right" in parts.inner_text()

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from heavydistill.report.page.writing import shipped
+from heavydistill.report.page.html import shipped
 
 ENOUGH = 4.5
 CSS = shipped("web", "page.css")

@@ -9,7 +9,7 @@ from browsing import PHONE, visiting
 from generations import deliberation, problem, trajectory
 
 from heavydistill.heavy import voting
-from heavydistill.report.page.writing import write_report
+from heavydistill.report.page.writer import write_report
 from heavydistill.schema import Trace
 from heavydistill.store.traces import TRACES_FOLDER, write_traces
 

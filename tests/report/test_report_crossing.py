@@ -11,7 +11,7 @@ from rich.console import Console
 from heavydistill.metrics.counts import GenerationCounts
 from heavydistill.metrics.crossing import Cell, Crossing, Thinker
 from heavydistill.metrics.intervals import Interval
-from heavydistill.report.crossing import print_crossing
+from heavydistill.report.controls import print_crossing
 
 Printed = Callable[..., str]
 SAMPLING = {"temperature": 1.0, "top_p": 0.95, "top_k": None, "min_p": 0.0, "max_tokens": 448}

@@ -11,8 +11,12 @@ from summaries import group, summary
 
 from heavydistill.metrics.counts import GenerationCounts, Usage
 from heavydistill.metrics.summary import Summary
-from heavydistill.report.samples import marker_found, marker_value, unanswered_warning
-from heavydistill.report.table import print_summary
+from heavydistill.report.summary import (
+    marker_found,
+    marker_value,
+    print_summary,
+    unanswered_warning,
+)
 from heavydistill.verifiers.markers import Shared
 
 GENERAL = ["thinker.general.en@1", "deliberator.general.en@1"]

@@ -1,6 +1,6 @@
 """Whether a deliberation worked with the attempts, or solved the problem as if it were alone.
 
-Signs that it did, in its thinking and its answer together (``heavy.naming``):
+Signs that it did, in its thinking and its answer together (``heavy.mentions``):
 
 - it names two or more of the attempts by number ("attempt 3", "the second and fourth thinkers",
   "solution 2 forgets the sign", 尝试3), or one of them and the others

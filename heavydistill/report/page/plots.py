@@ -12,12 +12,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import median_low
 
+from markupsafe import Markup
+
 from heavydistill.metrics.curve import Point
 from heavydistill.metrics.intervals import Interval
 from heavydistill.metrics.summary import NO_LABEL, OUTCOMES, STRATA, Rate, Summary
-from heavydistill.report.breakdown import name_of
-from heavydistill.report.page.markup import Html, joined, tag
-from heavydistill.report.text import percent
+from heavydistill.report.grid import percent
+from heavydistill.report.page.html import tag
+from heavydistill.report.summary import point_name
 
 _WIDTH = 440
 _LEFT, _RIGHT = 104, 20  # of plots whose rows are named on the left
@@ -28,7 +30,7 @@ _BINS_TO_A_DOUBLING = 4
 _LABEL_WIDTH = 7.5  # of a digit
 
 
-def metrics_plot(named: Sequence[tuple[str, Interval]]) -> Html:
+def metrics_plot(named: Sequence[tuple[str, Interval]]) -> Markup:
     """Shares with their intervals, one a row."""
     height = _ROW * len(named) + _AXIS
     parts = [_share_grid(_ROW * len(named))]
@@ -71,10 +73,10 @@ def dot(point: Point) -> Dot:
     tokens = point.tokens["completion"].mean
     outdone = point.way != "pass" and not point.pareto["completion"]
     mark = "deliberation" if point.way == "heavy_vote" else point.way
-    return Dot(mark, name_of(point), point.accuracy, tokens, outdone=outdone)
+    return Dot(mark, point_name(point), point.accuracy, tokens, outdone=outdone)
 
 
-def curve_plot(dots: Sequence[Dot]) -> Html:
+def curve_plot(dots: Sequence[Dot]) -> Markup:
     """Accuracy over written tokens, which double from one line of the grid to the next.
 
     A line joins the votes, and one those of which any is right.
@@ -111,7 +113,7 @@ def curve_plot(dots: Sequence[Dot]) -> Html:
     return _svg("Accuracy over tokens", _CURVE_HEIGHT + 40, parts)
 
 
-def strata_plot(summary: Summary) -> Html:
+def strata_plot(summary: Summary) -> Markup:
     """Problems of each stratum, parted by what deliberation made of the vote."""
     outcomes = [*OUTCOMES, NO_LABEL]
     shown = [name for name in (*STRATA, NO_LABEL) if summary.strata[name]]
@@ -132,7 +134,7 @@ def strata_plot(summary: Summary) -> Html:
     return _svg("Strata and outcomes", _ROW * len(shown) + 4, parts)
 
 
-def rates_plot(rates: Sequence[tuple[str, Rate]]) -> Html:
+def rates_plot(rates: Sequence[tuple[str, Rate]]) -> Markup:
     """Shares of problems, one a row."""
     parts = [_share_grid(_ROW * len(rates))]
     for number, (name, rate) in enumerate(rates):
@@ -148,7 +150,7 @@ def rates_plot(rates: Sequence[tuple[str, Rate]]) -> Html:
     return _svg("Rescue and regress", _ROW * len(rates) + _AXIS, parts)
 
 
-def lengths_plot(right: Counter[int], wrong: Counter[int], title: str) -> Html:
+def lengths_plot(right: Counter[int], wrong: Counter[int], title: str) -> Markup:
     """How long right and other responses are, in tokens that double along the axis."""
     bins = sorted({_bin(tokens) for tokens in (*right, *wrong)})
     low, high, height, left = bins[0], bins[-1] + 1, 110.0, 12.0
@@ -177,7 +179,7 @@ def lengths_plot(right: Counter[int], wrong: Counter[int], title: str) -> Html:
     return _svg(title, height + _AXIS, parts)
 
 
-def usage_plot(summary: Summary) -> Html:
+def usage_plot(summary: Summary) -> Markup:
     """Tokens read and written by each stage."""
     most = max((used.prompt + used.completion for used in summary.usage.values()), default=0) or 1
     parts = []
@@ -202,19 +204,7 @@ def quartiles(lengths: Counter[int]) -> tuple[int, int, int] | None:
     return median_low(lower), median_low(ordered), median_low(upper)
 
 
-def legend(entries: Sequence[tuple[str, str]]) -> Html:
-    """What marks mean: (mark, name) each; a mark is a class of the style."""
-    return tag(
-        "p",
-        *(
-            tag("span", tag("i", class_=f"key {mark}", aria_hidden="true"), name)
-            for mark, name in entries
-        ),
-        class_="legend",
-    )
-
-
-def _svg(title: str, height: float, parts: Sequence[str]) -> Html:
+def _svg(title: str, height: float, parts: Sequence[str]) -> Markup:
     return tag(
         "svg",
         tag("title", title),
@@ -225,17 +215,17 @@ def _svg(title: str, height: float, parts: Sequence[str]) -> Html:
     )
 
 
-def _share_grid(bottom: float) -> Html:
+def _share_grid(bottom: float) -> Markup:
     parts = []
     for share in (0, 0.25, 0.5, 0.75, 1):
         parts += [
             _line(_x(share), 0, _x(share), bottom, "grid"),
             _text(_x(share), bottom + 16, f"{share:.0%}", "middle"),
         ]
-    return joined(parts)
+    return Markup("").join(parts)
 
 
-def _mark(one: Dot, at: Callable[[Dot, float], tuple[float, float]]) -> Html:
+def _mark(one: Dot, at: Callable[[Dot, float], tuple[float, float]]) -> Markup:
     """A dot with its interval, and its name on hovering."""
     x, y = at(one, one.accuracy.mean)
     _, low = at(one, one.accuracy.low)
@@ -253,7 +243,7 @@ def _mark(one: Dot, at: Callable[[Dot, float], tuple[float, float]]) -> Html:
     return tag("g", tag("title", title), _line(x, low, x, high, "interval"), shape, label)
 
 
-def _bar(x: float, y: float, width: float, title: str, mark: str) -> Html:
+def _bar(x: float, y: float, width: float, title: str, mark: str) -> Markup:
     box: dict[str, float] = {"x": x, "y": y, "width": width, "height": _ROW - 8}
     # The pattern over the fill tells bars apart without their colour.
     return tag(
@@ -276,7 +266,7 @@ PATTERNS = {
 """Lines of the pattern over each kind of bar; the others are plain."""
 
 
-def pattern_definitions() -> Html:
+def pattern_definitions() -> Markup:
     """An element that the page holds once, for all its plots."""
     patterns = (
         tag(
@@ -307,11 +297,11 @@ def _x(share: float) -> float:
     return _LEFT + share * (_WIDTH - _LEFT - _RIGHT)
 
 
-def _line(x1: float, y1: float, x2: float, y2: float, mark: str) -> Html:
+def _line(x1: float, y1: float, x2: float, y2: float, mark: str) -> Markup:
     return tag("line", x1=x1, y1=y1, x2=x2, y2=y2, class_=mark)
 
 
-def _text(x: float, y: float, text: str, anchor: str, mark: str = "") -> Html:
+def _text(x: float, y: float, text: str, anchor: str, mark: str = "") -> Markup:
     return tag("text", text, x=x, y=y, text_anchor=anchor, class_=mark or None)
 
 

@@ -9,27 +9,28 @@ import pytest
 from generations import problem, trajectory
 from hypothesis import given
 from hypothesis import strategies as st
+from rendering import rendered
 
 from heavydistill.errors import ConfigError
 from heavydistill.metrics.summary import summarize
-from heavydistill.report.page import figures, overview, plots, sources, writing
-from heavydistill.report.text import FEW_NOTE, percent, points
+from heavydistill.report.grid import FEW_NOTE, percent, points
+from heavydistill.report.page import plots, runs, sections, writer
 from heavydistill.schema import Trace
 from heavydistill.store.atomic import Workplace
 from heavydistill.store.traces import LEAF_FOLDER, TRACES_FOLDER, write_traces
 
-RUN = sources.Source(name="run", files=[])
+RUN = runs.Source(name="run", files=[])
 
 
-def recorded(told: dict) -> sources.Source:
+def recorded(told: dict) -> runs.Source:
     return dataclasses.replace(RUN, recorded=told)
 
 
 def test_the_curve_is_drawn_from_the_summary_and_told_in_a_table(traces):
-    told = figures.figures(RUN, traces)
+    told = runs.figures(RUN, traces)
     curve = told.summary.curve
     assert curve and curve.problems == 12
-    page = overview.of_run(0, RUN, told)
+    page = rendered(sections.of_run(0, RUN, told))
     for point in curve.points:
         assert f"{point.tokens['completion'].mean:,.0f} tokens" in page
     on_front = [point for point in curve.points if point.pareto["completion"]]
@@ -39,23 +40,23 @@ def test_the_curve_is_drawn_from_the_summary_and_told_in_a_table(traces):
     marked = [point for point in curve.points for cost in point.tokens if point.pareto[cost]]
     assert page.count('class="front"') == len(marked) > 0
     # An attempt reads 30 tokens and writes 40; so does a deliberation: five of four attempts' size.
-    assert "takes the written tokens of 5.0 votes: to compare, a pool needs 5 attempts" in page
+    assert "takes the tokens written of 5.0 votes; to compare, pools need 5 trajectories" in page
     unknown = [
         dataclasses.replace(
             trace, pool=[dataclasses.replace(one, completion_tokens=-1) for one in trace.pool]
         )
         for trace in traces
     ]
-    told = figures.figures(RUN, unknown)
-    page = overview.of_run(0, RUN, told)
+    told = runs.figures(RUN, unknown)
+    page = rendered(sections.of_run(0, RUN, told))
     assert "No problem has all its tokens counted" in page
 
 
 def test_the_parts_of_a_run_stand_in_tables_and_the_first_place_among_the_rates(traces):
-    told = figures.figures(RUN, traces)
-    page = overview.of_run(0, RUN, told)
+    told = runs.figures(RUN, traces)
+    page = rendered(sections.of_run(0, RUN, told))
     parts = page[page.index("Parts of the run") :].partition("</article>")[0]
-    assert re.findall(r"<thead><tr><th[^>]*>([^<]*)", parts) == ["Stratum"]  # one kind is all
+    assert re.findall(r"<thead><tr>\s*<th[^>]*>([^<]*)", parts) == ["Stratum"]  # one kind is all
     for name, metrics in told.summary.by_stratum.items():
         (row,) = re.findall(f'<th scope="row">{name}.*?</tr>', parts)
         assert metrics.heavy_minus_vote and percent(metrics.mean_at_k.mean) in row
@@ -65,7 +66,7 @@ def test_the_parts_of_a_run_stand_in_tables_and_the_first_place_among_the_rates(
     rates = page[page.index("Rescue and regress") :].partition("</article>")[0]
     assert f"{told.summary.places[0].problems} (few)" in rates and FEW_NOTE in rates
     alone = [dataclasses.replace(trace, caches=[], deliberations=[]) for trace in traces]
-    page = overview.of_run(0, RUN, figures.figures(RUN, alone))
+    page = rendered(sections.of_run(0, RUN, runs.figures(RUN, alone)))
     assert "Parts of the run" in page and "HM@" not in page and "first place" not in page
     assert "HM - V" in parts and "HM - V" not in page
 
@@ -73,14 +74,14 @@ def test_the_parts_of_a_run_stand_in_tables_and_the_first_place_among_the_rates(
 def test_figures_come_from_the_rows_and_prices_from_the_record(traces):
     own = summarize(traces)
     paid = {"thinking": {**dataclasses.asdict(own.usage["thinking"]), "cost_usd": 1.5}}
-    told = figures.figures(recorded({"usage": paid, "missing": 3}), traces)
+    told = runs.figures(recorded({"usage": paid, "missing": 3}), traces)
     assert told.summary.usage["thinking"].cost_usd == 1.5
     assert dataclasses.replace(told.summary, usage=own.usage) == own
-    assert told.missing == 3 and told.verifiers == ["math@2"]
-    assert figures.figures(recorded({"usage": "old"}), traces).summary == own
-    again = figures.figures(RUN, reversed(traces))
-    assert again.problems == told.problems != figures.figures(RUN, traces[1:]).problems
-    assert sum(told.lengths[name].total() for name in figures.LENGTHS) == 12 * 6
+    assert told.missing == 3 and told.summary.verifiers == ["math@2"]
+    assert runs.figures(recorded({"usage": "old"}), traces).summary == own
+    again = runs.figures(RUN, reversed(traces))
+    assert again.problems == told.problems != runs.figures(RUN, traces[1:]).problems
+    assert sum(lengths.total() for lengths in told.lengths.values()) == 12 * 6
 
 
 @pytest.mark.parametrize("unfinished", ["", "It is in progress."])
@@ -88,7 +89,7 @@ def test_a_cost_that_only_the_rows_tell_says_that_another_run_may_have_paid(trac
     used = {stage: dataclasses.asdict(of) for stage, of in summarize(traces).usage.items()}
     for record, is_known in (({}, False), ({"usage": "old"}, False), ({"usage": used}, True)):
         source = dataclasses.replace(recorded(record), unfinished=unfinished)
-        page = overview.of_run(0, source, figures.figures(source, traces))
+        page = rendered(sections.of_run(0, source, runs.figures(source, traces)))
         cost = page[page.index("<h3>Cost</h3>") :].partition("</article>")[0]
         assert ("what that one paid is in it" in cost) != is_known
         assert f"{used['thinking']['completion']:,}" in cost
@@ -97,13 +98,15 @@ def test_a_cost_that_only_the_rows_tell_says_that_another_run_may_have_paid(trac
 def test_rows_that_were_left_out_are_counted(traces):
     for count, said in ((0, ""), (1, "1 row of the source left out"), (1200, "1,200 rows of")):
         source = recorded({"left_out": count})
-        page = overview.of_run(0, source, figures.figures(source, traces))
+        page = rendered(sections.of_run(0, source, runs.figures(source, traces)))
         assert said in page and ("of the source" in page) == bool(count)
 
 
 def test_runs_side_by_side_say_whether_they_were_asked_and_judged_alike(traces):
-    def side_by_side(*runs: list[Trace]) -> str:
-        return overview.of_all([RUN] * len(runs), [figures.figures(RUN, run) for run in runs])
+    def side_by_side(*compared: list[Trace]) -> str:
+        return rendered(
+            *sections.of_all([RUN] * len(compared), [runs.figures(RUN, run) for run in compared])
+        )
 
     def asked(**changes: str) -> list[Trace]:
         first = dataclasses.replace(traces[0].problem, **changes)
@@ -136,18 +139,18 @@ def test_runs_side_by_side_say_whether_they_were_asked_and_judged_alike(traces):
 
 
 def test_small_runs_are_marked_beside_others(traces):
-    told = figures.figures(RUN, traces)
+    told = runs.figures(RUN, traces)
     large = dataclasses.replace(told, summary=dataclasses.replace(told.summary, problems=30))
-    shown = overview.of_all([RUN, RUN], [told, large])
+    shown = rendered(*sections.of_all([RUN, RUN], [told, large]))
     assert "<td>12 (few)</td>" in shown and "<td>30</td>" in shown and FEW_NOTE in shown
-    assert FEW_NOTE not in overview.of_all([RUN, RUN], [large, large])
+    assert FEW_NOTE not in rendered(*sections.of_all([RUN, RUN], [large, large]))
 
 
 def test_a_run_without_verdicts_is_refused(tmp_path):
     trace = Trace(problem=problem(), pool=[trajectory("5", label=None)])
     write_traces([trace], tmp_path / TRACES_FOLDER)
     with pytest.raises(ConfigError, match="has no verdicts") as caught:
-        writing.write_report([tmp_path], tmp_path / "page.html")
+        writer.write_report([tmp_path], tmp_path / "page.html")
     assert "generate --pools" in caught.value.fix
     assert not (tmp_path / "page.html").exists()
 
@@ -163,11 +166,11 @@ def failed_trace() -> Trace:
 def test_a_run_of_which_everything_failed_is_told_to_go_on(trace, tmp_path):
     place = Workplace(tmp_path / "run")
     write_traces([trace], place.rows / LEAF_FOLDER)
-    text = writing.write_report([tmp_path / "run"], tmp_path / "p.html").file.read_text("utf-8")
+    text = writer.write_report([tmp_path / "run"], tmp_path / "p.html").file.read_text("utf-8")
     assert "Unfinished. " in text and "In this report: 1 problem." in text
     write_traces([trace], tmp_path / "run" / TRACES_FOLDER)
     with pytest.raises(ConfigError, match="its 1 problem got no response") as caught:
-        writing.write_report([tmp_path / "run"], tmp_path / "page.html")
+        writer.write_report([tmp_path / "run"], tmp_path / "page.html")
     assert "command again" in caught.value.fix
     assert ("(failed requests: 1 timeout)" in str(caught.value)) == bool(trace.pool)
 
@@ -185,8 +188,8 @@ def test_quartiles_are_values_with_a_quarter_beyond(lengths):
 def test_a_run_without_deliberations_or_tokens_has_a_page(tmp_path):
     pool = [trajectory("5", prompt_tokens=-1, completion_tokens=-1)]
     write_traces([Trace(problem=problem(), pool=pool)], tmp_path / TRACES_FOLDER)
-    text = writing.write_report([tmp_path], tmp_path / "page.html").file.read_text("utf-8")
-    assert "No problem was deliberated." in text and "No problem has all its tokens" in text
+    text = writer.write_report([tmp_path], tmp_path / "page.html").file.read_text("utf-8")
+    assert "No problem was deliberated," in text and "No problem has all its tokens" in text
     assert (
         "No server counted the tokens" in text and "fewer than 30 problems are too narrow" in text
     )

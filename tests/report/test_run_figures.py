@@ -13,7 +13,7 @@ from heavydistill.metrics.counts import Judging, Usage
 from heavydistill.metrics.intervals import Interval
 from heavydistill.metrics.summary import Rate, RoundMetrics, Summary
 from heavydistill.models.tokenizer import ESTIMATED
-from heavydistill.report.table import print_summary
+from heavydistill.report.summary import print_summary
 
 Printed = Callable[..., str]
 

@@ -2,11 +2,12 @@
 
     head       the policy, the style
     body       the figures of each run, the frame of the viewer
-    indices    of each run what its list and filters need, as JSON
+    indices    what the list and the filters of each run need, as JSON
     scripts    KaTeX and ours
-    chunks     of each run its traces (see ``chunks``), behind all that shows them
+    chunks     the traces of each run (see ``traces``), behind all that shows them
 
-Traces are read once and written as they come; of each its entry in the list stays in memory.
+Traces are read once and written as they come; only their entries in the list stay in memory. All
+but the traces is rendered from ``web/page.html`` by Jinja2, which escapes every value.
 The policy of the page allows the scripts and the style that are in it, by their hashes, and nothing
 else: no address, no other script, no style or script in an attribute.
 """
@@ -17,25 +18,23 @@ import base64
 import contextlib
 import dataclasses
 import hashlib
-import re
 import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from importlib import resources
 from pathlib import Path
 from typing import IO, Any
 
+from markupsafe import Markup
+
 import heavydistill
 from heavydistill.errors import ConfigError
-from heavydistill.report.page import overview, together
-from heavydistill.report.page.chunks import Chunks, json_element
-from heavydistill.report.page.entries import entry, whole
-from heavydistill.report.page.figures import Figures, figures
-from heavydistill.report.page.markup import Html, joined, tag
+from heavydistill.report.page.html import environment, shipped
 from heavydistill.report.page.plots import pattern_definitions
-from heavydistill.report.page.sources import Source, find
+from heavydistill.report.page.runs import RunFigures, Source, figures, find
+from heavydistill.report.page.sections import Section, of_all, of_folder, of_run
+from heavydistill.report.page.traces import Chunks, entry, json_element, whole
 from heavydistill.schema import Trace
 from heavydistill.store.traces import read_files, writing
 
@@ -43,29 +42,22 @@ SCRIPTS = ("dom", "data", "maths", "text", "search", "list", "response", "trace"
 """In ``web``, in the order in which they stand in the page, as one script."""
 _GENERATOR = '<meta name="generator" content="heavydistill'
 _HEAD_BYTES = 2000
-_FILES = resources.files("heavydistill.report.page")
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What is in a report.
-
-    Attributes:
-        file: Where it is.
-        runs: In their order.
-        figures: Of each run.
-    """
+    """A report that was written, with its runs and the figures of each."""
 
     file: Path
     runs: list[Source]
-    figures: list[Figures]
+    figures: list[RunFigures]
 
 
 def write_report(folders: Sequence[Path], out: Path) -> Written:
     """Report runs and evaluations.
 
     Args:
-        folders: Of them.
+        folders: Folders of runs, evaluations and crossings.
         out: The file; one that an earlier call wrote is replaced.
 
     Raises:
@@ -75,19 +67,18 @@ def write_report(folders: Sequence[Path], out: Path) -> Written:
     """
     _refuse_others(out)
     sources = _distinct([source for folder in folders for source in find(folder)])
-    of_several = [together.of_folder(folder) for folder in folders]
+    together = [section for folder in folders for section in of_folder(folder)]
     with contextlib.ExitStack() as held, writing(out):
         out.parent.mkdir(parents=True, exist_ok=True)
         chunks = held.enter_context(tempfile.TemporaryFile(dir=out.parent))
-        told, indices = [], []
-        for number, source in enumerate(sources):
-            of_run, index = _read(number, source, chunks)
-            told.append(of_run)
-            indices.append(index)
+        read = [_read(number, source, chunks) for number, source in enumerate(sources)]
+        all_figures = [run_figures for run_figures, _ in read]
+        sections = [*of_all(sources, all_figures), *together]
+        sections += map(of_run, range(len(sources)), sources, all_figures)
         chunks.seek(0)
         with _appearing(out) as file:
-            _write(file, sources, told, of_several, indices, chunks)
-    return Written(out, sources, told)
+            _write(file, sources, sections, [index for _, index in read], chunks)
+    return Written(out, sources, all_figures)
 
 
 def script() -> str:
@@ -96,8 +87,8 @@ def script() -> str:
     return f'"use strict";\n(() => {{\n{"".join(parts)}}})();\n'
 
 
-def _read(number: int, source: Source, file: IO[bytes]) -> tuple[Figures, str]:
-    """The figures of a run and its index; its traces go into the file."""
+def _read(number: int, source: Source, file: IO[bytes]) -> tuple[RunFigures, Markup]:
+    """The figures of a run and the index of its traces, which go into the file."""
     chunks = Chunks(file, number)
     entries: list[dict[str, Any]] = []
 
@@ -106,7 +97,7 @@ def _read(number: int, source: Source, file: IO[bytes]) -> tuple[Figures, str]:
             entries.append({**entry(trace), "at": chunks.add(whole(trace))})
             yield trace
 
-    of_run = figures(source, noted(read_files(source.files)))
+    run_figures = figures(source, noted(read_files(source.files)))
     chunks.close()
     index = {
         "name": source.name,
@@ -114,62 +105,50 @@ def _read(number: int, source: Source, file: IO[bytes]) -> tuple[Figures, str]:
         "chunks": chunks.count,
         "entries": entries,
     }
-    return of_run, json_element(f"index-{number}", index)
+    return run_figures, Markup(json_element(f"index-{number}", index))
 
 
 def _write(
     file: IO[bytes],
     sources: Sequence[Source],
-    told: Sequence[Figures],
-    of_several: Sequence[Html],
-    indices: Sequence[str],
+    sections: Iterable[Section],
+    indices: Sequence[Markup],
     chunks: IO[bytes],
 ) -> None:
     katex = f"/*! KaTeX\n{shipped('katex', 'LICENSE')}*/\n{shipped('katex', 'katex.min.js')}"
-    style, ours = shipped("web", "page.css"), script()
-    sections = (
-        overview.of_run(number, source, one)
-        for number, (source, one) in enumerate(zip(sources, told, strict=True))
+    scripts, style = [katex, script()], shipped("web", "page.css")
+    page = (
+        environment()
+        .get_template("page.html")
+        .render(
+            policy=_policy(scripts, style),
+            version=heavydistill.__version__,
+            names=[source.name for source in sources],
+            style=Markup(style),
+            patterns=pattern_definitions(),
+            labels=[source.label for source in sources],
+            sections=sections,
+            indices=indices,
+            scripts=list(map(Markup, scripts)),
+        )
     )
-    slots = {
-        "policy": _policy([katex, ours], style),
-        "version": heavydistill.__version__,
-        "title": tag("title", f"{', '.join(source.name for source in sources)} - heavydistill"),
-        "style": f"<style>{style}</style>",
-        "patterns": pattern_definitions(),
-        "runs": joined(
-            tag("option", source.label, value=str(number)) for number, source in enumerate(sources)
-        ),
-        "summaries": joined([overview.of_all(sources, told), *of_several, *sections]),
-        "indices": "".join(indices),
-        "scripts": f"<script>{katex}</script>\n<script>{ours}</script>\n",
-    }
-    # What stands between two slots and what fills them alternate, so no text can name a slot.
-    for number, part in enumerate(re.split(r"\{\{(\w+)\}\}", shipped("web", "page.html"))):
-        if number % 2 and part == "chunks":
-            shutil.copyfileobj(chunks, file)
-        else:
-            file.write((slots[part] if number % 2 else part).encode())
+    file.write(page.encode())
+    shutil.copyfileobj(chunks, file)  # there may be more of them than fits into memory
+    file.write(b"</body>\n</html>\n")
 
 
-def _policy(scripts: Sequence[str], style: str) -> Html:
+def _policy(scripts: Sequence[str], style: str) -> str:
     """What the page may do."""
     allowed = " ".join(map(_hash, scripts))
-    policy = (
+    return (
         f"default-src 'none'; script-src {allowed}; style-src {_hash(style)}; "
         "base-uri 'none'; form-action 'none'"
     )
-    return tag("meta", http_equiv="Content-Security-Policy", content=policy)
 
 
 def _hash(text: str) -> str:
     digest = hashlib.sha256(text.encode()).digest()
     return f"'sha256-{base64.b64encode(digest).decode()}'"
-
-
-def shipped(folder: str, name: str) -> str:
-    """A file that comes with this package: of ``web`` or of ``katex``."""
-    return (_FILES / folder / name).read_text(encoding="utf-8")
 
 
 def _distinct(sources: list[Source]) -> list[Source]:

@@ -1,57 +1,144 @@
-"""What lies on disk of a run, an evaluation or a crossing, finished or not, and how far it got.
+"""The runs of a report: where their rows lie on disk, how far they got, and their figures.
 
-A finished run is its folder. Of one that is in progress, or was killed, the rows that were
-finished lie in the hidden folder beside it (see ``workplace``), some at a time; what was answered
-since is in the journal alone, by the content of its requests, and shows in no report.
+A finished run is its folder. The finished rows of one that is in progress, or was killed, lie in
+the hidden folder beside it (see ``store.atomic``); what was answered since is in the journal alone,
+by the content of its requests, and shows in no report. An evaluation or a crossing has several.
+
+Figures come from the rows, so that a run in progress has them too. What rows do not say is
+taken from the run's ``summary.json`` where there is one: prices, and problems without a row.
 
 Not covered: the journal; runs on other machines of which this one sees no folder.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import hashlib
 import json
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import yaml
+from pydantic import TypeAdapter, ValidationError
 
 from heavydistill.config.run import load_config
 from heavydistill.errors import ConfigError
 from heavydistill.metrics.comparison import COMPARISON
+from heavydistill.metrics.counts import Usage
 from heavydistill.metrics.crossing import CROSSING
+from heavydistill.metrics.row import Row
+from heavydistill.metrics.summary import Summary, summary_of
+from heavydistill.metrics.tally import Tally
+from heavydistill.report.grid import counted, listed
+from heavydistill.report.page.traces import name_of
+from heavydistill.schema import Generation, Trace
 from heavydistill.store.atomic import Workplace
 from heavydistill.store.redact import without_places
 from heavydistill.store.traces import LEAF_FOLDER, REJECTS_FOLDER, TRACES_FOLDER
 
 SIDES = ("before", "after")
 """Folders of an evaluation that stand before its others."""
+STAGES = ("trajectories", "deliberations")
 _CONFIG, _SUMMARY = "config.yaml", "summary.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """A run to report.
+    """A run to report."""
 
-    Attributes:
-        name: Of its folder; of a run of an evaluation with that of the latter.
-        files: Its rows.
-        unfinished: What is known of a run that is not whole; empty for one that is.
-        config: How it was asked, as YAML without places; empty if that is not known.
-        recorded: What ``summary.json`` says; empty if there is none.
-    """
-
-    name: str
-    files: Sequence[Path]
-    unfinished: str = ""
-    config: str = ""
-    recorded: dict[str, Any] = field(default_factory=dict)
+    name: str  # name of its folder, behind that of its evaluation or crossing
+    files: Sequence[Path]  # files with its rows
+    unfinished: str = ""  # how far a run got that is not whole
+    config: str = ""  # its configuration as YAML without places; empty if not known
+    recorded: dict[str, Any] = field(default_factory=dict)  # contents of its `summary.json`
 
     @property
     def label(self) -> str:
-        """Its name, and whether it is whole."""
+        """The name, and whether the run is whole."""
         return f"{self.name} (unfinished)" if self.unfinished else self.name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFigures:
+    """What is computed from the rows of a run."""
+
+    summary: Summary  # with the `usage` of the run's own summary where there is one
+    is_own_usage: bool  # whether there is; rows include what another run paid for the pools
+    lengths: dict[tuple[str, bool], Counter[int]]
+    """By stage and whether they are right: tokens written, to the number of responses."""
+    thinkers: list[str]
+    deliberators: list[str]
+    problems: str  # digest of the problems in any order: the same problems have the same
+    missing: int  # problems without a row
+    left_out: int  # rows of the source that are no problems of the run
+
+
+def figures(source: Source, traces: Iterable[Trace]) -> RunFigures:
+    """The figures of a run, whose traces are read once and not kept.
+
+    Raises:
+        ConfigError: The run is whole and has no verdicts.
+        RunError: There are no traces.
+    """
+    lengths = {(stage, right): Counter[int]() for stage in STAGES for right in (True, False)}
+
+    def measured(traces: Iterable[Trace]) -> Iterator[Trace]:
+        for trace in traces:
+            pools: tuple[Sequence[Generation], ...] = (trace.pool, trace.deliberations)
+            for stage, responses in zip(STAGES, pools, strict=True):
+                for response in responses:
+                    if response.completion_tokens > 0:
+                        lengths[stage, response.is_correct][response.completion_tokens] += 1
+            yield trace
+
+    tally = Tally(measured(traces))
+    summary = summary_of(tally)
+    if not (tally.verifiers or source.unfinished):  # an unfinished run may get some yet
+        raise _nothing_judged(source.name, summary)
+    usage = _own_usage(source.recorded)
+    return RunFigures(
+        summary=summary if usage is None else dataclasses.replace(summary, usage=usage),
+        is_own_usage=usage is not None,
+        lengths=lengths,
+        thinkers=sorted({name_of(model) for model in tally.thinkers}),
+        deliberators=sorted({name_of(model) for model in tally.deliberators}),
+        # A sum does not depend on the order, in which runs differ.
+        problems=f"{sum(map(_problem_digest, tally.rows)) % (1 << 256):064x}",
+        missing=source.recorded.get("missing", 0),
+        left_out=source.recorded.get("left_out", 0),
+    )
+
+
+def _problem_digest(row: Row) -> int:
+    fields = (row.problem, row.text, row.reference, row.verifier, row.verifier_args)
+    return int.from_bytes(hashlib.sha256("\x1f".join(fields).encode()).digest())
+
+
+def _nothing_judged(name: str, summary: Summary) -> ConfigError:
+    problems = counted(summary.problems, "problem")
+    stages = summary.samples.values()
+    if any(stage.unjudged for stage in stages):
+        return ConfigError(
+            f"{name} has no verdicts: no response of its {problems} was judged",
+            "Have them judged: `heavydistill generate --pools RUN` judges what has no verdict.",
+        )
+    failures = sum((Counter(stage.failures) for stage in stages), Counter[str]())
+    failed = f" (failed requests: {listed(dict(failures.most_common()))})" if failures else ""
+    return ConfigError(
+        f"{name} has nothing to report: its {problems} got no response{failed}",
+        "Give its command again, which asks anew for what failed.",
+    )
+
+
+def _own_usage(recorded: dict[str, Any]) -> dict[str, Usage] | None:
+    """The usage in the run's own summary, which knows prices and what was paid elsewhere."""
+    try:
+        return TypeAdapter(dict[str, Usage]).validate_python(recorded["usage"])
+    except (KeyError, ValidationError):
+        return None
 
 
 def find(folder: Path) -> list[Source]:

@@ -10,15 +10,17 @@ from pathlib import Path
 
 import pytest
 import runs
+from rendering import rendered
 
 from heavydistill.config.versioned import write_versioned
 from heavydistill.errors import ConfigError
-from heavydistill.metrics.comparison import COMPARISON, compare
-from heavydistill.metrics.controls import CONTROLS, hold_against
+from heavydistill.metrics.comparison import COMPARISON, compare, read_comparison
+from heavydistill.metrics.controls import CONTROLS, hold_against, read_controlled
 from heavydistill.metrics.crossing import CROSSING, cross
-from heavydistill.report.breakdown import STRATA_NOTE
-from heavydistill.report.page import together, writing
-from heavydistill.report.text import FEW_NOTE, percent, points
+from heavydistill.report.grid import FEW_NOTE, percent, points
+from heavydistill.report.page import writer
+from heavydistill.report.page.sections import of_folder
+from heavydistill.report.summary import STRATA_NOTE
 from heavydistill.run.comparison import side_of
 from heavydistill.schema import Trace
 from heavydistill.store.traces import TRACES_FOLDER, read_traces, write_traces
@@ -58,9 +60,9 @@ def words(page: str) -> str:
 
 
 def test_an_evaluation_shows_changes_controls_and_orders(evaluation: Path) -> None:
-    shown = together.of_folder(evaluation)
-    comparison = together.read_comparison(evaluation / COMPARISON)
-    controlled = together.read_controlled(evaluation / CONTROLS)
+    shown = rendered(*of_folder(evaluation))
+    comparison = read_comparison(evaluation / COMPARISON)
+    controlled = read_controlled(evaluation / CONTROLS)
     told = words(shown)
     assert "mine: its runs together" in told and "points are paired by problem" in told
     for name, _, change in comparison.metrics:
@@ -85,12 +87,16 @@ def test_tokens_are_told_as_written_and_read_and_of_how_many_problems_they_are_u
     controls = {"alone": none, "choose": known}
     shutil.copy(evaluation / COMPARISON, tmp_path)
     write_versioned(hold_against([*some, *known[5:]], 1, controls), tmp_path / CONTROLS)
-    told = words(together.of_folder(tmp_path).partition("Tokens written")[2])
-    assert "And read Deliberation adds" in told and "Controls are not matched in tokens" in told
+    told = words(rendered(*of_folder(tmp_path)).partition("Way to answer")[2])
+    assert "Written And read Of heavy Heavy adds" in told
+    assert "controls are not matched in tokens" in told
     right = "100.0% 100.0 to 100.0%"
-    assert f"attempts {right} 200 3 problems unknown 350 5 problems unknown - -" in told
-    assert "without attempts 55.0%" in told and "- 20 problems unknown - 20 problems un" in told
-    assert f"names it {right} 200 350 0.0" in told
+    assert f"attempts {right} 200 350 100%" in told and f"names it {right} 200 350 100% 0.0" in told
+    assert "without attempts 55.0%" in told and "unknown unknown unknown +45.0" in told
+    for tokens, heavy in (("written", 3), ("written and read", 5)):
+        of_each = f"problem(s) whose tokens {tokens} are unknown"
+        assert f"{heavy} {of_each} (deliberation on the attempts)" in told
+        assert f"20 {of_each} (the deliberator, without attempts)" in told
 
 
 def _unknown(trace: Trace, *fields: str) -> Trace:
@@ -102,7 +108,7 @@ def _unknown(trace: Trace, *fields: str) -> Trace:
 def test_changes_over_few_problems_say_so_and_tables_what_is_to_be_known_of_them(
     evaluation: Path, tmp_path: Path
 ) -> None:
-    shown = together.of_folder(evaluation)
+    shown = rendered(*of_folder(evaluation))
     tables = {
         words(table[: table.index("</th>")]): words(table) for table in shown.split("<thead>")[1:]
     }
@@ -110,7 +116,7 @@ def test_changes_over_few_problems_say_so_and_tables_what_is_to_be_known_of_them
     marked = [title for title, told in tables.items() if FEW_NOTE in told]
     assert marked == ["Stratum", "Rate, 95% intervals"]
     assert "9 (few)" in tables["Stratum"]
-    rescue = together.read_comparison(evaluation / COMPARISON).after.summary.rescue
+    rescue = read_comparison(evaluation / COMPARISON).after.summary.rescue
     share, of_all = rescue.interval, f"{rescue.count} of {rescue.of}"
     assert share and f" to {percent(share.high)} {of_all} regress" in tables["Rate, 95% intervals"]
     assert words(shown).count(FEW_WARNING) == 2  # changes and controls
@@ -119,7 +125,7 @@ def test_changes_over_few_problems_say_so_and_tables_what_is_to_be_known_of_them
 def test_changes_over_thirty_problems_bear_no_warning(tmp_path: Path) -> None:
     side = side_of(runs.write_run(tmp_path / "run", 30, k=2, d=1), "run")
     write_versioned(compare(side, side, {}), tmp_path / COMPARISON)
-    told = words(together.of_folder(tmp_path))
+    told = words(rendered(*of_folder(tmp_path)))
     assert "30 problems" in told and FEW_WARNING not in told
 
 
@@ -133,7 +139,7 @@ def test_a_crossing_shows_a_row_a_thinker_and_a_column_a_deliberator(
     }
     crossing = cross(pairs, 4, 2, 1)
     write_versioned(crossing, tmp_path / CROSSING)
-    shown = together.of_folder(tmp_path)
+    shown = rendered(*of_folder(tmp_path))
     told = words(shown)
     assert "HM@2 first HM@2 <b>other</b>" in told and "<b>other</b>" not in shown
     for cell in crossing.cells:
@@ -164,20 +170,20 @@ def _crossed(traces: list[Trace], readers: dict[str, float], folder: Path) -> st
     }
     crossing = cross({("t", name): traces for name in readers}, 4, 2, 1, sampling)
     write_versioned(crossing, folder / CROSSING)
-    return words(together.of_folder(folder))
+    return words(rendered(*of_folder(folder)))
 
 
 def test_a_run_says_nothing_of_several_and_one_alone_has_no_changes(
     evaluation: Path, tmp_path: Path
 ) -> None:
-    assert together.of_folder(evaluation / "after") == ""
+    assert rendered(*of_folder(evaluation / "after")) == ""
     alone = compare(side_of(evaluation / "after", "after"), None, {})
     write_versioned(alone, tmp_path / COMPARISON)
-    assert together.of_folder(tmp_path) == ""
+    assert rendered(*of_folder(tmp_path)) == ""
 
 
 def test_it_stands_in_the_page_once_and_before_the_runs(evaluation: Path, tmp_path: Path) -> None:
-    page = writing.write_report([evaluation], tmp_path / "page.html").file.read_text("utf-8")
+    page = writer.write_report([evaluation], tmp_path / "page.html").file.read_text("utf-8")
     assert page.count("What else the same models do") == 1
     assert page.index("What else the same models do") < page.index('id="summary-0"')
 
@@ -185,5 +191,5 @@ def test_it_stands_in_the_page_once_and_before_the_runs(evaluation: Path, tmp_pa
 def test_an_evaluation_that_lost_its_runs_is_refused(evaluation: Path, tmp_path: Path) -> None:
     (tmp_path / COMPARISON).write_bytes((evaluation / COMPARISON).read_bytes())
     with pytest.raises(ConfigError, match=r"traces/\*\.parquet"):
-        writing.write_report([tmp_path], tmp_path / "page.html")
+        writer.write_report([tmp_path], tmp_path / "page.html")
     assert not (tmp_path / "page.html").exists()

@@ -9,20 +9,20 @@ import pytest
 
 from heavydistill.errors import ConfigError
 from heavydistill.metrics.comparison import COMPARISON
-from heavydistill.report.page import figures, sources, writing
+from heavydistill.report.page import runs, writer
 from heavydistill.schema import FAILED
 from heavydistill.store.atomic import Workplace
 from heavydistill.store.traces import LEAF_FOLDER, REJECTS_FOLDER, TRACES_FOLDER, write_traces
 
-RUN = sources.Source(name="run", files=[])
+RUN = runs.Source(name="run", files=[])
 
 
 def test_the_rows_that_a_step_failed_on_are_reported_too(run, traces, tmp_path):
     broken = dataclasses.replace(traces[0], status=f"{FAILED}verify: boom")
     write_traces(traces[1:], tmp_path / TRACES_FOLDER)
     write_traces([broken], tmp_path / REJECTS_FOLDER)
-    (source,) = sources.find(tmp_path)
-    told = figures.figures(RUN, writing.read_files(source.files))
+    (source,) = runs.find(tmp_path)
+    told = runs.figures(RUN, writer.read_files(source.files))
     assert told.summary.problems == 12 and source.unfinished == ""
 
 
@@ -31,8 +31,8 @@ def test_an_evaluation_is_its_runs(run, tmp_path):
         (tmp_path / "e" / side).parent.mkdir(exist_ok=True)
         (tmp_path / "e" / side).symlink_to(run)
     (tmp_path / "e" / COMPARISON).write_text("{}")
-    assert [source.name for source in sources.find(tmp_path / "e")] == ["e / before", "e / after"]
-    told = writing.write_report([tmp_path / "e"], tmp_path / "page.html")
+    assert [source.name for source in runs.find(tmp_path / "e")] == ["e / before", "e / after"]
+    told = writer.write_report([tmp_path / "e"], tmp_path / "page.html")
     text = told.file.read_text("utf-8")
     assert "All runs are over the same problems" in text and "index-1" in text
     assert "evaluation.json" in text and "evaluate again" in text  # it holds no comparison
@@ -42,16 +42,16 @@ def test_a_killed_run_and_one_in_progress_are_reported_as_far_as_they_got(traces
     place = Workplace(tmp_path / "run")
     with place.claimed():
         with pytest.raises(ConfigError, match="is in progress and has no row"):
-            sources.find(tmp_path / "run")
+            runs.find(tmp_path / "run")
         write_traces(traces[:5], place.rows / LEAF_FOLDER)
-        (source,) = sources.find(tmp_path / "run")
+        (source,) = runs.find(tmp_path / "run")
         assert "is in progress" in source.unfinished
-        text = writing.write_report([tmp_path / "run"], tmp_path / "p.html").file.read_text("utf-8")
+        text = writer.write_report([tmp_path / "run"], tmp_path / "p.html").file.read_text("utf-8")
         assert "Unfinished. " in text and "In this report: 5 problems." in text
         leaf = [path.read_bytes() for path in (place.rows / LEAF_FOLDER).iterdir()]
     (place.rows / LEAF_FOLDER).mkdir(parents=True)  # as a kill would have left it
     (place.rows / LEAF_FOLDER / "00000.parquet").write_bytes(leaf[0])
-    (source,) = sources.find(tmp_path / "run")
+    (source,) = runs.find(tmp_path / "run")
     assert "was killed" in source.unfinished
 
 
@@ -60,7 +60,7 @@ def test_an_evaluation_in_progress_shows_the_runs_that_have_rows(traces, tmp_pat
     with place.claimed():
         write_traces(traces, place.new / "before" / TRACES_FOLDER)
         write_traces(traces[:3], Workplace(place.new / "after").rows / LEAF_FOLDER)
-        before, after = sources.find(tmp_path / "e")
+        before, after = runs.find(tmp_path / "e")
     assert (before.name, after.name) == ("e / before", "e / after")
     assert "This run of it is finished" in before.unfinished
     assert "The whole of it is in progress" in after.unfinished
@@ -69,24 +69,24 @@ def test_an_evaluation_in_progress_shows_the_runs_that_have_rows(traces, tmp_pat
 def test_a_run_that_was_stopped_says_what_is_missing(run, tmp_path):
     (tmp_path / TRACES_FOLDER).symlink_to(run / TRACES_FOLDER)
     (tmp_path / "summary.json").write_text(json.dumps({"missing": 7}))
-    (source,) = sources.find(tmp_path)
+    (source,) = runs.find(tmp_path)
     assert source.unfinished == "7 problems have no row: the run was stopped."
 
 
 def test_what_is_no_run_is_refused_with_what_is_missing(tmp_path):
     with pytest.raises(ConfigError, match=r"no traces/\*\.parquet, and of an evaluation no"):
-        sources.find(tmp_path)
+        runs.find(tmp_path)
     with pytest.raises(ConfigError, match="does not exist"):
-        sources.find(tmp_path / "gone")
+        runs.find(tmp_path / "gone")
     (tmp_path / TRACES_FOLDER).mkdir()
     with pytest.raises(ConfigError, match=r"no traces/\*\.parquet"):
-        sources.find(tmp_path)
+        runs.find(tmp_path)
     (tmp_path / "summary.json").write_text("{")
     write_traces([], tmp_path / TRACES_FOLDER)
     with pytest.raises(ConfigError, match="is no JSON"):
-        sources.find(tmp_path)
+        runs.find(tmp_path)
 
 
 def test_runs_of_one_name_are_told_apart(run, tmp_path):
-    written = writing.write_report([run, run], tmp_path / "page.html")
+    written = writer.write_report([run, run], tmp_path / "page.html")
     assert [source.name for source in written.runs] == ["first", "first (2)"]

@@ -1,0 +1,149 @@
+"""Figures as grids of cells, and numbers as they are written everywhere.
+
+A figure is computed once, as a ``Grid``; ``terminal``, ``markdown`` and ``page`` print it. A cell
+is a text, whose further lines explain the first, or an ``Estimate``, which each printer lays out in
+its own way. Everything here is ASCII.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from heavydistill.metrics.intervals import FEW_PROBLEMS, Interval
+
+UNKNOWN = "-"
+FEW = "(few)"
+"""Marks figures over fewer problems than intervals can be relied on for."""
+FEW_NOTE = f"{FEW}: fewer than {FEW_PROBLEMS} problems, whose intervals are not to be relied on."
+# Sampling parameters with these values change nothing and are not shown.
+_NEUTRAL = {"min_p": 0, "repetition_penalty": 1}
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A share with its interval, or a difference of shares in points."""
+
+    value: Interval | None  # None is shown as "-"
+    signed: bool = False  # whether it is a difference
+    narrow: bool = False  # whether many stand side by side, so that ends may be whole numbers
+    note: str = ""  # stands below
+
+
+Value = str | Estimate
+
+
+class Line(NamedTuple):
+    """A row of a grid."""
+
+    label: str
+    cells: Sequence[Value]
+    note: str = ""  # what is to be known of the label
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """A table."""
+
+    head: Sequence[str]
+    lines: Sequence[Line]
+    notes: Sequence[str] = ()  # what is to be known of the whole table
+    wordy: bool = False  # whether the last column holds words and stands left
+
+    @property
+    def has_few(self) -> bool:
+        """Whether anything in it is marked as over few problems."""
+        return any(
+            FEW in (cell.note if isinstance(cell, Estimate) else cell)
+            for line in self.lines
+            for cell in (line.note, *line.cells)
+        )
+
+
+def share(value: Interval | None, *, narrow: bool = False) -> Estimate:
+    """A cell with a share."""
+    return Estimate(value, narrow=narrow)
+
+
+def difference(value: Interval | None, *, narrow: bool = False) -> Estimate:
+    """A cell with a difference in points."""
+    return Estimate(value, signed=True, narrow=narrow)
+
+
+def percent(value: float | None) -> str:
+    """A share in per cent; ``-`` if there is none."""
+    return UNKNOWN if value is None else f"{100 * value:.1f}%"
+
+
+def points(value: float) -> str:
+    """Percentage points, signed; what rounds to zero has no sign."""
+    rounded = round(100 * value, 1)
+    return f"{rounded:+.1f}" if rounded else "0.0"
+
+
+def ends(value: Interval, *, signed: bool = False) -> str:
+    """The ends of an interval, with their per cent signs."""
+    written = points if signed else percent
+    return f"{written(value.low)} to {written(value.high)}"
+
+
+def bare_ends(value: Interval, *, signed: bool = False) -> str:
+    """The ends of an interval without per cent signs."""
+    return ends(value, signed=signed).replace("%", "")
+
+
+def bracketed(value: Interval, *, signed: bool = False) -> str:
+    """A share or difference with its interval on one line."""
+    mean = points(value.mean) if signed else percent(value.mean)
+    return f"{mean} ({bare_ends(value, signed=signed)})"
+
+
+def part(count: int, whole: int) -> str:
+    """A count of a whole with its share."""
+    return f"{count:,} of {whole:,} ({percent(count / whole if whole else None)})"
+
+
+def count(value: int | None) -> str:
+    """A number with separators; ``-`` if it is not known."""
+    return UNKNOWN if value is None else f"{value:,}"
+
+
+def counted(number: int, noun: str) -> str:
+    """A number with its noun."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def marked(text: str, problems: int) -> str:
+    """A text, marked if the number of problems is small."""
+    return f"{text} {FEW}" if 0 < problems < FEW_PROBLEMS else text
+
+
+def marked_problems(problems: int) -> str:
+    """A number of problems, marked if it is small."""
+    return marked(counted(problems, "problem"), problems)
+
+
+def p_value(value: float) -> str:
+    return "< 0.001" if value < 0.001 else f"{value:.3f}"
+
+
+def listed(counts: dict[str, int]) -> str:
+    """Counts with their names, in one line."""
+    return ", ".join(f"{number:,} {name}" for name, number in counts.items())
+
+
+def sampled(parameters: dict[str, Any]) -> str:
+    """Sampling parameters in one line, without those that change nothing."""
+    shown = {
+        name: value
+        for name, value in parameters.items()
+        if value is not None and _NEUTRAL.get(name) != value
+    }
+    return ", ".join(f"{name} {value:g}" for name, value in shown.items())
+
+
+def versions(prompts: Iterable[str], verifiers: Iterable[str]) -> str:
+    """Prompt templates and verifiers by name and version."""
+    asked, judged = (", ".join(names) or "unknown" for names in (prompts, verifiers))
+    return f"Prompts {asked}; verdicts by {judged}."

@@ -1,0 +1,363 @@
+"""What the page shows of runs: sections of cards, each with plots, tables and notes.
+
+Tables are the grids that the terminal prints. The numbers of every plot stand in a table beside it.
+An evaluation or a crossing has a section of its own: what changed from before to after, what other
+ways to answer are worth, and which deliberator makes what of whose attempts, from the files that
+lie in its folder once all of its runs are done.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from markupsafe import Markup
+
+from heavydistill.errors import ConfigError
+from heavydistill.metrics.comparison import COMPARISON, read_comparison
+from heavydistill.metrics.controls import CONTROLS, Answering, read_controlled
+from heavydistill.metrics.crossing import CROSSING, read_crossing
+from heavydistill.metrics.intervals import FEW_PROBLEMS, FEW_WARNING
+from heavydistill.metrics.summary import NAMES, Summary
+from heavydistill.report import comparison as compared
+from heavydistill.report import controls
+from heavydistill.report import summary as run
+from heavydistill.report.grid import (
+    Grid,
+    Line,
+    counted,
+    difference,
+    marked,
+    share,
+    versions,
+)
+from heavydistill.report.page import plots
+from heavydistill.report.page.runs import STAGES, RunFigures, Source
+from heavydistill.schema import FAILED
+
+_NUMBERS = "The numbers"
+_FROM_ROWS = (
+    "Added up over the responses in this report, for the run has left no summary of its own: where "
+    "its pools are those of another run, what that one paid is in it."
+)
+_SAME_PROBLEMS = (
+    "All runs are over the same problems. Each interval is of a run by itself; differences "
+    "paired by problem are what `heavydistill compare` tells."
+)
+_OTHER_PROBLEMS = (
+    "The runs are over different problems, or the same with other references or verifiers, "
+    "so that differences between these rows may be those of the problems."
+)
+_OTHER_VERIFIERS = (
+    "The runs were judged by different verifiers or versions of them, so that differences "
+    "between these rows may be those of the verdicts."
+)
+
+Notes = Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """Part of a section, in this order."""
+
+    title: str
+    plots: Sequence[tuple[str, Markup]] = ()  # heading or nothing, and SVG
+    legend: Sequence[tuple[str, str]] = ()  # class of a mark, and what it means
+    tables: Sequence[Grid] = ()
+    folded: Sequence[tuple[str, Grid]] = ()  # tables that a click on their title opens
+    facts: Sequence[tuple[str, str]] = ()
+    config: str = ""
+    notes: Notes = ()
+    warnings: Notes = ()
+    banner: str = ""
+    wide: bool = False  # whether it stands over the whole width
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A part of the page with a heading."""
+
+    title: str
+    number: int | None = None  # number of the run; None if it is about several
+    facts: str = ""
+    banners: Sequence[tuple[str, str]] = ()  # first words, and the others
+    notes: Notes = ()
+    warnings: Notes = ()
+    tables: Sequence[Grid] = ()
+    cards: Sequence[Card] = ()
+
+
+def of_run(number: int, source: Source, figures: RunFigures) -> Section:
+    """The section of a run; ``number`` is in its id."""
+    summary = figures.summary
+    banners = []
+    if source.unfinished:
+        problems = counted(summary.problems, "problem")
+        banners.append(("Unfinished. ", f"{source.unfinished} In this report: {problems}."))
+    if warning := run.unanswered_warning(summary):
+        banners.append(("Unanswered. ", " ".join(warning)))
+    cards = [
+        _metrics(summary),
+        *_groups(summary),
+        _curve(summary),
+        _labels(summary),
+        _rates(summary),
+        _lengths(figures),
+        _usage(figures),
+        _failures(summary),
+        _making(source, summary),
+    ]
+    return Section(source.name, number, " · ".join(_facts(figures)), banners, cards=cards)
+
+
+def of_all(sources: Sequence[Source], figures: Sequence[RunFigures]) -> Iterator[Section]:
+    """The runs beside each other, and whether that compares anything; nothing for a single one."""
+    if len(sources) < 2:
+        return
+    same = len({each.problems for each in figures}) == 1
+    judges = {tuple(each.summary.verifiers) for each in figures if each.summary.verifiers}
+    warnings = [_OTHER_PROBLEMS] * (not same) + [_OTHER_VERIFIERS] * (len(judges) > 1)
+    lines = [
+        Line(
+            source.label,
+            [
+                marked(f"{summary.problems:,}", summary.problems),
+                str(summary.k),
+                str(summary.d),
+                *(share(getattr(summary, key)) for key in NAMES[:-1]),
+                difference(summary.heavy_minus_vote),
+                ", ".join(summary.verifiers) or "-",
+                ", ".join(summary.prompts) or "-",
+            ],
+        )
+        for source, summary in zip(sources, (each.summary for each in figures), strict=True)
+    ]
+    head = ["Run", "Problems", "K", "D", "M@K", "V@K", "P@K", "HM@D", "HP@D", "HM - V"]
+    grid = Grid([*head, "Verifiers", "Prompts"], lines)
+    notes = [_SAME_PROBLEMS] if same else []
+    yield Section("Runs", notes=notes, warnings=warnings, tables=[grid])
+
+
+def of_folder(folder: Path) -> Iterator[Section]:
+    """The section of an evaluation or a crossing; nothing if the folder is neither.
+
+    A file that cannot be read, such as one of another version, is named in its place.
+    """
+    read: dict[str, Callable[[Path], Iterator[Card]]] = {
+        COMPARISON: _changes,
+        CONTROLS: _controls,
+        CROSSING: _crossing,
+    }
+    cards: list[Card] = []
+    for name, made in read.items():
+        if (folder / name).is_file():
+            try:
+                cards += made(folder / name)
+            except ConfigError as error:
+                cards.append(Card(name, banner=str(error), wide=True))
+    if cards:
+        yield Section(f"{folder.absolute().name}: its runs together", cards=cards)
+
+
+def _facts(figures: RunFigures) -> Iterator[str]:
+    summary = figures.summary
+    statuses: Counter[str] = Counter()
+    for status, count in summary.statuses.items():  # those that failed say why at length
+        statuses["failed" if status.startswith(FAILED) else status.replace("_", " ")] += count
+    problems, thinking, deliberating, rounds = run.sizes(summary)
+    yield problems
+    yield f"{thinking} by {', '.join(figures.thinkers) or 'nobody'}"
+    yield f"{deliberating} by {', '.join(figures.deliberators) or 'nobody'}"
+    yield rounds
+    yield f"traces: {', '.join(f'{count:,} {name}' for name, count in statuses.most_common())}"
+    if figures.missing:
+        yield f"{counted(figures.missing, 'problem')} without a row"
+    if figures.left_out:
+        yield f"{counted(figures.left_out, 'row')} of the source left out"
+
+
+def _metrics(summary: Summary) -> Card:
+    tables = [run.metrics(summary), run.differences(summary), run.rounds(summary)]
+    return Card(
+        "Metrics",
+        [("", plots.metrics_plot([(m.name, m.value) for m in run.named_metrics(summary)]))],
+        tables=tables,
+        notes=[] if tables[1].lines else [run.NO_DELIBERATION],
+        warnings=_few_warning(summary.problems),
+        wide=True,
+    )
+
+
+def _groups(summary: Summary) -> Iterator[Card]:
+    grids = list(run.group_grids(summary))
+    if grids:
+        folded = [(f"Metrics by {grid.head[0].lower()}", grid) for grid in grids]
+        yield Card("Parts of the run", folded=folded, wide=True)
+
+
+def _curve(summary: Summary) -> Card:
+    title, curve = "Accuracy over tokens", summary.curve
+    dots = [plots.dot(point) for point in curve.points if point.tokens] if curve else []
+    if not curve or not dots:
+        return Card(title, notes=["No problem has all its tokens counted."])
+    legend = [("vote", "vote of k attempts"), ("pass", "any of k is right")]
+    if summary.rounds:
+        legend.append(("deliberation", "one deliberation on k, and votes of several"))
+    legend.append(("vote outdone", "hollow: something else is as often right for less"))
+    problems = counted(curve.problems, "problem")
+    return Card(
+        title,
+        [("", plots.curve_plot(dots))],
+        legend,
+        folded=[(_NUMBERS, run.curve(curve, passes=True))],
+        notes=[f"Over {problems}, from the one pool of each.", *run.matched_lines(summary)],
+    )
+
+
+def _labels(summary: Summary) -> Card:
+    grid = run.labels(summary)
+    outcomes = [outcome for outcome, count in summary.outcomes.items() if count]
+    legend = list(zip(outcomes, grid.head[1:-1], strict=True))
+    plot = plots.strata_plot(summary)
+    return Card("Strata and outcomes", [("", plot)], legend, folded=[(_NUMBERS, grid)])
+
+
+def _rates(summary: Summary) -> Card:
+    plot = plots.rates_plot([(name, getattr(summary, name)) for name in run.RATES])
+    return Card("Rescue and regress", [("", plot)], tables=[run.rates(summary)])
+
+
+def _lengths(figures: RunFigures) -> Card:
+    shown, lines = [], []
+    for stage in STAGES:
+        right, wrong = figures.lengths[stage, True], figures.lengths[stage, False]
+        if right or wrong:
+            plot = plots.lengths_plot(right, wrong, f"Tokens written, {stage}")
+            shown.append((stage.capitalize(), plot))
+        for name, lengths in (("right", right), ("not right", wrong)):
+            if quartiles := plots.quartiles(lengths):
+                cells = [f"{number:,}" for number in (lengths.total(), *quartiles)]
+                lines.append(Line(f"{stage}, {name}", cells))
+    if not lines:
+        return Card("Lengths", notes=["No server counted the tokens of a response."])
+    legend = [("right", "right"), ("wrong", "not right")]
+    grid = Grid(["Responses", "Count", "Quartile", "Median", "Quartile"], lines)
+    return Card("Lengths, in tokens written", shown, legend, folded=[(_NUMBERS, grid)])
+
+
+def _usage(figures: RunFigures) -> Card:
+    summary = figures.summary
+    estimated = run.estimated_line(summary)
+    return Card(
+        "Cost",
+        [("", plots.usage_plot(summary))],
+        [("read", "tokens read"), ("written", "tokens written")],
+        [run.usage(summary)],
+        notes=[
+            *run.unreported_lines(summary),
+            *[_FROM_ROWS] * (not figures.is_own_usage),
+            *[estimated] * bool(estimated),
+        ],
+    )
+
+
+def _failures(summary: Summary) -> Card:
+    notes = [*run.failure_lines(summary), *run.judging_lines(summary)]
+    return Card("What failed", tables=[run.samples(summary.samples)], notes=notes)
+
+
+def _making(source: Source, summary: Summary) -> Card:
+    facts = [
+        ("Verifiers", ", ".join(summary.verifiers) or "-"),
+        ("Prompts", ", ".join(summary.prompts) or "-"),
+    ]
+    notes = [] if source.config else ["There is no configuration that can be read."]
+    return Card("How it was asked", facts=facts, config=source.config, notes=notes)
+
+
+def _changes(file: Path) -> Iterator[Card]:
+    """All tables of a comparison; those beside the metrics are folded. Nothing of one run alone."""
+    comparison = read_comparison(file)
+    if not comparison.before:
+        return
+    grids = list(compared.grids(comparison, NAMES))
+    problems = counted(comparison.problems, "problem")
+    yield Card(
+        "Before and after",
+        tables=[grid for grid in grids if grid.head[0] == compared.METRICS_TITLE],
+        folded=[(grid.head[0], grid) for grid in grids if grid.head[0] != compared.METRICS_TITLE],
+        notes=[f"{problems}; points are paired by problem."],
+        warnings=_few_warning(comparison.problems),
+        wide=True,
+    )
+
+
+def _controls(file: Path) -> Iterator[Card]:
+    """Each way to answer with what it costs, among the votes of the evaluated run."""
+    controlled = read_controlled(file)
+    curve = read_comparison(file.with_name(COMPARISON)).after.summary.curve
+    votes = [p for p in curve.points if p.way == "vote" and p.tokens] if curve else []
+    # Which votes are outdone is known among themselves, and not by controls.
+    dots = [dataclasses.replace(plots.dot(vote), outdone=False) for vote in votes]
+    names = ["", *(each.name for each in controlled.controls)]
+    ways = [(way[0], way[1]) for way in controls.ways_to_answer(controlled)]
+    dots += _control_dots(names, ways)
+    yield Card(
+        "What else the same models do",
+        [("", plots.curve_plot(dots))] if dots else [],
+        [
+            ("vote", "vote of k attempts"),
+            ("deliberation", "deliberation"),
+            ("control", "control"),
+        ]
+        if dots
+        else [],
+        [controls.controls(controlled)],
+        notes=[
+            *controls.control_lines(controlled),
+            versions(controlled.prompts, controlled.verifiers),
+        ],
+        warnings=_few_warning(controlled.problems),
+        wide=True,
+    )
+
+
+def _control_dots(
+    names: Sequence[str], ways: Sequence[tuple[str, Answering]]
+) -> Iterator[plots.Dot]:
+    """A dot for each way whose tokens are known; ways that meet in one place share a label."""
+    met: dict[tuple[float | None, float], list[str]] = {}
+    for name, (_, answering) in zip(names, ways, strict=True):
+        met.setdefault((answering.tokens, answering.accuracy.mean), []).append(name)
+    for name, (meaning, answering) in zip(names, ways, strict=True):
+        if answering.tokens is not None:
+            here = met[answering.tokens, answering.accuracy.mean]
+            label = ", ".join(here) if name == here[0] else ""
+            mark = "control" if name else "deliberation"
+            yield plots.Dot(mark, meaning, answering.accuracy, answering.tokens, label)
+
+
+def _crossing(file: Path) -> Iterator[Card]:
+    """A row for each thinker, a column for each deliberator."""
+    crossing = read_crossing(file)
+    yield Card(
+        "Thinkers and deliberators",
+        tables=[controls.crossed(crossing)],
+        notes=[
+            counted(crossing.problems, "problem"),
+            versions(crossing.prompts, crossing.verifiers),
+        ],
+        warnings=[
+            *controls.not_alike(crossing.sampling),
+            *controls.crossing_lines(crossing),
+            *_few_warning(crossing.problems),
+        ],
+        wide=True,
+    )
+
+
+def _few_warning(problems: int) -> list[str]:
+    return [FEW_WARNING] if problems < FEW_PROBLEMS else []

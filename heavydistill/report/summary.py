@@ -1,0 +1,456 @@
+"""The figures of one run: its metrics, rates, groups, curve, failures and costs, as grids.
+
+Not covered: the numbers themselves, which ``metrics.summary`` computes; what a comparison with
+another run shows (``comparison``).
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from rich.console import Console
+from rich.text import Text
+
+from heavydistill.metrics.counts import COLUMNS, GenerationCounts, Usage, unanswered_facts
+from heavydistill.metrics.curve import Curve, Point, Way
+from heavydistill.metrics.intervals import Interval
+from heavydistill.metrics.row import COSTS, Cost
+from heavydistill.metrics.summary import NAMES, NO_LABEL, Metrics, Summary
+from heavydistill.models.tokenizer import ESTIMATED
+from heavydistill.report.grid import (
+    Estimate,
+    Grid,
+    Line,
+    bracketed,
+    counted,
+    ends,
+    listed,
+    marked,
+    marked_problems,
+    percent,
+    points,
+    versions,
+)
+from heavydistill.report.terminal import (
+    plain,
+    print_few_note,
+    print_few_warning,
+    print_grid,
+    print_lines,
+)
+
+if TYPE_CHECKING:
+    from heavydistill.verifiers.markers import Shared
+
+COUNTED: dict[Cost, str] = {"completion": "tokens written", "all": "tokens written and read"}
+STRATA_NOTE = (
+    "Strata are told by the vote itself: in pools of K, HM - V is at most 0 where that is right "
+    "(all-right, majority-right), and at least 0 where it is wrong (minority-right, all-wrong)."
+)
+CURVE_NOTE = (
+    "Tokens a problem, written, and with those read. * nothing else is as often right for as few."
+)
+NO_DELIBERATION = "No problem was deliberated, so there is nothing to compare."
+RATES = {
+    "rescue": "right, vote was not",
+    "regress": "wrong, vote was right",
+    "emergent": "right, no trajectory was",
+}
+_WAYS: dict[Way, str] = {
+    "vote": "vote of {k}",
+    "pass": "any of {k}",
+    "deliberation": "deliberation on {k}",
+    "heavy_vote": "vote of {d} delib.",
+}
+_MOST_UNANSWERED = 0.5  # share of samples above which other prompts are recommended
+_WITH_MARKER = ("math", "exact")  # verifiers that take a marker
+
+
+class NamedMetric(NamedTuple):
+    """A metric of a run with its value and meaning."""
+
+    name: str
+    value: Interval
+    meaning: str
+
+
+def print_summary(summary: Summary, console: Console, *, breakdown: bool = False) -> None:
+    """Print what a run achieved, what failed in it, what it cost, and by which versions.
+
+    Args:
+        summary: Summary of the run.
+        console: Where to print it.
+        breakdown: Whether to print kinds and strata of problems and the curve over tokens as well.
+    """
+    console.print(Text(", ".join(sizes(summary)), style="bold"))
+    console.print(plain(f"Traces: {listed(summary.statuses)}"))
+    print_grid(metrics(summary), console)
+    compared = differences(summary)
+    print_grid(compared, console)
+    if not compared.lines:
+        console.print(Text(f"\n{NO_DELIBERATION}"))
+    print_few_warning(summary.problems, console)
+    print_grid(rounds(summary), console)
+    print_grid(rates(summary), console)
+    print_few_note([rates(summary)], console)
+    print_grid(labels(summary), console)
+    if breakdown:
+        groups = list(group_grids(summary))
+        for grid in groups:
+            print_grid(grid, console)
+        print_few_note(groups, console)
+        if summary.curve:
+            print_grid(curve(summary.curve), console)
+    print_lines(matched_lines(summary), console, fold=True, gap=True)
+    print_grid(samples(summary.samples), console)
+    print_lines(failure_lines(summary), console, fold=True)
+    print_lines(judging_lines(summary), console, fold=True, gap=True)
+    print_grid(usage(summary), console)
+    print_lines(unreported_lines(summary), console, fold=True)
+    if line := estimated_line(summary):
+        console.print(plain(line, style="yellow"))
+    print_lines([versions(summary.prompts, summary.verifiers)], console, gap=True)
+    print_unanswered(summary, console)
+
+
+def print_unanswered(summary: Summary, console: Console, *, of: str = "") -> None:
+    """Print the warning of unanswered samples if there is one, after the name of the run."""
+    for line in unanswered_warning(summary):
+        console.print(plain(f"{of}: {line}" if of else line, style="bold red"), soft_wrap=True)
+
+
+def sizes(summary: Summary) -> list[str]:
+    """Problems, K, D and rounds of a run."""
+    return [
+        counted(summary.problems, "problem"),
+        f"K={summary.k} trajectories",
+        f"D={summary.d} deliberations",
+        counted(summary.rounds, "round"),
+    ]
+
+
+def named_metrics(summary: Summary) -> list[NamedMetric]:
+    """The metrics that the run has, in the order in which they are shown."""
+    k, d = summary.k, summary.d
+    known = [
+        (f"M@{k}", summary.mean_at_k, "share of trajectories that are right"),
+        (f"V@{k}", summary.vote_at_k, "the most frequent answer (the vote) is right"),
+        (f"P@{k}", summary.pass_at_k, "any trajectory is right"),
+        (f"HM@{d}", summary.heavy_mean_at_d, "share of deliberations that are right"),
+        (f"HP@{d}", summary.heavy_pass_at_d, "any deliberation is right"),
+    ]
+    return [NamedMetric(name, value, meaning) for name, value, meaning in known if value]
+
+
+def metrics(summary: Summary) -> Grid:
+    """The metrics of all problems."""
+    lines = [
+        Line(name, [percent(value.mean), ends(value), meaning])
+        for name, value, meaning in named_metrics(summary)
+    ]
+    return Grid(["Metric", "Value", "95% interval", "Meaning"], lines, wordy=True)
+
+
+def differences(summary: Summary) -> Grid:
+    """What deliberation adds to the vote and to a single trajectory; no rows without any."""
+    baselines = [
+        (f"V@{summary.k}", summary.heavy_minus_vote, "voting"),
+        (f"M@{summary.k}", summary.heavy_minus_mean, "a single trajectory"),
+    ]
+    lines = [
+        Line(
+            f"HM@{summary.d} - {name}",
+            [points(value.mean), ends(value, signed=True), _reading(value, meaning)],
+        )
+        for name, value, meaning in baselines
+        if value
+    ]
+    return Grid(["Difference", "Points", "95% interval", "Reading"], lines, wordy=True)
+
+
+def _reading(value: Interval, baseline: str) -> str:
+    if value.low > 0:
+        return f"better than {baseline}"
+    return f"worse than {baseline}" if value.high < 0 else "no difference shown"
+
+
+def rounds(summary: Summary) -> Grid:
+    """The metrics of each round; no rows if there is only one."""
+    d = summary.d
+    lines = [
+        Line(
+            str(of_round.round),
+            [
+                text
+                for value in (of_round.heavy_mean, of_round.heavy_pass)
+                for text in (percent(value.mean), ends(value))
+            ],
+        )
+        for of_round in summary.per_round
+        if summary.rounds > 1
+    ]
+    return Grid(["Round", f"HM@{d}", "95% interval", f"HP@{d}", "95% interval"], lines)
+
+
+def rates(summary: Summary) -> Grid:
+    """Rescue, regress, and how often deliberations repeat the vote or the first attempt."""
+    lines = []
+    for name, meaning in RATES.items():
+        rate = getattr(summary, name)
+        interval = ends(rate.interval) if rate.interval else ""
+        problems = f"{rate.count:,} of {rate.of:,}"
+        lines.append(Line(name, [percent(rate.share), interval, problems, meaning]))
+    if copies := summary.vote_copy_rate:
+        cells = [percent(copies.mean), ends(copies), "", "repeats the vote"]
+        lines.append(Line("vote copy", cells))
+    for first in summary.places[:1]:
+        over, problems = first.over_expected, marked(f"{first.problems:,}", first.problems)
+        cells = [points(over.mean), ends(over, signed=True), problems, "repeats it, over chance"]
+        lines.append(Line("first place", cells))
+    return Grid(["Rate", "Value", "95% interval", "Problems", "Deliberation"], lines, wordy=True)
+
+
+def labels(summary: Summary) -> Grid:
+    """Strata by outcomes, without the rows and columns that hold only zeros."""
+    outcomes = [outcome for outcome, number in summary.outcomes.items() if number]
+    names = ["not delib." if outcome == NO_LABEL else outcome for outcome in outcomes]
+    counts = {
+        stratum: [*(summary.outcomes_by_stratum[stratum][outcome] for outcome in outcomes), number]
+        for stratum, number in summary.strata.items()
+        if number
+    }
+    counts["all"] = [*(summary.outcomes[outcome] for outcome in outcomes), summary.problems]
+    lines = [Line(label, [f"{n:,}" for n in numbers]) for label, numbers in counts.items()]
+    return Grid(["Stratum", *names, "all"], lines)
+
+
+def group_grids(summary: Summary) -> Iterator[Grid]:
+    """The metrics of each verifier, family and stratum; a single kind is the whole run."""
+    kinds = {"Verifier": summary.by_verifier, "Family": summary.by_family}
+    groups = {title: each for title, each in kinds.items() if len(each) > 1}
+    if summary.by_stratum:
+        groups["Stratum"] = summary.by_stratum
+    for title, each in groups.items():
+        notes = [strata_note(summary)] if title == "Stratum" and strata_note(summary) else []
+        yield _groups(title, each, summary, notes)
+
+
+def _groups(title: str, groups: Mapping[str, Metrics], summary: Summary, notes: list[str]) -> Grid:
+    k, d = summary.k, summary.d
+    names = (f"M@{k}", f"V@{k}", f"P@{k}", f"HM@{d}", f"HP@{d}", "HM - V")
+    shown = {key: name for key, name in zip(NAMES, names, strict=True) if getattr(summary, key)}
+    lines = [
+        Line(
+            label,
+            [Estimate(getattr(group, key), signed="minus" in key, narrow=True) for key in shown],
+            marked_problems(group.problems),
+        )
+        for label, group in groups.items()
+    ]
+    return Grid([title, *shown.values()], lines, notes)
+
+
+def strata_note(*summaries: Summary) -> str:
+    """By what HM - V of their strata is bound; empty where none has it."""
+    groups = [group for summary in summaries for group in summary.by_stratum.values()]
+    return STRATA_NOTE if any(group.heavy_minus_vote for group in groups) else ""
+
+
+def curve(curve: Curve, *, passes: bool = False) -> Grid:
+    """Each way to answer, and beside a vote what no choice among as many attempts can beat.
+
+    With ``passes``, these bounds have rows of their own too, with their intervals.
+    """
+    bounds = {point.k: point.accuracy.mean for point in curve.points if point.way == "pass"}
+    lines = [
+        Line(
+            point_name(point),
+            [
+                percent(point.accuracy.mean),
+                ends(point.accuracy),
+                percent(bounds[point.k]) if point.way == "vote" else "",
+                *(_tokens(point, cost) for cost in COSTS),
+            ],
+        )
+        for point in curve.points
+        if passes or point.way != "pass"
+    ]
+    head = ["Answer", "Right", "95% interval", "Any right", "Written", "And read"]
+    return Grid(head, lines, [CURVE_NOTE])
+
+
+def point_name(point: Point) -> str:
+    """Name of a point of the curve."""
+    name = _WAYS[point.way].format(k=point.k, d=point.d)
+    return name + (f", round {point.rounds}" if point.rounds > 1 else "")
+
+
+def _tokens(point: Point, cost: Cost) -> str:
+    if cost not in point.tokens:
+        return "-"
+    return f"{point.tokens[cost].mean:,.0f}{' *' if point.pareto[cost] else '  '}"
+
+
+def matched_lines(summary: Summary) -> Iterator[str]:
+    """What the tokens of a deliberation are worth in votes, and which problems are left out."""
+    curve = summary.curve
+    if not curve:
+        return
+    heavy, k = f"HM@{summary.d}", curve.k
+    for cost, matched in curve.matched.items():
+        told = f"{heavy} takes the {COUNTED[cost]} of {matched.votes:,.1f} votes"
+        if matched.vote and matched.heavy_minus_vote:
+            added = bracketed(matched.heavy_minus_vote, signed=True)
+            yield (
+                f"{told}, which are right in {bracketed(matched.vote)}; {heavy} minus that: "
+                f"{added} points"
+            )
+        else:
+            yield f"{told}; to compare, pools need {matched.needs:,} trajectories, and have {k:,}"
+    if curve.smaller_pools:
+        yield (
+            f"Left out of what tokens are worth: {curve.smaller_pools:,} with fewer than {k:,} "
+            "trajectories"
+        )
+    for cost, unknown in curve.unknown_tokens.items():
+        if unknown:
+            yield f"Left out of {COUNTED[cost]}: {unknown:,}, whose tokens are not all known"
+
+
+def samples(counts: Mapping[str, GenerationCounts]) -> Grid:
+    """How many samples of each name failed, were cut off, gave no answer or got no verdict."""
+    lines = [Line(name, each.cells) for name, each in counts.items()]
+    return Grid(["Samples", "all", *COLUMNS], lines)
+
+
+def failure_lines(summary: Summary) -> Iterator[str]:
+    """Why requests failed, and why samples are unanswered or undecided."""
+    stages = summary.samples
+    kinds = sum((Counter(counts.failures) for counts in stages.values()), Counter[str]())
+    if kinds:
+        yield f"Failed requests: {listed(dict(kinds.most_common()))}"
+    for stage, counts in stages.items():
+        if counts.unanswered_because:
+            yield f"Unanswered {stage}: {listed(counts.unanswered_because)}"
+        if counts.undecided_because:
+            yield f"Undecided {stage}: {listed(counts.undecided_because)}"
+
+
+def judging_lines(summary: Summary) -> Iterator[str]:
+    """What of the figures rests on a judge and not on rules."""
+    judging = summary.judging
+    if not judging.asked:
+        return
+    yield (
+        f"A judge decided {counted(judging.correct + judging.incorrect, 'verdict')} of "
+        f"{judging.asked:,} that rules left undecided: {judging.correct:,} correct, "
+        f"{judging.incorrect:,} incorrect; {judging.undecided:,} are still undecided"
+    )
+    yield (
+        f"Its votes: {judging.votes:,}, of which {judging.invalid_votes:,} were no verdict and "
+        f"{judging.failed_votes:,} failed"
+    )
+    for name, number in judging.judges.items():
+        yield f"Judge: {name}, asked about {number:,}"
+    if judging.failed:
+        yield f"The same command asks again about {counted(judging.failed, 'verdict')}"
+
+
+def usage(summary: Summary) -> Grid:
+    """Requests, tokens and cost of each stage."""
+    lines = [
+        Line(
+            stage,
+            [
+                f"{used.requests:,}",
+                f"{used.prompt:,}",
+                "-" if used.unknown_cached == used.requests else f"{used.cached:,}",
+                f"{used.completion:,}",
+                _cost(used),
+            ],
+        )
+        for stage, used in summary.usage.items()
+    ]
+    head = ["Usage", "requests", "prompt tokens", "from cache", "completion", "USD"]
+    return Grid(head, lines)
+
+
+def _cost(used: Usage) -> str:
+    """The cost, and which way it may be off: cached tokens may be cheaper, some not reported."""
+    if used.cost_usd is None:
+        return "-"
+    cost = f"{used.cost_usd:,.2f}"
+    if not used.cost_usd:
+        return cost
+    unreported = used.unknown_prompt or used.unknown_completion
+    if used.cached:
+        return f"about {cost}" if unreported else f"at most {cost}"
+    return f"at least {cost}" if unreported else cost
+
+
+def unreported_lines(summary: Summary) -> Iterator[str]:
+    """The stages with samples whose tokens are unknown."""
+    for stage, used in summary.usage.items():
+        if used.unknown_prompt or used.unknown_completion:
+            yield (
+                f"Not reported, {stage}: prompt tokens of {used.unknown_prompt:,}, completion "
+                f"tokens of {used.unknown_completion:,}"
+            )
+
+
+def estimated_line(summary: Summary) -> str:
+    """A warning that tokens of caches were estimated; empty if none were."""
+    if not (estimated := summary.readers.get(ESTIMATED)):
+        return ""
+    return (
+        f"The tokens of {estimated:,} of {sum(summary.readers.values()):,} caches are estimated, "
+        "one for each UTF-8 byte, so they may be cut shorter than they need be."
+    )
+
+
+def unanswered_warning(summary: Summary) -> list[str]:
+    r"""The stages with many unanswered samples, and what can be done about them.
+
+    A warning says what a final answer looks like to the verifiers of the run (a ``\boxed{}``, the
+    letter of an option, a block of code).
+    """
+    facts = list(unanswered_facts(summary.samples, summary.by_verifier))
+    return [*facts, _remedy(summary)] if facts else []
+
+
+def _remedy(summary: Summary) -> str:
+    """What can be done; where the pools are those of another run, only about deliberations."""
+    took_pools = bool(summary.trajectories.total) and not summary.usage["thinking"].requests
+    stages = [summary.deliberations] if took_pools else summary.samples.values()
+    ways = ["train the format first"]
+    if not took_pools and any(name in _WITH_MARKER for name in summary.by_verifier):
+        ways.append(
+            "set the marker if the answers stand behind one: "
+            "--set problems.verifier_args='{marker: \"Answer:\"}'"
+        )
+    is_general = any(".general.en@" in prompt for prompt in summary.prompts)
+    if is_general and max(counts.unanswered_share for counts in stages) > _MOST_UNANSWERED:
+        ways.append("ask in the short prompts, which small models follow: --set domain=brief")
+    text = "; or ".join(ways)
+    return f"{text[0].upper()}{text[1:]}"
+
+
+def marker_found(shared: Shared) -> str:
+    """What was found out about a marker that unanswered answers share."""
+    return (
+        f"{shared.count:,} of the {shared.of:,} unanswered answers that were read end in "
+        f"{shared.marker!r} and a value. Of {shared.judged:,} that were judged with this marker, "
+        f"{shared.answers:,} give an answer and {shared.right:,} are right."
+    )
+
+
+def marker_value(shared: Shared) -> str:
+    """The arguments of the verifier with the marker, as one word of a shell."""
+    pairs = (
+        f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in shared.arguments.items()
+    )
+    return shlex.quote(f"{{{', '.join(pairs)}}}")

@@ -1,0 +1,124 @@
+"""Printer of grids and texts to a ``rich`` console.
+
+Everything that this package itself writes is ASCII unless the console is a terminal. Texts of
+problems and models are printed literally: nothing in them is read as markup.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from rich import box
+from rich.console import Console, JustifyMethod
+from rich.table import Table
+from rich.text import Text
+
+from heavydistill.errors import CONTROL
+from heavydistill.metrics.intervals import FEW_PROBLEMS, FEW_WARNING
+from heavydistill.report.grid import (
+    FEW_NOTE,
+    UNKNOWN,
+    Estimate,
+    Grid,
+    Value,
+    bare_ends,
+    percent,
+    points,
+)
+
+_ASCII_BOX = box.Box(
+    str(box.SIMPLE_HEAD).replace("\N{BOX DRAWINGS LIGHT HORIZONTAL}", "-"), ascii=True
+)
+_COLOURS = {"better than": "green", "worse than": "red"}  # of cells that begin so
+
+
+def plain(text: str, style: str = "") -> Text:
+    """A text of a user or a model, literally: no markup, and control characters shown as hex.
+
+    A raw control character could move the cursor, recolour the terminal or reverse a line.
+    """
+    text = text.replace("\r\n", "\n").expandtabs(4)
+    return Text(CONTROL.sub(lambda match: ascii(match[0])[1:-1], text), style=style)
+
+
+def table(console: Console, *columns: str) -> Table:
+    """An empty table: the first column left, the others right, their names literal."""
+    result = Table(
+        box=box.SIMPLE_HEAD if console.is_terminal else _ASCII_BOX,
+        show_edge=False,
+        pad_edge=False,
+    )
+    for position, name in enumerate(columns):
+        justify: JustifyMethod = "right" if position else "left"
+        result.add_column(plain(name), justify=justify, overflow="fold")
+    return result
+
+
+def print_table(table: Table, console: Console) -> None:
+    """Print a table with a blank line before it."""
+    console.print()
+    console.print(table)
+
+
+def print_grid(grid: Grid, console: Console) -> None:
+    """Print a figure with its notes, if it has rows."""
+    if not grid.lines:
+        return
+    rows = table(console, *grid.head)
+    if grid.wordy:
+        rows.columns[-1].justify = "left"
+    for label, cells, note in grid.lines:
+        first = plain(label).append(f"\n  {note}" if note else "")
+        rows.add_row(first, *map(_cell, cells))
+    print_table(rows, console)
+    for note in grid.notes:
+        console.print(plain(note))
+
+
+def print_lines(
+    lines: Iterable[str], console: Console, *, fold: bool = False, gap: bool = False
+) -> None:
+    """Print sentences, one a line.
+
+    Args:
+        lines: The sentences.
+        console: Where to print them.
+        fold: Whether they are folded to the width; a terminal wraps them anyway, a file does not.
+        gap: Whether a blank line stands before the first one.
+    """
+    for number, line in enumerate(lines):
+        if gap and not number:
+            console.print()
+        console.print(plain(line), soft_wrap=not fold)
+
+
+def print_few_note(grids: Iterable[Grid], console: Console) -> None:
+    """Print what the mark of few problems says, if one of the grids has it."""
+    if any(grid.has_few for grid in grids):
+        console.print(plain(FEW_NOTE))
+
+
+def print_few_warning(problems: int, console: Console) -> None:
+    """Print a warning if there are so few problems that intervals over them mislead."""
+    if problems < FEW_PROBLEMS:
+        console.print(Text(FEW_WARNING))
+
+
+def _cell(cell: Value) -> Text:
+    if isinstance(cell, Estimate):
+        return Text(f"{_estimate(cell)}\n{cell.note}" if cell.note else _estimate(cell))
+    style = next((_COLOURS[start] for start in _COLOURS if cell.startswith(start)), "")
+    return plain(cell, style=style)
+
+
+def _estimate(cell: Estimate) -> str:
+    """The mean, and its interval below; in narrow cells with ends in whole numbers."""
+    value = cell.value
+    if value is None:
+        return UNKNOWN
+    mean = points(value.mean) if cell.signed else percent(value.mean)
+    if not cell.narrow:
+        return f"{mean}\n{bare_ends(value, signed=cell.signed)}"
+    if cell.signed:
+        return f"{mean}\n{100 * value.low:+.0f} to {100 * value.high:+.0f}"
+    return f"{mean.rstrip('%')}\n{100 * value.low:.0f}-{100 * value.high:.0f}"
