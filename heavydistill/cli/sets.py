@@ -168,7 +168,7 @@ def refilter(
 
 def _print_success(outcome: Outcome, console: Console) -> None:
     from heavydistill.curate.redeliberation.refilter import ASKED_ABOUT
-    from heavydistill.report.text import print_table, table
+    from heavydistill.report.terminal import print_table, table
     from heavydistill.schema import Stratum
 
     columns = ("before", *(label or "after" for label in ASKED_ABOUT))
@@ -214,7 +214,7 @@ def export(
     from rich.console import Console
 
     from heavydistill.curate.exports.export import export as write
-    from heavydistill.report.text import print_table, table
+    from heavydistill.report.terminal import print_table, table
 
     written = write(sets, to, out)
     console = Console()
@@ -260,7 +260,7 @@ def import_(
     from heavydistill.cli.bar import Bar
     from heavydistill.config.sets import load_import_config
     from heavydistill.curate.imports.import_pools import import_pools
-    from heavydistill.report.table import print_summary
+    from heavydistill.report.summary import print_summary
 
     console = Console()
     keys |= {f"problems.columns.{field}": column for field, column in _pairs(columns)}
@@ -302,7 +302,7 @@ def _mapping(text: str) -> dict[str, Any]:
 
 def _print_labels(imported: Imported, console: Console) -> None:
     from heavydistill.curate.imports.import_pools import LABELS
-    from heavydistill.report.text import print_table, table
+    from heavydistill.report.terminal import print_table, table
 
     agreement = imported.agreement
     if not agreement.labelled:
@@ -324,7 +324,7 @@ def _print_labels(imported: Imported, console: Console) -> None:
 def _notes(imported: Imported) -> list[str]:
     """What a user should know of what was read, and how to go on."""
     from heavydistill.curate.imports.formats import SUMMARIES
-    from heavydistill.report.samples import marker_found, marker_value
+    from heavydistill.report.summary import marker_found, marker_value
 
     record, folder = imported.record, imported.folder
     lines = [

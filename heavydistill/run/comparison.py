@@ -49,7 +49,7 @@ def compare_runs(a: Path, b: Path) -> Comparison:
 
     Raises:
         ConfigError: A folder holds no finished run, or the runs cannot be compared (see
-            ``metrics.comparable``).
+            ``metrics.comparison``).
     """
     for folder in (a, b):
         _refuse_unfinished(folder)
