@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line import run_command
 
 from heavydistill.cli.app import main
 from heavydistill.config.run import load_config
 from heavydistill.problems.benchmarks import shipped
 from heavydistill.store.traces import read_traces
-
-COMMAND = str(Path(sys.executable).parent / "heavydistill")
 
 
 @pytest.fixture
@@ -109,14 +107,9 @@ def test_the_micro_model_is_evaluated_on_a_file_of_a_benchmarks_shape(
     path, out = tmp_path / "rows.jsonl", tmp_path / "evaluation"
     path.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
     asked = ["--thinker=micro", "--deliberator=micro", "--k=4", "--set=deliberate.d=2"]
-    done = subprocess.run(
-        [
-            *(COMMAND, "evaluate", f"--benchmark={name}", f"--problems={path}", "--limit=3"),
-            *(*asked, f"--out={out}"),
-        ],
-        capture_output=True,
-        text=True,
-        timeout=600,
+    done = run_command(
+        *("evaluate", f"--benchmark={name}", f"--problems={path}", "--limit=3"),
+        *(*asked, f"--out={out}"),
     )
     assert done.returncode == 0, done.stdout + done.stderr
     saved = load_config(out / "after" / "config.yaml")

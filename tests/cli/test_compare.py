@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from command_line import run_command
 from runs import write_run
 
 from heavydistill.cli.app import main
 from heavydistill.metrics.comparison import read_comparison
-
-COMMAND = str(Path(sys.executable).parent / "heavydistill")
 
 
 @pytest.fixture
@@ -28,7 +26,7 @@ def called(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *arguments: str
 ) -> tuple[int | str | None, str, str]:
     """Exit code, output and errors of the command, called in this process."""
-    monkeypatch.setattr(sys, "argv", [COMMAND, "compare", *arguments])
+    monkeypatch.setattr(sys, "argv", ["heavydistill", "compare", *arguments])
     with pytest.raises(SystemExit) as ended:
         main()
     said = capsys.readouterr()
@@ -37,8 +35,8 @@ def called(
 
 def test_two_runs_are_compared_in_three_forms(runs: tuple[str, str], tmp_path: Path) -> None:
     files = [f"--markdown={tmp_path / 'x.md'}", f"--json={tmp_path / 'x.json'}"]
-    command = [COMMAND, "compare", *runs, *files]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    command = ["compare", *runs, *files]
+    done = run_command(*command)
     assert done.returncode == 0, done.stdout + done.stderr
     printed = " ".join(done.stdout.split())
     assert "40 problems, K=4 trajectories, D=2 deliberations, 1 round" in printed
@@ -51,7 +49,7 @@ def test_two_runs_are_compared_in_three_forms(runs: tuple[str, str], tmp_path: P
     assert "| Metric, 95% intervals | A | B | Points |" in written[0]
     assert str(tmp_path) not in "".join(written)
     assert json.loads(written[1])["problems"] == 40
-    again = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    again = run_command(*command)
     assert again.stdout == done.stdout
     assert ((tmp_path / "x.md").read_text(), (tmp_path / "x.json").read_text()) == written
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b", "x.json", "x.md"]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line import run_command
 from fake_server import Answer, completion, serving
 
 import heavydistill
@@ -17,7 +17,6 @@ from heavydistill.metrics.controls import CONTROLS, read_controlled
 from heavydistill.metrics.crossing import CROSSING, read_crossing
 from heavydistill.store.traces import read_traces
 
-COMMAND = str(Path(sys.executable).parent / "heavydistill")
 MICRO = Path(heavydistill.__file__).parent / "micro" / "teacher"
 
 
@@ -54,8 +53,7 @@ def run(verb: str, url: str, problems: Path, *more: str) -> subprocess.Completed
     asked = [f"--endpoint={url}", f"--tokenizer={MICRO}", f"--problems={problems}", "--seed=3"]
     sizes = ["--k=3", "--d=2", "--set=cache.budget_tokens=900", "--set=endpoint.context=2048"]
     lengths = ["--set=think.sampling.max_tokens=64", "--set=deliberate.sampling.max_tokens=64"]
-    command = [COMMAND, verb, *asked, *sizes, *lengths, *more]
-    return subprocess.run(command, capture_output=True, text=True, timeout=600)
+    return run_command(verb, *asked, *sizes, *lengths, *more)
 
 
 @pytest.mark.slow
@@ -132,10 +130,10 @@ def test_trajectories_alone_are_deliberated_later(problems: Path, tmp_path: Path
         traces = list(read_traces(first))
         assert all(not trace.caches and not trace.deliberations for trace in traces)
         assert all(trace.stratum and len(trace.pool) == 3 for trace in traces)
-        command = [COMMAND, "generate", f"--pools={first}", "--teacher=other", "--d=2"]
+        command = ["generate", f"--pools={first}", "--teacher=other", "--d=2"]
         command += [f"--endpoint={server.base_url}", f"--tokenizer={MICRO}", f"--out={later}"]
         command += ["--set=deliberate.sampling.max_tokens=64", "--set=endpoint.context=2048"]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+        done = run_command(*command)
     assert done.returncode == 0, done.stdout + done.stderr
     deliberated = list(read_traces(later))
     assert [trace.pool for trace in deliberated] == [trace.pool for trace in traces]

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line import run_command
 from fake_server import completion, serving
 
 import heavydistill
@@ -32,7 +33,7 @@ def arguments(model: Path, *more: str) -> list[str]:
 
 
 def run(command: list[str]) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command, capture_output=True, text=True, timeout=600)
+    return run_command(*command[1:])
 
 
 def called(monkeypatch: pytest.MonkeyPatch, command: list[str]) -> int | str | None:

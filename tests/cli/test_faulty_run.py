@@ -5,18 +5,17 @@ from __future__ import annotations
 import json
 import random
 import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line import run_command
 from fault_server import FaultServer, faulty
 
 from heavydistill.models.ledger import Balance, Ledger
 from heavydistill.store.traces import read_traces
 
-COMMAND = str(Path(sys.executable).parent / "heavydistill")
 MICRO = str(Path(__file__).parents[2] / "heavydistill" / "micro" / "teacher")
 PROBLEMS, K, D = 30, 4, 2
 # Answered without a token, so that the bill is exact; the others are bounded, see test_ledger.
@@ -32,7 +31,7 @@ def command(server: FaultServer, folder: Path, *more: str) -> list[str]:
     ]
     problems.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
     return [
-        *(COMMAND, "generate", "--teacher=served", f"--endpoint={server.base_url}"),
+        *("generate", "--teacher=served", f"--endpoint={server.base_url}"),
         *(f"--tokenizer={MICRO}", f"--problems={problems}", f"--out={folder / 'run'}"),
         *(f"--k={K}", f"--d={D}", "--set=think.sampling.max_tokens=64"),
         *("--set=deliberate.sampling.max_tokens=64", "--set=endpoint.timeout_s=2", *more),
@@ -40,7 +39,7 @@ def command(server: FaultServer, folder: Path, *more: str) -> list[str]:
 
 
 def run(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(words, capture_output=True, text=True, timeout=240)
+    return run_command(*words)
 
 
 def balance(folder: Path) -> Balance:
@@ -142,7 +141,7 @@ def test_a_budget_in_money_needs_a_price(tmp_path):
 
 
 def test_a_budget_for_a_model_in_this_process_is_refused(tmp_path):
-    refused = run(COMMAND, "generate", "--budget=2usd", f"--out={tmp_path / 'run'}")
+    refused = run("generate", "--budget=2usd", f"--out={tmp_path / 'run'}")
     assert refused.returncode == 2 and "run in this process" in refused.stderr
 
 

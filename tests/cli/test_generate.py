@@ -1,4 +1,4 @@
-"""``heavydistill generate`` and ``show`` as a user runs them: the installed command line."""
+"""``heavydistill generate`` and ``show`` as a user runs them."""
 
 import json
 import os
@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line import run_command
 from fake_server import completion, serving
 
 from heavydistill.cli.app import main
@@ -23,14 +24,8 @@ MICRO = str(Path(__file__).parents[2] / "heavydistill" / "micro" / "teacher")
 GRACE_S = 20.0
 
 
-def command(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [COMMAND, *arguments],
-        capture_output=True,
-        text=True,
-        timeout=240,
-        env={**os.environ, **environment},
-    )
+def command(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return run_command(*arguments)
 
 
 def write_problems(path: Path, count: int = 4) -> Path:
@@ -328,7 +323,7 @@ def test_a_worker_that_is_killed_ends_the_run_loudly(tmp_path: Path) -> None:
     assert "ended with code -9" in printed
 
 
-OWN = Path(__file__).parents[1] / "own_verifiers.py"
+OWN = Path(__file__).parents[1] / "verifiers" / "own_verifiers.py"
 
 
 @pytest.mark.slow
@@ -390,7 +385,7 @@ def test_a_verifier_that_cannot_judge_here_is_said_before_anything_is_asked(
     done = command("plan", *flags, f"--set=verify.own=[{mine}]")
     assert done.returncode == 0, done.stderr
     assert "Warning: The verifier absent cannot judge here: it needs a sandbox" in done.stdout
-    mine.write_text("1/0")
-    broken = command("plan", *flags, f"--set=verify.own=[{mine}]")
+    (tmp_path / "broken.py").write_text("1/0")
+    broken = command("plan", *flags, f"--set=verify.own=[{tmp_path}/broken.py]")
     assert broken.returncode == 2 and "ZeroDivisionError" in broken.stderr
     assert "Traceback" not in broken.stderr

@@ -1,4 +1,4 @@
-"""Runs with a judge, by the installed command, against two real servers: a teacher and a judge."""
+"""Runs with a judge against two real servers: a teacher and a judge."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line import run_command
 from fake_server import FakeServer, completion, serving
 
 from heavydistill.config.run import load_config
@@ -97,7 +98,7 @@ def arguments(
 
 
 def ended(verb: str, *flags: str, code: int = 0) -> str:
-    done = subprocess.run([COMMAND, verb, *flags], capture_output=True, text=True, timeout=240)
+    done = run_command(verb, *flags)
     assert done.returncode == code, done.stdout + done.stderr
     return " ".join((done.stdout + done.stderr).split())
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import random
 import re
-import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -13,6 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from command_line import run_command
 from fake_server import FakeServer, completion, serving
 
 from heavydistill.cli.app import main
@@ -21,7 +21,6 @@ from heavydistill.models.tokenizer import ReaderTokenizer
 from heavydistill.run.estimate import Estimate, estimate
 from heavydistill.run.generate import check
 
-COMMAND = str(Path(sys.executable).parent / "heavydistill")
 MICRO = str(Path(__file__).parents[2] / "heavydistill" / "micro" / "teacher")
 PROBLEMS, K, D, MOST_TOKENS, TEMPLATE = 12, 4, 2, 400, 9
 USD_IN, USD_OUT = 3.0, 15.0
@@ -81,9 +80,7 @@ def flags(server: FakeServer, folder: Path, out: str, **more: object) -> list[st
 
 
 def generate(arguments: list[str]) -> str:
-    done = subprocess.run(
-        [COMMAND, "generate", *arguments], capture_output=True, text=True, timeout=240
-    )
+    done = run_command("generate", *arguments)
     assert done.returncode in (0, 1), done.stdout + done.stderr
     return done.stdout
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line import run_command
 from fake_server import FakeServer, completion, serving
 from pool_folders import pool_folder, pool_of
 
@@ -23,7 +24,7 @@ TRACES = "traces/train-00000-of-00001.parquet"
 
 
 def command(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([COMMAND, *arguments], capture_output=True, text=True, timeout=240)
+    return run_command(*arguments)
 
 
 def ran(*arguments: str) -> str:

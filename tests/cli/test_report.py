@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import runs
+from command_line import run_command
 from damaging import damage
 
 from heavydistill.store.traces import TRACES_FOLDER, read_traces, write_traces
 
-COMMAND = str(Path(sys.executable).parent / "heavydistill")
-
 
 def report(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [COMMAND, "report", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=280)
+    return run_command("report", *arguments)
 
 
 @pytest.fixture(scope="module")

@@ -35,7 +35,7 @@ from typing import Any
 
 import answering
 import pyarrow.parquet
-from command_line import heavydistill
+from command_line import run_command
 from fake_server import serving
 
 HERE = Path(__file__).parent
@@ -64,7 +64,7 @@ class Stage:
 
     def run(self, name: str, *words: str, code: int = 0) -> None:
         """Give a command and keep the tables that it prints as ``printed/NAME.txt``."""
-        done = heavydistill(*words, COLUMNS="100")
+        done = run_command(*words, COLUMNS="100")
         assert done.returncode == code, f"{' '.join(words)}\n{done.stdout}{done.stderr}"
         if found := "\n\n".join(tables(done.stdout)):
             self.kept[f"printed/{name}.txt"] = self.still(found + "\n")

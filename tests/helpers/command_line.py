@@ -11,7 +11,7 @@ from subprocess import CompletedProcess
 from unittest import mock
 
 
-def heavydistill(
+def run_command(
     *words: object, cwd: Path | None = None, **environment: str
 ) -> CompletedProcess[str]:
     """Give a command: its exit code and what it printed, 80 columns wide unless COLUMNS is given.

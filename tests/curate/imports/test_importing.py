@@ -195,7 +195,7 @@ def test_an_answer_that_breaks_its_verifier_costs_itself_alone(
 ) -> None:
     monkeypatch.setattr(registry, "_known", dict(registry._known))
     monkeypatch.setattr(registry, "_own", dict(registry._own))
-    own = Path(__file__).parents[2] / "own_verifiers.py"
+    own = Path(__file__).parents[2] / "verifiers" / "own_verifiers.py"
     keys = {"verify.own": [str(own)], "verify.workers": 1, "problems.verifier": "obedient"}
     done, (trace,) = imported(tmp_path, answers_row(EGGS, "42", "42", "crash", "13"), **keys)
     said = [each.verdict.reason for each in trace.pool if each.verdict]

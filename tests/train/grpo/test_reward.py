@@ -261,7 +261,7 @@ def test_code_earns_the_share_of_tests_that_it_passes(pool: VerdictPool, chat: C
 
 
 def test_a_verifier_that_hangs_or_dies_holds_up_no_step(chat: Chat) -> None:
-    own = Path(__file__).parents[2] / "own_verifiers.py"
+    own = Path(__file__).parents[2] / "verifiers" / "own_verifiers.py"
     config = Verifying(workers=1, timeout_s=0.5, own=[str(own)])
     with VerdictPool(config) as pool:
         problem = Problem(id="odd", text="?", reference="right", verifier="obedient")
