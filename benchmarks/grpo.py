@@ -6,8 +6,8 @@ Three contestants learn from the same rows in turn, each anew in every round. Th
 them in place of what a policy would sample, so that all else is compared:
 
     bare      TRL's GRPOTrainer
-    rows      our trainer with TRL's objective: ``JointTrainer``, ``objective="row"``
-    episodes  with the objective of whole episodes
+    rows      our ``RlTrainer`` with TRL's objective
+    episodes  our ``JointTrainer``, with the objective of whole episodes
 
 on rows of equal length, where there is nothing to trim and all that is ours is an expense, and on
 rows of two roles, short prompts with long completions and the other way around. Prints seconds a
@@ -47,9 +47,11 @@ from heavydistill.schema import Cache, Trajectory
 from heavydistill.train.grpo import episodes as playing
 from heavydistill.train.grpo.episodes import Asked, Completion, Episode, Episodes
 from heavydistill.train.grpo.joint import JointTrainer
+from heavydistill.train.grpo.trainer import RlTrainer
 from heavydistill.verifiers.pool import VerdictPool
 
 WARM_UP = 4  # steps: one generation
+OF_ROWS = {"bare": GRPOTrainer, "rows": RlTrainer}
 MICRO = str(Path(__file__).parents[1] / "heavydistill" / "micro" / "student")
 ATTEMPT = Trajectory(
     id="t",
@@ -224,7 +226,7 @@ def trainer_of(name: str, chosen: argparse.Namespace, folder: str, played: list[
 
     def rewards(completions: list[Any], **_: Any) -> list[float]:
         count = len(completions)
-        episodes = count // size if name == "bare" else count
+        episodes = count // size if name in OF_ROWS else count
         return [float(n % 2) for n in range(episodes) for _ in range(count // episodes)]
 
     def replay(asked: list[Any], _: Any) -> dict[str, Any]:
@@ -243,15 +245,9 @@ def trainer_of(name: str, chosen: argparse.Namespace, folder: str, played: list[
         "reward_funcs": rewards,
         "processing_class": AutoTokenizer.from_pretrained(chosen.model),
     }
-    if name == "bare":
-        return GRPOTrainer(**options, rollout_func=replay)
-    objective: Any = "row" if name == "rows" else "episode"
-    return JointTrainer(
-        **options,
-        episodes=Recorded(chosen.k, played),
-        verdicts=VerdictPool(),
-        objective=objective,
-    )
+    if name in OF_ROWS:
+        return OF_ROWS[name](**options, rollout_func=replay)
+    return JointTrainer(**options, episodes=Recorded(chosen.k, played), verdicts=VerdictPool())
 
 
 def seconds_a_step(make: Callable[[], Any]) -> float:

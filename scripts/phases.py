@@ -1,11 +1,11 @@
 """Train by GRPO in several phases, each of which begins with the model that the last one left.
 
-    python scripts/phases.py --config phases.yaml
+    python scripts/phases.py --config configs/grpo/phases/alternating.yaml
 
-So a thinker and a deliberator are trained in turns, or a deliberator on harder and harder prompts:
+The file names the phases, and for each the file and keys of scripts/grpo.py:
 
     model_name_or_path: out/student   # what the first phase begins with
-    output_dir: out/alternating       # NN-NAME in it is what scripts/grpo.py writes
+    output_dir: out/alternating
     launch: [--config_file, configs/accelerate/single.yaml]
     rounds: 2                         # the phases, so many times
     phases:
@@ -18,21 +18,58 @@ So a thinker and a deliberator are trained in turns, or a deliberator on harder 
       keys: {dataset_name: sets/glm, max_steps: 100}
       refilter: {d: 8}  # before it: the prompts anew, for what the model can do by then
 
-Each phase is started by `accelerate launch`, so this script is not. After a crash or Ctrl-C the
-same command goes on: what is done is not done again. --dry_run checks every phase with the model
-that is there by now.
+A phase is up to three commands, which are printed as they start: `heavydistill refilter` into
+NN-NAME-sets, `accelerate launch scripts/grpo.py` into NN-NAME (its keys are in NN-NAME.yaml), and
+scripts/merge.py into NN-NAME-merged if it trained an adapter. --dry_run prints all of them and
+runs none. After a crash or Ctrl-C the same command continues: what is done is not done again.
 
-Exit codes: 0 done; 1 a phase broke, or could not begin, which its message tells (`accelerate
-launch` makes 1 of both); 2 you can mend it; 130 interrupted.
+Exit codes: 0 done; 1 a command failed; 2 the file is wrong; 130 interrupted.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import os
+import shlex
+import signal
+import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
-from heavydistill.run import interrupts
+import yaml
+from pydantic import Field
+
+from heavydistill.config.yaml import Section, parse, read_yaml
+from heavydistill.errors import ConfigError, RunError
+from heavydistill.store.sets.folder import MANIFEST
+from heavydistill.store.training_record import RECORD, Result, read_record
+from heavydistill.train.checkpoints import is_whole
+from heavydistill.train.running import exit_code
+
+HERE = Path(__file__).parent
+CLI = [sys.executable, "-c", "from heavydistill.cli.app import main; main()"]
+LAUNCH = [sys.executable, "-m", "accelerate.commands.launch"]
+
+
+class Phase(Section):
+    """One training."""
+
+    name: str
+    config: str
+    keys: dict[str, Any] = Field(default_factory=dict)
+    refilter: dict[str, Any] | None = None
+
+
+class Phases(Section):
+    """All of them."""
+
+    model_name_or_path: str
+    output_dir: str
+    launch: list[str] = Field(default_factory=list)
+    rounds: int = Field(1, ge=1)
+    phases: list[Phase] = Field(min_length=1)
 
 
 def main() -> None:
@@ -42,15 +79,90 @@ def main() -> None:
         allow_abbrev=False,
     )
     parser.add_argument("--config", type=Path, required=True, help="the file")
-    parser.add_argument("--dry_run", action="store_true", help="check everything, train nothing")
+    parser.add_argument("--dry_run", action="store_true", help="print the commands, run none")
     chosen = parser.parse_args()
-    model = phases.run(chosen.config, Path(__file__).parent, chosen.dry_run)
-    if not chosen.dry_run:
-        print(f"The model is in {model}", flush=True)
+    phases = parse(Phases, read_yaml(chosen.config), f"{chosen.config}: ", "Correct the file.")
+    run = print_command if chosen.dry_run else run_command
+    model = phases.model_name_or_path
+    for number, phase in enumerate(phases.phases * phases.rounds, start=1):
+        folder = Path(phases.output_dir) / f"{number:02}-{phase.name}"
+        sets, keys = keys_of(phase, folder, model)
+        file, result = Path(f"{folder}.yaml"), result_of(folder)
+        if result and read_yaml(file) != keys:
+            raise ConfigError(
+                f"{folder} was trained with other keys than {chosen.config} has now: see {file}",
+                "Restore what it was trained with, or name another output_dir.",
+            )
+        if not result:
+            if phase.refilter is not None and not (Path(keys["dataset_name"]) / MANIFEST).is_file():
+                run(refiltering(sets, phase.refilter, model, keys["dataset_name"]))
+            if not chosen.dry_run:
+                file.parent.mkdir(parents=True, exist_ok=True)
+                file.write_text(yaml.safe_dump(keys), encoding="utf-8")
+            goes_on = any(is_whole(checkpoint) for checkpoint in folder.glob("checkpoint-*"))
+            resume = ["--resume_from_checkpoint", "true"] * goes_on
+            run([*LAUNCH, *phases.launch, str(HERE / "grpo.py"), "--config", str(file), *resume])
+            result = result_of(folder)
+        if result and result.is_unlearnt:
+            raise RunError(
+                f"{folder} learnt nothing: no response earned a reward",
+                f"Remove {folder} and raise max_completion_length in the keys of {phase.name}.",
+            )
+        model = str(folder)
+        if (folder / "adapter_config.json").is_file():
+            model = f"{folder}-merged"
+            if not Path(model).is_dir():
+                merge = str(HERE / "merge.py")
+                run([sys.executable, merge, "--adapter", str(folder), "--out", model])
+        if result and any(alarm.action == "stop" for alarm in result.alarms):
+            print(f"A guard stopped {folder}, so no other phase follows.", flush=True)
+            break
+    print(f"The model {'will be' if chosen.dry_run else 'is'} in {model}", flush=True)
+
+
+def keys_of(phase: Phase, folder: Path, model: str) -> tuple[str, dict[str, Any]]:
+    """(the sets of a phase before a refilter, all of its keys)."""
+    keys = {**read_yaml(Path(phase.config)), **phase.keys}
+    keys |= {"model_name_or_path": model, "output_dir": str(folder)}
+    sets = str(keys.get("dataset_name"))
+    if phase.refilter is not None:
+        # A refilter leaves out the attempts, whose vote the evaluation looks at.
+        keys = {"held_out_from": sets, **keys, "dataset_name": f"{folder}-sets"}
+    return sets, keys
+
+
+def refiltering(sets: str, chosen: dict[str, Any], model: str, out: str) -> list[str]:
+    """The command that measures the prompts of sets on a model."""
+    flags = [part for key in chosen for part in ("--set", f"{key}={json.dumps(chosen[key])}")]
+    return [*CLI, "refilter", sets, "--checkpoint", model, "--out", out, *flags]
+
+
+def result_of(folder: Path) -> Result | None:
+    """What came out of a training; None as long as it has not ended."""
+    return read_record(folder).result if (folder / RECORD).is_file() else None
+
+
+def print_command(command: list[str]) -> None:
+    print(f"$ {shlex.join(command)}", flush=True)
+
+
+def run_command(command: list[str]) -> None:
+    """Run a command in a session of its own, and end all of it if this script is interrupted."""
+    print_command(command)
+    process = subprocess.Popen(command, start_new_session=True)
+    try:
+        code = process.wait()
+    except KeyboardInterrupt:
+        os.killpg(process.pid, signal.SIGTERM)
+        process.wait()
+        raise
+    if code:
+        raise RunError(
+            f"It ended with exit code {code}: {shlex.join(command)}",
+            "Correct what it says above, and give the same command again: it continues there.",
+        )
 
 
 if __name__ == "__main__":
-    with interrupts.ending_at_once():
-        from heavydistill.train.grpo import phases
-        from heavydistill.train.running import exit_code
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     sys.exit(exit_code(main, "The same command goes on where it ended."))

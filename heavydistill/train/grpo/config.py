@@ -29,14 +29,11 @@ from heavydistill.train.grpo.held_out import HeldOutArguments
 from heavydistill.train.grpo.passk import PassAtKArguments
 from heavydistill.train.grpo.passk import check as check_pass_at_k
 from heavydistill.train.grpo.presets import GSPO, PRESETS, STEPS
-from heavydistill.train.grpo.sureness import SurenessArguments
-from heavydistill.train.grpo.sureness import check as check_sureness
 
 if TYPE_CHECKING:
     from trl import GRPOConfig, ModelConfig, TrlParser
 
 DELIBERATOR, JOINT, THINKER = MODES = ("deliberator", "joint", "thinker")
-EPISODE, ROW = "episode", "row"
 ASK, LEAVE_OUT = "ask", "leave_out"
 HM, PASS_AT_1 = "eval_hm", "eval_pass_at_1"
 # What is measured in any case where the role that learns last is, and is better the higher it is.
@@ -62,15 +59,13 @@ _FROM_0 = ("learning_rate", "epsilon", "epsilon_high", "beta")
 
 
 @dataclass
-class RlArguments(PassAtKArguments, SurenessArguments, GuardArguments, HeldOutArguments, Around):
+class RlArguments(PassAtKArguments, GuardArguments, HeldOutArguments, Around):
     """Who learns from what, and what is done around it."""
 
     told: ClassVar[tuple[str, ...]] = (
         "preset",
-        "objective",
         "pass_at_k",
         "format_share",
-        "final_norm_learning_rate",
         "max_accuracy",
         "unmeasured",
         "too_long",
@@ -98,15 +93,6 @@ class RlArguments(PassAtKArguments, SurenessArguments, GuardArguments, HeldOutAr
             "help": "How rewards become steps: sets loss_type, importance_sampling_level, epsilon "
             "and their like where nothing else does.",
             "choices": [*PRESETS],
-        },
-    )
-    objective: str = field(
-        default=EPISODE,
-        metadata={
-            "help": "Joint: `episode` has one ratio, one length and one advantage for all that K "
-            "thinkers and the deliberator wrote; `row` is TRL's own, which has them for each "
-            "response, with the reward of its episode.",
-            "choices": [EPISODE, ROW],
         },
     )
     dataset_name: str | None = field(
@@ -305,7 +291,6 @@ def parse(arguments: Sequence[str] | None = None, description: str | None = None
     """
     rl, trl, model = SCRIPT.read(RlArguments, arguments, description)
     check_ranges(rl, trl, model)
-    check_sureness(rl.final_norm_learning_rate, trl, model)
     if trl.eval_strategy != "no":
         _check_metric(rl.mode, trl)
     _check_vllm(rl, trl, model)
@@ -370,11 +355,6 @@ def _check_thinker(rl: RlArguments, trl: GRPOConfig) -> None:
             f"pass_at_k is {rl.pass_at_k}, and the mode is {rl.mode}",
             "Leave it out, or give --mode thinker.",
         )
-    if rl.mode != JOINT and rl.objective != EPISODE:
-        raise ConfigError(
-            f"objective is {rl.objective}, and the mode is {rl.mode}, which has no episodes",
-            "Leave it out, or give --mode joint.",
-        )
 
 
 def _check_vllm(rl: RlArguments, trl: GRPOConfig, model: ModelConfig) -> None:
@@ -389,7 +369,7 @@ def _check_vllm(rl: RlArguments, trl: GRPOConfig, model: ModelConfig) -> None:
         )
     mode = trl.vllm_importance_sampling_mode
     is_of_rows = trl.vllm_importance_sampling_correction and mode.startswith("sequence")
-    if is_of_rows and rl.mode == JOINT and rl.objective == EPISODE:
+    if is_of_rows and rl.mode == JOINT:
         raise ConfigError(
             f"vllm_importance_sampling_mode: {mode} is of rows, and a sample is an episode",
             "Set vllm_importance_sampling_mode: token_truncate.",

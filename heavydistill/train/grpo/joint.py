@@ -25,7 +25,7 @@ Not covered: episodes that are larger than a micro-batch. Activation checkpointi
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from trl import GRPOConfig
@@ -34,7 +34,6 @@ from heavydistill.train.grpo.episodes import Completion, Episode, Episodes, figu
 from heavydistill.train.grpo.trainer import RlTrainer, by_length
 from heavydistill.verifiers.pool import VerdictPool
 
-Objective = Literal["episode", "row"]
 _Batch = dict[str, Any]
 
 
@@ -48,12 +47,9 @@ class JointTrainer(RlTrainer):
     Args:
         episodes: Plays them.
         verdicts: Judges the thinkers' attempts for it.
-        objective: ``episode`` is the one above. ``row`` is what TRL makes of it unasked: the
-            episode's reward stands on each of its rows, and each row has a ratio, a length and a
-            place in a micro-batch of its own, where it is padded to rows of the other role.
-        args: TRL's, with whole episodes (``batches.check_episodes``) and, for an ``episode``, no
-            correction by sequence of what vLLM samples (``arguments``). For GSPO
-            ``importance_sampling_level`` is ``sequence`` and ``loss_type`` is ``grpo``.
+        args: TRL's, with whole episodes (``batches.check_episodes``) and no correction by sequence
+            of what vLLM samples (``config``). For GSPO ``importance_sampling_level`` is
+            ``sequence`` and ``loss_type`` is ``grpo``.
         options: As of ``RlTrainer``.
     """
 
@@ -63,10 +59,9 @@ class JointTrainer(RlTrainer):
         episodes: Episodes,
         verdicts: VerdictPool,
         args: GRPOConfig,
-        objective: Objective = "episode",
         **options: Any,
     ) -> None:
-        self._episodes, self._verdicts, self._objective = episodes, verdicts, objective
+        self._episodes, self._verdicts = episodes, verdicts
         self._size = episodes.k + 1
         super().__init__(args=args, **options)
         self.rollout_func = self._rolled_out
@@ -79,8 +74,6 @@ class JointTrainer(RlTrainer):
         # Copies, for what each row was really asked is put in place of its prompt.
         self._inputs = [{**row, "prompt": list(row["prompt"])} for row in inputs]
         made: _Batch = super()._generate_and_score_completions(self._inputs)
-        if self._objective == "row":
-            return made
         advantages = episode_advantages(
             self._rewards, self._group, self.reward_weights, self.scale_rewards
         )
@@ -158,7 +151,7 @@ class JointTrainer(RlTrainer):
         return value.reshape(-1, value.size(1) // self._size)
 
     def _compute_loss(self, model: Any, inputs: _Batch) -> torch.Tensor:
-        self._is_joined = self._objective == "episode"
+        self._is_joined = True
         try:
             loss: torch.Tensor = super()._compute_loss(model, inputs)
         finally:
@@ -190,8 +183,6 @@ class JointTrainer(RlTrainer):
 
     def _micro_batches(self, lengths: torch.Tensor, size: int) -> list[torch.Tensor]:
         """Whole episodes, where rows are in the order of their episodes."""
-        if self._objective == "row":
-            return super()._micro_batches(lengths, size)
         of_episodes = lengths.view(-1, self._size).sum(dim=1)
         within = torch.arange(self._size, device=lengths.device)
         return [
@@ -201,8 +192,6 @@ class JointTrainer(RlTrainer):
 
     def _passes(self, rows: torch.Tensor) -> list[torch.Tensor]:
         """Thinkers and deliberations apart."""
-        if self._objective == "row":
-            return super()._passes(rows)
         is_last = rows % self._size == self._size - 1
         return [rows[~is_last], rows[is_last]]
 

@@ -210,7 +210,6 @@ def new_trainer(prepared: Prepared, pool: VerdictPool) -> RlTrainer:
         if looked_at
         else None,
         "judge": reward.judge,
-        "final_norm_learning_rate": asked.rl.final_norm_learning_rate,
         **of_trainer(prepared),
     }
     metric = metric_of(asked.mode)
@@ -220,8 +219,7 @@ def new_trainer(prepared: Prepared, pool: VerdictPool) -> RlTrainer:
         assert prompts.run, "episodes are of a run"
         episodes = episodes_of(asked, base, prompts.run)
         options["most_tokens"] = episodes.most_tokens
-        objective: Any = asked.rl.objective
-        trainer = JointTrainer(episodes=episodes, verdicts=pool, objective=objective, **options)
+        trainer = JointTrainer(episodes=episodes, verdicts=pool, **options)
     elif asked.mode == THINKER:
         trainer = ThinkerTrainer(pass_at_k=asked.rl.pass_at_k, **options)
     else:

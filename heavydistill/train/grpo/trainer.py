@@ -40,7 +40,6 @@ from trl.trainer.utils import RepeatSampler
 from heavydistill.models.local.decoding import may_let_rows_go, write
 from heavydistill.train.grpo.measuring import Measuring
 from heavydistill.train.grpo.passk import PassAtK
-from heavydistill.train.grpo.sureness import set_rate
 from heavydistill.train.grpo.vllm_sync import merged_weights
 from heavydistill.train.trainer import RolesMixin
 
@@ -69,14 +68,12 @@ class RlTrainer(Measuring, RolesMixin, GRPOTrainer):
     """TRL's trainer for GRPO, GSPO and their like, measured on held-out rows.
 
     Args:
-        final_norm_learning_rate: As of ``sureness``; None for that of the arguments.
         options: As of ``Measuring`` and ``GRPOTrainer``.
     """
 
     _buffered_inputs: list[dict[str, Any]] | None
 
-    def __init__(self, *, final_norm_learning_rate: float | None = None, **options: Any) -> None:
-        self._final_norm_learning_rate = final_norm_learning_rate
+    def __init__(self, **options: Any) -> None:
         super().__init__(muon=False, **options)
         if self.use_vllm:
             if is_peft_model(self.model):
@@ -108,13 +105,6 @@ class RlTrainer(Measuring, RolesMixin, GRPOTrainer):
             f"{', '.join(counting)} in its generation_config.json": counting,
         }
         return next((reason for reason, holds in reasons.items() if holds), "")
-
-    def create_optimizer(self, *arguments: Any) -> torch.optim.Optimizer:
-        """Make the optimizer of the arguments."""
-        made = super().create_optimizer(*arguments)
-        if self._final_norm_learning_rate is not None:
-            set_rate(made, self.model, self._final_norm_learning_rate)
-        return made
 
     def _get_train_sampler(self, dataset: Any = None) -> Sampler[int]:
         sampler: RepeatSampler = super()._get_train_sampler(dataset)

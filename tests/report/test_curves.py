@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from recorded import K8, K16, history
 
-from heavydistill.train.grpo.curves import draw
+from heavydistill.report.curves import draw
 from heavydistill.train.grpo.guards import GuardArguments, alarms
 
 pytest.importorskip("matplotlib", reason="matplotlib is not installed")

@@ -1,0 +1,154 @@
+"""The curves of a GRPO training, ``curves.png`` and ``curves.svg``, from ``log_history`` alone.
+
+What is logged at every step is drawn thin, its running median, which the guards look at, thick;
+evaluations have markers. A guard that fired is a vertical line, named in the panel that it watches.
+The colours are those of Okabe and Ito, and no two lines of a panel differ in colour alone. The same
+history gives the same bytes with the same matplotlib.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from heavydistill.store.training_record import Alarm
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+Point = tuple[int, float]
+"""(step, value)."""
+NAME = "curves"
+_BLUE, _ORANGE, _GREEN, _RED, _GREY = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#666666"
+# (title, unit, guard, lines); a line is (name in the logs, label, colour, style, marker).
+_PANELS: tuple[tuple[str, str, str, tuple[tuple[str, str, str, str, str], ...]], ...] = (
+    (
+        "Held-out accuracy",
+        "share right",
+        "evaluation",
+        (
+            ("eval_hm", "HM: deliberations", _BLUE, "-", "o"),
+            ("eval_v", "V: vote of the attempts", _ORANGE, "--", "^"),
+            ("eval_pass_at_1", "pass@1: thinker", _GREEN, "-", "s"),
+        ),
+    ),
+    (
+        "Deliberation against the vote",
+        "HM - V, share right",
+        "",
+        (("eval_hm_minus_v", "HM - V", _BLUE, "-", "o"),),
+    ),
+    ("Training reward", "mean reward", "", (("reward", "reward", _BLUE, "-", ""),)),
+    ("Entropy", "nats a token", "entropy", (("entropy", "entropy", _BLUE, "-", ""),)),
+    (
+        "Length",
+        "tokens a completion",
+        "length",
+        (("completions/mean_length", "mean", _BLUE, "-", ""),),
+    ),
+    (
+        "Groups that teach nothing",
+        "share of groups",
+        "all_right",
+        (
+            ("frac_reward_zero_std", "all rewards equal", _GREY, "-", ""),
+            ("groups/all_right", "solved", _RED, "--", ""),
+            ("groups/all_wrong", "hopeless", _BLUE, ":", ""),
+            ("groups/uncompared", "fewer than 2 judged", _ORANGE, "-.", ""),
+        ),
+    ),
+)
+
+
+def series(history: Sequence[Mapping[str, Any]], name: str) -> list[Point]:
+    """Every finite value that was logged under a name."""
+    return [
+        (int(entry["step"]), float(entry[name]))
+        for entry in history
+        if entry.get(name) is not None and math.isfinite(entry[name])
+    ]
+
+
+def smoothed(points: Sequence[Point], window: int) -> list[Point]:
+    """The median of each value and those before it, ``window`` in all, from the first whole one."""
+    if len(points) < window:
+        return []
+    values = np.lib.stride_tricks.sliding_window_view([value for _, value in points], window)
+    medians = np.median(values, axis=1).tolist()
+    return [(step, value) for (step, _), value in zip(points[window - 1 :], medians, strict=True)]
+
+
+def draw(
+    history: Sequence[Mapping[str, Any]], folder: Path, fired: Sequence[Alarm], window: int = 5
+) -> None:
+    """Write both files, each in one piece.
+
+    Args:
+        history: ``log_history`` of the Trainer's state; a panel says if there is nothing.
+        folder: Created if missing.
+        fired: Guards to mark.
+        window: Logged values of a running median.
+    """
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    folder.mkdir(parents=True, exist_ok=True)
+    with matplotlib.rc_context():
+        matplotlib.rcdefaults()  # not the user's style
+        matplotlib.rcParams.update({"svg.hashsalt": NAME, "font.size": 10})
+        figure = Figure(figsize=(11, 9.5), layout="constrained")
+        cells = figure.subplots(3, 2, sharex=True)
+        for axes, (title, unit, guard, lines) in zip(cells.flat, _PANELS, strict=True):
+            axes.set_title(title, loc="left", fontweight="bold")
+            axes.set_ylabel(unit)
+            axes.grid(alpha=0.25)
+            drawn = [_draw_line(axes, line, series(history, line[0]), window) for line in lines]
+            if not any(drawn):
+                axes.text(0.5, 0.5, "nothing logged", transform=axes.transAxes, ha="center")
+            for alarm in fired:
+                label = f"guard, step {alarm.step}: {alarm.action.replace('_', ' ')}"
+                own = alarm.guard == guard
+                style = "-." if own else ":"
+                axes.axvline(alarm.step, color="black", ls=style, label=label if own else None)
+            if len(axes.get_legend_handles_labels()[0]) > 1:
+                axes.legend(fontsize=8)
+        for axes in cells[-1]:
+            axes.set_xlabel("training step")
+            axes.xaxis.get_major_locator().set_params(integer=True)
+        figure.supxlabel(
+            f"Thin: every step that was logged. Thick: the median of {window} of them, at which "
+            "the guards look. With marks: evaluations.",
+            fontsize=8,
+        )
+        for kind, said in (("png", {"Software": None}), ("svg", {"Date": None, "Creator": None})):
+            new = folder / f".{NAME}.{kind}.new"
+            figure.savefig(new, format=kind, dpi=120, metadata=said)
+            new.replace(folder / f"{NAME}.{kind}")
+
+
+def _draw_line(
+    axes: Axes, line: tuple[str, str, str, str, str], points: list[Point], window: int
+) -> bool:
+    """Whether there was anything to draw."""
+    _, label, colour, style, marker = line
+    thick = [] if marker else smoothed(points, window)
+    if thick:
+        axes.plot(*zip(*points, strict=True), "-", color=colour, alpha=0.3, linewidth=0.8)
+    shown = thick or points
+    if shown:
+        # A line of one point is none.
+        marker = marker or ("." if len(shown) == 1 else "")
+        width = 2 if thick else 1
+        axes.plot(
+            *zip(*shown, strict=True),
+            style,
+            color=colour,
+            marker=marker,
+            linewidth=width,
+            label=label,
+        )
+    return bool(shown)
