@@ -45,7 +45,7 @@ from heavydistill.models.tokenizer import ReaderTokenizer
 from heavydistill.problems.procedural import micro_problems
 from heavydistill.schema import Cache, Trajectory
 from heavydistill.train.grpo import episodes as playing
-from heavydistill.train.grpo.episodes import Asked, Completion, Episode, Episodes
+from heavydistill.train.grpo.episodes import EpisodeRow, Completion, Episode, Episodes
 from heavydistill.train.grpo.joint import JointTrainer
 from heavydistill.train.grpo.trainer import RlTrainer
 from heavydistill.verifiers.pool import VerdictPool
@@ -160,9 +160,9 @@ def made_up(
     rng = random.Random(0)
     asked = [{"role": "user", "content": "?"}]
 
-    def row(prompt: int, completion: int) -> Asked:
+    def row(prompt: int, completion: int) -> EpisodeRow:
         ids = rng.choices(range(100, 600), k=prompt + completion)
-        return Asked(asked, ids[:prompt], Completion(ids[prompt:], is_whole=True))
+        return EpisodeRow(asked, ids[:prompt], Completion(ids[prompt:], is_whole=True))
 
     return [
         Episode(

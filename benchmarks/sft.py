@@ -76,7 +76,7 @@ class Clock(TrainerCallback):
 
 def bare(prepared: Prepared, folder: Path) -> SFTTrainer:
     """TRL's trainer on the same packs."""
-    sft = prepared.asked.trl
+    sft = prepared.arguments.trl
     config = SFTConfig(
         output_dir=str(folder),
         packing=True,
@@ -92,7 +92,7 @@ def bare(prepared: Prepared, folder: Path) -> SFTTrainer:
         report_to="none",
         model_init_kwargs={
             "attn_implementation": prepared.record.launch.attention,
-            "dtype": prepared.asked.model.dtype,
+            "dtype": prepared.arguments.model.dtype,
         },
     )
     return SFTTrainer(
@@ -105,7 +105,7 @@ def bare(prepared: Prepared, folder: Path) -> SFTTrainer:
 
 def default(prepared: Prepared, folder: Path) -> SFTTrainer:
     """TRL's trainer with what it does unasked, but for what the machine cannot."""
-    sft = prepared.asked.trl
+    sft = prepared.arguments.trl
     config = SFTConfig(
         output_dir=str(folder),
         bf16=sft.bf16,
@@ -118,7 +118,7 @@ def default(prepared: Prepared, folder: Path) -> SFTTrainer:
             Dataset.from_parquet(
                 str(Path(source.path) / f"sft_{source.role}" / "train-00000-of-00001.parquet")
             ).select_columns(["prompt", "completion"])
-            for source in prepared.asked.sources
+            for source in prepared.arguments.sources
         ]
     )
     return SFTTrainer(
@@ -144,7 +144,7 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--sets", required=True, help="folder of sets")
-    parser.add_argument("--config", default="configs/sft/micro/both.yaml")
+    parser.add_argument("--config", default="configs/sft/micro.yaml")
     parser.add_argument("--model", help="instead of the configuration's")
     parser.add_argument("--steps", type=int, default=30)
     parser.add_argument("--rounds", type=int, default=5)

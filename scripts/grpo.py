@@ -9,8 +9,8 @@ The model is one that SFT made (scripts/sft.py; an adapter is merged first, scri
 Every flag of TRL's GRPOConfig and ModelConfig works but for those that would bend the ratio or
 break what the reward sees; each says why. They stand in the file as on the command line, which
 wins: --learning_rate 1e-6, --use_vllm true, --report_to trackio, --push_to_hub. Beside them there
-are --mode, --preset, --objective, --dataset_name or --run, --max_accuracy, --unmeasured,
---too_long, --pass_at_k, --format_share, --final_norm_learning_rate, --held_out, --held_out_from,
+are --mode, --preset, --dataset_name or --run, --max_accuracy, --unmeasured,
+--too_long, --pass_at_k, --format_share, --held_out, --held_out_from,
 --guard_entropy and the
 other guards, --chat_template_path, --evaluate, --license and --dry_run, and in the file verify.
 --help lists all; configs/grpo/README.md says which file to begin with.
@@ -31,18 +31,17 @@ from heavydistill.run import interrupts
 
 
 def main() -> None:
-    from heavydistill.train.grpo.config import parse
+    from heavydistill.train.arguments import set_environment
 
-    # First, for the file may set variables that the libraries read when they are imported.
-    asked = parse(description=__doc__)
-
-    from heavydistill.cli.training import carry_out
+    set_environment()  # before the libraries are imported
     from heavydistill.train.grpo import train
+    from heavydistill.train.grpo.config import parse
+    from heavydistill.train.script import run_script
 
-    carry_out(asked, train)
+    run_script(parse(description=__doc__), train)
 
 
 if __name__ == "__main__":
     with interrupts.ending_at_once():
-        from heavydistill.train.running import exit_code
+        from heavydistill.train.script import exit_code
     sys.exit(exit_code(main))

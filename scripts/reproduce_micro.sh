@@ -84,8 +84,8 @@ once "teacher's attempts" "$out/attempts" "" generate --thinker micro --delibera
   --set problems.size=5000 --set problems.seed=2000000 --set think.processes=2 --out "$out/attempts"
 once "sets for SFT" "$out/sets" "$out/traces:$out/attempts" build "$out/traces" "$out/attempts" \
   --student micro-student --preset natural --out "$out/sets"
-once "SFT" "$mine/sft" "$out/sets" train scripts/sft.py "$mine/sft" --config configs/sft/micro/both.yaml \
-  --dataset_name "$out/sets" --num_train_epochs 1.5
+once "SFT" "$mine/sft" "$out/sets" train scripts/sft.py "$mine/sft" --config configs/sft/micro.yaml \
+  --role both --dataset_name "$out/sets" --num_train_epochs 1.5
 once "own work" "$mine/own" "$mine/sft" generate --config configs/evaluate/micro.yaml \
   --thinker "$mine/sft" --deliberator "$mine/sft" --d 0 --set problems.size=2400 \
   --set "problems.seed=$((3000000 + 10000 * seed))" --out "$mine/own"

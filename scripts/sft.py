@@ -2,7 +2,7 @@
 
     heavydistill build runs/glm --student Qwen/Qwen3-4B --out sets/glm
     accelerate launch --config_file configs/accelerate/single.yaml scripts/sft.py \\
-        --config configs/sft/4b-lora/deliberator.yaml --dataset_name sets/glm
+        --config configs/sft/4b-lora.yaml --role deliberator --dataset_name sets/glm
 
 Every flag of TRL's SFTConfig and ModelConfig works but for those that would cut rows, learn
 something else or do nothing; each says why. They stand in the file as on the command line, which
@@ -26,18 +26,17 @@ from heavydistill.run import interrupts
 
 
 def main() -> None:
+    from heavydistill.train.arguments import set_environment
+
+    set_environment()  # before the libraries are imported
+    from heavydistill.train import sft
+    from heavydistill.train.script import run_script
     from heavydistill.train.sft_config import parse
 
-    # First, for the file may set variables that the libraries read when they are imported.
-    asked = parse(description=__doc__)
-
-    from heavydistill.cli.training import carry_out
-    from heavydistill.train import sft
-
-    carry_out(asked, sft)
+    run_script(parse(description=__doc__), sft)
 
 
 if __name__ == "__main__":
     with interrupts.ending_at_once():
-        from heavydistill.train.running import exit_code
+        from heavydistill.train.script import exit_code
     sys.exit(exit_code(main))

@@ -114,7 +114,7 @@ def draw(
                 own = alarm.guard == guard
                 style = "-." if own else ":"
                 axes.axvline(alarm.step, color="black", ls=style, label=label if own else None)
-            if len(axes.get_legend_handles_labels()[0]) > 1:
+            if len(axes.get_legend_handles_labels()[0]) > (len(lines) == 1):
                 axes.legend(fontsize=8)
         for axes in cells[-1]:
             axes.set_xlabel("training step")

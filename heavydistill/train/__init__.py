@@ -1,8 +1,8 @@
-"""Training on sets: SFT of both roles with TRL and PEFT.
+"""Training on sets: SFT of both roles and GRPO, with TRL and PEFT.
 
-The way of the data: ``arguments`` says what is wanted, ``mixture`` finds the rows, ``reading``
-turns them into tokens and looks at each with the guard, ``packing`` fills sequences with them,
-``sft`` trains, and ``keeping`` sees to it that what lies in the output folder is whole.
+Data flow of SFT: ``sft_config`` reads the arguments, ``datasets`` finds the rows, ``sequences``
+turns them into tokens and packs them, ``sft`` trains, ``loop`` and ``checkpoints`` see to it that
+what lies in the output folder is whole. ``grpo`` has prompts and rewards in place of rows.
 """
 
 import os

@@ -1,22 +1,25 @@
 """The command line of a training script: TRL's, read strictly.
 
-One YAML with ``--config``, over which flags win (https://huggingface.co/docs/trl/script_utils). A
-key that no field has, in the file or as a flag, is an error that names the nearest one; flags are
-not abbreviated; and a parameter of TRL that would have no effect, or would break what a script
-promises, is refused with the reason.
+A script's configuration is a subclass of TRL's dataclass that adds our fields and checks itself;
+TRL's parser reads it from one YAML with ``--config``, over which flags win
+(https://huggingface.co/docs/trl/script_utils). Added here is what that parser does not do: a key
+that no field has, in the file or as a flag, is an error that names the nearest one, flags are not
+abbreviated, and values of the file have the field's type and choices.
 """
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import difflib
 import os
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Protocol, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, TypeVar, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -24,11 +27,10 @@ from heavydistill.config.yaml import read_yaml
 from heavydistill.errors import ConfigError
 
 if TYPE_CHECKING:
-    from transformers import TrainingArguments
     from trl import ModelConfig, TrlParser
 
 Refused = Mapping[str, tuple[tuple[Any, ...], str]]
-"""Names of parameters to the values that they may have, and why they may have no other."""
+"""Parameters of TRL: the values that they may have, and why they may have no other."""
 
 # What every script refuses.
 REFUSED: Refused = {
@@ -46,14 +48,35 @@ _FLAG_OF = {
     "trust_remote_code": "trust_remote_code",
     "quantization_config": "load_in_4bit",
 }
+# Keys of earlier versions, and what to do instead.
+_REMOVED = {
+    "final_norm_learning_rate": "Leave it out: all weights learn with learning_rate.",
+    "objective": "Leave it out: mode joint always learns whole episodes.",
+}
+# Not recorded: places, keys, what stands elsewhere in the record or is only shown, and what the
+# libraries set.
+_NOT_RECORDED = re.compile(
+    r".*_dir|.*token|.*_path|hub_.*|run_name|trackio_.*|model_init_kwargs|dataset_kwargs|"
+    r"max_length|deepspeed|fsdp.*|accelerator_config|parallelism_config|local_rank|_.*|"
+    r"resume_from_checkpoint|debug|project|model_revision|attn_implementation|"
+    r"vllm_server_.*|vllm_group_port|report_to|disable_tqdm|do_eval|pad_to_multiple_of|"
+    r"dataloader_pin_memory"
+)
 
 
 @dataclass
-class Around:
-    """What is done around a training."""
+class TrainingOptions:
+    """Our own arguments of every training; a base of the scripts' configurations beside TRL's."""
 
-    told: ClassVar[tuple[str, ...]] = ()
-    """The fields of a kind of training that its record tells among the arguments."""
+    script: ClassVar[str]
+    """Name of its file in ``scripts``."""
+    trl_config: ClassVar[type]
+    """TRL's dataclass that it extends."""
+    refused: ClassVar[Refused]
+    """Parameters of TRL that it refuses beside ``REFUSED``."""
+    recorded: ClassVar[Mapping[str, Any]]
+    """Those of its own fields that stand in the record of the training, unless they have the value
+    that is given here."""
 
     evaluate: str | None = field(
         default=None,
@@ -66,177 +89,185 @@ class Around:
         default=None,
         metadata={
             "help": "With push_to_hub: licence of the model, e.g. apache-2.0, where no profile "
-            "tells that of its base."
+            "names that of its base."
         },
     )
     dry_run: bool = field(
         default=False,
-        metadata={"help": "Read and check everything but the weights, say what would be trained."},
+        metadata={
+            "help": "Read and check everything but the weights, print what would be trained."
+        },
     )
 
 
-class Asked(Protocol):
-    """A training as it is asked for, whatever its kind."""
-
-    @property
-    def around(self) -> Around:
-        """Our own arguments."""
-
-    @property
-    def trl(self) -> TrainingArguments:
-        """TRL's arguments."""
-
-    @property
-    def model(self) -> ModelConfig:
-        """The model and its adapter."""
-
-    @property
-    def chat_template_path(self) -> str | None:
-        """A file with the chat template that it learns, in place of the sets' or its own."""
-
-
-_A = TypeVar("_A", bound=Around)
-Settle = Callable[["TrlParser", Callable[[], argparse.Namespace]], None]
-"""Sets defaults of a parser by what was given, which its second argument says, and checks it."""
+C = TypeVar("C", bound=TrainingOptions)
 
 
 @dataclass(frozen=True, slots=True)
-class Script:
-    """A training script.
+class Arguments(Generic[C]):
+    """A training as the user wants it."""
 
-    Attributes:
-        name: Of its file in ``scripts``.
-        config: Name of TRL's arguments, e.g. ``SFTConfig``.
-        refused: Parameters of TRL that it refuses beside ``REFUSED``.
-        defaults: Where its own defaults are other than TRL's.
-        settle: Called when all keys and values are known to be some, before TRL checks them.
+    config: C
+    """The script's configuration."""
+    model: ModelConfig
+    """The model and its adapter."""
+
+
+def read_arguments(
+    config: type[C],
+    model: type[ModelConfig],
+    arguments: Sequence[str] | None,
+    description: str | None,
+) -> Arguments[C]:
+    """Read the command line, and the file that it names.
+
+    Args:
+        config: Class of the script's configuration.
+        model: Class of the model's.
+        arguments: In place of those of the process.
+        description: What ``--help`` begins with.
+
+    Raises:
+        ConfigError: An unknown key, or a value that is not accepted; see the module.
     """
+    set_environment(arguments)
+    path, rest = _file_of(sys.argv[1:] if arguments is None else list(arguments))
+    tree = read_yaml(path) if path else {}
+    parser = _parser(config, model, description)
+    _, unknown = parser.parse_known_args(rest)
+    if unknown:
+        flag = unknown[0].partition("=")[0]
+        known = [option for action in parser._actions for option in action.option_strings]
+        raise ConfigError(f"There is no flag {flag}", nearest(flag, known, config.script))
+    if path:
+        _check_file(parser, path, tree, config.script)
+    try:
+        flags = ["--config", str(path), *rest] if path else rest
+        found = Arguments(*parser.parse_args_and_config(flags))
+    # From the types of the flags, and from the checks that the dataclasses make of themselves.
+    except (ValueError, TypeError, ImportError, OSError, RuntimeError) as error:
+        fix = _keys_of(config.script)
+        if "bf16" in str(error):
+            fix = "On a machine without a GPU set bf16: false (--bf16 false)."
+        raise ConfigError(str(error), fix) from error
+    _check(found)
+    return found
 
-    name: str
-    config: str
-    refused: Refused
-    defaults: Mapping[str, Any]
-    settle: Settle | None = None
 
-    @property
-    def keys(self) -> str:
-        """Where its keys are listed."""
-        return f"`python scripts/{self.name}.py --help` lists all keys."
+def set_environment(arguments: Sequence[str] | None = None) -> None:
+    """Set the variables under ``env`` of the file, before libraries are imported that read them.
 
-    def nearest(self, name: str, known: Sequence[str]) -> str:
-        """The fix of a name that is none."""
-        near = difflib.get_close_matches(name, known, n=1)
-        return f"Did you mean {near[0]}? {self.keys}" if near else self.keys
+    Args:
+        arguments: In place of those of the process.
 
-    def read(
-        self, own: type[_A], arguments: Sequence[str] | None, description: str | None
-    ) -> tuple[_A, Any, ModelConfig]:
-        """Read the command line, and the file that it names.
+    Raises:
+        ConfigError: The file cannot be read, or ``env`` is no mapping.
+    """
+    path, _ = _file_of(sys.argv[1:] if arguments is None else list(arguments))
+    variables = read_yaml(path).get("env", {}) if path else {}
+    if not isinstance(variables, dict):
+        raise ConfigError(f"{path}: env: {variables!r} is no mapping", "Give names and values.")
+    os.environ.update({str(name): str(value) for name, value in variables.items()})
 
-        Args:
-            own: Type of our own arguments.
-            arguments: In place of those of the process.
-            description: What ``--help`` begins with.
 
-        Returns:
-            Our own arguments, TRL's, and the model's.
+def nearest(name: str, known: Sequence[str], script: str) -> str:
+    """The fix of an unknown name."""
+    if removed := _REMOVED.get(name.removeprefix("--")):
+        return removed
+    near = difflib.get_close_matches(name, known, n=1)
+    return f"Did you mean {near[0]}? {_keys_of(script)}" if near else _keys_of(script)
 
-        Raises:
-            ConfigError: A key or value that is none; see the module.
-        """
-        path, rest = _file_of(sys.argv[1:] if arguments is None else list(arguments))
-        tree = read_yaml(path) if path else {}
-        _set_environment(path, tree)
-        parser = self._parser(own, description)
-        _, unknown = parser.parse_known_args(rest)
-        if unknown:
-            flag = unknown[0].partition("=")[0]
-            known = [option for action in parser._actions for option in action.option_strings]
-            raise ConfigError(f"There is no flag {flag}", self.nearest(flag, known))
-        if path:
-            self._check_file(parser, path, tree)
-        if self.settle:
-            self.settle(parser, lambda: _given(parser, tree, rest))
-        try:
-            flags = ["--config", str(path), *rest] if path else rest
-            ours, trl, model = parser.parse_args_and_config(flags)
-        # From the types of the flags, and from the checks that the dataclasses make of themselves.
-        except (ValueError, TypeError, ImportError, OSError, RuntimeError) as error:
-            raise ConfigError(str(error), self._mended(str(error))) from error
-        for name, (allowed, why) in {**REFUSED, **self.refused}.items():
-            if getattr(trl, name) not in allowed:
-                # Without its value, for it may be a key.
-                raise ConfigError(f"{name}: it cannot be set: {why}", f"Leave {name} out.")
-        _check_around(ours, trl, model)
-        return ours, trl, model
 
-    def _parser(self, own: type[Around], description: str | None) -> TrlParser:
-        import trl
-        from trl import ModelConfig, TrlParser
+def recorded(arguments: Arguments[Any]) -> dict[str, Any]:
+    """The arguments as the record has them: simple values other than TRL's defaults, sorted."""
+    from trl import ModelConfig
 
-        script = self
-
-        class Parser(TrlParser):
-            """Raises what argparse would print below the usage of two hundred flags."""
-
-            def error(self, message: str) -> NoReturn:
-                of_file = re.match("argument --(datasets|verify):", message)
-                kind = {"datasets": "a list", "verify": "a mapping"}
-                raise ConfigError(
-                    message,
-                    f"Give {of_file[1]} as {kind[of_file[1]]} in the file."
-                    if of_file
-                    else script.keys,
-                )
-
-        parser = Parser(
-            (own, getattr(trl, self.config), ModelConfig),
-            usage="%(prog)s --config FILE [--KEY VALUE ...]",
-            allow_abbrev=False,
-            description=description,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-        )
-        parser.set_defaults(**self.defaults)
-        return parser
-
-    def _check_file(self, parser: TrlParser, path: Path, tree: dict[str, Any]) -> None:
-        """What TRL's parser does not look at: keys, choices, and values of another type."""
-        actions = {action.dest: action for action in parser._actions if action.dest != "help"}
-        hints = {
-            name: hint
-            for kind in parser.dataclass_types
-            for name, hint in get_type_hints(kind).items()
+    config = arguments.config
+    usual = dict(config.recorded)
+    for trl_config in (config.trl_config, ModelConfig):
+        usual |= {
+            field.name: _default(field)
+            for field in dataclasses.fields(trl_config)
+            if not _NOT_RECORDED.fullmatch(field.name)
         }
-        hints["resume_from_checkpoint"] |= bool  # which is a word there
-        for key, value in tree.items():
-            if key == "env":
-                continue
-            if key not in actions:
-                fix = self.nearest(str(key), list(actions))
-                raise ConfigError(f"{path}: there is no key {key!r}", fix)
-            choices = actions[key].choices
-            if choices is not None and value is not None and value not in choices:
-                words = [str(choice) for choice in choices]
-                # Which YAML takes for false.
-                word = next((one for one in words if one in ("no", "off")), None)
-                fix = "Take one of them."
-                if value is False and word:
-                    fix = f'Write "{word}", between quotes.'
-                raise ConfigError(f"{path}: {key}: {value!r} is none of {', '.join(words)}", fix)
-            try:
-                # Text is what a flag is too, such as 1e-4, which is no number in YAML.
-                TypeAdapter(hints[key]).validate_python(value, strict=not isinstance(value, str))
-            except ValidationError as error:
-                kind = re.sub(r"[a-z_]+\.", "", getattr(hints[key], "__name__", str(hints[key])))
-                raise ConfigError(
-                    f"{path}: {key}: {value!r} is no {kind}", "Give one, or leave the key out."
-                ) from error
+    values = {
+        name: _simple(getattr(config if hasattr(config, name) else arguments.model, name))
+        for name in usual
+    }
+    return {name: values[name] for name in sorted(usual) if values[name] != _simple(usual[name])}
 
-    def _mended(self, said: str) -> str:
-        """The fix of what a library says."""
-        if "bf16" in said:
-            return "On a machine without a GPU set bf16: false (--bf16 false)."
-        return self.keys
+
+def _default(field: dataclasses.Field[Any]) -> Any:
+    if field.default_factory is not dataclasses.MISSING:
+        return field.default_factory()
+    return field.default
+
+
+def _simple(value: Any) -> Any:
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, list | tuple):
+        return [_simple(item) for item in value]
+    if isinstance(value, dict):
+        return {str(key): _simple(item) for key, item in value.items()}
+    return value if isinstance(value, str | int | float | bool | None) else str(value)
+
+
+def _keys_of(script: str) -> str:
+    return f"`python scripts/{script}.py --help` lists all keys."
+
+
+def _parser(config: type[C], model: type[ModelConfig], description: str | None) -> TrlParser:
+    from trl import TrlParser
+
+    class Parser(TrlParser):
+        """Raises what argparse would print below the usage of two hundred flags."""
+
+        def error(self, message: str) -> NoReturn:
+            of_file = re.match("argument --(datasets|verify):", message)
+            kind = {"datasets": "a list", "verify": "a mapping"}
+            fix = f"Give {of_file[1]} as {kind[of_file[1]]} in the file." if of_file else None
+            raise ConfigError(message, fix or _keys_of(config.script))
+
+    return Parser(
+        (config, model),
+        usage="%(prog)s --config FILE [--KEY VALUE ...]",
+        allow_abbrev=False,
+        description=description,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+
+
+def _check_file(parser: TrlParser, path: Path, tree: dict[str, Any], script: str) -> None:
+    """What TRL's parser does not look at: keys, choices, and values of another type."""
+    actions = {action.dest: action for action in parser._actions if action.dest != "help"}
+    hints = {
+        name: hint for kind in parser.dataclass_types for name, hint in get_type_hints(kind).items()
+    }
+    hints["resume_from_checkpoint"] |= bool  # which is a word there
+    for key, value in tree.items():
+        if key == "env":
+            continue
+        if key not in actions:
+            fix = nearest(str(key), list(actions), script)
+            raise ConfigError(f"{path}: there is no key {key!r}", fix)
+        choices = actions[key].choices
+        if choices is not None and value is not None and value not in choices:
+            words = [str(choice) for choice in choices]
+            # Which YAML takes for false.
+            word = next((word for word in words if word in ("no", "off")), None)
+            fix = "Take one of them."
+            if value is False and word:
+                fix = f'Write "{word}", between quotes.'
+            raise ConfigError(f"{path}: {key}: {value!r} is none of {', '.join(words)}", fix)
+        try:
+            # Text is what a flag is too, such as 1e-4, which is no number in YAML.
+            TypeAdapter(hints[key]).validate_python(value, strict=not isinstance(value, str))
+        except ValidationError as error:
+            kind = re.sub(r"[a-z_]+\.", "", getattr(hints[key], "__name__", str(hints[key])))
+            raise ConfigError(
+                f"{path}: {key}: {value!r} is no {kind}", "Give one, or leave the key out."
+            ) from error
 
 
 def _file_of(arguments: list[str]) -> tuple[Path | None, list[str]]:
@@ -249,55 +280,44 @@ def _file_of(arguments: list[str]) -> tuple[Path | None, list[str]]:
     return found.config, rest
 
 
-def _set_environment(path: Path | None, tree: dict[str, Any]) -> None:
-    """Set the variables under ``env`` before the libraries are imported that read them."""
-    variables = tree.get("env", {})
-    if not isinstance(variables, dict):
-        raise ConfigError(f"{path}: env: {variables!r} is no mapping", "Give names and values.")
-    os.environ.update({str(name): str(value) for name, value in variables.items()})
-
-
-def _given(parser: TrlParser, tree: dict[str, Any], rest: list[str]) -> argparse.Namespace:
-    """The values of all keys: the flags', or else the file's, or else the defaults."""
-    parser.set_defaults(**{key: value for key, value in tree.items() if key != "env"})
-    given: argparse.Namespace = parser.parse_known_args(rest)[0]
-    return given
-
-
-def _check_around(ours: Around, trl: TrainingArguments, model: ModelConfig) -> None:
-    for part, name in ((trl, "hub_model_id"), (trl, "hub_revision"), (ours, "license")):
-        if getattr(part, name) is not None and not trl.push_to_hub:
+def _check(arguments: Arguments[Any]) -> None:
+    """What every training needs."""
+    config, model = arguments.config, arguments.model
+    for name, (allowed, why) in {**REFUSED, **config.refused}.items():
+        if getattr(config, name) not in allowed:
+            # Without its value, for it may be a key.
+            raise ConfigError(f"{name}: it cannot be set: {why}", f"Leave {name} out.")
+    for name in ("hub_model_id", "hub_revision", "license"):
+        if getattr(config, name) is not None and not config.push_to_hub:
             raise ConfigError(
                 f"{name} is set, and push_to_hub is not",
                 f"Give --push_to_hub true, or leave {name} out.",
             )
-    if trl.push_to_hub and not trl.hub_model_id:
+    if config.push_to_hub and not config.hub_model_id:
         raise ConfigError(
             "push_to_hub is set, and where to is not said", "Give --hub_model_id ORG/NAME."
         )
-    if ours.evaluate and model.model_revision not in (None, "main"):
+    if config.evaluate and model.model_revision not in (None, "main"):
         raise ConfigError(
             "evaluate: before training the model is asked as the main branch of its repository has "
             f"it, and what is trained is model_revision {model.model_revision}",
             "Fetch that revision with `hf download --local-dir FOLDER`, and train FOLDER.",
         )
-    _check_loading(trl.model_init_kwargs)
-    _check_trackers(trl.report_to)
+    if isinstance(config.model_init_kwargs, str):
+        raise ConfigError(
+            f"model_init_kwargs: {config.model_init_kwargs!r} is no mapping", "Give one, as JSON."
+        )
+    for key in config.model_init_kwargs or {}:
+        if key in _FLAG_OF:
+            raise ConfigError(
+                f"model_init_kwargs: {key} has a flag of its own", f"Give --{_FLAG_OF[key]}."
+            )
+    _check_trackers(config.report_to)
     if model.model_name_or_path is None:
         raise ConfigError(
             "There is no model to train",
             "Give --model_name_or_path: a folder, an id on the Hub, or a profile's name.",
         )
-
-
-def _check_loading(kwargs: Any) -> None:
-    if isinstance(kwargs, str):
-        raise ConfigError(f"model_init_kwargs: {kwargs!r} is no mapping", "Give one, as JSON.")
-    for key in kwargs or {}:
-        if key in _FLAG_OF:
-            raise ConfigError(
-                f"model_init_kwargs: {key} has a flag of its own", f"Give --{_FLAG_OF[key]}."
-            )
 
 
 def _check_trackers(names: list[str]) -> None:

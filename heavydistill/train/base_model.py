@@ -23,8 +23,8 @@ from heavydistill.store.redact import name_alone
 from heavydistill.store.training_record import RECORD, BaseModelUsed, TrainingRecord, read_record
 
 if TYPE_CHECKING:
-    from heavydistill.train.arguments import Asked
-    from heavydistill.train.datasets import Located
+    from heavydistill.train.arguments import Arguments
+    from heavydistill.train.datasets import SetsFolder
 
 _QUESTION, _ANSWER = "3f9c1a57 question", "8d02b6e4 answer"
 
@@ -62,7 +62,7 @@ class Base:
         )
 
 
-def load_base(asked: Asked, found: Sequence[Located]) -> Base:
+def load_base(arguments: Arguments[Any], found: Sequence[SetsFolder]) -> Base:
     """Find the model of the arguments, and load its tokenizer.
 
     Raises:
@@ -71,7 +71,7 @@ def load_base(asked: Asked, found: Sequence[Located]) -> Base:
     """
     from transformers import AutoConfig, AutoTokenizer
 
-    given = str(asked.model.model_name_or_path)
+    given = str(arguments.model.model_name_or_path)
     path = _path_of(given)
     if (Path(path) / "adapter_config.json").is_file():
         raise ConfigError(
@@ -79,8 +79,8 @@ def load_base(asked: Asked, found: Sequence[Located]) -> Base:
             f"Merge it first: python scripts/merge.py --adapter {given} --out {given}-merged",
         )
     options = {
-        "revision": asked.model.model_revision,
-        "trust_remote_code": asked.trl.trust_remote_code,
+        "revision": arguments.model.model_revision,
+        "trust_remote_code": arguments.config.trust_remote_code,
     }
     if not Path(path).is_dir():
         obstacle()
@@ -97,7 +97,7 @@ def load_base(asked: Asked, found: Sequence[Located]) -> Base:
             "Give a folder with a checkpoint, an id on the Hub that this machine can reach "
             "(HF_TOKEN for a private one), or a profile's name.",
         ) from error
-    template = _template(asked, tokenizer, found)
+    template = _template(arguments, tokenizer, found)
     chat = Chat(tokenizer, stops_of(path), template)
     _check_opening(chat, given)
     if len(tokenizer) > config.vocab_size:
@@ -129,26 +129,26 @@ def _path_of(name: str) -> str:
     return (file.folder or file.hub or name) if file else name
 
 
-def _template(asked: Asked, tokenizer: Any, found: Sequence[Located]) -> str:
-    given = asked.chat_template_path
+def _template(arguments: Arguments[Any], tokenizer: Any, found: Sequence[SetsFolder]) -> str:
+    given = arguments.config.chat_template_path
     if given is not None:
         return _read(Path(given))
-    texts = {one.template for one in found}
+    texts = {sets.template for sets in found}
     if len(texts) > 1:
-        names = ", ".join(sorted({one.name for one in found}))
+        names = ", ".join(sorted({sets.name for sets in found}))
         raise ConfigError(
             f"The sets {names} are rendered with different chat templates",
             "Build them for the same student, or give one with --chat_template_path FILE.",
         )
     template = next(iter(texts), "") or own_template(tokenizer)
     chat = Chat(tokenizer, template=template)
-    for one in found:
-        student = one.manifest.student
+    for sets in found:
+        student = sets.manifest.student
         if student.template_sha256 != chat.sha256:
             raise ConfigError(
-                f"{one.name} was built for {student.name}, and "
-                f"{asked.model.model_name_or_path} has another chat template",
-                f"Build the sets with --student {asked.model.model_name_or_path}, or say which "
+                f"{sets.name} was built for {student.name}, and "
+                f"{arguments.model.model_name_or_path} has another chat template",
+                f"Build the sets with --student {arguments.model.model_name_or_path}, or say which "
                 "template is to be learnt with --chat_template_path FILE.",
             )
     return template

@@ -1,4 +1,4 @@
-"""Folders of sets on this machine or on the Hub, as a build or a refilter wrote them."""
+"""Folders of sets, on this machine or on the Hub, and which of their rows are learnt by SFT."""
 
 from __future__ import annotations
 
@@ -7,40 +7,105 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from heavydistill.errors import ConfigError
 from heavydistill.models.hub_files import obstacle
-from heavydistill.store.sets.folder import CHAT_TEMPLATE, MANIFEST, Manifest, file_of, read_manifest
+from heavydistill.store.sets.folder import CHAT_TEMPLATE, MANIFEST, count_rows, file_of
+from heavydistill.store.sets.manifest import Manifest, read_manifest
 from heavydistill.store.sets.rows import SPLITS
+
+if TYPE_CHECKING:
+    from heavydistill.train.sft_config import SetSource
 
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 
 
 @dataclass(frozen=True, slots=True)
-class Located:
-    """A folder of sets, and what is known of it before its rows are read.
-
-    Attributes:
-        folder: On this machine.
-        name: Of the folder, or the id on the Hub.
-        revision: The commit on the Hub; empty for a folder.
-        manifest: Of the folder.
-        template: The chat template beside the sets; empty if there is none.
-    """
+class SetsFolder:
+    """A folder of sets, and what is known of it before its rows are read."""
 
     folder: Path
+    """On this machine."""
     name: str
+    """Name of the folder, or the id on the Hub."""
     revision: str
+    """The commit on the Hub; empty for a folder."""
     manifest: Manifest
     template: str
+    """The chat template beside the sets; empty if there is none."""
 
 
-def locate(path: str, names: Sequence[str], revision: str | None = None) -> Located:
+@dataclass(frozen=True, slots=True)
+class LocatedSource:
+    """The rows of a role in a folder of sets."""
+
+    sets: SetsFolder
+    role: Any
+    """``thinker`` or ``deliberator``."""
+    fraction: float | None
+    """Share of the mixture; see ``SetSource``."""
+
+    def file(self, split: str) -> Path | None:
+        """The rows of a split; None if it has none."""
+        path = file_of(self.sets.folder, f"sft_{self.role}", split)
+        return path if path.is_file() else None
+
+    def digest(self, split: str) -> str:
+        """The SHA-256 of that file, by the manifest."""
+        path = file_of(self.sets.folder, f"sft_{self.role}", split)
+        return self.sets.manifest.files[path.relative_to(self.sets.folder).as_posix()]
+
+
+def locate_sources(sources: Sequence[SetSource]) -> list[LocatedSource]:
+    """Find the sets of all sources; those on the Hub are downloaded, without their views.
+
+    Raises:
+        ConfigError: There are no such sets, or they have no rows for the role.
+    """
+    return [_located(source) for source in sources]
+
+
+def _located(source: SetSource) -> LocatedSource:
+    sets = locate(source.path, [f"sft_{source.role}"], source.revision)
+    found = LocatedSource(sets, source.role, source.fraction)
+    file = found.file("train")
+    if file is None or not count_rows(file):
+        roles = ("thinker", "deliberator")
+        there = [role for role in roles if file_of(sets.folder, f"sft_{role}", "train").is_file()]
+        has = f"it has rows for a {' and a '.join(there)}" if there else "it has none for any role"
+        raise ConfigError(
+            f"{source.path} has no rows to train a {source.role}: {has}",
+            "Take another role, or build it with other bounds; `heavydistill build` says in its "
+            "table what each filter took.",
+        )
+    return found
+
+
+def shares(rows: Sequence[int], fractions: Sequence[float | None]) -> list[int]:
+    """How many rows each source gives to the mixture.
+
+    As TRL counts (https://huggingface.co/docs/trl/script_utils): fractions are brought to a sum of
+    one, and the mixture is as large as it can be without a row that is there twice.
+
+    Args:
+        rows: Number of each source, at least 1.
+        fractions: Fraction of each; all None gives all rows.
+    """
+    known = [fraction for fraction in fractions if fraction is not None]
+    if not known:
+        return list(rows)
+    parts = [fraction / sum(known) for fraction in known]
+    size = min(count / part for count, part in zip(rows, parts, strict=True))
+    return [min(count, round(part * size)) for count, part in zip(rows, parts, strict=True)]
+
+
+def locate(path: str, names: Sequence[str], revision: str | None = None) -> SetsFolder:
     """Find a folder of sets; one on the Hub is downloaded, without what is not read.
 
     Args:
         path: The folder, or its id on the Hub.
-        names: Of the sets and views that are read.
+        names: Names of the sets and views that are read.
         revision: Branch, tag or commit on the Hub.
 
     Raises:
@@ -52,23 +117,23 @@ def locate(path: str, names: Sequence[str], revision: str | None = None) -> Loca
             raise ConfigError(
                 f"{path} is a folder, which has no revision", "Leave out its revision."
             )
-        found, commit = folder.resolve().name, ""
+        name, commit = folder.resolve().name, ""
     else:
-        folder, found = _downloaded(path, names, revision), path
+        folder, name = _downloaded(path, names, revision), path
         commit = folder.name  # snapshots/COMMIT
     manifest = read_manifest(folder)
     _check_files(folder, names, manifest)
     template = folder / CHAT_TEMPLATE
     text = template.read_bytes().decode() if template.is_file() else ""
-    return Located(folder, found, commit, manifest, text)
+    return SetsFolder(folder, name, commit, manifest, text)
 
 
 def _check_files(folder: Path, names: Sequence[str], manifest: Manifest) -> None:
     """What is read is what was built: the record has its manifest, and a cache is kept by it."""
     files = [file_of(folder, name, split) for name in names for split in SPLITS]
     for path in (*files, folder / CHAT_TEMPLATE):
-        wanted = manifest.files.get(path.relative_to(folder).as_posix())
-        if wanted != (_digest(path) if path.is_file() else None):
+        built = manifest.files.get(path.relative_to(folder).as_posix())
+        if built != (_digest(path) if path.is_file() else None):
             raise ConfigError(
                 f"{path} is not what {MANIFEST} says: it was changed, added or removed after the "
                 "build, or not downloaded",
@@ -88,18 +153,14 @@ def _downloaded(path: str, names: Sequence[str], revision: str | None) -> Path:
     if not _HUB_ID.fullmatch(path):
         raise ConfigError(f"There is no folder {path}", fix)
     obstacle()
+    patterns = [MANIFEST, CHAT_TEMPLATE, *(f"{name}/*" for name in names)]
     try:
         return Path(
-            snapshot_download(
-                path,
-                repo_type="dataset",
-                revision=revision,
-                allow_patterns=[MANIFEST, CHAT_TEMPLATE, *(f"{name}/*" for name in names)],
-            )
+            snapshot_download(path, repo_type="dataset", revision=revision, allow_patterns=patterns)
         )
     except Exception as error:  # not there, no network, no right: the library has no common base
-        told = obstacle() or error
+        reason = obstacle() or error
         raise ConfigError(
-            f"There is no folder {path}, and the Hub does not give such a dataset: {told}",
+            f"There is no folder {path}, and the Hub does not give such a dataset: {reason}",
             f"{fix} A private one needs HF_TOKEN.",
         ) from error

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from heavydistill.errors import ConfigError
 from heavydistill.store.training_record import Launch
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from accelerate import Accelerator
     from accelerate.utils import DeepSpeedPlugin
 
-    from heavydistill.train.arguments import Asked
+    from heavydistill.train.arguments import Arguments
 
 AUTO = "auto"
 FALLBACK = "sdpa"
@@ -30,7 +30,7 @@ _KERNELS = (
 )
 
 
-def planned(asked: Asked) -> Launch:
+def planned(arguments: Arguments[Any]) -> Launch:
     """The launch by the environment that ``accelerate launch`` made, before anything is loaded.
 
     Raises:
@@ -38,13 +38,13 @@ def planned(asked: Asked) -> Launch:
     """
     import torch
 
-    state = asked.trl.distributed_state
+    state = arguments.config.distributed_state
     on_gpu = state.device.type == "cuda"
     engine = "ddp" if state.num_processes > 1 else "single"
     # Flags of the script leave the rest to a file, which is read when the trainer is made.
-    if asked.trl.deepspeed:
+    if arguments.config.deepspeed:
         engine = "zero"
-    elif asked.trl.fsdp:
+    elif arguments.config.fsdp:
         engine = "fsdp"
     elif _is_set("ACCELERATE_USE_DEEPSPEED"):
         engine = f"zero{os.environ.get('ACCELERATE_DEEPSPEED_ZERO_STAGE', '')}"
@@ -54,7 +54,7 @@ def planned(asked: Asked) -> Launch:
         processes=state.num_processes,
         engine=engine,
         device=torch.cuda.get_device_name() if on_gpu else state.device.type,
-        attention=attention(asked),
+        attention=attention(arguments),
     )
     if engine.startswith("fsdp") and not on_gpu:
         raise _other(launch, "ddp")
@@ -108,14 +108,14 @@ def _is_set(variable: str) -> bool:
     return os.environ.get(variable, "").lower() == "true"
 
 
-def attention(asked: Asked) -> str:
+def attention(arguments: Arguments[Any]) -> str:
     """The implementation of attention: the user's, or of ``auto`` what fits this machine.
 
     FlashAttention from the Hub's kernels where there is a GPU for it, the ``kernels`` package in
     a version that transformers takes, and the kernel itself; ``sdpa`` otherwise, with which packed
     rows do not attend to each other either, at the cost of memory.
     """
-    wanted = asked.model.attn_implementation or FALLBACK
+    wanted = arguments.model.attn_implementation or FALLBACK
     return _fitting() if wanted == AUTO else str(wanted)
 
 

@@ -1,8 +1,14 @@
-"""How any stage goes, from a checked training to a model and its record in the output folder."""
+"""How every training runs, from a checked plan to a model and its record in the output folder.
+
+What the libraries raise meanwhile is explained. Out of memory names three settings to change, in
+this order, with their values: first what costs time alone, then a few long rows, then another
+method.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
@@ -10,13 +16,12 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from heavydistill.errors import ConfigError
+from heavydistill.errors import ConfigError, HeavydistillError, RunError
 from heavydistill.store.training_record import Result, TrainingRecord, write_record
 from heavydistill.train import checkpoints
 from heavydistill.train import launch as launching
-from heavydistill.train.arguments import Asked
+from heavydistill.train.arguments import Arguments
 from heavydistill.train.base_model import Base
-from heavydistill.train.memory import explained
 
 if TYPE_CHECKING:
     from transformers import Trainer
@@ -43,14 +48,20 @@ _MEASURE = (
 )
 # What a trainer raises that is made with arguments, a model or a machine that do not fit.
 _OF_ARGUMENTS = (ValueError, ImportError, OSError)
+_MEMORY = ("can't allocate memory", "not enough memory", "DefaultCPUAllocator", "out of memory")
+# The last two: what torch says of a disk that took less than it was given.
+_DISK = (
+    *("No space left", "Not enough disk space", "Disk quota exceeded", "File too large"),
+    *("PytorchStreamWriter failed", "unexpected pos"),
+)
 
 
-class Prepared(Protocol):
+class TrainingPlan(Protocol):
     """A training, checked, without its weights."""
 
     @property
-    def asked(self) -> Asked:
-        """The arguments."""
+    def arguments(self) -> Arguments[Any]:
+        """What the user wants."""
 
     @property
     def base(self) -> Base:
@@ -58,7 +69,7 @@ class Prepared(Protocol):
 
     @property
     def record(self) -> TrainingRecord:
-        """Of the training, without what is known when the launch is there."""
+        """Record of the training, without what is known when the launch is there."""
 
     @property
     def start(self) -> Path | None:
@@ -66,61 +77,57 @@ class Prepared(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
-    """The steps that a trainer has taken.
-
-    Attributes:
-        trainer: It.
-        first: The step that it began behind, which an earlier start took.
-        train_loss: As the Trainer says it.
-        seconds: That they took.
-    """
+class TrainResult:
+    """The steps that a trainer has taken."""
 
     trainer: Trainer
     first: int
+    """The step that it began behind, which an earlier start took."""
     train_loss: float
+    """As the Trainer gives it."""
     seconds: float
+    """Duration of the steps."""
 
     def result(self, **more: Any) -> Result:
-        """What came out of them; the fields that stages differ in are given."""
+        """The result as the record has it; the fields that stages differ in are given."""
         import torch
 
         state = self.trainer.state
-        taken = state.global_step - self.first
+        steps = state.global_step - self.first
         on_gpu = torch.cuda.is_available() and self.trainer.accelerator.device.type == "cuda"
+        counted = [
+            entry["num_tokens"]
+            for entry in state.log_history
+            if "num_tokens" in entry and entry["step"] > self.first
+        ]
         return Result(
             steps=state.global_step,
             epochs=float(state.epoch or 0),
             # The Trainer divides the losses of these steps by the number of all.
-            train_loss=self.train_loss * state.global_step / taken if taken else None,
+            train_loss=self.train_loss * state.global_step / steps if steps else None,
             seconds=self.seconds,
             peak_memory_gib=torch.cuda.max_memory_reserved() / _GIB if on_gpu else None,
-            **{"tokens": int(max(self._counted(), default=0)), **more},
+            **{"tokens": int(max(counted, default=0)), **more},
         )
 
-    def _counted(self) -> Iterator[float]:
-        for entry in self.trainer.state.log_history:
-            if "num_tokens" in entry and entry["step"] > self.first:
-                yield entry["num_tokens"]
 
-
-def check_steps(asked: Asked) -> None:
+def check_steps(config: Any) -> None:
     """Refuse steps of nothing, and what the Trainer would take for something else.
 
     Raises:
         ConfigError: A number that must be larger is 0 or less.
     """
     for name in _MORE_THAN_0:
-        if (value := getattr(asked.trl, name)) <= 0:
+        if (value := getattr(config, name)) <= 0:
             raise ConfigError(f"{name}: {value} is not more than 0", "Give a larger one.")
-    if asked.trl.max_steps == 0 or asked.trl.max_steps < -1:
+    if config.max_steps == 0 or config.max_steps < -1:
         raise ConfigError(
-            f"max_steps: {asked.trl.max_steps} is no number of steps",
+            f"max_steps: {config.max_steps} is no number of steps",
             "Give 1 or more, or leave it out: num_train_epochs then says how many there are.",
         )
-    if asked.trl.save_strategy == "steps" and not asked.trl.save_steps > 0:
+    if config.save_strategy == "steps" and not config.save_steps > 0:
         raise ConfigError(
-            f"save_steps: {asked.trl.save_steps:g} is not more than 0",
+            f"save_steps: {config.save_steps:g} is not more than 0",
             "Give a number of steps, a share of all below 1, or --save_strategy no.",
         )
 
@@ -147,8 +154,9 @@ def method_of(model: ModelConfig) -> str:
 
 
 def _refuse_unused(model: ModelConfig, prefixes: tuple[str, ...], needed: str) -> None:
-    """Refuse what is set and would have no effect without another key."""
-    for field in fields(model):
+    from trl import ModelConfig
+
+    for field in fields(ModelConfig):
         name = field.name
         if name.startswith(prefixes) and getattr(model, name) != field.default:
             raise ConfigError(
@@ -158,96 +166,86 @@ def _refuse_unused(model: ModelConfig, prefixes: tuple[str, ...], needed: str) -
 
 
 def versions(engine: str, method: str, *more: str) -> dict[str, str]:
-    """Of the packages that a training needs, and of others that it uses."""
-    named = [*_PACKAGES, *["deepspeed"] * engine.startswith("zero")]
-    named += ["bitsandbytes"] * (method == "qlora")
+    """Versions of the packages that a training needs, and of others that it uses."""
+    names = [*_PACKAGES, *["deepspeed"] * engine.startswith("zero")]
+    names += ["bitsandbytes"] * (method == "qlora")
     found = {}
-    for name in (*named, *more):
+    for name in (*names, *more):
         with contextlib.suppress(PackageNotFoundError):
             found[name] = version(name)
     return found
 
 
-def of_trainer(prepared: Prepared) -> dict[str, Any]:
+def trainer_options(plan: TrainingPlan) -> dict[str, Any]:
     """What TRL's trainers are made with in every stage: model, arguments, tokenizer, callbacks.
 
     The arguments are brought to what a trainer of ours needs.
     """
     from trl import get_peft_config, get_quantization_config
 
-    from heavydistill.train.callbacks import GoOn, KeepWhole
-
-    asked, base = prepared.asked, prepared.base
-    arguments: Any = asked.trl
-    arguments.model_init_kwargs = {
-        "revision": asked.model.model_revision,
-        "attn_implementation": prepared.record.launch.attention,
-        "dtype": asked.model.dtype,
-        **(arguments.model_init_kwargs or {}),
+    config, model, base = plan.arguments.config, plan.arguments.model, plan.base
+    config.model_init_kwargs = {
+        "revision": model.model_revision,
+        "attn_implementation": plan.record.launch.attention,
+        "dtype": model.dtype,
+        **(config.model_init_kwargs or {}),
     }
-    arguments.push_to_hub = False  # once, at the end, with the card
-    arguments.logging_nan_inf_filter = False  # a loss that is no number would be logged as one
-    launching.accumulate_in_float32(arguments.deepspeed_plugin)
-    peft_config = get_peft_config(asked.model)
+    config.push_to_hub = False  # once, at the end, with the card
+    config.logging_nan_inf_filter = False  # a loss that is no number would be logged as one
+    launching.accumulate_in_float32(config.deepspeed_plugin)
+    peft_config = get_peft_config(model)
     if peft_config and not Path(base.path).is_dir():
         # Whoever loads the adapter gets the base that it was trained on, and not a later one.
         peft_config.revision = base.revision
-    measure = {
-        name: getattr(part, name)
-        for part in (asked.around, arguments)
-        for name in _MEASURE
-        if hasattr(part, name)
-    }
-    callbacks = [GoOn(measure), KeepWhole(arguments.save_total_limit)]
-    arguments.save_total_limit = None  # the callback sees to it
+    measure = {name: getattr(config, name) for name in _MEASURE if hasattr(config, name)}
+    callbacks = [checkpoints.GoOn(measure), checkpoints.KeepWhole(config.save_total_limit)]
+    config.save_total_limit = None  # the callback sees to it
     return {
         "model": base.path,
-        "args": arguments,
+        "args": config,
         "processing_class": base.tokenizer,
-        "quantization_config": get_quantization_config(asked.model),
+        "quantization_config": get_quantization_config(model),
         "peft_config": peft_config,
         "callbacks": callbacks,
     }
 
 
-def carry_out(
-    prepared: Prepared, new_trainer: Callable[[], Trainer], result: Callable[[Taken], Result]
+def run_training(
+    plan: TrainingPlan, new_trainer: Callable[[], Trainer], result: Callable[[TrainResult], Result]
 ) -> TrainingRecord:
     """Train, and write the model and its record into the output folder.
 
     Every process of the launch calls this.
 
     Args:
-        prepared: The training.
+        plan: The training.
         new_trainer: Makes its trainer.
         result: What came out; called in all processes, before the model is saved.
 
     Raises:
-        ConfigError: The memory does not suffice, or TRL, PEFT or transformers do not take what
-            is asked for.
+        ConfigError: The memory does not suffice, or TRL, PEFT or transformers reject the arguments.
         RunError: The disk is full. Checkpoints that are whole stay.
     """
-    arguments = prepared.asked.trl
-    folder = Path(str(arguments.output_dir))
-    record = prepared.record
-    with _explaining(prepared, _OF_ARGUMENTS):
+    config = plan.arguments.config
+    folder, record = Path(str(config.output_dir)), plan.record
+    with _explaining(plan, _OF_ARGUMENTS):
         trainer = new_trainer()
-    with _explaining(prepared):
+    with _explaining(plan):
         launch = launching.real(trainer.accelerator, record.launch)
         record = record.model_copy(update={"launch": launch})
-        if arguments.should_save:
+        if config.should_save:
             folder.mkdir(parents=True, exist_ok=True)
             write_record(record, folder)
-            for said in checkpoints.remove_others(folder, prepared.start):
-                print(said, flush=True)
+            for sentence in checkpoints.remove_others(folder, plan.start):
+                print(sentence, flush=True)
         started = time.perf_counter()
-        output = trainer.train(resume_from_checkpoint=prepared.start and str(prepared.start))
+        output = trainer.train(resume_from_checkpoint=plan.start and str(plan.start))
         seconds = time.perf_counter() - started
-        first = checkpoints.step_of(prepared.start) if prepared.start else 0
-        ended = result(Taken(trainer, first, output.training_loss, seconds))
+        first = checkpoints.step_of(plan.start) if plan.start else 0
+        ended = result(TrainResult(trainer, first, output.training_loss, seconds))
         checkpoints.save_model(trainer, folder)
         record = record.model_copy(update={"result": ended})
-        if arguments.should_save:
+        if config.should_save:
             write_record(record, folder)
     # transformers has ``end`` from 5.18 on.
     getattr(trainer, "end", trainer.accelerator.end_training)()
@@ -264,38 +262,13 @@ def step_at_end(trainer: Trainer) -> int:
 def known_at_end(trainer: Trainer) -> Mapping[str, Any]:
     """What was measured of the model that the trainer has at the end, by its name in the logs."""
     step = step_at_end(trainer)
-    return {
-        name: value
-        for entry in trainer.state.log_history
-        if entry["step"] == step
-        for name, value in entry.items()
-    }
+    of_step = [entry for entry in trainer.state.log_history if entry["step"] == step]
+    return {name: value for entry in of_step for name, value in entry.items()}
 
 
-@contextlib.contextmanager
-def _explaining(
-    prepared: Prepared, of_arguments: tuple[type[Exception], ...] = ()
-) -> Iterator[None]:
-    """Say what to do about what a user can mend while the libraries work.
-
-    Args:
-        prepared: The training.
-        of_arguments: Errors that come from the arguments.
-    """
-    try:
-        yield
-    except Exception as error:
-        reason = explained(error, prepared.asked, prepared.record)
-        if reason is None and isinstance(error, of_arguments):
-            reason = ConfigError(f"The training cannot be set up: {error}", "Change what it names.")
-        if reason:
-            raise reason from error
-        raise
-
-
-def of_any(prepared: Prepared) -> list[tuple[str, str]]:
+def common_summary(plan: TrainingPlan) -> list[tuple[str, str]]:
     """(what, how much) of what every training has: model, launch, start."""
-    record, launch = prepared.record, prepared.record.launch
+    record, launch = plan.record, plan.record.launch
     lines = [
         ("model", f"{record.base.name}, {record.method}"),
         (
@@ -304,11 +277,8 @@ def of_any(prepared: Prepared) -> list[tuple[str, str]]:
             f"{launch.device}, attention: {launch.attention}",
         ),
     ]
-    fell_back = (
-        prepared.asked.model.attn_implementation == launching.AUTO
-        and launch.attention == launching.FALLBACK
-    )
-    if fell_back and record.max_length > _LONG:
+    wants_flash = plan.arguments.model.attn_implementation == launching.AUTO
+    if wants_flash and launch.attention == launching.FALLBACK and record.max_length > _LONG:
         lines.append(
             (
                 "warning",
@@ -318,6 +288,95 @@ def of_any(prepared: Prepared) -> list[tuple[str, str]]:
                 "shorten the sequences",
             )
         )
-    if prepared.start:
-        lines.append(("goes on from", prepared.start.name))
+    if plan.start:
+        lines.append(("goes on from", plan.start.name))
     return lines
+
+
+@contextlib.contextmanager
+def _explaining(
+    plan: TrainingPlan, of_arguments: tuple[type[Exception], ...] = ()
+) -> Iterator[None]:
+    """Raise what a user can correct as an error of ours; ``of_arguments`` come from arguments."""
+    try:
+        yield
+    except Exception as error:
+        reason = explained(error, plan.arguments, plan.record)
+        if reason is None and isinstance(error, of_arguments):
+            reason = ConfigError(f"The training cannot be set up: {error}", "Change what it names.")
+        if reason:
+            raise reason from error
+        raise
+
+
+def explained(
+    error: Exception, arguments: Arguments[Any], record: TrainingRecord
+) -> HeavydistillError | None:
+    """An error of memory or disk in the user's words; None if it is another one."""
+    import torch
+
+    message = str(error)
+    first_line = message.strip().partition("\n")[0][:200]
+    is_memory = isinstance(error, torch.OutOfMemoryError | MemoryError) or (
+        isinstance(error, OSError) and error.errno == errno.ENOMEM
+    )
+    if is_memory or any(words in message for words in _MEMORY):
+        first, second, third = settings(arguments, record)
+        return ConfigError(
+            f"The memory does not suffice ({record.launch.device}; {first_line})",
+            f"Change these, in this order: 1. {first} 2. {second} 3. {third}",
+        )
+    if any(words in message for words in _DISK):
+        return RunError(
+            f"The disk of {arguments.config.output_dir} is full, or fails ({first_line})",
+            "Make room, and go on with --resume_from_checkpoint true; what is not whole is not "
+            "taken. --save_total_limit keeps fewer checkpoints.",
+        )
+    return None
+
+
+def settings(arguments: Arguments[Any], record: TrainingRecord) -> tuple[str, str, str]:
+    """Three settings that lower the memory, in the order in which to change them."""
+    config, model, launch = arguments.config, arguments.model, record.launch
+    is_grpo = record.stage == "grpo"
+    quantized = model.load_in_4bit or model.load_in_8bit
+    ways = list(_smaller_batches(config, record))
+    if not config.gradient_checkpointing:
+        ways.append("--gradient_checkpointing true (slower by about a third).")
+    ways.append(
+        f"--max_completion_length {config.max_completion_length // 2} (longer responses earn "
+        "nothing)."
+        if is_grpo
+        else f"--max_length {record.max_length // 2} --too_long leave_out (longer rows are left "
+        "out and counted)."
+    )
+    if not model.use_peft:
+        ways.append("--use_peft true (an adapter has small optimizer states).")
+    elif not quantized and not (is_grpo and config.use_vllm):
+        ways.append("--load_in_4bit true (the model in a quarter of the memory).")
+    if launch.device != "cpu" and not quantized:
+        ways.append("configs/accelerate/zero3_offload.yaml (weights and states on the host).")
+    first, second, third = [*ways, "A smaller model.", "A machine with more memory."][:3]
+    return first, second, third
+
+
+def _smaller_batches(config: Any, record: TrainingRecord) -> Iterator[str]:
+    """Smaller batches that train the same; GRPO evaluates whole groups and has episodes."""
+    batch, steps = config.per_device_train_batch_size, config.gradient_accumulation_steps
+    if record.stage == "sft":
+        if config.do_eval and config.per_device_eval_batch_size > batch:
+            yield f"--per_device_eval_batch_size {batch} (slower evaluation)."
+        if batch > 1:
+            yield (
+                "--per_device_train_batch_size 1 --gradient_accumulation_steps "
+                f"{batch * steps} (the same tokens a step)."
+            )
+        return
+    if config.use_vllm and config.vllm_mode == "colocate" and not config.vllm_enable_sleep_mode:
+        yield "--vllm_enable_sleep_mode true (vLLM gives its memory back for the update)."
+    least = record.rl.rows_of_episode if record.rl else 1
+    if (times := batch // least) > 1:
+        yield (
+            f"--per_device_train_batch_size {least} --gradient_accumulation_steps {times * steps} "
+            f"--steps_per_generation {times * config.steps_per_generation} (the same rows a step)."
+        )

@@ -17,21 +17,27 @@ from heavydistill.errors import ConfigError
 from heavydistill.store.training_record import SetsUsed, TrainingRecord
 from heavydistill.train import checkpoints
 from heavydistill.train import launch as launching
+from heavydistill.train.arguments import Arguments, recorded
 from heavydistill.train.base_model import Base, load_base
+from heavydistill.train.datasets import locate_sources
 from heavydistill.train.loop import (
-    carry_out,
     check_steps,
+    common_summary,
     known_at_end,
     method_of,
-    of_any,
-    of_trainer,
+    run_training,
+    trainer_options,
     versions,
 )
-from heavydistill.train.mixture import find
-from heavydistill.train.packing import of_role, pack, pack_one, sum_of
-from heavydistill.train.recorded_arguments import told
-from heavydistill.train.sft_config import ROLES, Asked
-from heavydistill.train.tokenization import Read, read
+from heavydistill.train.sequences import (
+    SourceRows,
+    of_role,
+    pack,
+    pack_one,
+    sum_of,
+    tokenize_sources,
+)
+from heavydistill.train.sft_config import ROLES, SftConfig
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -39,96 +45,90 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
-    """A training, checked, without its weights.
+class SftPlan:
+    """A training, checked, without its weights; see ``loop.TrainingPlan``."""
 
-    Attributes:
-        asked: The arguments.
-        base: The model.
-        train: Sequences of tokens.
-        validation: Likewise, by role; empty if none are looked at.
-        record: Of the training, without what is known when the launch is there.
-        start: The checkpoint that it goes on from.
-    """
-
-    asked: Asked
+    arguments: Arguments[SftConfig]
     base: Base
     train: Dataset
+    """Sequences of tokens."""
     validation: dict[str, Dataset]
+    """Likewise, by role; empty if none are looked at."""
     record: TrainingRecord
     start: Path | None
 
 
-def prepare(asked: Asked) -> Prepared:
+def prepare(arguments: Arguments[SftConfig]) -> SftPlan:
     """Read and check everything but the weights.
 
     Raises:
-        ConfigError: Whatever a user can mend; see the modules that are called.
+        ConfigError: Whatever a user can correct; see the modules that are called.
     """
-    method = method_of(asked.model)
-    check_steps(asked)
-    folder = Path(asked.trl.output_dir)
-    start = checkpoints.start_of(folder, asked.trl.resume_from_checkpoint)
-    launch = launching.planned(asked)
-    if asked.sets.muon and launch.engine not in ("single", "ddp"):
+    config = arguments.config
+    method = method_of(arguments.model)
+    check_steps(config)
+    folder = Path(str(config.output_dir))
+    start = checkpoints.start_of(folder, config.resume_from_checkpoint)
+    launch = launching.planned(arguments)
+    if config.muon and launch.engine not in ("single", "ddp"):
         raise ConfigError(
             f"muon is set, and {launch.engine} spreads matrices that Muon needs as a whole",
             "Leave out muon, or launch with configs/accelerate/single.yaml or ddp.yaml.",
         )
-    found = find(asked.sources)
-    base = load_base(asked, found)
-    rows = read(asked, base, found)
-    train = [part.train for part in rows.rows]
-    held_out = [part.validation for part in rows.rows if part.validation is not None]
-    with asked.trl.main_process_first(desc="packing"):
-        sequences = pack(train, rows.max_length) if asked.trl.packing else _unpacked(train)
-        packs = asked.trl.packing if asked.trl.eval_packing is None else asked.trl.eval_packing
+    sources = locate_sources(config.sources)
+    base = load_base(arguments, [source.sets for source in sources])
+    rows = tokenize_sources(config, base, sources)
+    train = [part.train for part in rows.parts]
+    held_out = [part.validation for part in rows.parts if part.validation is not None]
+    with config.main_process_first(desc="packing"):
+        sequences = pack(train, rows.max_length) if config.packing else _unpacked(train)
+        packs = config.packing if config.eval_packing is None else config.eval_packing
         validation = _validation(held_out, rows.max_length, packs)
-    _check_metric(asked.trl.metric_for_best_model, validation)
+    _check_metric(config.metric_for_best_model, validation)
     tokens, learnt = sum_of(sequences)
     record = TrainingRecord(
         heavydistill=heavydistill.__version__,
         versions=versions(launch.engine, method),
-        role=asked.role,
+        role=config.roles,
         method=method,
         base=base.used,
-        sets=_sets(rows),
+        sets=[_used(part) for part in rows.parts],
         max_length=rows.max_length,
         sequences=len(sequences),
         tokens=tokens,
         learnt_tokens=learnt,
-        arguments=told(asked),
+        arguments=recorded(arguments),
         launch=launch,
     )
     if start:
         checkpoints.check_same(folder, record)
-    return Prepared(asked, base, sequences, validation, record, start)
+    return SftPlan(arguments, base, sequences, validation, record, start)
 
 
-def train(prepared: Prepared) -> TrainingRecord:
-    """Train, and write the model and its record into the output folder; see ``course``."""
-    return carry_out(
-        prepared,
-        lambda: new_trainer(prepared),
-        lambda taken: taken.result(eval_loss=_losses(taken.trainer, prepared.validation)),
+def train(plan: SftPlan) -> TrainingRecord:
+    """Train, and write the model and its record into the output folder; see ``loop``."""
+    return run_training(
+        plan,
+        lambda: new_trainer(plan),
+        lambda steps: steps.result(eval_loss=_losses(steps.trainer, plan.validation)),
     )
 
 
-def new_trainer(prepared: Prepared) -> SFTTrainer:
+def new_trainer(plan: SftPlan) -> SFTTrainer:
     """TRL's trainer over the sequences, as ``train`` runs it."""
     from heavydistill.train.trainer import RolesTrainer
 
-    arguments = prepared.asked.trl
+    config = plan.arguments.config
     # What was read by the guard is what is learnt: TRL renders, cuts and packs nothing again.
-    arguments.dataset_kwargs = {"skip_prepare_dataset": True}
-    arguments.chat_template_path = None  # the tokenizer has it
+    config.dataset_kwargs = {"skip_prepare_dataset": True}
+    config.chat_template_path = None  # the tokenizer has it
     # It cuts nothing now, and TRL refuses it with padding_free alone.
-    arguments.max_length = prepared.record.max_length if arguments.packing else None
+    config.max_length = plan.record.max_length if config.packing else None
     return RolesTrainer(
-        muon=prepared.asked.sets.muon,
-        train_dataset=prepared.train,
-        eval_dataset=prepared.validation or None,
-        **of_trainer(prepared),
+        muon=config.muon,
+        train_dataset=plan.train,
+        eval_dataset=plan.validation or None,
+        **trainer_options(plan),
     )
 
 
@@ -156,22 +156,17 @@ def _check_metric(name: str | None, validation: Mapping[str, Any]) -> None:
         )
 
 
-def _sets(rows: Read) -> list[SetsUsed]:
-    return [
-        SetsUsed(
-            name=part.found.name,
-            revision=part.found.revision,
-            role=part.found.source.role,
-            fraction=part.found.source.fraction,
-            rows={
-                "train": len(part.train),
-                "validation": len(part.validation) if part.validation is not None else 0,
-            },
-            left_out=part.left_out,
-            manifest=part.found.manifest,
-        )
-        for part in rows.rows
-    ]
+def _used(part: SourceRows) -> SetsUsed:
+    held_out = len(part.validation) if part.validation is not None else 0
+    return SetsUsed(
+        name=part.source.sets.name,
+        revision=part.source.sets.revision,
+        role=part.source.role,
+        fraction=part.source.fraction,
+        rows={"train": len(part.train), "validation": held_out},
+        left_out=part.left_out,
+        manifest=part.source.sets.manifest,
+    )
 
 
 def _losses(trainer: SFTTrainer, validation: Mapping[str, Any]) -> dict[str, float]:
@@ -183,41 +178,41 @@ def _losses(trainer: SFTTrainer, validation: Mapping[str, Any]) -> dict[str, flo
     return {role: known[name] for role, name in names.items()}
 
 
-def outline(prepared: Prepared) -> list[tuple[str, str]]:
+def summary(plan: SftPlan) -> list[tuple[str, str]]:
     """(what, how much) of a training."""
-    record, sft = prepared.record, prepared.asked.trl
-    launch = record.launch
-    batch = sft.per_device_train_batch_size * sft.gradient_accumulation_steps * launch.processes
+    record, config = plan.record, plan.arguments.config
+    at_once = config.per_device_train_batch_size * record.launch.processes
     # As the Trainer counts: what is left of an epoch after its last full step is a step as well.
     per_epoch = math.ceil(
-        math.ceil(record.sequences / (sft.per_device_train_batch_size * launch.processes))
-        / sft.gradient_accumulation_steps
+        math.ceil(record.sequences / at_once) / config.gradient_accumulation_steps
     )
-    steps = sft.max_steps if sft.max_steps > 0 else math.ceil(per_epoch * sft.num_train_epochs)
+    steps = math.ceil(per_epoch * config.num_train_epochs)
+    if config.max_steps > 0:
+        steps = config.max_steps
     full = record.tokens / (record.sequences * record.max_length)
-    kind = "packs" if sft.packing else "rows"
-    lines = [
-        (f"{one.name}, {one.role}", _rows(one.rows, one.left_out, record.max_length))
-        for one in record.sets
-    ]
+    kind = "packs" if config.packing else "rows"
     return [
-        *lines,
+        *((f"{sets.name}, {sets.role}", _rows(sets, record.max_length)) for sets in record.sets),
         (
             kind,
             f"{record.sequences:,} of up to {record.max_length:,} tokens"
-            + (f", {full:.1%} full" if sft.packing else ""),
+            + (f", {full:.1%} full" if config.packing else ""),
         ),
         (
             "tokens an epoch",
             f"{record.tokens:,}, of which {record.learnt_tokens:,} are learnt "
             f"({record.learnt_tokens / record.tokens:.0%})",
         ),
-        ("steps", f"{steps:,} of {batch} {kind}, {steps / per_epoch:.2g} epochs"),
-        *of_any(prepared),
+        (
+            "steps",
+            f"{steps:,} of {at_once * config.gradient_accumulation_steps} {kind}, "
+            f"{steps / per_epoch:.2g} epochs",
+        ),
+        *common_summary(plan),
     ]
 
 
-def _rows(rows: dict[str, int], left_out: dict[str, int], max_length: int) -> str:
-    told = f"{rows['train']:,} rows, {rows['validation']:,} for validation"
-    lost = sum(left_out.values())
-    return told + (f"; {lost:,} left out, longer than {max_length:,} tokens" if lost else "")
+def _rows(sets: SetsUsed, max_length: int) -> str:
+    text = f"{sets.rows['train']:,} rows, {sets.rows['validation']:,} for validation"
+    lost = sum(sets.left_out.values())
+    return text + (f"; {lost:,} left out, longer than {max_length:,} tokens" if lost else "")

@@ -1,30 +1,57 @@
-"""What SFT takes, beside what TRL takes: the sets, the role, and what becomes of long rows.
+"""What SFT takes beside TRL's arguments: the sets, the role, and what becomes of long rows.
 
-The command line is TRL's, read strictly; see ``strict``.
+``parse`` reads the command line (see ``arguments``). Importing this module imports TRL: a variable
+under ``env`` of the file is set before, by ``arguments.set_environment``.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar, cast
+
+from trl import ModelConfig, SFTConfig
 
 from heavydistill.errors import ConfigError
-from heavydistill.train.arguments import Around, Script
-
-if TYPE_CHECKING:
-    from trl import ModelConfig, SFTConfig
+from heavydistill.train.arguments import (
+    Arguments,
+    Refused,
+    TrainingOptions,
+    nearest,
+    read_arguments,
+)
 
 ROLES = ("thinker", "deliberator")
 _COMPLETION = "what is learnt are the completions of the sets, and nothing else"
 _WHOLE = "rows are never cut; too_long says what becomes of those that do not fit"
-SCRIPT = Script(
-    name="sft",
-    config="SFTConfig",
+
+
+@dataclass(frozen=True)
+class SetSource:
+    """Rows of one role from one folder of sets."""
+
+    path: str
+    """A folder that ``heavydistill build`` wrote, or its id on the Hub."""
+    role: str
+    """``thinker`` or ``deliberator``."""
+    fraction: float | None = None
+    """Share of the mixture, as in TRL: shares add up to one, and no row is repeated. None takes
+    all rows; then all sources take all of theirs."""
+    revision: str | None = None
+    """Branch, tag or commit on the Hub."""
+
+
+@dataclass
+class SftConfig(SFTConfig, TrainingOptions):
+    """TRL's arguments and ours. ``max_length`` is None where the data decides it."""
+
+    script: ClassVar[str] = "sft"
+    trl_config: ClassVar[type] = SFTConfig
+    recorded: ClassVar[Mapping[str, Any]] = {"muon": False}
     # What would be ignored or would cut rows.
-    refused={
+    refused: ClassVar[Refused] = {
         "completion_only_loss": ((None, True), _COMPLETION),
         "assistant_only_loss": ((False,), _COMPLETION),
         "dataset_text_field": (("text",), _COMPLETION),
@@ -34,35 +61,7 @@ SCRIPT = Script(
         "eos_token": ((None,), "a response ends as the chat template ends it"),
         "pad_token": ((None,), "the tokenizer's own is taken, or else its end of sequence"),
         "shuffle_dataset": ((False,), "packs are shuffled in every epoch"),
-    },
-    # TRL's 1,024 would cut the answers off long rows.
-    defaults={"max_length": None},
-)
-
-
-@dataclass(frozen=True)
-class Source:
-    """Rows of one role from one folder of sets.
-
-    Attributes:
-        path: A folder that ``heavydistill build`` wrote, or its id on the Hub.
-        role: ``thinker`` or ``deliberator``.
-        fraction: Share of the mixture, as in TRL: shares add up to one, and no row is repeated.
-            None takes all rows; then all sources take all of theirs.
-        revision: Branch, tag or commit on the Hub.
-    """
-
-    path: str
-    role: str
-    fraction: float | None = None
-    revision: str | None = None
-
-
-@dataclass
-class SetArguments(Around):
-    """What is learnt, and what is done around it."""
-
-    told: ClassVar[tuple[str, ...]] = ("muon",)
+    }
 
     dataset_name: str | None = field(
         default=None,
@@ -71,7 +70,9 @@ class SetArguments(Around):
     role: str | None = field(
         default=None,
         metadata={
-            "help": "Whose rows of it are learnt.",
+            "help": "Role whose rows are learnt. output_dir is out/ROLE by default, and "
+            "metric_for_best_model the loss on the role's validation rows, of both the "
+            "deliberator's.",
             "choices": [*ROLES, "both"],
         },
     )
@@ -94,116 +95,100 @@ class SetArguments(Around):
         default="refuse",
         metadata={
             "help": "Rows of more than max_length tokens: `refuse` to train, or `leave_out` and "
-            "count them. They are never cut. Without max_length it is the longest row's length, "
-            "or with `leave_out` that of the 99th of 100.",
+            "count them. They are never cut.",
             "choices": ["refuse", "leave_out"],
         },
     )
+    # TRL's 1,024 would cut the answers off long rows.
+    max_length: int | None = field(
+        default=None,
+        metadata={
+            "help": "Maximum tokens of a row and of a pack. [default: the longest row's length, or "
+            "with `too_long leave_out` that of the 99th of 100]"
+        },
+    )
 
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """A training as it is asked for.
-
-    Attributes:
-        sets: What is learnt.
-        trl: TRL's arguments. ``max_length`` is None where the data decides it.
-        model: The model and its adapter.
-        sources: Where the rows are.
-    """
-
-    sets: SetArguments
-    trl: SFTConfig
-    model: ModelConfig
-    sources: tuple[Source, ...]
-
-    @property
-    def around(self) -> Around:
-        """Our own arguments."""
-        return self.sets
-
-    @property
-    def chat_template_path(self) -> str | None:
-        """A file with the chat template that it learns."""
-        path: str | None = self.trl.chat_template_path
-        return path
+    def __post_init__(self) -> None:
+        roles, trl = self.roles, cast("Any", self)  # whose fields of TRL have no types here
+        trl.output_dir = trl.output_dir or f"out/{roles}"
+        if trl.load_best_model_at_end and trl.metric_for_best_model is None:
+            learner = "thinker" if roles == "thinker" else "deliberator"
+            trl.metric_for_best_model = f"eval_{learner}_loss"
+        super().__post_init__()
+        if self.eval_packing and not self.packing:
+            raise ConfigError(
+                "eval_packing without packing: rows in one sequence would attend to each other",
+                "Give packing as well, or leave eval_packing out.",
+            )
 
     @property
-    def role(self) -> str:
+    def sources(self) -> tuple[SetSource, ...]:
+        """Where the rows are.
+
+        Raises:
+            ConfigError: It is not said, or said twice, or in a form that is none.
+        """
+        if self.datasets and self.dataset_name:
+            raise ConfigError("Both datasets and dataset_name are given", "Leave out one of them.")
+        if self.datasets:
+            if self.role:
+                raise ConfigError(
+                    "role is given beside datasets, whose entries have a role each",
+                    "Leave it out.",
+                )
+            return _mixture(self.datasets)
+        if not self.dataset_name:
+            raise ConfigError(
+                "There are no sets to learn from",
+                "Give --dataset_name: a folder that `heavydistill build` wrote, or its id on the "
+                "Hub.",
+            )
+        if not self.role:
+            raise ConfigError("Whose rows are learnt is not said", "Give --role: a role, or both.")
+        roles = ROLES if self.role == "both" else (self.role,)
+        return tuple(SetSource(self.dataset_name, role) for role in roles)
+
+    @property
+    def roles(self) -> str:
         """Whose rows are learnt: a role or ``both``."""
         roles = {source.role for source in self.sources}
         return roles.pop() if len(roles) == 1 else "both"
 
 
-def parse(arguments: Sequence[str] | None = None, description: str | None = None) -> Asked:
-    """Read the command line, and the file that it names.
-
-    Args:
-        arguments: In place of those of the process.
-        description: What ``--help`` begins with.
-
-    Raises:
-        ConfigError: A key or value that is none; see ``strict``.
-    """
-    sets, trl, model = SCRIPT.read(SetArguments, arguments, description)
-    if sets.muon and model.use_peft:
+def parse(
+    arguments: Sequence[str] | None = None, description: str | None = None
+) -> Arguments[SftConfig]:
+    """Read the command line, and the file that it names; see ``arguments.read_arguments``."""
+    found = read_arguments(SftConfig, ModelConfig, arguments, description)
+    if found.config.muon and found.model.use_peft:
         raise ConfigError(
             "muon is set, and what is trained is an adapter", "Leave out muon, or use_peft."
         )
-    if trl.eval_packing and not trl.packing:
-        raise ConfigError(
-            "eval_packing without packing: rows in one sequence would attend to each other",
-            "Give packing as well, or leave eval_packing out.",
-        )
-    return Asked(sets, trl, model, _sources(sets))
+    return found
 
 
-def _sources(sets: SetArguments) -> tuple[Source, ...]:
-    if sets.datasets and sets.dataset_name:
-        raise ConfigError("Both datasets and dataset_name are given", "Leave out one of the two.")
-    if sets.datasets:
-        if sets.role:
-            raise ConfigError(
-                "role is given beside datasets, whose entries have a role each", "Leave it out."
-            )
-        return _mixture(sets.datasets)
-    if not sets.dataset_name:
-        raise ConfigError(
-            "There are no sets to learn from",
-            "Give --dataset_name: a folder that `heavydistill build` wrote, or its id on the Hub.",
-        )
-    if not sets.role:
-        raise ConfigError("Whose rows are learnt is not said", "Give --role: a role, or both.")
-    roles = ROLES if sets.role == "both" else (sets.role,)
-    return tuple(Source(sets.dataset_name, role) for role in roles)
-
-
-def _mixture(entries: list[Any]) -> tuple[Source, ...]:
+def _mixture(entries: list[Any]) -> tuple[SetSource, ...]:
     sources = tuple(_source(number, entry) for number, entry in enumerate(entries, start=1))
-    fractions = [source.fraction for source in sources]
-    if any(fraction is None for fraction in fractions) != all(
-        fraction is None for fraction in fractions
-    ):
+    if len({source.fraction is None for source in sources}) > 1:
         raise ConfigError(
             "datasets: some entries have a fraction and some have none",
             "Give every entry one, or none.",
         )
-    if len({(Path(source.path), source.role, source.revision) for source in sources}) < len(
-        sources
-    ):
+    rows = {(Path(source.path), source.role, source.revision) for source in sources}
+    if len(rows) < len(sources):
         raise ConfigError("datasets: two entries are the same rows", "Leave out one of them.")
     return sources
 
 
-def _source(number: int, entry: Any) -> Source:
+def _source(number: int, entry: Any) -> SetSource:
     where = f"datasets, entry {number}"
-    keys = [one.name for one in dataclasses.fields(Source)]
+    keys = [field.name for field in dataclasses.fields(SetSource)]
     fix = f"An entry has {', '.join(keys)}; the last two may be left out."
     if not isinstance(entry, dict):
         raise ConfigError(f"{where} is no mapping: {entry!r}", fix)
     for key in entry:
         if key not in keys:
-            raise ConfigError(f"{where}: there is no key {key!r}", SCRIPT.nearest(key, keys))
+            raise ConfigError(f"{where}: there is no key {key!r}", nearest(key, keys, "sft"))
     for key in ("path", "role"):
         if not isinstance(entry.get(key), str):
             raise ConfigError(f"{where}: {key} is missing or no text", fix)
@@ -216,10 +201,9 @@ def _source(number: int, entry: Any) -> Source:
             f"{where}: revision: {entry['revision']!r} is no text", "Put it between quotes."
         )
     fraction = entry.get("fraction")
-    if fraction is not None and not (
-        isinstance(fraction, int | float) and 0 < fraction <= 1 and fraction is not True
-    ):
+    is_share = isinstance(fraction, int | float) and fraction is not True and 0 < fraction <= 1
+    if fraction is not None and not is_share:
         raise ConfigError(
             f"{where}: fraction: {fraction!r} is no share", "Give more than 0, up to 1."
         )
-    return Source(**entry)
+    return SetSource(**entry)

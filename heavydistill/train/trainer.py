@@ -18,7 +18,7 @@ from trl import SFTTrainer
 
 from heavydistill.errors import ConfigError
 from heavydistill.train.muon import MuonAdamW
-from heavydistill.train.packing import check_isolation
+from heavydistill.train.sequences import check_isolation
 
 # accelerate numbers the CPUs of several processes, and the Trainer has checkpoints read to "cpu:1",
 # which torch does not know by itself.

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 import yaml
+from heavydistill.train.grpo.thinking import run_of
 
 from heavydistill.config.run import load_config
 from heavydistill.errors import ConfigError
-from heavydistill.train.grpo.thinking import run_of
 from heavydistill.verifiers import registry
 
 FIXED = Path(__file__).parents[1] / "fixed_points"

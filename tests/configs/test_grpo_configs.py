@@ -7,7 +7,6 @@ import functools
 import importlib.util
 import re
 import shlex
-import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,18 +16,16 @@ import yaml
 
 from heavydistill.config.run import load_config
 from heavydistill.errors import ConfigError
-from heavydistill.train.grpo import phases as phases_module
+from heavydistill.train.arguments import Arguments
 from heavydistill.train.grpo.batches import (
-    Batch,
+    GenerationBatch,
     check_batch,
     check_episodes,
     check_prompts,
     check_validation,
 )
-from heavydistill.train.grpo.config import MODES, Asked, RlArguments, metric_of, parse
-from heavydistill.train.grpo.guards import GUARDS, ROLL_BACK, GuardArguments, check_guards
-from heavydistill.train.grpo.phases import load_phases
-from heavydistill.train.grpo.presets import STEPS
+from heavydistill.train.grpo.config import HM, MODES, PASS_AT_1, STEPS, GrpoConfig, parse
+from heavydistill.train.grpo.guards import GUARDS, ROLL_BACK, GuardOptions, check_guards
 
 pytest.importorskip("trl", reason="TRL is not installed")
 
@@ -37,8 +34,6 @@ CONFIGS = ROOT / "configs" / "grpo"
 SIZES = ("1gpu", "8gpu", "micro")
 PROCESSES = {"1gpu": 1, "8gpu": 8, "micro": 2}
 FILES = [CONFIGS / size / f"{mode}.yaml" for size in SIZES for mode in MODES]
-PHASES = sorted((CONFIGS / "phases").glob("*.yaml"))
-PHASES_SCRIPT = (ROOT / "scripts" / "phases.py").read_text(encoding="utf-8")
 RUNS = sorted((CONFIGS / "asked").glob("*.yaml"))
 # Where the machine that reads a file has no GPU, the precision of one is refused without it.
 HERE = ["--use_cpu", "true", "--use_vllm", "false"]
@@ -51,7 +46,7 @@ def at_the_root(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @functools.cache
-def asked(file: Path) -> Asked:
+def read(file: Path) -> Arguments[GrpoConfig]:
     """As scripts/grpo.py reads it; once for all tests, which change nothing of it."""
     return parse(["--config", str(file), *given(file), *HERE])
 
@@ -66,9 +61,9 @@ def values(file: Path) -> dict[str, Any]:
     return yaml.safe_load(file.read_text(encoding="utf-8"))
 
 
-def batch(file: Path) -> Batch:
+def batch(file: Path) -> GenerationBatch:
     """On the machine that it is made for."""
-    found = asked(file).batch
+    found = read(file).config.batch
     return dataclasses.replace(found, processes=PROCESSES[file.parent.name])
 
 
@@ -80,27 +75,27 @@ def test_there_are_files_for_all_modes_and_machines() -> None:
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: f"{file.parent.name}/{file.stem}")
 def test_a_file_asks_for_what_its_name_says(file: Path) -> None:
-    read, size = asked(file), file.parent.name
-    assert read.mode == file.stem
-    assert read.trl.output_dir == f"out/{size}/grpo-{file.stem}"
-    assert read.model.use_peft == (size == "1gpu")
-    assert read.trl.bf16 == (size != "micro")
+    found, size = read(file), file.parent.name
+    assert found.config.mode == file.stem
+    assert found.config.output_dir == f"out/{size}/grpo-{file.stem}"
+    assert found.model.use_peft == (size == "1gpu")
+    assert found.config.bf16 == (size != "micro")
     assert values(file).get("use_vllm", False) == (size != "micro")
-    assert read.trl.mask_truncated_completions and read.rl.preset == "gspo"
-    assert read.trl.vllm_importance_sampling_mode == "token_truncate"
+    assert found.config.mask_truncated_completions and found.config.preset == "gspo"
+    assert found.config.vllm_importance_sampling_mode == "token_truncate"
     # The micro models have few caches, and need all that they get right sometimes.
-    assert (read.rl.max_accuracy == 0.625) == (file.stem == "deliberator" and size != "micro")
+    assert (found.config.max_accuracy == 0.625) == (file.stem == "deliberator" and size != "micro")
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: f"{file.parent.name}/{file.stem}")
 def test_its_batches_are_whole_and_learnt_from_in_as_many_steps_as_it_says(file: Path) -> None:
-    numbers, trl = batch(file), asked(file).trl
+    numbers, trl = batch(file), read(file).config
     check_batch(numbers)
     steps = 1 if f"{file.parent.name}/{file.stem}" == "micro/deliberator" else STEPS
     assert numbers.per_generation == steps * numbers.accumulation
     assert trl.save_steps % steps == 0 and trl.max_steps % trl.save_steps == 0
     if file.stem == "joint":
-        check_episodes(numbers, load_config(Path(str(asked(file).rl.run))).think.k)
+        check_episodes(numbers, load_config(Path(str(read(file).config.run))).think.k)
     lines = file.read_text(encoding="utf-8")
     told = f"{numbers.rows} responses, {numbers.prompts} prompts, learnt from in "
     assert f"{told}{'one step' if steps == 1 else 'four steps'}" in lines
@@ -110,28 +105,28 @@ def test_its_batches_are_whole_and_learnt_from_in_as_many_steps_as_it_says(file:
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: f"{file.parent.name}/{file.stem}")
 def test_it_is_measured_meanwhile_where_the_time_allows(file: Path) -> None:
-    read, text = asked(file), file.read_text(encoding="utf-8")
+    found, text = read(file), file.read_text(encoding="utf-8")
     if f"{file.parent.name}/{file.stem}" == "micro/deliberator":
-        assert not read.looks_at_held_out and read.rl.guard_evaluation == "off"
+        assert not found.config.looks_at_held_out and found.config.guard_evaluation == "off"
         flags = re.search(r"^# (--eval_strategy .*)$", text, re.MULTILINE)
         assert flags, "the file says what switches it on"
-        read = parse(["--config", str(file), *given(file), *shlex.split(flags[1]), *HERE])
-    trl, numbers = read.trl, batch(file)
-    assert read.looks_at_held_out and read.rl.guard_evaluation == "warn"
-    assert trl.metric_for_best_model == metric_of(file.stem)
+        found = parse(["--config", str(file), *given(file), *shlex.split(flags[1]), *HERE])
+    trl, numbers = found.config, batch(file)
+    assert found.config.looks_at_held_out and found.config.guard_evaluation == "warn"
+    assert trl.metric_for_best_model == (PASS_AT_1 if file.stem == "thinker" else HM)
     processes, group = numbers.processes, trl.num_generations_eval
     check_validation(trl.per_device_eval_batch_size, processes, group)
     assert trl.per_device_eval_batch_size <= numbers.per_device * numbers.per_generation
     every = {f"guard_{guard}": ROLL_BACK for guard in GUARDS}
-    check_guards(GuardArguments(**every), trl)
-    assert read.rl.dataset_name or read.rl.held_out_from, "a run holds no problems out"
-    if sets := read.rl.held_out_from:
+    check_guards(GuardOptions(**every), trl)
+    assert found.config.dataset_name or found.config.held_out_from, "a run holds no problems out"
+    if sets := found.config.held_out_from:
         assert f"measured on the validation problems of {sets}" in text
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: f"{file.parent.name}/{file.stem}")
 def test_there_are_as_many_problems_as_a_generation_asks_or_it_says_whose(file: Path) -> None:
-    run = asked(file).rl.run
+    run = read(file).config.run
     if run is None:
         return
     problems = load_config(Path(run)).problems
@@ -152,7 +147,7 @@ def test_the_command_in_its_first_line_is_the_one_to_give(file: Path) -> None:
     processes = yaml.safe_load((ROOT / launch).read_text(encoding="utf-8"))["num_processes"]
     assert processes == PROCESSES[file.parent.name] and (ROOT / script).is_file()
     assert rest[:2] == ["--config", str(file.relative_to(ROOT))]
-    assert asked(file).rl.dataset_name or asked(file).rl.run
+    assert read(file).config.dataset_name or read(file).config.run
 
 
 @functools.cache
@@ -160,7 +155,8 @@ def defaults() -> dict[str, Any]:
     """What TRL and our own arguments are without a file, after they have completed themselves."""
     from trl import GRPOConfig, ModelConfig
 
-    parts = (RlArguments(), GRPOConfig("out", use_cpu=True), ModelConfig())
+    own = GrpoConfig("out", use_cpu=True, mode="deliberator", dataset_name="sets")
+    parts = (own, GRPOConfig("out", use_cpu=True), ModelConfig())
     found = {
         field.name: getattr(part, field.name)
         for part in parts
@@ -205,30 +201,6 @@ def test_a_run_is_one_and_listed(file: Path) -> None:
     run = load_config(file)
     assert run.domain and run.think.k >= 2
     assert f"](asked/{file.name})" in (CONFIGS / "README.md").read_text(encoding="utf-8")
-
-
-@pytest.mark.parametrize("file", PHASES, ids=lambda file: file.name)
-def test_phases_are_trainings_and_listed(file: Path, tmp_path: Path) -> None:
-    text = file.read_text(encoding="utf-8")
-    first = f"# python scripts/phases.py --config {file.relative_to(ROOT)}"
-    assert text.partition("\n")[0] == first
-    phases = load_phases(file)
-    for phase in phases.phases:
-        keys = tmp_path / "keys.yaml"
-        model = {"model_name_or_path": phases.model_name_or_path}
-        both = {**values(Path(phase.config)), **phase.keys, **model}
-        keys.write_text(yaml.safe_dump(both), "utf-8")
-        read = parse(["--config", str(keys), *HERE])
-        assert read.trl.max_steps == 100
-        assert read.rl.dataset_name or read.rl.held_out_from, "a run holds no problems out"
-    assert f"](phases/{file.name})" in (CONFIGS / "README.md").read_text(encoding="utf-8")
-
-
-@pytest.mark.parametrize("text", [phases_module.__doc__, PHASES_SCRIPT], ids=["module", "script"])
-def test_the_example_of_phases_is_that_of_the_file(text: str) -> None:
-    shipped = yaml.safe_load((CONFIGS / "phases" / "alternating.yaml").read_text("utf-8"))
-    found = re.search(r"^    model_name_or_path:.*?(?=^\S)", text, re.MULTILINE | re.DOTALL)
-    assert found and yaml.safe_load(textwrap.dedent(found[0])) == shipped
 
 
 @pytest.mark.parametrize("size", SIZES)

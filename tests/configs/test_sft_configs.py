@@ -12,25 +12,25 @@ import pytest
 import yaml
 
 from heavydistill.errors import ConfigError
-from heavydistill.train.sft_config import Asked, SetArguments, parse
+from heavydistill.train.arguments import Arguments
+from heavydistill.train.sft_config import SftConfig, parse
 
 pytest.importorskip("trl", reason="TRL is not installed")
 
 ROOT = Path(__file__).parents[2]
 CONFIGS = ROOT / "configs"
-FILES = sorted((CONFIGS / "sft").glob("*/*.yaml"))
-SIZES = sorted({file.parent for file in FILES})
+FILES = sorted((CONFIGS / "sft").glob("*.yaml"))
 LAUNCHES = sorted((CONFIGS / "accelerate").glob("*.yaml"))
 DEEPSPEED = [file for file in LAUNCHES if file.stem.startswith("zero")]
 # Where the machine that reads a file has no GPU, the precision of one is refused without it.
 HERE = ["--use_cpu", "true"]
-OF_ROLE = {"role", "output_dir", "metric_for_best_model"}
 
 
 @functools.cache
-def asked(file: Path) -> Asked:
+def read(file: Path) -> Arguments[SftConfig]:
     """As scripts/sft.py reads it; once for all tests, which change nothing of it."""
-    return parse(["--config", str(file), "--dataset_name", "sets/glm", *HERE])
+    given = ["--dataset_name", "sets/glm", "--role", "both", *HERE]
+    return parse(["--config", str(file), *given])
 
 
 def values(file: Path) -> dict[str, Any]:
@@ -42,7 +42,8 @@ def defaults() -> dict[str, Any]:
     """What TRL and our own arguments are without a file, after they have completed themselves."""
     from trl import ModelConfig, SFTConfig
 
-    parts = (SetArguments(), SFTConfig("out", use_cpu=True), ModelConfig())
+    sets = SftConfig("out", use_cpu=True, dataset_name="sets", role="both")
+    parts = (sets, SFTConfig("out", use_cpu=True), ModelConfig())
     found = {
         field.name: getattr(part, field.name)
         for part in parts
@@ -51,64 +52,47 @@ def defaults() -> dict[str, Any]:
     return {**found, "use_cpu": False, "max_length": None}
 
 
-def test_there_are_files_for_all_roles_and_launches() -> None:
-    assert [size.name for size in SIZES] == ["1.7b", "32b-qlora", "4b-full", "4b-lora", "micro"]
-    for size in SIZES:
-        assert sorted(file.stem for file in size.iterdir()) == ["both", "deliberator", "thinker"]
+def test_there_are_files_for_all_sizes_and_launches() -> None:
+    assert [file.stem for file in FILES] == ["1.7b", "32b-qlora", "4b-full", "4b-lora", "micro"]
     named = ["cpu2", "ddp", "fsdp2", "single", "zero2", "zero3", "zero3_offload"]
     assert [file.stem for file in LAUNCHES] == named
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda file: f"{file.parent.name}/{file.stem}")
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_a_file_asks_for_what_its_name_says(file: Path) -> None:
-    read, size = asked(file), file.parent.name
-    assert read.role == file.stem
-    assert read.trl.output_dir == f"out/{size}/{file.stem}"
-    assert read.model.use_peft == (size not in ("micro", "4b-full"))
-    assert read.model.load_in_4bit == (size == "32b-qlora")
-    assert read.trl.bf16 == (size != "micro")
+    found, size = read(file), file.stem
+    assert found.model.use_peft == (size not in ("micro", "4b-full"))
+    assert found.model.load_in_4bit == (size == "32b-qlora")
+    assert found.config.bf16 == (size != "micro")
     # What every size has: nothing is cut, prompts are not learnt, packs go through one by one.
-    assert (read.trl.max_length, read.sets.too_long) == (None, "refuse")
-    assert read.trl.packing and read.trl.completion_only_loss
-    assert read.trl.per_device_train_batch_size == read.trl.per_device_eval_batch_size == 1
-    learner = "deliberator" if file.stem == "both" else file.stem
-    assert read.trl.metric_for_best_model == f"eval_{learner}_loss"
+    config = found.config
+    assert (config.max_length, config.too_long) == (None, "refuse")
+    assert config.packing and config.completion_only_loss
+    assert config.per_device_train_batch_size == config.per_device_eval_batch_size == 1
+    assert config.metric_for_best_model == "eval_deliberator_loss"
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda file: f"{file.parent.name}/{file.stem}")
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_the_command_in_its_first_line_is_the_one_to_give(file: Path) -> None:
     first = file.read_text(encoding="utf-8").partition("\n")[0]
     command = shlex.split(first.removeprefix("# "))
     assert command[:3] == ["accelerate", "launch", "--config_file"]
     launch, script, *rest = command[3:]
     assert (ROOT / launch) in LAUNCHES and (ROOT / script).is_file()
-    assert rest[:3] == ["--config", str(file.relative_to(ROOT)), "--dataset_name"]
-    assert len(rest) == 4
+    assert rest[:2] == ["--config", str(file.relative_to(ROOT))]
+    assert rest[2::2] == ["--role", "--dataset_name"]
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda file: f"{file.parent.name}/{file.stem}")
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_what_is_not_the_default_has_its_reason_beside_it(file: Path) -> None:
     usual, given = defaults(), values(file)
     lines = {line.partition(":")[0]: line for line in file.read_text(encoding="utf-8").splitlines()}
-    named = {"model_name_or_path", "role", "output_dir"}
-    other = {key for key in given if given[key] != usual[key]} - named
+    other = {key for key in given if given[key] != usual[key]} - {"model_name_or_path"}
     assert not {key for key in other if " # " not in lines[key]}
 
 
-@pytest.mark.parametrize("size", SIZES, ids=lambda size: size.name)
-def test_the_roles_of_a_size_differ_in_nothing_else(size: Path) -> None:
-    def shared(file: Path) -> list[str]:
-        lines = file.read_text(encoding="utf-8").splitlines()[1:]
-        return [line for line in lines if line.partition(":")[0] not in OF_ROLE]
-
-    thinker, *others = (
-        shared(size / f"{role}.yaml") for role in ("thinker", "deliberator", "both")
-    )
-    assert thinker == others[0] == others[1]
-
-
 def test_adapters_learn_ten_times_as_fast_as_all_weights() -> None:
-    of = {size.name: asked(size / "both.yaml").trl.learning_rate for size in SIZES}
+    of = {file.stem: read(file).config.learning_rate for file in FILES}
     assert of["4b-lora"] == pytest.approx(10 * of["4b-full"])
 
 
@@ -117,21 +101,21 @@ def test_a_key_that_is_none_is_refused(tmp_path: Path) -> None:
     text = file.read_text(encoding="utf-8")
     copy.write_text(text.replace("\npacking:", "\npackin:"), encoding="utf-8")
     with pytest.raises(ConfigError, match=r"no key 'packin'.*packing"):
-        asked(copy)
+        read(copy)
 
 
-@pytest.mark.parametrize("file", [*SIZES, *LAUNCHES], ids=lambda file: file.name)
+@pytest.mark.parametrize("file", [*FILES, *LAUNCHES], ids=lambda file: file.name)
 def test_it_is_listed_beside_it(file: Path) -> None:
     assert f"]({file.name})" in (file.parent / "README.md").read_text(encoding="utf-8")
     folder = "accelerate" if file in LAUNCHES else "sft"
     assert f"]({folder}/README.md)" in (CONFIGS / "README.md").read_text(encoding="utf-8")
 
 
-FOR_GPUS = [file for file in FILES if file.parent.name != "micro"]
+FOR_GPUS = [file for file in FILES if file.stem != "micro"]
 FOR_GPUS += [file for file in LAUNCHES if file.stem != "cpu2"]
 
 
-@pytest.mark.parametrize("file", FOR_GPUS, ids=lambda file: f"{file.parent.name}/{file.stem}")
+@pytest.mark.parametrize("file", FOR_GPUS, ids=lambda file: file.stem)
 def test_what_no_gpu_has_run_says_so_and_what_to_measure(file: Path) -> None:
     said = file.read_text(encoding="utf-8")
     assert ("Not run on GPUs" if file in LAUNCHES else "computed, not run") in said
@@ -185,13 +169,13 @@ def test_a_key_that_accelerate_does_not_know_is_refused(tmp_path: Path) -> None:
 )
 def test_a_launch_starts_what_it_says(name: str, launcher: str | None, processes: int) -> None:
     file = CONFIGS / "accelerate" / f"{name}.yaml"
-    read = launch(file)
-    chosen = [kind for kind in ("multi_gpu", "use_fsdp", "use_deepspeed") if getattr(read, kind)]
+    started = launch(file)
+    chosen = [kind for kind in ("multi_gpu", "use_fsdp", "use_deepspeed") if getattr(started, kind)]
     assert chosen == ([launcher] if launcher else [])
-    assert (read.num_processes, read.num_machines) == (processes, 1)
-    assert not read.cpu and read.use_cpu == (name == "cpu2")
+    assert (started.num_processes, started.num_machines) == (processes, 1)
+    assert not started.cpu and started.use_cpu == (name == "cpu2")
     # The precision of the training would lose against another one here.
-    assert read.mixed_precision == "no"
+    assert started.mixed_precision == "no"
     if launcher:
         assert launch(file, "--num_processes", "4").num_processes == 4
 
@@ -238,9 +222,9 @@ def deepspeed_config(
     from trl import SFTConfig
 
     arguments = SFTConfig(str(folder), use_cpu=True, **training)
-    read = launch(file, "--main_process_port", "0")
-    read.deepspeed_fields_from_accelerate_config = ""  # the launcher sets it where it starts
-    plugin = plugin_of(DeepSpeedPlugin, prepare_deepspeed_cmd_env(read)[1], monkeypatch)
+    started = launch(file, "--main_process_port", "0")
+    started.deepspeed_fields_from_accelerate_config = ""  # the launcher sets it where it starts
+    plugin = plugin_of(DeepSpeedPlugin, prepare_deepspeed_cmd_env(started)[1], monkeypatch)
     assert plugin.zero3_init_flag == (plugin.zero_stage == 3)
     config = HfTrainerDeepSpeedConfig(plugin.deepspeed_config)
     config.trainer_config_process(arguments)
@@ -252,8 +236,8 @@ def test_fsdp_is_the_second_one_and_saves_whole_models(monkeypatch: pytest.Monke
     from accelerate.utils import FullyShardedDataParallelPlugin
     from accelerate.utils.launch import prepare_multi_gpu_env
 
-    read = launch(CONFIGS / "accelerate/fsdp2.yaml", "--main_process_port", "0")
-    plugin = plugin_of(FullyShardedDataParallelPlugin, prepare_multi_gpu_env(read), monkeypatch)
+    started = launch(CONFIGS / "accelerate/fsdp2.yaml", "--main_process_port", "0")
+    plugin = plugin_of(FullyShardedDataParallelPlugin, prepare_multi_gpu_env(started), monkeypatch)
     assert plugin.fsdp_version == 2
     assert plugin.reshard_after_forward is True
     assert plugin.state_dict_type.name == "FULL_STATE_DICT"
@@ -262,7 +246,7 @@ def test_fsdp_is_the_second_one_and_saves_whole_models(monkeypatch: pytest.Monke
     assert type(plugin.cpu_offload).__name__ == "OffloadPolicy"  # and no CPUOffloadPolicy
     # The training does it: together they are an error.
     assert not plugin.activation_checkpointing
-    assert asked(CONFIGS / "sft/4b-full/both.yaml").trl.gradient_checkpointing
+    assert read(CONFIGS / "sft/4b-full.yaml").config.gradient_checkpointing
 
 
 def plugin_of(kind: type, environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> Any:

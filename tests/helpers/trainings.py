@@ -17,8 +17,9 @@ from set_folders import manifest
 from heavydistill.store.training_record import BaseModelUsed, Launch, SetsUsed, TrainingRecord
 
 if TYPE_CHECKING:
-    from heavydistill.train.grpo.config import Asked as GrpoAsked
-    from heavydistill.train.sft_config import Asked
+    from heavydistill.train.arguments import Arguments
+    from heavydistill.train.grpo.config import GrpoConfig
+    from heavydistill.train.sft_config import SftConfig
 
 RECORD = TrainingRecord(
     heavydistill="0.1.0",
@@ -92,7 +93,7 @@ class Trained:
 
     folder: Path
     record: TrainingRecord
-    outline: dict[str, str] = field(default_factory=dict)
+    summary: dict[str, str] = field(default_factory=dict)
 
 
 def last_checkpoint(folder: Path) -> Path:
@@ -131,14 +132,14 @@ def _flags(given: dict[str, Any]) -> list[str]:
     ]
 
 
-def asked(sets: Path | str | None, out: Path | str, **keys: Any) -> Asked:
+def sft_arguments(sets: Path | str | None, out: Path | str, **keys: Any) -> Arguments[SftConfig]:
     """The same, as the script reads them."""
     from heavydistill.train.sft_config import parse
 
     return parse(flags(sets, out, **keys))
 
 
-def grpo_asked(sets: Path | str | None, out: Path | str, **keys: Any) -> GrpoAsked:
+def grpo_arguments(sets: Path | str | None, out: Path | str, **keys: Any) -> Arguments[GrpoConfig]:
     """The same, as the script reads them."""
     from heavydistill.train.grpo.config import parse
 

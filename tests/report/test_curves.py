@@ -6,14 +6,14 @@ import pytest
 from recorded import K8, K16, history
 
 from heavydistill.report.curves import draw
-from heavydistill.train.grpo.guards import GuardArguments, alarms
+from heavydistill.train.grpo.guards import GuardOptions, alarms
 
 pytest.importorskip("matplotlib", reason="matplotlib is not installed")
 
 
 def test_the_same_history_gives_the_same_bytes(tmp_path: Path) -> None:
     entries = history(K16)
-    fired = alarms(entries, GuardArguments())
+    fired = alarms(entries, GuardOptions())
     for name in ("first", "second"):
         draw(entries, tmp_path / name, fired)
     for kind in ("png", "svg"):

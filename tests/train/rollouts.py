@@ -11,7 +11,7 @@ from typing import Any
 from generations import trajectory
 
 from heavydistill.schema import Cache
-from heavydistill.train.grpo.episodes import Asked, Completion, Episode, Episodes
+from heavydistill.train.grpo.episodes import Completion, Episode, EpisodeRow, Episodes
 
 STUDENT = str(Path(__file__).parents[2] / "heavydistill" / "micro" / "student")
 END = 678
@@ -36,11 +36,11 @@ def made_up(episodes: int, k: int, seed: int = 0, truncated: float = 0.2) -> lis
     """Episodes whose rows have tokens at random, of many lengths; some are cut off."""
     rng = random.Random(seed)
 
-    def row(prompt: tuple[int, int], completion: tuple[int, int]) -> Asked:
+    def row(prompt: tuple[int, int], completion: tuple[int, int]) -> EpisodeRow:
         whole = rng.random() >= truncated
         ids = rng.choices(_WORDS, k=rng.randint(*completion)) + [END] * whole
         asked = rng.choices(_WORDS, k=rng.randint(*prompt))
-        return Asked([{"role": "user", "content": "?"}], asked, Completion(ids, whole))
+        return EpisodeRow([{"role": "user", "content": "?"}], asked, Completion(ids, whole))
 
     return [
         Episode(

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from runs import build, write_run
 from students import MICRO
-from trainings import asked
+from trainings import sft_arguments
 
 from heavydistill.errors import ConfigError
 from heavydistill.train.base_model import load_base
-from heavydistill.train.mixture import find
+from heavydistill.train.datasets import find
 from heavydistill.train.sft import prepare
 
 TEMPLATE = (MICRO / "chat_template.jinja").read_text(encoding="utf-8")
@@ -28,7 +28,7 @@ def copied(folder: Path) -> Path:
 
 def refused(sets: Path, model: Path | str, out: Path, **keys: Any) -> str:
     with pytest.raises(ConfigError) as raised:
-        prepare(asked(sets, out, model_name_or_path=model, **keys))
+        prepare(sft_arguments(sets, out, model_name_or_path=model, **keys))
     return str(raised.value)
 
 
@@ -38,8 +38,8 @@ def test_a_profile_a_folder_and_its_tokenizer(sets: Path, tmp_path: Path) -> Non
     by_name, by_path = (
         load_base(wanted, find(wanted.sources))
         for wanted in (
-            asked(sets, tmp_path / "out"),
-            asked(sets, tmp_path / "out", model_name_or_path=student),
+            sft_arguments(sets, tmp_path / "out"),
+            sft_arguments(sets, tmp_path / "out", model_name_or_path=student),
         )
     )
     assert (by_name.name, by_path.name) == ("micro-student", "base")
@@ -116,7 +116,7 @@ def test_the_template_beside_the_sets_is_learnt(tmp_path: Path) -> None:
     template = tmp_path / "own.jinja"
     template.write_text(TEMPLATE + "{# own #}", encoding="utf-8")
     build(tmp_path / "sets", run, chat_template=str(template), validation=0)
-    wanted = asked(tmp_path / "sets", tmp_path / "out")
+    wanted = sft_arguments(tmp_path / "sets", tmp_path / "out")
     base = load_base(wanted, find(wanted.sources))
     assert base.chat.template == base.tokenizer.chat_template == TEMPLATE + "{# own #}"
 
@@ -132,7 +132,7 @@ def test_sets_with_different_templates_are_refused(sets: Path, tmp_path: Path) -
         f"- {{path: {tmp_path / 'other'}, role: thinker}}\n",
         encoding="utf-8",
     )
-    wanted = asked(None, tmp_path / "out", config=config, role=None)
+    wanted = sft_arguments(None, tmp_path / "out", config=config, role=None)
     with pytest.raises(ConfigError, match="rendered with different chat templates"):
         load_base(wanted, find(wanted.sources))
 

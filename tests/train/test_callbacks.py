@@ -9,10 +9,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from trainings import asked, history, last_checkpoint
+from trainings import history, last_checkpoint, sft_arguments
 
 from heavydistill.train import checkpoints
-from heavydistill.train.callbacks import KeepWhole
+from heavydistill.train.checkpoints import KeepWhole
 from heavydistill.train.sft import prepare, train
 
 
@@ -43,7 +43,7 @@ STEPS = {
 def begun(sets: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A training that broke off behind half of its steps."""
     out = tmp_path_factory.mktemp("begun") / "out"
-    train(prepare(asked(sets, out, **STEPS)))
+    train(prepare(sft_arguments(sets, out, **STEPS)))
     shutil.rmtree(out / "checkpoint-8")
     for name in ("config.json", "model.safetensors"):
         (out / name).unlink()
@@ -53,7 +53,7 @@ def begun(sets: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def gone_on(begun: Path, sets: Path, out: Path, **keys: Any) -> Path:
     """The same, gone on with in another folder."""
     shutil.copytree(begun, out)
-    train(prepare(asked(sets, out, **{**STEPS, **keys}, resume_from_checkpoint="true")))
+    train(prepare(sft_arguments(sets, out, **{**STEPS, **keys}, resume_from_checkpoint="true")))
     return out
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from students import MICRO
-from trainings import asked, flags, run, start
+from trainings import flags, run, sft_arguments, start
 
 from heavydistill.errors import ConfigError
 from heavydistill.store.training_record import TrainingRecord, read_record, write_record
@@ -153,7 +153,7 @@ def test_the_best_and_the_last_checkpoints_are_kept(
 
 @pytest.fixture(scope="module")
 def record(sets: Path, tmp_path_factory: pytest.TempPathFactory) -> TrainingRecord:
-    return prepare(asked(sets, tmp_path_factory.mktemp("out") / "new")).record
+    return prepare(sft_arguments(sets, tmp_path_factory.mktemp("out") / "new")).record
 
 
 @pytest.mark.parametrize(
@@ -181,7 +181,7 @@ def test_another_training_does_not_go_on(
     write_record(record, tmp_path)
     checkpoint(tmp_path, 2)
     with pytest.raises(ConfigError) as raised:
-        prepare(asked(sets, tmp_path, resume_from_checkpoint="true", **keys))
+        prepare(sft_arguments(sets, tmp_path, resume_from_checkpoint="true", **keys))
     assert f"began with {named}" in str(raised.value)
     assert "--output_dir" in str(raised.value)
 
@@ -208,10 +208,10 @@ def test_what_is_said_looked_at_or_kept_may_change(
     begin = checkpoint(tmp_path, 2)
     other = {"logging_steps": 7, "save_steps": 9, "save_total_limit": 1, "run_name": "x"}
     other |= {"gradient_checkpointing": True, "dataloader_num_workers": 1}
-    prepared = prepare(asked(sets, tmp_path, resume_from_checkpoint="true", **other))
+    prepared = prepare(sft_arguments(sets, tmp_path, resume_from_checkpoint="true", **other))
     assert prepared.start == begin
     moved = shutil.copytree(sets, tmp_path / "moved")
-    assert prepare(asked(moved, tmp_path, resume_from_checkpoint="true")).start == begin
+    assert prepare(sft_arguments(moved, tmp_path, resume_from_checkpoint="true")).start == begin
 
 
 class Saving:

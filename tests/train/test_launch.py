@@ -9,7 +9,7 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
-from trainings import asked
+from trainings import sft_arguments
 
 from heavydistill.errors import ConfigError
 from heavydistill.store.training_record import Launch
@@ -17,28 +17,28 @@ from heavydistill.train import launch
 
 
 def test_a_plain_start_is_one_process_on_this_device(tmp_path: Path) -> None:
-    plan = launch.planned(asked("sets", tmp_path))
+    plan = launch.planned(sft_arguments("sets", tmp_path))
     assert plan == Launch(processes=1, engine="single", device="cpu", attention="sdpa")
 
 
 def test_deepspeed_and_fsdp_are_planned_as_the_launcher_or_a_flag_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    wanted = asked("sets", tmp_path)
+    wanted = sft_arguments("sets", tmp_path)
     monkeypatch.setenv("ACCELERATE_USE_DEEPSPEED", "true")
     monkeypatch.setenv("ACCELERATE_DEEPSPEED_ZERO_STAGE", "3")
     assert launch.planned(wanted).engine == "zero3"
     monkeypatch.setenv("ACCELERATE_USE_DEEPSPEED", "false")
     assert launch.planned(wanted).engine == "single"
-    wanted.trl.deepspeed = {"zero_optimization": {"stage": 2}}
+    wanted.config.deepspeed = {"zero_optimization": {"stage": 2}}
     assert launch.planned(wanted).engine == "zero"
 
 
 @pytest.mark.parametrize("by", ["launcher", "flag"])
 def test_fsdp_on_a_cpu_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by: str) -> None:
-    wanted = asked("sets", tmp_path)
+    wanted = sft_arguments("sets", tmp_path)
     if by == "flag":
-        wanted.trl.fsdp = True
+        wanted.config.fsdp = True
     else:
         monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
         monkeypatch.setenv("FSDP_VERSION", "2")
@@ -125,7 +125,7 @@ def test_auto_takes_the_kernel_that_fits_the_gpu(
     kernels = ModuleType("kernels")
     kernels.__spec__ = SimpleNamespace(name="kernels")  # type: ignore[assignment]
     kernels.get_kernel = get_kernel  # type: ignore[attr-defined]
-    wanted = asked("sets", tmp_path, attn_implementation="auto")
+    wanted = sft_arguments("sets", tmp_path, attn_implementation="auto")
     monkeypatch.setitem(sys.modules, "kernels", kernels)
     monkeypatch.setattr("transformers.utils.is_kernels_available", lambda: True)
     monkeypatch.setattr("torch.version.hip", None)
@@ -137,13 +137,13 @@ def test_auto_takes_the_kernel_that_fits_the_gpu(
 
 
 def test_the_attention_that_is_asked_for_is_taken(tmp_path: Path) -> None:
-    assert launch.attention(asked("sets", tmp_path, attn_implementation="eager")) == "eager"
+    assert launch.attention(sft_arguments("sets", tmp_path, attn_implementation="eager")) == "eager"
 
 
 def test_deepspeed_may_be_asked_for_with_a_file(tmp_path: Path) -> None:
     pytest.importorskip("deepspeed")
     path = tmp_path / "zero.json"
     path.write_text(json.dumps({"zero_optimization": {"stage": 2}}), encoding="utf-8")
-    wanted = asked("sets", tmp_path)
-    wanted.trl.deepspeed = str(path)
+    wanted = sft_arguments("sets", tmp_path)
+    wanted.config.deepspeed = str(path)
     assert launch.planned(wanted).engine == "zero"

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 import torch
-from trainings import RECORD, asked, grpo_asked
+from trainings import RECORD, grpo_arguments, sft_arguments
 
 from heavydistill.errors import ConfigError, RunError
 from heavydistill.store.training_record import RlUsed, TrainingRecord
-from heavydistill.train.memory import explained, settings
+from heavydistill.train.loop import explained, settings
 
 BATCH = "--per_device_train_batch_size 1 --gradient_accumulation_steps"
 CHECKPOINTING = "--gradient_checkpointing true"
@@ -72,7 +72,7 @@ def on(device: str) -> TrainingRecord:
 def test_three_settings_are_named_in_their_order(
     tmp_path: Path, device: str, keys: dict[str, Any], wanted: list[str]
 ) -> None:
-    found = settings(asked("sets", tmp_path, **keys), on(device))
+    found = settings(sft_arguments("sets", tmp_path, **keys), on(device))
     assert all(one.startswith(start) for one, start in zip(found, wanted, strict=True)), found
 
 
@@ -94,7 +94,7 @@ DISK = [
 
 @pytest.mark.parametrize("error", MEMORY, ids=repr)
 def test_too_little_memory_is_the_users_to_mend(tmp_path: Path, error: Exception) -> None:
-    reason = explained(error, asked("sets", tmp_path), on("cuda"))
+    reason = explained(error, sft_arguments("sets", tmp_path), on("cuda"))
     assert isinstance(reason, ConfigError)
     assert "The memory does not suffice (cuda" in str(reason)
     assert [str(reason).count(f"{number}. --") for number in (1, 2, 3)] == [1, 1, 1]
@@ -102,14 +102,14 @@ def test_too_little_memory_is_the_users_to_mend(tmp_path: Path, error: Exception
 
 @pytest.mark.parametrize("error", DISK, ids=repr)
 def test_a_full_disk_breaks_it_and_what_is_whole_stays(tmp_path: Path, error: Exception) -> None:
-    reason = explained(error, asked("sets", tmp_path), on("cuda"))
+    reason = explained(error, sft_arguments("sets", tmp_path), on("cuda"))
     assert isinstance(reason, RunError)
     assert str(tmp_path) in str(reason) and "--resume_from_checkpoint true" in str(reason)
 
 
 def test_other_errors_are_left_as_they_are(tmp_path: Path) -> None:
     for error in (RuntimeError("shapes differ"), KeyError("x"), OSError(errno.EIO, "I/O error")):
-        assert explained(error, asked("sets", tmp_path), on("cuda")) is None
+        assert explained(error, sft_arguments("sets", tmp_path), on("cuda")) is None
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def test_of_grpo_a_step_keeps_its_rows_and_episodes_stay_whole(
         problems_sha256="0" * 64,
     )
     record = on("cuda").model_copy(update={"stage": "grpo", "rl": rl})
-    given = settings(grpo_asked("sets", tmp_path, **keys), record)
+    given = settings(grpo_arguments("sets", tmp_path, **keys), record)
     assert [said.startswith(start) for said, start in zip(given, wanted, strict=True)] == [True] * 3
 
 
@@ -156,7 +156,7 @@ def test_four_bits_are_not_proposed_where_vllm_samples(
     tmp_path: Path, samples_with_vllm: bool, third: str
 ) -> None:
     keys = {"use_peft": True, "gradient_checkpointing": True, "per_device_train_batch_size": 2}
-    wanted = grpo_asked("sets", tmp_path, **keys)
-    wanted.trl.use_vllm, wanted.trl.vllm_enable_sleep_mode = samples_with_vllm, True
+    wanted = grpo_arguments("sets", tmp_path, **keys)
+    wanted.config.use_vllm, wanted.config.vllm_enable_sleep_mode = samples_with_vllm, True
     given = settings(wanted, on("cuda").model_copy(update={"stage": "grpo"}))
     assert given[2].startswith(third), given

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from set_folders import write_sets
 
 from heavydistill.errors import ConfigError
-from heavydistill.train.mixture import find, shares
+from heavydistill.train.datasets import find, shares
 from heavydistill.train.sft_config import Source
 
 COUNTS = st.integers(1, 100_000)

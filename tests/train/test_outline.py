@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from trainings import RECORD
 
-from heavydistill.train.loop import of_any
+from heavydistill.train.loop import common_summary
 
 
 @pytest.mark.parametrize(
@@ -29,5 +29,5 @@ def test_long_sequences_without_flash_attention_are_warned_of(
         record=RECORD.model_copy(update={"launch": launch, "max_length": tokens}),
         start=None,
     )
-    warnings = [text for name, text in of_any(prepared) if name == "warning"]
+    warnings = [text for name, text in common_summary(prepared) if name == "warning"]
     assert [f"{tokens:,} tokens" in text for text in warnings] == [True] * warns

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from trainings import asked
+from trainings import sft_arguments
 
 from heavydistill.errors import ConfigError, RunError
 from heavydistill.train import packing
-from heavydistill.train.packing import check_isolation, of_role, pack, sum_of
+from heavydistill.train.sequences import check_isolation, of_role, pack, sum_of
 from heavydistill.train.sft import new_trainer, prepare, train
 
 Row = tuple[str, int, int]  # role, tokens of the prompt, tokens that are learnt
@@ -84,8 +84,8 @@ def test_a_packing_that_loses_tokens_is_an_error(monkeypatch: pytest.MonkeyPatch
 def test_the_loss_of_packs_is_the_mean_over_their_rows(sets: Path, tmp_path: Path) -> None:
     import torch
 
-    alone = prepare(asked(sets, tmp_path / "rows")).train.select(range(12))
-    trainer = new_trainer(prepare(asked(sets, tmp_path / "packs", packing=True)))
+    alone = prepare(sft_arguments(sets, tmp_path / "rows")).train.select(range(12))
+    trainer = new_trainer(prepare(sft_arguments(sets, tmp_path / "packs", packing=True)))
     packed = packing.pack_one(alone, 600)
     assert len(packed) < len(alone)
     trainer.model.eval()
@@ -139,7 +139,7 @@ def random_model(kind: str, dtype: Any) -> Any:
 @pytest.fixture(scope="module")
 def collate(sets: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
     """Makes the batches of a training that packs."""
-    wanted = asked(sets, tmp_path_factory.mktemp("out"), packing=True)
+    wanted = sft_arguments(sets, tmp_path_factory.mktemp("out"), packing=True)
     return new_trainer(prepare(wanted)).data_collator
 
 
@@ -176,7 +176,7 @@ def test_a_hybrid_model_is_refused_before_its_first_step_and_trains_unpacked(
     AutoTokenizer.from_pretrained(STUDENT).save_pretrained(hybrid)
     keys = {"model_name_or_path": hybrid, "max_steps": 1}
     with pytest.raises(ConfigError, match="rows of one sequence see each other"):
-        train(prepare(asked(sets, tmp_path / "packed", packing=True, **keys)))
+        train(prepare(sft_arguments(sets, tmp_path / "packed", packing=True, **keys)))
     assert not list((tmp_path / "packed").glob("**/model.safetensors"))
-    record = train(prepare(asked(sets, tmp_path / "rows", packing=False, **keys)))
+    record = train(prepare(sft_arguments(sets, tmp_path / "rows", packing=False, **keys)))
     assert record.result and record.result.steps == 1

@@ -7,16 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from trainings import asked, grpo_asked
+from trainings import grpo_arguments, sft_arguments
 
-from heavydistill.train.recorded_arguments import told
+from heavydistill.train.arguments import recorded
 from heavydistill.train.sft_config import parse
 
 LEAST = ["--model_name_or_path", "m", "--dataset_name", "s", "--role", "thinker"]
 
 
-def test_of_defaults_the_precision_alone_is_told() -> None:
-    assert told(parse([*LEAST, "--use_cpu"])) == {"bf16": True, "use_cpu": True}
+def test_of_defaults_the_precision_alone_is_recorded() -> None:
+    assert recorded(parse([*LEAST, "--use_cpu"])) == {"bf16": True, "use_cpu": True}
 
 
 def test_what_differs_is_told_in_simple_values_and_sorted(tmp_path: Path) -> None:
@@ -26,7 +26,7 @@ def test_what_differs_is_told_in_simple_values_and_sorted(tmp_path: Path) -> Non
         "use_peft": True,
         "lr_scheduler_kwargs": '{"num_cycles": 2}',
     }
-    found = told(asked("sets", tmp_path, **keys))
+    found = recorded(sft_arguments("sets", tmp_path, **keys))
     assert found["lr_scheduler_type"] == "cosine"
     assert found["eval_strategy"] == "epoch"
     assert found["use_peft"] is True
@@ -49,10 +49,10 @@ def test_what_differs_is_told_in_simple_values_and_sorted(tmp_path: Path) -> Non
         {"project": "secret"},
     ],
 )
-def test_no_place_address_or_token_is_told(tmp_path: Path, keys: dict[str, Any]) -> None:
+def test_no_place_address_or_token_is_recorded(tmp_path: Path, keys: dict[str, Any]) -> None:
     known = parse([*LEAST, "--use_cpu"])
-    keys = {key: value for key, value in keys.items() if hasattr(known.trl, key)}
-    found = told(asked("sets", tmp_path / "secret", **keys))
+    keys = {key: value for key, value in keys.items() if hasattr(known.config, key)}
+    found = recorded(sft_arguments("sets", tmp_path / "secret", **keys))
     assert "secret" not in json.dumps(found)
     assert str(tmp_path) not in json.dumps(found)
 
@@ -60,7 +60,7 @@ def test_no_place_address_or_token_is_told(tmp_path: Path, keys: dict[str, Any])
 def test_of_grpo_our_own_arguments_are_told_and_no_address(tmp_path: Path) -> None:
     keys = {"format_share": 0.05, "max_accuracy": 0.5, "preset": "dapo", "vllm_server_port": 1}
     keys |= {"vllm_server_base_url": "http://secret:8000"}
-    known = told(grpo_asked("sets", tmp_path, **keys))
+    known = recorded(grpo_arguments("sets", tmp_path, **keys))
     assert (known["format_share"], known["max_accuracy"]) == (0.05, 0.5)
     assert (known["preset"], known["epsilon_high"]) == ("dapo", 0.28)
     assert "secret" not in json.dumps(known) and "vllm_server_port" not in known

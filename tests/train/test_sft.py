@@ -17,13 +17,13 @@ import hub_server
 import pytest
 from runs import build, rows, write_run
 from students import MICRO
-from trainings import Trained, asked, flags, history, logged, main, run
+from trainings import Trained, flags, history, logged, main, run, sft_arguments
 
 from heavydistill.errors import ConfigError
 from heavydistill.store.sets.rows import SPLITS
 from heavydistill.store.training_record import read_record
 from heavydistill.train import running, sft
-from heavydistill.train.sft import Prepared, new_trainer, outline, prepare, train
+from heavydistill.train.sft import Prepared, new_trainer, prepare, summary, train
 from heavydistill.train.sft_config import ROLES, parse
 
 # Setting up the training that several tests look at counts for the first of them.
@@ -46,9 +46,9 @@ def trained(sets: Path, tmp_path_factory: pytest.TempPathFactory) -> Trained:
     folder = tmp_path_factory.mktemp("trained") / "out"
     keys = {"max_steps": 20, "save_strategy": "steps", "save_steps": 10, "save_total_limit": 1}
     keys |= {"eval_strategy": "steps", "eval_steps": 10, "eval_on_start": True}
-    prepared = prepare(asked(sets, folder, packing=True, **keys))
+    prepared = prepare(sft_arguments(sets, folder, packing=True, **keys))
     record = train(prepared)
-    return Trained(folder, record, dict(outline(prepared)))
+    return Trained(folder, record, dict(summary(prepared)))
 
 
 def test_the_folder_has_the_model_its_record_and_checkpoints_alone(trained: Trained) -> None:
@@ -96,7 +96,7 @@ def test_the_record_tells_how_it_came_about(trained: Trained, sets: Path) -> Non
 
 
 def test_the_outline_says_what_is_trained(trained: Trained) -> None:
-    said, record = trained.outline, trained.record
+    said, record = trained.summary, trained.record
     thinker = next(one.rows for one in record.sets if one.role == "thinker")
     assert (
         said["sets, thinker"] == f"{thinker['train']} rows, {thinker['validation']} for validation"
@@ -116,10 +116,10 @@ def test_the_outline_counts_steps_as_the_trainer_does(
     sets: Path, tmp_path: Path, count: int, steps: int, epochs: float
 ) -> None:
     keys = {"gradient_accumulation_steps": steps, "num_train_epochs": epochs}
-    prepared = prepare(asked(sets, tmp_path / "out", role="thinker", **keys))
+    prepared = prepare(sft_arguments(sets, tmp_path / "out", role="thinker", **keys))
     record = prepared.record.model_copy(update={"sequences": count})
     prepared = replace(prepared, train=prepared.train.select(range(count)), record=record)
-    said = dict(outline(prepared))["steps"].split()[0]
+    said = dict(summary(prepared))["steps"].split()[0]
     trainer = new_trainer(prepared)
     loader = trainer.get_train_dataloader()
     *_, total = trainer.set_initial_training_values(trainer.args, loader)
@@ -144,7 +144,9 @@ def test_an_adapter_is_trained_and_can_be_loaded(
         pytest.importorskip("bitsandbytes")
     folder = tmp_path / "out"
     lora = {"use_peft": True, "lora_target_modules": "all-linear", "lora_r": 4, "max_steps": 2}
-    record = train(prepare(asked(sets, folder, packing=True, role="thinker", **lora, **keys)))
+    record = train(
+        prepare(sft_arguments(sets, folder, packing=True, role="thinker", **lora, **keys))
+    )
     assert record.method == method
     assert ("bitsandbytes" in record.versions) == (method == "qlora")
     names = {path.name for path in folder.iterdir()}
@@ -159,7 +161,7 @@ def test_an_adapter_is_trained_and_can_be_loaded(
 
 def refused(sets: Path, out: Path, **keys: Any) -> str:
     with pytest.raises(ConfigError) as raised:
-        train(prepare(asked(sets, out, **keys)))
+        train(prepare(sft_arguments(sets, out, **keys)))
     return str(raised.value)
 
 
@@ -209,20 +211,22 @@ def test_what_the_message_says_trains_on_sets_without_validation_rows(tmp_path: 
         prepare(parse([str(one) for one in given]))
     given += re.findall(r"(--eval\S+ no) (--load\S+ false)", raised.value.fix)[0]
     prepared = prepare(parse(" ".join(map(str, given)).split()))
-    assert prepared.validation == {} and not prepared.asked.trl.load_best_model_at_end
+    assert prepared.validation == {} and not prepared.arguments.config.load_best_model_at_end
 
 
 def test_validation_may_be_packed_otherwise(sets: Path, tmp_path: Path) -> None:
-    packs = prepare(asked(sets, tmp_path, packing=True, do_eval=True)).validation
+    packs = prepare(sft_arguments(sets, tmp_path, packing=True, do_eval=True)).validation
     alone = prepare(
-        asked(sets, tmp_path, packing=True, eval_packing=False, do_eval=True)
+        sft_arguments(sets, tmp_path, packing=True, eval_packing=False, do_eval=True)
     ).validation
     assert len(packs["thinker"]) < len(alone["thinker"])
 
 
 def test_rows_without_packing_may_be_flattened(sets: Path, tmp_path: Path) -> None:
     keys = {"padding_free": True, "role": "thinker"}
-    batch = next(iter(new_trainer(prepare(asked(sets, tmp_path, **keys))).get_train_dataloader()))
+    batch = next(
+        iter(new_trainer(prepare(sft_arguments(sets, tmp_path, **keys))).get_train_dataloader())
+    )
     assert "position_ids" in batch and len(batch["input_ids"]) == 1
 
 
@@ -236,7 +240,7 @@ def test_one_source_may_lack_validation_rows(sets: Path, tmp_path: Path) -> None
         encoding="utf-8",
     )
     keys = {"config": config, "role": None, "do_eval": True, "packing": True}
-    prepared = prepare(asked(None, tmp_path / "out", **keys))
+    prepared = prepare(sft_arguments(None, tmp_path / "out", **keys))
     there = len(rows(sets, "sft_deliberator", "validation"))
     assert there and [one.rows["validation"] for one in prepared.record.sets] == [there, 0]
 
@@ -302,7 +306,7 @@ def test_a_tracker_is_told_the_losses(
     monkeypatch.syspath_prepend(str(tmp_path))
     keys = {"report_to": "tensorboard", "role": "thinker", "max_steps": 2}
     try:
-        train(prepare(asked(sets, tmp_path / "out", **keys)))
+        train(prepare(sft_arguments(sets, tmp_path / "out", **keys)))
         seen = sys.modules["tensorboardX"].SummaryWriter.seen
     finally:
         sys.modules.pop("tensorboardX", None)
@@ -331,11 +335,11 @@ def test_what_goes_on_from_the_last_step_takes_none_and_is_the_same_model(
     out = tmp_path / "out"
     keys: dict[str, Any] = {"role": "thinker", "max_steps": 4, "lr_scheduler_type": "constant"}
     keys |= {"save_strategy": "steps", "save_steps": 2}
-    train(prepare(asked(sets, out, **keys)))
+    train(prepare(sft_arguments(sets, out, **keys)))
     weights = (out / "model.safetensors").read_bytes()
     (out / "config.json").unlink()  # as if it was killed while the model was saved
     (out / "model.safetensors").unlink()
-    record = train(prepare(asked(sets, out, resume_from_checkpoint="true", **keys)))
+    record = train(prepare(sft_arguments(sets, out, resume_from_checkpoint="true", **keys)))
     assert record.result is not None
     assert (record.result.steps, record.result.tokens, record.result.train_loss) == (4, 0, None)
     assert (out / "model.safetensors").read_bytes() == weights
@@ -358,7 +362,7 @@ def test_the_model_is_let_go_before_another_process_measures_it(
         return SimpleNamespace(returncode=0)
 
     monkeypatch.setattr(sft, "new_trainer", new)
-    train(prepare(asked(sets, tmp_path / "out", role="thinker", max_steps=1)))
+    train(prepare(sft_arguments(sets, tmp_path / "out", role="thinker", max_steps=1)))
     monkeypatch.setattr(running.subprocess, "run", started)
     running.evaluate(tmp_path / "run.yaml", "micro-student", tmp_path / "out")
     assert alive == [None, None]

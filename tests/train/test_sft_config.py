@@ -16,8 +16,7 @@ from trainings import ROOT, SCRIPT
 
 from heavydistill.errors import ConfigError
 from heavydistill.train.arguments import REFUSED
-from heavydistill.train.sft_config import SCRIPT as OF_SFT
-from heavydistill.train.sft_config import Source, parse
+from heavydistill.train.sft_config import SetSource, SftConfig, parse
 
 LEAST = {
     "model_name_or_path": "micro-student",
@@ -45,16 +44,32 @@ def refused(*arguments: str) -> str:
 def test_the_file_is_read_in_both_spellings_and_flags_win(tmp_path: Path) -> None:
     path = written(tmp_path, learning_rate=1e-3, lora_r=8, num_train_epochs=2)
     for arguments in (["--config", path], [f"--config={path}"]):
-        asked = parse([*arguments, "--learning-rate", "1e-5", "--role", "both"])
-        assert (asked.trl.learning_rate, asked.model.lora_r) == (1e-5, 8)
-        assert asked.trl.num_train_epochs == 2
-        assert asked.sources == (Source("sets", "thinker"), Source("sets", "deliberator"))
-        assert asked.role == "both"
+        read = parse([*arguments, "--learning-rate", "1e-5", "--role", "both"])
+        assert (read.config.learning_rate, read.model.lora_r) == (1e-5, 8)
+        assert read.config.num_train_epochs == 2
+        assert read.config.sources == (
+            SetSource("sets", "thinker"),
+            SetSource("sets", "deliberator"),
+        )
+        assert read.config.roles == "both"
+
+
+@pytest.mark.parametrize(
+    ("role", "learner"),
+    [("thinker", "thinker"), ("deliberator", "deliberator"), ("both", "deliberator")],
+)
+def test_folder_and_best_model_are_those_of_the_role(
+    tmp_path: Path, role: str, learner: str
+) -> None:
+    best = {"load_best_model_at_end": True, "eval_strategy": "steps", "save_strategy": "steps"}
+    config = parse(["--config", written(tmp_path, role=role, **best)]).config
+    assert config.output_dir == f"out/{role}"
+    assert config.metric_for_best_model == f"eval_{learner}_loss"
 
 
 def test_without_max_length_the_data_decides_it(tmp_path: Path) -> None:
-    assert parse(["--config", written(tmp_path)]).trl.max_length is None
-    assert parse(["--config", written(tmp_path, max_length=77)]).trl.max_length == 77
+    assert parse(["--config", written(tmp_path)]).config.max_length is None
+    assert parse(["--config", written(tmp_path, max_length=77)]).config.max_length == 77
 
 
 @pytest.mark.parametrize(
@@ -91,9 +106,9 @@ def test_a_number_of_which_yaml_makes_text_is_one(tmp_path: Path) -> None:
     path = tmp_path / "train.yaml"
     keys = yaml.safe_dump(LEAST)
     path.write_text(f"{keys}learning_rate: 1e-4\nresume_from_checkpoint: true\n", encoding="utf-8")
-    asked = parse(["--config", str(path)])
-    assert asked.trl.learning_rate == 1e-4
-    assert str(asked.trl.resume_from_checkpoint) == "True"
+    read = parse(["--config", str(path)])
+    assert read.config.learning_rate == 1e-4
+    assert str(read.config.resume_from_checkpoint) == "True"
 
 
 @pytest.mark.parametrize(
@@ -148,13 +163,13 @@ DELIBERATOR = {"path": "a", "role": "deliberator"}
 def test_a_mixture_has_a_source_for_each_entry(tmp_path: Path) -> None:
     entries = [{**THINKER, "fraction": 0.25}, {**DELIBERATOR, "fraction": 1, "revision": "v1"}]
     path = written(tmp_path, datasets=entries, dataset_name=None, role=None)
-    asked = parse(["--config", path])
-    assert asked.sources == (
-        Source("a", "thinker", 0.25),
-        Source("a", "deliberator", 1, "v1"),
+    read = parse(["--config", path])
+    assert read.config.sources == (
+        SetSource("a", "thinker", 0.25),
+        SetSource("a", "deliberator", 1, "v1"),
     )
-    assert asked.role == "both"
-    assert parse(["--config", path, "--max_steps", "1"]).sources == asked.sources
+    assert read.config.roles == "both"
+    assert parse(["--config", path, "--max_steps", "1"]).config.sources == read.config.sources
 
 
 @pytest.mark.parametrize(
@@ -205,7 +220,7 @@ OTHER: dict[str, Any] = {
 def test_whatever_else_is_asked_for_what_would_be_ignored_or_cut_is_refused(
     tmp_path: Path, keys: set[str]
 ) -> None:
-    assert set(OTHER) == {*REFUSED, *OF_SFT.refused}
+    assert set(OTHER) == {*REFUSED, *SftConfig.refused}
     path = written(tmp_path, **{key: OTHER[key] for key in keys})
     message = refused("--config", path)
     named = message.partition(":")[0]
@@ -214,11 +229,11 @@ def test_whatever_else_is_asked_for_what_would_be_ignored_or_cut_is_refused(
 
 
 def test_what_is_refused_may_be_said_as_it_is(tmp_path: Path) -> None:
-    for name, (allowed, _) in {**REFUSED, **OF_SFT.refused}.items():
+    for name, (allowed, _) in {**REFUSED, **SftConfig.refused}.items():
         for value in allowed:
             if value is not None:
                 assert (
-                    getattr(parse(["--config", written(tmp_path, **{name: value})]).trl, name)
+                    getattr(parse(["--config", written(tmp_path, **{name: value})]).config, name)
                     in allowed
                 )
 
@@ -239,7 +254,9 @@ def test_variables_of_the_file_are_there_before_the_libraries_and_nothing_is_tol
 ) -> None:
     path = written(tmp_path, env={"HF_HOME": str(tmp_path), "HF_HUB_OFFLINE": 0})
     code = (
-        "import sys; from heavydistill.train.sft_config import parse\n"
+        "from heavydistill.train.arguments import set_environment\n"
+        f"set_environment(['--config', {path!r}])\n"
+        "from heavydistill.train.sft_config import parse\n"
         f"parse(['--config', {path!r}])\n"
         "from huggingface_hub import constants\n"
         "print(constants.HF_HOME, constants.HF_HUB_OFFLINE, constants.HF_HUB_DISABLE_TELEMETRY)"

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from runs import build, rows, write_run
 from students import MICRO
-from trainings import asked
+from trainings import sft_arguments
 
 from heavydistill.chat.guard import NOT_LEARNT
 from heavydistill.errors import ConfigError
@@ -20,14 +20,14 @@ from heavydistill.schema import from_row
 from heavydistill.store.sets import folder as folders
 from heavydistill.store.sets.rows import ThoughtfulSftRow
 from heavydistill.train.base_model import load_base
-from heavydistill.train.mixture import find
-from heavydistill.train.tokenization import Read, read
+from heavydistill.train.datasets import find
+from heavydistill.train.sequences import Read, read
 
 TEMPLATE = (MICRO / "chat_template.jinja").read_text(encoding="utf-8")
 
 
 def reading(sets: Path, **keys: Any) -> Read:
-    wanted = asked(sets, sets / "nowhere", **keys)
+    wanted = sft_arguments(sets, sets / "nowhere", **keys)
     found = find(wanted.sources)
     return read(wanted, load_base(wanted, found), found)
 
@@ -233,7 +233,7 @@ def test_a_mixture_has_its_shares_of_the_rows_that_fit(sets: Path, tmp_path: Pat
     )
 
     def mixed(**keys: Any) -> list[list[str]]:
-        wanted = asked(None, tmp_path / "out", config=config, role=None, **keys)
+        wanted = sft_arguments(None, tmp_path / "out", config=config, role=None, **keys)
         found = find(wanted.sources)
         parts = read(wanted, load_base(wanted, found), found).rows
         return [part.train["generation"][:] for part in parts]

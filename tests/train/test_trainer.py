@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from trainings import asked
+from trainings import sft_arguments
 
 from heavydistill.train.sft import new_trainer, prepare
 
@@ -23,7 +23,7 @@ from heavydistill.train.sft import new_trainer, prepare
 def test_a_tied_weight_that_was_gathered_twice_is_written_once(
     sets: Path, tmp_path: Path, keys: dict[str, Any], file: str
 ) -> None:
-    trainer = new_trainer(prepare(asked(sets, tmp_path / "out", role="thinker", **keys)))
+    trainer = new_trainer(prepare(sft_arguments(sets, tmp_path / "out", role="thinker", **keys)))
     trainer.save_model(str(tmp_path / "one"))
     # As DeepSpeed does: a copy of each name.
     gathered = {name: weight.clone() for name, weight in trainer.model.state_dict().items()}
@@ -34,7 +34,7 @@ def test_a_tied_weight_that_was_gathered_twice_is_written_once(
 def test_weights_that_are_no_longer_alike_are_both_written(sets: Path, tmp_path: Path) -> None:
     from safetensors.torch import load_file
 
-    trainer = new_trainer(prepare(asked(sets, tmp_path / "out", role="thinker")))
+    trainer = new_trainer(prepare(sft_arguments(sets, tmp_path / "out", role="thinker")))
     gathered = {name: weight.clone() for name, weight in trainer.model.state_dict().items()}
     gathered["lm_head.weight"] += 1
     trainer._save(str(tmp_path / "several"), dict(gathered))

@@ -19,7 +19,7 @@ from heavydistill.errors import ConfigError
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class GenerationBatch:
     """What is sampled at once, and learnt from in a step.
 
     Attributes:
@@ -72,9 +72,9 @@ class Batch:
         return (prompts // self.prompts) * self.per_generation * self.iterations
 
 
-def batch_of(arguments: Any, processes: int) -> Batch:
+def batch_of(arguments: Any, processes: int) -> GenerationBatch:
     """The numbers of TRL's arguments, or of a command line with all of their names."""
-    return Batch(
+    return GenerationBatch(
         per_device=arguments.per_device_train_batch_size,
         processes=processes,
         accumulation=arguments.gradient_accumulation_steps,
@@ -84,7 +84,7 @@ def batch_of(arguments: Any, processes: int) -> Batch:
     )
 
 
-def check_batch(batch: Batch) -> None:
+def check_batch(batch: GenerationBatch) -> None:
     """See to it that a generation has whole groups.
 
     Raises:
@@ -115,7 +115,7 @@ def check_batch(batch: Batch) -> None:
         )
 
 
-def check_episodes(batch: Batch, attempts: int) -> None:
+def check_episodes(batch: GenerationBatch, attempts: int) -> None:
     """See to it that groups and micro-batches have whole episodes of K attempts and one more.
 
     Raises:
@@ -138,11 +138,11 @@ def check_episodes(batch: Batch, attempts: int) -> None:
     )
 
 
-def check_prompts(batch: Batch, prompts: int, more: str = "more prompts") -> None:
+def check_prompts(batch: GenerationBatch, prompts: int, more: str = "more prompts") -> None:
     """See to it that there is a step to take.
 
     Args:
-        batch: Batch of a generation.
+        batch: GenerationBatch of a generation.
         prompts: How many there are.
         more: What would be enough of them, in words.
 
@@ -179,7 +179,7 @@ def check_validation(per_device: int, processes: int, group: int) -> None:
         )
 
 
-def _product(batch: Batch) -> str:
+def _product(batch: GenerationBatch) -> str:
     return (
         f"{batch.per_device} a process x {batch.processes} process(es) x "
         f"{batch.per_generation} steps_per_generation"

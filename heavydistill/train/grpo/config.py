@@ -1,83 +1,165 @@
-"""What GRPO takes, beside what TRL takes: who learns, from which prompts, for which reward.
+"""What GRPO takes beside TRL's arguments: who learns, from which prompts, for which reward.
 
-The command line is TRL's, read strictly; see ``train.arguments``. Some of TRL's defaults are
-others here: ``mask_truncated_completions`` is true, for a response that was cut off is neither
-right nor wrong; ``min_p`` is 0, or a model's own would count; there is no dropout, neither of the
-model nor of its adapter, so that the ratio of the same weights is 1;
-``vllm_importance_sampling_mode`` is ``token_truncate``, because the ratio of a whole long response,
-the product of its tokens', is nearly always out of bounds; and those of the preset, with
-``steps_per_generation`` four times ``gradient_accumulation_steps``.
+``parse`` reads the command line (see ``train.arguments``). Where a field of TRL's has another
+default here, its help says so; those of ``PRESETS`` have the preset's value unless they are given.
+
+Everything is checked before a model is loaded: TRL notices a batch without whole groups, or an
+unknown word, only when it trains. Importing this module imports TRL: a variable under ``env`` of
+the file is set before, by ``arguments.set_environment``.
 """
 
 from __future__ import annotations
 
-import argparse
+import dataclasses
 import importlib.util
+import json
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar
+from typing import Any, ClassVar, cast
 
+from trl import GRPOConfig, ModelConfig
+
+from heavydistill.chat.student import generation_config
 from heavydistill.config.run import Verifying
 from heavydistill.config.yaml import parse as parse_section
 from heavydistill.errors import ConfigError
-from heavydistill.train.arguments import Around, Script
-from heavydistill.train.grpo.batches import Batch, batch_of, check_batch, check_validation
-from heavydistill.train.grpo.guards import GUARDS, OFF, GuardArguments, check_guards
-from heavydistill.train.grpo.held_out import HeldOutArguments
-from heavydistill.train.grpo.passk import PassAtKArguments
-from heavydistill.train.grpo.passk import check as check_pass_at_k
-from heavydistill.train.grpo.presets import GSPO, PRESETS, STEPS
-
-if TYPE_CHECKING:
-    from trl import GRPOConfig, ModelConfig, TrlParser
+from heavydistill.train.arguments import Arguments, Refused, TrainingOptions, read_arguments
+from heavydistill.train.grpo.batches import (
+    GenerationBatch,
+    batch_of,
+    check_batch,
+    check_validation,
+)
+from heavydistill.train.grpo.guards import OFF, WARN, GuardOptions, check_guards
+from heavydistill.train.grpo.passk import check_pass_at_k
 
 DELIBERATOR, JOINT, THINKER = MODES = ("deliberator", "joint", "thinker")
 ASK, LEAVE_OUT = "ask", "leave_out"
 HM, PASS_AT_1 = "eval_hm", "eval_pass_at_1"
+STEPS = 4
+"""Optimizer steps that learn from one generation, where nothing else is said: in the first of them
+every ratio is 1, so that fewer would leave nothing to clip."""
+GSPO, DAPO, DR_GRPO = "gspo", "dapo", "dr_grpo"
+PRESETS: dict[str, dict[str, Any]] = {
+    # One ratio for a whole response, clipped as in arXiv 2507.18071; what HeavySkill ran
+    # (arXiv 2605.02396, appendix B), which gives no number of it.
+    GSPO: {
+        "importance_sampling_level": "sequence",
+        "loss_type": "grpo",
+        "beta": 0.0,
+        "epsilon": 3e-4,
+        "epsilon_high": 4e-4,
+    },
+    # A ratio for each token, all tokens of a step weigh the same, more room upward
+    # (arXiv 2503.14476). Its dynamic sampling is our filter of prompts, before a stage.
+    DAPO: {
+        "importance_sampling_level": "token",
+        "loss_type": "dapo",
+        "beta": 0.0,
+        "epsilon": 0.2,
+        "epsilon_high": 0.28,
+    },
+    # Neither lengths nor the spread of a group's rewards weigh in (arXiv 2503.20783).
+    DR_GRPO: {
+        "importance_sampling_level": "token",
+        "loss_type": "dr_grpo",
+        "scale_rewards": "none",
+        "beta": 0.0,
+        "epsilon": 0.2,
+    },
+}
 # What is measured in any case where the role that learns last is, and is better the higher it is.
 _MEASURED = {HM: (HM, "eval_hm_minus_v"), PASS_AT_1: (PASS_AT_1, "eval_pass_at_d")}
 _SAMPLED = "what is learnt is what the model itself would write; ratios are of its distribution"
 _ONE_REWARD = "there is one reward, the verdict; format_share is its share of form"
-_TEMPLATE = "prompts are rendered as the sets and the model have it"
 _MOST_FORMAT = 0.05
-WORDS = {
-    "loss_type": ("grpo", "dr_grpo", "dapo", "bnpo", "cispo", "sapo", "luspo", "vespo"),
-    "importance_sampling_level": ("token", "sequence"),
-    "scale_rewards": ("group", "batch", "none"),
-    "vllm_importance_sampling_mode": (
-        "token_truncate",
-        "token_mask",
-        "sequence_truncate",
-        "sequence_mask",
-    ),
+_LOSSES = ("grpo", "dr_grpo", "dapo", "bnpo", "cispo", "sapo", "luspo", "vespo")
+_CORRECTIONS = ("token_truncate", "token_mask", "sequence_truncate", "sequence_mask")
+# Settings of a generation_config.json that change which tokens are sampled, or where a response
+# ends, and what leaves that alone beside null and an empty list.
+_BENDING = {
+    "typical_p": 1.0,
+    "top_h": None,
+    "epsilon_cutoff": 0.0,
+    "eta_cutoff": 0.0,
+    "no_repeat_ngram_size": 0,
+    "encoder_no_repeat_ngram_size": 0,
+    "encoder_repetition_penalty": 1.0,
+    "exponential_decay_length_penalty": None,
+    "bad_words_ids": None,
+    "sequence_bias": None,
+    "suppress_tokens": None,
+    "begin_suppress_tokens": None,
+    "forced_bos_token_id": None,
+    "forced_eos_token_id": None,
+    "force_words_ids": None,
+    "constraints": None,
+    "guidance_scale": 1.0,
+    "watermarking_config": None,
+    "penalty_alpha": None,
+    "dola_layers": None,
+    "num_beams": 1,
+    "min_length": 0,
+    "min_new_tokens": 0,
+    "stop_strings": None,
+    "max_time": None,
 }
-"""Those of TRL's ``grpo_trainer``, which its arguments have as any text."""
-_ABOVE_0 = ("temperature", "max_completion_length")
-_FROM_0 = ("learning_rate", "epsilon", "epsilon_high", "beta")
+
+
+def _of_preset(what: str, *choices: str) -> Any:
+    metadata = {"help": f"{what}. [default: the preset's, or else TRL's]"}
+    return field(default=None, metadata=metadata | ({"choices": [*choices]} if choices else {}))
 
 
 @dataclass
-class RlArguments(PassAtKArguments, GuardArguments, HeldOutArguments, Around):
-    """Who learns from what, and what is done around it."""
+class GrpoConfig(GRPOConfig, GuardOptions, TrainingOptions):
+    """TRL's arguments and ours."""
 
-    told: ClassVar[tuple[str, ...]] = (
-        "preset",
-        "pass_at_k",
-        "format_share",
-        "max_accuracy",
-        "unmeasured",
-        "too_long",
-        "held_out",
-        *(f"guard_{name}" for name in GUARDS),
-        "guard_entropy_below",
-        "guard_length_below",
-        "guard_all_right_above",
-        "guard_cut_off_above",
-        "guard_evaluation_falls",
-        "guard_window",
-    )
+    script: ClassVar[str] = "grpo"
+    trl_config: ClassVar[type] = GRPOConfig
+    recorded: ClassVar[Mapping[str, Any]] = {
+        "preset": GSPO,
+        "pass_at_k": 1,
+        "format_share": 0.0,
+        "max_accuracy": None,
+        "unmeasured": LEAVE_OUT,
+        "too_long": "refuse",
+        "held_out": 128,
+        **{field.name: field.default for field in dataclasses.fields(GuardOptions)},
+        "guard_evaluation": WARN,
+    }
+    refused: ClassVar[Refused] = {
+        "top_p": ((1.0,), _SAMPLED),
+        "top_k": ((0,), _SAMPLED),
+        "min_p": ((0.0,), _SAMPLED),
+        "repetition_penalty": ((1.0,), _SAMPLED),
+        "vllm_structured_outputs_regex": ((None,), _SAMPLED),
+        "generation_kwargs": ((None,), _SAMPLED),
+        "disable_dropout": ((True,), _SAMPLED),
+        "neftune_noise_alpha": ((None,), _SAMPLED),
+        "label_smoothing_factor": ((0.0,), "the loss has no labels"),
+        "train_sampling_strategy": (("random",), "prompts are drawn in groups"),
+        "logging_strategy": (
+            ("steps", "epoch"),
+            "guards, curves and the record are made of what is logged",
+        ),
+        "remove_unused_columns": ((False,), "the reward judges by the columns of a problem"),
+        "reward_weights": ((None,), _ONE_REWARD),
+        "multi_objective_aggregation": (("sum_then_normalize",), _ONE_REWARD),
+        "chat_template_kwargs": ((None,), "prompts are rendered as the sets and the model have it"),
+        "max_tool_calling_iterations": ((None,), "there are no tools"),
+        "log_completions_hub_repo": (
+            (None,),
+            "it would publish prompts and responses unread; log_completions keeps them here",
+        ),
+        "use_transformers_paged": ((False,), "use_transformers_continuous_batching is its name"),
+        "vllm_importance_sampling_cap": (
+            (None,),
+            "vllm_importance_sampling_clip_max is its name",
+        ),
+    }
 
     mode: str | None = field(
         default=None,
@@ -91,7 +173,7 @@ class RlArguments(PassAtKArguments, GuardArguments, HeldOutArguments, Around):
         default=GSPO,
         metadata={
             "help": "How rewards become steps: sets loss_type, importance_sampling_level, epsilon "
-            "and their like where nothing else does.",
+            "and the like where they are not given.",
             "choices": [*PRESETS],
         },
     )
@@ -135,6 +217,13 @@ class RlArguments(PassAtKArguments, GuardArguments, HeldOutArguments, Around):
             "choices": ["refuse", "leave_out"],
         },
     )
+    pass_at_k: int = field(
+        default=1,
+        metadata={
+            "help": "Thinker: raise the chance that one of so many attempts is right. 1 is plain "
+            "RLVR; more is an extension of ours, for a pool that a deliberator reads."
+        },
+    )
     format_share: float = field(
         default=0.0,
         metadata={
@@ -149,217 +238,247 @@ class RlArguments(PassAtKArguments, GuardArguments, HeldOutArguments, Around):
             "a run (workers, timeout_s, memory_mb, sandbox, own)."
         },
     )
+    held_out: int = field(
+        default=128,
+        metadata={
+            "help": "With eval_strategy: maximum number of held-out caches, and of problems, that "
+            "an evaluation asks about, each num_generations_eval times."
+        },
+    )
+    held_out_from: str | None = field(
+        default=None,
+        metadata={
+            "help": "Folder of sets whose validation problems are held out, or, for thinkers "
+            "and joint, of another run, all of whose problems are. [default: that of dataset_name]"
+        },
+    )
     chat_template_path: str | None = field(
         default=None,
         metadata={
             "help": "Jinja file with the chat template, in place of that of the sets or the model."
         },
     )
+    # TRL's, with other defaults.
+    loss_type: str | None = _of_preset("Loss", *_LOSSES)
+    importance_sampling_level: str | None = _of_preset(
+        "What has a ratio of its own", "token", "sequence"
+    )
+    scale_rewards: str | None = _of_preset(
+        "Whose standard deviation divides rewards", "group", "batch", "none"
+    )
+    epsilon: float | None = _of_preset("Lower bound of clipping")
+    epsilon_high: float | None = _of_preset("Upper bound of clipping")
+    beta: float | None = _of_preset("Weight of the KL term; 0 loads no reference model")
+    mask_truncated_completions: bool = field(
+        default=True,
+        metadata={"help": "Learn nothing of what was cut off: it is neither right nor wrong."},
+    )
+    min_p: float | None = field(
+        default=0.0, metadata={"help": "Always 0; at TRL's default a model's own would count."}
+    )
+    disable_dropout: bool = field(
+        default=True, metadata={"help": "Always true, so that the ratio of the same weights is 1."}
+    )
+    vllm_importance_sampling_mode: str = field(
+        default="token_truncate",
+        metadata={
+            "help": "Correction of what vLLM samples. The ratio of a whole long response, the "
+            "product of its tokens', is nearly always out of bounds.",
+            "choices": [*_CORRECTIONS],
+        },
+    )
 
-
-def _settle(parser: TrlParser, given: Callable[[], argparse.Namespace]) -> None:
-    """Take what the preset says, and look at sources and batches before TRL looks at anything."""
-    _check_sources(given())
-    parser.set_defaults(**PRESETS[given().preset])
-    values = given()
-    if values.use_peft:
-        parser.set_defaults(lora_dropout=0.0)
-    if values.eval_strategy == "no":
-        if values.do_eval:
+    def __post_init__(self) -> None:
+        self._check_sources()
+        self._fill_in()
+        self._check_batches()
+        super().__post_init__()
+        self._check_ranges()
+        if self.eval_strategy != "no":
+            self._check_metric()
+        if self.mode == THINKER:
+            check_pass_at_k(self.pass_at_k, self)
+        elif self.pass_at_k != 1:
             raise ConfigError(
-                "do_eval is given, and eval_strategy does not say when",
-                "Give --eval_strategy steps.",
+                f"pass_at_k is {self.pass_at_k}, and the mode is {self.mode}",
+                "Leave it out, or give --mode thinker.",
             )
-        # It can never fire; where it is asked for, ``check_guards`` says so.
-        parser.set_defaults(guard_evaluation=OFF)
-    elif values.metric_for_best_model is None:
-        parser.set_defaults(metric_for_best_model=metric_of(values.mode))
-    if values.generation_batch_size is not None:
-        raise ConfigError(
-            "generation_batch_size: it is per_device_train_batch_size x processes x "
-            "steps_per_generation",
-            "Leave it out, and give --steps_per_generation.",
-        )
-    if values.steps_per_generation is None:
-        parser.set_defaults(steps_per_generation=STEPS * values.gradient_accumulation_steps)
-        values = given()
-    processes = int(os.environ.get("WORLD_SIZE", "1"))
-    check_batch(batch_of(values, processes))
-    if values.eval_strategy != "no":
-        group = values.num_generations_eval
-        if group is None:
-            group = values.num_generations
-        elif group < 1:
-            raise ConfigError(f"num_generations_eval: {group} is below 1", "Give 1 or more.")
-        check_validation(values.per_device_eval_batch_size, processes, group)
-
-
-SCRIPT = Script(
-    name="grpo",
-    config="GRPOConfig",
-    refused={
-        "top_p": ((1.0,), _SAMPLED),
-        "top_k": ((0,), _SAMPLED),
-        "min_p": ((0.0,), _SAMPLED),
-        "repetition_penalty": ((1.0,), _SAMPLED),
-        "vllm_structured_outputs_regex": ((None,), _SAMPLED),
-        "generation_kwargs": ((None,), _SAMPLED),
-        "disable_dropout": ((True,), _SAMPLED),
-        "neftune_noise_alpha": ((None,), _SAMPLED),
-        "label_smoothing_factor": ((0.0,), "the loss has no labels"),
-        "train_sampling_strategy": (("random",), "prompts are drawn in groups"),
-        "logging_strategy": (
-            ("steps", "epoch"),
-            "guards, curves and the record are made of what is logged",
-        ),
-        "remove_unused_columns": ((False,), "the reward judges by the columns of a problem"),
-        "reward_weights": ((None,), _ONE_REWARD),
-        "multi_objective_aggregation": (("sum_then_normalize",), _ONE_REWARD),
-        "chat_template_kwargs": ((None,), _TEMPLATE),
-        "max_tool_calling_iterations": ((None,), "there are no tools"),
-        "log_completions_hub_repo": (
-            (None,),
-            "it would publish prompts and responses unread; log_completions keeps them here",
-        ),
-        "use_transformers_paged": ((False,), "use_transformers_continuous_batching is its name"),
-        "vllm_importance_sampling_cap": (
-            (None,),
-            "vllm_importance_sampling_clip_max is its name",
-        ),
-    },
-    defaults={
-        "mask_truncated_completions": True,
-        "min_p": 0.0,
-        "disable_dropout": True,
-        "vllm_importance_sampling_mode": "token_truncate",
-    },
-    settle=_settle,
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """A training as it is asked for.
-
-    Attributes:
-        rl: Who learns, from what.
-        trl: TRL's arguments.
-        model: The model and its adapter.
-        verify: How answers are judged, where the run does not say it.
-    """
-
-    rl: RlArguments
-    trl: GRPOConfig
-    model: ModelConfig
-    verify: Verifying
-
-    @property
-    def around(self) -> Around:
-        """Our own arguments."""
-        return self.rl
-
-    @property
-    def chat_template_path(self) -> str | None:
-        """A file with the chat template that it learns."""
-        return self.rl.chat_template_path
-
-    @property
-    def mode(self) -> str:
-        """One of ``MODES``."""
-        return str(self.rl.mode)
+        check_guards(self, self)
+        fix = "Correct the value in the file."
+        # How answers are judged, where the run does not say it.
+        self.verifying = parse_section(Verifying, dict(self.verify or {}), "verify: ", fix)
 
     @property
     def looks_at_held_out(self) -> bool:
-        """Whether it is measured meanwhile."""
-        return bool(self.trl.do_eval or self.trl.eval_on_start)
+        """Whether the model is measured while it trains."""
+        return bool(self.do_eval or self.eval_on_start)
 
     @property
-    def batch(self) -> Batch:
+    def batch(self) -> GenerationBatch:
         """The numbers of a generation and a step."""
-        return batch_of(self.trl, self.trl.world_size)
+        return batch_of(self, self.world_size)
 
+    @property
+    def held_out_metric(self) -> str:
+        """What a model is measured by while it trains: the role that learns last."""
+        return PASS_AT_1 if self.mode == THINKER else HM
 
-def parse(arguments: Sequence[str] | None = None, description: str | None = None) -> Asked:
-    """Read the command line, and the file that it names.
-
-    Args:
-        arguments: In place of those of the process.
-        description: What ``--help`` begins with.
-
-    Raises:
-        ConfigError: A key or value that is none; see ``strict`` and ``batches``.
-    """
-    rl, trl, model = SCRIPT.read(RlArguments, arguments, description)
-    check_ranges(rl, trl, model)
-    if trl.eval_strategy != "no":
-        _check_metric(rl.mode, trl)
-    _check_vllm(rl, trl, model)
-    _check_thinker(rl, trl)
-    check_guards(rl, trl)
-    fix = "Correct the value in the file."
-    return Asked(rl, trl, model, parse_section(Verifying, dict(rl.verify or {}), "verify: ", fix))
-
-
-def _check_sources(rl: argparse.Namespace) -> None:
-    if rl.mode is None:
-        raise ConfigError(
-            "Who learns is not said",
-            f"Give --config FILE, such as one of configs/grpo, or --mode: {', '.join(MODES)}.",
-        )
-    if rl.dataset_name and rl.run:
-        raise ConfigError("Both dataset_name and run are given", "Leave out one of the two.")
-    if rl.mode == DELIBERATOR and rl.run:
-        raise ConfigError(
-            "run is given, and a deliberator learns from caches that are there",
-            "Give --dataset_name, or --mode joint, in which caches are made as it learns.",
-        )
-    if not (rl.dataset_name or rl.run):
-        raise ConfigError(
-            "There is nothing to learn from",
-            "Give --dataset_name: a folder that `heavydistill build` wrote, or its id on the Hub"
-            + ("." if rl.mode == DELIBERATOR else "; or --run: the configuration of a run."),
-        )
-    if rl.run and rl.verify is not None:
-        raise ConfigError(
-            "verify is given beside run, which has a section of that name", "Say it there."
-        )
-    for name, default in (("max_accuracy", None), ("unmeasured", LEAVE_OUT)):
-        if rl.mode != DELIBERATOR and getattr(rl, name) != default:
+    def _check_sources(self) -> None:
+        if self.mode is None:
             raise ConfigError(
-                f"{name} is given, and a {rl.mode} training has no caches before it begins",
-                "Leave it out.",
+                "Who learns is not said",
+                f"Give --config FILE, such as one of configs/grpo, or --mode: {', '.join(MODES)}.",
+            )
+        if self.dataset_name and self.run:
+            raise ConfigError("Both dataset_name and run are given", "Leave out one of the two.")
+        if self.mode == DELIBERATOR and self.run:
+            raise ConfigError(
+                "run is given, and a deliberator learns from caches that are there",
+                "Give --dataset_name, or --mode joint, in which caches are made as it learns.",
+            )
+        if not (self.dataset_name or self.run):
+            raise ConfigError(
+                "There is nothing to learn from",
+                "Give --dataset_name: a folder that `heavydistill build` wrote, or its id on the "
+                "Hub"
+                + ("." if self.mode == DELIBERATOR else "; or --run: the configuration of a run."),
+            )
+        if self.run and self.verify is not None:
+            raise ConfigError(
+                "verify is given beside run, which has a section of that name", "Say it there."
+            )
+        for name, default in (("max_accuracy", None), ("unmeasured", LEAVE_OUT)):
+            if self.mode != DELIBERATOR and getattr(self, name) != default:
+                raise ConfigError(
+                    f"{name} is given, and a {self.mode} training has no caches before it begins",
+                    "Leave it out.",
+                )
+
+    def _fill_in(self) -> None:
+        """Set what is not given: the preset's values, and what follows from other keys."""
+        usual = {field.name: field.default for field in dataclasses.fields(GRPOConfig)}
+        for name in {name for preset in PRESETS.values() for name in preset}:
+            if getattr(self, name) is None:
+                setattr(self, name, PRESETS[self.preset].get(name, usual[name]))
+        trl = cast("Any", self)  # whose fields of TRL have no types here
+        if trl.steps_per_generation is None:
+            trl.steps_per_generation = STEPS * trl.gradient_accumulation_steps
+        is_evaluated = trl.eval_strategy != "no"
+        if self.guard_evaluation is None:
+            self.guard_evaluation = WARN if is_evaluated else OFF
+        if is_evaluated and trl.metric_for_best_model is None:
+            trl.metric_for_best_model = self.held_out_metric
+
+    def _check_batches(self) -> None:
+        """Whether groups are whole, before TRL looks: its messages name no way out."""
+        if self.generation_batch_size is not None:
+            raise ConfigError(
+                "generation_batch_size: it is per_device_train_batch_size x processes x "
+                "steps_per_generation",
+                "Leave it out, and give --steps_per_generation.",
+            )
+        processes = int(os.environ.get("WORLD_SIZE", "1"))
+        check_batch(batch_of(self, processes))
+        if self.eval_strategy == "no":
+            if self.do_eval:
+                raise ConfigError(
+                    "do_eval is given, and eval_strategy does not say when",
+                    "Give --eval_strategy steps.",
+                )
+            return
+        group = self.num_generations_eval
+        if group is None:
+            group = self.num_generations
+        elif group < 1:
+            raise ConfigError(f"num_generations_eval: {group} is below 1", "Give 1 or more.")
+        check_validation(self.per_device_eval_batch_size, processes, group)
+
+    def _check_ranges(self) -> None:
+        for name in ("temperature", "max_completion_length"):
+            value = getattr(self, name)
+            if value is None or not 0 < value < math.inf:
+                raise ConfigError(f"{name}: {value} is no number above 0", "Give one.")
+        for name in ("learning_rate", "epsilon", "epsilon_high", "beta"):
+            value = getattr(self, name)
+            if value is not None and not 0 <= value < math.inf:
+                raise ConfigError(f"{name}: {value} is no number from 0 on", "Give one.")
+        if not 0 <= self.top_entropy_quantile <= 1:
+            raise ConfigError(
+                f"top_entropy_quantile: {self.top_entropy_quantile} is no share",
+                "Give one from 0 to 1.",
+            )
+        if self.sync_ref_model and not self.beta:
+            raise ConfigError(
+                "sync_ref_model is set, and with beta 0 there is no reference model",
+                "Leave it out, or give --beta.",
+            )
+        if not 0 <= self.format_share <= _MOST_FORMAT:
+            raise ConfigError(
+                f"format_share: {self.format_share} is not between 0 and {_MOST_FORMAT}: with "
+                "more, form would be learnt in place of what is right",
+                f"Give at most {_MOST_FORMAT}.",
+            )
+        if self.max_accuracy is not None and not 0 <= self.max_accuracy <= 1:
+            raise ConfigError(
+                f"max_accuracy: {self.max_accuracy} is no share",
+                "Give one from 0 to 1, such as 0.375.",
+            )
+
+    def _check_metric(self) -> None:
+        measured, name = _MEASURED[self.held_out_metric], str(self.metric_for_best_model)
+        if f"eval_{name.removeprefix('eval_')}" not in measured:
+            raise ConfigError(
+                f"metric_for_best_model: {name!r} does not tell how good a {self.mode} training is",
+                f"Give {' or '.join(measured)}, or leave it out.",
+            )
+        if self.greater_is_better is False:
+            raise ConfigError(
+                f"greater_is_better is false, and {name} is an accuracy", "Leave it out."
             )
 
 
-def metric_of(mode: str | None) -> str:
-    """What a model is measured by while it trains: the role that learns last."""
-    return PASS_AT_1 if mode == THINKER else HM
+@dataclass
+class GrpoModelConfig(ModelConfig):
+    """TRL's arguments of the model; an adapter has no dropout."""
+
+    lora_dropout: float | None = field(
+        default=None, metadata={"help": "Always 0: it would add noise to the importance ratios."}
+    )
+
+    def __post_init__(self) -> None:
+        if self.lora_dropout is None:
+            usual = ModelConfig.__dataclass_fields__["lora_dropout"].default
+            self.lora_dropout = 0.0 if self.use_peft else usual
+        super().__post_init__()
+        if not self.use_peft:
+            return
+        if self.lora_dropout:
+            raise ConfigError(
+                f"lora_dropout: {self.lora_dropout} adds noise to the importance ratios that "
+                "exceeds their clipping range",
+                "Leave it out.",
+            )
+        targets = self.lora_target_modules or ()
+        if "lm_head" in ([targets] if isinstance(targets, str) else targets):
+            raise ConfigError(
+                "lora_target_modules: TRL computes log-probabilities past an adapter of lm_head, "
+                "which would learn nothing",
+                "Leave lm_head out.",
+            )
 
 
-def _check_metric(mode: str | None, trl: GRPOConfig) -> None:
-    measured, name = _MEASURED[metric_of(mode)], trl.metric_for_best_model
-    if name is not None and f"eval_{name.removeprefix('eval_')}" not in measured:
-        raise ConfigError(
-            f"metric_for_best_model: {name!r} does not tell how good a {mode} training is",
-            f"Give {' or '.join(measured)}, or leave it out.",
-        )
-    if trl.greater_is_better is False:
-        raise ConfigError(f"greater_is_better is false, and {name} is an accuracy", "Leave it out.")
+def parse(
+    arguments: Sequence[str] | None = None, description: str | None = None
+) -> Arguments[GrpoConfig]:
+    """Read the command line, and the file that it names; see ``arguments.read_arguments``."""
+    found = read_arguments(GrpoConfig, GrpoModelConfig, arguments, description)
+    if found.config.use_vllm:
+        _check_vllm(found)
+    return found
 
 
-def _check_thinker(rl: RlArguments, trl: GRPOConfig) -> None:
-    if rl.mode == THINKER:
-        check_pass_at_k(rl.pass_at_k, trl)
-    elif rl.pass_at_k != 1:
-        raise ConfigError(
-            f"pass_at_k is {rl.pass_at_k}, and the mode is {rl.mode}",
-            "Leave it out, or give --mode thinker.",
-        )
-
-
-def _check_vllm(rl: RlArguments, trl: GRPOConfig, model: ModelConfig) -> None:
-    if not trl.use_vllm:
-        return
+def _check_vllm(arguments: Arguments[GrpoConfig]) -> None:
+    config, model = arguments.config, arguments.model
     if model.load_in_4bit or model.load_in_8bit:
         bits = 4 if model.load_in_4bit else 8
         raise ConfigError(
@@ -367,11 +486,11 @@ def _check_vllm(rl: RlArguments, trl: GRPOConfig, model: ModelConfig) -> None:
             "for every generation: vLLM would sample from another model than the one in training",
             f"Give --load_in_{bits}bit false, or --use_vllm false (samples with transformers).",
         )
-    mode = trl.vllm_importance_sampling_mode
-    is_of_rows = trl.vllm_importance_sampling_correction and mode.startswith("sequence")
-    if is_of_rows and rl.mode == JOINT:
+    correction = config.vllm_importance_sampling_mode
+    is_of_rows = config.vllm_importance_sampling_correction and correction.startswith("sequence")
+    if is_of_rows and config.mode == JOINT:
         raise ConfigError(
-            f"vllm_importance_sampling_mode: {mode} is of rows, and a sample is an episode",
+            f"vllm_importance_sampling_mode: {correction} is of rows, and a sample is an episode",
             "Set vllm_importance_sampling_mode: token_truncate.",
         )
     if importlib.util.find_spec("vllm") is None:
@@ -380,66 +499,36 @@ def _check_vllm(rl: RlArguments, trl: GRPOConfig, model: ModelConfig) -> None:
             'Install it with `pip install "heavydistill[vllm]"`, or give --use_vllm false, which '
             "samples with transformers.",
         )
-    if trl.use_cpu:
+    if config.use_cpu:
         raise ConfigError(
             "use_vllm is set with use_cpu, and vLLM takes no weights from a training on a CPU",
             "Give --use_vllm false.",
         )
 
 
-def check_ranges(rl: RlArguments, trl: GRPOConfig, model: ModelConfig) -> None:
-    """See to it that every value is one.
+def check_sampling(model: str, revision: str | None = None) -> None:
+    """See to it that a model samples from its own distribution, of which the ratios are.
+
+    TRL sets temperature, top_p, top_k, min_p and repetition_penalty; transformers takes whatever
+    else is in a model's ``generation_config.json``, and vLLM, as TRL calls it, nothing of it.
+
+    Args:
+        model: What transformers loads it from.
+        revision: Revision of its repository.
 
     Raises:
-        ConfigError: One is not.
+        ConfigError: The file has a setting that bends the distribution.
     """
-    for name, words in WORDS.items():
-        if (word := getattr(trl, name)) not in words:
-            raise ConfigError(
-                f"{name}: {word!r} is none of {', '.join(words)}", "Take one of them."
-            )
-    for name in _ABOVE_0:
-        value = getattr(trl, name)
-        if value is None or not 0 < value < math.inf:
-            raise ConfigError(f"{name}: {value} is no number above 0", "Give one.")
-    for name in _FROM_0:
-        value = getattr(trl, name)
-        if value is not None and not 0 <= value < math.inf:
-            raise ConfigError(f"{name}: {value} is no number from 0 on", "Give one.")
-    if not 0 <= trl.top_entropy_quantile <= 1:
+    settings = generation_config(model, revision)
+    bending = {
+        name: value
+        for name, neutral in _BENDING.items()
+        if (value := settings.get(name)) not in (None, [], neutral)
+    }
+    if bending:
         raise ConfigError(
-            f"top_entropy_quantile: {trl.top_entropy_quantile} is no share", "Give one from 0 to 1."
-        )
-    if trl.sync_ref_model and not trl.beta:
-        raise ConfigError(
-            "sync_ref_model is set, and with beta 0 there is no reference model",
-            "Leave it out, or give --beta.",
-        )
-    _check_adapter(model)
-    if not 0 <= rl.format_share <= _MOST_FORMAT:
-        raise ConfigError(
-            f"format_share: {rl.format_share} is not between 0 and {_MOST_FORMAT}: with more, form "
-            "would be learnt in place of what is right",
-            f"Give at most {_MOST_FORMAT}.",
-        )
-    if rl.max_accuracy is not None and not 0 <= rl.max_accuracy <= 1:
-        raise ConfigError(
-            f"max_accuracy: {rl.max_accuracy} is no share", "Give one from 0 to 1, such as 0.375."
-        )
-
-
-def _check_adapter(model: ModelConfig) -> None:
-    if model.use_peft and model.lora_dropout:
-        # It is drawn anew at each pass, so that the ratio of the same weights is not 1.
-        raise ConfigError(
-            f"lora_dropout: {model.lora_dropout} makes noise of the ratios, and their bounds are "
-            "tighter than that",
-            "Leave it out.",
-        )
-    targets = model.lora_target_modules or ()
-    if model.use_peft and "lm_head" in ([targets] if isinstance(targets, str) else targets):
-        raise ConfigError(
-            "lora_target_modules: TRL computes log-probabilities past an adapter of lm_head, which "
-            "would learn nothing",
-            "Leave lm_head out.",
+            f"The generation_config.json of {model} has {json.dumps(bending)[1:-1]}, and what is "
+            "learnt is what the model itself would write",
+            "Take a copy of the model without them, or sample with vLLM (--use_vllm true), which "
+            "does not read them.",
         )

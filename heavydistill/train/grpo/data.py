@@ -1,4 +1,4 @@
-"""What is asked in a GRPO training: caches that are there, or problems.
+"""What is asked in a GRPO training: caches that are there, or problems; and which of them fit.
 
 A deliberator is asked the prompts of the set ``rl``, with ``unmeasured: ask`` also caches of
 ``caches`` whose success nobody has measured; a thinker, and the thinkers of an episode, are
@@ -8,7 +8,7 @@ left out is counted by its reason:
     never_right    no response was right, so that a group would teach nothing
     always_right   all were, likewise
     over_accuracy  more than ``max_accuracy`` of its attempts are right
-    too_long       it leaves no room for a response in the model's context
+    too_long       it leaves no room for a response in the model's context; none is ever cut
     unfit          its problem cannot be judged, and the run has ``problems.unfit: leave_out``
 
 The responses are those that were judged, two or more: deliberations on the cache; attempts at the
@@ -23,6 +23,11 @@ The rows of the dataset have ``prompt``, one user turn; the problem's ``problem`
 ``stratum``, ``right``, ``width`` and ``success`` (null: not measured), of a problem ``domain`` and,
 where it is one of sets, ``success``.
 
+How problems are asked is the configuration of a run: the given one, or that of the runs behind the
+sets. Of it count ``domain``, ``language``, ``think``, ``cache`` and ``deliberate``, and where it is
+given also ``problems`` and ``verify``. The model that is trained answers, sampled as the training
+says.
+
 Not covered: what is measured meanwhile (``held_out``).
 """
 
@@ -33,33 +38,39 @@ import json
 import math
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from heavydistill.config.run import RunConfig, Verifying
+from heavydistill.config.models import SamplingChoice
+from heavydistill.config.run import RunConfig, Verifying, load_config, refuse_code_of_saved
+from heavydistill.config.yaml import parse
 from heavydistill.errors import ConfigError
 from heavydistill.heavy import prompts as wordings
+from heavydistill.models.registry import file_of
+from heavydistill.models.tokenizer import ReaderTokenizer
 from heavydistill.problems.loading import load_fit
 from heavydistill.schema import Problem
 from heavydistill.store.sets.folder import read_rows
+from heavydistill.store.sets.manifest import Manifest
 from heavydistill.store.sets.rows import USED
+from heavydistill.train.arguments import Arguments
 from heavydistill.train.base_model import Base
-from heavydistill.train.datasets import Located, locate
-from heavydistill.train.grpo.batches import check_prompts
-from heavydistill.train.grpo.config import ASK, DELIBERATOR, JOINT, Asked
-from heavydistill.train.grpo.context_check import with_room
-from heavydistill.train.grpo.thinking import run_of
+from heavydistill.train.datasets import SetsFolder, locate
+from heavydistill.train.grpo.batches import check_episodes, check_prompts
+from heavydistill.train.grpo.config import ASK, DELIBERATOR, JOINT, LEAVE_OUT, GrpoConfig
+from heavydistill.train.grpo.episodes import Episodes
 from heavydistill.verifiers import registry
 
 if TYPE_CHECKING:
     from datasets import Dataset
 
 NEVER, ALWAYS, OVER = "never_right", "always_right", "over_accuracy"
-UNMEASURED = "unmeasured"
-UNFIT = "unfit"
+UNMEASURED, UNFIT, TOO_LONG = "unmeasured", "unfit", "too_long"
 _OF_PROBLEM = ("problem", "text", "reference", "verifier", "verifier_args")
 _OF_CACHE = ("prompt", *_OF_PROBLEM, "cache", "stratum", "right", "width", "success")
+_OF_SETS = ("domain", "language", "think", "cache", "deliberate")
 _ROUNDING = 1e-9
 _FEWEST_JUDGED = 2  # as of a cache
 _Row = dict[str, Any]
@@ -67,25 +78,22 @@ _Row = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Prompts:
-    """All of them.
-
-    Attributes:
-        train: A row for each prompt; see the module.
-        lengths: Tokens of the prompts of ``train``, with the template and what opens an answer.
-        left_out: How many are not asked, by reason.
-        unmeasured: Prompts of ``train`` from sets whose success nobody has measured.
-        measured_on: On whose responses success was measured, sorted.
-        run: How problems are asked; None where the prompts are caches.
-        verify: How answers are judged.
-    """
+    """All prompts of a training."""
 
     train: Dataset
+    """A row for each prompt; see the module."""
     lengths: list[int]
+    """Tokens of the prompts of ``train``, with the template and what opens an answer."""
     left_out: dict[str, int]
+    """How many are not asked, by reason."""
     unmeasured: int
+    """Prompts of ``train`` from sets whose success nobody has measured."""
     measured_on: list[str]
+    """On whose responses success was measured, sorted."""
     run: RunConfig | None
+    """How problems are asked; None where the prompts are caches."""
     verify: Verifying
+    """How answers are judged."""
 
     @property
     def longest(self) -> int:
@@ -94,7 +102,7 @@ class Prompts:
 
     @property
     def problems_sha256(self) -> str:
-        """Of what is asked and what is right, in order."""
+        """Hash of what is asked and what is right, in order."""
         digest = hashlib.sha256()
         columns = [self.train[name] for name in ("prompt", *_OF_PROBLEM)]
         for row in zip(*columns, strict=True):
@@ -102,57 +110,57 @@ class Prompts:
         return digest.hexdigest()
 
 
-def find_sets(asked: Asked) -> Located | None:
+def find_sets(config: GrpoConfig) -> SetsFolder | None:
     """The folder of sets; None where a run is given.
 
     Raises:
         ConfigError: There is none.
     """
-    if not asked.rl.dataset_name:
+    if not config.dataset_name:
         return None
-    names = {"rl"} if asked.mode == DELIBERATOR else {"problems", "trajectories"}
-    if asked.mode == JOINT:
+    names = {"rl"} if config.mode == DELIBERATOR else {"problems", "trajectories"}
+    if config.mode == JOINT:
         names |= {"caches"}
-    if asked.rl.unmeasured == ASK:
+    if config.unmeasured == ASK:
         names |= {"caches", "problems"}
-    if asked.looks_at_held_out and asked.rl.held_out_from is None:
+    if config.looks_at_held_out and config.held_out_from is None:
         names |= {"caches", "problems", "trajectories"}
-    return locate(asked.rl.dataset_name, sorted(names))
+    return locate(config.dataset_name, sorted(names))
 
 
-def read_prompts(asked: Asked, base: Base, sets: Located | None) -> Prompts:
+def read_prompts(arguments: Arguments[GrpoConfig], base: Base, sets: SetsFolder | None) -> Prompts:
     """Read and choose the prompts.
 
     Raises:
         ConfigError: There are none to learn from, too few for a generation, or one that does not
             fit the model; or nobody here can judge an answer. The message says what to do.
     """
+    config = arguments.config
     left_out: Counter[str] = Counter()
-    if asked.mode == DELIBERATOR and sets:
-        run, verify = None, asked.verify
-        train = _caches(sets)
+    run, verify, measured_on = None, config.verifying, list[str]()
+    if config.mode == DELIBERATOR and sets:
+        train = list(read_rows(sets.folder, "rl", "train"))
         measured_on = sorted({row["measured_on"] for row in train})
-        if asked.rl.unmeasured == ASK:
+        if config.unmeasured == ASK:
             train += _unmeasured(sets)
     else:
-        run = run_of(asked, sets.manifest if sets else None)
-        verify = run.verify if asked.rl.run else asked.verify
-        problems = _of_sets(sets) if sets else _of_run(run, left_out)
+        run = run_of(arguments, sets.manifest if sets else None)
+        verify = run.verify if config.run else verify
+        problems = _problems_of_sets(sets) if sets else _problems_of_run(run, left_out)
         train = list(_thinker_rows(problems, run))
-        measured_on = []
         if sets:
-            success, measured_on = _successes(sets, asked.mode)
+            success, measured_on = _successes(sets, str(config.mode))
             train = [{**row, "success": success.get(row["problem"])} for row in train]
     check_verifiers(train, verify)
     if sets:
         found = train
-        train = _teaching(found, asked, left_out)
-        if not train and asked.mode == DELIBERATOR:
-            raise _no_cache_left(asked, base, sets, found, left_out)
+        train = _teaching(found, config.max_accuracy, left_out)
+        if not train and config.mode == DELIBERATOR:
+            raise _no_cache_left(arguments, base, sets, found, left_out)
         if not train:
             raise _no_problem_left(sets, left_out)
-    train, lengths = with_room(asked, base, run, train, left_out)
-    check_prompts(asked.batch, len(train), _more_prompts(asked, base, sets, left_out))
+    train, lengths = with_room(config, base, run, train, left_out)
+    check_prompts(config.batch, len(train), _more_prompts(arguments, base, sets, left_out))
     return Prompts(
         train=_dataset(train),
         lengths=lengths,
@@ -164,11 +172,7 @@ def read_prompts(asked: Asked, base: Base, sets: Located | None) -> Prompts:
     )
 
 
-def _caches(sets: Located) -> list[_Row]:
-    return list(read_rows(sets.folder, "rl", "train"))
-
-
-def _unmeasured(sets: Located) -> list[_Row]:
+def _unmeasured(sets: SetsFolder) -> list[_Row]:
     """The caches that were deliberated too seldom to tell, each once."""
     of_train = {
         row["id"]: row for row in read_rows(sets.folder, "problems") if row["split"] == "train"
@@ -194,14 +198,14 @@ def _unmeasured_row(problem: _Row, cache: _Row) -> _Row:
     }
 
 
-def _of_run(run: RunConfig, left_out: Counter[str]) -> list[Problem]:
+def _problems_of_run(run: RunConfig, left_out: Counter[str]) -> list[Problem]:
     loaded = load_fit(run.problems, run.verify)
     if loaded.unfit:
         left_out[UNFIT] += len(loaded.unfit)
     return loaded.problems
 
 
-def _of_sets(sets: Located) -> list[Problem]:
+def _problems_of_sets(sets: SetsFolder) -> list[Problem]:
     names = Problem.__dataclass_fields__
     found = [
         Problem(**{name: row[name] for name in names})
@@ -217,7 +221,7 @@ def _of_sets(sets: Located) -> list[Problem]:
     return found
 
 
-def _successes(sets: Located, mode: str) -> tuple[dict[str, float], list[str]]:
+def _successes(sets: SetsFolder, mode: str) -> tuple[dict[str, float], list[str]]:
     """The share of each problem's judged responses that is right, and who wrote the attempts."""
     right: Counter[str] = Counter()
     judged: Counter[str] = Counter()
@@ -239,7 +243,6 @@ def _successes(sets: Located, mode: str) -> tuple[dict[str, float], list[str]]:
 
 def _thinker_rows(problems: Iterable[Problem], run: RunConfig) -> Iterator[_Row]:
     for problem in problems:
-        domain = problem.domain or run.domain or "general"
         yield {
             "prompt": [{"role": "user", "content": thinker_prompt(problem, run)}],
             "problem": problem.id,
@@ -247,7 +250,7 @@ def _thinker_rows(problems: Iterable[Problem], run: RunConfig) -> Iterator[_Row]
             "reference": problem.reference,
             "verifier": problem.verifier,
             "verifier_args": problem.verifier_args,
-            "domain": domain,
+            "domain": problem.domain or run.domain or "general",
         }
 
 
@@ -275,9 +278,8 @@ def check_verifiers(rows: Iterable[_Row], verify: Verifying) -> None:
         raise ConfigError(lacking[0], "Mend that, or take sets without such problems.")
 
 
-def _teaching(rows: Iterable[_Row], asked: Asked, left_out: Counter[str]) -> list[_Row]:
-    """The prompts that can teach something."""
-    most = asked.rl.max_accuracy
+def _teaching(rows: Iterable[_Row], most: float | None, left_out: Counter[str]) -> list[_Row]:
+    """The prompts that can teach something, of caches those of this accuracy at most."""
     kept = []
     for row in rows:
         if not _may_teach(row):
@@ -293,7 +295,7 @@ def _may_teach(row: _Row) -> bool:
     return row["success"] is None or 0 < row["success"] < 1
 
 
-def _no_problem_left(sets: Located, left_out: Counter[str]) -> ConfigError:
+def _no_problem_left(sets: SetsFolder, left_out: Counter[str]) -> ConfigError:
     harder = "harder" if left_out[ALWAYS] >= left_out[NEVER] else "easier"
     return ConfigError(
         f"{sets.name} has no problem that was answered rightly sometimes and not always "
@@ -308,15 +310,19 @@ def _listed(left_out: Counter[str]) -> str:
 
 
 def _no_cache_left(
-    asked: Asked, base: Base, sets: Located, caches: Iterable[_Row], left_out: Counter[str]
+    arguments: Arguments[GrpoConfig],
+    base: Base,
+    sets: SetsFolder,
+    caches: Iterable[_Row],
+    left_out: Counter[str],
 ) -> ConfigError:
     """What is said of a set without successes, or with nothing else."""
-    again = _refilter(asked)
+    again = _refilter(arguments)
     if left_out[OVER]:
         lowest = min(row["right"] / row["width"] for row in caches if _may_teach(row))
         return ConfigError(
             f"max_accuracy: {left_out[OVER]:,} caches of {sets.name} have more than "
-            f"{asked.rl.max_accuracy:g} of their attempts right, and none has as few",
+            f"{arguments.config.max_accuracy:g} of their attempts right, and none has as few",
             f"Give --max_accuracy {math.ceil(lowest * 1000) / 1000:g} or more.",
         )
     labels = left_out or Counter(
@@ -342,29 +348,31 @@ def _no_cache_left(
     )
 
 
-def _refilter(asked: Asked) -> str:
+def _refilter(arguments: Arguments[GrpoConfig]) -> str:
     """The command that measures the caches on the model that is trained."""
-    sets, model = str(asked.rl.dataset_name), str(asked.model.model_name_or_path)
+    sets, model = str(arguments.config.dataset_name), str(arguments.model.model_name_or_path)
     command = ["heavydistill", "refilter", sets, "--checkpoint", model]
     return f"`{shlex.join([*command, '--out', f'{sets}-refiltered'])}`"
 
 
-def _measured_on_others(sets: Located, base: Base) -> str:
+def _measured_on_others(sets: SetsFolder, base: Base) -> str:
     """On whose deliberations the success of the caches was measured, but for the base itself."""
     refiltered = sets.manifest.refiltered
     models = {refiltered.checkpoint} if refiltered else {*sets.manifest.models["deliberator"]}
     return ", ".join(sorted(models - {base.name}))
 
 
-def _more_prompts(asked: Asked, base: Base, sets: Located | None, left_out: Counter[str]) -> str:
+def _more_prompts(
+    arguments: Arguments[GrpoConfig], base: Base, sets: SetsFolder | None, left_out: Counter[str]
+) -> str:
     """How there may be more of them, in words."""
     lost = left_out[ALWAYS] + left_out[NEVER]
-    others = sets and asked.mode == DELIBERATOR and _measured_on_others(sets, base)
+    others = sets and arguments.config.mode == DELIBERATOR and _measured_on_others(sets, base)
     if not lost or not others:
         return "more prompts"
     return (
         f"more prompts: {lost:,} caches are left out that {others} always or never got right; "
-        f"{_refilter(asked)} measures them on {base.name}"
+        f"{_refilter(arguments)} measures them on {base.name}"
     )
 
 
@@ -373,3 +381,219 @@ def _dataset(rows: list[_Row]) -> Dataset:
 
     names = _OF_CACHE if "cache" in rows[0] else tuple(rows[0])
     return Dataset.from_list([{name: row[name] for name in names} for row in rows])
+
+
+_OF_SETS = ("domain", "language", "think", "cache", "deliberate")
+
+
+def run_of(arguments: Arguments[GrpoConfig], manifest: Manifest | None) -> RunConfig:
+    """How problems are asked: the configuration of a run, with the wording filled in.
+
+    Args:
+        arguments: The training.
+        manifest: Manifest of the sets; None where the run is given.
+
+    Raises:
+        ConfigError: It is none, sets something that would have no effect, or has a K that does not
+            fit the batch; or the runs behind the sets were asked in different ways.
+    """
+    config = arguments.config
+    if config.run:
+        run = load_config(Path(config.run))
+        fix = "copy the file out of the folder of the run, and give the copy"
+        refuse_code_of_saved(Path(config.run), run, fix)
+    else:
+        run = _run_behind(manifest)
+    _refuse_unused(run, config)
+    if config.mode == JOINT:
+        check_episodes(config.batch, run.think.k)
+    if run.domain is None:
+        profile = file_of(str(arguments.model.model_name_or_path))
+        run = run.model_copy(update={"domain": profile.domain if profile else "general"})
+    return run
+
+
+def _run_behind(manifest: Manifest | None) -> RunConfig:
+    """How the runs behind the sets asked, without what was right for their teachers alone."""
+    runs = manifest.runs if manifest else []
+    ways = [_way(run.config) for run in runs if run.config]
+    fix = "Say how it is to be asked: give --run in place of --dataset_name."
+    if not ways:
+        raise ConfigError("The sets do not tell how their problems were asked", fix)
+    if any(way != ways[0] for way in ways):
+        names = ", ".join(run.name for run in runs)
+        raise ConfigError(f"The runs behind the sets, {names}, were asked in different ways", fix)
+    return parse(RunConfig, ways[0], "The run behind the sets: ", fix)
+
+
+def wording_of(manifest: Manifest | None) -> RunConfig | None:
+    """How the runs behind sets worded their prompts; None if they did not do it alike."""
+    found = {
+        (run.config.get("domain"), run.config.get("language"))
+        for run in (manifest.runs if manifest else [])
+        if run.config
+    }
+    if len(found) != 1:
+        return None
+    domain, language = found.pop()
+    return RunConfig(domain=domain, **({"language": language} if language else {}))
+
+
+def _way(config: dict[str, Any]) -> dict[str, Any]:
+    way = {name: config[name] for name in _OF_SETS if config.get(name) is not None}
+    for stage in ("think", "deliberate"):
+        way[stage] = {key: v for key, v in way.get(stage, {}).items() if key != "sampling"}
+    way["cache"] = {key: v for key, v in way.get("cache", {}).items() if key != "budget_tokens"}
+    return way
+
+
+def _refuse_unused(run: RunConfig, config: GrpoConfig) -> None:
+    """Refuse sampling that another key of the training says, and what no training does."""
+    if run.pools:
+        raise ConfigError(
+            f"{config.run}: pools has no effect: the model that is trained thinks",
+            "Leave it out, and say with problems what is asked.",
+        )
+    most = config.max_completion_length
+    stages = {"think": run.think.sampling}
+    if config.mode == JOINT:
+        stages["deliberate"] = run.deliberate.sampling
+    for stage, sampling in stages.items():
+        if sampling.model_copy(update={"max_tokens": None}) != SamplingChoice():
+            raise ConfigError(
+                f"{config.run}: of {stage}.sampling max_tokens alone counts in a training",
+                "Leave the others out; temperature is a key of the training.",
+            )
+        # In an episode either role may have a smaller number of its own.
+        tokens = sampling.max_tokens or most
+        if tokens > most or (tokens < most and config.mode != JOINT):
+            raise ConfigError(
+                f"{config.run}: {stage}.sampling.max_tokens is {tokens}, and "
+                f"max_completion_length {most}",
+                f"Give --max_completion_length {tokens}, or the same max_tokens.",
+            )
+
+
+def context_of(config: GrpoConfig, base: Base) -> int:
+    """Most tokens of a prompt and a response together."""
+    return min(base.context, _server(config) or base.context)
+
+
+def episodes_of(config: GrpoConfig, base: Base, run: RunConfig) -> Episodes:
+    """What plays the episodes of a training, or makes caches as they have them."""
+    most = config.max_completion_length
+    return Episodes(run, base.chat, ReaderTokenizer(base.path), context_of(config, base), most)
+
+
+def with_room(
+    config: GrpoConfig,
+    base: Base,
+    run: RunConfig | None,
+    rows: list[_Row],
+    left_out: Counter[str],
+) -> tuple[list[_Row], list[int]]:
+    """The prompts that fit, and their tokens.
+
+    Args:
+        config: The training.
+        base: The model.
+        run: How problems are asked; None where the prompts are caches.
+        rows: With ``prompt``; for episodes also with the fields of a problem.
+        left_out: What is left out is counted there.
+
+    Raises:
+        ConfigError: One does not fit and is not to be left out, or none does; the message says
+            what would do.
+    """
+    lengths = [_tokens(base, row) for row in rows]
+    leaves_out = config.too_long == LEAVE_OUT
+    if config.mode == JOINT:
+        assert run, "episodes are of a run"
+        fits = _of_episodes(episodes_of(config, base, run), rows, lengths, leaves_out)
+    else:
+        response = config.max_completion_length
+        room = context_of(config, base) - response
+        fits = [tokens <= room for tokens in lengths]
+        if leaves_out and not any(fits):
+            raise ConfigError(
+                f"max_completion_length: no prompt leaves room for {response:,} tokens of a "
+                f"response in {room + response:,}; the shortest has {min(lengths):,}",
+                "Give a smaller one.",
+            )
+        if not leaves_out:
+            check_room(lengths, response, base.context, _server(config))
+    kept = [at for at, is_fit in enumerate(fits) if is_fit]
+    if lost := len(rows) - len(kept):
+        left_out[TOO_LONG] += lost
+    return [rows[at] for at in kept], [lengths[at] for at in kept]
+
+
+def _of_episodes(
+    episodes: Episodes, rows: Sequence[_Row], lengths: Sequence[int], leaves_out: bool
+) -> list[bool]:
+    lacks = [episodes.lack_of_room(row) for row in rows]
+    found = [at for at, lack in enumerate(lacks) if lack]
+    if found and (not leaves_out or len(found) == len(rows)):
+        # What would do for the longest prompt would do for all.
+        lack = lacks[max(found, key=lambda at: lengths[at])]
+        assert lack
+        what, fix = lack
+        if len(found) < len(rows):
+            fix = f"leave out what is longer with --too_long {LEAVE_OUT}, or {fix}"
+        many = f"{len(found):,} of {len(rows):,} problems"
+        raise ConfigError(f"{what} ({many})", f"{fix[0].upper()}{fix[1:]}.")
+    return [lack is None for lack in lacks]
+
+
+def check_room(lengths: Sequence[int], response: int, context: int, server: int | None) -> None:
+    """See to it that the longest prompt and a response fit.
+
+    Args:
+        lengths: Tokens of the prompts.
+        response: ``max_completion_length``.
+        context: Of the model.
+        server: ``vllm_max_model_length``.
+
+    Raises:
+        ConfigError: They do not.
+    """
+    longest = max(lengths)
+    if longest + response > context:
+        many = sum(length + response > context for length in lengths)
+        fixes = []
+        if longest < context:
+            fixes.append(f"give --max_completion_length {context - longest}")
+        if many < len(lengths):
+            fixes.append("leave out what is longer with --too_long leave_out")
+        if not fixes:
+            fixes.append(
+                "take a model that reads more or shorter prompts; caches are cut to fit by "
+                f"`heavydistill build --set max_tokens={context}`"
+            )
+        fix = ", or ".join(fixes)
+        raise ConfigError(
+            f"max_completion_length: {many:,} of {len(lengths):,} prompts and {response:,} tokens "
+            f"of a response do not fit the {context:,} of the model; the longest prompt has "
+            f"{longest:,}",
+            f"{fix[0].upper()}{fix[1:]}.",
+        )
+    if server is not None and longest + response > server:
+        raise ConfigError(
+            f"vllm_max_model_length: {server:,} tokens do not hold the longest prompt, "
+            f"{longest:,}, and a response of {response:,}",
+            f"Give --vllm_max_model_length {longest + response}.",
+        )
+
+
+def _server(config: GrpoConfig) -> int | None:
+    return config.vllm_max_model_length if config.use_vllm else None
+
+
+def _tokens(base: Base, row: _Row) -> int:
+    try:
+        return base.chat.prompt_tokens(row["prompt"])
+    except ValueError as error:
+        raise ConfigError(
+            f"The prompt of problem {row['problem']} cannot be rendered: {error}",
+            "Give a chat template that takes it, with --chat_template_path FILE.",
+        ) from error

@@ -29,7 +29,7 @@ from typing import Any, Literal, get_args
 from heavydistill.chat.template import TAGS, Chat
 from heavydistill.config.run import RunConfig
 from heavydistill.errors import BudgetError, ConfigError
-from heavydistill.heavy import prompts
+from heavydistill.heavy import prompts as wordings
 from heavydistill.heavy.cache import build_cache, frame_tokens
 from heavydistill.heavy.pruning import Reader
 from heavydistill.models.http.reasoning import decoded, split_reasoning
@@ -61,7 +61,7 @@ Sample = Callable[[list[list[int]], int], list[Completion]]
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class EpisodeRow:
     """One row of an episode.
 
     Attributes:
@@ -88,7 +88,7 @@ class Episode:
         failed: Why it has failed; None if it has not.
     """
 
-    rows: list[Asked]
+    rows: list[EpisodeRow]
     pool: list[Trajectory]
     cache: Cache
     failed: Failed | None
@@ -206,15 +206,15 @@ class Episodes:
             verdicts: Judges attempts.
         """
         problems = [problem_of(row) for row in rows]
-        asked = [list(row["prompt"]) for row in rows for _ in range(self.k)]
-        thinkers = self._answered(asked, self.thinker_tokens, sample)
+        prompts = [list(row["prompt"]) for row in rows for _ in range(self.k)]
+        thinkers = self._answered(prompts, self.thinker_tokens, sample)
         pools = self._pools(problems, thinkers, verdicts)
         built = [
             self._cache(problem, pool, seed)
             for problem, pool, seed in zip(problems, pools, seeds, strict=True)
         ]
-        asked = [[{"role": "user", "content": cache.prompt}] for cache, _ in built]
-        finals = self._answered(asked, self.deliberator_tokens, sample)
+        prompts = [[{"role": "user", "content": cache.prompt}] for cache, _ in built]
+        finals = self._answered(prompts, self.deliberator_tokens, sample)
         return [
             Episode(
                 rows=[
@@ -229,9 +229,9 @@ class Episodes:
         ]
 
     def _answered(
-        self, asked: list[list[dict[str, str]]], most: int, sample: Sample
-    ) -> list[Asked]:
-        ids = [self._ids(prompt) for prompt in asked]
+        self, prompts: list[list[dict[str, str]]], most: int, sample: Sample
+    ) -> list[EpisodeRow]:
+        ids = [self._ids(prompt) for prompt in prompts]
         longest = max(map(len, ids))
         if longest + most > self._context:
             raise ConfigError(
@@ -239,13 +239,13 @@ class Episodes:
                 f"{self._context}",
                 "Leave out long problems, or set a smaller sampling.max_tokens.",
             )
-        return [Asked(*one) for one in zip(asked, ids, sample(ids, most), strict=True)]
+        return [EpisodeRow(*row) for row in zip(prompts, ids, sample(ids, most), strict=True)]
 
     def _ids(self, prompt: Sequence[Mapping[str, Any]]) -> list[int]:
         return self._chat.ids(self._chat.render(prompt, opens=True))
 
     def _pools(
-        self, problems: Sequence[Problem], thinkers: Sequence[Asked], verdicts: VerdictPool
+        self, problems: Sequence[Problem], thinkers: Sequence[EpisodeRow], verdicts: VerdictPool
     ) -> list[list[Trajectory]]:
         pools = [
             [
@@ -266,7 +266,7 @@ class Episodes:
             for pool, of_pool in zip(pools, judged, strict=True)
         ]
 
-    def _attempt(self, problem: Problem, index: int, row: Asked) -> Trajectory:
+    def _attempt(self, problem: Problem, index: int, row: EpisodeRow) -> Trajectory:
         written = row.completion
         text = decoded(self._chat.tokenizer, written.ids, TAGS)
         reasoning, answer_text = split_reasoning(text, TAGS)
@@ -317,9 +317,9 @@ class Episodes:
             order=self._run.cache.order,
         )
 
-    def _wording(self, problem: Problem) -> prompts.Prompt:
+    def _wording(self, problem: Problem) -> wordings.Prompt:
         domain = problem.domain or self._run.domain or "general"
-        return prompts.load("deliberator", domain, self._run.language)
+        return wordings.load("deliberator", domain, self._run.language)
 
 
 def problem_of(row: Mapping[str, Any]) -> Problem:

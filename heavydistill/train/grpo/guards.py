@@ -11,87 +11,86 @@ guards look for it in what the training logs, and a fifth for responses that nev
                 is higher than before them
     cut_off     most responses are cut off: they have no reward, and groups shrink
 
-Where all responses are cut off in ``guard_window`` logged values in a row, nothing is learnt, and
-``cut_off`` ends the training whatever else it does, unless it is off.
+A logged value counts as the median of itself and those before it, ``guard_window`` in all, so that
+no odd step fires a guard or is a peak. Evaluations are taken as they are, of several at one step
+the first: with ``eval_on_start`` the Trainer evaluates again where a training goes on. Where all
+responses are cut off in ``guard_window`` logged values in a row, nothing is learnt, and ``cut_off``
+ends the training whatever else it does, unless it is off.
 
-The logged values of a training are smoothed: a value counts as the median of itself and the ones
-before it, ``guard_window`` in all, so that no single odd step fires a guard, nor is it a peak. As
-long as there are fewer than that, no guard fires. Evaluations are taken as they are, of several at
-one step the first: with ``eval_on_start`` the Trainer evaluates again where a training goes on, and
-what fired before stays as it was.
-
-What fires is found in ``log_history`` alone, which is in every checkpoint: a training that goes on
-finds what fired before. A guard fires once, when its bound is passed for the first time: around it
-values come and go. ``cut_off`` may fire a second time, to end the training.
-
-Not covered: what is done then (``watching``).
+A guard fires once, when its bound is passed for the first time; ``cut_off`` a second time to end
+the training. What fires is found in ``log_history`` alone, which is in every checkpoint: a training
+that goes on finds what fired before.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
+from accelerate import PartialState
+from accelerate.utils import broadcast_object_list
+from transformers import TrainerCallback
 
 from heavydistill.errors import ConfigError
+from heavydistill.report.curves import Point, draw, series, smoothed
 from heavydistill.store.training_record import Alarm
-from heavydistill.train.grpo.groups import ALL_RIGHT
+from heavydistill.train import checkpoints
 
 if TYPE_CHECKING:
-    from trl import GRPOConfig
-
-    from heavydistill.train.grpo.batches import Batch
+    from heavydistill.train.grpo.batches import GenerationBatch
+    from heavydistill.train.grpo.config import GrpoConfig
 
 OFF, WARN, STOP, ROLL_BACK = "off", "warn", "stop", "roll_back"
 ACTIONS = (OFF, WARN, STOP, ROLL_BACK)
 GUARDS = ("entropy", "length", "all_right", "evaluation", "cut_off")
-ENTROPY, LENGTH, REWARD = "entropy", "completions/mean_length", "reward"
 # Of the responses that are rewarded, and of the attempts that an episode begins with.
 _CUT_OFF = ("verdict/cut_off", "thinker/truncated")
+_SHARES = (
+    *("guard_entropy_below", "guard_length_below"),
+    *("guard_all_right_above", "guard_cut_off_above"),
+)
 MORE_TOKENS = (
     "Raise max_completion_length (mode joint: the run's sampling.max_tokens too), or teach the "
     "model shorter responses first, with scripts/sft.py"
 )
-_ACTION_HELP = (
-    f"{WARN}; {STOP}: end the training; {ROLL_BACK}: end it, and the best whole checkpoint by "
-    f"metric_for_best_model becomes the model; {OFF}."
-)
 
 
-def _action(what: str) -> Any:
-    return field(default=WARN, metadata={"help": f"{what}: {_ACTION_HELP}", "choices": [*ACTIONS]})
+def _action(what: str, default: str | None = WARN) -> Any:
+    text = (
+        f"{what}: {WARN}; {STOP}: end the training; {ROLL_BACK}: end it, and the best whole "
+        f"checkpoint by metric_for_best_model becomes the model; {OFF}."
+    )
+    if default is None:
+        text += f" [default: {WARN}, or {OFF} without evaluation]"
+    return field(default=default, metadata={"help": text, "choices": [*ACTIONS]})
+
+
+def _share(what: str, default: float) -> Any:
+    return field(default=default, metadata={"help": f"Share of {what}, between 0 and 1."})
 
 
 @dataclass
-class GuardArguments:
+class GuardOptions:
     """What is done about a collapse, and where it begins."""
 
     guard_entropy: str = _action("The entropy falls below guard_entropy_below of its peak")
-    guard_entropy_below: float = field(
-        default=0.6, metadata={"help": "Share of the peak, between 0 and 1."}
-    )
+    guard_entropy_below: float = _share("the peak", 0.6)
     guard_length: str = _action("The mean completion falls below guard_length_below of its peak")
-    guard_length_below: float = field(
-        default=0.5, metadata={"help": "Share of the peak, between 0 and 1."}
-    )
+    guard_length_below: float = _share("the peak", 0.5)
     guard_all_right: str = _action("More than guard_all_right_above of the groups are solved")
-    guard_all_right_above: float = field(
-        default=0.6, metadata={"help": "Share of the groups, between 0 and 1."}
-    )
-    guard_evaluation: str = _action(
-        "The held-out accuracy falls guard_evaluation_falls times in a row while the reward rises"
+    guard_all_right_above: float = _share("the groups", 0.6)
+    guard_evaluation: str | None = _action(
+        "The held-out accuracy falls guard_evaluation_falls times in a row while the reward rises",
+        default=None,
     )
     guard_evaluation_falls: int = field(
         default=3, metadata={"help": "Evaluations in a row, each below the one before."}
     )
     guard_cut_off: str = _action("More than guard_cut_off_above of the responses are cut off")
-    guard_cut_off_above: float = field(
-        default=0.5, metadata={"help": "Share of the responses, between 0 and 1."}
-    )
+    guard_cut_off_above: float = _share("the responses", 0.5)
     guard_window: int = field(
         default=5,
         metadata={
@@ -101,27 +100,17 @@ class GuardArguments:
 
     def action_of(self, guard: str) -> str:
         """What is done when a guard fires."""
-        return str(getattr(self, f"guard_{guard}"))
+        return str(getattr(self, f"guard_{guard}") or WARN)
 
 
-def check_guards(guards: GuardArguments, arguments: GRPOConfig) -> None:
-    """Whether the guards can do what is asked of them.
+def check_guards(guards: GuardOptions, config: GrpoConfig) -> None:
+    """Whether the guards can do what they are to do.
 
     Raises:
         ConfigError: A value is out of its range; a guard watches the evaluation, and there is none;
             or there is no best checkpoint to roll back to.
     """
-    for guard in GUARDS:
-        if (action := guards.action_of(guard)) not in ACTIONS:
-            raise ConfigError(
-                f"guard_{guard}: {action!r} is none of {', '.join(ACTIONS)}", "Give one of them."
-            )
-    for name in (
-        "guard_entropy_below",
-        "guard_length_below",
-        "guard_all_right_above",
-        "guard_cut_off_above",
-    ):
+    for name in _SHARES:
         if not 0 < (share := getattr(guards, name)) < 1:
             raise ConfigError(f"{name}: {share} is not between 0 and 1", "Give a share.")
     for name in ("guard_evaluation_falls", "guard_window"):
@@ -129,18 +118,18 @@ def check_guards(guards: GuardArguments, arguments: GRPOConfig) -> None:
             raise ConfigError(f"{name}: {count} is below 1", "Give 1 or more.")
     evaluated, saved = (
         str(getattr(strategy, "value", strategy))
-        for strategy in (arguments.eval_strategy, arguments.save_strategy)
+        for strategy in (config.eval_strategy, config.save_strategy)
     )
-    if evaluated == "no" and guards.guard_evaluation != OFF:
+    if evaluated == "no" and guards.action_of("evaluation") != OFF:
         raise ConfigError(
-            f"guard_evaluation is {guards.guard_evaluation}, and nothing is evaluated",
+            f"guard_evaluation is {guards.action_of('evaluation')}, and nothing is evaluated",
             "Give --eval_strategy steps, and beside a run --held_out_from; or leave "
             "guard_evaluation out.",
         )
     rolling = [guard for guard in GUARDS if guards.action_of(guard) == ROLL_BACK]
     if not rolling:
         return
-    every = arguments.eval_steps, arguments.save_steps
+    every = config.eval_steps, config.save_steps
     # The best one must have been saved when it was measured.
     aligned = saved == "best" or (saved == evaluated and (saved != "steps" or every[0] == every[1]))
     if evaluated == "no" or not aligned:
@@ -151,34 +140,23 @@ def check_guards(guards: GuardArguments, arguments: GRPOConfig) -> None:
             "Give --eval_strategy steps, and --save_strategy best, or steps with the same number "
             "for save_steps as for eval_steps.",
         )
-    if arguments.metric_for_best_model is None:
-        raise ConfigError(
-            f"guard_{rolling[0]} is {ROLL_BACK}, and which checkpoint is the best is not said",
-            "Leave metric_for_best_model out: it is that of the mode.",
-        )
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """The steps at which a training logs and evaluates.
-
-    Attributes:
-        logs: Where it logs.
-        responses: Of these, where something is logged of responses: since the log before it some
-            were sampled.
-        evaluations: Where it evaluates.
-    """
+class ExpectedLogs:
+    """The steps at which a training logs and evaluates."""
 
     logs: list[int]
     responses: list[int]
+    """Those logs before which, since the last one, responses were sampled."""
     evaluations: list[int]
 
 
-def foreseen(arguments: GRPOConfig, batch: Batch, steps: int, prompts: int) -> Seen:
+def foreseen(config: GrpoConfig, batch: GenerationBatch, steps: int, prompts: int) -> ExpectedLogs:
     """What guards will see, found by the Trainer's own rules.
 
     Args:
-        arguments: When it logs and evaluates.
+        config: When it logs and evaluates.
         batch: When it samples.
         steps: Of the training.
         prompts: Of an epoch.
@@ -186,14 +164,14 @@ def foreseen(arguments: GRPOConfig, batch: Batch, steps: int, prompts: int) -> S
     from transformers import DefaultFlowCallback, TrainerControl, TrainerState
 
     rules, state, epoch = DefaultFlowCallback(), TrainerState(max_steps=steps), batch.steps(prompts)
-    state.compute_steps(arguments, steps)
-    seen = Seen([], [], [0] * arguments.eval_on_start)
+    state.compute_steps(config, steps)
+    seen = ExpectedLogs([], [], [0] * config.eval_on_start)
     is_sampled = False
     for step in range(1, steps + 1):
         state.global_step, state.epoch = step, step / epoch
-        control = rules.on_step_end(arguments, state, TrainerControl())
+        control = rules.on_step_end(config, state, TrainerControl())
         if step % epoch == 0 or step == steps:
-            control = rules.on_epoch_end(arguments, state, control)
+            control = rules.on_epoch_end(config, state, control)
         is_sampled |= batch.begins_generation(step, prompts)
         if control.should_log or step == steps:  # what is left at the end is logged
             seen.logs.append(step)
@@ -205,7 +183,7 @@ def foreseen(arguments: GRPOConfig, batch: Batch, steps: int, prompts: int) -> S
     return seen
 
 
-def idle(guards: GuardArguments, seen: Seen) -> dict[str, str]:
+def idle(guards: GuardOptions, seen: ExpectedLogs) -> dict[str, str]:
     """The guards that are on and will see too few values to fire, and why, in words.
 
     Args:
@@ -229,7 +207,11 @@ def idle(guards: GuardArguments, seen: Seen) -> dict[str, str]:
         for guard, (least, what, steps) in needed.items()
         if guards.action_of(guard) != OFF and len(steps) < least
     }
-    if guards.guard_evaluation != OFF and "evaluation" not in found and not _may_rise(seen, window):
+    if (
+        guards.action_of("evaluation") != OFF
+        and "evaluation" not in found
+        and not _may_rise(seen, window)
+    ):
         found["evaluation"] = (
             f"the reward, as the median of {window} logged values, cannot rise between evaluations"
         )
@@ -245,7 +227,7 @@ def idle(guards: GuardArguments, seen: Seen) -> dict[str, str]:
     return found
 
 
-def _may_rise(seen: Seen, window: int) -> bool:
+def _may_rise(seen: ExpectedLogs, window: int) -> bool:
     """Whether the reward may be higher at the last evaluation than at the first one."""
     first, last = seen.evaluations[0], seen.evaluations[-1]
     # As long as there is no median, the first one counts.
@@ -253,7 +235,7 @@ def _may_rise(seen: Seen, window: int) -> bool:
 
 
 def alarms(
-    history: Sequence[Mapping[str, Any]], guards: GuardArguments, metric: str = "eval_hm"
+    history: Sequence[Mapping[str, Any]], guards: GuardOptions, metric: str = "eval_hm"
 ) -> list[Alarm]:
     """All that fired in a training, in the order of its steps; those that are off do not.
 
@@ -264,18 +246,22 @@ def alarms(
         metric: The held-out accuracy.
     """
     rules = {
-        "entropy": _below_peak(series(history, ENTROPY), guards.guard_entropy_below, guards),
-        "length": _below_peak(series(history, LENGTH), guards.guard_length_below, guards),
-        "all_right": _above(series(history, ALL_RIGHT), guards.guard_all_right_above, guards),
+        "entropy": _below_peak(series(history, "entropy"), guards.guard_entropy_below, guards),
+        "length": _below_peak(
+            series(history, "completions/mean_length"), guards.guard_length_below, guards
+        ),
+        "all_right": _above(
+            series(history, "groups/all_right"), guards.guard_all_right_above, guards
+        ),
         "cut_off": _above(cut_off(history), guards.guard_cut_off_above, guards),
         "evaluation": _falling(
-            _first_of_steps(series(history, metric)), series(history, REWARD), guards
+            _first_of_steps(series(history, metric)), series(history, "reward"), guards
         ),
     }
     fired = []
     for guard, checked in rules.items():
         action = guards.action_of(guard)
-        first = next((one for one in checked if one.is_passed), None)
+        first = next((check for check in checked if check.is_passed), None)
         if first and action != OFF:
             step, _, value, bound = first
             fired.append(Alarm(guard=guard, step=step, value=value, bound=bound, action=action))
@@ -283,13 +269,13 @@ def alarms(
     if last and guards.guard_cut_off != OFF:
         action = STOP if guards.guard_cut_off == WARN else guards.guard_cut_off
         # In the place of a warning at the same step.
-        fired = [one for one in fired if (one.guard, one.step) != ("cut_off", last)]
+        fired = [alarm for alarm in fired if (alarm.guard, alarm.step) != ("cut_off", last)]
         bound = guards.guard_cut_off_above
         fired.append(Alarm(guard="cut_off", step=last, value=1.0, bound=bound, action=action))
-    return sorted(fired, key=lambda one: one.step)
+    return sorted(fired, key=lambda alarm: alarm.step)
 
 
-def cut_off(history: Sequence[Mapping[str, Any]]) -> list[_Point]:
+def cut_off(history: Sequence[Mapping[str, Any]]) -> list[Point]:
     """(step, share of the responses that were cut off); of an episode that of the worse role."""
     found: dict[int, float] = {}
     for name in _CUT_OFF:
@@ -298,7 +284,7 @@ def cut_off(history: Sequence[Mapping[str, Any]]) -> list[_Point]:
     return sorted(found.items())
 
 
-def _last_of_nothing(history: Sequence[Mapping[str, Any]], guards: GuardArguments) -> int | None:
+def _last_of_nothing(history: Sequence[Mapping[str, Any]], guards: GuardOptions) -> int | None:
     """The step of the first ``guard_window`` logged values in a row with nothing but cut-offs."""
     in_a_row = 0
     for step, share in cut_off(history):
@@ -308,7 +294,7 @@ def _last_of_nothing(history: Sequence[Mapping[str, Any]], guards: GuardArgument
     return None
 
 
-def told(alarm: Alarm, guards: GuardArguments) -> str:
+def alarm_text(alarm: Alarm, guards: GuardOptions) -> str:
     """An alarm as a sentence."""
     value, bound = f"{alarm.value:.4g}", f"{alarm.bound:.4g}"
     what = {
@@ -327,9 +313,6 @@ def told(alarm: Alarm, guards: GuardArguments) -> str:
     return f"Guard {alarm.guard}, step {alarm.step}: {what}."
 
 
-_Point = tuple[int, float]
-
-
 class _Checked(NamedTuple):
     """A value beside the bound of its guard."""
 
@@ -339,45 +322,24 @@ class _Checked(NamedTuple):
     bound: float
 
 
-def series(history: Sequence[Mapping[str, Any]], name: str) -> list[_Point]:
-    """(step, value) of every finite value that was logged under a name."""
-    return [
-        (int(entry["step"]), float(entry[name]))
-        for entry in history
-        if entry.get(name) is not None and math.isfinite(entry[name])
-    ]
-
-
-def smoothed(points: Sequence[_Point], window: int) -> list[_Point]:
-    """The median of each value and those before it, ``window`` in all, from the first whole one."""
-    if len(points) < window:
-        return []
-    values = np.array([value for _, value in points])
-    medians = np.median(np.lib.stride_tricks.sliding_window_view(values, window), axis=1)
-    return [
-        (step, value)
-        for (step, _), value in zip(points[window - 1 :], medians.tolist(), strict=True)
-    ]
-
-
-def _below_peak(points: list[_Point], share: float, guards: GuardArguments) -> Iterator[_Checked]:
+def _below_peak(points: list[Point], share: float, guards: GuardOptions) -> Iterator[_Checked]:
     peak = 0.0
     for step, value in smoothed(points, guards.guard_window):
         peak = max(peak, value)
         yield _Checked(step, value < share * peak, value, share * peak)
 
 
-def _above(points: list[_Point], most: float, guards: GuardArguments) -> Iterator[_Checked]:
+def _above(points: list[Point], most: float, guards: GuardOptions) -> Iterator[_Checked]:
     for step, value in smoothed(points, guards.guard_window):
         yield _Checked(step, value > most, value, most)
 
 
-def _first_of_steps(points: list[_Point]) -> list[_Point]:
+def _first_of_steps(points: list[Point]) -> list[Point]:
     return list(dict(reversed(points)).items())[::-1]
 
 
 def _falling(
-    evaluations: list[_Point], rewards: list[_Point], guards: GuardArguments
+    evaluations: list[Point], rewards: list[Point], guards: GuardOptions
 ) -> Iterator[_Checked]:
     """The bound is what the accuracy was before it fell."""
     falls = guards.guard_evaluation_falls
@@ -389,6 +351,112 @@ def _falling(
         yield _Checked(last[-1][0], falls_on and rises, last[-1][1], last[0][1])
 
 
-def _at(points: Sequence[_Point], step: int) -> float:
+def _at(points: Sequence[Point], step: int) -> float:
     """The last value up to a step, or the first one of all."""
     return next((value for when, value in reversed(points) if when <= step), points[0][1])
+
+
+class WatchGuards(TrainerCallback):
+    """Looks for a collapse in all that is logged, and does what the guards are set to.
+
+    A step in which all responses were cut off is said at once, whatever they are set to.
+
+    A training that goes on from a checkpoint behind which it was ended ends again, without a step;
+    with the guard at ``warn`` it goes on.
+
+    Args:
+        guards: Bounds and actions, checked.
+        metric: The held-out accuracy.
+
+    Attributes:
+        alarms: What fired so far, for the record.
+    """
+
+    def __init__(self, guards: GuardOptions, metric: str = "eval_hm") -> None:
+        self._guards, self._metric = guards, metric
+        self.alarms: list[Alarm] = []
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Find what fired before the checkpoint."""
+        self.alarms = []
+        self._look(args, state, control, says_warnings=False)
+        if control.should_training_stop:
+            state.max_steps = state.global_step
+
+    def on_log(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Look at what was logged."""
+        if state.is_world_process_zero:
+            _say_if_nothing_was_learnt(args, state)
+        self._look(args, state, control)
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Note which checkpoint became the model; the Trainer has loaded it by now."""
+        if not any(alarm.action == ROLL_BACK for alarm in self.alarms):
+            return
+        best = state.best_model_checkpoint
+        step = checkpoints.step_of(Path(best)) if best else None
+        self.alarms = [
+            alarm.model_copy(update={"rolled_back_to": step})
+            if alarm.action == ROLL_BACK
+            else alarm
+            for alarm in self.alarms
+        ]
+        said = f"Rolled back to checkpoint-{step}, the best one by {args.metric_for_best_model}."
+        if step is None:
+            said = (
+                f"There was no checkpoint to roll back to: the model is step {state.global_step}."
+            )
+        if state.is_world_process_zero:
+            print(said, flush=True)
+
+    def _look(self, args: Any, state: Any, control: Any, says_warnings: bool = True) -> None:
+        # The first process decides for all: one that went on alone would wait for ever.
+        shared = [alarms(state.log_history, self._guards, self._metric)]
+        if PartialState().num_processes > 1:
+            broadcast_object_list(shared)
+        new = shared[0][len(self.alarms) :]
+        self.alarms += new
+        for alarm in new:
+            if alarm.action != WARN:
+                control.should_training_stop = True
+                # What the Trainer does at the end, with every engine.
+                args.load_best_model_at_end |= alarm.action == ROLL_BACK
+            if state.is_world_process_zero and (says_warnings or alarm.action != WARN):
+                ending = "" if alarm.action == WARN else " The training ends here."
+                print(f"{alarm_text(alarm, self._guards)}{ending}", flush=True)
+
+
+def _say_if_nothing_was_learnt(args: Any, state: Any) -> None:
+    """Print a line if all responses, or all attempts, were cut off since the last log."""
+    logged = state.log_history[-1]
+    if not any(share == 1 for _, share in cut_off([logged])):
+        return
+    rows = args.per_device_train_batch_size * args.world_size * args.steps_per_generation
+    what = f"all responses ({rows:,} a generation)"
+    if logged.get("verdict/cut_off") != 1:
+        what = f"all attempts (among {rows:,} responses a generation)"
+    print(
+        f"Step {logged['step']}: {what} were cut off, at up to "
+        f"{logged['completions/max_length']:,.0f} tokens: nothing was learnt. {MORE_TOKENS}.",
+        flush=True,
+    )
+
+
+class DrawCurves(TrainerCallback):
+    """Draws the curves into the output folder, at every evaluation and at the end.
+
+    Args:
+        guards: Whose alarms are marked.
+        metric: As of ``WatchGuards``.
+    """
+
+    def __init__(self, guards: GuardOptions, metric: str = "eval_hm") -> None:
+        self._guards, self._metric = guards, metric
+
+    def on_evaluate(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Draw."""
+        if state.is_world_process_zero:
+            fired = alarms(state.log_history, self._guards, self._metric)
+            draw(state.log_history, Path(args.output_dir), fired, self._guards.guard_window)
+
+    on_train_end = on_evaluate

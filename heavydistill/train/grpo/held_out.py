@@ -1,23 +1,38 @@
-"""What a GRPO training is measured on meanwhile: caches and problems that it never learns from.
+"""What a GRPO training is measured on meanwhile, and how: prompts that it never learns from.
 
-HM is the share of deliberations that are right, V the vote of the attempts that they read, and
-pass@1 the share of a thinker's attempts that are right, all on problems of the validation split
-(``measuring``). The caches are those that the runs made, one a problem, whatever its success:
+Caches are those that the runs made, one a problem of the validation split, whatever its success:
 unlike the prompts of the set ``rl``, they are not chosen for being answered rightly at times, nor
 by stratum, so HM - V is that of the problems. A problem for which no run made a cache has one that
-the build drew, if it drew any; how many those are is said.
+the build drew, if it drew any; how many those are is said. Where a folder of a run is given, caches
+are made anew of its pools.
 
-Caches are made anew where a folder of a run is given: of its pools, as everywhere else.
+    eval_hm            share of deliberations on held-out caches that are right
+    eval_v             value of the vote of the attempts that they read; the same every time
+    eval_hm_minus_v    HM - V
+    eval_pass_at_1     share of a thinker's attempts at held-out problems that are right
+    eval_pass_at_d     share of these problems of whose attempts one is right
+    eval_undecided     share of all responses that could not be decided; they are not right
+    eval_unanswered    share of all responses without a final answer; they are not right
+    eval_cut_off       share of all responses that were cut off
+
+All responses are sampled as in training, by the same code, ``num_generations_eval`` times for each
+row. Without a server, random numbers are the same at every evaluation, so a curve shows the model
+and not the draw; those of the training are not touched. TRL's own loop would log several sets under
+one name, take the mean of batches of different sizes, show several processes some rows twice, and
+in mode ``joint`` make caches anew.
 
 Not covered: several rounds; problems that differ in a word from those that are learnt from.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
+import contextlib
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from statistics import fmean
+from typing import Any, NamedTuple
 
 from heavydistill.errors import BudgetError, ConfigError
 from heavydistill.heavy.voting import vote_value
@@ -26,6 +41,7 @@ from heavydistill.store.sets.folder import MANIFEST, read_rows
 from heavydistill.store.sets.rows import USED, CacheRow, ProblemRow, TrajectoryRow
 from heavydistill.store.traces import read_columns, read_traces
 
+DELIBERATOR, THINKER = "deliberator", "thinker"
 # Labels of ``rl`` that say how a cache fares or how many are wanted, and not that it is unfit.
 FIT = frozenset(
     {
@@ -46,51 +62,40 @@ CacheOf = Callable[[Problem, Sequence[Trajectory]], Cache]
 """The cache of a pool, for the student; may raise ``BudgetError``."""
 
 
-@dataclass
-class HeldOutArguments:
-    """What the training is measured on meanwhile."""
-
-    held_out: int = field(
-        default=128,
-        metadata={
-            "help": "With eval_strategy: most held-out caches, and most problems, that an "
-            "evaluation asks about, each num_generations_eval times."
-        },
-    )
-    held_out_from: str | None = field(
-        default=None,
-        metadata={
-            "help": "Folder of sets whose validation problems are held out, or, for thinkers "
-            "and joint, of another run, all of whose problems are. [default: that of dataset_name]"
-        },
-    )
-
-
 @dataclass(frozen=True, slots=True)
 class HeldOut:
-    """Prompts to measure on.
-
-    Attributes:
-        deliberator: Rows with ``prompt`` (one user turn), ``problem``, ``text``, ``reference``,
-            ``verifier``, ``verifier_args``, ``cache`` (its id) and ``vote`` (V of its attempts).
-        thinker: Rows with the first six of these.
-        drawn: Of the caches, those that no run made but the build.
-        too_long: Rows that are left out because they do not fit, and of a run's problems those of
-            which no cache could be made that fits.
-        unusable: Of a run's problems, those of which no attempt can be shown. HM and V are without
-            them.
-    """
+    """Prompts to measure on."""
 
     deliberator: list[Row]
+    """Rows with ``prompt`` (one user turn), ``problem``, ``text``, ``reference``, ``verifier``,
+    ``verifier_args``, ``cache`` (its id) and ``vote`` (V of its attempts)."""
     thinker: list[Row]
+    """Rows with the first six of these."""
     drawn: int = 0
+    """Number of caches that no run made but the build."""
     too_long: int = 0
+    """Rows that are left out because they do not fit, and of a run's problems those of which no
+    cache could be made that fits."""
     unusable: int = 0
+    """Problems of a run of which no attempt can be shown. HM and V are without them."""
+
+    def __str__(self) -> str:
+        drawn = f" ({self.drawn:,} drawn by the build)" if self.drawn else ""
+        too_long = f", {self.too_long:,} too long" if self.too_long else ""
+        unusable = f", {self.unusable:,} without a usable attempt" if self.unusable else ""
+        thinker = f"{len(self.thinker):,}" if self.thinker else "no"
+        caches = f"{len(self.deliberator):,} caches{drawn}{too_long}{unusable}"
+        return f"{caches}, {thinker} problems for a thinker"
 
     @property
     def roles(self) -> dict[str, list[Row]]:
         """The rows of each role."""
-        return {"deliberator": self.deliberator, "thinker": self.thinker}
+        return {DELIBERATOR: self.deliberator, THINKER: self.thinker}
+
+    @property
+    def texts(self) -> set[str]:
+        """Texts of the problems."""
+        return {row["text"] for row in (*self.deliberator, *self.thinker)}
 
     def that_fit(self, fits: Callable[[str, Row], bool]) -> HeldOut:
         """Without the rows that do not, each of a role, which are counted."""
@@ -99,11 +104,6 @@ class HeldOut:
         )
         lost = len(self.deliberator) - len(deliberator) + len(self.thinker) - len(thinker)
         return HeldOut(deliberator, thinker, self.drawn, self.too_long + lost, self.unusable)
-
-    @property
-    def texts(self) -> set[str]:
-        """Of the problems."""
-        return {row["text"] for row in (*self.deliberator, *self.thinker)}
 
 
 def held_out(
@@ -116,7 +116,7 @@ def held_out(
     """The prompts of a folder of sets, or of a run.
 
     Args:
-        folder: Likewise.
+        folder: The folder.
         most: Most rows of each kind; more are left out by a hash of the problem's id, so that the
             same ones stay with every seed.
         thinker_prompt: None if no thinker is measured.
@@ -158,7 +158,7 @@ def _of_sets(folder: Path, most: int, thinker_prompt: ThinkerPrompt | None) -> H
             "Build the sets with --set validation=0.05 or more, give another folder with "
             "--held_out_from, or give --eval_strategy no.",
         )
-    chosen = dict(sorted(problems.items(), key=lambda one: content_id("held", one[0])))
+    chosen = dict(sorted(problems.items(), key=lambda item: content_id("held", item[0])))
     caches: dict[str, CacheRow] = {}
     for row in read_rows(folder, "caches"):
         if row["problem"] not in chosen or row["rl_label"] not in FIT or row["round"] > 1:
@@ -203,13 +203,13 @@ def _of_run(
     folder: Path, most: int, thinker_prompt: ThinkerPrompt | None, cache_of: CacheOf
 ) -> HeldOut:
     ids = {row["problem"]["id"] for row in read_columns(folder, ["problem.id"])}
-    chosen = sorted(ids, key=lambda one: content_id("held", one))[:most]
+    chosen = sorted(ids, key=lambda id: content_id("held", id))[:most]
     traces = {
         trace.problem.id: trace for trace in read_traces(folder) if trace.problem.id in chosen
     }
     deliberator: list[Row] = []
     too_long = unusable = 0
-    for problem, pool in ((traces[one].problem, traces[one].pool) for one in chosen):
+    for problem, pool in ((traces[id].problem, traces[id].pool) for id in chosen):
         try:
             cache = cache_of(problem, pool)
         except BudgetError:
@@ -227,7 +227,7 @@ def _of_run(
             f"({too_long} do not fit the student, {unusable} have no usable attempt)",
             "Give a run with usable attempts, or a smaller max_completion_length.",
         )
-    thinker = _thinker_rows([traces[one].problem for one in chosen], thinker_prompt)
+    thinker = _thinker_rows([traces[id].problem for id in chosen], thinker_prompt)
     return HeldOut(deliberator, thinker, too_long=too_long, unusable=unusable)
 
 
@@ -250,3 +250,172 @@ def _row(problem: Problem, prompt: str) -> Row:
         "verifier": problem.verifier,
         "verifier_args": problem.verifier_args,
     }
+
+
+class Judgement(NamedTuple):
+    """What is said of a response."""
+
+    right: bool | None
+    """None if it could not be decided."""
+    is_unanswered: bool = False
+    """Whether the response holds no final answer."""
+
+
+Judge = Callable[[Sequence[Mapping[str, Any]], Sequence[Sequence[int]]], Sequence[Judgement]]
+"""Judges one response to each row, from the rows and the tokens of each response, with the one
+that ends it unless it was cut off."""
+
+
+class Response(NamedTuple):
+    """One response to a held-out row."""
+
+    row: int
+    right: bool | None
+    is_whole: bool
+    is_unanswered: bool = False
+
+
+def figures(
+    deliberator: Sequence[Row], thinker: Sequence[Row], responses: Mapping[str, list[Response]]
+) -> dict[str, float]:
+    """The metrics of an evaluation, without ``eval_``.
+
+    Args:
+        deliberator: Held-out caches; those of the votes are not there if it is empty.
+        thinker: Held-out problems; likewise.
+        responses: Of each role, as many to each row.
+    """
+    found: dict[str, float] = {}
+    if deliberator:
+        hm = fmean(bool(response.right) for response in responses[DELIBERATOR])
+        v = fmean(row["vote"] for row in deliberator)
+        found |= {"hm": hm, "v": v, "hm_minus_v": hm - v}
+    if thinker:
+        of_thinker = responses[THINKER]
+        solved = {response.row for response in of_thinker if response.right}
+        found["pass_at_1"] = fmean(bool(response.right) for response in of_thinker)
+        found["pass_at_d"] = len(solved) / len(thinker)
+    everything = [response for of_role in responses.values() for response in of_role]
+    found["undecided"] = fmean(response.right is None for response in everything)
+    found["unanswered"] = fmean(response.is_unanswered for response in everything)
+    found["cut_off"] = fmean(not response.is_whole for response in everything)
+    return found
+
+
+class HeldOutEvaluation:
+    """Evaluates on held-out rows; before a GRPO trainer.
+
+        class RlTrainer(HeldOutEvaluation, ..., GRPOTrainer): ...
+
+    Its ``eval_dataset`` is a mapping of ``deliberator`` and ``thinker``, or one of them, to rows as
+    of ``held_out.HeldOut``. It may be evaluated while it trains, or after.
+
+    Args:
+        judge: Needed for an evaluation.
+        most_tokens: Of a response of each role; ``max_completion_length`` where it says nothing.
+        options: As of the trainer.
+    """
+
+    def __init__(
+        self,
+        *,
+        judge: Judge | None = None,
+        most_tokens: Mapping[str, int] | None = None,
+        **options: Any,
+    ) -> None:
+        self._judge, self._most_tokens = judge, most_tokens or {}
+        super().__init__(**options)
+
+    def evaluate(
+        self, eval_dataset: Any = None, ignore_keys: Any = None, metric_key_prefix: str = "eval"
+    ) -> dict[str, float]:
+        """Measure, log, and tell the callbacks.
+
+        Args:
+            eval_dataset: In place of that of the trainer.
+            ignore_keys: Not used.
+            metric_key_prefix: What names begin with.
+        """
+        trainer: Any = self
+        rows = {
+            role: list(of_role)
+            for role, of_role in (eval_dataset or trainer.eval_dataset).items()
+            if len(of_role)
+        }
+        started = time.perf_counter()
+        was_training = trainer.model.training
+        trainer.model.eval()
+        try:
+            with self._same_draw():
+                responses = {role: self._responses(role, rows[role]) for role in sorted(rows)}
+            found = figures(rows.get(DELIBERATOR, []), rows.get(THINKER, []), responses)
+            found["runtime"] = time.perf_counter() - started
+            metrics = {f"{metric_key_prefix}_{name}": value for name, value in found.items()}
+            trainer.log(metrics)  # in this mode TRL adds nothing of the training to them
+        finally:
+            trainer.model.train(was_training)
+        trainer.control = trainer.callback_handler.on_evaluate(
+            trainer.args, trainer.state, trainer.control, metrics
+        )
+        return metrics
+
+    def _responses(self, role: str, rows: list[Row]) -> list[Response]:
+        """Those of all processes."""
+        from accelerate.utils import gather_object
+
+        trainer: Any = self
+        assert self._judge, "there is nobody to judge"
+        ids = trainer._tokenize_prompts([row["prompt"] for row in rows])[0]
+        # Prompts of like length are asked together, for they are padded to the longest one.
+        order = sorted(range(len(rows)), key=lambda row: (-len(ids[row]), row))
+        prompted = [row for row in order for _ in range(trainer.num_generations_eval)]
+        state = trainer.accelerator
+        # As many for each process, or one would wait for the others; what is more is dropped.
+        missing = -len(prompted) % state.num_processes
+        padded = [*prompted, *prompted[:1] * missing]
+        mine = padded[state.process_index :: state.num_processes]
+        size = trainer.args.per_device_eval_batch_size
+        written: list[list[int]] = []
+        with self._at_most(self._most_tokens.get(role, trainer.max_completion_length)):
+            for start in range(0, len(mine), size):
+                prompts = [ids[row] for row in mine[start : start + size]]
+                written += trainer._generate_single_turn(prompts, None, {}, 1)[0]
+        ends = {*trainer.eos_token_ids, trainer._tokenizer.pad_token_id}
+        judged = self._judge([rows[row] for row in mine], written)
+        own = [
+            Response(row, one.right, answer[-1] in ends, one.is_unanswered)
+            for row, one, answer in zip(mine, judged, written, strict=True)
+        ]
+        if missing and state.process_index >= state.num_processes - missing:
+            own = own[:-1]
+        return [Response(*one) for one in gather_object(own)]
+
+    @contextlib.contextmanager
+    def _same_draw(self) -> Iterator[None]:
+        """Random numbers that are the same each time, in this process."""
+        import torch
+
+        trainer: Any = self
+        device = trainer.accelerator.device
+        with torch.random.fork_rng([device] if device.type == "cuda" else []):
+            torch.manual_seed(trainer.args.seed + trainer.accelerator.process_index)
+            yield
+
+    @contextlib.contextmanager
+    def _at_most(self, tokens: int) -> Iterator[None]:
+        """Responses of so many tokens at most, whoever samples them."""
+        trainer: Any = self
+        before = trainer.max_completion_length
+        try:
+            self._set_most(tokens)
+            yield
+        finally:
+            self._set_most(before)
+
+    def _set_most(self, tokens: int) -> None:
+        trainer: Any = self
+        if trainer.use_vllm:
+            trainer.vllm_generation.max_completion_length = tokens
+        else:
+            trainer.generation_config.max_new_tokens = tokens
+            trainer.generation_kwargs["max_new_tokens"] = tokens

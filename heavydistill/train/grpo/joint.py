@@ -92,10 +92,10 @@ class JointTrainer(RlTrainer):
 
     def _rolled_out(self, prompts: list[Any], _: Any) -> dict[str, Any]:
         """What TRL calls to have completions."""
-        asked = self._inputs[:: self._size]
+        problems = self._inputs[:: self._size]
         # The state of this generator is in every checkpoint.
-        seeds = torch.randint(2**31, (len(asked),)).tolist()
-        self._played = self._episodes.play(asked, seeds, self._sample, self._verdicts)
+        seeds = torch.randint(2**31, (len(problems),)).tolist()
+        self._played = self._episodes.play(problems, seeds, self._sample, self._verdicts)
         for name, value in figures(self._played).items():
             self._log_metric(name, value)
         rows = [row for episode in self._played for row in episode.rows]

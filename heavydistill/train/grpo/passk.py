@@ -38,7 +38,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from heavydistill.errors import ConfigError
@@ -51,45 +50,32 @@ TOO_FEW = "pass_at_k/too_few"
 """Metric: share of the groups in which k or fewer answers have a reward."""
 
 
-@dataclass
-class PassAtKArguments:
-    """What the thinker is rewarded for."""
-
-    pass_at_k: int = field(
-        default=1,
-        metadata={
-            "help": "Thinker: what is raised is the chance that one of so many attempts is right. "
-            "1 is plain RLVR; more is an extension of ours, for a pool that a deliberator reads."
-        },
-    )
-
-
-def check(k: int, arguments: GRPOConfig) -> None:
+def check_pass_at_k(k: int, config: GRPOConfig) -> None:
     """Whether the advantage can be had with TRL's arguments.
 
     Raises:
         ConfigError: It cannot; the message says what to set.
     """
-    if k < 1 or (k > 1 and k >= arguments.num_generations):
+    if k < 1 or (k > 1 and k >= config.num_generations):
         raise ConfigError(
             f"pass_at_k: {k} is not between 1 and num_generations - 1, which is "
-            f"{arguments.num_generations - 1}: a group must hold more answers than a pool",
-            _larger_group(k, arguments) if k > 1 else "Give 1.",
+            f"{config.num_generations - 1}: a group must hold more answers than a pool",
+            _larger_group(k, config) if k > 1 else "Give 1.",
         )
-    if k > 1 and arguments.scale_rewards != "none":
+    if k > 1 and config.scale_rewards != "none":
         raise ConfigError(
-            f"pass_at_k is {k}, and scale_rewards is {arguments.scale_rewards!r}: divided by the "
+            f"pass_at_k is {k}, and scale_rewards is {config.scale_rewards!r}: divided by the "
             "standard deviation of its group, the advantage would be that of pass@1",
             "Give --scale_rewards none.",
         )
 
 
-def _larger_group(k: int, arguments: GRPOConfig) -> str:
+def _larger_group(k: int, config: GRPOConfig) -> str:
     """What makes the groups large enough, and the batch with them."""
     group = 2 * k
-    of_step = arguments.per_device_train_batch_size * arguments.world_size
-    steps = up_to(arguments.steps_per_generation, math.lcm(group, of_step) // of_step)
-    more = f" --steps_per_generation {steps}" * (steps != arguments.steps_per_generation)
+    of_step = config.per_device_train_batch_size * config.world_size
+    steps = up_to(config.steps_per_generation, math.lcm(group, of_step) // of_step)
+    more = f" --steps_per_generation {steps}" * (steps != config.steps_per_generation)
     return f"Give --num_generations {group}{more}, or a smaller pass_at_k."
 
 
@@ -146,8 +132,8 @@ class PassAtK:
     What is logged of rewards stays what the answers earned one by one.
 
     Args:
-        pass_at_k: As of ``PassAtKArguments``; checked by ``check``.
-        options: As of the trainer.
+        pass_at_k: Attempts of a pool, checked by ``check_pass_at_k``.
+        options: Arguments of the trainer.
     """
 
     def __init__(self, *, pass_at_k: int, **options: Any) -> None:

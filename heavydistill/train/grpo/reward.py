@@ -23,7 +23,7 @@ form, so that nothing can be hidden from whoever reads the answer.
 
 ``final_answer`` sees the text that TRL decoded, without special tokens, so it cannot see whether a
 response was cut off: set ``mask_truncated_completions``. Nor does it see such a token in an answer:
-``\\boxed{4<|pad|>2}`` is 42 there, and earns 1. Where the prompt opens the thinking, or think tags
+``\boxed{4<|pad|>2}`` is 42 there, and earns 1. Where the prompt opens the thinking, or think tags
 are special tokens, thinking is not told from the answer. For all of these take scripts/grpo.py.
 
 Verdicts come from a pool of killable workers with limits of time and memory; each comes, so that
@@ -45,8 +45,7 @@ from typing import Any
 from heavydistill.chat.template import TAGS, Chat
 from heavydistill.metrics.counts import NO_FINAL_ANSWER
 from heavydistill.schema import Problem, Verdict
-from heavydistill.train.grpo.groups import group_shares
-from heavydistill.train.grpo.measuring import Judgement
+from heavydistill.train.grpo.held_out import Judgement
 from heavydistill.verifiers import registry
 from heavydistill.verifiers.finals import final_answers
 from heavydistill.verifiers.pool import VerdictPool
@@ -285,3 +284,38 @@ def _problem(id: str, text: str, reference: str, verifier: str, verifier_args: s
 def _shared_pool() -> VerdictPool:
     """That of ``final_answer``; it closes at the end of the interpreter."""
     return VerdictPool()
+
+
+ALL_RIGHT, ALL_WRONG = "groups/all_right", "groups/all_wrong"
+UNCOMPARED = "groups/uncompared"
+
+
+def group_shares(right: Sequence[bool | None], size: int) -> dict[str, float]:
+    """The shares of the groups that teach nothing, by the reason, as logged metrics.
+
+    Args:
+        right: Of each answer of the batch, of all processes and group after group, whether it is
+            right in full; None if that could not be decided.
+        size: Answers of a group, ``num_generations``.
+
+    Returns:
+        ``groups/all_right``: of all groups, those with right answers and no wrong one;
+        ``groups/all_wrong``: those with wrong answers and no right one; ``groups/uncompared``:
+        those in which fewer than two answers were decided, whichever way, so that there is nothing
+        to compare. An undecided answer, which one that was cut off is too, gets no reward, so it is
+        passed over.
+
+    Raises:
+        ValueError: There is no group, or the last one is not whole.
+    """
+    if size < 1 or not right or len(right) % size:
+        raise ValueError(f"{len(right)} answers are no groups of {size}")
+    decided = [
+        [one for one in right[start : start + size] if one is not None]
+        for start in range(0, len(right), size)
+    ]
+    return {
+        ALL_RIGHT: sum(set(found) == {True} for found in decided) / len(decided),
+        ALL_WRONG: sum(set(found) == {False} for found in decided) / len(decided),
+        UNCOMPARED: sum(len(found) < 2 for found in decided) / len(decided),
+    }

@@ -20,33 +20,39 @@ from heavydistill.store.sets.folder import MANIFEST
 from heavydistill.store.training_record import Ends, Result, RlUsed, SetsUsed, TrainingRecord
 from heavydistill.train import checkpoints
 from heavydistill.train import launch as launching
+from heavydistill.train.arguments import Arguments, recorded
 from heavydistill.train.base_model import Base, load_base
-from heavydistill.train.datasets import Located
-from heavydistill.train.grpo.config import DELIBERATOR, JOINT, THINKER, Asked, metric_of
-from heavydistill.train.grpo.context_check import context_of, episodes_of
+from heavydistill.train.datasets import SetsFolder
+from heavydistill.train.grpo.config import (
+    DELIBERATOR,
+    JOINT,
+    THINKER,
+    GrpoConfig,
+    check_sampling,
+)
 from heavydistill.train.grpo.data import (
     Prompts,
     check_verifiers,
+    context_of,
+    episodes_of,
     find_sets,
     read_prompts,
     thinker_prompt,
+    wording_of,
 )
-from heavydistill.train.grpo.guards import foreseen, idle
+from heavydistill.train.grpo.guards import DrawCurves, WatchGuards, foreseen, idle
 from heavydistill.train.grpo.held_out import HeldOut, held_out
 from heavydistill.train.grpo.reward import METRICS, FinalAnswer
-from heavydistill.train.grpo.sampling import check_sampling
-from heavydistill.train.grpo.thinking import wording_of
 from heavydistill.train.loop import (
-    Taken,
-    carry_out,
+    TrainResult,
     check_steps,
+    common_summary,
     method_of,
-    of_any,
-    of_trainer,
+    run_training,
     step_at_end,
+    trainer_options,
+    versions,
 )
-from heavydistill.train.loop import versions as versions_of
-from heavydistill.train.recorded_arguments import told
 from heavydistill.verifiers.pool import VerdictPool
 
 if TYPE_CHECKING:
@@ -55,8 +61,8 @@ if TYPE_CHECKING:
 TRL = "1.16"
 """The minor version of TRL that the trainers are made for: they build on what it does inside."""
 _ROLES = {DELIBERATOR: "deliberator", JOINT: "both"}
-# What the record tells of both ends of a training, where it was logged.
-_TOLD = (
+# What the record has of both ends of a training, where it was logged.
+_RECORDED = (
     "reward",
     "frac_reward_zero_std",
     "entropy",
@@ -71,98 +77,92 @@ _TOLD = (
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
-    """A training, checked, without its weights.
+class GrpoPlan:
+    """A training, checked, without its weights; see ``loop.TrainingPlan``."""
 
-    Attributes:
-        asked: The arguments.
-        base: The model.
-        prompts: What is asked.
-        held_out: What it is measured on meanwhile; None if it is not.
-        record: Of the training, without what is known when the launch is there.
-        start: The checkpoint that it goes on from.
-    """
-
-    asked: Asked
+    arguments: Arguments[GrpoConfig]
     base: Base
     prompts: Prompts
+    """What is asked."""
     held_out: HeldOut | None
+    """What it is measured on meanwhile; None if it is not."""
     record: TrainingRecord
     start: Path | None
 
 
-def prepare(asked: Asked) -> Prepared:
+def prepare(arguments: Arguments[GrpoConfig]) -> GrpoPlan:
     """Read and check everything but the weights.
 
     Raises:
-        UserError: Whatever a user can mend; see the modules that are called.
+        UserError: Whatever a user can correct; see the modules that are called.
     """
+    config = arguments.config
     _demand_trl()
-    method = method_of(asked.model)
-    check_steps(asked)
-    start = checkpoints.start_of(Path(str(asked.trl.output_dir)), asked.trl.resume_from_checkpoint)
-    launch = launching.planned(asked)
-    if launch.engine.startswith("fsdp") and not asked.trl.use_vllm:
+    method = method_of(arguments.model)
+    check_steps(config)
+    folder = Path(str(config.output_dir))
+    start = checkpoints.start_of(folder, config.resume_from_checkpoint)
+    launch = launching.planned(arguments)
+    if launch.engine.startswith("fsdp") and not config.use_vllm:
         raise ConfigError(
             "FSDP and no vLLM: the processes would wait for each other, for their responses are of "
             "different lengths",
             "Give --use_vllm true, or launch with zero2 or zero3.",
         )
-    if launch.engine.startswith("fsdp") and asked.model.use_peft:
+    if launch.engine.startswith("fsdp") and arguments.model.use_peft:
         raise ConfigError(
             "FSDP, an adapter and vLLM: the adapter cannot be added to weights that are sharded by "
             "FSDP, as vLLM needs them",
             "Launch with configs/accelerate/ddp.yaml, zero2.yaml or zero3.yaml.",
         )
-    sets = find_sets(asked)
-    base = load_base(asked, [sets] if sets else [])
-    if not asked.trl.use_vllm:
-        check_sampling(base.path, asked.model.model_revision)
-    prompts = read_prompts(asked, base, sets)
-    looked_at = _held_out(asked, base, sets, prompts)
+    sets = find_sets(config)
+    base = load_base(arguments, [sets] if sets else [])
+    if not config.use_vllm:
+        check_sampling(base.path, arguments.model.model_revision)
+    prompts = read_prompts(arguments, base, sets)
+    measured_on = _held_out(config, base, sets, prompts)
     record = TrainingRecord(
         heavydistill=heavydistill.__version__,
-        versions=versions_of(launch.engine, method, *["vllm"] * asked.trl.use_vllm),
+        versions=versions(launch.engine, method, *["vllm"] * config.use_vllm),
         stage="grpo",
-        role=_ROLES.get(asked.mode, "thinker"),
+        role=_ROLES.get(str(config.mode), "thinker"),
         method=method,
         base=base.used,
-        sets=[_used(sets, asked, prompts, looked_at)] if sets else [],
+        sets=[_used(sets, config, prompts, measured_on)] if sets else [],
         # A cache takes up to what the context leaves beside the response.
         max_length=base.context
-        if asked.mode == JOINT
-        else prompts.longest + asked.trl.max_completion_length,
+        if config.mode == JOINT
+        else prompts.longest + config.max_completion_length,
         sequences=len(prompts.train),
         tokens=sum(prompts.lengths),
         learnt_tokens=0,
-        arguments=told(asked),
+        arguments=recorded(arguments),
         launch=launch,
         rl=RlUsed(
-            mode=asked.mode,
-            rows_of_episode=prompts.run.think.k + 1 if prompts.run and asked.mode == JOINT else 1,
+            mode=config.mode,
+            rows_of_episode=prompts.run.think.k + 1 if prompts.run and config.mode == JOINT else 1,
             longest_prompt=prompts.longest,
-            response_tokens=asked.trl.max_completion_length,
+            response_tokens=config.max_completion_length,
             left_out=prompts.left_out,
             problems_sha256=prompts.problems_sha256,
             run=without_places(prompts.run) if prompts.run else None,
         ),
     )
-    _idle(asked, len(prompts.train))
+    _idle_guards(config, len(prompts.train))
     if start:
-        checkpoints.check_same(Path(str(asked.trl.output_dir)), record)
-    return Prepared(asked, base, prompts, looked_at, record, start)
+        checkpoints.check_same(folder, record)
+    return GrpoPlan(arguments, base, prompts, measured_on, record, start)
 
 
-def _steps(asked: Asked, prompts: int) -> int:
+def _steps(config: GrpoConfig, prompts: int) -> int:
     """Optimizer steps of the training."""
-    trl, epoch = asked.trl, asked.batch.steps(prompts)
-    steps: int = trl.max_steps if trl.max_steps > 0 else math.ceil(epoch * trl.num_train_epochs)
-    return steps
+    if config.max_steps > 0:
+        return int(config.max_steps)
+    return math.ceil(config.batch.steps(prompts) * float(config.num_train_epochs))
 
 
-def _idle(asked: Asked, prompts: int) -> dict[str, str]:
-    """The guards that will see too few values, as of ``collapse.idle``."""
-    return idle(asked.rl, foreseen(asked.trl, asked.batch, _steps(asked, prompts), prompts))
+def _idle_guards(config: GrpoConfig, prompts: int) -> dict[str, str]:
+    return idle(config, foreseen(config, config.batch, _steps(config, prompts), prompts))
 
 
 def _demand_trl() -> None:
@@ -177,51 +177,47 @@ def _demand_trl() -> None:
         )
 
 
-def train(prepared: Prepared) -> TrainingRecord:
-    """Train, and write the model and its record into the output folder; see ``course``."""
-    with VerdictPool(prepared.prompts.verify) as pool:
-        return carry_out(prepared, lambda: new_trainer(prepared, pool), _result)
+def train(plan: GrpoPlan) -> TrainingRecord:
+    """Train, and write the model and its record into the output folder; see ``loop``."""
+    with VerdictPool(plan.prompts.verify) as pool:
+        return run_training(plan, lambda: new_trainer(plan, pool), _result)
 
 
-def new_trainer(prepared: Prepared, pool: VerdictPool) -> RlTrainer:
+def new_trainer(plan: GrpoPlan, pool: VerdictPool) -> RlTrainer:
     """The trainer of the mode, as ``train`` runs it.
 
     Args:
-        prepared: The training.
+        plan: The training.
         pool: Judges responses.
     """
     from datasets import Dataset
 
-    from heavydistill.train.grpo.callbacks import DrawCurves, WatchCollapse
     from heavydistill.train.grpo.joint import JointTrainer
     from heavydistill.train.grpo.trainer import RlTrainer, ThinkerTrainer
 
     logging.getLogger("trl.trainer.grpo_trainer").addFilter(_is_news)
-    asked, base, prompts = prepared.asked, prepared.base, prepared.prompts
-    size = prepared.record.rl.rows_of_episode if prepared.record.rl else 1
-    reward = FinalAnswer(pool, base.chat, asked.rl.format_share, asked.trl.num_generations // size)
-    looked_at = prepared.held_out
+    config, base, prompts = plan.arguments.config, plan.base, plan.prompts
+    size = plan.record.rl.rows_of_episode if plan.record.rl else 1
+    reward = FinalAnswer(pool, base.chat, config.format_share, config.num_generations // size)
+    roles = plan.held_out.roles if plan.held_out else {}
     options: dict[str, Any] = {
         "reward_funcs": [reward],
         "train_dataset": prompts.train,
-        "eval_dataset": {
-            role: Dataset.from_list(rows) for role, rows in looked_at.roles.items() if rows
-        }
-        if looked_at
-        else None,
+        "eval_dataset": {role: Dataset.from_list(rows) for role, rows in roles.items() if rows}
+        or None,
         "judge": reward.judge,
-        **of_trainer(prepared),
+        **trainer_options(plan),
     }
-    metric = metric_of(asked.mode)
-    options["callbacks"] += [WatchCollapse(asked.rl, metric), DrawCurves(asked.rl, metric)]
+    metric = config.held_out_metric
+    options["callbacks"] += [WatchGuards(config, metric), DrawCurves(config, metric)]
     trainer: RlTrainer
-    if asked.mode == JOINT:
+    if config.mode == JOINT:
         assert prompts.run, "episodes are of a run"
-        episodes = episodes_of(asked, base, prompts.run)
+        episodes = episodes_of(config, base, prompts.run)
         options["most_tokens"] = episodes.most_tokens
         trainer = JointTrainer(episodes=episodes, verdicts=pool, **options)
-    elif asked.mode == THINKER:
-        trainer = ThinkerTrainer(pass_at_k=asked.rl.pass_at_k, **options)
+    elif config.mode == THINKER:
+        trainer = ThinkerTrainer(pass_at_k=config.pass_at_k, **options)
     else:
         trainer = RlTrainer(**options)
     # TRL masks by these, which are of the model's own configuration too.
@@ -229,37 +225,39 @@ def new_trainer(prepared: Prepared, pool: VerdictPool) -> RlTrainer:
     return trainer
 
 
-def _held_out(asked: Asked, base: Base, sets: Located | None, prompts: Prompts) -> HeldOut | None:
+def _held_out(
+    config: GrpoConfig, base: Base, sets: SetsFolder | None, prompts: Prompts
+) -> HeldOut | None:
     """What the training is measured on meanwhile, if it is.
 
     Raises:
         ConfigError: There is nothing, or nothing of it fits the model.
     """
-    if not asked.looks_at_held_out:
+    if not config.looks_at_held_out:
         return None
-    if asked.rl.held_out_from is None and sets is None:
+    if config.held_out_from is None and sets is None:
         raise ConfigError(
             "Evaluation is asked for, and a run holds no problems out",
             "Give --held_out_from: a folder of sets, or of another run; or --eval_strategy no.",
         )
-    folder = Path(asked.rl.held_out_from or str(sets and sets.folder))
+    folder = Path(config.held_out_from or str(sets and sets.folder))
     wording = prompts.run or wording_of(sets.manifest if sets else None)
-    asks_anew = not (folder / MANIFEST).is_file()
-    plays = asked.mode == JOINT or asks_anew
-    episodes = episodes_of(asked, base, prompts.run) if prompts.run and plays else None
-    most = dict.fromkeys((DELIBERATOR, THINKER), asked.trl.max_completion_length)
-    if asked.mode == JOINT and episodes:
+    is_run = not (folder / MANIFEST).is_file()
+    plays = config.mode == JOINT or is_run
+    episodes = episodes_of(config, base, prompts.run) if prompts.run and plays else None
+    most = dict.fromkeys((DELIBERATOR, THINKER), int(config.max_completion_length or 0))
+    if config.mode == JOINT and episodes:
         most = episodes.most_tokens
-    room = {role: context_of(asked, base) - tokens for role, tokens in most.items()}
+    room = {role: context_of(config, base) - tokens for role, tokens in most.items()}
     found = held_out(
         folder,
-        asked.rl.held_out,
+        config.held_out,
         (lambda problem: thinker_prompt(problem, wording)) if wording else None,
         episodes.cache_of if episodes else None,
         prompts.train["text"],
     ).that_fit(lambda role, row: base.chat.prompt_tokens(row["prompt"]) <= room[role])
     check_verifiers([*found.deliberator, *found.thinker], prompts.verify)
-    role = THINKER if asked.mode == THINKER else DELIBERATOR
+    role = THINKER if config.mode == THINKER else DELIBERATOR
     if not found.roles[role]:
         what = "problem" if role == THINKER else "cache"
         raise ConfigError(
@@ -271,18 +269,18 @@ def _held_out(asked: Asked, base: Base, sets: Located | None, prompts: Prompts) 
     return found
 
 
-def outline(prepared: Prepared) -> list[tuple[str, str]]:
+def summary(plan: GrpoPlan) -> list[tuple[str, str]]:
     """(what, how much) of a training, for the terminal."""
-    record, prompts, batch = prepared.record, prepared.prompts, prepared.asked.batch
-    trl = prepared.asked.trl
-    steps = _steps(prepared.asked, record.sequences)
+    record, prompts, config = plan.record, plan.prompts, plan.arguments.config
+    batch = config.batch
+    steps = _steps(config, record.sequences)
     epochs = steps / batch.steps(record.sequences)
     episode = record.rl.rows_of_episode if record.rl else 1
     left = "".join(f", {count:,} {reason}" for reason, count in prompts.left_out.items())
-    source = record.sets[0].name if record.sets else str(prepared.asked.rl.run)
+    source = record.sets[0].name if record.sets else str(config.run)
     lines = [
         (
-            f"{source}, {prepared.asked.mode}",
+            f"{source}, {config.mode}",
             f"{record.sequences:,} prompts of up to {prompts.longest:,} tokens"
             + (f", {prompts.unmeasured:,} of them unmeasured" if prompts.unmeasured else "")
             + (f"; left out{left[1:]}" if left else ""),
@@ -291,39 +289,24 @@ def outline(prepared: Prepared) -> list[tuple[str, str]]:
             "a generation",
             f"{batch.prompts:,} prompts x {batch.group} responses"
             + (f", {batch.group // episode} episodes," if episode > 1 else "")
-            + f" of up to {trl.max_completion_length:,} tokens",
+            + f" of up to {config.max_completion_length:,} tokens",
         ),
         (
             "steps",
             f"{steps:,} of {batch.rows_of_step:,} responses, {epochs:.2g} epochs; "
-            f"{prepared.asked.rl.preset}, temperature {trl.temperature:g}",
+            f"{config.preset}, temperature {config.temperature:g}",
         ),
     ]
-    if looked_at := prepared.held_out:
-        drawn = f" ({looked_at.drawn:,} drawn by the build)" if looked_at.drawn else ""
-        lost = "".join(
-            f", {count:,} {why}"
-            for count, why in (
-                (looked_at.too_long, "too long"),
-                (looked_at.unusable, "without a usable attempt"),
-            )
-            if count
-        )
-        thinker = f"{len(looked_at.thinker):,}" if looked_at.thinker else "no"
-        lines.append(
-            (
-                "held out",
-                f"{len(looked_at.deliberator):,} caches{drawn}{lost}, {thinker} problems for a "
-                f"thinker, {trl.num_generations_eval or batch.group} responses each",
-            )
-        )
-    asleep = _idle(prepared.asked, record.sequences)
-    lines += [("note", f"guard_{guard} cannot fire: {why}") for guard, why in asleep.items()]
-    others = [name for name in prompts.measured_on if name != prepared.base.name]
+    if plan.held_out:
+        each = config.num_generations_eval or batch.group
+        lines.append(("held out", f"{plan.held_out}, {each} responses each"))
+    for guard, why in _idle_guards(config, record.sequences).items():
+        lines.append(("note", f"guard_{guard} cannot fire: {why}"))
+    others = [name for name in prompts.measured_on if name != plan.base.name]
     if others:
         what, how = (
             ("caches", "`heavydistill refilter`")
-            if prepared.asked.mode == DELIBERATOR
+            if config.mode == DELIBERATOR
             else ("problems", "a build from its own run")
         )
         lines.append(
@@ -333,44 +316,43 @@ def outline(prepared: Prepared) -> list[tuple[str, str]]:
                 "it on the model that is trained",
             )
         )
-    return [*lines, *of_any(prepared)]
+    return [*lines, *common_summary(plan)]
 
 
-def _used(sets: Located, asked: Asked, prompts: Prompts, looked_at: HeldOut | None) -> SetsUsed:
+def _used(
+    sets: SetsFolder, config: GrpoConfig, prompts: Prompts, measured_on: HeldOut | None
+) -> SetsUsed:
+    held_out = len(measured_on.texts) if measured_on and not config.held_out_from else 0
     return SetsUsed(
         name=sets.name,
         revision=sets.revision,
-        role="deliberator" if asked.mode == DELIBERATOR else "thinker",
-        rows={
-            "train": len(prompts.train),
-            "validation": len(looked_at.texts) if looked_at and not asked.rl.held_out_from else 0,
-        },
+        role="deliberator" if config.mode == DELIBERATOR else "thinker",
+        rows={"train": len(prompts.train), "validation": held_out},
         left_out={},
         manifest=sets.manifest,
     )
 
 
-def _is_news(said: logging.LogRecord) -> bool:
+def _is_news(record: logging.LogRecord) -> bool:
     """Whether TRL says something that is not counted: responses without a reward are."""
-    return "All reward functions returned None" not in said.getMessage()
+    return "All reward functions returned None" not in record.getMessage()
 
 
-def _result(taken: Taken) -> Result:
-    from heavydistill.train.grpo.callbacks import WatchCollapse
-
-    history = taken.trainer.state.log_history
-    callbacks = taken.trainer.callback_handler.callbacks
-    alarms = next(one.alarms for one in callbacks if isinstance(one, WatchCollapse))
+def _result(steps: TrainResult) -> Result:
+    history = steps.trainer.state.log_history
+    callbacks = steps.trainer.callback_handler.callbacks
+    alarms = next(each.alarms for each in callbacks if isinstance(each, WatchGuards))
     # What was logged behind the checkpoint that became the model is not of the model.
-    last = step_at_end(taken.trainer)
+    last = step_at_end(steps.trainer)
     of_model = [entry for entry in history if entry["step"] <= last]
     # TRL goes on counting where an earlier start ended.
     counted = [(entry["step"], entry["num_tokens"]) for entry in history if "num_tokens" in entry]
-    before = max((tokens for step, tokens in counted if step <= taken.first), default=0)
+    before = max((tokens for step, tokens in counted if step <= steps.first), default=0)
     series = {
-        name: [entry[name] for entry in of_model if entry.get(name) is not None] for name in _TOLD
+        name: [entry[name] for entry in of_model if entry.get(name) is not None]
+        for name in _RECORDED
     }
-    return taken.result(
+    return steps.result(
         alarms=alarms,
         tokens=int(max((tokens for _, tokens in counted), default=before) - before),
         rollouts={name: _ends(values) for name, values in series.items() if values},

@@ -38,7 +38,7 @@ from trl import GRPOTrainer
 from trl.trainer.utils import RepeatSampler
 
 from heavydistill.models.local.decoding import may_let_rows_go, write
-from heavydistill.train.grpo.measuring import Measuring
+from heavydistill.train.grpo.held_out import HeldOutEvaluation
 from heavydistill.train.grpo.passk import PassAtK
 from heavydistill.train.grpo.vllm_sync import merged_weights
 from heavydistill.train.trainer import RolesMixin
@@ -55,7 +55,7 @@ OF_TRL = (
     "_prepare_inputs",
 )
 """What the trainers of this package replace or call of TRL's though it is private, as it is in
-``stage.TRL``."""
+``train.TRL``."""
 # Of a model's own settings, those that mean the same in every stretch, or that TRL sets.
 _OF_EVERY_CALL = {
     *("bos_token_id", "eos_token_id", "pad_token_id", "transformers_version"),
@@ -64,11 +64,11 @@ _OF_EVERY_CALL = {
 }
 
 
-class RlTrainer(Measuring, RolesMixin, GRPOTrainer):
+class RlTrainer(HeldOutEvaluation, RolesMixin, GRPOTrainer):
     """TRL's trainer for GRPO, GSPO and their like, measured on held-out rows.
 
     Args:
-        options: As of ``Measuring`` and ``GRPOTrainer``.
+        options: Arguments of ``HeldOutEvaluation`` and ``GRPOTrainer``.
     """
 
     _buffered_inputs: list[dict[str, Any]] | None

@@ -5,7 +5,7 @@ the subtraction does not restore the base: it drifts with every synchronisation,
 that is saved was trained beside another base than the one it is loaded on. Here PEFT merges into a
 copy in float32, which is cast once to the dtype of the base; the base itself is never written.
 
-Not covered: quantized bases, which ``arguments`` refuses, and FSDP with an adapter, which ``stage``
+Not covered: quantized bases, which ``config`` refuses, and FSDP with an adapter, which ``train``
 refuses.
 """
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heavydistill.train.grpo.groups import group_shares
+from heavydistill.train.grpo.reward import group_shares
 
 
 def test_solved_and_hopeless_groups_are_told_apart() -> None:

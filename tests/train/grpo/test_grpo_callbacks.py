@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 from tiny_grpo import Scripted, held_out, rewarding, trainer
 
-from heavydistill.train.callbacks import KeepWhole
+from heavydistill.train.checkpoints import KeepWhole
 from heavydistill.train.grpo.batches import batch_of
-from heavydistill.train.grpo.callbacks import DrawCurves, WatchCollapse
-from heavydistill.train.grpo.guards import GuardArguments, foreseen
+from heavydistill.train.grpo.guards import DrawCurves, GuardOptions, WatchGuards, foreseen
 from heavydistill.train.loop import step_at_end
 
 SOLVED_FROM_4 = rewarding(groups__all_right=lambda step: 0.9 if step >= 4 else 0.1)
@@ -25,10 +24,10 @@ def _weights(folder: Path) -> dict[str, Any]:
 
 def _train(
     folder: Path, action: str, resume: str | None = None, **options: Any
-) -> tuple[Any, WatchCollapse]:
+) -> tuple[Any, WatchGuards]:
     """A training in which most groups are solved from step 4 on, evaluated every second step."""
-    guards = GuardArguments(guard_window=1, guard_all_right=action, guard_entropy="off")
-    watch = WatchCollapse(guards)
+    guards = GuardOptions(guard_window=1, guard_all_right=action, guard_entropy="off")
+    watch = WatchGuards(guards)
     made = trainer(
         folder,
         SOLVED_FROM_4,
@@ -77,7 +76,7 @@ def test_a_training_in_which_all_is_cut_off_says_so_at_once_and_ends(
     tmp_path: Path, capsys: Any
 ) -> None:
     cut_off = rewarding(verdict__cut_off=lambda step: 0.75 if step == 2 else 1.0)
-    watch = WatchCollapse(GuardArguments(guard_window=2, guard_entropy="off"))
+    watch = WatchGuards(GuardOptions(guard_window=2, guard_entropy="off"))
     made = trainer(tmp_path, cut_off, [watch])
     made.train()
     assert made.state.global_step == 4

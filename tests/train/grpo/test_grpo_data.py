@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 from set_folders import rewrite, write_sets
-from trainings import grpo_asked
+from trainings import grpo_arguments
 
 from heavydistill.errors import ConfigError, UserError
 from heavydistill.heavy.prompts import load
@@ -27,7 +27,7 @@ def with_rows(folder: Path, *rows: dict[str, Any]) -> Path:
 
 def found(sets: Path | None, out: Path, **keys: Any) -> Prompts:
     """The prompts of the arguments, for the micro student, whoever the sets are for."""
-    asked = grpo_asked(sets, out, **{"steps_per_generation": 1, **keys})
+    asked = grpo_arguments(sets, out, **{"steps_per_generation": 1, **keys})
     return read_prompts(asked, load_base(asked, []), find_sets(asked))
 
 

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 from students import MICRO
-from trainings import GRPO, LOOKED_AT, ROOT, Trained, grpo_asked, grpo_flags, history, logged
+from trainings import GRPO, LOOKED_AT, ROOT, Trained, grpo_arguments, grpo_flags, history, logged
 
 from heavydistill.errors import ConfigError
 from heavydistill.hub.model_card import write_model_card
 from heavydistill.store.training_record import read_record
 from heavydistill.train.grpo.passk import TOO_FEW
-from heavydistill.train.grpo.train import outline, prepare, train
+from heavydistill.train.grpo.train import prepare, summary, train
 
 # Setting up what several tests look at counts for the first of them.
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
@@ -35,9 +35,9 @@ STEPS = {
 @pytest.fixture(scope="module")
 def trained(real: Path, tmp_path_factory: pytest.TempPathFactory) -> Trained:
     folder = tmp_path_factory.mktemp("trained") / "out"
-    prepared = prepare(grpo_asked(real, folder, **STEPS))
+    prepared = prepare(grpo_arguments(real, folder, **STEPS))
     record = train(prepared)
-    return Trained(folder, record, dict(outline(prepared)))
+    return Trained(folder, record, dict(summary(prepared)))
 
 
 def test_a_deliberator_is_really_trained(trained: Trained) -> None:
@@ -73,7 +73,7 @@ def test_an_adapter_is_really_trained(real: Path, tmp_path: Path, mode: str) -> 
 
     adapter = {"use_peft": True, "lora_target_modules": "all-linear"}
     more = episodes_of(tmp_path) if mode == "joint" else {"dataset_name": real}
-    train(prepare(grpo_asked(None, tmp_path / "out", **{**STEPS, **more, **adapter})))
+    train(prepare(grpo_arguments(None, tmp_path / "out", **{**STEPS, **more, **adapter})))
     weights = load_file(tmp_path / "out" / "adapter_model.safetensors")
     # They are 0 before they are trained.
     learnt = [value.any().item() for name, value in weights.items() if "lora_B" in name]
@@ -99,7 +99,7 @@ def test_what_goes_on_from_a_generation_ends_as_the_same_model(
     for name in ("checkpoint-8", "model.safetensors", "config.json"):
         path = out / name
         shutil.rmtree(path) if path.is_dir() else path.unlink()
-    record = train(prepare(grpo_asked(real, out, **STEPS, resume_from_checkpoint="true")))
+    record = train(prepare(grpo_arguments(real, out, **STEPS, resume_from_checkpoint="true")))
     weights = [folder / "model.safetensors" for folder in (out, trained.folder)]
     assert weights[0].read_bytes() == weights[1].read_bytes()
     assert record.result is not None and trained.record.result is not None
@@ -112,7 +112,7 @@ def test_another_training_does_not_go_on(trained: Trained, real: Path, tmp_path:
     out = tmp_path / "out"
     shutil.copytree(trained.folder, out)
     for keys, named in (({"epsilon": 0.1}, "epsilon"), ({"max_accuracy": 0.5}, "source 1")):
-        asked = grpo_asked(real, out, **STEPS, resume_from_checkpoint="true", **keys)
+        asked = grpo_arguments(real, out, **STEPS, resume_from_checkpoint="true", **keys)
         with pytest.raises(ConfigError, match=f"began with {named}"):
             prepare(asked)
 
@@ -175,7 +175,7 @@ def test_a_thinker_learns_from_problems(tmp_path: Path, of_pool: dict[str, Any])
     run = tmp_path / "run.yaml"
     run.write_text("problems: {source: micro, size: 20, seed: 9}\ndomain: brief\n", "utf-8")
     keys = {**STEPS, "max_steps": 4, "mode": "thinker", "run": run, **of_pool}
-    record = train(prepare(grpo_asked(None, tmp_path / "out", **keys)))
+    record = train(prepare(grpo_arguments(None, tmp_path / "out", **keys)))
     assert bool(logged(tmp_path / "out", TOO_FEW)) == bool(of_pool)
     assert has_learnt(tmp_path / "out")
     assert record.role == "thinker" and record.sets == []
@@ -189,8 +189,8 @@ def test_a_thinker_learns_from_problems(tmp_path: Path, of_pool: dict[str, Any])
 def test_a_deliberator_is_measured_on_caches_that_it_does_not_learn(
     real: Path, tmp_path: Path
 ) -> None:
-    prepared = prepare(grpo_asked(real, tmp_path / "out", **STEPS, **LOOKED_AT))
-    assert dict(outline(prepared))["held out"].startswith("3 caches, 3 problems for a thinker")
+    prepared = prepare(grpo_arguments(real, tmp_path / "out", **STEPS, **LOOKED_AT))
+    assert dict(summary(prepared))["held out"].startswith("3 caches, 3 problems for a thinker")
     assert prepared.held_out and not prepared.held_out.texts & set(prepared.prompts.train["text"])
     result = train(prepared).result
     assert result is not None and {"eval_hm", "eval_v", "eval_pass_at_1"} <= result.rollouts.keys()
@@ -200,8 +200,8 @@ def test_a_deliberator_is_measured_on_caches_that_it_does_not_learn(
 
 def test_thinkers_and_a_deliberation_learn_as_one_episode(real: Path, tmp_path: Path) -> None:
     keys = {**STEPS, **LOOKED_AT, **episodes_of(tmp_path), "held_out_from": real}
-    prepared = prepare(grpo_asked(None, tmp_path / "out", **keys))
-    assert "2 episodes" in dict(outline(prepared))["a generation"]
+    prepared = prepare(grpo_arguments(None, tmp_path / "out", **keys))
+    assert "2 episodes" in dict(summary(prepared))["a generation"]
     record = train(prepared)
     assert record.role == "both" and record.rl is not None and record.rl.rows_of_episode == 3
     assert record.result is not None and record.result.steps == 8
@@ -214,13 +214,13 @@ def test_episodes_that_go_on_end_as_the_same_model(tmp_path: Path) -> None:
     keys = {**STEPS, **episodes_of(tmp_path), "steps_per_generation": 2}
     keys |= {"max_steps": 4, "save_steps": 2}
     whole, broken = tmp_path / "whole", tmp_path / "broken"
-    train(prepare(grpo_asked(None, whole, **keys)))
+    train(prepare(grpo_arguments(None, whole, **keys)))
     assert has_learnt(whole)
     shutil.copytree(whole, broken)
     shutil.rmtree(broken / "checkpoint-4")
     for name in ("model.safetensors", "config.json"):
         (broken / name).unlink()
-    record = train(prepare(grpo_asked(None, broken, **keys, resume_from_checkpoint="true")))
+    record = train(prepare(grpo_arguments(None, broken, **keys, resume_from_checkpoint="true")))
     assert record.result is not None and record.result.steps == 4
     weights = [folder / "model.safetensors" for folder in (whole, broken)]
     assert weights[0].read_bytes() == weights[1].read_bytes()

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from runs import rows
 from students import MICRO
-from trainings import GRPO, LOOKED_AT, grpo_asked, grpo_flags, main
+from trainings import GRPO, LOOKED_AT, grpo_arguments, grpo_flags, main
 from transformers import TrainerState
 
 from heavydistill.errors import ConfigError
@@ -20,10 +20,9 @@ from heavydistill.store.sets.folder import file_of
 from heavydistill.store.training_record import Alarm, Launch, read_record, write_record
 from heavydistill.train.checkpoints import mark_whole
 from heavydistill.train.grpo import train as stage
-from heavydistill.train.grpo.callbacks import WatchCollapse
-from heavydistill.train.grpo.guards import GuardArguments
-from heavydistill.train.grpo.train import new_trainer, outline, prepare, train
-from heavydistill.train.loop import Taken, of_trainer
+from heavydistill.train.grpo.guards import GuardOptions, WatchGuards
+from heavydistill.train.grpo.train import new_trainer, prepare, summary, train
+from heavydistill.train.loop import TrainResult, trainer_options
 from heavydistill.verifiers.pool import VerdictPool
 
 # Setting up what several tests look at counts for the first of them.
@@ -99,9 +98,9 @@ def test_fsdp_needs_vllm_and_no_adapter(
     launch = Launch(processes=2, engine="fsdp2", device="cuda", attention="sdpa")
     monkeypatch.setattr("heavydistill.train.launch.planned", lambda _: launch)
     with pytest.raises(ConfigError, match="FSDP and no vLLM"):
-        prepare(grpo_asked(sets, tmp_path / "out", **FEW))
-    with_vllm = grpo_asked(sets, tmp_path / "out", **FEW, use_peft=True)
-    with_vllm.trl.use_vllm = True
+        prepare(grpo_arguments(sets, tmp_path / "out", **FEW))
+    with_vllm = grpo_arguments(sets, tmp_path / "out", **FEW, use_peft=True)
+    with_vllm.config.use_vllm = True
     with pytest.raises(ConfigError, match="FSDP, an adapter and vLLM"):
         prepare(with_vllm)
 
@@ -110,11 +109,11 @@ def test_held_out_prompts_that_do_not_fit_are_left_out_and_none_is_an_error(
     sets: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keys = {**FEW, **LOOKED_AT}
-    found = prepare(grpo_asked(sets, tmp_path / "out", **keys)).held_out
+    found = prepare(grpo_arguments(sets, tmp_path / "out", **keys)).held_out
     assert found and found.too_long == 0
     monkeypatch.setattr(stage, "context_of", lambda asked, base: 2)
     with pytest.raises(ConfigError, match=r"no held-out cache to measure on \(\d+ too long"):
-        prepare(grpo_asked(sets, tmp_path / "out", **keys))
+        prepare(grpo_arguments(sets, tmp_path / "out", **keys))
 
 
 def test_held_out_caches_of_an_episode_leave_room_for_its_own_deliberation(
@@ -128,12 +127,12 @@ def test_held_out_caches_of_an_episode_leave_room_for_its_own_deliberation(
     )
     keys = {**FEW, **LOOKED_AT, "mode": "joint", "run": run, "num_generations": 6}
     keys |= {"per_device_train_batch_size": 6, "max_completion_length": 1000}
-    found = prepare(grpo_asked(None, tmp_path / "out", held_out_from=sets, **keys)).held_out
+    found = prepare(grpo_arguments(None, tmp_path / "out", held_out_from=sets, **keys)).held_out
     assert found and found.deliberator and not found.too_long
 
 
 def test_what_the_libraries_do_not_take_is_said(sets: Path, tmp_path: Path) -> None:
-    prepared = prepare(grpo_asked(sets, tmp_path / "out", **FEW, router_aux_loss_coef=0.1))
+    prepared = prepare(grpo_arguments(sets, tmp_path / "out", **FEW, router_aux_loss_coef=0.1))
     with pytest.raises(ConfigError, match=r"cannot be set up: .*router_aux_loss_coef"):
         train(prepared)
 
@@ -143,7 +142,7 @@ def test_a_step_on_prompts_that_nobody_answers_leaves_a_model_and_its_record(
 ) -> None:
     out = tmp_path / "out"
     keys = {"max_completion_length": 8, "steps_per_generation": 1, "max_steps": 1}
-    asked = grpo_asked(sets, out, **keys, use_peft=True, lora_target_modules="all-linear")
+    asked = grpo_arguments(sets, out, **keys, use_peft=True, lora_target_modules="all-linear")
     record = train(prepare(asked))
     assert read_record(out) == record
     assert (record.stage, record.role, record.method) == ("grpo", "deliberator", "lora")
@@ -179,7 +178,7 @@ def test_a_training_that_learnt_nothing_ends_with_1_and_says_why(
 
 
 def test_the_reward_ends_responses_where_the_trainer_does(sets: Path, tmp_path: Path) -> None:
-    prepared = prepare(grpo_asked(sets, tmp_path / "out", **FEW))
+    prepared = prepare(grpo_arguments(sets, tmp_path / "out", **FEW))
     with VerdictPool() as pool:
         trainer = new_trainer(prepared, pool)
         (reward,) = trainer.reward_funcs
@@ -191,10 +190,10 @@ def test_the_reward_ends_responses_where_the_trainer_does(sets: Path, tmp_path: 
 def test_a_model_of_ours_brings_how_it_came_about(sets: Path, tmp_path: Path) -> None:
     base = tmp_path / "base"
     shutil.copytree(MICRO, base)
-    before = prepare(grpo_asked(sets, tmp_path / "out", **FEW)).record
+    before = prepare(grpo_arguments(sets, tmp_path / "out", **FEW)).record
     (base / "training.json").write_text(json.dumps(before.model_dump()), encoding="utf-8")
     keys = {**FEW, "model_name_or_path": base}
-    record = prepare(grpo_asked(sets, tmp_path / "out", **keys)).record
+    record = prepare(grpo_arguments(sets, tmp_path / "out", **keys)).record
     assert record.base.name == "base" and record.base.training == before
 
 
@@ -205,12 +204,12 @@ def test_evaluation_may_begin_or_end_when_a_training_goes_on(
     out = tmp_path / "out"
     both = [FEW, {**FEW, **LOOKED_AT}]
     before, after = reversed(both) if first else both
-    record = prepare(grpo_asked(sets, out, **before)).record
+    record = prepare(grpo_arguments(sets, out, **before)).record
     checkpoint = out / "checkpoint-1"
     checkpoint.mkdir(parents=True)
     mark_whole(checkpoint)
     write_record(record, out)
-    asked = grpo_asked(sets, out, **after, resume_from_checkpoint="true")
+    asked = grpo_arguments(sets, out, **after, resume_from_checkpoint="true")
     assert prepare(asked).start == checkpoint
 
 
@@ -228,8 +227,8 @@ def test_the_best_value_on_other_held_out_problems_is_forgotten(
     sets: Path, tmp_path: Path, changed: dict[str, Any], kept: float | None
 ) -> None:
     def begin(state: TrainerState, **keys: Any) -> None:
-        asked = grpo_asked(sets, tmp_path / "out", **{**FEW, **LOOKED_AT, **keys})
-        for callback in of_trainer(prepare(asked))["callbacks"]:
+        asked = grpo_arguments(sets, tmp_path / "out", **{**FEW, **LOOKED_AT, **keys})
+        for callback in trainer_options(prepare(asked))["callbacks"]:
             callback.on_train_begin(asked.trl, state, None)
 
     state = TrainerState(max_steps=4)
@@ -252,16 +251,16 @@ def test_problems_that_nobody_can_judge_are_not_measured_on(sets: Path, tmp_path
     pq.write_table(table.set_column(at, table.schema.field(at), unknown), file)
     keys = {**FEW, **LOOKED_AT, "held_out_from": other}
     with pytest.raises(ConfigError, match="problems for the verifier 'mth', which is not known"):
-        prepare(grpo_asked(sets, tmp_path / "out", **keys))
+        prepare(grpo_arguments(sets, tmp_path / "out", **keys))
 
 
 def test_guards_that_can_never_fire_are_told_or_refused(sets: Path, tmp_path: Path) -> None:
     keys = {**FEW, "max_steps": 6, "logging_steps": 2}
-    said = outline(prepare(grpo_asked(sets, tmp_path / "out", **keys)))
+    said = summary(prepare(grpo_arguments(sets, tmp_path / "out", **keys)))
     notes = [text for name, text in said if name == "note"]
     assert "guard_entropy cannot fire: it needs 6 logged values, and there will be 3" in notes
     with pytest.raises(ConfigError, match="guard_entropy is stop and can never fire"):
-        prepare(grpo_asked(sets, tmp_path / "out", **keys, guard_entropy="stop"))
+        prepare(grpo_arguments(sets, tmp_path / "out", **keys, guard_entropy="stop"))
 
 
 @pytest.mark.parametrize(
@@ -271,7 +270,7 @@ def test_guards_that_can_never_fire_are_told_or_refused(sets: Path, tmp_path: Pa
 def test_the_record_of_a_training_ends_where_the_model_does(
     loads: bool, best: int | None, last: float
 ) -> None:
-    watching = WatchCollapse(GuardArguments())
+    watching = WatchGuards(GuardOptions())
     watching.alarms = [Alarm(guard="entropy", step=60, value=0.1, bound=0.6, action="warn")]
     state = SimpleNamespace(
         log_history=[
@@ -286,7 +285,7 @@ def test_the_record_of_a_training_ends_where_the_model_does(
         args=SimpleNamespace(load_best_model_at_end=loads),
         callback_handler=SimpleNamespace(callbacks=[watching]),
     )
-    result = stage._result(Taken(trainer, 0, 0, 1))
+    result = stage._result(TrainResult(trainer, 0, 0, 1))
     assert result.rollouts["reward"].last == last
     assert (result.steps, result.tokens, result.alarms) == (60, 60, watching.alarms)
 
@@ -296,4 +295,4 @@ def test_evaluation_of_a_run_asks_for_what_is_held_out(tmp_path: Path) -> None:
     run.write_text("problems: {source: micro, size: 20, seed: 9}\ndomain: brief\n", "utf-8")
     keys = {**FEW, **LOOKED_AT, "mode": "thinker", "run": run}
     with pytest.raises(ConfigError, match="a run holds no problems out"):
-        prepare(grpo_asked(None, tmp_path / "out", **keys))
+        prepare(grpo_arguments(None, tmp_path / "out", **keys))

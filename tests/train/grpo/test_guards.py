@@ -16,7 +16,7 @@ from heavydistill.train.grpo.batches import Batch
 from heavydistill.train.grpo.guards import (
     ACTIONS,
     GUARDS,
-    GuardArguments,
+    GuardOptions,
     Seen,
     alarms,
     check_guards,
@@ -25,12 +25,12 @@ from heavydistill.train.grpo.guards import (
     told,
 )
 
-USUAL = GuardArguments()
+USUAL = GuardOptions()
 UNMEASURED = {"guard_evaluation": "off"}
 NEVER = {"eval_strategy": "no"}
 
 
-def fired(curves: dict[str, Any], guards: GuardArguments = USUAL, **options: Any) -> dict[str, int]:
+def fired(curves: dict[str, Any], guards: GuardOptions = USUAL, **options: Any) -> dict[str, int]:
     """The first step of each guard that fires."""
     found: dict[str, int] = {}
     for alarm in alarms(history(curves, **options), guards):
@@ -74,7 +74,7 @@ def test_two_odd_values_in_a_row_fire_nothing(name: str, factor: float) -> None:
 def test_a_window_of_1_takes_every_value_as_it_is() -> None:
     entries = history(K8)
     next(entry for entry in entries if entry["step"] == 60)["entropy"] = 0.01
-    (alarm,) = alarms(entries, GuardArguments(guard_window=1))
+    (alarm,) = alarms(entries, GuardOptions(guard_window=1))
     assert (alarm.guard, alarm.step, alarm.value) == ("entropy", 60, 0.01)
 
 
@@ -108,7 +108,7 @@ def test_most_responses_cut_off_is_a_warning_and_all_of_them_an_end(name: str) -
 
 @pytest.mark.parametrize(("action", "found"), [("off", []), ("roll_back", ["roll_back"])])
 def test_what_is_done_about_cut_off_responses_can_be_chosen(action: str, found: list[str]) -> None:
-    fired = alarms(_cut_off(*[1.0] * 6), GuardArguments(guard_cut_off=action))
+    fired = alarms(_cut_off(*[1.0] * 6), GuardOptions(guard_cut_off=action))
     assert [alarm.action for alarm in fired] == found
 
 
@@ -136,7 +136,7 @@ def _evaluations(values: list[float], rewards: list[float]) -> list[dict[str, An
 def test_an_evaluation_fires_at_the_third_fall_while_the_reward_rises(
     values: list[float], rewards: list[float], fires: bool
 ) -> None:
-    found = alarms(_evaluations(values, rewards), GuardArguments(guard_window=1))
+    found = alarms(_evaluations(values, rewards), GuardOptions(guard_window=1))
     assert [alarm.guard for alarm in found] == ["evaluation"] * fires
     if fires:
         assert (found[0].step, found[0].bound, found[0].value) == (3, 0.5, 0.2)
@@ -148,7 +148,7 @@ def test_an_evaluation_that_is_repeated_where_a_training_goes_on_hides_no_fall(
 ) -> None:
     entries = _evaluations([0.7, 0.6, 0.5, 0.4], [0.1, 0.2, 0.3])
     entries.insert(3, {"eval_hm": again, "step": 1})
-    (alarm,) = alarms(entries, GuardArguments(guard_window=1))
+    (alarm,) = alarms(entries, GuardOptions(guard_window=1))
     assert (alarm.guard, alarm.step, alarm.bound, alarm.value) == ("evaluation", 3, 0.7, 0.4)
 
 
@@ -158,13 +158,13 @@ def test_another_metric_may_be_the_one_that_is_held_out() -> None:
         {"eval_pass_at_1" if key == "eval_hm" else key: value for key, value in entry.items()}
         for entry in entries
     ]
-    guards = GuardArguments(guard_window=1)
+    guards = GuardOptions(guard_window=1)
     assert alarms(renamed, guards) == []
     assert len(alarms(renamed, guards, metric="eval_pass_at_1")) == 1
 
 
 def test_a_guard_that_is_off_is_silent_and_the_others_say_what_is_done() -> None:
-    guards = GuardArguments(guard_length="off", guard_evaluation="roll_back")
+    guards = GuardOptions(guard_length="off", guard_evaluation="roll_back")
     found = {alarm.guard: alarm.action for alarm in alarms(history(K16), guards)}
     assert found == {"all_right": "warn", "evaluation": "roll_back"}
 
@@ -172,7 +172,7 @@ def test_a_guard_that_is_off_is_silent_and_the_others_say_what_is_done() -> None
 def test_a_guard_fires_once() -> None:
     values = [1.0, 0.5, 0.5, 0.9, 0.5]
     entries = [{"entropy": value, "step": step} for step, value in enumerate(values, start=1)]
-    found = alarms(entries, GuardArguments(guard_window=1))
+    found = alarms(entries, GuardOptions(guard_window=1))
     assert [alarm.step for alarm in found] == [2]
 
 
@@ -183,7 +183,7 @@ def test_what_fired_earlier_stays_as_it_was(values: list[tuple[float, float, flo
     for step, (entropy, reward, hm) in enumerate(values, start=1):
         entries += [{"entropy": entropy, "reward": reward, "step": step}]
         entries += [{"eval_hm": hm, "step": step}, {"eval_hm": 1 - hm, "step": step}]
-    guards = GuardArguments(guard_window=2, guard_evaluation_falls=2)
+    guards = GuardOptions(guard_window=2, guard_evaluation_falls=2)
     whole = alarms(entries, guards)
     for end in range(len(entries)):
         before = alarms(entries[:end], guards)
@@ -210,7 +210,7 @@ def _arguments(**changes: Any) -> Any:
 
 def test_all_guards_may_do_everything_where_there_is_a_best_checkpoint() -> None:
     for action in ACTIONS:
-        guards = GuardArguments(**{f"guard_{guard}": action for guard in GUARDS})
+        guards = GuardOptions(**{f"guard_{guard}": action for guard in GUARDS})
         check_guards(guards, _arguments())
         check_guards(guards, _arguments(save_strategy="best", save_steps=7))
         check_guards(guards, _arguments(eval_steps=0.1, save_steps=0.1))
@@ -236,14 +236,14 @@ def test_what_cannot_be_done_is_refused(
     guards: dict[str, Any], arguments: dict[str, Any], said: str
 ) -> None:
     with pytest.raises(ConfigError, match=said):
-        check_guards(GuardArguments(**guards), _arguments(**arguments))
+        check_guards(GuardOptions(**guards), _arguments(**arguments))
 
 
 def test_without_rolling_back_the_others_need_no_evaluation() -> None:
     arguments = _arguments(metric_for_best_model=None, **NEVER)
     for action in ("warn", "stop"):
         others = {f"guard_{guard}": action for guard in GUARDS}
-        check_guards(GuardArguments(**{**others, **UNMEASURED}), arguments)
+        check_guards(GuardOptions(**{**others, **UNMEASURED}), arguments)
 
 
 STEPS_OF_4 = {"per_generation": 4}
@@ -290,19 +290,19 @@ def test_what_guards_will_see_is_known_before(
 
 def test_a_guard_that_can_never_fire_is_told_and_refused_if_it_is_to_act() -> None:
     seen = Seen(logs=list(range(6)), responses=list(range(1, 6)), evaluations=[0, 4, 6])
-    found = idle(GuardArguments(), seen)
+    found = idle(GuardOptions(), seen)
     assert found == {
         "length": "it needs 6 logged values, and there will be 5",
         "evaluation": "it needs 4 evaluations, and there will be 3",
     }
     falls = {"guard_evaluation_falls": 2}
-    found = idle(GuardArguments(guard_length="off", **falls), seen)
+    found = idle(GuardOptions(guard_length="off", **falls), seen)
     why = "the reward, as the median of 5 logged values, cannot rise between evaluations"
     assert found == {"evaluation": why}
-    assert idle(GuardArguments(guard_window=4, **falls), seen) == {}
+    assert idle(GuardOptions(guard_window=4, **falls), seen) == {}
     for guard, fix in (("length", "logging_steps"), ("evaluation", "eval_steps")):
         with pytest.raises(ConfigError, match=f"guard_{guard} is stop .* a smaller {fix}"):
-            idle(GuardArguments(**{f"guard_{guard}": "stop"}), seen)
+            idle(GuardOptions(**{f"guard_{guard}": "stop"}), seen)
 
 
 STEPS = st.sets(st.integers(1, 12)).map(sorted)
@@ -313,7 +313,7 @@ def test_what_is_not_idle_can_fire_and_nothing_else(
     logs: list[int], responses: list[int], evaluations: list[int], window: int, falls: int
 ) -> None:
     """In a training in which all collapses as soon as it can be seen."""
-    guards = GuardArguments(guard_window=window, guard_evaluation_falls=falls)
+    guards = GuardOptions(guard_window=window, guard_evaluation_falls=falls)
 
     def falling(name: str, steps: list[int]) -> list[dict[str, Any]]:
         high = (window + 1) // 2  # so many values of the first median
@@ -336,5 +336,5 @@ def test_they_are_flags_of_a_script() -> None:
     from trl import TrlParser
 
     flags = ["--guard_length", "roll_back", "--guard_all_right_above", "0.7"]
-    (guards,) = TrlParser((GuardArguments,)).parse_args_and_config(flags)
-    assert guards == GuardArguments(guard_length="roll_back", guard_all_right_above=0.7)
+    (guards,) = TrlParser((GuardOptions,)).parse_args_and_config(flags)
+    assert guards == GuardOptions(guard_length="roll_back", guard_all_right_above=0.7)

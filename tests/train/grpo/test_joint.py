@@ -13,7 +13,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rollouts import STUDENT, Replayed, arguments, made_up, problems, rewarding, tokenizer
-from trl import GRPOTrainer
 
 from heavydistill.train.grpo.episodes import Episode
 from heavydistill.train.grpo.joint import JointTrainer, episode_advantages
@@ -28,7 +27,6 @@ def trainer(
     folder: Path,
     played: list[Episode],
     rewards: list[float | None],
-    objective: Any = "episode",
     **changes: Any,
 ) -> JointTrainer:
     """One whose generation is these episodes, in two micro-batches."""
@@ -45,7 +43,6 @@ def trainer(
     made = JointTrainer(
         episodes=Replayed(size - 1, played),
         verdicts=VerdictPool(),
-        objective=objective,
         model=STUDENT,
         args=arguments(folder, **{**usual, **changes}),
         train_dataset=problems(len(played) // GROUP),
@@ -95,7 +92,7 @@ def test_loss_and_gradients_are_those_of_plain_loops(
     old = brute_force.moved(made.model, played, far=5 * least if bounds == GSPO else 2.5 * least)
     loss = made.compute_loss(made.model, batch)
     loss.backward()
-    of_trainer = brute_force.gradient(made.model)
+    trainer_options = brute_force.gradient(made.model)
 
     made.model.zero_grad()
     model, of_each = brute_force.plain(made.model), brute_force.advantages(REWARDS, GROUP)
@@ -109,23 +106,19 @@ def test_loss_and_gradients_are_those_of_plain_loops(
     # Relative to its terms: where all ratios are near 1, they leave nearly nothing.
     scale = sum(map(abs, of_each)) / len(of_each)
     assert abs(loss.item() - expected.item()) <= 1e-5 * scale
-    assert relative_error(of_trainer, brute_force.gradient(made.model)) <= 1e-5
+    assert relative_error(trainer_options, brute_force.gradient(made.model)) <= 1e-5
 
 
-@pytest.mark.parametrize("objective", ["episode", "row"])
-def test_rows_of_an_episode_stay_together_but_in_the_objective_of_rows(
-    tmp_path: Path, objective: str
-) -> None:
+def test_rows_of_an_episode_stay_together(tmp_path: Path) -> None:
     k = 3
     played = made_up(len(REWARDS), k, truncated=0)
-    made = trainer(tmp_path, played, REWARDS, objective)
+    made = trainer(tmp_path, played, REWARDS)
     batches = []
     for step in range(2):
         made._step = step
         batch = made._prepare_inputs(inputs(made))
-        if objective == "episode":
-            assert len(batch["completion_ids"]) == len(REWARDS) // 2
-            batch = {name: made._apart(batch[name]) for name in ("prompt_ids", "completion_ids")}
+        assert len(batch["completion_ids"]) == len(REWARDS) // 2
+        batch = {name: made._apart(batch[name]) for name in ("prompt_ids", "completion_ids")}
         batches.append([asked_in(batch, number) for number in range(len(REWARDS) // 2 * (k + 1))])
     of_batches = [
         [number for number, episode in enumerate(played) if asked_of(episode) <= set(batch)]
@@ -133,10 +126,7 @@ def test_rows_of_an_episode_stay_together_but_in_the_objective_of_rows(
     ]
     assert sorted(chain(*batches)) == sorted(row for one in played for row in asked_of(one))
     whole = list(chain(*of_batches))
-    if objective == "episode":
-        assert sorted(whole) == list(range(len(REWARDS))) != whole  # shuffled
-    else:
-        assert len(whole) < len(REWARDS)
+    assert sorted(whole) == list(range(len(REWARDS))) != whole  # shuffled
 
 
 def asked_of(episode: Episode) -> set[tuple[int, ...]]:
@@ -147,23 +137,6 @@ def asked_in(batch: dict[str, torch.Tensor], number: int) -> tuple[int, ...]:
     """A row's tokens without its padding."""
     ids = [*batch["prompt_ids"][number].tolist(), *batch["completion_ids"][number].tolist()]
     return tuple(id for id in ids if id != 676)
-
-
-def test_rows_of_one_objective_are_trained_as_trl_would(tmp_path: Path) -> None:
-    k = 2
-    played = made_up(len(REWARDS), k)
-    made = trainer(tmp_path, played, REWARDS, "row")
-    batch = made._generate_and_score_completions(inputs(made))
-    episodes = torch.tensor(brute_force.advantages(REWARDS, GROUP, "none"))
-    rows = [reward for reward in REWARDS for _ in range(k + 1)]
-    assert batch["advantages"].tolist() == pytest.approx(
-        brute_force.advantages(rows, GROUP * (k + 1))
-    )
-    assert torch.equal(batch["advantages"].view(-1, k + 1)[:, 0].sign(), episodes.sign())
-    brute_force.moved(made.model, played)
-    loss = made.compute_loss(made.model, batch)
-    bare = GRPOTrainer._compute_loss(made, made.model, batch)
-    assert loss.item() == bare.item() != 0
 
 
 def test_a_reward_sees_deliberations_and_all_their_rows_have_it(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tiny_grpo import Scripted, held_out, rewarding, rows, trainer
 
-from heavydistill.train.grpo.measuring import Response, figures
+from heavydistill.train.grpo.held_out import Response, figures
 
 
 def test_the_figures_count_what_is_undecided_as_wrong() -> None:

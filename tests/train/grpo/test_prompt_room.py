@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from set_folders import write_sets
-from trainings import grpo_asked
+from trainings import grpo_arguments
 
 from heavydistill.errors import ConfigError
 from heavydistill.train.base_model import load_base
-from heavydistill.train.grpo.context_check import check_room, context_of
+from heavydistill.train.grpo.data import check_room, context_of
 
 
 def refused(*arguments: object) -> str:
@@ -54,7 +54,7 @@ def test_prompts_and_a_response_fit_or_the_message_says_what_would(
 def test_with_a_server_the_shorter_context_counts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = grpo_asked(write_sets(tmp_path / "sets"), tmp_path, too_long="leave_out")
+    asked = grpo_arguments(write_sets(tmp_path / "sets"), tmp_path, too_long="leave_out")
     base = load_base(asked, [])
     for server, least in ((9000, base.context), (300, 300), (None, base.context)):
         monkeypatch.setattr(asked.trl, "use_vllm", True)

@@ -18,27 +18,47 @@ from generations import trajectory
 from rollouts import END, Replayed, arguments, made_up, problems, rewarding, tokenizer
 from transformers import AutoModelForCausalLM, Qwen3Config
 
-from heavydistill.train.grpo.episodes import Asked, Completion, Episode
+from heavydistill.train.grpo.episodes import Completion, Episode, EpisodeRow
 from heavydistill.train.grpo.joint import JointTrainer
+from heavydistill.train.grpo.trainer import RlTrainer
 from heavydistill.verifiers.pool import VerdictPool
 
 K, EPISODES, PARTS, ITERATIONS = 3, 8, 4, 2
 
 
-class Watched(JointTrainer):
+class Watching:
     """Notes the log-ratios of all tokens of each micro-batch."""
 
     log_ratios: list[torch.Tensor]
 
-    def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> torch.Tensor:
+    def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> Any:
         self._old = inputs["old_per_token_logps"]
-        return super()._compute_loss(model, inputs)
+        return super()._compute_loss(model, inputs)  # type: ignore[misc]
 
     def _get_per_token_logps_and_entropies(self, *given: Any, **options: Any) -> Any:
         found = super()._get_per_token_logps_and_entropies(*given, **options)
         if torch.is_grad_enabled():
             self.log_ratios.append((found[0].detach() - self._old).float())
         return found
+
+
+class WatchedEpisodes(Watching, JointTrainer):
+    """The ratios of episodes."""
+
+
+class WatchedRows(Watching, RlTrainer):
+    """The ratios of rows."""
+
+
+def replayed(prompts: list[Any], _: Any) -> dict[str, Any]:
+    """The rows of the episodes, each by itself."""
+    rows = [row for episode in uneven() for row in episode.rows][: len(prompts)]
+    return {
+        "prompt_ids": [row.prompt_ids for row in rows],
+        "completion_ids": [row.completion.ids for row in rows],
+        "logprobs": None,
+        "env_mask": [[1] * len(row.completion.ids) for row in rows],
+    }
 
 
 def random_model(dtype: torch.dtype) -> Any:
@@ -61,11 +81,11 @@ def uneven() -> list[Episode]:
     """Episodes whose rows are of 4 to 200 tokens; some are cut off."""
     rng = random.Random(7)
 
-    def row(longest: int) -> Asked:
+    def row(longest: int) -> EpisodeRow:
         prompt = rng.choices(range(100, 600), k=rng.randint(2, longest))
         ids = rng.choices(range(100, 600), k=rng.randint(2, longest))
         is_whole = rng.random() < 0.8
-        return Asked(
+        return EpisodeRow(
             [{"role": "user", "content": "?"}],
             prompt,
             Completion([*ids, END] if is_whole else ids, is_whole),
@@ -79,20 +99,20 @@ def uneven() -> list[Episode]:
     ]
 
 
-def tokens(row: Asked) -> tuple[list[int], list[int]]:
+def tokens(row: EpisodeRow) -> tuple[list[int], list[int]]:
     return row.prompt_ids, row.completion.ids
 
 
-@pytest.mark.parametrize("objective", ["row", "episode"])
+@pytest.mark.parametrize("of_episodes", [False, True])
 @pytest.mark.parametrize("mixed", [False, True])
 def test_the_ratios_of_unchanged_weights_are_exactly_1(
-    tmp_path: Path, objective: Any, mixed: bool
+    tmp_path: Path, of_episodes: bool, mixed: bool
 ) -> None:
     rows = EPISODES * (K + 1)
-    trainer = Watched(
-        episodes=Replayed(K, uneven()),
-        verdicts=VerdictPool(),
-        objective=objective,
+    kind = WatchedEpisodes if of_episodes else WatchedRows
+    own = {"episodes": Replayed(K, uneven()), "verdicts": VerdictPool()}
+    trainer = kind(
+        **(own if of_episodes else {"rollout_func": replayed}),
         model=random_model(torch.float32 if mixed else torch.bfloat16),
         args=arguments(
             tmp_path,
@@ -113,7 +133,7 @@ def test_the_ratios_of_unchanged_weights_are_exactly_1(
             beta=0.0,
         ),
         train_dataset=problems(EPISODES // 2),
-        reward_funcs=rewarding([1.0, 0.0] * (EPISODES // 2)),
+        reward_funcs=rewarding([1.0, 0.0] * (EPISODES // 2 if of_episodes else rows // 2)),
         processing_class=tokenizer(),
     )
     trainer.log_ratios = []

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from students import MICRO
 from tiny_grpo import rewarding, trainer
-from trainings import grpo_asked
+from trainings import grpo_arguments
 
 from heavydistill.errors import ConfigError
-from heavydistill.train.grpo.sampling import check_sampling
+from heavydistill.train.grpo.config import check_sampling
 from heavydistill.train.grpo.train import prepare
 
 
@@ -31,7 +31,7 @@ def test_a_model_that_bends_its_own_distribution_is_refused_before_it_is_loaded(
     bent = model_with(tmp_path / "bent", no_repeat_ngram_size=3, typical_p=0.3)
     few = {"steps_per_generation": 2}
     with pytest.raises(ConfigError, match=r'"typical_p": 0[.]3, "no_repeat') as raised:
-        prepare(grpo_asked(sets, tmp_path / "out", model_name_or_path=bent, **few))
+        prepare(grpo_arguments(sets, tmp_path / "out", model_name_or_path=bent, **few))
     assert "Take a copy of the model without them" in raised.value.fix
 
 
@@ -68,8 +68,8 @@ def test_a_model_without_settings_is_no_fault(tmp_path: Path) -> None:
 
 
 def test_the_min_p_of_a_model_does_not_count(sets: Path, tmp_path: Path) -> None:
-    asked = grpo_asked(sets, tmp_path / "out", steps_per_generation=2)
-    for name, min_p, least, most in (("own", None, 1, 1), ("ours", asked.trl.min_p, 8, 32)):
+    asked = grpo_arguments(sets, tmp_path / "out", steps_per_generation=2)
+    for name, min_p, least, most in (("own", None, 1, 1), ("ours", asked.config.min_p, 8, 32)):
         made = trainer(tmp_path / name, rewarding(), min_p=min_p)
         made.model.generation_config.min_p = 1.0  # only the likeliest token
         prompt = made._tokenizer("17 + 25 =")["input_ids"]

@@ -21,11 +21,11 @@ PROGRAM = """
 import json, os, sys
 from pathlib import Path
 import tiny_grpo
-from heavydistill.train.callbacks import KeepWhole
-from heavydistill.train.grpo.guards import GuardArguments
-from heavydistill.train.grpo.measuring import Judgement
+from heavydistill.train.checkpoints import KeepWhole
+from heavydistill.train.grpo.guards import GuardOptions
+from heavydistill.train.grpo.held_out import Judgement
 from heavydistill.train.grpo.passk import PassAtK
-from heavydistill.train.grpo.callbacks import DrawCurves, WatchCollapse
+from heavydistill.train.grpo.guards import DrawCurves, WatchGuards
 
 out, rank = Path(sys.argv[1]), int(os.environ["RANK"])
 judged = []
@@ -37,8 +37,8 @@ def judge(rows, completion_ids):
 
 # Process 0 alone sees solved groups, so the shares differ where they are logged one by one.
 reward = tiny_grpo.rewarding(groups__all_right=lambda step: 0.9 if step >= 2 and rank == 0 else 0.5)
-guards = GuardArguments(guard_window=1, guard_all_right="roll_back", guard_entropy="off")
-watch = WatchCollapse(guards)
+guards = GuardOptions(guard_window=1, guard_all_right="roll_back", guard_entropy="off")
+watch = WatchGuards(guards)
 made = tiny_grpo.trainer(
     out, reward, [watch, KeepWhole(None), DrawCurves(guards)],
     mixins=(PassAtK,), pass_at_k=2,

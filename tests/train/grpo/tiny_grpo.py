@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from heavydistill.train.grpo.measuring import Judgement
+from heavydistill.train.grpo.held_out import Judgement
 
 STUDENT = str(Path(__file__).parents[3] / "heavydistill" / "micro" / "student")
 
@@ -112,9 +112,9 @@ def trainer(
     from transformers import AutoTokenizer
     from trl import GRPOTrainer
 
-    from heavydistill.train.grpo.measuring import Measuring
+    from heavydistill.train.grpo.held_out import HeldOutEvaluation
 
-    class Trainer(*mixins, Measuring, GRPOTrainer):  # type: ignore[misc]
+    class Trainer(*mixins, HeldOutEvaluation, GRPOTrainer):  # type: ignore[misc]
         def create_model_card(self, *_: Any, **__: Any) -> None:
             pass
 

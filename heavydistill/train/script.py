@@ -1,0 +1,153 @@
+"""What the training scripts do around a training: check, print, train, measure, publish."""
+
+from __future__ import annotations
+
+import gc
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from heavydistill.errors import HeavydistillError, RunError, UserError
+from heavydistill.run import interrupts
+from heavydistill.store.training_record import EVALUATION
+
+_CLI = "from heavydistill.cli.app import main; main()"
+# What a launcher tells its processes: a program that is started by one of them is not of them.
+_OF_LAUNCH = re.compile(
+    r"(LOCAL_|GROUP_|ROLE_)?(RANK|WORLD_SIZE)|LOCAL_WORLD_SIZE|ROLE_NAME|MASTER_(ADDR|PORT)|"
+    r"(ACCELERATE|TORCHELASTIC|FSDP|TORCH_NCCL)_.*"
+)
+
+
+def exit_code(
+    script: Callable[[], None],
+    goes_on: str = "--resume_from_checkpoint true goes on from the last checkpoint.",
+) -> int:
+    """Run a script and turn what it raises into a message and an exit code.
+
+    Of several processes each says which one it is: what broke one of them may be on its machine
+    alone.
+
+    Args:
+        script: The script.
+        goes_on: How it goes on after Ctrl-C.
+    """
+    try:
+        with interrupts.recognized():
+            script()
+    except UserError as error:
+        return _print(f"Error: {error}", 2)
+    except HeavydistillError as error:
+        return _print(f"The training broke: {error}", 1)
+    except KeyboardInterrupt:
+        return _print(f"Interrupted. {goes_on}", 130)
+    return 0
+
+
+def is_main() -> bool:
+    """Whether this is the first process of all machines."""
+    return os.environ.get("RANK", "0") == "0"
+
+
+def run_script(arguments: Any, stage: ModuleType) -> None:
+    """A training from its arguments to a model, its card, its figures and its place on the Hub.
+
+    Args:
+        arguments: An ``Arguments`` of the stage.
+        stage: The module with ``prepare``, ``train`` and ``summary`` for them.
+
+    Raises:
+        HeavydistillError: Whatever does not work out; the message says what is there by then.
+    """
+    from heavydistill.config.run import load_config
+    from heavydistill.hub.model import check_before, publish_trained
+    from heavydistill.hub.model_card import write_model_card
+    from heavydistill.hub.parcel import Wish
+
+    config = arguments.config
+    folder = Path(config.output_dir)
+    wish = (
+        Wish(
+            config.hub_model_id,
+            revision=config.hub_revision,
+            private=bool(config.hub_private_repo),
+            licence=config.license,
+        )
+        if config.push_to_hub
+        else None
+    )
+    if config.evaluate:
+        load_config(Path(config.evaluate))
+    plan = stage.prepare(arguments)
+    if is_main():
+        lines = stage.summary(plan)
+        width = max(len(what) for what, _ in lines)
+        for what, how_much in lines:
+            print(f"{what:<{width}}  {how_much}", flush=True)
+    if config.dry_run:
+        return
+    if wish and is_main():
+        check_before(plan.record, folder, wish)
+    result = stage.train(plan).result
+    if not is_main():
+        return
+    write_model_card(folder)
+    if result and result.is_unlearnt:
+        raise RunError(
+            f"Nothing was learnt, so {folder} holds the model as it was: no response earned a "
+            f"reward, and {result.rollouts['verdict/cut_off'].last:.0%} of the last ones were cut "
+            f"off at {config.max_completion_length:,} tokens",
+            "Raise max_completion_length, or teach the model shorter responses first, with "
+            "scripts/sft.py.",
+        )
+    if config.evaluate:
+        evaluate(Path(config.evaluate), str(arguments.model.model_name_or_path), folder)
+        write_model_card(folder)
+    print(f"The model is in {folder}", flush=True)
+    if wish:
+        print(f"Published: {publish_trained(folder, wish).url}", flush=True)
+
+
+def evaluate(config: Path, before: str, folder: Path) -> None:
+    """Measure a trained model and what it was, by ``heavydistill evaluate``, in its own process.
+
+    Args:
+        config: Configuration of the run.
+        before: The base model.
+        folder: Folder of the trained model, in which the evaluation becomes a folder.
+
+    Raises:
+        RunError: It did not end well; its message is on the terminal.
+    """
+    import torch
+
+    gc.collect()  # a trainer and its model refer to each other
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()  # which the other process needs
+    models = ["--thinker", str(folder), "--deliberator", str(folder), "--before", before]
+    # One journal for all trainings in a place: the base is asked once.
+    journal = ["--journal", str(folder.resolve().parent / "journal")]
+    flags = ["--config", str(config), *models, "--out", str(folder / EVALUATION), *journal]
+    environment = {
+        name: text for name, text in os.environ.items() if not _OF_LAUNCH.fullmatch(name)
+    }
+    done = subprocess.run([sys.executable, "-c", _CLI, "evaluate", *flags], env=environment)
+    if done.returncode:
+        raise RunError(
+            f"The model is in {folder}; its evaluation ended with exit code {done.returncode}",
+            f"Repeat it: heavydistill evaluate {' '.join(flags)}",
+        )
+
+
+def _print(message: str, code: int) -> int:
+    several = os.environ.get("WORLD_SIZE", "1") != "1"
+    process = f"[process {os.environ['RANK']}] " if several else ""
+    # In one write, or the lines of processes that fail together run into each other.
+    sys.stderr.write(f"{process}{message}\n")
+    sys.stderr.flush()
+    return code

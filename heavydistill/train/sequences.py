@@ -1,0 +1,328 @@
+"""Rows of sets as sequences of tokens: each looked at by the guard, then packed.
+
+Training does not start on a row that would lose its thinking, its answer or its end, whose prompt
+is none, or whose tokens are not those that the build counted. A row that is longer than
+``max_length`` is refused or left out and counted; none is cut. Tokens are kept in the cache of
+``datasets`` under a hash of file, tokenizer and template, so the other processes of a machine, and
+the next start, take them from there.
+
+Packing is TRL's best fit decreasing: rows stay whole, rows of different roles are never in one
+sequence, and what is packed is counted again. Rows of a sequence must not see each other. Attention
+keeps them apart; of linear attention, convolutions and state spaces it depends on the kernels that
+are installed, and transformers falls back without an error to code that lets rows run into each
+other. ``check_isolation`` measures it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from heavydistill.chat.guard import NOT_LEARNT, Fault, Report, seen_and_inspected
+from heavydistill.errors import ConfigError, RunError
+from heavydistill.train.datasets import LocatedSource, shares
+from heavydistill.train.sft_config import ROLES
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+    from heavydistill.chat.template import Chat
+    from heavydistill.train.base_model import Base
+    from heavydistill.train.sft_config import SftConfig
+
+_FORMAT = 1
+"""Goes up when the same rows are read in another way, so that no old cache is taken."""
+_QUANTILE = 0.99
+_COLUMNS = ("role", "problem", "generation")
+_FED = ["input_ids", "labels"]
+_PROBED = 32
+"""Tokens of a row of the probe: more than a convolution spans."""
+# How much the logits of a token may change with the row before its own, relative to their norm.
+# Attention changes nothing at all, the experts of a mixture only the last digit; the least that
+# was found of a row that is seen is 1e-3 in float32, and 5e-3 in bfloat16.
+_MOST_IN_FLOAT32, _MOST_IN_HALF = 1e-5, 4e-3
+
+
+@dataclass(frozen=True, slots=True)
+class SourceRows:
+    """The rows of one source, as tokens."""
+
+    source: LocatedSource
+    train: Dataset
+    """Columns ``input_ids``, ``labels``, ``tokens``, ``role``, ``problem`` and ``generation``;
+    lists of token ids, ``-100`` in ``labels`` where nothing is learnt."""
+    validation: Dataset | None
+    """Likewise; None if none are looked at."""
+    left_out: dict[str, int]
+    """Rows of each split that are longer than ``max_length``."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingRows:
+    """The rows of all sources."""
+
+    parts: list[SourceRows]
+    max_length: int
+    """Maximum tokens of a row, and the tokens of a pack."""
+
+
+def tokenize_sources(
+    config: SftConfig, base: Base, sources: Sequence[LocatedSource]
+) -> TrainingRows:
+    """Read, look at and choose the rows of all sources.
+
+    Raises:
+        ConfigError: A row would not be learnt as it stands, with its problem and generation; rows
+            do not fit ``max_length``, or that does not fit the model; a split has no rows.
+    """
+    splits = ["train"] + ["validation"] * (config.do_eval or config.eval_on_start)
+    whole = [{split: _split(config, base, source, split) for split in splits} for source in sources]
+    if len(splits) > 1 and not any(len(parts["validation"]) for parts in whole):
+        raise ConfigError(
+            "Validation is asked for, and the sets have no validation rows",
+            "Build them with --set validation=0.05, or train with --eval_strategy no "
+            "--load_best_model_at_end false.",
+        )
+    lengths = [tokens for parts in whole for part in parts.values() for tokens in part["tokens"]]
+    max_length = _max_length(config, base, lengths)
+    fitting = [
+        _fitting(source, parts, max_length) for source, parts in zip(sources, whole, strict=True)
+    ]
+    # Shares of those that fit, for the mixture is of what is learnt.
+    counts = shares([len(rows.train) for rows in fitting], [source.fraction for source in sources])
+    drawn = [
+        rows
+        if count == len(rows.train)
+        else replace(rows, train=rows.train.shuffle(seed=config.seed).select(range(count)))
+        for rows, count in zip(fitting, counts, strict=True)
+    ]
+    return TrainingRows(drawn, max_length)
+
+
+def _split(config: SftConfig, base: Base, source: LocatedSource, split: str) -> Dataset:
+    """The rows of a split as tokens, all of them whole."""
+    from datasets import Dataset
+
+    file = source.file(split)
+    if file is None:
+        return Dataset.from_dict(
+            {name: [] for name in ("input_ids", "labels", "tokens", *_COLUMNS)}
+        )
+    counted = config.chat_template_path is None
+    name = f"{source.sets.name}, {source.role}, {split}"
+    with config.main_process_first(desc=f"reading {file.name}"):
+        rows = Dataset.from_parquet(str(file))
+        rows = rows.map(
+            partial(_look, chat=base.chat, counted=counted),
+            remove_columns=[name for name in rows.column_names if name not in _COLUMNS],
+            num_proc=config.dataset_num_proc,
+            new_fingerprint=_fingerprint(base, source.digest(split), counted),
+            desc=f"Looking at {name}",
+        )
+    _demand_whole(rows, name)
+    return rows.remove_columns(["faults"])
+
+
+def _look(row: Mapping[str, Any], chat: Chat, counted: bool) -> dict[str, Any]:
+    """A row as the trainer takes it, and what is wrong with it.
+
+    Args:
+        row: As it stands in the file.
+        chat: The tokenizer and template in use.
+        counted: Whether its token counts are of this template.
+    """
+    seen, found = seen_and_inspected(chat, row)
+    faults = [[fault.code, fault.detail] for fault in found]
+    prompt, completion = seen.start, len(seen.ids) - seen.start
+    if counted and (prompt, completion) != (row["prompt_tokens"], row["completion_tokens"]):
+        faults.append(
+            [
+                "other_tokenizer",
+                f"it has {prompt:,} and {completion:,} tokens, and the build counted "
+                f"{row['prompt_tokens']:,} and {row['completion_tokens']:,}",
+            ]
+        )
+    return {
+        "input_ids": seen.ids,
+        "labels": seen.labels,
+        "tokens": len(seen.ids),
+        "faults": faults,
+    }
+
+
+def _demand_whole(rows: Dataset, where: str) -> None:
+    at = [i for i, faults in enumerate(rows["faults"]) if faults]
+    faulty = [rows[i] for i in at]
+    faults = [
+        Fault(code, detail, row["problem"], row["generation"])
+        for row in faulty
+        for code, detail in row["faults"]
+    ]
+    others = [fault for fault in faults if fault.code == "other_tokenizer"]
+    if others:
+        raise ConfigError(
+            f"{where}: the checkpoint has another tokenizer than the student for whom the sets "
+            f"were built: {len(others):,} of {len(rows):,} rows have other tokens. {others[0]}",
+            "Build the sets with --student and this checkpoint, or train the student that they "
+            "were built for.",
+        )
+    Report(len(rows), 0, faults).demand_whole(where)
+
+
+def _fingerprint(base: Base, digest: str, counted: bool) -> str:
+    tokenizer = base.tokenizer
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    vocabulary = backend.to_str() if backend else repr(sorted(tokenizer.get_vocab().items()))
+    stops = sorted(base.chat.stops)
+    parts = f"{_FORMAT} {digest} {base.chat.sha256} {stops} {counted} {vocabulary}"
+    return hashlib.sha256(parts.encode()).hexdigest()[:32]
+
+
+def _max_length(config: SftConfig, base: Base, lengths: list[int]) -> int:
+    import numpy as np
+
+    longest, leaves_out = max(lengths), config.too_long == "leave_out"
+    limit: int | None = config.max_length
+    if limit is None:
+        limit = int(np.quantile(lengths, _QUANTILE, method="higher")) if leaves_out else longest
+    if limit > base.context:
+        raise ConfigError(
+            f"max_length: {limit:,} tokens do not fit {base.name}, which takes {base.context:,}",
+            f"Give --max_length {base.context} --too_long leave_out, or build the sets with a "
+            "smaller max_tokens.",
+        )
+    if longest > limit and not leaves_out:
+        more = sum(length > limit for length in lengths)
+        raise ConfigError(
+            f"max_length: {more:,} of {len(lengths):,} rows are longer than {limit:,} tokens; the "
+            f"longest has {longest:,}",
+            f"Give --max_length {longest}, or leave them out with --too_long leave_out.",
+        )
+    return limit
+
+
+def _fitting(source: LocatedSource, parts: dict[str, Dataset], max_length: int) -> SourceRows:
+    fits = {
+        split: [i for i, tokens in enumerate(part["tokens"]) if tokens <= max_length]
+        for split, part in parts.items()
+    }
+    if not fits["train"]:
+        raise ConfigError(
+            f"No row of {source.sets.name} for a {source.role} has {max_length:,} tokens or fewer",
+            "Give a larger --max_length.",
+        )
+    left_out = {split: len(part) - len(fits[split]) for split, part in parts.items()}
+    kept = {split: part.select(fits[split]) for split, part in parts.items()}
+    return SourceRows(source, kept["train"], kept.get("validation"), left_out)
+
+
+def of_role(parts: Sequence[Dataset], role: str) -> Dataset:
+    """The rows of a role, of all sources."""
+    from datasets import concatenate_datasets
+
+    chosen = [
+        part.select([i for i, own in enumerate(part["role"]) if own == role]) for part in parts
+    ]
+    return concatenate_datasets(chosen).select_columns(_FED)
+
+
+def pack(parts: Sequence[Dataset], max_length: int) -> Dataset:
+    """Sequences of rows of one role each.
+
+    Args:
+        parts: Rows of all roles, none longer than ``max_length``.
+        max_length: Tokens of a sequence, at most.
+
+    Returns:
+        Columns ``input_ids``, ``labels`` and ``seq_lengths``, the tokens of each row.
+
+    Raises:
+        RunError: Tokens are missing afterwards.
+    """
+    from datasets import concatenate_datasets
+
+    of_roles = [rows for rows in (of_role(parts, role) for role in ROLES) if len(rows)]
+    return concatenate_datasets([pack_one(rows, max_length) for rows in of_roles])
+
+
+def pack_one(rows: Dataset, max_length: int) -> Dataset:
+    """As ``pack``, for rows that may all be in one sequence."""
+    from trl import pack_dataset
+
+    packed = pack_dataset(rows, max_length, "bfd", {"desc": "Packing"})
+    before, after = sum_of(rows), sum_of(packed)
+    if before != after:
+        raise RunError(
+            f"Packing lost tokens: {before} before (all, learnt), {after} after",
+            "Train with --packing false, and report it with the versions of trl and datasets.",
+        )
+    return packed
+
+
+def sum_of(rows: Dataset) -> tuple[int, int]:
+    """(tokens, those of them that are learnt)."""
+    import pyarrow.compute as pc
+
+    tokens = learnt = 0
+    for batch in rows.with_format("arrow").iter(1000):
+        labels = pc.list_flatten(batch["labels"])
+        tokens += len(labels)
+        learnt += pc.sum(pc.not_equal(labels, NOT_LEARNT)).as_py() or 0
+    return tokens, learnt
+
+
+def check_isolation(
+    model: Any,
+    collate: Callable[[list[dict[str, list[int]]]], dict[str, Any]],
+    vocabulary: int,
+    *,
+    is_mixed: bool = False,
+) -> None:
+    """Check that the logits of a packed row do not depend on the row before it.
+
+    The same row is read behind two different ones, which leaves all shapes, and so all rounding,
+    as they are. Under ZeRO and FSDP all processes have to call this.
+
+    Args:
+        model: The model as it is trained, with whatever an engine has wrapped around it.
+        collate: Makes a batch of packed rows (``input_ids``, ``labels``, ``seq_lengths``), where
+            the model computes.
+        vocabulary: Number of tokens that the model knows.
+        is_mixed: Whether it computes in half precision beside weights in float32.
+
+    Raises:
+        ConfigError: They depend on it.
+    """
+    import torch
+
+    generator = torch.Generator().manual_seed(0)
+    first, second, last = torch.randint(vocabulary, (3, _PROBED), generator=generator).tolist()
+
+    def behind(other: list[int]) -> torch.Tensor:
+        ids = [*other, *last]
+        batch = collate([{"input_ids": ids, "labels": ids, "seq_lengths": [_PROBED, _PROBED]}])
+        del batch["labels"]
+        logits: torch.Tensor = model(**batch, use_cache=False).logits
+        return logits[0, _PROBED : 2 * _PROBED]
+
+    was_training = model.training
+    model.eval()  # dropout would differ
+    try:
+        with torch.no_grad():
+            one, other = behind(first), behind(second)
+    finally:
+        model.train(was_training)
+    is_half = is_mixed or one.dtype in (torch.bfloat16, torch.float16)
+    one, other = one.float(), other.float()
+    change = float(((one - other).norm(dim=-1) / one.norm(dim=-1)).max())
+    if change > (_MOST_IN_HALF if is_half else _MOST_IN_FLOAT32):
+        raise ConfigError(
+            "packing: rows of one sequence see each other in this model: the logits of a row "
+            f"change by up to {change:.2%} with the row before it. Layers of linear attention, "
+            "convolutions or state spaces do that where their kernels are not installed",
+            "Give --packing false, or install the kernels on a machine with a GPU: "
+            "pip install flash-linear-attention causal-conv1d",
+        )
