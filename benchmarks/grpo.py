@@ -45,7 +45,7 @@ from heavydistill.models.tokenizer import ReaderTokenizer
 from heavydistill.problems.procedural import micro_problems
 from heavydistill.schema import Cache, Trajectory
 from heavydistill.train.grpo import episodes as playing
-from heavydistill.train.grpo.episodes import EpisodeRow, Completion, Episode, Episodes
+from heavydistill.train.grpo.episodes import Completion, Episode, EpisodeRow, Episodes
 from heavydistill.train.grpo.joint import JointTrainer
 from heavydistill.train.grpo.trainer import RlTrainer
 from heavydistill.verifiers.pool import VerdictPool

@@ -21,10 +21,12 @@ EXTENDING = {
     for name in (
         "models.local.decoding",
         "train.callbacks",
-        "train.muon",
+        "train.sft_config",
+        "train.grpo.config",
+        "train.grpo.data",
         "train.grpo.joint",
         "train.grpo.trainer",
-        "train.grpo.callbacks",
+        "train.grpo.train",
         "train.trainer",
     )
 }

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from heavydistill.errors import ConfigError
 from heavydistill.models.hub_files import obstacle
@@ -15,10 +15,23 @@ from heavydistill.store.sets.folder import CHAT_TEMPLATE, MANIFEST, count_rows, 
 from heavydistill.store.sets.manifest import Manifest, read_manifest
 from heavydistill.store.sets.rows import SPLITS
 
-if TYPE_CHECKING:
-    from heavydistill.train.sft_config import SetSource
-
+ROLES = ("thinker", "deliberator")
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class SetSource:
+    """Rows of one role from one folder of sets."""
+
+    path: str
+    """A folder that ``heavydistill build`` wrote, or its id on the Hub."""
+    role: str
+    """``thinker`` or ``deliberator``."""
+    fraction: float | None = None
+    """Share of the mixture, as in TRL: shares add up to one, and no row is repeated. None takes
+    all rows; then all sources take all of theirs."""
+    revision: str | None = None
+    """Branch, tag or commit on the Hub."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +84,7 @@ def _located(source: SetSource) -> LocatedSource:
     found = LocatedSource(sets, source.role, source.fraction)
     file = found.file("train")
     if file is None or not count_rows(file):
-        roles = ("thinker", "deliberator")
-        there = [role for role in roles if file_of(sets.folder, f"sft_{role}", "train").is_file()]
+        there = [role for role in ROLES if file_of(sets.folder, f"sft_{role}", "train").is_file()]
         has = f"it has rows for a {' and a '.join(there)}" if there else "it has none for any role"
         raise ConfigError(
             f"{source.path} has no rows to train a {source.role}: {has}",

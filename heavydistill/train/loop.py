@@ -183,6 +183,8 @@ def trainer_options(plan: TrainingPlan) -> dict[str, Any]:
     """
     from trl import get_peft_config, get_quantization_config
 
+    from heavydistill.train.callbacks import GoOn, KeepWhole
+
     config, model, base = plan.arguments.config, plan.arguments.model, plan.base
     config.model_init_kwargs = {
         "revision": model.model_revision,
@@ -198,7 +200,7 @@ def trainer_options(plan: TrainingPlan) -> dict[str, Any]:
         # Whoever loads the adapter gets the base that it was trained on, and not a later one.
         peft_config.revision = base.revision
     measure = {name: getattr(config, name) for name in _MEASURE if hasattr(config, name)}
-    callbacks = [checkpoints.GoOn(measure), checkpoints.KeepWhole(config.save_total_limit)]
+    callbacks = [GoOn(measure), KeepWhole(config.save_total_limit)]
     config.save_total_limit = None  # the callback sees to it
     return {
         "model": base.path,

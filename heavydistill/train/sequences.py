@@ -23,8 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from heavydistill.chat.guard import NOT_LEARNT, Fault, Report, seen_and_inspected
 from heavydistill.errors import ConfigError, RunError
-from heavydistill.train.datasets import LocatedSource, shares
-from heavydistill.train.sft_config import ROLES
+from heavydistill.train.datasets import ROLES, LocatedSource, shares
 
 if TYPE_CHECKING:
     from datasets import Dataset

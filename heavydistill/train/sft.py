@@ -19,7 +19,7 @@ from heavydistill.train import checkpoints
 from heavydistill.train import launch as launching
 from heavydistill.train.arguments import Arguments, recorded
 from heavydistill.train.base_model import Base, load_base
-from heavydistill.train.datasets import locate_sources
+from heavydistill.train.datasets import ROLES, locate_sources
 from heavydistill.train.loop import (
     check_steps,
     common_summary,
@@ -37,11 +37,12 @@ from heavydistill.train.sequences import (
     sum_of,
     tokenize_sources,
 )
-from heavydistill.train.sft_config import ROLES, SftConfig
 
 if TYPE_CHECKING:
     from datasets import Dataset
     from trl import SFTTrainer
+
+    from heavydistill.train.sft_config import SftConfig
 
 
 @dataclass(frozen=True, slots=True)

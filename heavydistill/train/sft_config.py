@@ -22,25 +22,10 @@ from heavydistill.train.arguments import (
     nearest,
     read_arguments,
 )
+from heavydistill.train.datasets import ROLES, SetSource
 
-ROLES = ("thinker", "deliberator")
 _COMPLETION = "what is learnt are the completions of the sets, and nothing else"
 _WHOLE = "rows are never cut; too_long says what becomes of those that do not fit"
-
-
-@dataclass(frozen=True)
-class SetSource:
-    """Rows of one role from one folder of sets."""
-
-    path: str
-    """A folder that ``heavydistill build`` wrote, or its id on the Hub."""
-    role: str
-    """``thinker`` or ``deliberator``."""
-    fraction: float | None = None
-    """Share of the mixture, as in TRL: shares add up to one, and no row is repeated. None takes
-    all rows; then all sources take all of theirs."""
-    revision: str | None = None
-    """Branch, tag or commit on the Hub."""
 
 
 @dataclass

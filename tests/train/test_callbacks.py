@@ -12,7 +12,7 @@ import pytest
 from trainings import history, last_checkpoint, sft_arguments
 
 from heavydistill.train import checkpoints
-from heavydistill.train.checkpoints import KeepWhole
+from heavydistill.train.callbacks import KeepWhole
 from heavydistill.train.sft import prepare, train
 
 

@@ -108,7 +108,7 @@ def launched(launch: Path, sets: Path, out: Path, *flags: str, **environment: st
     cut = flags.index("--") if "--" in flags else len(flags)
     return run(
         *["-m", "accelerate.commands.launch", "--config_file", str(launch), *flags[:cut]],
-        *["scripts/sft.py", "--config", str(SFT / "micro" / "deliberator.yaml")],
+        *["scripts/sft.py", "--config", str(SFT / "micro.yaml"), "--role", "deliberator"],
         *["--dataset_name", str(sets), "--output_dir", str(out), *flags[cut + 1 :]],
         **environment,
     )
@@ -280,16 +280,16 @@ def test_fsdp_on_a_cpu_is_refused(sets: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("file", "method"),
+    ("size", "role", "method"),
     [
-        ("1.7b/thinker", "rslora"),
-        ("4b-lora/deliberator", "rslora"),
-        ("4b-full/both", "full"),
-        ("32b-qlora/deliberator", "qlora"),
+        ("1.7b", "thinker", "rslora"),
+        ("4b-lora", "deliberator", "rslora"),
+        ("4b-full", "both", "full"),
+        ("32b-qlora", "deliberator", "qlora"),
     ],
 )
 def test_the_file_of_a_size_trains_another_model_too(
-    file: str, method: str, sets: Path, tmp_path: Path
+    size: str, role: str, method: str, sets: Path, tmp_path: Path
 ) -> None:
     """All of its keys at work, best model and all, on the micro student."""
     if method == "qlora":
@@ -297,14 +297,14 @@ def test_the_file_of_a_size_trains_another_model_too(
     out = tmp_path / "out"
     code = main(
         [
-            *["--config", str(SFT / f"{file}.yaml"), "--dataset_name", str(sets)],
+            *["--config", str(SFT / f"{size}.yaml"), "--role", role, "--dataset_name", str(sets)],
             *["--model_name_or_path", "micro-student", "--use_cpu", "true", "--max_steps", "2"],
             *["--output_dir", str(out), "--gradient_accumulation_steps", "2"],
         ]
     )
     assert code == 0
     record = read_record(out)
-    assert (record.method, record.role) == (method, Path(file).name)
+    assert (record.method, record.role) == (method, role)
     weights = "model" if method == "full" else "adapter_model"
     assert (out / f"{weights}.safetensors").is_file()
     assert record.result and record.result.steps == 2

@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 from set_folders import write_sets
 
 from heavydistill.errors import ConfigError
-from heavydistill.train.datasets import find, shares
-from heavydistill.train.sft_config import Source
+from heavydistill.train.datasets import SetSource, locate_sources, shares
 
 COUNTS = st.integers(1, 100_000)
 FRACTIONS = st.floats(1e-3, 1)
@@ -45,33 +44,33 @@ def test_shares_need_not_add_up_to_one() -> None:
     assert shares([100, 100], [0.2, 0.6]) == [33, 100]
 
 
-def refused(*sources: Source) -> str:
+def refused(*sources: SetSource) -> str:
     with pytest.raises(ConfigError) as raised:
-        find(sources)
+        locate_sources(sources)
     return str(raised.value)
 
 
 def test_a_folder_is_found_with_its_name_and_files(tmp_path: Path) -> None:
     folder = write_sets(tmp_path / "sets")
-    (found,) = find([Source(str(folder), "deliberator")])
-    assert (found.name, found.revision, found.template) == ("sets", "", "")
+    (found,) = locate_sources([SetSource(str(folder), "deliberator")])
+    assert (found.sets.name, found.sets.revision, found.sets.template) == ("sets", "", "")
     train = found.file("train")
     assert train is not None and train.is_file()
-    assert found.digest("train") == found.manifest.files[str(train.relative_to(folder))]
+    assert found.digest("train") == found.sets.manifest.files[str(train.relative_to(folder))]
 
 
 def test_a_role_that_the_sets_lack_is_named_with_what_they_have(tmp_path: Path) -> None:
     folder = write_sets(tmp_path / "sets", without=("sft_thinker", "train"))
-    message = refused(Source(str(folder), "thinker"))
+    message = refused(SetSource(str(folder), "thinker"))
     assert "has no rows to train a thinker: it has rows for a deliberator" in message
 
 
 def test_a_place_that_is_none_is_named(tmp_path: Path) -> None:
-    assert "There is no folder nowhere/at/all" in refused(Source("nowhere/at/all", "thinker"))
+    assert "There is no folder nowhere/at/all" in refused(SetSource("nowhere/at/all", "thinker"))
     (tmp_path / "empty").mkdir()
-    assert "holds no sets" in refused(Source(str(tmp_path / "empty"), "thinker"))
+    assert "holds no sets" in refused(SetSource(str(tmp_path / "empty"), "thinker"))
     folder = write_sets(tmp_path / "sets")
-    assert "has no revision" in refused(Source(str(folder), "thinker", revision="main"))
+    assert "has no revision" in refused(SetSource(str(folder), "thinker", revision="main"))
 
 
 @pytest.mark.parametrize("split", ["train", "validation"])
@@ -83,15 +82,15 @@ def test_rows_that_were_changed_after_the_build_are_refused(tmp_path: Path, spli
     }
     other = files["validation" if split == "train" else "train"]
     shutil.copy(other, files[split])
-    message = refused(Source(str(folder), "thinker"))
+    message = refused(SetSource(str(folder), "thinker"))
     assert files[split].name in message and "changed, added or removed after the build" in message
-    assert find([Source(str(folder), "deliberator")])
+    assert locate_sources([SetSource(str(folder), "deliberator")])
 
 
 def test_a_template_that_was_added_after_the_build_is_refused(tmp_path: Path) -> None:
     folder = write_sets(tmp_path / "sets")
     (folder / "chat_template.jinja").write_text("{{ messages }}", encoding="utf-8")
-    assert "chat_template.jinja is not what" in refused(Source(str(folder), "thinker"))
+    assert "chat_template.jinja is not what" in refused(SetSource(str(folder), "thinker"))
 
 
 @pytest.fixture
@@ -120,41 +119,41 @@ def test_sets_of_the_hub_are_read_without_their_views_and_known_by_their_commit(
     hub: HubServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     commit = hub.repos["org/sets"].branches["main"][-1].sha
-    (found,) = find([Source("org/sets", "deliberator")])
-    assert (found.name, found.revision) == ("org/sets", commit)
-    there = {path.name for path in found.folder.iterdir()}
+    (found,) = locate_sources([SetSource("org/sets", "deliberator")])
+    assert (found.sets.name, found.sets.revision) == ("org/sets", commit)
+    there = {path.name for path in found.sets.folder.iterdir()}
     assert there == {"manifest.json", "sft_deliberator"}
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
-    assert find([Source("org/sets", "deliberator")]) == [found]
+    assert locate_sources([SetSource("org/sets", "deliberator")]) == [found]
 
 
 def test_a_revision_is_asked_for(hub: HubServer) -> None:
-    assert "org/sets" in refused(Source("org/sets", "thinker", revision="nowhere"))
-    (found,) = find([Source("org/sets", "thinker", revision="main")])
-    assert found.revision
+    assert "org/sets" in refused(SetSource("org/sets", "thinker", revision="nowhere"))
+    (found,) = locate_sources([SetSource("org/sets", "thinker", revision="main")])
+    assert found.sets.revision
 
 
 def test_what_the_hub_does_not_give_is_said(
     hub: HubServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    message = refused(Source("org/other", "thinker"))
+    message = refused(SetSource("org/other", "thinker"))
     assert "There is no folder org/other, and the Hub does not give such a dataset" in message
     assert message.endswith("A private one needs HF_TOKEN.")
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
-    message = refused(Source("org/sets", "thinker"))
+    message = refused(SetSource("org/sets", "thinker"))
     assert "There is no folder org/sets" in message and "offline" in message.lower()
 
 
 def test_what_is_only_in_part_in_the_cache_is_not_taken_for_all_of_it(
     hub: HubServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    find([Source("org/sets", "deliberator")])
+    locate_sources([SetSource("org/sets", "deliberator")])
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
-    assert "cached snapshot" in refused(Source("org/sets", "thinker"))
+    assert "cached snapshot" in refused(SetSource("org/sets", "thinker"))
 
 
 def test_a_file_that_is_gone_is_missed(tmp_path: Path) -> None:
     folder = write_sets(tmp_path / "sets")
     (folder / "sft_thinker" / "validation-00000-of-00001.parquet").unlink()
-    message = refused(Source(str(folder), "thinker"))
+    message = refused(SetSource(str(folder), "thinker"))
     assert "validation-00000-of-00001.parquet is not what manifest.json says" in message

@@ -10,7 +10,7 @@ import torch
 from transformers import AutoModelForCausalLM
 
 import heavydistill
-from heavydistill.train.muon import MuonAdamW
+from heavydistill.train.trainer import MuonAdamW
 
 STUDENT = Path(heavydistill.__file__).parent / "micro" / "student"
 IDS = torch.arange(5, 45).reshape(2, 20)

@@ -25,7 +25,7 @@ def test_long_sequences_without_flash_attention_are_warned_of(
 ) -> None:
     launch = RECORD.launch.model_copy(update={"attention": found})
     prepared: Any = SimpleNamespace(
-        asked=SimpleNamespace(model=SimpleNamespace(attn_implementation=wanted)),
+        arguments=SimpleNamespace(model=SimpleNamespace(attn_implementation=wanted)),
         record=RECORD.model_copy(update={"launch": launch, "max_length": tokens}),
         start=None,
     )

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from trainings import sft_arguments
 
 from heavydistill.errors import ConfigError, RunError
-from heavydistill.train import packing
-from heavydistill.train.sequences import check_isolation, of_role, pack, sum_of
+from heavydistill.train.sequences import check_isolation, of_role, pack, pack_one, sum_of
 from heavydistill.train.sft import new_trainer, prepare, train
 
 Row = tuple[str, int, int]  # role, tokens of the prompt, tokens that are learnt
@@ -78,7 +77,7 @@ def test_a_packing_that_loses_tokens_is_an_error(monkeypatch: pytest.MonkeyPatch
     whole = trl.pack_dataset
     monkeypatch.setattr(trl, "pack_dataset", lambda rows, *rest: whole(rows.select([0]), *rest))
     with pytest.raises(RunError, match="Packing lost tokens"):
-        packing.pack_one(rows_of([("thinker", 4, 4), ("thinker", 4, 4)]).remove_columns("role"), 9)
+        pack_one(rows_of([("thinker", 4, 4), ("thinker", 4, 4)]).remove_columns("role"), 9)
 
 
 def test_the_loss_of_packs_is_the_mean_over_their_rows(sets: Path, tmp_path: Path) -> None:
@@ -86,7 +85,7 @@ def test_the_loss_of_packs_is_the_mean_over_their_rows(sets: Path, tmp_path: Pat
 
     alone = prepare(sft_arguments(sets, tmp_path / "rows")).train.select(range(12))
     trainer = new_trainer(prepare(sft_arguments(sets, tmp_path / "packs", packing=True)))
-    packed = packing.pack_one(alone, 600)
+    packed = pack_one(alone, 600)
     assert len(packed) < len(alone)
     trainer.model.eval()
 

@@ -22,8 +22,8 @@ from trainings import Trained, flags, history, logged, main, run, sft_arguments
 from heavydistill.errors import ConfigError
 from heavydistill.store.sets.rows import SPLITS
 from heavydistill.store.training_record import read_record
-from heavydistill.train import running, sft
-from heavydistill.train.sft import Prepared, new_trainer, prepare, summary, train
+from heavydistill.train import script, sft
+from heavydistill.train.sft import SftPlan, new_trainer, prepare, summary, train
 from heavydistill.train.sft_config import ROLES, parse
 
 # Setting up the training that several tests look at counts for the first of them.
@@ -180,7 +180,7 @@ def refused(sets: Path, out: Path, **keys: Any) -> str:
         ({"num_train_epochs": 0}, "num_train_epochs: 0.0 is not more than 0"),
         ({"learning_rate": -1}, "learning_rate: -1.0 is not more than 0"),
         (
-            {"load_best_model_at_end": True, "eval_strategy": "steps", "save_strategy": "steps"},
+            {"eval_strategy": "steps", "metric_for_best_model": "loss"},
             "metric_for_best_model: 'loss' is not measured. Give thinker_loss or deliberator_loss",
         ),
         ({"use_peft": True, "lora_target_modules": "nothing"}, "nothing"),
@@ -205,8 +205,9 @@ def test_a_model_without_weights_is_said(sets: Path, tmp_path: Path) -> None:
 def test_what_the_message_says_trains_on_sets_without_validation_rows(tmp_path: Path) -> None:
     made = write_run(tmp_path / "runs" / "sums", 12, k=4, words=4)
     build(tmp_path / "sets", made, validation=0)
-    config = Path(__file__).parents[2] / "configs" / "sft" / "micro" / "both.yaml"
-    given = ["--config", config, "--dataset_name", tmp_path / "sets", "--output_dir", tmp_path]
+    config = Path(__file__).parents[2] / "configs" / "sft" / "micro.yaml"
+    given = ["--config", config, "--role", "both"]
+    given += ["--dataset_name", tmp_path / "sets", "--output_dir", tmp_path]
     with pytest.raises(ConfigError) as raised:
         prepare(parse([str(one) for one in given]))
     given += re.findall(r"(--eval\S+ no) (--load\S+ false)", raised.value.fix)[0]
@@ -352,7 +353,7 @@ def test_the_model_is_let_go_before_another_process_measures_it(
     made: list[weakref.ref[Any]] = []
     alive: list[Any] = []
 
-    def new(prepared: Prepared) -> Any:
+    def new(prepared: SftPlan) -> Any:
         trainer = new_trainer(prepared)
         made.extend([weakref.ref(trainer), weakref.ref(trainer.model)])
         return trainer
@@ -363,8 +364,8 @@ def test_the_model_is_let_go_before_another_process_measures_it(
 
     monkeypatch.setattr(sft, "new_trainer", new)
     train(prepare(sft_arguments(sets, tmp_path / "out", role="thinker", max_steps=1)))
-    monkeypatch.setattr(running.subprocess, "run", started)
-    running.evaluate(tmp_path / "run.yaml", "micro-student", tmp_path / "out")
+    monkeypatch.setattr(script.subprocess, "run", started)
+    script.evaluate(tmp_path / "run.yaml", "micro-student", tmp_path / "out")
     assert alive == [None, None]
 
 

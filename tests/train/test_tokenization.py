@@ -20,16 +20,17 @@ from heavydistill.schema import from_row
 from heavydistill.store.sets import folder as folders
 from heavydistill.store.sets.rows import ThoughtfulSftRow
 from heavydistill.train.base_model import load_base
-from heavydistill.train.datasets import find
-from heavydistill.train.sequences import Read, read
+from heavydistill.train.datasets import locate_sources
+from heavydistill.train.sequences import TrainingRows, tokenize_sources
 
 TEMPLATE = (MICRO / "chat_template.jinja").read_text(encoding="utf-8")
 
 
-def reading(sets: Path, **keys: Any) -> Read:
+def reading(sets: Path, **keys: Any) -> TrainingRows:
     wanted = sft_arguments(sets, sets / "nowhere", **keys)
-    found = find(wanted.sources)
-    return read(wanted, load_base(wanted, found), found)
+    found = locate_sources(wanted.config.sources)
+    base = load_base(wanted, [source.sets for source in found])
+    return tokenize_sources(wanted.config, base, found)
 
 
 def refused(sets: Path, **keys: Any) -> str:
@@ -38,10 +39,10 @@ def refused(sets: Path, **keys: Any) -> str:
     return str(raised.value)
 
 
-def learnt(read: Read, split: str = "train") -> int:
+def learnt(read: TrainingRows, split: str = "train") -> int:
     return sum(
         label != NOT_LEARNT
-        for part in read.rows
+        for part in read.parts
         for labels in (getattr(part, split) or {"labels": []})["labels"]
         for label in labels
     )
@@ -55,7 +56,7 @@ def test_the_tokens_and_labels_are_those_that_trl_prepares(
     from transformers import AutoModelForCausalLM, AutoTokenizer
     from trl import SFTConfig, SFTTrainer
 
-    own = reading(sets, role=role, eval_strategy="steps").rows[0]
+    own = reading(sets, role=role, eval_strategy="steps").parts[0]
     for split, given_rows in (("train", own.train), ("validation", own.validation)):
         there = rows(sets, f"sft_{role}", split)
         stock = SFTTrainer(
@@ -74,9 +75,9 @@ def test_the_tokens_and_labels_are_those_that_trl_prepares(
 
 
 def test_validation_rows_are_read_only_if_they_are_looked_at(sets: Path) -> None:
-    assert all(part.validation is None for part in reading(sets).rows)
+    assert all(part.validation is None for part in reading(sets).parts)
     for keys in ({"eval_strategy": "epoch"}, {"do_eval": True}, {"eval_on_start": True}):
-        assert all(len(part.validation or ()) for part in reading(sets, **keys).rows)
+        assert all(len(part.validation or ()) for part in reading(sets, **keys).parts)
 
 
 def test_sets_without_validation_rows_cannot_be_validated_on(tmp_path: Path) -> None:
@@ -117,7 +118,7 @@ def test_rows_that_a_template_loses_are_refused_with_their_ids(
 def test_what_was_read_with_one_template_is_not_taken_for_another(
     sets: Path, tmp_path: Path
 ) -> None:
-    before = reading(sets, role="thinker").rows[0].train
+    before = reading(sets, role="thinker").parts[0].train
     path = tmp_path / "other.jinja"
     path.write_text(
         TEMPLATE.replace(
@@ -126,9 +127,9 @@ def test_what_was_read_with_one_template_is_not_taken_for_another(
         ),
         encoding="utf-8",
     )
-    after = reading(sets, role="thinker", chat_template_path=path).rows[0].train
+    after = reading(sets, role="thinker", chat_template_path=path).parts[0].train
     assert after["tokens"][0] > before["tokens"][0]
-    assert reading(sets, role="thinker").rows[0].train["input_ids"][:] == before["input_ids"][:]
+    assert reading(sets, role="thinker").parts[0].train["input_ids"][:] == before["input_ids"][:]
 
 
 def changed(sets: Path, folder: Path, change: Callable[[dict[str, Any]], None]) -> Path:
@@ -174,17 +175,17 @@ def test_a_row_whose_text_is_a_control_token_is_refused(sets: Path, tmp_path: Pa
 
 def test_max_length_is_that_of_the_longest_row_or_of_the_99th_of_100(sets: Path) -> None:
     whole = reading(sets)
-    lengths = sorted(tokens for part in whole.rows for tokens in part.train["tokens"])
+    lengths = sorted(tokens for part in whole.parts for tokens in part.train["tokens"])
     assert whole.max_length == lengths[-1]
-    assert all(part.left_out == {"train": 0} for part in whole.rows)
+    assert all(part.left_out == {"train": 0} for part in whole.parts)
     most = reading(sets, too_long="leave_out")
     longer = sum(length > most.max_length for length in lengths)
     assert most.max_length in lengths and longer <= len(lengths) / 100
-    assert sum(part.left_out["train"] for part in most.rows) == longer
+    assert sum(part.left_out["train"] for part in most.parts) == longer
 
 
 def test_a_max_length_that_cuts_is_refused_with_the_one_that_does_not(sets: Path) -> None:
-    lengths = [tokens for part in reading(sets).rows for tokens in part.train["tokens"]]
+    lengths = [tokens for part in reading(sets).parts for tokens in part.train["tokens"]]
     limit = max(lengths) - 1
     message = refused(sets, max_length=limit)
     more = sum(length > limit for length in lengths)
@@ -212,7 +213,7 @@ def test_nothing_that_is_learnt_is_ever_cut(sets: Path, limit: int) -> None:
     except ConfigError as error:
         assert "has" in str(error) and "tokens or fewer" in str(error)
         return
-    for before, after in zip(whole.rows, some.rows, strict=True):
+    for before, after in zip(whole.parts, some.parts, strict=True):
         for split in ("train", "validation"):
             kept = {
                 row["generation"]: row["labels"]
@@ -234,8 +235,9 @@ def test_a_mixture_has_its_shares_of_the_rows_that_fit(sets: Path, tmp_path: Pat
 
     def mixed(**keys: Any) -> list[list[str]]:
         wanted = sft_arguments(None, tmp_path / "out", config=config, role=None, **keys)
-        found = find(wanted.sources)
-        parts = read(wanted, load_base(wanted, found), found).rows
+        found = locate_sources(wanted.config.sources)
+        base = load_base(wanted, [source.sets for source in found])
+        parts = tokenize_sources(wanted.config, base, found).parts
         return [part.train["generation"][:] for part in parts]
 
     thinker, deliberator = mixed()
@@ -243,6 +245,6 @@ def test_a_mixture_has_its_shares_of_the_rows_that_fit(sets: Path, tmp_path: Pat
     assert len(set(thinker)) == 21
     assert mixed() == [thinker, deliberator]
     assert set(mixed(seed=7)[0]) != set(thinker)
-    lengths = sorted(reading(sets, role="deliberator").rows[0].train["tokens"])
+    lengths = sorted(reading(sets, role="deliberator").parts[0].train["tokens"])
     thinker, deliberator = mixed(max_length=lengths[9], too_long="leave_out")
     assert len(thinker) == len(deliberator) < 21

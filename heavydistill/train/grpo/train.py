@@ -40,7 +40,7 @@ from heavydistill.train.grpo.data import (
     thinker_prompt,
     wording_of,
 )
-from heavydistill.train.grpo.guards import DrawCurves, WatchGuards, foreseen, idle
+from heavydistill.train.grpo.guards import foreseen, idle
 from heavydistill.train.grpo.held_out import HeldOut, held_out
 from heavydistill.train.grpo.reward import METRICS, FinalAnswer
 from heavydistill.train.loop import (
@@ -192,6 +192,7 @@ def new_trainer(plan: GrpoPlan, pool: VerdictPool) -> RlTrainer:
     """
     from datasets import Dataset
 
+    from heavydistill.train.callbacks import DrawCurves, WatchGuards
     from heavydistill.train.grpo.joint import JointTrainer
     from heavydistill.train.grpo.trainer import RlTrainer, ThinkerTrainer
 
@@ -339,6 +340,8 @@ def _is_news(record: logging.LogRecord) -> bool:
 
 
 def _result(steps: TrainResult) -> Result:
+    from heavydistill.train.callbacks import WatchGuards
+
     history = steps.trainer.state.log_history
     callbacks = steps.trainer.callback_handler.callbacks
     alarms = next(each.alarms for each in callbacks if isinstance(each, WatchGuards))

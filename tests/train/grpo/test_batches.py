@@ -12,7 +12,7 @@ from trl.trainer.utils import RepeatSampler
 
 from heavydistill.errors import ConfigError
 from heavydistill.train.grpo.batches import (
-    Batch,
+    GenerationBatch,
     check_batch,
     check_episodes,
     check_prompts,
@@ -21,7 +21,7 @@ from heavydistill.train.grpo.batches import (
 
 SMALL = st.integers(1, 12)
 BATCHES = st.builds(
-    Batch,
+    GenerationBatch,
     per_device=SMALL,
     processes=st.integers(1, 8),
     accumulation=SMALL,
@@ -37,7 +37,7 @@ def refused(function, *arguments: object) -> str:
     return str(raised.value)
 
 
-def changed(batch: Batch, message: str) -> Batch:
+def changed(batch: GenerationBatch, message: str) -> GenerationBatch:
     """With all the flags that a message gives."""
     flags = dict(re.findall(r"--(\w+) (\d+)", message))
     names = {
@@ -46,12 +46,12 @@ def changed(batch: Batch, message: str) -> Batch:
         "steps_per_generation": "per_generation",
     }
     values = {name: getattr(batch, name) for name in batch.__dataclass_fields__}
-    return Batch(**{**values, **{names[key]: int(value) for key, value in flags.items()}})
+    return GenerationBatch(**{**values, **{names[key]: int(value) for key, value in flags.items()}})
 
 
 @given(BATCHES)
 def test_a_generation_has_whole_groups_or_the_message_says_which_two_ways_there_are(
-    batch: Batch,
+    batch: GenerationBatch,
 ) -> None:
     if batch.rows % batch.group == 0:
         check_batch(batch)
@@ -64,26 +64,32 @@ def test_a_generation_has_whole_groups_or_the_message_says_which_two_ways_there_
 
 
 def test_a_generation_of_one_response_has_room_for_no_group() -> None:
-    message = refused(check_batch, Batch(1, 1, 1, 1, 8, 1))
+    message = refused(check_batch, GenerationBatch(1, 1, 1, 1, 8, 1))
     assert message.endswith("Give --steps_per_generation 8.")
 
 
 @pytest.mark.parametrize(
     ("batch", "message"),
     [
-        (Batch(4, 1, 1, 4, 3, 1), "Give --num_generations 4, or --steps_per_generation 6."),
-        (Batch(4, 1, 1, 4, 1, 1), "num_generations: 1 responses to a prompt cannot be compared"),
-        (Batch(0, 1, 1, 4, 4, 1), "per_device_train_batch_size: 0 is not more than 0"),
-        (Batch(4, 1, 1, 0, 4, 1), "steps_per_generation: 0 is not more than 0"),
+        (
+            GenerationBatch(4, 1, 1, 4, 3, 1),
+            "Give --num_generations 4, or --steps_per_generation 6.",
+        ),
+        (
+            GenerationBatch(4, 1, 1, 4, 1, 1),
+            "num_generations: 1 responses to a prompt cannot be compared",
+        ),
+        (GenerationBatch(0, 1, 1, 4, 4, 1), "per_device_train_batch_size: 0 is not more than 0"),
+        (GenerationBatch(4, 1, 1, 0, 4, 1), "steps_per_generation: 0 is not more than 0"),
     ],
 )
-def test_a_batch_that_cannot_be_is_named(batch: Batch, message: str) -> None:
+def test_a_batch_that_cannot_be_is_named(batch: GenerationBatch, message: str) -> None:
     assert message in refused(check_batch, batch)
 
 
 @given(BATCHES, st.integers(2, 16))
 def test_episodes_are_whole_or_the_message_says_how_they_become_so(
-    batch: Batch, attempts: int
+    batch: GenerationBatch, attempts: int
 ) -> None:
     size = attempts + 1
     if batch.group % size == 0 and batch.group >= 2 * size and batch.per_device % size == 0:
@@ -96,7 +102,7 @@ def test_episodes_are_whole_or_the_message_says_how_they_become_so(
 
 
 def test_a_k_that_does_not_divide_the_batch_is_told_the_right_values() -> None:
-    message = refused(check_episodes, Batch(8, 1, 1, 4, 8, 1), 4)
+    message = refused(check_episodes, GenerationBatch(8, 1, 1, 4, 8, 1), 4)
     assert "whole episodes of K + 1 = 5 responses (think.k is 4)" in message
     assert message.endswith(
         "Give --num_generations 10 --per_device_train_batch_size 10 --steps_per_generation 4: "
@@ -106,7 +112,7 @@ def test_a_k_that_does_not_divide_the_batch_is_told_the_right_values() -> None:
 
 @given(BATCHES, st.integers(1, 200))
 def test_there_is_a_step_to_take_or_the_message_says_how_few_steps_a_generation_may_have(
-    batch: Batch, prompts: int
+    batch: GenerationBatch, prompts: int
 ) -> None:
     if batch.rows % batch.group:
         return
@@ -127,7 +133,7 @@ def test_there_is_a_step_to_take_or_the_message_says_how_few_steps_a_generation_
 
 
 @given(BATCHES, st.integers(1, 500))
-def test_steps_are_counted_as_the_trainer_counts_them(batch: Batch, prompts: int) -> None:
+def test_steps_are_counted_as_the_trainer_counts_them(batch: GenerationBatch, prompts: int) -> None:
     if batch.rows % batch.group or prompts < batch.prompts:
         return
     sampler = RepeatSampler(

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from tiny_grpo import Scripted, held_out, rewarding, trainer
 
-from heavydistill.train.checkpoints import KeepWhole
+from heavydistill.train.callbacks import DrawCurves, KeepWhole, WatchGuards
 from heavydistill.train.grpo.batches import batch_of
-from heavydistill.train.grpo.guards import DrawCurves, GuardOptions, WatchGuards, foreseen
+from heavydistill.train.grpo.guards import GuardOptions, foreseen
 from heavydistill.train.loop import step_at_end
 
 SOLVED_FROM_4 = rewarding(groups__all_right=lambda step: 0.9 if step >= 4 else 0.1)

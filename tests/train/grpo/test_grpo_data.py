@@ -27,8 +27,8 @@ def with_rows(folder: Path, *rows: dict[str, Any]) -> Path:
 
 def found(sets: Path | None, out: Path, **keys: Any) -> Prompts:
     """The prompts of the arguments, for the micro student, whoever the sets are for."""
-    asked = grpo_arguments(sets, out, **{"steps_per_generation": 1, **keys})
-    return read_prompts(asked, load_base(asked, []), find_sets(asked))
+    arguments = grpo_arguments(sets, out, **{"steps_per_generation": 1, **keys})
+    return read_prompts(arguments, load_base(arguments, []), find_sets(arguments.config))
 
 
 def refused(sets: Path | None, out: Path, **keys: Any) -> str:

@@ -18,9 +18,10 @@ from heavydistill.errors import ConfigError
 from heavydistill.hub.model_card import write_model_card
 from heavydistill.store.sets.folder import file_of
 from heavydistill.store.training_record import Alarm, Launch, read_record, write_record
+from heavydistill.train.callbacks import WatchGuards
 from heavydistill.train.checkpoints import mark_whole
 from heavydistill.train.grpo import train as stage
-from heavydistill.train.grpo.guards import GuardOptions, WatchGuards
+from heavydistill.train.grpo.guards import GuardOptions
 from heavydistill.train.grpo.train import new_trainer, prepare, summary, train
 from heavydistill.train.loop import TrainResult, trainer_options
 from heavydistill.verifiers.pool import VerdictPool
@@ -111,7 +112,7 @@ def test_held_out_prompts_that_do_not_fit_are_left_out_and_none_is_an_error(
     keys = {**FEW, **LOOKED_AT}
     found = prepare(grpo_arguments(sets, tmp_path / "out", **keys)).held_out
     assert found and found.too_long == 0
-    monkeypatch.setattr(stage, "context_of", lambda asked, base: 2)
+    monkeypatch.setattr(stage, "context_of", lambda config, base: 2)
     with pytest.raises(ConfigError, match=r"no held-out cache to measure on \(\d+ too long"):
         prepare(grpo_arguments(sets, tmp_path / "out", **keys))
 
@@ -229,7 +230,7 @@ def test_the_best_value_on_other_held_out_problems_is_forgotten(
     def begin(state: TrainerState, **keys: Any) -> None:
         asked = grpo_arguments(sets, tmp_path / "out", **{**FEW, **LOOKED_AT, **keys})
         for callback in trainer_options(prepare(asked))["callbacks"]:
-            callback.on_train_begin(asked.trl, state, None)
+            callback.on_train_begin(asked.config, state, None)
 
     state = TrainerState(max_steps=4)
     begin(state)

@@ -12,17 +12,17 @@ from recorded import K8, K16, history
 from tiny_grpo import arguments as arguments_of
 
 from heavydistill.errors import ConfigError
-from heavydistill.train.grpo.batches import Batch
+from heavydistill.train.grpo.batches import GenerationBatch
 from heavydistill.train.grpo.guards import (
     ACTIONS,
     GUARDS,
+    ExpectedLogs,
     GuardOptions,
-    Seen,
+    alarm_text,
     alarms,
     check_guards,
     foreseen,
     idle,
-    told,
 )
 
 USUAL = GuardOptions()
@@ -96,10 +96,10 @@ def _cut_off(*shares: float, name: str = "verdict/cut_off") -> list[dict[str, An
 def test_most_responses_cut_off_is_a_warning_and_all_of_them_an_end(name: str) -> None:
     (warned,) = alarms(_cut_off(0.2, 0.9, 0.9, 0.9, 0.9, 1.0, 1.0, 1.0, 0.9, name=name), USUAL)
     assert (warned.guard, warned.step, warned.action) == ("cut_off", 5, "warn")
-    assert "0.9 of the responses are cut off" in told(warned, USUAL)
+    assert "0.9 of the responses are cut off" in alarm_text(warned, USUAL)
     (ended,) = alarms(_cut_off(*[1.0] * 6, name=name), USUAL)
     assert (ended.guard, ended.step, ended.value, ended.action) == ("cut_off", 5, 1.0, "stop")
-    said = told(ended, USUAL)
+    said = alarm_text(ended, USUAL)
     assert "all responses are cut off, so that nothing is learnt" in said
     assert "Raise max_completion_length" in said
     both = alarms(_cut_off(*[0.8] * 5, *[1.0] * 5, name=name), USUAL)
@@ -191,7 +191,7 @@ def test_what_fired_earlier_stays_as_it_was(values: list[tuple[float, float, flo
 
 
 def test_an_alarm_is_told_with_its_values() -> None:
-    sentences = [told(alarm, USUAL) for alarm in alarms(history(K16, noise=0), USUAL)]
+    sentences = [alarm_text(alarm, USUAL) for alarm in alarms(history(K16, noise=0), USUAL)]
     assert any("below 50% of its peak" in one and "tokens" in one for one in sentences)
     assert any("fell 3 times in a row, from 0.565 to 0.534" in one for one in sentences)
     assert any("of the groups are solved, more than 0.6" in one for one in sentences)
@@ -219,11 +219,9 @@ def test_all_guards_may_do_everything_where_there_is_a_best_checkpoint() -> None
 @pytest.mark.parametrize(
     ("guards", "arguments", "said"),
     [
-        ({"guard_entropy": "halt"}, {}, "guard_entropy: 'halt' is none of off, warn"),
         ({"guard_length_below": 1.0}, {}, "guard_length_below: 1.0 is not between"),
         ({"guard_evaluation_falls": 0}, {}, "guard_evaluation_falls: 0 is below 1"),
         ({"guard_window": 0}, {}, "guard_window: 0 is below 1"),
-        ({"guard_length": "roll_back"}, {"metric_for_best_model": None}, "that of the mode"),
         ({**UNMEASURED, "guard_length": "roll_back"}, NEVER, "--eval_strategy steps, and --save"),
         ({"guard_evaluation": "warn"}, NEVER, "guard_evaluation is warn, and nothing is eval"),
         ({"guard_evaluation": "stop"}, NEVER, "and beside a run --held_out_from; or leave"),
@@ -240,7 +238,7 @@ def test_what_cannot_be_done_is_refused(
 
 
 def test_without_rolling_back_the_others_need_no_evaluation() -> None:
-    arguments = _arguments(metric_for_best_model=None, **NEVER)
+    arguments = _arguments(**NEVER)
     for action in ("warn", "stop"):
         others = {f"guard_{guard}": action for guard in GUARDS}
         check_guards(GuardOptions(**{**others, **UNMEASURED}), arguments)
@@ -282,14 +280,14 @@ def test_what_guards_will_see_is_known_before(
 ) -> None:
     """Of two generations an epoch."""
     of_one = {"per_device": 4, "processes": 1, "group": 4, "accumulation": 1, "iterations": 1}
-    batches = Batch(**{**of_one, "per_generation": 1, **batch})
+    batches = GenerationBatch(**{**of_one, "per_generation": 1, **batch})
     seen = foreseen(arguments_of(tmp_path, **arguments), batches, steps, 2 * batches.prompts)
     assert (len(seen.logs), seen.evaluations) == (logs, evaluations)
     assert responses is None or seen.responses == responses
 
 
 def test_a_guard_that_can_never_fire_is_told_and_refused_if_it_is_to_act() -> None:
-    seen = Seen(logs=list(range(6)), responses=list(range(1, 6)), evaluations=[0, 4, 6])
+    seen = ExpectedLogs(logs=list(range(6)), responses=list(range(1, 6)), evaluations=[0, 4, 6])
     found = idle(GuardOptions(), seen)
     assert found == {
         "length": "it needs 6 logged values, and there will be 5",
@@ -329,7 +327,7 @@ def test_what_is_not_idle_can_fire_and_nothing_else(
         *({"step": step, "eval_hm": -step} for step in evaluations),
     ]
     fired = {alarm.guard for alarm in alarms(entries, guards)}
-    assert fired == set(GUARDS) - idle(guards, Seen(logs, responses, evaluations)).keys()
+    assert fired == set(GUARDS) - idle(guards, ExpectedLogs(logs, responses, evaluations)).keys()
 
 
 def test_they_are_flags_of_a_script() -> None:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heavydistill.errors import ConfigError
-from heavydistill.train.grpo.passk import TOO_FEW, PassAtK, advantages, check
+from heavydistill.train.grpo.passk import TOO_FEW, PassAtK, advantages, check_pass_at_k
 
 GROUPS = st.lists(st.sampled_from([0.0, 1.0, 0.05, 0.5]), min_size=2, max_size=7)
 
@@ -97,8 +97,8 @@ def _arguments(**changes: Any) -> Any:
 
 
 def test_arguments_with_which_it_can_be_had_pass() -> None:
-    check(7, _arguments())
-    check(1, _arguments(scale_rewards="group"))
+    check_pass_at_k(7, _arguments())
+    check_pass_at_k(1, _arguments(scale_rewards="group"))
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_arguments_with_which_it_cannot_are_refused(
     k: int, changes: dict[str, Any], said: str
 ) -> None:
     with pytest.raises(ConfigError, match=said):
-        check(k, _arguments(**changes))
+        check_pass_at_k(k, _arguments(**changes))
 
 
 class _Stock:

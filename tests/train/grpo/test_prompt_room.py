@@ -54,9 +54,9 @@ def test_prompts_and_a_response_fit_or_the_message_says_what_would(
 def test_with_a_server_the_shorter_context_counts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = grpo_arguments(write_sets(tmp_path / "sets"), tmp_path, too_long="leave_out")
-    base = load_base(asked, [])
+    arguments = grpo_arguments(write_sets(tmp_path / "sets"), tmp_path, too_long="leave_out")
+    base = load_base(arguments, [])
     for server, least in ((9000, base.context), (300, 300), (None, base.context)):
-        monkeypatch.setattr(asked.trl, "use_vllm", True)
-        monkeypatch.setattr(asked.trl, "vllm_max_model_length", server)
-        assert context_of(asked, base) == least
+        monkeypatch.setattr(arguments.config, "use_vllm", True)
+        monkeypatch.setattr(arguments.config, "vllm_max_model_length", server)
+        assert context_of(arguments.config, base) == least

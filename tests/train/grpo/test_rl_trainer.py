@@ -28,7 +28,6 @@ class Padded(RlTrainer):
 def trainer(
     kind: type[RlTrainer],
     folder: Path,
-    final_norm_learning_rate: float | None = None,
     **changes: Any,
 ) -> RlTrainer:
     usual = {
@@ -42,7 +41,6 @@ def trainer(
         train_dataset=problems(4),
         reward_funcs=rewarding([0.0, 1.0, 0.0, 1.0]),
         processing_class=tokenizer(),
-        final_norm_learning_rate=final_norm_learning_rate,
     )
     made.current_gradient_accumulation_steps = 1
     return made

@@ -21,11 +21,11 @@ PROGRAM = """
 import json, os, sys
 from pathlib import Path
 import tiny_grpo
-from heavydistill.train.checkpoints import KeepWhole
+from heavydistill.train.callbacks import KeepWhole
 from heavydistill.train.grpo.guards import GuardOptions
 from heavydistill.train.grpo.held_out import Judgement
 from heavydistill.train.grpo.passk import PassAtK
-from heavydistill.train.grpo.guards import DrawCurves, WatchGuards
+from heavydistill.train.callbacks import DrawCurves, WatchGuards
 
 out, rank = Path(sys.argv[1]), int(os.environ["RANK"])
 judged = []

@@ -1,0 +1,187 @@
+"""What the Trainer calls while it trains: checkpoints that are whole, guards, curves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from accelerate import PartialState
+from accelerate.utils import broadcast_object_list
+from transformers import TrainerCallback
+
+from heavydistill.report.curves import draw
+from heavydistill.store.training_record import Alarm
+from heavydistill.train import checkpoints
+from heavydistill.train.grpo.guards import (
+    MORE_TOKENS,
+    ROLL_BACK,
+    WARN,
+    GuardOptions,
+    alarm_text,
+    alarms,
+    cut_off,
+)
+
+
+class KeepWhole(TrainerCallback):
+    """Says of each checkpoint that all of it is there, once every process has written its part.
+
+    Only then are older ones removed: the Trainer would do it before, and a training that was
+    killed meanwhile would have none to go on from.
+
+    Args:
+        limit: ``save_total_limit``: most checkpoints that are kept, the best one among them.
+    """
+
+    def __init__(self, limit: int | None) -> None:
+        self._limit = limit
+
+    def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Mark the checkpoint of this step as whole, and remove old ones."""
+        PartialState().wait_for_everyone()
+        if not state.is_world_process_zero:
+            return
+        folder = Path(args.output_dir)
+        checkpoints.mark_whole(folder / f"checkpoint-{state.global_step}")
+        checkpoints.remove_old(folder, self._limit, state.best_model_checkpoint)
+
+
+class GoOn(TrainerCallback):
+    """Has a training that goes on follow its own arguments, not those of the checkpoint.
+
+    The Trainer takes from the checkpoint when to log, evaluate and save, and with which value later
+    ones are compared. A value that was measured by something else says nothing of them: then none
+    is the best so far.
+
+    Args:
+        measure: What is measured on what, by the names of the arguments; simple values.
+    """
+
+    _KEPT = "best_by"
+
+    def __init__(self, measure: Mapping[str, Any]) -> None:
+        self._measure = dict(measure)
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Correct what was read from the checkpoint."""
+        state.compute_steps(args, state.max_steps)
+        # In every checkpoint, for another than the last one may be gone on from.
+        before = state.stateful_callbacks.get(self._KEPT, self._measure)
+        state.stateful_callbacks[self._KEPT] = self._measure
+        changed = [name for name, value in self._measure.items() if before.get(name) != value]
+        if not changed:
+            return
+        if state.best_global_step and state.is_world_process_zero:
+            print(
+                f"Step {state.best_global_step} is no longer the best one: {', '.join(changed)} "
+                "changed. Only evaluations from here on are compared.",
+                flush=True,
+            )
+        state.best_metric = state.best_global_step = state.best_model_checkpoint = None
+
+
+class WatchGuards(TrainerCallback):
+    """Looks for a collapse in all that is logged, and does what the guards are set to.
+
+    A step in which all responses were cut off is said at once, whatever they are set to.
+
+    A training that goes on from a checkpoint behind which it was ended ends again, without a step;
+    with the guard at ``warn`` it goes on.
+
+    Args:
+        guards: Bounds and actions, checked.
+        metric: The held-out accuracy.
+
+    Attributes:
+        alarms: What fired so far, for the record.
+    """
+
+    def __init__(self, guards: GuardOptions, metric: str = "eval_hm") -> None:
+        self._guards, self._metric = guards, metric
+        self.alarms: list[Alarm] = []
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Find what fired before the checkpoint."""
+        self.alarms = []
+        self._look(args, state, control, says_warnings=False)
+        if control.should_training_stop:
+            state.max_steps = state.global_step
+
+    def on_log(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Look at what was logged."""
+        if state.is_world_process_zero:
+            _say_if_nothing_was_learnt(args, state)
+        self._look(args, state, control)
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Note which checkpoint became the model; the Trainer has loaded it by now."""
+        if not any(alarm.action == ROLL_BACK for alarm in self.alarms):
+            return
+        best = state.best_model_checkpoint
+        step = checkpoints.step_of(Path(best)) if best else None
+        self.alarms = [
+            alarm.model_copy(update={"rolled_back_to": step})
+            if alarm.action == ROLL_BACK
+            else alarm
+            for alarm in self.alarms
+        ]
+        said = f"Rolled back to checkpoint-{step}, the best one by {args.metric_for_best_model}."
+        if step is None:
+            said = (
+                f"There was no checkpoint to roll back to: the model is step {state.global_step}."
+            )
+        if state.is_world_process_zero:
+            print(said, flush=True)
+
+    def _look(self, args: Any, state: Any, control: Any, says_warnings: bool = True) -> None:
+        # The first process decides for all: one that went on alone would wait for ever.
+        shared = [alarms(state.log_history, self._guards, self._metric)]
+        if PartialState().num_processes > 1:
+            broadcast_object_list(shared)
+        new = shared[0][len(self.alarms) :]
+        self.alarms += new
+        for alarm in new:
+            if alarm.action != WARN:
+                control.should_training_stop = True
+                # What the Trainer does at the end, with every engine.
+                args.load_best_model_at_end |= alarm.action == ROLL_BACK
+            if state.is_world_process_zero and (says_warnings or alarm.action != WARN):
+                ending = "" if alarm.action == WARN else " The training ends here."
+                print(f"{alarm_text(alarm, self._guards)}{ending}", flush=True)
+
+
+def _say_if_nothing_was_learnt(args: Any, state: Any) -> None:
+    """Print a line if all responses, or all attempts, were cut off since the last log."""
+    logged = state.log_history[-1]
+    if not any(share == 1 for _, share in cut_off([logged])):
+        return
+    rows = args.per_device_train_batch_size * args.world_size * args.steps_per_generation
+    what = f"all responses ({rows:,} a generation)"
+    if logged.get("verdict/cut_off") != 1:
+        what = f"all attempts (among {rows:,} responses a generation)"
+    print(
+        f"Step {logged['step']}: {what} were cut off, at up to "
+        f"{logged['completions/max_length']:,.0f} tokens: nothing was learnt. {MORE_TOKENS}.",
+        flush=True,
+    )
+
+
+class DrawCurves(TrainerCallback):
+    """Draws the curves into the output folder, at every evaluation and at the end.
+
+    Args:
+        guards: Whose alarms are marked.
+        metric: As of ``WatchGuards``.
+    """
+
+    def __init__(self, guards: GuardOptions, metric: str = "eval_hm") -> None:
+        self._guards, self._metric = guards, metric
+
+    def on_evaluate(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Draw."""
+        if state.is_world_process_zero:
+            fired = alarms(state.log_history, self._guards, self._metric)
+            draw(state.log_history, Path(args.output_dir), fired, self._guards.guard_window)
+
+    on_train_end = on_evaluate
