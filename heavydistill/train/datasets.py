@@ -11,8 +11,14 @@ from typing import Any
 
 from heavydistill.errors import ConfigError
 from heavydistill.models.hub_files import obstacle
-from heavydistill.store.sets.folder import CHAT_TEMPLATE, MANIFEST, count_rows, file_of
-from heavydistill.store.sets.manifest import Manifest, read_manifest
+from heavydistill.store.sets.folder import (
+    CHAT_TEMPLATE,
+    MANIFEST,
+    Manifest,
+    count_rows,
+    file_of,
+    read_manifest,
+)
 from heavydistill.store.sets.rows import SPLITS
 
 ROLES = ("thinker", "deliberator")

@@ -52,8 +52,7 @@ from heavydistill.models.registry import file_of
 from heavydistill.models.tokenizer import ReaderTokenizer
 from heavydistill.problems.loading import load_fit
 from heavydistill.schema import Problem
-from heavydistill.store.sets.folder import read_rows
-from heavydistill.store.sets.manifest import Manifest
+from heavydistill.store.sets.folder import Manifest, read_rows
 from heavydistill.store.sets.rows import USED
 from heavydistill.train.arguments import Arguments
 from heavydistill.train.base_model import Base
