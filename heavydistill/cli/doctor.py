@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from heavydistill.doctor import Finding
     from heavydistill.doctor.endpoint import Examination
-    from heavydistill.doctor.questions import Patient
+    from heavydistill.doctor.questions import ExaminedModel
     from heavydistill.heavy.pruning import Reader
     from heavydistill.models.context import Context
     from heavydistill.models.profiles import Profile
@@ -145,8 +145,8 @@ def _reader(model: Profile, endpoint: Endpoint) -> Reader:
 
 def _patient(
     name: str, profile: Profile, roles: tuple[str, str], config: RunConfig, context: Context
-) -> Patient:
-    from heavydistill.doctor.questions import Patient
+) -> ExaminedModel:
+    from heavydistill.doctor.questions import ExaminedModel
     from heavydistill.heavy import prompts
     from heavydistill.models.profiles import provider_at
     from heavydistill.models.registry import file_of
@@ -157,7 +157,7 @@ def _patient(
         samplings.append(config.deliberate.sampling.over(profile.deliberator))
     prompt = prompts.load("thinker", config.domain or profile.domain, config.language)
     file = file_of(name)
-    return Patient(
+    return ExaminedModel(
         profile=profile,
         samplings=samplings,
         context=context,
@@ -168,7 +168,7 @@ def _patient(
 
 
 def _visit(
-    patient: Patient, url: str, config: RunConfig, console: Console
+    patient: ExaminedModel, url: str, config: RunConfig, console: Console
 ) -> tuple[list[Finding], str]:
     """Ask the model at one address, and write what was seen."""
     from heavydistill.doctor.endpoint import examine

@@ -16,11 +16,11 @@ from heavydistill.store.redact import key_name_of, name_alone
 from heavydistill.store.sets.folder import (
     TRAINED,
     VIEWS,
-    Asked,
     Attention,
+    Fraction,
     Manifest,
+    RedeliberationSummary,
     RunUsed,
-    Share,
     Strata,
     StudentUsed,
 )
@@ -30,7 +30,7 @@ _QUANTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "max": 1.0}
 
 
 def manifest_of(
-    build: Build, written: SetWriter, guarded: dict[str, int], asked: list[Asked]
+    build: Build, written: SetWriter, guarded: dict[str, int], asked: list[RedeliberationSummary]
 ) -> Manifest:
     """The manifest of a build that was written."""
     sets = [note for trace in build.all_notes for note in trace.sets]
@@ -76,8 +76,8 @@ def manifest_of(
             blind=attention.blind,
             blind_using=attention.blind_using,
         ),
-        student_written=Share(part=own, whole=len(used)),
-        retention=Share(part=written.plain, whole=sum(rows["sft_deliberator"].values())),
+        student_written=Fraction(part=own, whole=len(used)),
+        retention=Fraction(part=written.plain, whole=sum(rows["sft_deliberator"].values())),
         recut=written.recut,
         models={role: sorted(written.behind[role]) for role in ("thinker", "deliberator")},
         prompts=sorted(written.behind["prompts"]),

@@ -20,7 +20,7 @@ from typing import Any, Literal
 
 from heavydistill.config.models import Capabilities, Endpoint
 from heavydistill.doctor import Finding, Result
-from heavydistill.doctor.questions import Answer, Asker, Patient, thinking_in
+from heavydistill.doctor.questions import Answer, Asker, ExaminedModel, thinking_in
 from heavydistill.heavy.pruning import Reader
 from heavydistill.models.contact import Contact
 from heavydistill.models.context import SET_IT
@@ -74,7 +74,7 @@ class Examination:
     completion_tokens: int  # Written by the server, likewise
 
 
-def examine(patient: Patient, endpoint: Endpoint, reader: Reader) -> Examination:
+def examine(patient: ExaminedModel, endpoint: Endpoint, reader: Reader) -> Examination:
     """Ask one address of an endpoint, which must serve the model (see ``models.contact``).
 
     Args:
@@ -101,7 +101,9 @@ def examine(patient: Patient, endpoint: Endpoint, reader: Reader) -> Examination
 class _Doctor:
     """The checks, in an order in which each may rest on those before it."""
 
-    def __init__(self, patient: Patient, endpoint: Endpoint, asker: Asker, reader: Reader) -> None:
+    def __init__(
+        self, patient: ExaminedModel, endpoint: Endpoint, asker: Asker, reader: Reader
+    ) -> None:
         self.seen: dict[str, Any] = {
             "refused": [],
             "checked": f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC, {patient.profile.model} at "

@@ -222,7 +222,7 @@ def _gathered(events: Iterator[dict[str, Any]], headers: dict[str, str]) -> Answ
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Patient:
+class ExaminedModel:
     """A served model and what a run wants of it."""
 
     profile: Profile  # Profile of the model

@@ -25,7 +25,7 @@ from typing import Any, TypeVar
 
 from heavydistill.config.models import Endpoint, Sampling
 from heavydistill.errors import StoppedError, TeacherError
-from heavydistill.models.http.completion import Completion
+from heavydistill.models.http.completion import ChatCompletion
 from heavydistill.models.http.reply import Redactor, ServerFault, message_of, parsed, status_of
 from heavydistill.models.http.transport import beginning, proxy_of
 from heavydistill.models.ledger import Cost, Ledger, Tariff
@@ -329,7 +329,7 @@ def _cost_of(reply: Reply, request: Request, tariff: Tariff, most: Cost) -> tupl
     """(what a reply cost, whether that was counted and not bounded)."""
     if reply.code != _OK:
         return Cost(), True
-    completion = Completion(is_seeded=False)
+    completion = ChatCompletion(is_seeded=False)
     try:
         completion.add_whole(reply.body.encode())
     except (ServerFault, ValueError):  # no completion, which may have been billed

@@ -7,11 +7,11 @@ import time
 from concurrent.futures import Future
 
 from heavydistill.models.request import Engine, Keep, Request, Response, Work, forget
-from heavydistill.models.shared import Shared
+from heavydistill.models.shared import SharedResources
 from heavydistill.store.journal import Journal, key, prompt_id
 from heavydistill.store.segment import Record
 
-journals = Shared(Journal.close)
+journals = SharedResources(Journal.close)
 """Journals of this process by their folder: an index of a journal is in memory once."""
 
 _MISSING = Response(

@@ -16,7 +16,7 @@ class _Lent(Generic[_Item]):
     users: int = 0
 
 
-class Shared(Generic[_Item]):
+class SharedResources(Generic[_Item]):
     """Things of one kind, which are the same where their key is. Any thread may borrow one.
 
     Args:

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from heavydistill.report.grid import Grid, Line
 from heavydistill.report.terminal import print_grid, print_lines
-from heavydistill.store.sets.folder import TRAINED, Manifest, Share
+from heavydistill.store.sets.folder import TRAINED, Fraction, Manifest
 
 STRATA_COLUMNS = ("sets", "with_deliberation", "not_admitted", "over_bound", "sft", "rl")
 
@@ -105,7 +105,7 @@ def _lines(manifest: Manifest) -> list[str]:
     return lines
 
 
-def _share(share: Share) -> str:
+def _share(share: Fraction) -> str:
     return _part(share.part, share.whole)
 
 

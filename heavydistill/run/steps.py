@@ -23,7 +23,7 @@ from heavydistill.config.run import CacheChoice, Domain, Language, Problems, Tas
 from heavydistill.errors import printable
 from heavydistill.heavy import prompts, voting
 from heavydistill.heavy.cache import build_cache, carried
-from heavydistill.models.shared import Shared
+from heavydistill.models.shared import SharedResources
 from heavydistill.models.tokenizer import SERVER, ReaderTokenizer, ServerTokenizer
 from heavydistill.problems import load_fit
 from heavydistill.run.pools import stands, verifier_now
@@ -143,7 +143,7 @@ class LoadPools(GeneratorStep):
         }
 
 
-_pools = Shared(VerdictPool.close)  # workers of one run judge for all its steps
+_pools = SharedResources(VerdictPool.close)  # workers of one run judge for all its steps
 
 
 class Verify(Step):

@@ -272,7 +272,7 @@ def _digest(content: object) -> str:
 
 
 @dataclass(slots=True)
-class Usage:
+class ModelUsage:
     """What one model was asked, as far as the journal knows."""
 
     responses: int = 0  # Kept ones, each counted once
@@ -283,7 +283,7 @@ class Usage:
 
 
 @dataclass(frozen=True, slots=True)
-class Compacted:
+class CompactionResult:
     """What ``compact`` did."""
 
     segments: int  # Read and replaced by one
@@ -294,13 +294,13 @@ class Compacted:
     busy: int  # Segments left alone, because a process writes to them or this user may not
 
 
-def usage(folder: Path) -> tuple[dict[str, Usage], int]:
+def usage(folder: Path) -> tuple[dict[str, ModelUsage], int]:
     """(what each model was asked, by name; lines that cannot be read, and count nowhere).
 
     Raises:
         JournalError: As of ``segments_of``.
     """
-    found: dict[str, Usage] = {}
+    found: dict[str, ModelUsage] = {}
     seen: set[bytes] = set()
     unread = 0
     with _unchanged(folder):
@@ -308,7 +308,7 @@ def usage(folder: Path) -> tuple[dict[str, Usage], int]:
             unread += each.skipped
             for line in each.lines:
                 record = record_at(each.path, line.offset)
-                model = found.setdefault(record.model, Usage())
+                model = found.setdefault(record.model, ModelUsage())
                 if line.failed:
                     model.failed += 1
                 elif line.key not in seen:
@@ -339,7 +339,7 @@ def _unchanged(folder: Path) -> Iterator[None]:
         ) from error
 
 
-def compact(folder: Path) -> Compacted:
+def compact(folder: Path) -> CompactionResult:
     """Write all but records that nobody reads any more into one segment, then remove the old ones.
 
     A kill leaves the old segments, or the new one, or both: each a whole journal.
@@ -359,7 +359,7 @@ def compact(folder: Path) -> Compacted:
         if idle:
             _replace(folder, idle, dropped)
     unread = sum(each.skipped for each in idle)
-    return Compacted(len(idle), len(dropped), unread, len(found) - len(idle))
+    return CompactionResult(len(idle), len(dropped), unread, len(found) - len(idle))
 
 
 @contextmanager

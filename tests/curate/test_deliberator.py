@@ -21,7 +21,7 @@ from heavydistill.run.llm import HeavyLLM
 from heavydistill.run.tasks import fields_of
 from heavydistill.schema import Deliberation
 from heavydistill.store.journal import Journal
-from heavydistill.store.sets.folder import Asked
+from heavydistill.store.sets.folder import RedeliberationSummary
 
 VERIFY = Verifying(workers=1)
 
@@ -50,7 +50,7 @@ def micro(folder: Path, **keys: Any) -> Asking:
 
 def everything(
     asking: Asking, count: int, replay: bool = False
-) -> tuple[list[list[Deliberation]], Asked]:
+) -> tuple[list[list[Deliberation]], RedeliberationSummary]:
     """(deliberations on each of so many caches, what was asked for)."""
     with Deliberator(asking, VERIFY, replay) as model:
         found = []

@@ -10,7 +10,7 @@ from habitual_server import MODEL, Habits, Served, serving
 
 from heavydistill.config.models import Capabilities, Endpoint, Sampling
 from heavydistill.doctor.endpoint import Examination, examine
-from heavydistill.doctor.questions import Patient
+from heavydistill.doctor.questions import ExaminedModel
 from heavydistill.errors import TeacherError
 from heavydistill.heavy.pruning import Reader
 from heavydistill.models.context import ASSUMED, Context
@@ -22,7 +22,7 @@ ESTIMATE = ByteEstimate()
 SWITCH = {"chat_template_kwargs": {"thinking": True}}
 
 
-def patient(**changes: Any) -> Patient:
+def patient(**changes: Any) -> ExaminedModel:
     wanted: dict[str, Any] = {
         "kind": "endpoint",
         "name": "deepseek-v3.2",
@@ -35,7 +35,7 @@ def patient(**changes: Any) -> Patient:
     samplings = changes.pop("samplings", [PAPER])
     of_patient = {key: changes.pop(key) for key in ("hosted",) if key in changes}
     profile = Profile(**wanted | changes)
-    return Patient(
+    return ExaminedModel(
         profile=profile,
         context=Context(profile.name, profile.context, "profile"),
         samplings=samplings,
@@ -46,7 +46,7 @@ def patient(**changes: Any) -> Patient:
 
 
 def visit(
-    habits: Habits, who: Patient | None = None, reader: Reader = ESTIMATE, **endpoint: Any
+    habits: Habits, who: ExaminedModel | None = None, reader: Reader = ESTIMATE, **endpoint: Any
 ) -> tuple[Examination, Served, dict[str, Any]]:
     with serving(habits) as served:
         asked = Endpoint(base_url=served.url, retries=0, **endpoint)

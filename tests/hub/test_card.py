@@ -19,12 +19,12 @@ from heavydistill.metrics.counts import GenerationCounts
 from heavydistill.report.markdown import table, text
 from heavydistill.store.sets import folder as folders
 from heavydistill.store.sets.folder import (
-    Asked,
     Attention,
     BenchmarkUsed,
-    Refiltered,
+    Fraction,
+    RedeliberationSummary,
+    RefilterSummary,
     RunUsed,
-    Share,
     Strata,
     StudentUsed,
     read_manifest,
@@ -64,12 +64,12 @@ CHANGES: dict[str, Any] = {
         "all-wrong": Strata(sets=4, with_deliberation=3, not_admitted=0, over_bound=1, sft=2, rl=0),
     },
     "attention": Attention(deliberations=200, using=150, blind=1000, blind_using=13),
-    "student_written": Share(part=9, whole=67),
-    "retention": Share(part=11, whole=78),
+    "student_written": Fraction(part=9, whole=67),
+    "retention": Fraction(part=11, whole=78),
     "benchmarks": [BenchmarkUsed(name="gsm8k", texts_sha256="ab" * 32, hits={"13_words": 4})],
     "tokens": {"rl": {"p50": 1234, "p90": 2, "p95": 3, "p99": 4, "max": 9999}},
     "asked": [
-        Asked(
+        RedeliberationSummary(
             model="glm-4.6",
             sets=5,
             deliberations=20,
@@ -332,7 +332,7 @@ def test_what_was_mended_in_the_chat_template_is_told(tmp_path):
 
 
 def test_prompts_that_a_checkpoint_chose_tell_it_and_nothing_of_sets_that_are_elsewhere(tmp_path):
-    done = Refiltered(
+    done = RefilterSummary(
         checkpoint="step-100",
         revision="b2eeb71b",
         d=8,

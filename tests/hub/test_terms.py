@@ -9,7 +9,7 @@ from set_folders import manifest, write_sets
 
 from heavydistill.errors import ConfigError
 from heavydistill.hub.terms import authors_of, licence_of
-from heavydistill.store.sets.folder import Asked, Manifest, RunUsed
+from heavydistill.store.sets.folder import Manifest, RedeliberationSummary, RunUsed
 
 REPO = "org/sets"
 OWN = """
@@ -67,7 +67,7 @@ def test_sets_without_deliberations_need_no_deliberator():
 
 
 def test_who_was_asked_again_is_an_author():
-    asked = Asked(
+    asked = RedeliberationSummary(
         model="gpt-5",
         sets=1,
         deliberations=4,

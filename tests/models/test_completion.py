@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from heavydistill.config.models import Sampling
-from heavydistill.models.http.completion import Completion, failed
+from heavydistill.models.http.completion import ChatCompletion, failed
 from heavydistill.models.http.reply import Redactor, ServerFault, failure_of
 from heavydistill.models.request import Request, Response, fields_of, trajectory, user_turn
 from heavydistill.schema import Problem, Trace, arrow_schema, to_row
@@ -71,7 +71,7 @@ _sendable = _body | _json
 
 def read(bodies: list[bytes], streams: bool, wanted: int) -> list[Response]:
     """What the client makes of these bodies: of one that is whole, or of the pieces of a stream."""
-    completion = Completion(redact=Redactor(KEY))
+    completion = ChatCompletion(redact=Redactor(KEY))
     try:
         if streams:
             for body in bodies:

@@ -11,10 +11,10 @@ from replying_server import Body, Reply, answering, ask, ask_one, completion, is
 
 from heavydistill.config.models import Endpoint
 from heavydistill.errors import CONTROL, StoppedError, TeacherError
-from heavydistill.models.http.completion import Completion
+from heavydistill.models.http.completion import ChatCompletion
 from heavydistill.models.http.engine import OpenAIEngine
 from heavydistill.models.http.reply import retry_after
-from heavydistill.models.http.transport import Wire
+from heavydistill.models.http.transport import Transport
 
 TGI_SAYS = (
     "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 4096. "
@@ -321,14 +321,14 @@ def test_a_wish_to_be_left_alone_is_a_number_of_seconds_or_ignored(headers, seco
     ],
 )
 def test_whatever_goes_wrong_with_a_reply_costs_one_sample(serve, monkeypatch, error, failure):
-    asking = Wire.ask
+    asking = Transport.ask
 
-    async def ask_(wire: Wire, url: str, body: Body, completion: Completion) -> None:
+    async def ask_(wire: Transport, url: str, body: Body, completion: ChatCompletion) -> None:
         if body["seed"] == 1:
             raise error
         await asking(wire, url, body, completion)
 
-    monkeypatch.setattr(Wire, "ask", ask_)
+    monkeypatch.setattr(Transport, "ask", ask_)
     server = serve(answering(completion()))
     first, second, third = ask(server, [request(seed) for seed in range(3)], retries=0)
     assert second.failure == failure and type(error).__name__ in second.error

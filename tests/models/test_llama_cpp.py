@@ -21,7 +21,7 @@ import pytest
 from heavydistill.config.models import Endpoint, Sampling
 from heavydistill.config.run import load_config
 from heavydistill.doctor.endpoint import examine
-from heavydistill.doctor.questions import Patient
+from heavydistill.doctor.questions import ExaminedModel
 from heavydistill.models.context import Context
 from heavydistill.models.http.engine import OpenAIEngine
 from heavydistill.models.registry import find
@@ -69,7 +69,7 @@ def url() -> Iterator[str]:
 def test_doctor_sees_that_the_tokens_of_one_sample_are_reported_for_all(url: str) -> None:
     endpoint = Endpoint(base_url=url)
     sampling = Sampling(max_tokens=64, top_k=0)
-    who = Patient(
+    who = ExaminedModel(
         profile=find(MODEL, endpoint),
         samplings=[sampling],
         prompt="What is 2 + 3?",

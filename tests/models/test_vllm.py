@@ -30,7 +30,7 @@ from heavydistill.models.contact import Contact
 from heavydistill.models.http.engine import OpenAIEngine
 from heavydistill.models.request import THINK, Request, Response, user_turn
 from heavydistill.models.resolve import ResolvedRun, resolve
-from heavydistill.models.vllm.server import Server, served
+from heavydistill.models.vllm.server import VllmServer, served
 from heavydistill.problems import load
 from heavydistill.store.traces import read_traces
 
@@ -93,7 +93,7 @@ def run(profile: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Res
 
 
 @pytest.fixture(scope="module")
-def server(run: ResolvedRun, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def server(run: ResolvedRun, tmp_path_factory: pytest.TempPathFactory) -> Iterator[VllmServer]:
     log = tmp_path_factory.mktemp("log") / "vllm.log"
     with served(run.server_command(), run.config.endpoint, log) as server:
         (session,) = (mine for mine, parent in sessions() if parent == os.getpid())
@@ -103,7 +103,7 @@ def server(run: ResolvedRun, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 
 @pytest.fixture(scope="module")
-def engine(run: ResolvedRun, server: Server) -> Iterator[OpenAIEngine]:
+def engine(run: ResolvedRun, server: VllmServer) -> Iterator[OpenAIEngine]:
     # Without tags: thinking that the server left in the text would stay there.
     engine = OpenAIEngine(run.deliberator.profile.model, server.endpoint)
     yield engine
@@ -135,7 +135,7 @@ def asked(run: ResolvedRun, *seeds: int, text: str = "") -> list[Request]:
     ]
 
 
-def plain(server: Server, request: Request, **more: Any) -> dict[str, Any]:
+def plain(server: VllmServer, request: Request, **more: Any) -> dict[str, Any]:
     """What the server answers to it, without a client in between."""
     body = {
         "model": "micro-served",

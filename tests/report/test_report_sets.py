@@ -8,12 +8,12 @@ from set_folders import manifest
 
 from heavydistill.config.sets import load_build_config
 from heavydistill.report.sets import print_manifest
-from heavydistill.store.sets.folder import TRAINED, Asked
+from heavydistill.store.sets.folder import TRAINED, RedeliberationSummary
 
 
 @pytest.mark.parametrize("is_asked", [False, True])
 def test_sets_without_a_deliberation_are_told_with_what_is_left_to_try(is_asked):
-    asked = Asked(
+    asked = RedeliberationSummary(
         model="m",
         sets=3,
         deliberations=6,

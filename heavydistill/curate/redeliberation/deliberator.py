@@ -39,7 +39,7 @@ from heavydistill.models.registry import open_engine, revision_of, tariff_of
 from heavydistill.models.request import Engine, Keep, Request, Response, deliberation, fields_of
 from heavydistill.schema import Cache, Deliberation, Problem
 from heavydistill.store.journal import Journal
-from heavydistill.store.sets.folder import Asked
+from heavydistill.store.sets.folder import RedeliberationSummary
 from heavydistill.verifiers.pool import Judged, VerdictPool
 
 # Batches that may be done and not yet taken, for each that is in flight: a slow first one is waited
@@ -113,12 +113,12 @@ class Deliberator:
         self._held.close()
 
     @property
-    def asked(self) -> Asked:
+    def asked(self) -> RedeliberationSummary:
         """What was asked for so far, for the manifest."""
         used = self.tally.tokens.usage
         known = used.unknown_completion < used.requests or not used.requests
         usd = self.asking.model.usd(used.prompt, used.completion) if known else None
-        return Asked(
+        return RedeliberationSummary(
             model=self.asking.model.name,
             sets=self.tally.caches,
             deliberations=used.requests,

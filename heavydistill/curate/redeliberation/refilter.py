@@ -55,7 +55,7 @@ from heavydistill.store.atomic import new_folder, refuse_taken
 from heavydistill.store.sets.folder import (
     CHAT_TEMPLATE,
     Manifest,
-    Refiltered,
+    RefilterSummary,
     Writer,
     file_of,
     read_manifest,
@@ -376,7 +376,7 @@ def _manifest(plan: Plan, model: Deliberator, outcome: Outcome) -> Manifest:
             "tokens": {"rl": quantiles(outcome.tokens)},
             "guarded": {},
             "unmeasured": outcome.labelled(UNMEASURED),
-            "refiltered": Refiltered(
+            "refiltered": RefilterSummary(
                 checkpoint=asking.model.name,
                 revision=revision_of(asking.model, asking.endpoint) if local else "",
                 d=asking.d,

@@ -20,7 +20,7 @@ from heavydistill.curate.rows import Answers
 from heavydistill.curate.sources import Source, open_sources
 from heavydistill.models.contact import Contact
 from heavydistill.schema import Cache, Deliberation, Generation, Problem, Verdict
-from heavydistill.store.sets.folder import Asked
+from heavydistill.store.sets.folder import RedeliberationSummary
 
 
 def meet_servers(config: BuildConfig, contact: Contact) -> None:
@@ -71,7 +71,7 @@ class Redeliberation:
                 volume = volume_of(asking, (cache for _, _, cache, _ in self._sets(source)))
                 self.volumes[source.name] = asking, volume
 
-    def ask(self, on_progress: OnProgress) -> list[Asked]:
+    def ask(self, on_progress: OnProgress) -> list[RedeliberationSummary]:
         """Ask, and note what is found out about the answers.
 
         Args:

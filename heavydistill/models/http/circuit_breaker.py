@@ -13,7 +13,7 @@ import math
 from collections.abc import Iterator
 
 from heavydistill.errors import StoppedError, TeacherError
-from heavydistill.models.http.completion import Completion
+from heavydistill.models.http.completion import ChatCompletion
 from heavydistill.models.http.reply import OF_THE_SERVER, OUTAGES
 from heavydistill.models.request import Request, Response, plain_question
 from heavydistill.store.journal import prompt_id
@@ -22,7 +22,7 @@ _PROMPTS = 3
 _SILENT = OUTAGES | OF_THE_SERVER
 
 
-class Silence:
+class CircuitBreaker:
     """Of all servers of a model.
 
     Args:
@@ -34,7 +34,7 @@ class Silence:
         self._model, self._patience_s = model, patience_s
         self._answered_at = self._doubted_at = -math.inf
         self._is_confirmed = False
-        self._open: set[Completion] = set()
+        self._open: set[ChatCompletion] = set()
         self._since: dict[str, float] = {}
         """Of each prompt that met nothing else since, when it was sent first."""
 
@@ -44,7 +44,7 @@ class Silence:
         return max([self._answered_at, *(reply.heard_at for reply in self._open)])
 
     @contextlib.contextmanager
-    def listening(self, reply: Completion) -> Iterator[None]:
+    def listening(self, reply: ChatCompletion) -> Iterator[None]:
         """While this lasts the pieces of a reply are signs of life."""
         self._open.add(reply)
         try:
@@ -108,7 +108,7 @@ class Silence:
         self._is_confirmed = response.failure in _SILENT
 
 
-class Rejections:
+class RejectionBreaker:
     """Watches the first responses of a model.
 
     Args:

@@ -98,7 +98,7 @@ class _Choice:
         return 0
 
 
-class Completion:
+class ChatCompletion:
     """What one request brought.
 
     Args:

@@ -36,8 +36,8 @@ from typing import Any, TypeVar
 from heavydistill.config.models import Capabilities, Endpoint
 from heavydistill.errors import StoppedError, TeacherError
 from heavydistill.models.http import gate
-from heavydistill.models.http.circuit_breaker import Rejections, Silence
-from heavydistill.models.http.completion import LONGEST_CONTEXT, Completion, failed
+from heavydistill.models.http.circuit_breaker import CircuitBreaker, RejectionBreaker
+from heavydistill.models.http.completion import LONGEST_CONTEXT, ChatCompletion, failed
 from heavydistill.models.http.reasoning import ThinkingCheck
 from heavydistill.models.http.reply import (
     REPEATABLE,
@@ -113,8 +113,8 @@ class OpenAIEngine:
         self._n = self._able.n
         wanted = thinks and endpoint.reasoning == "required"
         self._thinking = ThinkingCheck(model, endpoint.base_url or "", wanted)
-        self._silence = Silence(model, endpoint.timeout_s)
-        self._rejections = Rejections(model, endpoint.base_url or "")
+        self._silence = CircuitBreaker(model, endpoint.timeout_s)
+        self._rejections = RejectionBreaker(model, endpoint.base_url or "")
         self.is_drained = False
         self._queued: set[asyncio.Task[Any]] = set()
         # Writing to a disk must not hold up the other requests, and those who wait for it share a
@@ -338,7 +338,7 @@ class OpenAIEngine:
         body = self._body(samples)
         most = body.get(self._able.max_tokens_name)
         most_tokens = most * len(samples) if isinstance(most, int) else LONGEST_CONTEXT
-        completion = Completion("seed" in body, most_tokens, self._redact)
+        completion = ChatCompletion("seed" in body, most_tokens, self._redact)
         try:
             with self._silence.listening(completion):
                 await self._gate.wire.ask(server.url, body, completion)

@@ -17,8 +17,8 @@ from typing import Any, TypeVar
 
 from heavydistill.config.models import Endpoint
 from heavydistill.models.http.servers import Rates, Server, Servers
-from heavydistill.models.http.transport import Wire
-from heavydistill.models.shared import Shared
+from heavydistill.models.http.transport import Transport
+from heavydistill.models.shared import SharedResources
 
 _Result = TypeVar("_Result")
 
@@ -56,7 +56,7 @@ class Gate:
         submit(self.wire.close()).result()
 
 
-_gates = Shared(Gate.close)
+_gates = SharedResources(Gate.close)
 
 
 def enter(endpoint: Endpoint, key: str) -> Gate:
@@ -71,5 +71,5 @@ def leave(gate: Gate) -> None:
     _gates.give_back(gate)
 
 
-async def _connected(key: str, patience_s: float) -> Wire:
-    return Wire(key, patience_s)
+async def _connected(key: str, patience_s: float) -> Transport:
+    return Transport(key, patience_s)

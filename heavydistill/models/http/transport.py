@@ -1,7 +1,7 @@
 """One chat completion over HTTP: sends a body, and reads what comes for as long as something comes.
 
 No server fills the memory: an error is read to its first 64 KiB, a body and a line to as many
-bytes as ``max_tokens`` can take, and a stream ends where ``Completion`` has had enough of it. The
+bytes as ``max_tokens`` can take, and a stream ends where ``ChatCompletion`` has had enough. The
 connection is closed then.
 
 Proxies are those of the environment. Logins of ``~/.netrc`` are not: who asks is told by the key.
@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 from heavydistill.errors import TeacherError
-from heavydistill.models.http.completion import Completion
+from heavydistill.models.http.completion import ChatCompletion
 from heavydistill.models.http.reply import OverrunError, Redactor, RefusedError, message_of, parsed
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ _REFUSED = 400
 _ERROR_BYTES = 2**16
 
 
-class Wire:
+class Transport:
     """The connections to all servers of a model; made in the event loop that uses it.
 
     Args:
@@ -52,7 +52,7 @@ class Wire:
         )
         self._proxies: dict[str, str | None] = {}
 
-    async def ask(self, url: str, body: dict[str, Any], completion: Completion) -> None:
+    async def ask(self, url: str, body: dict[str, Any], completion: ChatCompletion) -> None:
         """Read what the server at this base URL makes of a body.
 
         Args:
@@ -132,7 +132,7 @@ class _Lines:
         completion: Says how long a line may be.
     """
 
-    def __init__(self, completion: Completion) -> None:
+    def __init__(self, completion: ChatCompletion) -> None:
         self._completion = completion
         self._rest: list[bytes] = []
         self._length = 0

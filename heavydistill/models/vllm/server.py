@@ -65,7 +65,7 @@ _HINTS = (
 _INSTALL = "pip install -c constraints.txt -e '.[vllm]'"
 
 
-class Server:
+class VllmServer:
     """A server that runs here.
 
     Attributes:
@@ -110,7 +110,7 @@ def command(profile: ProfileFile, context: int | None) -> list[str]:
 @contextlib.contextmanager
 def served(
     words: list[str], endpoint: Endpoint, log: Path, on_start: OnStart | None = None
-) -> Iterator[Server]:
+) -> Iterator[VllmServer]:
     """Serve a model.
 
     Args:
@@ -141,7 +141,7 @@ def served(
         )
     try:
         _await_health(process, port, printed, on_start)
-        yield Server(endpoint, port, printed, process)
+        yield VllmServer(endpoint, port, printed, process)
     finally:
         process.communicate()  # closes the pipe, and waits
 

@@ -224,7 +224,7 @@ class Attention(Section):
     blind_using: int
 
 
-class Share(Section):
+class Fraction(Section):
     """Of a whole."""
 
     part: int
@@ -241,7 +241,7 @@ class BenchmarkUsed(Section):
     """Problems by how they were found."""
 
 
-class Asked(Section):
+class RedeliberationSummary(Section):
     """What ``redeliberate`` asked for."""
 
     model: str
@@ -255,7 +255,7 @@ class Asked(Section):
     """How it was asked."""
 
 
-class Refiltered(Section):
+class RefilterSummary(Section):
     """What a checkpoint made of the prompts of RL."""
 
     checkpoint: str
@@ -307,9 +307,9 @@ class Manifest(Section):
     unmeasured: int = 0
     """Caches that are no prompts of RL because too few deliberations on them were judged."""
     attention: Attention
-    student_written: Share
+    student_written: Fraction
     """Sets of attempts that are all the student's own, of those that are used."""
-    retention: Share
+    retention: Fraction
     """Plain problems among the rows of ``sft_deliberator``."""
     recut: int
     """Prompts that were cut again to fit the student."""
@@ -325,12 +325,12 @@ class Manifest(Section):
     benchmarks: list[BenchmarkUsed]
     guarded: dict[str, int] = Field(default_factory=dict)
     """Rows of each set that the guard looked at and found whole."""
-    asked: list[Asked] = Field(default_factory=list)
+    asked: list[RedeliberationSummary] = Field(default_factory=list)
     """Of each run."""
     files: dict[str, str] = Field(default_factory=dict)
     """SHA-256 of each file of rows and of the chat template, by its path in the folder; filled in
     by ``write_manifest``."""
-    refiltered: Refiltered | None = None
+    refiltered: RefilterSummary | None = None
     """If ``rl`` was made anew by ``refilter``; then there are no other sets than it needs."""
 
 
