@@ -1,13 +1,11 @@
 """Questions with options on the way of a run: loaded, shuffled, asked, judged, counted."""
 
 import json
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
+from command_line import run_command
 from fake_server import completion, serving
 
 from heavydistill.store.traces import read_traces
@@ -29,22 +27,10 @@ def test_a_run_judges_letters_in_the_order_that_was_shown(tmp_path: Path) -> Non
 
     out = tmp_path / "run"
     with serving(answer) as server:
-        done = subprocess.run(
-            [
-                str(Path(sys.executable).parent / "heavydistill"),
-                "generate",
-                "--teacher=served",
-                f"--endpoint={server.base_url}",
-                f"--tokenizer={MICRO}",
-                f"--problems={ROOT / 'data' / 'choice.sample.jsonl'}",
-                f"--out={out}",
-                "--k=2",
-                "--d=1",
-            ],
-            capture_output=True,
-            text=True,
-            timeout=240,
-            env=dict(os.environ),
+        done = run_command(
+            *("generate", "--teacher=served", f"--endpoint={server.base_url}"),
+            *(f"--tokenizer={MICRO}", f"--problems={ROOT / 'data' / 'choice.sample.jsonl'}"),
+            *(f"--out={out}", "--k=2", "--d=1"),
         )
     assert done.returncode == 0, done.stderr
     assert (

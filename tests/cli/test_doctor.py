@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from command_line import run_command
 from habitual_server import Habits, serving
 
 from heavydistill.cli.app import main
@@ -95,14 +94,7 @@ def test_a_run_after_it_obeys_the_file(run, tmp_path):
         told = unfolded(printed)
         assert "Obeys what doctor saw: 20" in told and ".yaml" in told
         assert told.count("max_tokens: 2048") == 2
-        # A run of its own process, as its steps are.
-        done = subprocess.run(
-            [COMMAND, *generate, *flags],
-            capture_output=True,
-            text=True,
-            timeout=240,
-            env=dict(os.environ),
-        )
+        done = run_command(*generate, *flags)
     assert done.returncode == 0, done.stdout + done.stderr
     assert KEY not in done.stdout + done.stderr
     # The server lists its models to anybody, so a single token shows that the key is good.

@@ -1,7 +1,5 @@
 """``heavydistill refilter`` as a user runs it, over real HTTP and with the bundled micro model."""
 
-import contextlib
-import io
 import os
 import shutil
 import signal
@@ -12,14 +10,13 @@ import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import pytest
 from asked_caches import MICRO, pairs, write_caches
+from command_line import run_command
 from fake_server import FakeServer, completion, serving
 
 from heavydistill.chat.student import Student
-from heavydistill.cli.app import main
 from heavydistill.models.ledger import Ledger
 from heavydistill.schema import from_row
 from heavydistill.store.journal import Journal
@@ -76,16 +73,10 @@ def arguments(server: FakeServer, sets: Path, out: Path, **flags: object) -> lis
 
 def run(*command: str, code: int = 0) -> str:
     """What the command prints, run in this process, where transformers is loaded already."""
-    printed = io.StringIO()
-    with (
-        mock.patch.object(sys, "argv", list(command)),
-        contextlib.redirect_stdout(printed),
-        contextlib.redirect_stderr(printed),
-        pytest.raises(SystemExit) as end,
-    ):
-        main()
-    assert end.value.code == code, printed.getvalue()
-    return printed.getvalue()
+    done = run_command(*command[1:])
+    printed = done.stdout + done.stderr
+    assert done.returncode == code, printed
+    return printed
 
 
 def rows(folder: Path, kind: Any, name: str, split: str = "train") -> list[Any]:
@@ -100,10 +91,9 @@ def sets(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_prompts_that_the_checkpoint_gets_right_sometimes_are_the_new_set(sets, tmp_path):
     out = tmp_path / "new"
     with serving(Pupil().answer) as server:
-        done = subprocess.run(arguments(server, sets, out), capture_output=True, text=True)
-        assert done.returncode == 0, done.stdout + done.stderr
+        printed = run(*arguments(server, sets, out))
         assert len(server.requests) == len(ASKED) * D
-    assert "minority-right" in done.stdout and str(out) in done.stdout
+    assert "minority-right" in printed and str(out) in printed
     caches, before = rows(out, CacheRow, "caches"), rows(sets, CacheRow, "caches")
     assert [cache.id for cache in caches] == [cache.id for cache in before]
     for number, cache in enumerate(caches):

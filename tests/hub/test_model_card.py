@@ -5,11 +5,11 @@ from __future__ import annotations
 import dataclasses
 import re
 import shlex
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from command_line import run_command
 from huggingface_hub import ModelCard
 from model_folders import COMMIT, GENERATED, card_of, record, sets, write_model
 from set_folders import manifest
@@ -245,9 +245,7 @@ def test_its_command_runs(tmp_path, role):
     command, *_ = commands(card_of(folder, role=role), "heavydistill")
     (tmp_path / "problems.jsonl").write_text('{"text": "What is 2 + 3?", "reference": "5"}\n')
     arguments = [part.replace("path/to/this/folder", str(folder)) for part in command[1:]]
-    done = subprocess.run(
-        [COMMAND, *arguments, "--dry-run"], capture_output=True, text=True, cwd=tmp_path
-    )
+    done = run_command(*arguments, "--dry-run", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "domain: brief" in done.stdout
 

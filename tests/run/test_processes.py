@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from command_line import run_command
 
 from heavydistill.config.run import RunConfig
 from heavydistill.errors import ConfigError
@@ -15,13 +14,10 @@ from heavydistill.models.resolve import resolve
 from heavydistill.schema import Generation, Trace
 from heavydistill.store.traces import read_traces
 
-COMMAND = str(Path(sys.executable).parent / "heavydistill")
-
 
 def generate(folder: Path, *flags: str) -> None:
     sizes = ["--k=2", "--d=2", "--set=problems.size=48"]
-    command = [COMMAND, "generate", *sizes, *flags]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=280)
+    done = run_command("generate", *sizes, *flags, cwd=folder)
     assert done.returncode == 0, done.stderr
 
 

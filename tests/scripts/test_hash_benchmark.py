@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from command_line import run_script
 
 from heavydistill.curate.filters.contamination import Benchmark, read
 
@@ -25,13 +24,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def run(*arguments: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, str(SCRIPT), *map(str, arguments)],
-        env=os.environ | {"HF_HUB_OFFLINE": "1"},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    return run_script(SCRIPT, *arguments)
 
 
 def test_a_file_of_texts_becomes_a_file_of_hashes(file: Path, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from adapters import write_adapter, write_training
+from command_line import run_command
 from runs import build, write_run
 from students import MICRO
 
@@ -60,7 +61,7 @@ def test_a_whole_model_is_nothing_to_merge(tmp_path: Path) -> None:
 def test_an_adapter_thinks_and_deliberates(adapter: Path, tmp_path: Path) -> None:
     roles = (f"--thinker={adapter}", f"--deliberator={adapter}")
     out = tmp_path / "run"
-    asked = run(COMMAND, "generate", *roles, "--limit=1", "--k=4", "--d=1", f"--out={out}")
+    asked = run_command("generate", *roles, "--limit=1", "--k=4", "--d=1", f"--out={out}")
     assert asked.returncode == 0, asked.stderr
     (trace,) = read_traces(out)
     assert {one.model for one in (*trace.pool, *trace.deliberations)} == {adapter.name}

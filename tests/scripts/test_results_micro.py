@@ -7,11 +7,11 @@ import json
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import runs
+from command_line import run_script
 
 from heavydistill.config.models import SamplingChoice
 from heavydistill.config.run import CacheChoice, Deliberate, RunConfig, dump_config
@@ -25,8 +25,7 @@ PROBLEMS = 30
 
 
 def written(folder: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(SCRIPT), str(folder), "--write", str(folder / "results.md")]
-    return subprocess.run(command, capture_output=True, text=True, timeout=280)
+    return run_script(SCRIPT, folder, "--write", folder / "results.md")
 
 
 def measured(folder: Path, right: int | None = None, **options: int) -> None:
