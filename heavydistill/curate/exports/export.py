@@ -132,40 +132,29 @@ class _JsonLines:
 
 def _files(to: str, trainer: Trainer, exported: Export) -> dict[str, str]:
     """The files beside the rows, name to text."""
-    sft = {name: trainer.sft_command.format(name=name) for name in exported.sft}
-    rl = trainer.rl_command.format(name=RL) if RL in exported.rows else ""
-    files = {f"{name}.yaml": _yaml(sft[name], trainer.sft(exported, name)) for name in sft}
-    if rl and trainer.rl:
-        files["rl.yaml"] = _yaml(rl, trainer.rl(exported))
+    templates, files, commands = _templates(), {}, {}
+    for name, rows in exported.rows.items():
+        command = trainer.rl_command if name == RL else trainer.sft_command
+        commands[name] = command.format(name=name)
+        template = templates.get_template(f"{to}/{'rl' if name == RL else 'sft'}.yaml.jinja")
+        text = template.render(export=exported, name=name, rows=rows, entry=_entry, batch=_batch)
+        files[f"{name}.yaml"] = f"# {commands[name]}\n{text}"
+    if RL in exported.rows:
         text, switch = Path(reward.__file__).read_text(encoding="utf-8"), "PROMPT_OPENS_THINKING = "
         opens_thinking = exported.manifest.student.opens_thinking
         files[REWARD] = text.replace(f"{switch}False", f"{switch}{opens_thinking}")
     if exported.template is not None:
         files[CHAT_TEMPLATE] = exported.template
-    readme = _templates().get_template("README.md.jinja")
-    files["README.md"] = readme.render(
+    files["README.md"] = templates.get_template("README.md.jinja").render(
         name=to,
         trainer=trainer,
         export=exported,
         student=exported.manifest.student,
         where=_where(exported.model),
-        sft="\n".join(sft.values()),
-        rl=rl,
+        sft="\n".join(commands[name] for name in exported.sft),
+        rl=commands.get(RL, ""),
     )
     return files | trainer.files(exported)
-
-
-def _yaml(command: str, tree: dict[str, Any]) -> str:
-    """A configuration file, with the command that takes it as its first line."""
-    text = yaml.dump(tree, Dumper=_WithoutAliases, sort_keys=False, allow_unicode=True, width=100)
-    return f"# {command}\n{text}"
-
-
-class _WithoutAliases(yaml.SafeDumper):
-    """Writes what stands in two places twice, and no reference to the first."""
-
-    def ignore_aliases(self, data: Any) -> bool:
-        return True
 
 
 def _templates() -> jinja2.Environment:
@@ -176,6 +165,21 @@ def _templates() -> jinja2.Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
+
+
+def _entry(path: str, value: Any) -> str:
+    """An entry of a YAML mapping, indented as its dotted path says; for values of a user."""
+    *parents, key = path.split(".")
+    tree = {key: value}
+    for parent in reversed(parents):
+        tree = {parent: tree}
+    text = yaml.safe_dump(tree, sort_keys=False, allow_unicode=True, width=100)
+    return "\n".join(text.splitlines()[len(parents) :])
+
+
+def _batch(rows: int, most: int) -> int:
+    """The largest power of two that is at most both: verl leaves out what fills no batch."""
+    return min(most, 1 << (rows.bit_length() - 1))
 
 
 def _where(model: str) -> str:

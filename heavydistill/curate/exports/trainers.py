@@ -1,4 +1,4 @@
-"""The trainers that sets are exported for: the rows that each reads, and its configurations.
+"""The trainers that sets are exported for, and the rows that each reads.
 
 In all of them the same is learnt: everything after what opens the answer, thinking and end of
 turn included, and nothing before it. TRL, verl and axolotl render the student's own chat template
@@ -38,7 +38,7 @@ from importlib import resources
 from typing import Any
 
 from heavydistill.schema import Stratum
-from heavydistill.store.sets.folder import CHAT_TEMPLATE, TRAINED, Manifest
+from heavydistill.store.sets.folder import TRAINED, Manifest
 from heavydistill.store.sets.rows import Message, ThoughtfulMessage
 
 SFT = ("sft_deliberator", "sft_thinker")
@@ -83,7 +83,10 @@ class Export:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trainer:
-    """One trainer, as ``export`` uses it. A command has ``{name}`` for the configuration's name."""
+    """One trainer; its folder of ``templates`` has a README.md and the configurations.
+
+    A command has ``{name}`` for the name of the configuration.
+    """
 
     title: str  # its name, as it writes it
     version: str  # whose code was read
@@ -91,17 +94,15 @@ class Trainer:
     kind: Callable[[str, str], type] | None = None
     """(Set, form of the student's thinking) to the dataclass of these rows, which are then written
     as parquet; None writes JSON lines."""
-    sft: Callable[[Export, str], dict[str, Any]]  # configuration of a set with completions
     sft_command: str
-    rl: Callable[[Export], dict[str, Any]] | None = None
-    rl_command: str = ""
+    rl_command: str = ""  # empty if it trains with no reward of one's own
     files: Callable[[Export], dict[str, str]] = lambda export: {}  # further files, name to text
     why_no_rl: str = ""
 
     @property
     def sets(self) -> tuple[str, ...]:
         """The sets that it can train on."""
-        return TRAINED if self.rl else SFT
+        return TRAINED if self.rl_command else SFT
 
 
 # --- Rows.
@@ -271,113 +272,11 @@ def _verl_kind(name: str, form: str) -> type:
     return VerlConversation if form == "field" else Conversation
 
 
-# --- Configurations.
+# --- Files.
 
 
-def _trl_sft(export: Export, name: str) -> dict[str, Any]:
-    template = {"chat_template_path": CHAT_TEMPLATE} if export.template is not None else {}
-    return {
-        "model_name_or_path": export.model,
-        "dataset_name": f"./{name}",
-        "max_length": export.max_tokens,
-        "completion_only_loss": True,
-        **template,
-        **_trl_validation(export, name),
-        "output_dir": f"out/{name}",
-    }
-
-
-def _trl_rl(export: Export) -> dict[str, Any]:
-    return {
-        "model_name_or_path": export.model,
-        "dataset_name": f"./{RL}",
-        "reward_funcs": ["heavydistill_reward.reward"],
-        "max_completion_length": export.response_tokens,
-        **_trl_validation(export, RL),
-        "output_dir": f"out/{RL}",
-    }
-
-
-def _trl_validation(export: Export, name: str) -> dict[str, str]:
-    if not export.is_validated(name):
-        return {}
-    return {"eval_strategy": "epoch", "dataset_test_split": "validation"}
-
-
-def _axolotl_sft(export: Export, name: str) -> dict[str, Any]:
-    # By itself axolotl maps role and content alone.
-    fields = ("role", "content", "reasoning_content")
-    has_field = export.manifest.student.form == "field"
-    mapped = {"message_property_mappings": dict(zip(fields, fields, strict=True))}
-    described = {"type": "heavydistill_axolotl.sft", **(mapped if has_field else {})}
-    return {
-        "base_model": export.model,
-        **_axolotl_template(export),
-        **_axolotl_data(export, name, described),
-        "sequence_len": export.max_tokens,
-        "excess_length_strategy": "raise",
-        "learning_rate": 1e-5,
-        "output_dir": f"out/{name}",
-    }
-
-
-def _axolotl_rl(export: Export) -> dict[str, Any]:
-    return {
-        "base_model": export.model,
-        **_axolotl_template(export),
-        "rl": "grpo",
-        **_axolotl_data(export, RL, {}),
-        "trl": {
-            "reward_funcs": ["heavydistill_reward.reward"],
-            "num_generations": 8,
-            "max_completion_length": export.response_tokens,
-        },
-        "sequence_len": export.max_tokens,
-        "micro_batch_size": 8,
-        "learning_rate": 1e-6,
-        "output_dir": f"out/{RL}",
-    }
-
-
-def _axolotl_template(export: Export) -> dict[str, str]:
-    if export.template is None:
-        return {"chat_template": "tokenizer_default"}
-    return {"chat_template": "jinja", "chat_template_jinja": CHAT_TEMPLATE}
-
-
-def _axolotl_data(export: Export, name: str, more: dict[str, Any]) -> dict[str, Any]:
-    def described(split: str) -> list[dict[str, Any]]:
-        return [{"path": f"{name}/{split}.jsonl", "ds_type": "json", "split": "train", **more}]
-
-    validation = {"test_datasets": described("validation")} if export.is_validated(name) else {}
-    return {"datasets": described("train"), **validation}
-
-
-def _axolotl_files(export: Export) -> dict[str, str]:
-    if not export.sft:
-        return {}
-    strategy = _text("axolotl_sft.py.txt")
-    return {"heavydistill_axolotl/__init__.py": "", "heavydistill_axolotl/sft.py": strategy}
-
-
-def _llamafactory_sft(export: Export, name: str) -> dict[str, Any]:
-    validation = {"eval_dataset": f"{name}_validation", "eval_strategy": "epoch"}
-    return {
-        "model_name_or_path": export.model,
-        "template": "TEMPLATE",
-        "stage": "sft",
-        "do_train": True,
-        "dataset_dir": ".",
-        "dataset": name,
-        **(validation if export.is_validated(name) else {}),
-        "cutoff_len": export.max_tokens,
-        "train_on_prompt": False,
-        "enable_thinking": True,
-        "output_dir": f"out/{name}",
-    }
-
-
-def _llamafactory_files(export: Export) -> dict[str, str]:
+def _dataset_info(export: Export) -> dict[str, str]:
+    """Where LLaMA-Factory looks up the files of a dataset."""
     tags = {"role": "role", "content": "content", "user": "user", "assistant": "assistant"}
     described = {
         name if split == "train" else f"{name}_{split}": {
@@ -392,127 +291,24 @@ def _llamafactory_files(export: Export) -> dict[str, str]:
     return {"dataset_info.json": json.dumps(described, indent=2) + "\n"}
 
 
-def _swift_sft(export: Export, name: str) -> dict[str, Any]:
-    return {
-        "model": export.model,
-        **_swift_data(export, name),
-        "max_length": export.max_tokens,
-        "loss_scale": "default",
-        "output_dir": f"out/{name}",
-    }
+def _axolotl_strategy(export: Export) -> dict[str, str]:
+    files = ("heavydistill_axolotl/__init__.py", "heavydistill_axolotl/sft.py")
+    return dict(zip(files, ("", _text("axolotl/sft.py")), strict=True)) if export.sft else {}
 
 
-def _swift_rl(export: Export) -> dict[str, Any]:
-    return {
-        "rlhf_type": "grpo",
-        "model": export.model,
-        **_swift_data(export, RL),
-        "external_plugins": ["heavydistill_swift.py"],
-        "reward_funcs": ["heavydistill"],
-        "max_length": export.max_tokens,
-        "truncation_strategy": "delete",
-        "max_completion_length": export.response_tokens,
-        "num_generations": 8,
-        "output_dir": f"out/{RL}",
-    }
+def _swift_reward(export: Export) -> dict[str, str]:
+    name = "heavydistill_swift.py"
+    return {name: _text(f"ms-swift/{name}")} if RL in export.rows else {}
 
 
-def _swift_data(export: Export, name: str) -> dict[str, Any]:
-    validation = {"val_dataset": [f"{name}/validation.jsonl"], "eval_strategy": "epoch"}
-    return {
-        "dataset": [f"{name}/train.jsonl"],
-        **(validation if export.is_validated(name) else {}),
-        "strict": True,
-    }
-
-
-def _swift_files(export: Export) -> dict[str, str]:
-    return {"heavydistill_swift.py": _text("swift_reward.py.txt")} if RL in export.rows else {}
-
-
-def _verl_sft(export: Export, name: str) -> dict[str, Any]:
-    validated = export.is_validated(name)
-    return {
-        **_on_top_of("sft_trainer_engine"),
-        "model": {"path": export.model},
-        "data": {
-            "train_files": f"{name}/train.parquet",
-            "val_files": f"{name}/validation.parquet" if validated else None,
-            "custom_cls": {"path": "heavydistill_sft.py", "name": "PromptAndCompletion"},
-            "enable_thinking_default": None,
-            "max_length": export.max_tokens,
-            "truncation": "error",
-            "max_token_len_per_gpu": max(8192, export.max_tokens),
-            "train_batch_size": _batch(export.rows[name]["train"], 256),
-            **_verl_template(export),
-        },
-        "trainer": {
-            "project_name": "heavydistill",
-            "experiment_name": name,
-            "test_freq": "after_each_epoch" if validated else -1,
-            "logger": ["console"],
-        },
-    }
-
-
-def _verl_rl(export: Export) -> dict[str, Any]:
-    rows, split = export.rows[RL]["train"], "validation" if export.is_validated(RL) else "train"
-    return {
-        **_on_top_of("ppo_trainer"),
-        "algorithm": {"adv_estimator": "grpo"},
-        "data": {
-            "train_files": f"{RL}/train.parquet",
-            "val_files": f"{RL}/{split}.parquet",
-            "max_prompt_length": export.longest_prompt,
-            "max_response_length": export.response_tokens,
-            "truncation": "error",
-            "train_batch_size": _batch(rows, 256),
-            **_verl_template(export),
-        },
-        "actor_rollout_ref": {
-            "model": {"path": export.model},
-            "actor": {
-                "ppo_mini_batch_size": _batch(rows, 64),
-                "use_dynamic_bsz": True,
-                "ppo_max_token_len_per_gpu": max(16384, export.max_tokens),
-            },
-            "rollout": {"name": "vllm", "n": 8},
-        },
-        "reward": {
-            "num_workers": 1,
-            "custom_reward_function": {"path": REWARD, "name": "compute_score"},
-        },
-        "trainer": {
-            "project_name": "heavydistill",
-            "experiment_name": RL,
-            "logger": ["console"],
-        },
-    }
-
-
-def _on_top_of(base: str) -> dict[str, Any]:
-    """What makes a file of Hydra start from one of verl's."""
-    search = {"searchpath": ["pkg://verl.trainer.config"]}
-    return {"hydra": search, "defaults": [base, "_self_"]}
-
-
-def _verl_template(export: Export) -> dict[str, Any]:
-    if export.template is None:
-        return {}
-    return {"apply_chat_template_kwargs": {"chat_template": export.template}}
-
-
-def _batch(rows: int, most: int) -> int:
-    """The largest power of two that is at most both: verl leaves out what fills no batch."""
-    return min(most, 1 << (rows.bit_length() - 1))
-
-
-def _verl_files(export: Export) -> dict[str, str]:
-    return {"heavydistill_sft.py": _text("verl_sft.py.txt")} if export.sft else {}
+def _verl_dataset(export: Export) -> dict[str, str]:
+    name = "heavydistill_sft.py"
+    return {name: _text(f"verl/{name}")} if export.sft else {}
 
 
 def _text(name: str) -> str:
-    return (resources.files(__package__) / "templates" / name).read_text(encoding="utf-8")
+    file = resources.files(__package__) / "templates" / f"{name}.txt"
+    return file.read_text(encoding="utf-8")
 
 
 _VERL_CONFIG = "--config-path=$PWD --config-name={name}"
@@ -524,9 +320,7 @@ TRAINERS = {
         version="1.16",
         row=_trl_row,
         kind=_trl_kind,
-        sft=_trl_sft,
         sft_command="trl sft --config {name}.yaml",
-        rl=_trl_rl,
         rl_command="trl grpo --config {name}.yaml",
     ),
     "verl": Trainer(
@@ -534,39 +328,32 @@ TRAINERS = {
         version="0.9",
         row=_verl_row,
         kind=_verl_kind,
-        sft=_verl_sft,
         sft_command=f"{_VERL_SFT} {_VERL_CONFIG}",
-        rl=_verl_rl,
         rl_command=f"python -m verl.trainer.main_ppo {_VERL_CONFIG}",
-        files=_verl_files,
+        files=_verl_dataset,
     ),
     "llamafactory": Trainer(
         title="LLaMA-Factory",
         version="0.9.5",
         row=lambda name, row, index: _spoken(row),
-        sft=_llamafactory_sft,
         sft_command="llamafactory-cli train {name}.yaml template=TEMPLATE",
-        files=_llamafactory_files,
+        files=_dataset_info,
         why_no_rl="LLaMA-Factory has no training with a verifier's reward",
     ),
     "ms-swift": Trainer(
         title="ms-swift",
         version="4.6",
         row=_swift_row,
-        sft=_swift_sft,
         sft_command="swift sft {name}.yaml",
-        rl=_swift_rl,
         rl_command="swift rlhf {name}.yaml",
-        files=_swift_files,
+        files=_swift_reward,
     ),
     "axolotl": Trainer(
         title="axolotl",
         version="0.19",
         row=_axolotl_row,
-        sft=_axolotl_sft,
         sft_command="PYTHONPATH=. axolotl train {name}.yaml",
-        rl=_axolotl_rl,
         rl_command="PYTHONPATH=. axolotl train {name}.yaml",
-        files=_axolotl_files,
+        files=_axolotl_strategy,
     ),
 }
