@@ -91,7 +91,7 @@ def build_sets(config: BuildConfig) -> Manifest:
             the journal.
     """
     from heavydistill.curate.build import build_sets as build
-    from heavydistill.hub.card import write_card
+    from heavydistill.hub.dataset_card import write_card
 
     return build(config, on_written=write_card)
 

@@ -91,7 +91,7 @@ def build(
     from heavydistill.config.sets import load_build_config
     from heavydistill.curate.build import EmptyError, build_sets
     from heavydistill.curate.redeliberation.asking import journal_of
-    from heavydistill.hub.card import write_card
+    from heavydistill.hub.dataset_card import write_card
     from heavydistill.report.sets import print_manifest
 
     asks = redeliberate or any(key.startswith("redeliberate.") for key in keys)
@@ -145,7 +145,7 @@ def refilter(
     from heavydistill.config.sets import load_refilter_config
     from heavydistill.curate.redeliberation import refilter
     from heavydistill.curate.redeliberation.deliberator import Deliberator
-    from heavydistill.hub.card import write_card
+    from heavydistill.hub.dataset_card import write_card
     from heavydistill.models.contact import Contact
 
     console = Console()

@@ -1,4 +1,13 @@
-"""What is sent to the Hub as one repository: files that were checked, and their card."""
+"""What is sent to the Hub as one repository, and that no link or key goes with it.
+
+A key is what an environment variable holds whose name says so (``..._API_KEY``, ``..._TOKEN``,
+``..._SECRET``, ``..._PASSWORD``, with or without a number), one that a provider or a configuration
+names, and the token for the Hub, wherever it is kept. Its value is looked for in everything before
+it leaves; in weights, only their header is text.
+
+Not covered: values of fewer than eight characters, which are stand-ins for servers that want no
+key, and keys that this process cannot see.
+"""
 
 from __future__ import annotations
 
@@ -6,61 +15,51 @@ import os
 import re
 import shlex
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from heavydistill.errors import PublishError
-from heavydistill.hub.notes import CARD
+from heavydistill.models.profiles import PROVIDERS
 from heavydistill.store.traces import writing
+
+CARD = "README.md"
 
 _COPY = ".dry-run"
 _LICENCE = re.compile(r"[a-z0-9][a-z0-9.+-]*")
+_KEY_NAME = re.compile(
+    r"(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE)S?(?:_?\d+)?$", re.IGNORECASE
+)
+_FEWEST_CHARACTERS = 8
+_KEY_FIELD = "api_key_env"
 
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What the user wants published, and how.
+    """What the user wants published, and how."""
 
-    Attributes:
-        repo_id: ``ORG/NAME``.
-        revision: Branch; None for the main one.
-        private: Whether nobody else may see it.
-        licence: Of what is published, as the Hub writes it; None derives it.
-        profiles: YAML files with profiles of models that heavydistill does not know.
-        allow_unknown: Publish although the terms of a model are unknown.
-        allow_restricted: Publish although the terms of a model are restricted.
-    """
-
-    repo_id: str
-    revision: str | None = None
+    repo_id: str  # ORG/NAME
+    revision: str | None = None  # branch; None for the main one
     private: bool = False
-    licence: str | None = None
-    profiles: Sequence[Path] = ()
-    allow_unknown: bool = False
-    allow_restricted: bool = False
+    licence: str | None = (
+        None  # licence of what is published, as the Hub writes it; None derives it
+    )
+    profiles: Sequence[Path] = ()  # YAML files with profiles of models that are not shipped
+    allow_unknown: bool = False  # publish although the terms of a model are unknown
+    allow_restricted: bool = False  # publish although the terms of a model are restricted
 
 
 @dataclass(frozen=True, slots=True)
 class Parcel:
-    """What is sent.
-
-    Attributes:
-        kind: Of the repository.
-        files: Path in the repository, to a file here or its content.
-        kept_back: Names in the folder that are not sent.
-        message: Of the commit.
-        mark: The file by which a repository is known to hold such a parcel.
-        is_of_kind: Whether a path is one that such a parcel can have, beside card and mark.
-    """
+    """What is sent."""
 
     kind: Literal["dataset", "model"]
-    files: dict[str, Path | bytes]
-    kept_back: list[str]
-    message: str
-    mark: str
-    is_of_kind: Callable[[str], bool]
+    files: dict[str, Path | bytes]  # path in the repository, to a file here or its content
+    kept_back: list[str]  # names in the folder that are not sent
+    message: str  # of the commit
+    mark: str  # the file by which a repository is known to hold such a parcel
+    is_of_kind: Callable[[str], bool]  # whether such a parcel can have a path, beside card and mark
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -72,11 +71,7 @@ class Parcel:
 
 
 def check_wish(wish: Wish) -> None:
-    """Refuse names that the Hub cannot have.
-
-    Raises:
-        PublishError: The name of the repository, branch or licence is malformed.
-    """
+    """Raise a PublishError if the name of the repository, branch or licence is malformed."""
     _check_name(wish.repo_id)
     if wish.licence is not None and not _LICENCE.fullmatch(wish.licence):
         raise PublishError(
@@ -184,3 +179,110 @@ def _check_name(repo_id: str) -> None:
         raise PublishError(f"{repo_id!r} is no name on the Hub: {error}", fix) from error
     if "/" not in repo_id:
         raise PublishError(f"{repo_id!r} does not say whose it is", fix)
+
+
+def known_secrets(*trees: dict[str, Any]) -> dict[str, str]:
+    """The keys that this process can see: where each is kept, to its value.
+
+    Args:
+        trees: Manifests, records and configurations, which may name variables.
+    """
+    from huggingface_hub import get_token
+
+    names = {name for name in os.environ if _KEY_NAME.search(name)}
+    names |= {provider.key_env for provider in PROVIDERS.values()}
+    names |= {name for tree in trees for name in _named(tree)}
+    found = {name: os.environ.get(name, "") for name in sorted(names)}
+    found["the token for the Hub"] = get_token() or ""
+    return {
+        name: value.strip()
+        for name, value in found.items()
+        if len(value.strip()) >= _FEWEST_CHARACTERS
+    }
+
+
+def refuse_secrets(
+    files: Mapping[str, Path | bytes], secrets: Mapping[str, str], mend: str
+) -> None:
+    """Look for the keys in files that are about to be sent.
+
+    Args:
+        files: Path in the repository, to a file here or its content.
+        secrets: Result of ``known_secrets``.
+        mend: How a key is removed from files other than the card.
+
+    Raises:
+        PublishError: Names the file, row or line, and the variable, not the value.
+    """
+    for name, source in files.items():
+        hits = (
+            _in_rows(source, secrets)
+            if isinstance(source, Path) and source.suffix == ".parquet"
+            else _in_text(_text(source), secrets)
+        )
+        if hit := next(hits, None):
+            variable, place = hit
+            raise PublishError(
+                f"The value of {variable} stands in {name}, {place}; nothing was sent",
+                "Revoke that key if others may have seen it. Take it out of the Notes in the card, "
+                f"or {mend}.",
+            )
+
+
+def _named(tree: Any) -> Iterator[str]:
+    """The variables that a configuration says its keys are in."""
+    for key, value in tree.items() if isinstance(tree, dict) else enumerate(tree):
+        if key == _KEY_FIELD and isinstance(value, str):
+            yield value
+        elif isinstance(value, dict | list):
+            yield from _named(value)
+
+
+def _text(source: Path | bytes) -> bytes:
+    """What is text in a file: of weights, what is told of them before they begin."""
+    if isinstance(source, bytes):
+        return source
+    if source.suffix != ".safetensors":
+        return source.read_bytes()
+    with source.open("rb") as file:
+        return file.read(int.from_bytes(file.read(8), "little"))
+
+
+def _in_text(content: bytes, secrets: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """(variable, line) of each key in a text."""
+    for variable, value in secrets.items():
+        before, found, _ = content.partition(value.encode())
+        if found:
+            line = before.count(b"\n") + 1
+            yield variable, f"line {line}"
+
+
+def _in_rows(path: Path, secrets: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """(variable, row and column) of each key in a parquet file, a row group in memory at a time."""
+    import pyarrow.parquet as pq
+
+    with pq.ParquetFile(path) as file:
+        first = 1
+        for number in range(file.num_row_groups):
+            group = file.read_row_group(number)
+            for name, column in zip(group.column_names, group.columns, strict=True):
+                for variable in _suspects(column, secrets):
+                    for row, cell in enumerate(column.to_pylist(), first):
+                        if any(secrets[variable] in text for text in _texts(cell)):
+                            yield variable, f"row {row}, column {name}"
+            first += group.num_rows
+
+
+def _suspects(column: Any, secrets: Mapping[str, str]) -> list[str]:
+    """The variables whose values are in the memory of a column, where its texts lie in a row."""
+    buffers = [buffer for chunk in column.chunks for buffer in chunk.buffers() if buffer]
+    memory = [buffer.to_pybytes() for buffer in buffers]
+    return [name for name, value in secrets.items() if any(value.encode() in m for m in memory)]
+
+
+def _texts(cell: Any) -> Iterator[str]:
+    if isinstance(cell, str):
+        yield cell
+    elif isinstance(cell, dict | list):
+        for part in cell.values() if isinstance(cell, dict) else cell:
+            yield from _texts(part)

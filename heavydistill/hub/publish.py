@@ -17,11 +17,15 @@ import re
 import socket
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 from urllib.parse import urlsplit
 
-from heavydistill.errors import PublishError, RunError
+from heavydistill.errors import HeavydistillError, PublishError, RunError
+from heavydistill.hub.packing import pack_model
 from heavydistill.hub.parcel import Parcel, Wish, check_wish
+from heavydistill.hub.terms import check_origin
+from heavydistill.store.training_record import TrainingRecord
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
@@ -34,21 +38,13 @@ _BUSY = 429
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """What came of it.
+    """The result of an upload."""
 
-    Attributes:
-        url: Of the repository, or of the branch.
-        commit: Its id.
-        is_new: Whether a commit was made; everything was there before if not.
-        is_private: Whether the repository is.
-        deleted: Files of an earlier parcel that the commit deleted.
-    """
-
-    url: str
-    commit: str
-    is_new: bool
-    is_private: bool
-    deleted: list[str]
+    url: str  # of the repository, or of the branch
+    commit: str  # id
+    is_new: bool  # whether a commit was made; if not, everything was there before
+    is_private: bool  # whether the repository is private
+    deleted: list[str]  # files of an earlier parcel that the commit deleted
 
 
 def publish(parcel: Parcel, wish: Wish) -> Published:
@@ -95,11 +91,8 @@ def publish(parcel: Parcel, wish: Wish) -> Published:
 def check_access(wish: Wish) -> None:
     """Make the repository of a model, and be sure that ``publish`` may write to it.
 
-    For before a training: its end is no time to find out.
-
-    Raises:
-        PublishError: As of ``publish`` and ``check_wish``.
-        RunError: As of ``publish``.
+    Call this before training starts, so that a missing permission does not surface at the end.
+    Errors are those of ``publish`` and ``check_wish``.
     """
     from huggingface_hub import HfApi
 
@@ -110,6 +103,38 @@ def check_access(wish: Wish) -> None:
         _open(api, wish, "model")
         # What is there already is "made" by whoever may read it.
         api.auth_check(wish.repo_id, repo_type="model", write=True)
+
+
+def check_before(record: TrainingRecord, folder: Path, wish: Wish) -> None:
+    """Before a training, find out whether its model can be published; makes the repository.
+
+    Args:
+        record: Record of the training, without a result.
+        folder: Folder where the model will be.
+        wish: How it will be published.
+
+    Raises:
+        PublishError: Names, licence or terms do not allow it, or see ``check_access``.
+        RunError: See ``check_access``.
+    """
+    check_wish(wish)
+    try:
+        check_origin(record, wish)
+    except PublishError as error:
+        later = f"`heavydistill publish {folder} --to {wish.repo_id}`"
+        fix = f"Train without push_to_hub, and publish afterwards: {later} has flags for that."
+        raise PublishError(error.what, fix) from error
+    check_access(wish)
+
+
+def publish_trained(folder: Path, wish: Wish) -> Published:
+    """Pack and publish a model right after its training; an error says how to do it later."""
+    try:
+        return publish(pack_model(folder, wish), wish)
+    except HeavydistillError as error:
+        again = f"`heavydistill publish {folder} --to {wish.repo_id}`"
+        fix = f"The model is in {folder}; once that is mended, send it with {again}."
+        raise type(error)(error.what, fix) from error
 
 
 def _open(api: HfApi, wish: Wish, kind: str) -> bool:

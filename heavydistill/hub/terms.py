@@ -1,7 +1,9 @@
-"""Who wrote what is in the sets, and what may be done with it.
+"""Who wrote what is published, where a model comes from, and what may be done with either.
 
 A model is known by the name that it has in the rows: that of a profile, its Hub id, or the name
-that a provider serves it under. A model that no profile names has unknown terms.
+that a provider serves it under. A model that no profile names has unknown terms. The licence of
+trained weights is that of the base model, as long as all who wrote what was learnt allow that
+models are trained on it.
 
 Not covered: the terms of a hosted API beyond what the profile says of its model, and the licence
 of problems that come from elsewhere.
@@ -9,59 +11,43 @@ of problems that come from elsewhere.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from heavydistill.errors import PublishError
+from heavydistill.hub.parcel import Wish
 from heavydistill.models.profiles import ProfileFile, Terms, load_profile
-from heavydistill.models.registry import shipped
+from heavydistill.models.registry import names, shipped
 from heavydistill.store.sets.folder import Manifest, RunUsed
+from heavydistill.store.training_record import BaseModelUsed, TrainingRecord
 
 _UNNAMED = "(not named)"
 HUB_LICENCES = {"MIT": "mit", "Apache-2.0": "apache-2.0"}
+_COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
 @dataclass(frozen=True, slots=True)
 class Author:
-    """A model that wrote something in the sets.
+    """A model that wrote something in the sets."""
 
-    Attributes:
-        name: As the rows have it.
-        roles: Of ``thinker``, ``deliberator`` and ``judge``, sorted.
-        licence: Of its weights; empty if it is not known.
-        terms: Whether models may be trained on what it writes.
-    """
-
-    name: str
-    roles: tuple[str, ...]
-    licence: str
-    terms: Terms
+    name: str  # as in the rows
+    roles: tuple[str, ...]  # "thinker", "deliberator" and "judge", sorted
+    licence: str  # licence of its weights; empty if not known
+    terms: Terms  # whether models may be trained on what it writes
 
 
 @dataclass(frozen=True, slots=True)
 class Licence:
-    """The licence of the sets.
+    """The licence of what is published."""
 
-    Attributes:
-        name: As the Hub writes it; ``other`` if no one licence is sure to hold.
-        because: Why.
-    """
-
-    name: str
+    name: str  # as the Hub writes it; "other" if no single licence is sure to hold
     because: str
 
 
 def authors_of(manifest: Manifest, profiles: Sequence[Path] = ()) -> list[Author]:
-    """Who wrote what is in the sets, sorted by name.
-
-    Args:
-        manifest: Of the sets.
-        profiles: As of ``known_models``.
-
-    Raises:
-        ConfigError: One of the files is no profile.
-    """
+    """Who wrote what is in the sets, sorted by name; errors as in ``known_models``."""
     return authors(written(manifest), known_models(profiles))
 
 
@@ -69,7 +55,7 @@ def known_models(profiles: Sequence[Path] = ()) -> dict[str, ProfileFile]:
     """The profile of each name that a model has anywhere.
 
     Args:
-        profiles: YAML files with profiles of one's own; they are asked before those shipped.
+        profiles: YAML files with profiles of the user; they come before those shipped.
 
     Raises:
         ConfigError: One of the files is no profile.
@@ -101,7 +87,7 @@ def check_terms(
     """Refuse to publish what the terms of its authors do not clearly allow.
 
     Raises:
-        PublishError: It names every model concerned, its terms and their source.
+        PublishError: Names every model concerned, its terms and their source.
     """
     for distillation, allowed, flag, mend in (
         (
@@ -200,3 +186,119 @@ def _told(author: Author) -> str:
         return f"{author.name} (no profile tells its terms)"
     said = terms.because or "no reason is given"
     return f"{author.name}: {said} (source: {terms.source or 'none'})"
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """The model that was trained."""
+
+    name: str  # as in the record
+    hub: str | None  # id on the Hub; None if it was only a folder
+    revision: str | None  # commit on the Hub; None for a folder
+    licence: str  # licence of its weights; empty if not known
+    profile: str | None  # name of its shipped profile; None if there is none
+    parser: str | None  # vLLM's parser of its thinking; None if not known or not needed
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a trained model comes from."""
+
+    base: Base
+    authors: list[Author]  # who wrote what it learnt, sorted by name
+
+    def licence(self, chosen: str | None = None) -> Licence:
+        """The licence of the weights: the chosen one, or what is known of it."""
+        if chosen:
+            return Licence(chosen, "whoever published the model chose it")
+        if told := unsure(self.authors):
+            return told
+        if self.base.licence not in HUB_LICENCES:
+            return Licence(
+                "other",
+                f"the licence of the base model is {self.base.licence or 'none that is known'}",
+            )
+        return Licence(
+            HUB_LICENCES[self.base.licence],
+            "it is that of the base model, and the makers of all models that wrote what it learnt "
+            "allow training on it",
+        )
+
+
+def origin_of(record: TrainingRecord, profiles: Sequence[Path] = ()) -> Origin:
+    """Where a model comes from; ``profiles`` and errors as in ``known_models``."""
+    known = known_models(profiles)
+    return Origin(_base_of(record.base, known), authors(_wrote(record), known))
+
+
+def check_origin(record: TrainingRecord, wish: Wish) -> None:
+    """Refuse to publish a model unless the licence of its base and the terms of authors allow it.
+
+    Nothing is read that only a finished training has.
+
+    Raises:
+        PublishError: Names the models concerned, their terms and the fix.
+        ConfigError: One of the profiles is no profile.
+    """
+    origin = origin_of(record, wish.profiles)
+    check_terms(
+        origin.authors, allow_unknown=wish.allow_unknown, allow_restricted=wish.allow_restricted
+    )
+    if not (origin.base.licence or wish.licence or wish.allow_unknown):
+        raise PublishError(
+            f"The licence of the base model {origin.base.name} is not known: no profile tells it",
+            "Read it, and give --license with the one that the trained model has by it, a profile "
+            "of your own with --profile FILE, or --allow-unknown-terms.",
+        )
+
+
+def _base_of(used: BaseModelUsed, known: Mapping[str, ProfileFile]) -> Base:
+    is_on_hub = bool(_COMMIT.fullmatch(used.revision))
+    profile = known.get(used.name)
+    # A folder can have the name of a model that is on the Hub, and hold another one.
+    if profile and profile.hub and not is_on_hub:
+        profile = None
+    by_profile = profile.hub if profile and profile.name == used.name else None
+    return Base(
+        name=used.name,
+        hub=(by_profile or used.name) if is_on_hub else None,
+        revision=used.revision if is_on_hub else None,
+        licence=profile.licence if profile else _licence_before(used, known),
+        profile=profile.name if profile and profile.name in names() else None,
+        parser=profile.thinking.parser if profile else None,
+    )
+
+
+def _licence_before(used: BaseModelUsed, known: Mapping[str, ProfileFile]) -> str:
+    """Licence of the model which the base was trained from, if the base is a model of ours."""
+    return _base_of(used.training.base, known).licence if used.training else ""
+
+
+def _wrote(record: TrainingRecord) -> Iterator[tuple[str, str]]:
+    """(role, name) of all that wrote or judged rows of the roles that were learnt.
+
+    In GRPO these are the authors of the attempts in the caches. What a base of ours learnt counts
+    as well, and stands for what it wrote itself.
+    """
+    if record.base.training:
+        yield from _wrote(record.base.training)
+    if record.rl and record.rl.mode != "deliberator":
+        return  # of the sets only problems were asked
+    for used in record.sets:
+        for role, name in written(used.manifest):
+            if role == "deliberator" and (used.role == "thinker" or record.rl):
+                continue
+            if not _is_base(role, name, used.manifest, record.base):
+                yield role, name
+
+
+def _is_base(role: str, name: str, manifest: Manifest, base: BaseModelUsed) -> bool:
+    """Whether whoever wrote in a role is the base, a model of ours, for sure.
+
+    A run on the pools of another does not tell whose they are, nor does an import.
+    """
+    if not base.training or name != base.name or name in {asked.model for asked in manifest.asked}:
+        return False
+    models = [run.summary.get(role) or {} for run in manifest.runs]
+    revisions = {model.get("revision") for model in models if model.get("name") in (name, None)}
+    return revisions == {base.revision}

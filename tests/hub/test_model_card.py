@@ -18,7 +18,7 @@ from summaries import summary
 
 from heavydistill.config.versioned import write_versioned
 from heavydistill.hub.model_card import write_model_card
-from heavydistill.hub.origin import origin_of
+from heavydistill.hub.terms import origin_of
 from heavydistill.metrics.comparison import Change, Comparison, Measured, Model
 from heavydistill.metrics.intervals import Interval
 from heavydistill.metrics.summary import NAMES

@@ -6,7 +6,7 @@ from huggingface_hub import ModelCard
 from model_folders import COMMIT, card_of, record, sets
 from set_folders import manifest
 
-from heavydistill.hub.origin import origin_of
+from heavydistill.hub.terms import origin_of
 from heavydistill.store.training_record import Alarm, BaseModelUsed, Ends, Result, RlUsed
 
 ON_HUB = BaseModelUsed(name="Qwen/Qwen3-8B", revision=COMMIT, template_sha256="1" * 64)

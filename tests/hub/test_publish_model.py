@@ -19,9 +19,8 @@ from set_folders import manifest, write_sets
 from students import MICRO
 
 from heavydistill.errors import PublishError, RunError
-from heavydistill.hub.model import check_before, publish_trained
 from heavydistill.hub.parcel import Wish
-from heavydistill.hub.publish import check_access
+from heavydistill.hub.publish import check_access, check_before, publish_trained
 from heavydistill.store.training_record import BaseModelUsed, write_record
 
 REPO = f"{ORG}/micro-deliberator"

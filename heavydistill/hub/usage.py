@@ -1,4 +1,4 @@
-"""The part of a model's card that tells how to use it: commands that work as they stand."""
+"""How to use a trained model: the part of its card with commands that work as they stand."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from pathlib import Path
 from typing import Any
 
 from heavydistill.errors import ConfigError
-from heavydistill.hub.origin import Base
+from heavydistill.hub.terms import Base
 from heavydistill.hub.weights import ADAPTER_CONFIG, is_adapter
 from heavydistill.report.markdown import at
 from heavydistill.store.training_record import TrainingRecord
 
 _HERE = "path/to/this/folder"
 _SERVER = "http://localhost:8000/v1"
-# The bounds that vLLM has compiled kernels for.
+# Bounds on the rank for which vLLM has compiled kernels.
 _RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
 _PLAIN = re.compile(r"[\w.-]+")
 _USUAL = {"domain": "general", "language": "en"}
 
 
-def sections(
+def usage_sections(
     record: TrainingRecord, folder: Path, base: Base, repo_id: str | None, revision: str | None
 ) -> Iterator[str]:
-    """Headings and what follows them.
+    """A heading, and sentences and code blocks in Markdown.
 
     Raises:
         ConfigError: The configuration of the adapter cannot be read.
@@ -36,13 +36,13 @@ def sections(
     thinker = base.profile or parent
     place = repo_id or _HERE
     yield "## Use"
-    yield _asked(record)
+    yield _role(record)
     if repo_id and revision:
         place = repo_id.partition("/")[2]
         yield "It is on a branch, which is fetched first:"
         yield _bash(["hf", "download", repo_id, "--revision", revision, "--local-dir", place])
     yield "In one process, which suits small models:"
-    yield _bash(["heavydistill", "generate", *_models(record, thinker, place), *_ways(record)])
+    yield _bash(["heavydistill", "generate", *_models(record, thinker, place), *_run_flags(record)])
     yield "With transformers:"
     yield _python(record, base, parent, place, is_adapter=adapter is not None)
     if adapter is None:
@@ -59,7 +59,7 @@ def sections(
         yield from _served(record, base, "merged")
 
 
-def _asked(record: TrainingRecord) -> str:
+def _role(record: TrainingRecord) -> str:
     if record.role == "thinker":
         return (
             "It is asked with a problem in the wording that it learnt. heavydistill writes it; the "
@@ -84,17 +84,15 @@ def _attempts(record: TrainingRecord) -> int | None:
 
 
 def _models(record: TrainingRecord, base: str, trained: str) -> list[str]:
-    """The flags of a run in which it does what it learnt, and the base model the rest."""
+    """Flags of a run in which the model has the role that it learnt, and its base the other."""
     if record.role == "both":
         return ["--teacher", trained]
     thinker, deliberator = (trained, base) if record.role == "thinker" else (base, trained)
     return ["--thinker", thinker, "--deliberator", deliberator]
 
 
-def _ways(record: TrainingRecord) -> list[str]:
-    """The flags of a run with these problems, as many attempts as a deliberator learnt from, and
-    the wording that it learnt if there was one.
-    """
+def _run_flags(record: TrainingRecord) -> list[str]:
+    """Problems, as many attempts as a deliberator learnt from, and the prompts that it learnt."""
     versions = {version for used in record.sets for version in used.manifest.prompts}
     wordings = [version.partition("@")[0].split(".") for version in sorted(versions)]
     flags = ["--problems", "problems.jsonl"]
@@ -140,19 +138,19 @@ def _python(
 
 
 def _response_tokens(record: TrainingRecord) -> int:
-    """Most that it wrote in GRPO; of what it imitated, prompt and response are counted together."""
+    """Limit of its responses in GRPO; in SFT, prompt and response are counted together."""
     return (record.rl and record.rl.response_tokens) or record.max_length
 
 
 def _served(record: TrainingRecord, base: Base, place: str) -> Iterator[str]:
-    """A full model with vLLM."""
+    """Commands for a full model with vLLM."""
     yield "With vLLM:"
     commands = [["vllm", "serve", place, *_parser(base)]]
     # One server has one model, so a deliberator gets attempts that are there already.
     roles = {
         "thinker": [],
         "deliberator": ["--pools", "runs/attempts", "--deliberator", place],
-        "both": ["--teacher", place, *_ways(record)],
+        "both": ["--teacher", place, *_run_flags(record)],
     }
     if asked := roles[record.role]:
         commands += [["heavydistill", "generate", *asked, *_endpoint(record, place)]]
@@ -162,7 +160,7 @@ def _served(record: TrainingRecord, base: Base, place: str) -> Iterator[str]:
 def _served_adapter(
     record: TrainingRecord, base: Base, parent: str, place: str, adapter: dict[str, Any]
 ) -> Iterator[str]:
-    """Base model and adapter with one server, each under a name of its own."""
+    """Commands for base model and adapter on one server, each under a name of its own."""
     yield "With vLLM, which serves the base model beside it:"
     name = "student" if record.role == "both" else record.role
     rank = next(rank for rank in _RANKS if rank >= _rank(adapter))
@@ -170,7 +168,7 @@ def _served_adapter(
     serve += ["--tokenizer", place, "--enable-lora", "--max-lora-rank", str(rank)]
     serve += ["--lora-modules", f"{name}={place}", *_parser(base)]
     models = _models(record, parent, name)
-    ask = ["heavydistill", "generate", *models, *_ways(record), *_endpoint(record, place)]
+    ask = ["heavydistill", "generate", *models, *_run_flags(record), *_endpoint(record, place)]
     yield _bash(serve, ask)
 
 
@@ -179,7 +177,7 @@ def _parser(base: Base) -> list[str]:
 
 
 def _endpoint(record: TrainingRecord, tokenizer: str) -> list[str]:
-    """A served model is asked within the context that it learnt."""
+    """Flags for a served model, which is asked within the context that it learnt."""
     context = f"endpoint.context={record.max_length}"
     return ["--endpoint", _SERVER, "--tokenizer", tokenizer, "--set", context]
 
@@ -199,7 +197,7 @@ def _adapter(folder: Path) -> dict[str, Any] | None:
 
 
 def _fits_vllm(adapter: dict[str, Any]) -> bool:
-    """As vLLM's ``PEFTHelper`` has it."""
+    """Whether vLLM's ``PEFTHelper`` accepts the adapter."""
     odd = ("use_dora", "modules_to_save", "lora_bias")
     return (
         not any(adapter.get(key) for key in odd)
@@ -209,7 +207,7 @@ def _fits_vllm(adapter: dict[str, Any]) -> bool:
 
 
 def _rank(adapter: dict[str, Any]) -> int:
-    """The largest rank of any of its matrices."""
+    """The largest rank of any matrix of the adapter."""
     ranks: list[int] = [adapter["r"], *(adapter.get("rank_pattern") or {}).values()]
     return max(ranks)
 

@@ -14,7 +14,7 @@ from huggingface_hub import DatasetCard
 from set_folders import write_sets
 
 from heavydistill.errors import ConfigError
-from heavydistill.hub.card import card, write_card
+from heavydistill.hub.dataset_card import dataset_card, write_card
 from heavydistill.metrics.counts import GenerationCounts
 from heavydistill.report.markdown import table, text
 from heavydistill.store.sets import folder as folders
@@ -84,7 +84,7 @@ CHANGES: dict[str, Any] = {
 
 
 def made(folder: Path, repo_id: str | None = None, **changes: Any) -> str:
-    return card(read_manifest(write_sets(folder, **changes)), folder, repo_id)
+    return dataset_card(read_manifest(write_sets(folder, **changes)), folder, repo_id)
 
 
 def rows_of(written: str, heading: str) -> list[list[str]]:
@@ -136,7 +136,7 @@ def test_a_set_without_rows_is_no_config(tmp_path, without):
     folder = write_sets(tmp_path / "sets")
     for split in ("train", "validation"):
         folders.file_of(folder, without, split).unlink()
-    written = card(read_manifest(folder), folder)
+    written = dataset_card(read_manifest(folder), folder)
     data = DatasetCard(written).data
     assert without not in [config["config_name"] for config in data.configs]
     default = [config["config_name"] for config in data.configs if config.get("default")]
@@ -350,7 +350,7 @@ def test_prompts_that_a_checkpoint_chose_tell_it_and_nothing_of_sets_that_are_el
     folder = write_sets(tmp_path / "sets", refiltered=done)
     for name in ("trajectories", "deliberations", "sft_deliberator", "sft_thinker"):
         shutil.rmtree(folder / name)
-    written = card(read_manifest(folder), folder)
+    written = dataset_card(read_manifest(folder), folder)
     assert DatasetCard(written).data.pretty_name == "Prompts for RL of attempts by micro"
     assert "chosen anew for `step-100` (`b2eeb71b`), which deliberated 8 times on each of 180" in (
         written
@@ -366,4 +366,4 @@ def test_a_card_that_is_no_text_is_refused(tmp_path):
     folder = write_sets(tmp_path / "sets")
     (folder / "README.md").write_bytes(b"\xff\n## Notes\nmine")
     with pytest.raises(ConfigError, match=r"README\.md is no text in UTF-8"):
-        card(read_manifest(folder), folder)
+        dataset_card(read_manifest(folder), folder)

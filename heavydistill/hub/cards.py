@@ -1,0 +1,127 @@
+"""What the cards of sets and of models share: templates, tables, and the user's notes at the end.
+
+A card is rendered from ``templates``. There an indented line goes on with the paragraph before it.
+What a user writes below the last heading of a card is kept when the card is written again.
+"""
+
+from __future__ import annotations
+
+import re
+import typing
+from collections.abc import Iterable, Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import jinja2
+
+from heavydistill.config.run import Language
+from heavydistill.errors import ConfigError
+from heavydistill.hub.parcel import CARD
+from heavydistill.hub.terms import Author
+from heavydistill.report.grid import UNKNOWN, count, part
+from heavydistill.report.markdown import code, table, text
+from heavydistill.report.sets import STRATA_COLUMNS, strata
+from heavydistill.store.sets.folder import Manifest
+
+_TEMPLATES = resources.files("heavydistill.hub") / "templates"
+_NOTES = "\n## Notes\n"
+_ABOUT_NOTES = (
+    "\n<!-- What stands below this line is yours: it is kept when the card is written again. "
+    "All above it is not. -->\n"
+)
+_STRATA_HEAD = {
+    "sets": "All sets",
+    "with_deliberation": "With deliberation",
+    "not_admitted": "Not admitted",
+    "over_bound": "Over bound",
+    "sft": "In `sft_deliberator`",
+    "rl": "In `rl`",
+}
+
+
+def render(template_name: str, folder: Path, **values: Any) -> str:
+    """A card, with the notes of the one that is in the folder.
+
+    Raises:
+        ConfigError: The card in the folder is no text.
+    """
+    card = _environment().get_template(template_name).render(**values)
+    return card.rstrip("\n") + "\n" + _NOTES + _ABOUT_NOTES + _kept_notes(folder)
+
+
+def languages(manifests: Iterable[Manifest]) -> list[str]:
+    """Codes of the languages of the prompts, sorted."""
+    found = {name.partition("@")[0].rpartition(".")[2] for name in versions(manifests, "prompts")}
+    return sorted(found & set(typing.get_args(Language)))
+
+
+def versions(manifests: Iterable[Manifest], kind: str) -> list[str]:
+    """Names and versions of ``prompts`` or ``verifiers``, sorted."""
+    return sorted({version for manifest in manifests for version in getattr(manifest, kind)})
+
+
+def _environment() -> jinja2.Environment:
+    environment = jinja2.Environment(
+        loader=jinja2.FunctionLoader(_template),
+        trim_blocks=True,
+        undefined=jinja2.StrictUndefined,
+        autoescape=False,  # it is Markdown: names and texts go through `text` or `code`
+    )
+    environment.filters |= {"text": text, "code": code, "count": count}
+    environment.globals |= {
+        "text": text,
+        "code": code,
+        "share": part,
+        "table": table,
+        "versions": versions,
+        "strata_table": _strata_table,
+        "authors_table": _authors_table,
+    }
+    return environment
+
+
+def _template(name: str) -> str:
+    source = (_TEMPLATES / name).read_text(encoding="utf-8")
+    return re.sub(r"\n +(?=\S)", " ", source)
+
+
+def _strata_table(manifest: Manifest) -> str:
+    """The strata; of prompts that a checkpoint chose, without the sets that are elsewhere."""
+    shown = [at for at, key in enumerate(STRATA_COLUMNS) if key != "sft" or not manifest.refiltered]
+    rows = [
+        [text(line.label), *(str(line.cells[at]) for at in shown)]
+        for line in strata(manifest).lines
+    ]
+    return table(["Stratum", *(_STRATA_HEAD[STRATA_COLUMNS[at]] for at in shown)], rows)
+
+
+def _authors_table(authors: Sequence[Author]) -> str:
+    rows = [
+        (
+            code(author.name),
+            " and ".join(author.roles),
+            text(author.licence or "unknown"),
+            author.terms.distillation,
+            text(author.terms.because or UNKNOWN),
+            text(author.terms.source or UNKNOWN),
+        )
+        for author in authors
+    ]
+    head = ("Model", "Role", "Licence of its weights", "Distillation", "Because", "Source")
+    return table(head, rows)
+
+
+def _kept_notes(folder: Path) -> str:
+    """What the user wrote at the end of the card that is in the folder."""
+    file = folder / CARD
+    if not file.is_file():
+        return ""
+    try:
+        notes = file.read_text(encoding="utf-8").partition(_NOTES)[2]
+    except ValueError as error:
+        raise ConfigError(
+            f"{file} is no text in UTF-8, and what stands under Notes in it goes with the card",
+            "Save it as UTF-8, or remove it.",
+        ) from error
+    return re.sub(r"\A\s*<!--.*?-->\n?", "", notes, flags=re.DOTALL)

@@ -1,0 +1,361 @@
+"""The card of a folder of sets: its ``README.md``, with the metadata that the Hub reads.
+
+All of it comes from ``manifest.json``, the files that are there and the profiles of the models, so
+the same sets have the same card. With it in the folder, ``datasets.load_dataset(FOLDER, "rl")``
+works there as it does on the Hub.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from heavydistill.hub.cards import languages, render
+from heavydistill.hub.parcel import CARD
+from heavydistill.hub.terms import (
+    Author,
+    Licence,
+    authors_of,
+    has_others_pools,
+    licence_of,
+    problem_sources,
+)
+from heavydistill.metrics.counts import COLUMNS, GenerationCounts, unanswered_facts
+from heavydistill.metrics.intervals import FEW_PROBLEMS, FEW_WARNING
+from heavydistill.report.grid import UNKNOWN, count, part
+from heavydistill.report.markdown import at, code, interval, table, text, usd
+from heavydistill.store.sets.folder import (
+    CHAT_TEMPLATE,
+    SETS,
+    TRAINED,
+    VIEWS,
+    Manifest,
+    file_of,
+    read_manifest,
+    splits_of,
+)
+from heavydistill.store.sets.rows import LABELS
+
+_TAGS = ["heavydistill", "synthetic", "reasoning", "deliberation", "distillation"]
+_DEFAULT = "sft_deliberator"
+# The Hub's size categories: fewer rows than, and its word.
+_SIZES = (
+    (10**3, "n<1K"),
+    (10**4, "1K<n<10K"),
+    (10**5, "10K<n<100K"),
+    (10**6, "100K<n<1M"),
+    (10**7, "1M<n<10M"),
+    (10**8, "10M<n<100M"),
+)
+_ROWS = {
+    "problems": "a problem, and in which split it is, or why in none",
+    "trajectories": "an attempt at a problem, its verdict, and why it is not learnt from",
+    "caches": "a candidate set as a prompt, and why it is not learnt from",
+    "deliberations": "an answer to a candidate set, its verdict, and why it is not learnt from",
+    "sft_deliberator": "prompt: a candidate set; completion: a deliberation on it",
+    "sft_thinker": "prompt: a problem; completion: an attempt at it",
+    "rl": "prompt: a candidate set; with what a verifier needs to reward an answer",
+}
+_USED = "used"
+_MEANINGS = {_USED: "passes everything", **dict(LABELS)}
+_RATES = {
+    "rescue": "Rescue: vote wrong or tied, deliberation right",
+    "regress": "Regress: vote right, deliberation wrong",
+    "emergent": "Emergent: no attempt right, deliberation right",
+}
+_STAGES = ("trajectories", "deliberations")
+_SAMPLING = ("temperature", "top_p", "top_k", "max_tokens")
+
+RowCounts = dict[str, dict[str, int]]  # rows of each set that is there, by split
+
+
+def dataset_card(
+    manifest: Manifest,
+    folder: Path,
+    repo_id: str | None = None,
+    *,
+    revision: str | None = None,
+    licence: str | None = None,
+    profiles: Sequence[Path] = (),
+) -> str:
+    """The card.
+
+    Args:
+        manifest: Manifest of the sets.
+        folder: Folder of the sets.
+        repo_id: Dataset on the Hub; None for a card that stays in the folder.
+        revision: Branch there; None for the main one.
+        licence: Licence of the sets, as the Hub writes it; None derives it.
+        profiles: See ``authors_of``.
+
+    Raises:
+        ConfigError: One of ``profiles`` is no profile, or the card in the folder is no text.
+    """
+    authors = authors_of(manifest, profiles)
+    chosen = (
+        Licence(licence, "whoever published the sets chose it")
+        if licence
+        else licence_of(manifest, authors)
+    )
+    title, counts = _title(manifest, authors), _row_counts(folder)
+    few = any(0 < (run.summary.get("problems") or 0) < FEW_PROBLEMS for run in manifest.runs)
+    judged = [(run.name, run.summary.get("judging") or {}) for run in manifest.runs]
+    seed = manifest.build.get("seed")
+    return render(
+        "dataset_card.md",
+        folder,
+        metadata=_metadata(manifest, folder, title, chosen, counts),
+        title=title,
+        manifest=manifest,
+        authors=authors,
+        licence=chosen,
+        views=", ".join(code(name) for name in VIEWS if name in counts),
+        names=list(counts),
+        place=repo_id or "path/to/this/folder",
+        revision=f', revision="{revision}"' if repo_id and revision else "",
+        tables={
+            "sets": _sets_table(counts),
+            "metrics": _metrics_table(manifest),
+            "rates": _rates_table(manifest),
+            "samples": _samples_table(manifest),
+            "filters": _filters_table(manifest),
+            "benchmarks": _benchmarks_table(manifest),
+            "tokens": _tokens_table(manifest),
+            "sampling": _sampling_table(manifest),
+        },
+        few_warning=f" {FEW_WARNING}" if few else "",
+        unanswered=list(_unanswered(manifest)),
+        judged=[(name, judging) for name, judging in judged if judging.get("asked")],
+        costs=_costs(manifest),
+        template=CHAT_TEMPLATE if (folder / CHAT_TEMPLATE).is_file() else "",
+        guarded=", ".join(f"{count(n)} of {code(name)}" for name, n in manifest.guarded.items()),
+        seed=UNKNOWN if seed is None else text(seed),
+        sources=problem_sources(manifest),
+    )
+
+
+def write_card(folder: Path) -> None:
+    """Write the card of a folder of sets into it; a ConfigError if it holds no sets."""
+    (folder / CARD).write_text(dataset_card(read_manifest(folder), folder), encoding="utf-8")
+
+
+def _metadata(
+    manifest: Manifest, folder: Path, title: str, licence: Licence, counts: RowCounts
+) -> str:
+    from huggingface_hub import DatasetCardData
+
+    rows = sum(sum(splits.values()) for splits in counts.values())
+    named: dict[str, Any] = {"license_name": "see-card"} if licence.name == "other" else {}
+    sources = [s.removeprefix("hub:") for s in problem_sources(manifest) if s.startswith("hub:")]
+    data = DatasetCardData(
+        license=licence.name,
+        language=languages([manifest]) or None,
+        task_categories=["text-generation", *["reinforcement-learning"] * ("rl" in counts)],
+        tags=_TAGS,
+        size_categories=next((name for most, name in _SIZES if rows < most), "n>100M"),
+        pretty_name=title,
+        source_datasets=sources or None,
+        **named,
+        configs=_configs(folder, counts),
+    )
+    return data.to_yaml()
+
+
+def _configs(folder: Path, counts: RowCounts) -> list[dict[str, Any]]:
+    """The sets that have rows, with the file of each split; one of them is the default."""
+    default = next((name for name in (_DEFAULT, *TRAINED) if name in counts), None)
+    return [
+        {
+            "config_name": name,
+            "data_files": [
+                {
+                    "split": split,
+                    "path": file_of(folder, name, split).relative_to(folder).as_posix(),
+                }
+                for split in splits
+            ],
+            **({"default": True} if name == default else {}),
+        }
+        for name, splits in counts.items()
+    ]
+
+
+def _title(manifest: Manifest, authors: Sequence[Author]) -> str:
+    def of(role: str) -> str:
+        return ", ".join(author.name for author in authors if role in author.roles)
+
+    if manifest.refiltered:
+        return f"Prompts for RL of attempts by {of('thinker')}"
+    if not of("deliberator"):
+        return f"Attempts by {of('thinker')}"
+    return f"Deliberations by {of('deliberator')} on attempts by {of('thinker')}"
+
+
+def _row_counts(folder: Path) -> RowCounts:
+    import pyarrow.parquet as pq
+
+    return {
+        name: {split: pq.read_metadata(file_of(folder, name, split)).num_rows for split in splits}
+        for name in SETS
+        if (splits := splits_of(folder, name))
+    }
+
+
+def _sets_table(counts: RowCounts) -> str:
+    rows = []
+    for name, meaning in _ROWS.items():
+        if name in counts:
+            splits = counts[name]
+            validation = "" if name in VIEWS else count(splits.get("validation", 0))
+            rows.append((code(name), count(splits.get("train", 0)), validation, meaning))
+    return table(("Config", "train", "validation", "A row"), rows)
+
+
+def _metrics_table(manifest: Manifest) -> str:
+    """The metrics of each run; an imported pool has none."""
+    keys = ("mean_at_k", "vote_at_k", "pass_at_k", "heavy_mean_at_d", "heavy_pass_at_d")
+    rows = [
+        (
+            code(run.name),
+            *(count(run.summary.get(key)) for key in ("problems", "k", "d")),
+            *(interval(run.summary.get(key)) for key in keys),
+            interval(run.summary.get("heavy_minus_vote"), signed=True),
+        )
+        for run in manifest.runs
+    ]
+    head = ("Run", "Problems", "K", "D", "M@K", "V@K", "P@K", "HM@D", "HP@D", "HM@D - V@K")
+    return table(head, rows)
+
+
+def _rates_table(manifest: Manifest) -> str:
+    rows = []
+    for run in manifest.runs:
+        rates = [run.summary.get(name) for name in _RATES]
+        cells = [part(rate["count"], rate["of"]) if rate else UNKNOWN for rate in rates]
+        rows.append((code(run.name), *cells))
+    return table(("Run", *_RATES.values()), rows)
+
+
+def _samples(manifest: Manifest) -> Iterator[tuple[str, str, dict[str, Any], dict[str, Any]]]:
+    """(run, stage, counts, verifiers) of each stage whose samples were counted."""
+    for run in manifest.runs:
+        for stage in _STAGES:
+            if counts := run.summary.get(stage):
+                yield run.name, stage, counts, run.summary.get("by_verifier", {})
+
+
+def _samples_table(manifest: Manifest) -> str:
+    """What became of the samples; empty if no run says."""
+    rows = [
+        (code(run), stage, *(count(counts.get(column)) for column in ("total", *COLUMNS)))
+        for run, stage, counts, _ in _samples(manifest)
+    ]
+    head = ("Run", "Answers", "All", *(name.capitalize() for name in COLUMNS))
+    return table(head, rows) if rows else ""
+
+
+def _unanswered(manifest: Manifest) -> Iterator[str]:
+    """The stages with many samples without a final answer, which earlier versions did not count."""
+    for run, stage, counts, verifiers in _samples(manifest):
+        if "unanswered" in counts:
+            for fact in unanswered_facts({stage: GenerationCounts(**counts)}, verifiers):
+                yield f"{code(run)}: {text(fact)}"
+
+
+def _filters_table(manifest: Manifest) -> str:
+    views = ["problems"] if manifest.refiltered else ["problems", *_STAGES]
+    rows = [
+        (
+            view,
+            code(label) if label != _USED else _USED,
+            count(number),
+            text(_MEANINGS.get(label, UNKNOWN)),
+        )
+        for view in views
+        for label, number in getattr(manifest, view).items()
+    ]
+    return table(("View", "Label", "Rows", "Meaning"), rows)
+
+
+def _benchmarks_table(manifest: Manifest) -> str:
+    rows = [
+        (
+            code(used.name),
+            count(sum(used.hits.values())),
+            ", ".join(f"{count(hits)} {code(how)}" for how, hits in used.hits.items()),
+            code(used.texts_sha256[:12]),
+        )
+        for used in manifest.benchmarks
+    ]
+    return table(("Benchmark", "Problems found", "How", "SHA-256"), rows)
+
+
+def _tokens_table(manifest: Manifest) -> str:
+    quantiles = ("p50", "p90", "p95", "p99", "max")
+    rows = [
+        (code(name), *(count(known.get(quantile)) for quantile in quantiles))
+        for name, known in manifest.tokens.items()
+        if known
+    ]
+    return table(("Config", "Median", "90%", "95%", "99%", "Most"), rows)
+
+
+def _costs(manifest: Manifest) -> dict[str, Any]:
+    """What each stage asked for and cost: the table, and the sum as far as it is known."""
+    costs: list[float | None] = []
+    rows = []
+    for run in manifest.runs:
+        for stage, used in (at(run.summary, "usage") or {}).items():
+            if stage == "thinking" and has_others_pools(run):
+                used = {}  # another run paid for it
+            elif not used["requests"]:
+                continue
+            costs.append(used.get("cost_usd"))
+            tokens = [_reported(used, kind) for kind in ("prompt", "completion")]
+            numbers = [count(used.get("requests")), *tokens, usd(costs[-1])]
+            rows.append((f"{code(run.name)} {text(stage)}", *numbers))
+    for asked in manifest.asked:
+        costs.append(asked.cost_usd)
+        spent = (asked.deliberations, asked.prompt_tokens, asked.completion_tokens)
+        rows.append((f"{code(asked.model)} again", *map(count, spent), usd(asked.cost_usd)))
+    if manifest.refiltered:
+        costs.append(None)
+        rows.append(("refilter", count(manifest.refiltered.deliberations), *[UNKNOWN] * 3))
+    known = usd(sum(cost for cost in costs if cost is not None))
+    head = ("What was asked", "Requests", "Prompt tokens", "Completion tokens", "USD")
+    return {
+        "head": head,
+        "rows": rows,
+        "total": f"At least {known}" if None in costs else known,
+    }
+
+
+def _reported(used: dict[str, Any], kind: str) -> str:
+    """Tokens, as far as the requests reported them."""
+    missing = used.get(f"unknown_{kind}", 0)
+    if not used or missing == used["requests"]:
+        return UNKNOWN
+    return f"{'at least ' * bool(missing)}{count(used[kind])}"
+
+
+def _sampling_table(manifest: Manifest) -> str:
+    """How the attempts and deliberations were sampled; empty if that is not known."""
+    rows: list[list[Any]] = []
+    for run in manifest.runs:
+        for stage, samples in (("think", "k"), ("deliberate", "d")):
+            if asked := at(run.config, stage):
+                values = [asked.get(samples), *(at(asked, f"sampling.{key}") for key in _SAMPLING)]
+                is_own = stage == "deliberate" or not has_others_pools(run)
+                seed = run.config.get("seed") if is_own else None
+                rows.append([f"{code(run.name)} {stage}", *values, seed])
+    again = manifest.build.get("redeliberate") or {}
+    for answered in manifest.asked:
+        values = [again.get("d"), *map(answered.sampling.get, _SAMPLING), again.get("seed")]
+        rows.append([f"{code(answered.model)} again", *values])
+    head = ("Run", "Samples", "Temperature", "top_p", "top_k", "Most tokens", "Seed")
+    cells = [
+        [label, *(UNKNOWN if value is None else text(value) for value in values)]
+        for label, *values in rows
+    ]
+    return table(list(map(text, head)), cells) if rows else ""
