@@ -65,9 +65,9 @@ def run_script(arguments: Any, stage: ModuleType) -> None:
         HeavydistillError: Whatever does not work out; the message says what is there by then.
     """
     from heavydistill.config.run import load_config
-    from heavydistill.hub.model import check_before, publish_trained
     from heavydistill.hub.model_card import write_model_card
     from heavydistill.hub.parcel import Wish
+    from heavydistill.hub.publish import check_before, publish_trained
 
     config = arguments.config
     folder = Path(config.output_dir)
