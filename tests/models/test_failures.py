@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 
 import pytest
 from loopback import Handler, listening
@@ -21,12 +20,6 @@ TGI_SAYS = (
     "Given: {} `inputs` tokens and 512 `max_new_tokens`"
 )
 TOO_LARGE_FOR_A_MINUTE = "Request too large for m on tokens per min (TPM): Limit 9, Requested 10"
-
-
-def test_a_filtered_response_is_an_error_that_names_it(serve):
-    response = ask_one(serve(answering(completion("par", finish_reason="content_filter"))))
-    assert is_error(response)
-    assert "content_filter" in response.error
 
 
 @pytest.mark.parametrize("end", ["tool_calls", "eos_token", 7])
@@ -47,21 +40,6 @@ def test_a_refused_request_is_an_error_and_not_repeated(serve, status):
     assert is_error(response)
     assert str(status) in response.error and "no such parameter" in response.error
     assert len(server.asked) == 1
-
-
-def test_a_request_that_no_minute_has_room_for_is_not_repeated(serve):
-    server = serve(answering({"error": {"message": TOO_LARGE_FOR_A_MINUTE}}, status=429))
-    assert ask_one(server, retries=3).failure == "too_long"
-    assert len(server.asked) == 1
-
-
-@pytest.mark.parametrize("status", [429, 500, 503])
-def test_an_overloaded_server_is_asked_again(serve, status):
-    replies = iter([Reply({}, status=status), Reply(completion())])
-    server = serve(lambda _: next(replies))
-    assert ask_one(server, retries=1).answer_text == "7"
-    assert len(server.asked) == 2
-    assert server.asked[0] == server.asked[1]
 
 
 @pytest.mark.parametrize("retries", [0, 2])
@@ -146,7 +124,9 @@ def test_a_failure_has_its_kind(serve, status, message, failure):
     ],
 )
 def test_a_response_without_an_answer_has_its_kind_too(serve, body, failure):
-    assert ask_one(serve(answering(body)), retries=0).failure == failure
+    response = ask_one(serve(answering(body)), retries=0)
+    assert is_error(response) and response.failure == failure
+    assert failure != "filtered" or "content_filter" in response.error
 
 
 def test_a_refused_key_ends_the_run_and_is_not_repeated(serve, monkeypatch):
@@ -253,35 +233,6 @@ def test_too_many_requests_in_a_200_slow_the_server_down(serve, caplog):
 @pytest.mark.parametrize("id", [17, None, "\ud83d"])
 def test_an_id_of_any_kind_can_be_stored(serve, id):
     assert ask_one(serve(answering({**completion(), "id": id}))).request_id in ("17", "", "?")
-
-
-def test_one_bad_response_leaves_the_others_alone(serve):
-    def answer(body: Body) -> Reply:
-        return (
-            Reply(b"<html>", content_type="text/html")
-            if body["seed"] == 1 and body["messages"] == request().messages
-            else Reply(completion())
-        )
-
-    first, second, third = ask(serve(answer), [request(seed) for seed in range(3)])
-    assert is_error(second)
-    assert first.answer_text == third.answer_text == "7"
-
-
-def test_a_time_out_is_an_error(serve):
-    over = threading.Event()
-
-    def answer(_: Body) -> Reply:
-        over.wait(30)
-        return Reply(completion())
-
-    try:
-        response = ask_one(serve(answer), timeout_s=0.2, retries=0)
-    finally:
-        over.set()
-    assert is_error(response)
-    assert "Timeout" in response.error and response.failure == "timeout"
-    assert response.latency_s >= 0.2
 
 
 def test_a_server_that_is_not_there_is_an_error():

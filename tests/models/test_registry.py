@@ -42,11 +42,7 @@ def test_the_bundled_models_are_found_by_name(name):
     assert (profile.context, profile.think_tags) == (2048, ("<think>", "</think>"))
     assert profile.thinker == Sampling(max_tokens=192)
     assert profile.deliberator == Sampling(max_tokens=448)
-
-
-def test_the_bundled_models_are_two():
-    teacher, student = (registry.find(name, HERE).model for name in MICRO)
-    assert teacher != student
+    assert f"/{'student' if name == MICRO[1] else 'teacher'}" in profile.model
 
 
 def test_a_folder_is_a_local_model_with_its_own_context(checkpoint):
@@ -248,13 +244,9 @@ def test_completing_keeps_what_the_user_set():
     assert (config.think.sampling.temperature, config.deliberate.sampling.max_tokens) == (0.2, 100)
     assert (config.cache.budget_tokens, config.domain, config.think.k) == (300, "stem", 4)
     assert (config.thinker, config.deliberator) == ("micro", "micro-student")
+    assert resolve(config).config == config  # a saved configuration resolves to itself
     # What was not chosen beside it still comes from the profile.
     assert config.think.sampling.top_k == registry.find("micro", HERE).thinker.top_k
-
-
-def test_completing_twice_changes_nothing():
-    once = completed(think__k=4)
-    assert resolve(once).config == once
 
 
 def test_a_role_of_its_own_takes_its_own_profile(checkpoint):

@@ -14,6 +14,7 @@ from heavydistill.models.profiles import (
     PROVIDERS,
     ProfileFile,
     load_profile,
+    provider_at,
     serve_command,
 )
 
@@ -179,3 +180,17 @@ def test_a_file_of_ones_own_needs_little(tmp_path):
     profile = load_profile(file)
     assert (profile.tokenizer, profile.terms.distillation) == ("org/model", "unknown")
     assert profile.sampled_by("paper") == profile.sampled_by("maker") == Sampling()
+
+
+def test_each_provider_is_found_by_its_own_address():
+    for name, provider in PROVIDERS.items():
+        assert provider_at(provider.base_url) == name
+        assert provider_at(f"{provider.base_url}/") == name
+        assert provider.key_env.isupper()
+
+
+@pytest.mark.parametrize(
+    "url", ["http://localhost:8000/v1", "https://openrouter.ai.example.org/v1", "openrouter.ai"]
+)
+def test_any_other_server_is_ones_own(url):
+    assert provider_at(url) is None
