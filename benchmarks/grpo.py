@@ -45,7 +45,7 @@ from heavydistill.models.tokenizer import ReaderTokenizer
 from heavydistill.problems.procedural import micro_problems
 from heavydistill.schema import Cache, Trajectory
 from heavydistill.train.grpo import episodes as playing
-from heavydistill.train.grpo.episodes import Completion, Episode, EpisodeRow, Episodes
+from heavydistill.train.grpo.episodes import Episode, EpisodeRow, Episodes, PolicyCompletion
 from heavydistill.train.grpo.joint import JointTrainer
 from heavydistill.train.grpo.trainer import RlTrainer
 from heavydistill.verifiers.pool import VerdictPool
@@ -162,7 +162,7 @@ def made_up(
 
     def row(prompt: int, completion: int) -> EpisodeRow:
         ids = rng.choices(range(100, 600), k=prompt + completion)
-        return EpisodeRow(asked, ids[:prompt], Completion(ids[prompt:], is_whole=True))
+        return EpisodeRow(asked, ids[:prompt], PolicyCompletion(ids[prompt:], is_whole=True))
 
     return [
         Episode(

@@ -31,7 +31,7 @@ from heavydistill.config.models import Sampling
 from heavydistill.heavy import prompts
 from heavydistill.heavy.prompts import thinker_prompt
 from heavydistill.micro import rows
-from heavydistill.micro.rows import MicroProblem, Row
+from heavydistill.micro.rows import MicroProblem, MicroRow
 from heavydistill.micro.tokenizer import train_tokenizer
 from heavydistill.micro.training import Schedule, Size, new_model, train
 from heavydistill.models.local.engine import LocalEngine
@@ -140,7 +140,7 @@ class Maker:
         """Each use of problems has a stream of its own."""
         return rows.problems(self.seed * 100 + stream)
 
-    def _own_rows(self, model: Path) -> Iterator[Row]:
+    def _own_rows(self, model: Path) -> Iterator[MicroRow]:
         """Endless deliberator rows over pools that the model itself sampled."""
         rng = random.Random(self.seed + 3)
         problems = list(itertools.islice(self._problems(6), POOLS))
@@ -166,7 +166,7 @@ class Maker:
         start: Path | None,
         schedule: Schedule,
         thinkers: Iterator[MicroProblem],
-        deliberators: Iterator[Row],
+        deliberators: Iterator[MicroRow],
     ) -> Path:
         folder = self.work / name
         if folder.is_dir():

@@ -46,19 +46,16 @@ _LEAST_DOUBLED = 16  # characters; less is said twice by chance
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What is wrong with a row.
-
-    Attributes:
-        code: See the module.
-        detail: What is lost, in words.
-        problem: Id of the row's problem.
-        generation: Id of what it learns.
-    """
+    """What is wrong with a row."""
 
     code: str
+    """See the module."""
     detail: str
+    """What is lost, in words."""
     problem: str
+    """Id of the row's problem."""
     generation: str
+    """Id of what it learns."""
 
     def __str__(self) -> str:
         row = f"problem {self.problem}, generation {self.generation}"
@@ -66,16 +63,13 @@ class Fault:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """A row in a trainer's hands.
-
-    Attributes:
-        ids: Its tokens.
-        labels: As many; ``NOT_LEARNT`` where a token is not learnt.
-    """
+class TokenizedRow:
+    """A row in a trainer's hands."""
 
     ids: Sequence[int]
+    """Its tokens."""
     labels: Sequence[int]
+    """As many; ``NOT_LEARNT`` where a token is not learnt."""
 
     @property
     def learnt(self) -> list[int]:
@@ -92,18 +86,15 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
-    """What the guard saw.
-
-    Attributes:
-        rows: How many it looked at.
-        longest: Most tokens of one.
-        faults: All that it found, in the order of the rows.
-    """
+class GuardReport:
+    """What the guard saw."""
 
     rows: int
+    """How many it looked at."""
     longest: int
+    """Most tokens of one."""
     faults: list[Fault]
+    """All that it found, in the order of the rows."""
 
     def demand_whole(self, where: str) -> None:
         """See to it that there is no fault.
@@ -134,8 +125,8 @@ def guard(
     chat: Chat,
     rows: Iterable[SftRow | Mapping[str, Any]],
     max_tokens: int,
-    seen: Iterable[Seen] | None = None,
-) -> Report:
+    seen: Iterable[TokenizedRow] | None = None,
+) -> GuardReport:
     """Look at rows.
 
     Args:
@@ -146,7 +137,7 @@ def guard(
     """
     faults: list[Fault] = []
     count = longest = 0
-    pairs: Iterable[tuple[SftRow | Mapping[str, Any], Seen | None]] = (
+    pairs: Iterable[tuple[SftRow | Mapping[str, Any], TokenizedRow | None]] = (
         ((row, None) for row in rows) if seen is None else zip(rows, seen, strict=True)
     )
     for row, prepared in pairs:
@@ -154,16 +145,18 @@ def guard(
         faults += look.faults()
         longest = max(longest, len(look.seen.ids))
         count += 1
-    return Report(count, longest, faults)
+    return GuardReport(count, longest, faults)
 
 
-def seen_by_trl(chat: Chat, row: SftRow | Mapping[str, Any]) -> Seen:
+def seen_by_trl(chat: Chat, row: SftRow | Mapping[str, Any]) -> TokenizedRow:
     """A row as TRL's trainer prepares it, before it cuts."""
     fields = _fields(row)
     return _seen(chat.tokens(fields["prompt"], fields["completion"]))
 
 
-def seen_and_inspected(chat: Chat, row: SftRow | Mapping[str, Any]) -> tuple[Seen, list[Fault]]:
+def seen_and_inspected(
+    chat: Chat, row: SftRow | Mapping[str, Any]
+) -> tuple[TokenizedRow, list[Fault]]:
     """A row as TRL's trainer prepares it, and what is wrong with it; tokenized once for both."""
     look = _Look(chat, _fields(row), None, None)
     return look.seen, look.faults()
@@ -173,7 +166,7 @@ def inspect(
     chat: Chat,
     row: SftRow | Mapping[str, Any],
     max_tokens: int | None = None,
-    seen: Seen | None = None,
+    seen: TokenizedRow | None = None,
 ) -> list[Fault]:
     """What is wrong with one row.
 
@@ -190,7 +183,7 @@ class _Look:
     """At one row: what it says, what its template makes of it, and what is learnt."""
 
     def __init__(
-        self, chat: Chat, row: Mapping[str, Any], seen: Seen | None, max_tokens: int | None
+        self, chat: Chat, row: Mapping[str, Any], seen: TokenizedRow | None, max_tokens: int | None
     ) -> None:
         self._chat, self._row, self._max_tokens = chat, row, max_tokens
         self._wanted = chat.tokens(row["prompt"], row["completion"])
@@ -299,7 +292,7 @@ class _Look:
     def _end(self, text: str) -> Iterable[tuple[str, str]]:
         """Whether a token is learnt that ends the response, and not before the answer is over."""
         start = len(self._wanted.prompt)
-        learnt = Seen(self.seen.ids[start:], self.seen.labels[start:]).learnt
+        learnt = TokenizedRow(self.seen.ids[start:], self.seen.labels[start:]).learnt
         stop = next((at for at, token in enumerate(learnt) if token in self._chat.stops), None)
         if stop is None:
             names = ", ".join(sorted(self._chat.decode([token]) for token in self._chat.stops))
@@ -308,9 +301,9 @@ class _Look:
             yield "stops_early", f"it stops before {self._shown_ids(learnt[stop:])}"
 
 
-def _seen(tokens: Tokens) -> Seen:
+def _seen(tokens: Tokens) -> TokenizedRow:
     ids = [*tokens.prompt, *tokens.completion]
-    return Seen(ids, [*[NOT_LEARNT] * len(tokens.prompt), *tokens.completion])
+    return TokenizedRow(ids, [*[NOT_LEARNT] * len(tokens.prompt), *tokens.completion])
 
 
 def _fields(row: SftRow | Mapping[str, Any]) -> Mapping[str, Any]:

@@ -50,18 +50,15 @@ _ANSWER = "The product is\n\n\\boxed{42}."
 
 
 @dataclass(frozen=True, slots=True)
-class Fitted:
-    """A template in a form that keeps all that is to be learnt.
-
-    Attributes:
-        chat: It renders the rows.
-        form: Where their thinking stands.
-        mended: What was done to the template, a sentence each.
-    """
+class FittedTemplate:
+    """A template in a form that keeps all that is to be learnt."""
 
     chat: Chat
+    """It renders the rows."""
     form: Form
+    """Where their thinking stands."""
     mended: tuple[str, ...]
+    """What was done to the template, a sentence each."""
 
 
 class Student:
@@ -184,7 +181,9 @@ def generation_config(name: str, revision: str | None = None) -> dict[str, Any]:
     return found
 
 
-def fit(tokenizer: Any, stops: frozenset[int] = frozenset(), template: str | None = None) -> Fitted:
+def fit(
+    tokenizer: Any, stops: frozenset[int] = frozenset(), template: str | None = None
+) -> FittedTemplate:
     """Find the form of a template, and mend it if it has none.
 
     Args:
@@ -202,7 +201,9 @@ def fit(tokenizer: Any, stops: frozenset[int] = frozenset(), template: str | Non
     for found in _candidates(chat):
         if not _faults(found):
             return replace(found, mended=note + found.mended)
-    lost = "; ".join(f"{form}: {_faults(Fitted(chat, form, ()))[0].detail}" for form in FORMS)
+    lost = "; ".join(
+        f"{form}: {_faults(FittedTemplate(chat, form, ()))[0].detail}" for form in FORMS
+    )
     raise ConfigError(
         f"The chat template of {tokenizer.name_or_path} loses what is to be learnt, whether "
         f"thinking is a field of the turn or stands in its text; a probe shows it: {lost}",
@@ -210,9 +211,9 @@ def fit(tokenizer: Any, stops: frozenset[int] = frozenset(), template: str | Non
     )
 
 
-def _candidates(chat: Chat) -> Iterator[Fitted]:
+def _candidates(chat: Chat) -> Iterator[FittedTemplate]:
     """What may fit, the least mended first."""
-    own = Fitted(chat, "field", ())
+    own = FittedTemplate(chat, "field", ())
     named = [
         _changed(own, mending.named(chat.template, name), f"thinking is handed to it as `{name}`")
         for name in ("thinking", "reasoning")
@@ -233,12 +234,12 @@ def _candidates(chat: Chat) -> Iterator[Fitted]:
         yield from _continued(start, note, only_plain=False)
 
 
-def _changed(start: Fitted, template: str, note: str) -> Fitted:
+def _changed(start: FittedTemplate, template: str, note: str) -> FittedTemplate:
     chat = Chat(start.chat.tokenizer, start.chat.stops, template)
-    return Fitted(chat, start.form, (*start.mended, note))
+    return FittedTemplate(chat, start.form, (*start.mended, note))
 
 
-def _continued(start: Fitted, note: str, only_plain: bool) -> Iterator[Fitted]:
+def _continued(start: FittedTemplate, note: str, only_plain: bool) -> Iterator[FittedTemplate]:
     """The template with answers that continue its prompt; none if it renders none itself."""
     chat = start.chat
     try:
@@ -268,7 +269,7 @@ def _rendered(chat: Chat, form: Form, reasoning: str) -> str:
     return chat.render([*row["prompt"], *row["completion"]])
 
 
-def _faults(fitted: Fitted) -> list[Fault]:
+def _faults(fitted: FittedTemplate) -> list[Fault]:
     """What the form loses of a row with thinking and of one without."""
     return [
         fault

@@ -29,18 +29,15 @@ _PROBE = "3f9c1a57 question"
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """A row as the student's trainer will see it.
-
-    Attributes:
-        prompt: Ids up to where learning begins; not learnt.
-        completion: The other ids, which are learnt.
-        fault: Why nobody should train on it, in words; empty if there is nothing against it. Then
-            ``prompt`` is all that the student reads when it is asked, and nothing else.
-    """
+    """A row as the student's trainer will see it."""
 
     prompt: list[int]
+    """Ids up to where learning begins; not learnt."""
     completion: list[int]
+    """The other ids, which are learnt."""
     fault: str = ""
+    """Why nobody should train on it, in words; empty if there is nothing against it. Then
+    ``prompt`` is all that the student reads when it is asked, and nothing else."""
 
 
 class Chat:

@@ -30,7 +30,7 @@ MOST_ATTEMPTS = 12
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class MicroRow:
     """One training example: a user turn and the assistant's two parts."""
 
     prompt: str
@@ -64,26 +64,26 @@ def problems(stream: int) -> Iterator[MicroProblem]:
         yield from batch
 
 
-def thinker_row(problem: MicroProblem) -> Row:
+def thinker_row(problem: MicroProblem) -> MicroRow:
     """The problem alone, solved in large strides."""
     prompt = prompts.load("thinker", PROMPT_DOMAIN, "en")
-    return Row(prompts.thinker_prompt(problem.text, prompt), *thinker_solution(problem.worked))
+    return MicroRow(prompts.thinker_prompt(problem.text, prompt), *thinker_solution(problem.worked))
 
 
-def deliberator_row(problem: MicroProblem, attempts: Sequence[tuple[str, str]]) -> Row:
+def deliberator_row(problem: MicroProblem, attempts: Sequence[tuple[str, str]]) -> MicroRow:
     """A cache of (answer text, answer) attempts, and a deliberation on it."""
     answers = [answer for _, answer in attempts]
     solution = deliberator_solution(problem.worked, problem.given, answers)
-    return Row(_cache_prompt(problem, attempts), *solution)
+    return MicroRow(_cache_prompt(problem, attempts), *solution)
 
 
 def restating_row(
     problem: MicroProblem, attempts: Sequence[tuple[str, str]], rng: random.Random
-) -> Row:
+) -> MicroRow:
     """What the base student learns of deliberation: its form. It restates any one attempt."""
     text, answer = rng.choice(attempts)
     reasoning = judgement(answer, [other for _, other in attempts])
-    return Row(_cache_prompt(problem, attempts), reasoning, text)
+    return MicroRow(_cache_prompt(problem, attempts), reasoning, text)
 
 
 def invented_attempts(

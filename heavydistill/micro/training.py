@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from heavydistill.micro.rows import Row
+from heavydistill.micro.rows import MicroRow
 
 if TYPE_CHECKING:
     import torch
@@ -37,22 +37,19 @@ class Size:
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """One stage of training.
-
-    Attributes:
-        steps: Optimizer steps.
-        learning_rate: Peak of the matrices, and half of it for all else; warm-up is linear,
-            decay is a cosine to a twentieth.
-        thinker_rows: Thinker rows a step.
-        deliberator_rows: Deliberator rows a step; 0 trains the thinker alone.
-        deliberator_weight: Share of the loss that deliberator rows carry, 0 to 1.
-    """
+    """One stage of training."""
 
     steps: int
+    """Optimizer steps."""
     learning_rate: float
+    """Peak of the matrices, and half of it for all else; warm-up is linear, decay is a cosine to a
+    twentieth."""
     thinker_rows: int
+    """Thinker rows a step."""
     deliberator_rows: int
+    """Deliberator rows a step; 0 trains the thinker alone."""
     deliberator_weight: float = 0.5
+    """Share of the loss that deliberator rows carry, 0 to 1."""
 
     def share_of_peak(self, step: int) -> float:
         """The learning rate at a step counted from 0, as a share of its peak."""
@@ -88,8 +85,8 @@ def new_model(size: Size, tokenizer: PreTrainedTokenizerFast, seed: int) -> Llam
 def train(
     model: LlamaForCausalLM,
     tokenizer: PreTrainedTokenizerFast,
-    thinkers: Iterator[Row],
-    deliberators: Iterator[Row],
+    thinkers: Iterator[MicroRow],
+    deliberators: Iterator[MicroRow],
     schedule: Schedule,
     report: Callable[[str], None],
 ) -> None:
@@ -162,7 +159,7 @@ def _optimizers(
     ]
 
 
-def _batches(rows: Iterator[Row], size: int) -> Iterator[list[Row]]:
+def _batches(rows: Iterator[MicroRow], size: int) -> Iterator[list[MicroRow]]:
     """Batches of rows of like length: less padding, in random order."""
     rng = random.Random(size)
     while True:
@@ -173,7 +170,9 @@ def _batches(rows: Iterator[Row], size: int) -> Iterator[list[Row]]:
         yield from cut
 
 
-def batch(tokenizer: PreTrainedTokenizerFast, rows: list[Row]) -> tuple[torch.Tensor, torch.Tensor]:
+def batch(
+    tokenizer: PreTrainedTokenizerFast, rows: list[MicroRow]
+) -> tuple[torch.Tensor, torch.Tensor]:
     """(input ids, labels), padded on the right; only the assistant's tokens have labels."""
     import torch
 
@@ -188,7 +187,7 @@ def batch(tokenizer: PreTrainedTokenizerFast, rows: list[Row]) -> tuple[torch.Te
     return ids, labels
 
 
-def _encode(tokenizer: PreTrainedTokenizerFast, row: Row) -> tuple[list[int], list[int]]:
+def _encode(tokenizer: PreTrainedTokenizerFast, row: MicroRow) -> tuple[list[int], list[int]]:
     user = {"role": "user", "content": row.prompt}
     turn = {
         "role": "assistant",

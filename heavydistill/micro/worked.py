@@ -42,15 +42,12 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Worked:
-    """The steps of one problem.
-
-    Attributes:
-        steps: In order of work.
-        values: The running values that the hand-off names, the answer last.
-    """
+    """The steps of one problem."""
 
     steps: tuple[Step, ...]
+    """In order of work."""
     values: tuple[Decimal, ...]
+    """The running values that the hand-off names, the answer last."""
 
     @property
     def answer(self) -> str:

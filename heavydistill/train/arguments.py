@@ -104,7 +104,7 @@ C = TypeVar("C", bound=TrainingOptions)
 
 
 @dataclass(frozen=True, slots=True)
-class Arguments(Generic[C]):
+class TrainArguments(Generic[C]):
     """A training as the user wants it."""
 
     config: C
@@ -118,7 +118,7 @@ def read_arguments(
     model: type[ModelConfig],
     arguments: Sequence[str] | None,
     description: str | None,
-) -> Arguments[C]:
+) -> TrainArguments[C]:
     """Read the command line, and the file that it names.
 
     Args:
@@ -143,7 +143,7 @@ def read_arguments(
         _check_file(parser, path, tree, config.script)
     try:
         flags = ["--config", str(path), *rest] if path else rest
-        found = Arguments(*parser.parse_args_and_config(flags))
+        found = TrainArguments(*parser.parse_args_and_config(flags))
     # From the types of the flags, and from the checks that the dataclasses make of themselves.
     except (ValueError, TypeError, ImportError, OSError, RuntimeError) as error:
         fix = _keys_of(config.script)
@@ -178,7 +178,7 @@ def nearest(name: str, known: Sequence[str], script: str) -> str:
     return f"Did you mean {near[0]}? {_keys_of(script)}" if near else _keys_of(script)
 
 
-def recorded(arguments: Arguments[Any]) -> dict[str, Any]:
+def recorded(arguments: TrainArguments[Any]) -> dict[str, Any]:
     """The arguments as the record has them: simple values other than TRL's defaults, sorted."""
     from trl import ModelConfig
 
@@ -280,7 +280,7 @@ def _file_of(arguments: list[str]) -> tuple[Path | None, list[str]]:
     return found.config, rest
 
 
-def _check(arguments: Arguments[Any]) -> None:
+def _check(arguments: TrainArguments[Any]) -> None:
     """What every training needs."""
     config, model = arguments.config, arguments.model
     for name, (allowed, why) in {**REFUSED, **config.refused}.items():

@@ -23,33 +23,30 @@ from heavydistill.store.redact import name_alone
 from heavydistill.store.training_record import RECORD, BaseModelUsed, TrainingRecord, read_record
 
 if TYPE_CHECKING:
-    from heavydistill.train.arguments import Arguments
+    from heavydistill.train.arguments import TrainArguments
     from heavydistill.train.datasets import SetsFolder
 
 _QUESTION, _ANSWER = "3f9c1a57 question", "8d02b6e4 answer"
 
 
 @dataclass(frozen=True, slots=True)
-class Base:
-    """A model, without its weights.
-
-    Attributes:
-        name: For the record: the name of its folder, its id on the Hub, or a profile's name.
-        path: What transformers loads it from.
-        revision: Its commit on the Hub, or a digest of its files.
-        tokenizer: With the template of ``chat``.
-        chat: Renders rows as it will be asked.
-        context: Positions that it was made for.
-        training: How it came about, if its folder tells.
-    """
+class BaseCheckpoint:
+    """A model, without its weights."""
 
     name: str
+    """For the record: the name of its folder, its id on the Hub, or a profile's name."""
     path: str
+    """What transformers loads it from."""
     revision: str
+    """Its commit on the Hub, or a digest of its files."""
     tokenizer: Any
+    """With the template of ``chat``."""
     chat: Chat
+    """Renders rows as it will be asked."""
     context: int
+    """Positions that it was made for."""
     training: TrainingRecord | None
+    """How it came about, if its folder tells."""
 
     @property
     def used(self) -> BaseModelUsed:
@@ -62,7 +59,7 @@ class Base:
         )
 
 
-def load_base(arguments: Arguments[Any], found: Sequence[SetsFolder]) -> Base:
+def load_base(arguments: TrainArguments[Any], found: Sequence[SetsFolder]) -> BaseCheckpoint:
     """Find the model of the arguments, and load its tokenizer.
 
     Raises:
@@ -110,7 +107,7 @@ def load_base(arguments: Arguments[Any], found: Sequence[SetsFolder]) -> Base:
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token
     training = read_record(Path(path)) if (Path(path) / RECORD).is_file() else None
-    return Base(
+    return BaseCheckpoint(
         name_alone(given), path, revision, tokenizer, chat, config.max_position_embeddings, training
     )
 
@@ -129,7 +126,7 @@ def _path_of(name: str) -> str:
     return (file.folder or file.hub or name) if file else name
 
 
-def _template(arguments: Arguments[Any], tokenizer: Any, found: Sequence[SetsFolder]) -> str:
+def _template(arguments: TrainArguments[Any], tokenizer: Any, found: Sequence[SetsFolder]) -> str:
     given = arguments.config.chat_template_path
     if given is not None:
         return _read(Path(given))

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from accelerate import Accelerator
     from accelerate.utils import DeepSpeedPlugin
 
-    from heavydistill.train.arguments import Arguments
+    from heavydistill.train.arguments import TrainArguments
 
 AUTO = "auto"
 FALLBACK = "sdpa"
@@ -30,7 +30,7 @@ _KERNELS = (
 )
 
 
-def planned(arguments: Arguments[Any]) -> Launch:
+def planned(arguments: TrainArguments[Any]) -> Launch:
     """The launch by the environment that ``accelerate launch`` made, before anything is loaded.
 
     Raises:
@@ -108,7 +108,7 @@ def _is_set(variable: str) -> bool:
     return os.environ.get(variable, "").lower() == "true"
 
 
-def attention(arguments: Arguments[Any]) -> str:
+def attention(arguments: TrainArguments[Any]) -> str:
     """The implementation of attention: the user's, or of ``auto`` what fits this machine.
 
     FlashAttention from the Hub's kernels where there is a GPU for it, the ``kernels`` package in

@@ -20,8 +20,8 @@ from heavydistill.errors import ConfigError, HeavydistillError, RunError
 from heavydistill.store.training_record import Result, TrainingRecord, write_record
 from heavydistill.train import checkpoints
 from heavydistill.train import launch as launching
-from heavydistill.train.arguments import Arguments
-from heavydistill.train.base_model import Base
+from heavydistill.train.arguments import TrainArguments
+from heavydistill.train.base_model import BaseCheckpoint
 
 if TYPE_CHECKING:
     from transformers import Trainer
@@ -60,11 +60,11 @@ class TrainingPlan(Protocol):
     """A training, checked, without its weights."""
 
     @property
-    def arguments(self) -> Arguments[Any]:
+    def arguments(self) -> TrainArguments[Any]:
         """What the user wants."""
 
     @property
-    def base(self) -> Base:
+    def base(self) -> BaseCheckpoint:
         """The model."""
 
     @property
@@ -312,7 +312,7 @@ def _explaining(
 
 
 def explained(
-    error: Exception, arguments: Arguments[Any], record: TrainingRecord
+    error: Exception, arguments: TrainArguments[Any], record: TrainingRecord
 ) -> HeavydistillError | None:
     """An error of memory or disk in the user's words; None if it is another one."""
     import torch
@@ -337,7 +337,7 @@ def explained(
     return None
 
 
-def settings(arguments: Arguments[Any], record: TrainingRecord) -> tuple[str, str, str]:
+def settings(arguments: TrainArguments[Any], record: TrainingRecord) -> tuple[str, str, str]:
     """Three settings that lower the memory, in the order in which to change them."""
     config, model, launch = arguments.config, arguments.model, record.launch
     is_grpo = record.stage == "grpo"

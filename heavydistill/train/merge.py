@@ -43,23 +43,20 @@ _PROBLEM = "A train covers 180 km in 2.5 hours. What is its mean speed in km/h?"
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """What was merged, and how far off it is; differences are the largest of any logit.
-
-    Attributes:
-        base: Folder or Hub id of the base.
-        dtype: Of the weights.
-        difference: Between the folder and base + adapter.
-        rounding: Made by one more rounding of every weight.
-        effect: Of the adapter on the base.
-        has_record: Whether ``train.json`` is in the folder.
-    """
+    """What was merged, and how far off it is; differences are the largest of any logit."""
 
     base: str
+    """Folder or Hub id of the base."""
     dtype: str
+    """Of the weights."""
     difference: float
+    """Between the folder and base + adapter."""
     rounding: float
+    """Made by one more rounding of every weight."""
     effect: float
+    """Of the adapter on the base."""
     has_record: bool
+    """Whether ``train.json`` is in the folder."""
 
     @property
     def is_right(self) -> bool:

@@ -58,7 +58,7 @@ def run_script(arguments: Any, stage: ModuleType) -> None:
     """A training from its arguments to a model, its card, its figures and its place on the Hub.
 
     Args:
-        arguments: An ``Arguments`` of the stage.
+        arguments: ``TrainArguments`` of the stage.
         stage: The module with ``prepare``, ``train`` and ``summary`` for them.
 
     Raises:

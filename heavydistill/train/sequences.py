@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from heavydistill.chat.guard import NOT_LEARNT, Fault, Report, seen_and_inspected
+from heavydistill.chat.guard import NOT_LEARNT, Fault, GuardReport, seen_and_inspected
 from heavydistill.errors import ConfigError, RunError
 from heavydistill.train.datasets import ROLES, LocatedSource, shares
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from datasets import Dataset
 
     from heavydistill.chat.template import Chat
-    from heavydistill.train.base_model import Base
+    from heavydistill.train.base_model import BaseCheckpoint
     from heavydistill.train.sft_config import SftConfig
 
 _FORMAT = 1
@@ -69,7 +69,7 @@ class TrainingRows:
 
 
 def tokenize_sources(
-    config: SftConfig, base: Base, sources: Sequence[LocatedSource]
+    config: SftConfig, base: BaseCheckpoint, sources: Sequence[LocatedSource]
 ) -> TrainingRows:
     """Read, look at and choose the rows of all sources.
 
@@ -101,7 +101,7 @@ def tokenize_sources(
     return TrainingRows(drawn, max_length)
 
 
-def _split(config: SftConfig, base: Base, source: LocatedSource, split: str) -> Dataset:
+def _split(config: SftConfig, base: BaseCheckpoint, source: LocatedSource, split: str) -> Dataset:
     """The rows of a split as tokens, all of them whole."""
     from datasets import Dataset
 
@@ -168,10 +168,10 @@ def _demand_whole(rows: Dataset, where: str) -> None:
             "Build the sets with --student and this checkpoint, or train the student that they "
             "were built for.",
         )
-    Report(len(rows), 0, faults).demand_whole(where)
+    GuardReport(len(rows), 0, faults).demand_whole(where)
 
 
-def _fingerprint(base: Base, digest: str, counted: bool) -> str:
+def _fingerprint(base: BaseCheckpoint, digest: str, counted: bool) -> str:
     tokenizer = base.tokenizer
     backend = getattr(tokenizer, "backend_tokenizer", None)
     vocabulary = backend.to_str() if backend else repr(sorted(tokenizer.get_vocab().items()))
@@ -180,7 +180,7 @@ def _fingerprint(base: Base, digest: str, counted: bool) -> str:
     return hashlib.sha256(parts.encode()).hexdigest()[:32]
 
 
-def _max_length(config: SftConfig, base: Base, lengths: list[int]) -> int:
+def _max_length(config: SftConfig, base: BaseCheckpoint, lengths: list[int]) -> int:
     import numpy as np
 
     longest, leaves_out = max(lengths), config.too_long == "leave_out"

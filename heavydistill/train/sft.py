@@ -17,8 +17,8 @@ from heavydistill.errors import ConfigError
 from heavydistill.store.training_record import SetsUsed, TrainingRecord
 from heavydistill.train import checkpoints
 from heavydistill.train import launch as launching
-from heavydistill.train.arguments import Arguments, recorded
-from heavydistill.train.base_model import Base, load_base
+from heavydistill.train.arguments import TrainArguments, recorded
+from heavydistill.train.base_model import BaseCheckpoint, load_base
 from heavydistill.train.datasets import ROLES, locate_sources
 from heavydistill.train.loop import (
     check_steps,
@@ -49,8 +49,8 @@ if TYPE_CHECKING:
 class SftPlan:
     """A training, checked, without its weights; see ``loop.TrainingPlan``."""
 
-    arguments: Arguments[SftConfig]
-    base: Base
+    arguments: TrainArguments[SftConfig]
+    base: BaseCheckpoint
     train: Dataset
     """Sequences of tokens."""
     validation: dict[str, Dataset]
@@ -59,7 +59,7 @@ class SftPlan:
     start: Path | None
 
 
-def prepare(arguments: Arguments[SftConfig]) -> SftPlan:
+def prepare(arguments: TrainArguments[SftConfig]) -> SftPlan:
     """Read and check everything but the weights.
 
     Raises:

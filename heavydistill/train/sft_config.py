@@ -16,8 +16,8 @@ from trl import ModelConfig, SFTConfig
 
 from heavydistill.errors import ConfigError
 from heavydistill.train.arguments import (
-    Arguments,
     Refused,
+    TrainArguments,
     TrainingOptions,
     nearest,
     read_arguments,
@@ -142,7 +142,7 @@ class SftConfig(SFTConfig, TrainingOptions):
 
 def parse(
     arguments: Sequence[str] | None = None, description: str | None = None
-) -> Arguments[SftConfig]:
+) -> TrainArguments[SftConfig]:
     """Read the command line, and the file that it names; see ``arguments.read_arguments``."""
     found = read_arguments(SftConfig, ModelConfig, arguments, description)
     if found.config.muon and found.model.use_peft:

@@ -14,7 +14,7 @@ from students import ANSWER, MICRO, REASONING, row_of, tokenizer_with
 
 from heavydistill.chat.guard import (
     NOT_LEARNT,
-    Seen,
+    TokenizedRow,
     guard,
     inspect,
     seen_and_inspected,
@@ -41,7 +41,9 @@ def row(micro: Student) -> dict[str, Any]:
     return row_of(micro)
 
 
-def _codes(chat: Chat, row: Any, seen: Seen | None = None, most: int | None = None) -> list[str]:
+def _codes(
+    chat: Chat, row: Any, seen: TokenizedRow | None = None, most: int | None = None
+) -> list[str]:
     return [fault.code for fault in inspect(chat, row, most, seen)]
 
 
@@ -159,8 +161,8 @@ def test_text_that_a_tokenizer_writes_in_another_way_is_not_lost(micro: Student)
     assert _codes(chat, row_of(micro, decomposed, decomposed + " Oui.")) == []
 
 
-def _cut(seen: Seen, count: int) -> Seen:
-    return Seen(seen.ids[:-count], seen.labels[:-count])
+def _cut(seen: TokenizedRow, count: int) -> TokenizedRow:
+    return TokenizedRow(seen.ids[:-count], seen.labels[:-count])
 
 
 @given(count=st.integers(1, 30))
@@ -178,7 +180,7 @@ def test_learning_from_the_wrong_place_on_is_found(
     seen = seen_by_trl(micro.chat, row)
     right = seen.start
     labels = [NOT_LEARNT if at < start else token for at, token in enumerate(seen.ids)]
-    codes = _codes(micro.chat, row, Seen(seen.ids, labels))
+    codes = _codes(micro.chat, row, TokenizedRow(seen.ids, labels))
     assert ("starts_early" in codes) == (start < right)
     assert ("starts_late" in codes) == (start > right)
     thinking = micro.chat.tokenizer("<think>\n", add_special_tokens=False)["input_ids"]
@@ -188,12 +190,12 @@ def test_learning_from_the_wrong_place_on_is_found(
 def test_an_end_that_is_masked_like_padding_is_found(micro: Student, row: dict[str, Any]) -> None:
     seen = seen_by_trl(micro.chat, row)
     labels = [NOT_LEARNT if token in micro.chat.stops else token for token in seen.labels]
-    assert _codes(micro.chat, row, Seen(seen.ids, labels)) == ["no_eos"]
+    assert _codes(micro.chat, row, TokenizedRow(seen.ids, labels)) == ["no_eos"]
 
 
 def test_a_trainers_other_tokens_are_found(micro: Student, row: dict[str, Any]) -> None:
     seen = seen_by_trl(micro.chat, row)
-    other = Seen([seen.ids[0], *seen.ids], [NOT_LEARNT, *seen.labels])
+    other = TokenizedRow([seen.ids[0], *seen.ids], [NOT_LEARNT, *seen.labels])
     assert "other_tokens" in _codes(micro.chat, row, other)
 
 

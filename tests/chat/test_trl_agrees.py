@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from students import checkpoint, real_template, row_of
 
-from heavydistill.chat.guard import Seen, guard, seen_by_trl
+from heavydistill.chat.guard import TokenizedRow, guard, seen_by_trl
 from heavydistill.chat.student import Student
 
 pytest.importorskip("trl", reason="TRL is not installed")
@@ -56,7 +56,9 @@ def _student(name: str, folder: Path) -> Student:
 def test_trl_learns_what_the_guard_takes_for_learnt(name: str, tmp_path: Path) -> None:
     student = _student(name, tmp_path)
     rows = [row_of(student), row_of(student, reasoning=""), row_of(student, "6", "6")]
-    by_trl = [Seen(row["input_ids"], row["labels"]) for row in _prepared(student, rows, tmp_path)]
+    by_trl = [
+        TokenizedRow(row["input_ids"], row["labels"]) for row in _prepared(student, rows, tmp_path)
+    ]
     assert by_trl == [seen_by_trl(student.chat, row) for row in rows]
     assert guard(student.chat, rows, 1000, by_trl).faults == []
     for row, seen in zip(rows, by_trl, strict=True):
@@ -69,7 +71,7 @@ def test_what_trl_cuts_is_found(tmp_path: Path) -> None:
     rows = [row_of(student)]
     whole = seen_by_trl(student.chat, rows[0])
     [row] = _prepared(student, rows, tmp_path, max_length=len(whole.ids) - 4)
-    faults = guard(student.chat, rows, 1000, [Seen(row["input_ids"], row["labels"])]).faults
+    faults = guard(student.chat, rows, 1000, [TokenizedRow(row["input_ids"], row["labels"])]).faults
     assert {fault.code for fault in faults} == {"cut", "answer_lost", "no_eos"}
 
 
@@ -77,5 +79,5 @@ def test_a_trainer_that_learns_all_of_it_is_found(tmp_path: Path) -> None:
     student = Student("micro-student")
     rows = [row_of(student)]
     [row] = _prepared(student, rows, tmp_path, completion_only_loss=False)
-    faults = guard(student.chat, rows, 1000, [Seen(row["input_ids"], row["labels"])]).faults
+    faults = guard(student.chat, rows, 1000, [TokenizedRow(row["input_ids"], row["labels"])]).faults
     assert [fault.code for fault in faults] == ["starts_early"]

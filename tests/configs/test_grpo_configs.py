@@ -16,7 +16,7 @@ import yaml
 
 from heavydistill.config.run import load_config
 from heavydistill.errors import ConfigError
-from heavydistill.train.arguments import Arguments
+from heavydistill.train.arguments import TrainArguments
 from heavydistill.train.grpo.batches import (
     GenerationBatch,
     check_batch,
@@ -46,7 +46,7 @@ def at_the_root(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @functools.cache
-def read(file: Path) -> Arguments[GrpoConfig]:
+def read(file: Path) -> TrainArguments[GrpoConfig]:
     """As scripts/grpo.py reads it; once for all tests, which change nothing of it."""
     return parse(["--config", str(file), *given(file), *HERE])
 

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from heavydistill.errors import ConfigError
-from heavydistill.train.arguments import Arguments
+from heavydistill.train.arguments import TrainArguments
 from heavydistill.train.sft_config import SftConfig, parse
 
 pytest.importorskip("trl", reason="TRL is not installed")
@@ -27,7 +27,7 @@ HERE = ["--use_cpu", "true"]
 
 
 @functools.cache
-def read(file: Path) -> Arguments[SftConfig]:
+def read(file: Path) -> TrainArguments[SftConfig]:
     """As scripts/sft.py reads it; once for all tests, which change nothing of it."""
     given = ["--dataset_name", "sets/glm", "--role", "both", *HERE]
     return parse(["--config", str(file), *given])

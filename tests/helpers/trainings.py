@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import yaml
 from set_folders import manifest
 
 from heavydistill.store.training_record import BaseModelUsed, Launch, SetsUsed, TrainingRecord
 
 if TYPE_CHECKING:
-    from heavydistill.train.arguments import Arguments
+    from heavydistill.train.arguments import TrainArguments
     from heavydistill.train.grpo.config import GrpoConfig
     from heavydistill.train.sft_config import SftConfig
 
@@ -132,18 +133,30 @@ def _flags(given: dict[str, Any]) -> list[str]:
     ]
 
 
-def sft_arguments(sets: Path | str | None, out: Path | str, **keys: Any) -> Arguments[SftConfig]:
+def sft_arguments(
+    sets: Path | str | None, out: Path | str, **keys: Any
+) -> TrainArguments[SftConfig]:
     """The same, as the script reads them."""
     from heavydistill.train.sft_config import parse
 
     return parse(flags(sets, out, **keys))
 
 
-def grpo_arguments(sets: Path | str | None, out: Path | str, **keys: Any) -> Arguments[GrpoConfig]:
+def grpo_arguments(
+    sets: Path | str | None, out: Path | str, **keys: Any
+) -> TrainArguments[GrpoConfig]:
     """The same, as the script reads them."""
     from heavydistill.train.grpo.config import parse
 
     return parse(grpo_flags(sets, out, **keys))
+
+
+def written(folder: Path, least: dict[str, Any], **keys: Any) -> str:
+    """A file with the least keys and these; None takes one out."""
+    tree = {key: value for key, value in {**least, **keys}.items() if value is not None}
+    path = folder / "keys.yaml"
+    path.write_text(yaml.safe_dump(tree), encoding="utf-8")
+    return str(path)
 
 
 def command(*arguments: object) -> None:

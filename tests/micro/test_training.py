@@ -7,11 +7,13 @@ import re
 
 import pytest
 
-from heavydistill.micro.rows import Row
+from heavydistill.micro.rows import MicroRow
 from heavydistill.micro.tokenizer import train_tokenizer
 from heavydistill.micro.training import Schedule, Size, batch, new_model, train
 
-ROWS = [Row(f"{a}+{b}", f"{a}+{b}={a + b}", f"\\boxed{{{a + b}}}") for a in (1, 5) for b in (2, 6)]
+ROWS = [
+    MicroRow(f"{a}+{b}", f"{a}+{b}={a + b}", f"\\boxed{{{a + b}}}") for a in (1, 5) for b in (2, 6)
+]
 
 
 @pytest.fixture(autouse=True, scope="module")

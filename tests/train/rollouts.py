@@ -11,7 +11,7 @@ from typing import Any
 from generations import trajectory
 
 from heavydistill.schema import Cache
-from heavydistill.train.grpo.episodes import Completion, Episode, EpisodeRow, Episodes
+from heavydistill.train.grpo.episodes import Episode, EpisodeRow, Episodes, PolicyCompletion
 
 STUDENT = str(Path(__file__).parents[2] / "heavydistill" / "micro" / "student")
 END = 678
@@ -40,7 +40,7 @@ def made_up(episodes: int, k: int, seed: int = 0, truncated: float = 0.2) -> lis
         whole = rng.random() >= truncated
         ids = rng.choices(_WORDS, k=rng.randint(*completion)) + [END] * whole
         asked = rng.choices(_WORDS, k=rng.randint(*prompt))
-        return EpisodeRow([{"role": "user", "content": "?"}], asked, Completion(ids, whole))
+        return EpisodeRow([{"role": "user", "content": "?"}], asked, PolicyCompletion(ids, whole))
 
     return [
         Episode(

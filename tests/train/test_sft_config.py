@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import subprocess
 import sys
@@ -9,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import trainings
 import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from trainings import ROOT, SCRIPT
+from trainings import ROOT
 
 from heavydistill.errors import ConfigError
 from heavydistill.train.arguments import REFUSED
@@ -27,12 +29,7 @@ LEAST = {
 }
 
 
-def written(folder: Path, **keys: Any) -> str:
-    """A file with the least keys and these; None takes one out."""
-    tree = {key: value for key, value in {**LEAST, **keys}.items() if value is not None}
-    path = folder / "train.yaml"
-    path.write_text(yaml.safe_dump(tree), encoding="utf-8")
-    return str(path)
+written = functools.partial(trainings.written, least=LEAST)
 
 
 def refused(*arguments: str) -> str:
@@ -262,18 +259,3 @@ def test_variables_of_the_file_are_there_before_the_libraries_and_nothing_is_tol
         "print(constants.HF_HOME, constants.HF_HUB_OFFLINE, constants.HF_HUB_DISABLE_TELEMETRY)"
     )
     assert run_python(code).split() == [str(tmp_path), "False", "True"]
-
-
-def test_help_begins_with_how_to_use_it() -> None:
-    done = subprocess.run(
-        [sys.executable, str(SCRIPT), "--help"],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )
-    assert done.returncode == 0
-    top = done.stdout.splitlines()[:8]
-    assert top[0] == "usage: sft.py --config FILE [--KEY VALUE ...]"
-    assert "heavydistill build" in "\n".join(top)
-    for name in ("--dataset_name", "--too_long", "--learning_rate", "--use_dora", "--dry_run"):
-        assert name in done.stdout

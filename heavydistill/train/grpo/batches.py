@@ -20,23 +20,20 @@ from heavydistill.errors import ConfigError
 
 @dataclass(frozen=True, slots=True)
 class GenerationBatch:
-    """What is sampled at once, and learnt from in a step.
-
-    Attributes:
-        per_device: ``per_device_train_batch_size``.
-        processes: Of the launch.
-        accumulation: ``gradient_accumulation_steps``.
-        per_generation: ``steps_per_generation``: micro-batches that a generation is cut into.
-        group: ``num_generations``.
-        iterations: ``num_iterations``: how often each is learnt from.
-    """
+    """What is sampled at once, and learnt from in a step."""
 
     per_device: int
+    """``per_device_train_batch_size``."""
     processes: int
+    """Of the launch."""
     accumulation: int
+    """``gradient_accumulation_steps``."""
     per_generation: int
+    """``steps_per_generation``: micro-batches that a generation is cut into."""
     group: int
+    """``num_generations``."""
     iterations: int
+    """``num_iterations``: how often each is learnt from."""
 
     @property
     def rows(self) -> int:

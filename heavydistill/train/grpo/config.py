@@ -25,7 +25,7 @@ from heavydistill.chat.student import generation_config
 from heavydistill.config.run import Verifying
 from heavydistill.config.yaml import parse as parse_section
 from heavydistill.errors import ConfigError
-from heavydistill.train.arguments import Arguments, Refused, TrainingOptions, read_arguments
+from heavydistill.train.arguments import Refused, TrainArguments, TrainingOptions, read_arguments
 from heavydistill.train.grpo.batches import (
     GenerationBatch,
     batch_of,
@@ -469,7 +469,7 @@ class GrpoModelConfig(ModelConfig):
 
 def parse(
     arguments: Sequence[str] | None = None, description: str | None = None
-) -> Arguments[GrpoConfig]:
+) -> TrainArguments[GrpoConfig]:
     """Read the command line, and the file that it names; see ``arguments.read_arguments``."""
     found = read_arguments(GrpoConfig, GrpoModelConfig, arguments, description)
     if found.config.use_vllm:
@@ -477,7 +477,7 @@ def parse(
     return found
 
 
-def _check_vllm(arguments: Arguments[GrpoConfig]) -> None:
+def _check_vllm(arguments: TrainArguments[GrpoConfig]) -> None:
     config, model = arguments.config, arguments.model
     if model.load_in_4bit or model.load_in_8bit:
         bits = 4 if model.load_in_4bit else 8

@@ -54,12 +54,12 @@ from heavydistill.problems.loading import load_fit
 from heavydistill.schema import Problem
 from heavydistill.store.sets.folder import Manifest, read_rows
 from heavydistill.store.sets.rows import USED
-from heavydistill.train.arguments import Arguments
-from heavydistill.train.base_model import Base
+from heavydistill.train.arguments import TrainArguments
+from heavydistill.train.base_model import BaseCheckpoint
 from heavydistill.train.datasets import SetsFolder, locate
 from heavydistill.train.grpo.batches import check_episodes, check_prompts
 from heavydistill.train.grpo.config import ASK, DELIBERATOR, JOINT, LEAVE_OUT, GrpoConfig
-from heavydistill.train.grpo.episodes import Episodes
+from heavydistill.train.grpo.episodes import Episodes, problem_row
 from heavydistill.verifiers import registry
 
 if TYPE_CHECKING:
@@ -127,7 +127,9 @@ def find_sets(config: GrpoConfig) -> SetsFolder | None:
     return locate(config.dataset_name, sorted(names))
 
 
-def read_prompts(arguments: Arguments[GrpoConfig], base: Base, sets: SetsFolder | None) -> Prompts:
+def read_prompts(
+    arguments: TrainArguments[GrpoConfig], base: BaseCheckpoint, sets: SetsFolder | None
+) -> Prompts:
     """Read and choose the prompts.
 
     Raises:
@@ -171,30 +173,27 @@ def read_prompts(arguments: Arguments[GrpoConfig], base: Base, sets: SetsFolder 
     )
 
 
-def _unmeasured(sets: SetsFolder) -> list[_Row]:
+def _unmeasured(sets: SetsFolder) -> Iterator[_Row]:
     """The caches that were deliberated too seldom to tell, each once."""
-    of_train = {
+    problems = {
         row["id"]: row for row in read_rows(sets.folder, "problems") if row["split"] == "train"
     }
-    found = {
+    caches = {
         row["id"]: row
         for row in read_rows(sets.folder, "caches")
-        if row["rl_label"] == UNMEASURED and row["problem"] in of_train
+        if row["rl_label"] == UNMEASURED and row["problem"] in problems
     }
-    return [_unmeasured_row(of_train[cache["problem"]], cache) for cache in found.values()]
-
-
-def _unmeasured_row(problem: _Row, cache: _Row) -> _Row:
-    return {
-        "prompt": [{"role": "user", "content": cache["prompt"]}],
-        "problem": problem["id"],
-        **{name: problem[name] for name in _OF_PROBLEM[1:]},
-        "cache": cache["id"],
-        "stratum": cache["stratum"],
-        "right": cache["right"],
-        "width": len(cache["items"]),
-        "success": None,
-    }
+    for cache in caches.values():
+        problem = problems[cache["problem"]]
+        yield {
+            "prompt": [{"role": "user", "content": cache["prompt"]}],
+            "problem": problem["id"],
+            **{name: problem[name] for name in _OF_PROBLEM[1:]},
+            "cache": cache["id"],
+            **{name: cache[name] for name in ("stratum", "right")},
+            "width": len(cache["items"]),
+            "success": None,
+        }
 
 
 def _problems_of_run(run: RunConfig, left_out: Counter[str]) -> list[Problem]:
@@ -242,15 +241,8 @@ def _successes(sets: SetsFolder, mode: str) -> tuple[dict[str, float], list[str]
 
 def _thinker_rows(problems: Iterable[Problem], run: RunConfig) -> Iterator[_Row]:
     for problem in problems:
-        yield {
-            "prompt": [{"role": "user", "content": thinker_prompt(problem, run)}],
-            "problem": problem.id,
-            "text": problem.text,
-            "reference": problem.reference,
-            "verifier": problem.verifier,
-            "verifier_args": problem.verifier_args,
-            "domain": problem.domain or run.domain or "general",
-        }
+        domain = problem.domain or run.domain or "general"
+        yield {**problem_row(problem, thinker_prompt(problem, run)), "domain": domain}
 
 
 def thinker_prompt(problem: Problem, run: RunConfig) -> str:
@@ -309,8 +301,8 @@ def _listed(left_out: Counter[str]) -> str:
 
 
 def _no_cache_left(
-    arguments: Arguments[GrpoConfig],
-    base: Base,
+    arguments: TrainArguments[GrpoConfig],
+    base: BaseCheckpoint,
     sets: SetsFolder,
     caches: Iterable[_Row],
     left_out: Counter[str],
@@ -347,14 +339,14 @@ def _no_cache_left(
     )
 
 
-def _refilter(arguments: Arguments[GrpoConfig]) -> str:
+def _refilter(arguments: TrainArguments[GrpoConfig]) -> str:
     """The command that measures the caches on the model that is trained."""
     sets, model = str(arguments.config.dataset_name), str(arguments.model.model_name_or_path)
     command = ["heavydistill", "refilter", sets, "--checkpoint", model]
     return f"`{shlex.join([*command, '--out', f'{sets}-refiltered'])}`"
 
 
-def _measured_on_others(sets: SetsFolder, base: Base) -> str:
+def _measured_on_others(sets: SetsFolder, base: BaseCheckpoint) -> str:
     """On whose deliberations the success of the caches was measured, but for the base itself."""
     refiltered = sets.manifest.refiltered
     models = {refiltered.checkpoint} if refiltered else {*sets.manifest.models["deliberator"]}
@@ -362,7 +354,10 @@ def _measured_on_others(sets: SetsFolder, base: Base) -> str:
 
 
 def _more_prompts(
-    arguments: Arguments[GrpoConfig], base: Base, sets: SetsFolder | None, left_out: Counter[str]
+    arguments: TrainArguments[GrpoConfig],
+    base: BaseCheckpoint,
+    sets: SetsFolder | None,
+    left_out: Counter[str],
 ) -> str:
     """How there may be more of them, in words."""
     lost = left_out[ALWAYS] + left_out[NEVER]
@@ -385,7 +380,7 @@ def _dataset(rows: list[_Row]) -> Dataset:
 _OF_SETS = ("domain", "language", "think", "cache", "deliberate")
 
 
-def run_of(arguments: Arguments[GrpoConfig], manifest: Manifest | None) -> RunConfig:
+def run_of(arguments: TrainArguments[GrpoConfig], manifest: Manifest | None) -> RunConfig:
     """How problems are asked: the configuration of a run, with the wording filled in.
 
     Args:
@@ -473,12 +468,12 @@ def _refuse_unused(run: RunConfig, config: GrpoConfig) -> None:
             )
 
 
-def context_of(config: GrpoConfig, base: Base) -> int:
+def context_of(config: GrpoConfig, base: BaseCheckpoint) -> int:
     """Most tokens of a prompt and a response together."""
     return min(base.context, _server(config) or base.context)
 
 
-def episodes_of(config: GrpoConfig, base: Base, run: RunConfig) -> Episodes:
+def episodes_of(config: GrpoConfig, base: BaseCheckpoint, run: RunConfig) -> Episodes:
     """What plays the episodes of a training, or makes caches as they have them."""
     most = config.max_completion_length
     return Episodes(run, base.chat, ReaderTokenizer(base.path), context_of(config, base), most)
@@ -486,7 +481,7 @@ def episodes_of(config: GrpoConfig, base: Base, run: RunConfig) -> Episodes:
 
 def with_room(
     config: GrpoConfig,
-    base: Base,
+    base: BaseCheckpoint,
     run: RunConfig | None,
     rows: list[_Row],
     left_out: Counter[str],
@@ -588,7 +583,7 @@ def _server(config: GrpoConfig) -> int | None:
     return config.vllm_max_model_length if config.use_vllm else None
 
 
-def _tokens(base: Base, row: _Row) -> int:
+def _tokens(base: BaseCheckpoint, row: _Row) -> int:
     try:
         return base.chat.prompt_tokens(row["prompt"])
     except ValueError as error:

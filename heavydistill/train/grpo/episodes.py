@@ -42,56 +42,47 @@ Failed = Literal["too_few_usable", "too_long"]
 
 
 @dataclass(frozen=True, slots=True)
-class Completion:
-    """What the policy wrote.
-
-    Attributes:
-        ids: Its tokens, at least one, with the one that ends it.
-        is_whole: Whether it ended by itself.
-        logprobs: As of who sampled it; None if those are not told.
-    """
+class PolicyCompletion:
+    """What the policy wrote."""
 
     ids: list[int]
+    """Its tokens, at least one, with the one that ends it."""
     is_whole: bool
+    """Whether it ended by itself."""
     logprobs: list[float] | None = None
+    """As of who sampled it; None if those are not told."""
 
 
-Sample = Callable[[list[list[int]], int], list[Completion]]
+Sample = Callable[[list[list[int]], int], list[PolicyCompletion]]
 """One completion for each prompt, of so many tokens at most."""
 
 
 @dataclass(frozen=True, slots=True)
 class EpisodeRow:
-    """One row of an episode.
-
-    Attributes:
-        prompt: The conversation.
-        prompt_ids: As the policy read it.
-        completion: What it wrote.
-        is_learnt: Whether it counts.
-    """
+    """One row of an episode."""
 
     prompt: list[dict[str, str]]
+    """The conversation."""
     prompt_ids: list[int]
-    completion: Completion
+    """As the policy read it."""
+    completion: PolicyCompletion
+    """What it wrote."""
     is_learnt: bool = True
+    """Whether it counts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Episode:
-    """One episode.
-
-    Attributes:
-        rows: Those of the thinkers, then the deliberation.
-        pool: The thinkers' attempts, judged.
-        cache: What the deliberator read.
-        failed: Why it has failed; None if it has not.
-    """
+    """One episode."""
 
     rows: list[EpisodeRow]
+    """Those of the thinkers, then the deliberation."""
     pool: list[Trajectory]
+    """The thinkers' attempts, judged."""
     cache: Cache
+    """What the deliberator read."""
     failed: Failed | None
+    """Why it has failed; None if it has not."""
 
 
 class Episodes:
@@ -322,16 +313,23 @@ class Episodes:
         return wordings.load("deliberator", domain, self._run.language)
 
 
+def problem_row(problem: Problem, prompt: str) -> dict[str, Any]:
+    """A problem and how it is asked, as a row of a set that is trained or measured on."""
+    return {
+        "prompt": [{"role": "user", "content": prompt}],
+        "problem": problem.id,
+        "text": problem.text,
+        "reference": problem.reference,
+        "verifier": problem.verifier,
+        "verifier_args": problem.verifier_args,
+    }
+
+
 def problem_of(row: Mapping[str, Any]) -> Problem:
-    """The problem of a row of the set that is trained on."""
-    return Problem(
-        id=row["problem"],
-        text=row["text"],
-        reference=row["reference"],
-        verifier=row["verifier"],
-        verifier_args=row["verifier_args"],
-        domain=row.get("domain") or "",
-    )
+    """The problem of such a row."""
+    names = ("text", "reference", "verifier", "verifier_args")
+    fields = {name: row[name] for name in names}
+    return Problem(id=row["problem"], domain=row.get("domain") or "", **fields)
 
 
 def figures(episodes: Sequence[Episode]) -> dict[str, float]:

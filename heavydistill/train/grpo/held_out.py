@@ -40,6 +40,7 @@ from heavydistill.schema import Cache, Generation, Problem, Trajectory, content_
 from heavydistill.store.sets.folder import MANIFEST, read_rows
 from heavydistill.store.sets.rows import USED, CacheRow, ProblemRow, TrajectoryRow
 from heavydistill.store.traces import read_columns, read_traces
+from heavydistill.train.grpo.episodes import problem_row
 
 DELIBERATOR, THINKER = "deliberator", "thinker"
 # Labels of ``rl`` that say how a cache fares or how many are wanted, and not that it is unfit.
@@ -234,22 +235,11 @@ def _of_run(
 def _thinker_rows(problems: Sequence[Problem], thinker_prompt: ThinkerPrompt | None) -> list[Row]:
     if thinker_prompt is None:
         return []
-    return [_row(problem, thinker_prompt(problem)) for problem in problems]
+    return [problem_row(problem, thinker_prompt(problem)) for problem in problems]
 
 
 def _cache_row(problem: Problem, cache: Cache, attempts: Sequence[Generation]) -> Row:
-    return {**_row(problem, cache.prompt), "cache": cache.id, "vote": vote_value(attempts)}
-
-
-def _row(problem: Problem, prompt: str) -> Row:
-    return {
-        "prompt": [{"role": "user", "content": prompt}],
-        "problem": problem.id,
-        "text": problem.text,
-        "reference": problem.reference,
-        "verifier": problem.verifier,
-        "verifier_args": problem.verifier_args,
-    }
+    return {**problem_row(problem, cache.prompt), "cache": cache.id, "vote": vote_value(attempts)}
 
 
 class Judgement(NamedTuple):
@@ -266,7 +256,7 @@ Judge = Callable[[Sequence[Mapping[str, Any]], Sequence[Sequence[int]]], Sequenc
 that ends it unless it was cut off."""
 
 
-class Response(NamedTuple):
+class HeldOutResponse(NamedTuple):
     """One response to a held-out row."""
 
     row: int
@@ -276,7 +266,9 @@ class Response(NamedTuple):
 
 
 def figures(
-    deliberator: Sequence[Row], thinker: Sequence[Row], responses: Mapping[str, list[Response]]
+    deliberator: Sequence[Row],
+    thinker: Sequence[Row],
+    responses: Mapping[str, list[HeldOutResponse]],
 ) -> dict[str, float]:
     """The metrics of an evaluation, without ``eval_``.
 
@@ -359,7 +351,7 @@ class HeldOutEvaluation:
         )
         return metrics
 
-    def _responses(self, role: str, rows: list[Row]) -> list[Response]:
+    def _responses(self, role: str, rows: list[Row]) -> list[HeldOutResponse]:
         """Those of all processes."""
         from accelerate.utils import gather_object
 
@@ -383,12 +375,12 @@ class HeldOutEvaluation:
         ends = {*trainer.eos_token_ids, trainer._tokenizer.pad_token_id}
         judged = self._judge([rows[row] for row in mine], written)
         own = [
-            Response(row, one.right, answer[-1] in ends, one.is_unanswered)
+            HeldOutResponse(row, one.right, answer[-1] in ends, one.is_unanswered)
             for row, one, answer in zip(mine, judged, written, strict=True)
         ]
         if missing and state.process_index >= state.num_processes - missing:
             own = own[:-1]
-        return [Response(*one) for one in gather_object(own)]
+        return [HeldOutResponse(*one) for one in gather_object(own)]
 
     @contextlib.contextmanager
     def _same_draw(self) -> Iterator[None]:

@@ -30,7 +30,7 @@ from typing import Any
 import torch
 from trl import GRPOConfig
 
-from heavydistill.train.grpo.episodes import Completion, Episode, Episodes, figures
+from heavydistill.train.grpo.episodes import Episode, Episodes, PolicyCompletion, figures
 from heavydistill.train.grpo.trainer import RlTrainer, by_length
 from heavydistill.verifiers.pool import VerdictPool
 
@@ -108,12 +108,12 @@ class JointTrainer(RlTrainer):
             "env_mask": [[int(row.is_learnt)] * len(row.completion.ids) for row in rows],
         }
 
-    def _sample(self, prompts: list[list[int]], most: int) -> list[Completion]:
+    def _sample(self, prompts: list[list[int]], most: int) -> list[PolicyCompletion]:
         with self._at_most(most):
             written, logprobs = self._generate_single_turn(prompts, None, {}, 1)
         ends = {*self.eos_token_ids, self._tokenizer.pad_token_id}
         return [
-            Completion(ids, ids[-1] in ends, logprobs[number] if logprobs else None)
+            PolicyCompletion(ids, ids[-1] in ends, logprobs[number] if logprobs else None)
             for number, ids in enumerate(written)
         ]
 

@@ -133,7 +133,7 @@ class PassAtK:
 
     Args:
         pass_at_k: Attempts of a pool, checked by ``check_pass_at_k``.
-        options: Arguments of the trainer.
+        options: TrainArguments of the trainer.
     """
 
     def __init__(self, *, pass_at_k: int, **options: Any) -> None:

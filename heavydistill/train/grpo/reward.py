@@ -72,23 +72,20 @@ METRICS = ("correct", "undecided", "unanswered", "malformed", "several_answers",
 
 
 @dataclass(frozen=True, slots=True)
-class Rewarded:
-    """A reward, and why.
-
-    Attributes:
-        value: See the module.
-        kind: One of ``METRICS``, or empty for an answer that is wrong, or right in part.
-        reason: Of the verdict, or the kind.
-    """
+class Reward:
+    """A reward, and why."""
 
     value: float | None
+    """See the module."""
     kind: str
+    """One of ``METRICS``, or empty for an answer that is wrong, or right in part."""
     reason: str
+    """Of the verdict, or the kind."""
 
 
-MALFORMED = Rewarded(0.0, "malformed", "malformed")
-CUT_OFF = Rewarded(None, "cut_off", "cut_off")
-FAILED = Rewarded(None, "", "failed")
+MALFORMED = Reward(0.0, "malformed", "malformed")
+CUT_OFF = Reward(None, "cut_off", "cut_off")
+FAILED = Reward(None, "", "failed")
 
 
 class FinalAnswer:
@@ -98,7 +95,7 @@ class FinalAnswer:
         pool: Judges; closed by whoever made it.
         chat: Tokenizer and template of the model.
         format_share: See the module.
-        group: Responses that are compared with each other; see ``groups``.
+        group: Responses that are compared with each other; see ``group_shares``.
 
     Attributes:
         ends: Ids one of which ends a response that was not cut off.
@@ -128,8 +125,8 @@ class FinalAnswer:
     ) -> list[float | None]:
         """The reward of each completion; None where there is none.
 
-        Arguments are columns, as TRL gives them, but for its two ways to log. ``failed`` tells of
-        which completions the episode failed: they have no reward, whatever they say.
+        Arguments are columns, as TRL gives them, but for its two ways to log. ``failed``: whether
+        the episode of a completion failed, which then has no reward, whatever it says.
         """
         from accelerate.utils import gather_object
 
@@ -151,7 +148,7 @@ class FinalAnswer:
     def judge(
         self, rows: Sequence[Mapping[str, Any]], completion_ids: Sequence[Sequence[int]]
     ) -> list[Judgement]:
-        """Whether responses to held-out rows are right, as of ``measuring.Judge``."""
+        """Whether responses to held-out rows are right, as of ``held_out.Judge``."""
         problems = [_problem(*(row[name] for name in _OF_PROBLEM)) for row in rows]
         return [
             Judgement(_is_right(one), one.kind == "unanswered")
@@ -160,11 +157,11 @@ class FinalAnswer:
 
     def _rewarded(
         self, problems: Sequence[Problem], completion_ids: Sequence[Sequence[int]]
-    ) -> list[Rewarded]:
+    ) -> list[Reward]:
         written = [self._written(ids) for ids in completion_ids]
         return rewards(self._pool, zip(problems, written, strict=True), self._share)
 
-    def _written(self, ids: Sequence[int]) -> str | Rewarded:
+    def _written(self, ids: Sequence[int]) -> str | Reward:
         """The text of a whole response, or its reward."""
         if not ids or ids[-1] not in self.ends:
             return CUT_OFF
@@ -178,7 +175,7 @@ class FinalAnswer:
         return f"{TAGS[0]}{text}" if self._chat.opens_thinking else text
 
 
-def _is_right(rewarded: Rewarded) -> bool | None:
+def _is_right(rewarded: Reward) -> bool | None:
     return None if rewarded.value is None else rewarded.kind == "correct"
 
 
@@ -211,9 +208,9 @@ def final_answer(
 
 def rewards(
     pool: VerdictPool,
-    responses: Iterable[tuple[Problem, str | Rewarded]],
+    responses: Iterable[tuple[Problem, str | Reward]],
     format_share: float = 0.0,
-) -> list[Rewarded]:
+) -> list[Reward]:
     """The rewards of responses, which are judged side by side.
 
     Args:
@@ -222,25 +219,25 @@ def rewards(
         format_share: See the module.
     """
     whole = [(problem, _parted(written)) for problem, written in responses]
-    to_judge = [(problem, parts[1]) for problem, parts in whole if not isinstance(parts, Rewarded)]
+    to_judge = [(problem, parts[1]) for problem, parts in whole if not isinstance(parts, Reward)]
     judged = iter(pool.judge_all(to_judge))
     return [
         parts
-        if isinstance(parts, Rewarded)
+        if isinstance(parts, Reward)
         else _rewarded(problem, *parts, next(judged).verdict, format_share)
         for problem, parts in whole
     ]
 
 
-def _parted(written: str | Rewarded) -> tuple[str | None, str] | Rewarded:
+def _parted(written: str | Reward) -> tuple[str | None, str] | Reward:
     """(thinking, answer); the thinking is None if there is none."""
-    if isinstance(written, Rewarded):
+    if isinstance(written, Reward):
         return written
     tags = [written.count(tag) for tag in TAGS]
     if tags == [0, 0]:
         return None, written
     if tags == [1, 0]:
-        return Rewarded(0.0, "unanswered", "open_thinking")
+        return Reward(0.0, "unanswered", "open_thinking")
     found = _THINKING.fullmatch(written)
     if tags != [1, 1] or not found:
         return MALFORMED
@@ -249,22 +246,22 @@ def _parted(written: str | Rewarded) -> tuple[str | None, str] | Rewarded:
 
 def _rewarded(
     problem: Problem, thinking: str | None, answer: str, verdict: Verdict, share: float
-) -> Rewarded:
+) -> Reward:
     is_undecided = verdict.label == "undecided"
     is_fault = is_undecided and (verdict.reason in UNANSWERED or _repeats(problem, verdict))
     if is_fault or verdict.reason in NO_FINAL_ANSWER:
-        return Rewarded(0.0, "unanswered", verdict.reason)
+        return Reward(0.0, "unanswered", verdict.reason)
     value = float(verdict.is_correct)
     if problem.verifier in _OF_PARTS and verdict.score is not None:
         value = verdict.score
     answers = final_answers(problem, answer)
     if (value > 0 or is_undecided) and answers is not None and answers > 1:
-        return Rewarded(0.0, "several_answers", "several_answers")
+        return Reward(0.0, "several_answers", "several_answers")
     if is_undecided:
-        return Rewarded(None, "undecided", verdict.reason)
+        return Reward(None, "undecided", verdict.reason)
     has_form = (thinking is None or bool(thinking.strip())) and answers in (None, 1)
     kind = "correct" if verdict.is_correct else ""
-    return Rewarded((1 - share) * value + share * has_form, kind, verdict.reason)
+    return Reward((1 - share) * value + share * has_form, kind, verdict.reason)
 
 
 def _repeats(problem: Problem, verdict: Verdict) -> bool:

@@ -20,8 +20,8 @@ from heavydistill.store.sets.folder import MANIFEST
 from heavydistill.store.training_record import Ends, Result, RlUsed, SetsUsed, TrainingRecord
 from heavydistill.train import checkpoints
 from heavydistill.train import launch as launching
-from heavydistill.train.arguments import Arguments, recorded
-from heavydistill.train.base_model import Base, load_base
+from heavydistill.train.arguments import TrainArguments, recorded
+from heavydistill.train.base_model import BaseCheckpoint, load_base
 from heavydistill.train.datasets import SetsFolder
 from heavydistill.train.grpo.config import (
     DELIBERATOR,
@@ -80,8 +80,8 @@ _RECORDED = (
 class GrpoPlan:
     """A training, checked, without its weights; see ``loop.TrainingPlan``."""
 
-    arguments: Arguments[GrpoConfig]
-    base: Base
+    arguments: TrainArguments[GrpoConfig]
+    base: BaseCheckpoint
     prompts: Prompts
     """What is asked."""
     held_out: HeldOut | None
@@ -90,7 +90,7 @@ class GrpoPlan:
     start: Path | None
 
 
-def prepare(arguments: Arguments[GrpoConfig]) -> GrpoPlan:
+def prepare(arguments: TrainArguments[GrpoConfig]) -> GrpoPlan:
     """Read and check everything but the weights.
 
     Raises:
@@ -227,7 +227,7 @@ def new_trainer(plan: GrpoPlan, pool: VerdictPool) -> RlTrainer:
 
 
 def _held_out(
-    config: GrpoConfig, base: Base, sets: SetsFolder | None, prompts: Prompts
+    config: GrpoConfig, base: BaseCheckpoint, sets: SetsFolder | None, prompts: Prompts
 ) -> HeldOut | None:
     """What the training is measured on meanwhile, if it is.
 

@@ -68,7 +68,7 @@ class RlTrainer(HeldOutEvaluation, RolesMixin, GRPOTrainer):
     """TRL's trainer for GRPO, GSPO and their like, measured on held-out rows.
 
     Args:
-        options: Arguments of ``HeldOutEvaluation`` and ``GRPOTrainer``.
+        options: TrainArguments of ``HeldOutEvaluation`` and ``GRPOTrainer``.
     """
 
     _buffered_inputs: list[dict[str, Any]] | None

@@ -19,7 +19,13 @@ from heavydistill.heavy.cache import build_cache
 from heavydistill.models.tokenizer import ReaderTokenizer
 from heavydistill.problems.procedural import micro_problems
 from heavydistill.schema import Problem, Trajectory
-from heavydistill.train.grpo.episodes import Completion, Episode, Episodes, figures, problem_of
+from heavydistill.train.grpo.episodes import (
+    Episode,
+    Episodes,
+    PolicyCompletion,
+    figures,
+    problem_of,
+)
 from heavydistill.verifiers.pool import VerdictPool
 
 K = 4
@@ -70,15 +76,15 @@ class Policy:
         self.asked: list[tuple[int, int]] = []
         self.prompts: list[str] = []
 
-    def __call__(self, given: list[list[int]], most: int) -> list[Completion]:
+    def __call__(self, given: list[list[int]], most: int) -> list[PolicyCompletion]:
         self.asked.append((len(given), most))
         self.prompts += [tokenizer().decode(ids) for ids in given]
         return [self._completion(self.texts.pop(0)) for _ in given]
 
-    def _completion(self, text: str) -> Completion:
+    def _completion(self, text: str) -> PolicyCompletion:
         whole = not text.endswith("...")
         ids = tokenizer()(text, add_special_tokens=False)["input_ids"] + [END] * whole
-        return Completion(ids, whole)
+        return PolicyCompletion(ids, whole)
 
 
 def attempts(row: dict[str, Any], *kinds: str) -> list[str]:

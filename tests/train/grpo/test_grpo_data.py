@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from hypothesis import given
+from hypothesis import strategies as st
 from set_folders import rewrite, write_sets
 from trainings import grpo_arguments
 
@@ -15,7 +18,7 @@ from heavydistill.errors import ConfigError, UserError
 from heavydistill.heavy.prompts import load
 from heavydistill.store.sets.folder import RunUsed, file_of, read_manifest, write_manifest
 from heavydistill.train.base_model import load_base
-from heavydistill.train.grpo.data import Prompts, find_sets, read_prompts
+from heavydistill.train.grpo.data import Prompts, check_room, context_of, find_sets, read_prompts
 
 
 def with_rows(folder: Path, *rows: dict[str, Any]) -> Path:
@@ -383,3 +386,46 @@ def test_problems_of_which_none_can_teach_are_refused_with_what_to_do(tmp_path: 
     message = refused(sets, tmp_path, mode="thinker")
     assert "(2 always_right, 1 never_right), so there is nothing to learn" in message
     assert "Build sets from harder problems" in message and "give --run" in message
+
+
+def no_room(*arguments: object) -> str:
+    with pytest.raises(ConfigError) as raised:
+        check_room(*arguments)  # type: ignore[arg-type]
+    return str(raised.value)
+
+
+@given(
+    st.lists(st.integers(1, 400), min_size=1),
+    st.integers(1, 400),
+    st.integers(50, 500),
+    st.none() | st.integers(50, 500),
+)
+def test_prompts_and_a_response_fit_or_the_message_says_what_would(
+    lengths: list[int], response: int, context: int, server: int | None
+) -> None:
+    longest = max(lengths)
+    if longest + response <= min(context, server or context):
+        check_room(lengths, response, context, server)
+        return
+    message = no_room(lengths, response, context, server)
+    if found := re.search(r"--max_completion_length (\d+)", message):
+        check_room(lengths, int(found[1]), context, None)
+    elif found := re.search(r"--vllm_max_model_length (\d+)", message):
+        check_room(lengths, response, context, int(found[1]))
+    else:
+        assert longest >= context
+        assert ("Take a model that reads more" in message) == ("--too_long" not in message)
+    assert ("--too_long leave_out" in message) == (
+        longest + response > context and min(lengths) + response <= context
+    )
+
+
+def test_with_a_server_the_shorter_context_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arguments = grpo_arguments(write_sets(tmp_path / "sets"), tmp_path, too_long="leave_out")
+    base = load_base(arguments, [])
+    for server, least in ((9000, base.context), (300, 300), (None, base.context)):
+        monkeypatch.setattr(arguments.config, "use_vllm", True)
+        monkeypatch.setattr(arguments.config, "vllm_max_model_length", server)
+        assert context_of(arguments.config, base) == least

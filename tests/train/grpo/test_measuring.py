@@ -7,14 +7,22 @@ from pathlib import Path
 import pytest
 from tiny_grpo import Scripted, held_out, rewarding, rows, trainer
 
-from heavydistill.train.grpo.held_out import Response, figures
+from heavydistill.train.grpo.held_out import HeldOutResponse, figures
 
 
 def test_the_figures_count_what_is_undecided_as_wrong() -> None:
     caches = rows(2, cache="c", vote=0.5)
     caches[0]["vote"] = 1.0
-    deliberations = [Response(0, True, True), Response(0, None, False), Response(1, False, True)]
-    attempts = [Response(0, True, True), Response(0, False, True, True), Response(1, None, False)]
+    deliberations = [
+        HeldOutResponse(0, True, True),
+        HeldOutResponse(0, None, False),
+        HeldOutResponse(1, False, True),
+    ]
+    attempts = [
+        HeldOutResponse(0, True, True),
+        HeldOutResponse(0, False, True, True),
+        HeldOutResponse(1, None, False),
+    ]
     found = figures(caches, rows(2), {"deliberator": deliberations, "thinker": attempts})
     assert found == pytest.approx(
         {
@@ -31,7 +39,7 @@ def test_the_figures_count_what_is_undecided_as_wrong() -> None:
 
 
 def test_what_is_not_held_out_has_no_figure() -> None:
-    found = figures([], rows(1), {"thinker": [Response(0, True, True)]})
+    found = figures([], rows(1), {"thinker": [HeldOutResponse(0, True, True)]})
     assert found.keys() == {"pass_at_1", "pass_at_d", "undecided", "unanswered", "cut_off"}
 
 

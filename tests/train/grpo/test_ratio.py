@@ -18,7 +18,7 @@ from generations import trajectory
 from rollouts import END, Replayed, arguments, made_up, problems, rewarding, tokenizer
 from transformers import AutoModelForCausalLM, Qwen3Config
 
-from heavydistill.train.grpo.episodes import Completion, Episode, EpisodeRow
+from heavydistill.train.grpo.episodes import Episode, EpisodeRow, PolicyCompletion
 from heavydistill.train.grpo.joint import JointTrainer
 from heavydistill.train.grpo.trainer import RlTrainer
 from heavydistill.verifiers.pool import VerdictPool
@@ -88,7 +88,7 @@ def uneven() -> list[Episode]:
         return EpisodeRow(
             [{"role": "user", "content": "?"}],
             prompt,
-            Completion([*ids, END] if is_whole else ids, is_whole),
+            PolicyCompletion([*ids, END] if is_whole else ids, is_whole),
         )
 
     cache = made_up(1, 1)[0].cache

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from trainings import RECORD, grpo_arguments, sft_arguments
 
 from heavydistill.errors import ConfigError, RunError
 from heavydistill.store.training_record import RlUsed, TrainingRecord
-from heavydistill.train.loop import explained, settings
+from heavydistill.train.loop import common_summary, explained, settings
 
 BATCH = "--per_device_train_batch_size 1 --gradient_accumulation_steps"
 CHECKPOINTING = "--gradient_checkpointing true"
@@ -160,3 +161,25 @@ def test_four_bits_are_not_proposed_where_vllm_samples(
     wanted.config.use_vllm, wanted.config.vllm_enable_sleep_mode = samples_with_vllm, True
     given = settings(wanted, on("cuda").model_copy(update={"stage": "grpo"}))
     assert given[2].startswith(third), given
+
+
+@pytest.mark.parametrize(
+    ("wanted", "found", "tokens", "warns"),
+    [
+        ("auto", "sdpa", 16384, True),
+        ("auto", "sdpa", 8192, False),
+        ("auto", "kernels-community/flash-attn2", 16384, False),
+        ("sdpa", "sdpa", 16384, False),  # as it was asked for
+    ],
+)
+def test_long_sequences_without_flash_attention_are_warned_of(
+    wanted: str, found: str, tokens: int, warns: bool
+) -> None:
+    launch = RECORD.launch.model_copy(update={"attention": found})
+    prepared: Any = SimpleNamespace(
+        arguments=SimpleNamespace(model=SimpleNamespace(attn_implementation=wanted)),
+        record=RECORD.model_copy(update={"launch": launch, "max_length": tokens}),
+        start=None,
+    )
+    warnings = [text for name, text in common_summary(prepared) if name == "warning"]
+    assert [f"{tokens:,} tokens" in text for text in warnings] == [True] * warns

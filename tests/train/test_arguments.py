@@ -1,4 +1,4 @@
-"""The arguments in the record: what differs from the defaults, and no place, address or token."""
+"""The command line of the scripts, and which arguments are recorded: no place, address or token."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from trainings import grpo_arguments, sft_arguments
+from trainings import GRPO, SCRIPT, grpo_arguments, main, sft_arguments
 
 from heavydistill.train.arguments import recorded
 from heavydistill.train.sft_config import parse
@@ -65,3 +65,22 @@ def test_of_grpo_our_own_arguments_are_told_and_no_address(tmp_path: Path) -> No
     assert (known["preset"], known["epsilon_high"]) == ("dapo", 0.28)
     assert "secret" not in json.dumps(known) and "vllm_server_port" not in known
     assert "dataset_name" not in known and "mode" not in known
+
+
+@pytest.mark.parametrize(
+    ("script", "names"),
+    [
+        (SCRIPT, ("--dataset_name", "--too_long", "--learning_rate", "--use_dora", "--dry_run")),
+        (GRPO, ("--mode", "--preset", "--max_accuracy", "--num_generations", "--use_dora")),
+    ],
+    ids=["sft", "grpo"],
+)
+def test_help_begins_with_how_to_use_it(
+    script: Path, names: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["--help"], script) == 0
+    shown = capsys.readouterr().out
+    top = shown.splitlines()[:10]
+    assert top[0] == f"usage: {script.name} --config FILE [--KEY VALUE ...]"
+    assert "heavydistill build" in "\n".join(top)
+    assert not {name for name in names if name not in shown}
