@@ -30,15 +30,10 @@ def write_versioned(value: Any, path: Path) -> None:
 def read_versioned(
     path: Path, kind: type[Kind], form: str, *, what: str, missing: str, other: str
 ) -> Kind:
-    """What is in a file.
+    """The content of a file as a pydantic model or dataclass.
 
-    Args:
-        path: The file.
-        kind: A pydantic model or dataclass.
-        form: Value of ``format`` in a file that is read.
-        what: A folder with such a file holds that.
-        missing: Fix if there is no such file.
-        other: Fix if it has another version, or holds something else.
+    ``form`` is the ``format`` that is read, ``what`` what such a folder holds; ``missing`` is the
+    fix if there is no such file, ``other`` if it has another version or holds something else.
 
     Raises:
         ConfigError: One of these.

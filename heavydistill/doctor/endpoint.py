@@ -77,11 +77,6 @@ class Examination:
 def examine(patient: ExaminedModel, endpoint: Endpoint, reader: Reader) -> Examination:
     """Ask one address of an endpoint, which must serve the model (see ``models.contact``).
 
-    Args:
-        patient: The model, and what a run wants of it.
-        endpoint: With the one address.
-        reader: Counts the tokens of what the model writes.
-
     Raises:
         TeacherError: It cannot be asked, or refuses even the plainest request.
     """

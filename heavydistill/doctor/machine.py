@@ -40,13 +40,7 @@ _INSTALL = "pip install -c constraints.txt"
 
 
 def look(endpoint: Endpoint, folders: list[Path], teachers: list[ProfileFile]) -> list[Finding]:
-    """All that can be said of this machine.
-
-    Args:
-        endpoint: Endpoint of the run, located.
-        folders: Where the run writes.
-        teachers: Profiles that ``endpoint.start_vllm`` would start here.
-    """
+    """All that can be said of this machine."""
     gpus = _gpus()
     return [
         _python(),

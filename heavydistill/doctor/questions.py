@@ -54,10 +54,6 @@ class Answer:
 class Asker:
     """Asks one model at one address, and counts what that costs.
 
-    Args:
-        model: Served name.
-        endpoint: With a single address.
-
     Attributes:
         length_name: What the server calls the most tokens of a response.
         requests: Sent so far, repeats by the library left out.
@@ -90,11 +86,6 @@ class Asker:
 
     def ask(self, prompt: str, max_tokens: int, parameters: Mapping[str, Any]) -> Answer:
         """Ask once.
-
-        Args:
-            prompt: The user's turn.
-            max_tokens: Most tokens of the response.
-            parameters: Put into the body as they are.
 
         Raises:
             TeacherError: The server cannot be asked, or answers with what is no completion.

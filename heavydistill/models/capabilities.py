@@ -93,10 +93,6 @@ def load(base_url: str, model: str) -> Capabilities | None:
 def obeyed(endpoint: Endpoint, profiles: Sequence[Profile]) -> Endpoint:
     """The endpoint with what is known of it, and no more context than it has.
 
-    Args:
-        endpoint: With its addresses.
-        profiles: Profiles of the models there.
-
     Raises:
         ConfigError: A file is damaged, the addresses do not take the same parameters, or more
             context is configured than there is.
@@ -131,12 +127,6 @@ def bounded(
     key: str, chosen: SamplingChoice, known: Sampling, seen: Capabilities | None
 ) -> Sampling:
     """What is chosen over what the profile knows, and no longer than the server takes.
-
-    Args:
-        key: Key of the choice, e.g. ``think.sampling``.
-        chosen: By the user.
-        known: To the profile.
-        seen: Capabilities of the server.
 
     Raises:
         ConfigError: More was chosen.

@@ -12,20 +12,19 @@ finds out.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import difflib
 import os
 import re
 import ssl
-from collections.abc import Callable, Coroutine, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 from heavydistill.config.models import Endpoint, Sampling
 from heavydistill.errors import StoppedError, TeacherError
 from heavydistill.models.http.completion import ChatCompletion
+from heavydistill.models.http.gate import submit
 from heavydistill.models.http.reply import Redactor, ServerFault, message_of, parsed, status_of
 from heavydistill.models.http.transport import beginning, proxy_of
 from heavydistill.models.ledger import Cost, Ledger, Tariff
@@ -41,8 +40,6 @@ _OK = 200
 _WRONG_KEY, _NO_MONEY, _FORBIDDEN, _NOT_THERE, _NO_SUCH_METHOD = 401, 402, 403, 404, 405
 _NOT_A_BASE = re.compile(r"/(chat/completions|completions|models)$")
 _VERSION = re.compile(r"/v\d+\w*$")
-
-_Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,10 +92,6 @@ class Contact:
 
     def context(self, model: str, endpoint: Endpoint) -> int | None:
         """The most tokens of prompt and response together that all addresses say they take.
-
-        Args:
-            model: Served name.
-            endpoint: Where.
 
         Returns:
             None if no address says it.
@@ -166,7 +159,7 @@ class Contact:
         place = url, endpoint.key_env
         if place not in self._seen:
             refuse_missing_key(endpoint)
-            self._seen[place] = _run(_looked(url.rstrip("/"), endpoint))
+            self._seen[place] = submit(_looked(url.rstrip("/"), endpoint)).result()
         return self._seen[place]
 
 
@@ -307,7 +300,8 @@ def _prove_key(
     body = {"model": model, "messages": request.messages, length: 1}
     cost, counted = most, False
     try:
-        reply = _run(_exchange(f"{url.rstrip('/')}/chat/completions", _key_of(endpoint), body))
+        address = f"{url.rstrip('/')}/chat/completions"
+        reply = submit(_exchange(address, _key_of(endpoint), body)).result()
         cost, counted = _cost_of(reply, request, tariff, most)
     except _faults():  # slow to load, for instance
         return
@@ -377,13 +371,3 @@ def _faults() -> tuple[type[Exception], ...]:
     from aiohttp import ClientError
 
     return (ClientError, OSError, TimeoutError)
-
-
-def _run(work: Coroutine[Any, Any, _Result]) -> _Result:
-    """What it comes to; also in a thread that runs an event loop, as that of a notebook does."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return asyncio.run(work)
-    with ThreadPoolExecutor(1) as aside:
-        return aside.submit(asyncio.run, work).result()

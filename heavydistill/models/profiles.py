@@ -213,11 +213,7 @@ def serve_command(profile: ProfileFile, gpus: int, context: int | None = None) -
 
     Beside what the profile says, it counts the tokens of prompts that were cached, and leaves the
     sampling to the requests: a checkpoint's own defaults would hold for what they do not send.
-
-    Args:
-        profile: Profile of the model.
-        gpus: Their number.
-        context: Instead of the set-up's ``max_model_len``.
+    ``context`` stands in for the set-up's ``max_model_len``.
     """
     setup = profile.vllm.gpus.get(gpus) if profile.vllm else None  # type: ignore[call-overload]
     if not profile.vllm or not setup:

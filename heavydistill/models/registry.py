@@ -257,11 +257,6 @@ def revision_of(profile: Profile, endpoint: Endpoint) -> str:
 def open_engine(profile: Profile, endpoint: Endpoint, ledger: Ledger | None = None) -> Engine:
     """The engine that asks this model. Loads the weights of a local one.
 
-    Args:
-        profile: From ``find``.
-        endpoint: Where it is served, if it is.
-        ledger: The account of the run, for a served model.
-
     Raises:
         TeacherError: The model cannot be loaded.
     """

@@ -145,13 +145,7 @@ def sample_seed(run_seed: int, *parts: object) -> int:
 
 
 def fields_of(model: str, request: Request, response: Response) -> dict[str, Any]:
-    """The fields of a generation but its id and verdict.
-
-    Args:
-        model: Name of its profile.
-        request: Request of the sample.
-        response: Response, or the reason why there is none.
-    """
+    """The fields of a generation but its id and verdict."""
     return {
         "index": request.index,
         "model": model,

@@ -46,9 +46,6 @@ _log = logging.getLogger("heavydistill.models")
 class ReaderTokenizer:
     """Counts and cuts in a model's own tokens.
 
-    Args:
-        name: Folder with a ``tokenizer.json``, or a Hub id.
-
     Raises:
         TeacherError: There is no tokenizer of that name.
     """
@@ -191,14 +188,7 @@ class ServerTokenizer:
             self._journal.close()
 
     def _cut(self, text: str, tokens: int, shortest: str, cut: Callable[[int], str]) -> str:
-        """By regula falsi over lengths, whose last fitting one is taken after a few counts.
-
-        Args:
-            text: The whole text.
-            tokens: Most tokens.
-            shortest: Fits for certain.
-            cut: The part of so many characters.
-        """
+        """By regula falsi over lengths, whose last fitting one is taken after a few counts."""
         whole = self.count(text) if tokens > 0 else 0
         if whole <= tokens:
             return text if tokens > 0 else ""
@@ -330,9 +320,6 @@ def is_counted(model: str, endpoint: Endpoint) -> bool:
 
 def reader_of(tokenizer: str) -> Reader:
     """What counts without asking a server: for plans and checks.
-
-    Args:
-        tokenizer: Folder or Hub id, or ``SERVER``.
 
     Raises:
         TeacherError: The tokenizer cannot be loaded.

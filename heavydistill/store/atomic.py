@@ -35,9 +35,6 @@ _LOCK = "lock"
 class Workplace:
     """The hidden folder; see the module.
 
-    Args:
-        folder: Under the name that it will have.
-
     Attributes:
         path: The hidden folder.
         new: What will be the folder; not there at the beginning.
@@ -149,9 +146,6 @@ class Workplace:
 @contextlib.contextmanager
 def new_folder(folder: Path) -> Iterator[Path]:
     """A folder that gets its name when this ends well, and is gone when it does not.
-
-    Args:
-        folder: Under the name that it will have; as of ``refuse_taken``.
 
     Raises:
         ConfigError: The name is taken, or another process is about to take it.

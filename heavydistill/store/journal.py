@@ -82,9 +82,6 @@ def skipped_note(folder: Path, skipped: int) -> str:
 class Journal:
     """A journal opened by one process; its methods may be called by several threads.
 
-    Args:
-        folder: Made if it is not there.
-
     Raises:
         JournalError: The folder cannot be used, or a segment cannot be read or has another format.
             So do the methods that read, if that happens while it is open.

@@ -108,10 +108,6 @@ class Segment:
 def segments(folder: Path, thorough: bool = False) -> Iterator[Segment]:
     """The segments of a journal, oldest first; makes the folder if it is not there.
 
-    Args:
-        folder: The journal's; made if it is not there.
-        thorough: Whether to parse what each line holds, as ``read`` does.
-
     Raises:
         JournalError: The folder cannot be used, or a segment cannot be read.
         FileNotFoundError: A segment was replaced after the folder was listed.

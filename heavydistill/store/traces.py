@@ -59,10 +59,6 @@ def reading(path: Path, fix: str = _TAKE_OUT) -> Iterator[pq.ParquetFile]:
 
     What is damaged in its rows shows only when they are read, and read as text.
 
-    Args:
-        path: Path of the file.
-        fix: Fix if it cannot be read.
-
     Raises:
         ConfigError: That, at its opening or while this lasts.
     """

@@ -23,12 +23,7 @@ _SILENT = OUTAGES | OF_THE_SERVER
 
 
 class CircuitBreaker:
-    """Of all servers of a model.
-
-    Args:
-        model: Served name.
-        patience_s: How long it is borne.
-    """
+    """Of all servers of a model."""
 
     def __init__(self, model: str, patience_s: float) -> None:
         self._model, self._patience_s = model, patience_s
@@ -60,12 +55,6 @@ class CircuitBreaker:
     def is_general(self, request: Request, response: Response, sent: float, now: float) -> bool:
         """Whether a failure is one of all servers, so that its attempt does not count.
 
-        Args:
-            request: Request that failed.
-            response: How.
-            sent: Time of the loop at which it was sent.
-            now: Time of the loop.
-
         Raises:
             StoppedError: That is so for longer than anybody should wait.
         """
@@ -88,11 +77,6 @@ class CircuitBreaker:
         """The plain request to ask, once in a silence, when too few prompts tell what is wrong.
 
         Until the server gives a sign of life all failures are general.
-
-        Args:
-            request: Request that failed.
-            sent: Time of the loop at which it was sent.
-            is_last: Whether it would not be sent again.
         """
         heard_at = self.heard_at
         since = self._since.get(prompt_id(request.messages), heard_at)
@@ -109,12 +93,7 @@ class CircuitBreaker:
 
 
 class RejectionBreaker:
-    """Watches the first responses of a model.
-
-    Args:
-        model: Served name.
-        where: Address of the server.
-    """
+    """Watches the first responses of a model."""
 
     def __init__(self, model: str, where: str) -> None:
         self._model, self._where = model, where

@@ -159,12 +159,7 @@ class ChatCompletion:
         return True
 
     def overrun(self, what: str, unread: int = 0) -> OverrunError:
-        """The error for a reply that goes on too long.
-
-        Args:
-            what: How much of it came, e.g. ``more than 9 pieces``.
-            unread: Bytes that came and are not yet among its texts.
-        """
+        """The error for a reply that goes on too long."""
         texts = ("".join(parts) for choice in self._choices.values() for parts in choice.texts)
         # A token is at least a byte, and there may be some that are not sent.
         came = unread + sum(len(text.encode("utf-8", "replace")) for text in texts)

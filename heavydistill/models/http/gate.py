@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import os
 import threading
 from collections.abc import Coroutine
 from concurrent.futures import Future
@@ -29,6 +30,9 @@ def loop() -> asyncio.AbstractEventLoop:
     made = asyncio.new_event_loop()
     threading.Thread(target=made.run_forever, daemon=True, name="requests").start()
     return made
+
+
+os.register_at_fork(after_in_child=loop.cache_clear)  # the thread stays with the parent
 
 
 def submit(work: Coroutine[Any, Any, _Result]) -> Future[_Result]:

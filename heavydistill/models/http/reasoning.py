@@ -21,11 +21,6 @@ def decoded(tokenizer: Any, ids: Sequence[int], tags: tuple[str, str] | None) ->
     """The text of a completion without control tokens, but with the tags of its thinking.
 
     Some tokenizers have these among their control tokens.
-
-    Args:
-        tokenizer: A tokenizer of transformers.
-        ids: Tokens that the model wrote.
-        tags: As in ``split_reasoning``.
     """
     control = {
         id
@@ -38,12 +33,7 @@ def decoded(tokenizer: Any, ids: Sequence[int], tags: tuple[str, str] | None) ->
 
 
 def split_reasoning(text: str, tags: tuple[str, str] | None) -> tuple[str, str]:
-    """(reasoning, answer text), both stripped, of a whole completion.
-
-    Args:
-        text: Text that the model wrote.
-        tags: Opening and closing tag of its thinking; None if it has none.
-    """
+    """(reasoning, answer text), both stripped, of a whole completion."""
     if tags is None:
         return "", text.strip()
     opening, closing = tags

@@ -109,13 +109,7 @@ class ServerFault(Exception):
 
 
 class RefusedError(Exception):
-    """The server answers with an error.
-
-    Args:
-        status: HTTP status.
-        headers: Headers of the answer.
-        message: Text of the body.
-    """
+    """The server answers with an HTTP error."""
 
     def __init__(self, status: int, headers: Mapping[str, str], message: str) -> None:
         super().__init__(f"HTTP {status}: {message}")
@@ -156,9 +150,6 @@ class Redactor:
     """Makes one printable line of what a server says, without the key, which some repeat.
 
     The key is replaced before anything is cut off, so no part of it is left at the cut.
-
-    Args:
-        key: The key that is sent; empty for none.
     """
 
     key: str = ""
@@ -170,11 +161,7 @@ class Redactor:
 
 
 def message_of(error: Any) -> Any:
-    """What an error says, however it is wrapped.
-
-    Args:
-        error: The parsed body of an HTTP error, or the ``error`` of a body.
-    """
+    """What an error says, however it is wrapped."""
     while isinstance(error, dict):
         names = ("error", "message", "detail")
         inner = next((error[name] for name in names if error.get(name)), None)
@@ -205,11 +192,7 @@ def _as_json(value: object) -> str:
 
 
 def failure_of(error: Exception) -> Failure:
-    """The kind of a failure.
-
-    Args:
-        error: Raised by ``wire``, aiohttp or the system, or by reading a completion.
-    """
+    """The kind of a failure."""
     from aiohttp import ClientConnectorError, ClientError, ConnectionTimeoutError
 
     if isinstance(error, RefusedError):

@@ -59,11 +59,7 @@ class Servers:
         self._waiting: deque[asyncio.Future[Server]] = deque()
 
     async def lease(self, is_urgent: bool = False) -> Server:
-        """A slot of the server that has the most room; it must be given back.
-
-        Args:
-            is_urgent: Whether it comes before all that wait.
-        """
+        """A slot of the server that has the most room; it must be given back."""
         waiter = asyncio.get_running_loop().create_future()
         (self._waiting.appendleft if is_urgent else self._waiting.append)(waiter)
         self._hand_out()
@@ -177,9 +173,6 @@ class Allowance:
     Whoever takes more than it holds waits until it is full, and those after him until that is made
     up for. So no minute has more than the limit, but for what the last one took beyond a second's
     worth and what turned out to be more than was taken.
-
-    Args:
-        per_minute: Most units in a minute.
     """
 
     def __init__(self, per_minute: int) -> None:
@@ -213,12 +206,7 @@ class Allowance:
 
 
 class Rates:
-    """Both limits of an endpoint.
-
-    Args:
-        requests_per_minute: None sets no limit.
-        tokens_per_minute: None sets no limit.
-    """
+    """Both limits of an endpoint."""
 
     def __init__(self, requests_per_minute: int | None, tokens_per_minute: int | None) -> None:
         self._requests = Allowance(requests_per_minute) if requests_per_minute else None
@@ -226,11 +214,7 @@ class Rates:
         self._spent, self._ended = 0.0, 0
 
     async def admit(self, most_tokens: int) -> float:
-        """Wait for a request's turn; returns the tokens that it was charged.
-
-        Args:
-            most_tokens: Maximum number of tokens of the request.
-        """
+        """Wait for a request's turn; returns the tokens that it was charged."""
         if self._requests:
             await self._requests.take(1)
         if not self._tokens:
@@ -240,12 +224,7 @@ class Rates:
         return float(charged)
 
     def settle(self, charged: float, tokens: int) -> None:
-        """Charge what a request really took.
-
-        Args:
-            charged: Return value of ``admit``.
-            tokens: Prompt and response.
-        """
+        """Charge what a request really took."""
         if tokens:
             self._spent += tokens
             self._ended += 1

@@ -55,11 +55,6 @@ class Transport:
     async def ask(self, url: str, body: dict[str, Any], completion: ChatCompletion) -> None:
         """Read what the server at this base URL makes of a body.
 
-        Args:
-            url: Where to ask.
-            body: Body of the request.
-            completion: Takes what comes, also if the rest does not.
-
         Raises:
             TeacherError: The request cannot be sent as it is; nothing was.
             RefusedError: It refuses the request.
@@ -126,11 +121,7 @@ class Transport:
 
 
 class _Lines:
-    """Cuts a stream into lines.
-
-    Args:
-        completion: Says how long a line may be.
-    """
+    """Cuts a stream into lines."""
 
     def __init__(self, completion: ChatCompletion) -> None:
         self._completion = completion

@@ -120,10 +120,6 @@ def load_adapter(adapter: Adapter, dtype: Any) -> Any:
 def merge_adapter(adapter: Adapter, adapted: Any) -> Any:
     """The base model with the adapter merged into its weights, which are changed in place.
 
-    Args:
-        adapter: The adapter.
-        adapted: From ``load_adapter``.
-
     Raises:
         TeacherError: There are weights in it that are no numbers.
     """

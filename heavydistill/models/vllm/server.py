@@ -95,9 +95,7 @@ class VllmServer:
 def command(profile: ProfileFile, context: int | None) -> list[str]:
     """The command that serves a model on this machine, without its address.
 
-    Args:
-        profile: Profile of the model.
-        context: Tokens of prompt and response together; None takes the set-up's.
+    ``context`` is in tokens; None takes the set-up's.
 
     Raises:
         ConfigError: No set-up of the profile fits this machine, or vLLM is not installed.

@@ -40,12 +40,7 @@ FORMAT = "heavydistill-sets/1"
 
 
 class Writer:
-    """Writes the rows of one split of one set, a group at a time.
-
-    Args:
-        file: Must not be there.
-        kind: The dataclass of the rows.
-    """
+    """Writes the rows of one split of one set, a group at a time."""
 
     def __init__(self, file: Path, kind: type) -> None:
         import pyarrow.parquet as pq
@@ -117,11 +112,7 @@ def read_rows(
 ) -> Iterator[dict[str, Any]]:
     """The rows of a split, a group in memory at a time; none if the split has no file.
 
-    Args:
-        folder: Folder of the sets.
-        name: Name of the set.
-        split: Split of the set.
-        columns: Those that are read, of a struct as ``verdict.label``; all if it is left out.
+    ``columns`` names those that are read, of a struct as ``verdict.label``; None reads all.
 
     Raises:
         ConfigError: The folder holds no sets, or the file cannot be read; raised by this call. Or
