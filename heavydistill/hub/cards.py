@@ -20,7 +20,7 @@ from heavydistill.errors import ConfigError
 from heavydistill.hub.parcel import CARD
 from heavydistill.hub.terms import Author
 from heavydistill.report.grid import UNKNOWN, count, part
-from heavydistill.report.markdown import code, table, text
+from heavydistill.report.markdown import code, interval, table, text
 from heavydistill.report.sets import STRATA_COLUMNS, strata
 from heavydistill.store.sets.folder import Manifest
 
@@ -68,7 +68,7 @@ def _environment() -> jinja2.Environment:
         undefined=jinja2.StrictUndefined,
         autoescape=False,  # it is Markdown: names and texts go through `text` or `code`
     )
-    environment.filters |= {"text": text, "code": code, "count": count}
+    environment.filters |= {"text": text, "code": code, "count": count, "interval": interval}
     environment.globals |= {
         "text": text,
         "code": code,

@@ -21,10 +21,10 @@ from heavydistill.hub.terms import (
     licence_of,
     problem_sources,
 )
-from heavydistill.metrics.counts import COLUMNS, GenerationCounts, unanswered_facts
+from heavydistill.metrics.counts import GenerationCounts, unanswered_facts
 from heavydistill.metrics.intervals import FEW_PROBLEMS, FEW_WARNING
-from heavydistill.report.grid import UNKNOWN, count, part
-from heavydistill.report.markdown import at, code, interval, table, text, usd
+from heavydistill.report.grid import UNKNOWN, count
+from heavydistill.report.markdown import at, code, text, usd
 from heavydistill.store.sets.folder import (
     CHAT_TEMPLATE,
     SETS,
@@ -56,13 +56,6 @@ _ROWS = {
     "sft_deliberator": "prompt: a candidate set; completion: a deliberation on it",
     "sft_thinker": "prompt: a problem; completion: an attempt at it",
     "rl": "prompt: a candidate set; with what a verifier needs to reward an answer",
-}
-_USED = "used"
-_MEANINGS = {_USED: "passes everything", **dict(LABELS)}
-_RATES = {
-    "rescue": "Rescue: vote wrong or tied, deliberation right",
-    "regress": "Regress: vote right, deliberation wrong",
-    "emergent": "Emergent: no attempt right, deliberation right",
 }
 _STAGES = ("trajectories", "deliberations")
 _SAMPLING = ("temperature", "top_p", "top_k", "max_tokens")
@@ -110,20 +103,15 @@ def dataset_card(
         manifest=manifest,
         authors=authors,
         licence=chosen,
-        views=", ".join(code(name) for name in VIEWS if name in counts),
-        names=list(counts),
+        counts=counts,
+        meanings=_ROWS,
+        views=VIEWS,
         place=repo_id or "path/to/this/folder",
         revision=f', revision="{revision}"' if repo_id and revision else "",
-        tables={
-            "sets": _sets_table(counts),
-            "metrics": _metrics_table(manifest),
-            "rates": _rates_table(manifest),
-            "samples": _samples_table(manifest),
-            "filters": _filters_table(manifest),
-            "benchmarks": _benchmarks_table(manifest),
-            "tokens": _tokens_table(manifest),
-            "sampling": _sampling_table(manifest),
-        },
+        samples=list(_samples(manifest)),
+        filtered_views=["problems"] if manifest.refiltered else ["problems", *_STAGES],
+        labels={"used": "passes everything", **dict(LABELS)},
+        sampling=list(_sampling(manifest)),
         few_warning=f" {FEW_WARNING}" if few else "",
         unanswered=list(_unanswered(manifest)),
         judged=[(name, judging) for name, judging in judged if judging.get("asked")],
@@ -202,41 +190,6 @@ def _row_counts(folder: Path) -> RowCounts:
     }
 
 
-def _sets_table(counts: RowCounts) -> str:
-    rows = []
-    for name, meaning in _ROWS.items():
-        if name in counts:
-            splits = counts[name]
-            validation = "" if name in VIEWS else count(splits.get("validation", 0))
-            rows.append((code(name), count(splits.get("train", 0)), validation, meaning))
-    return table(("Config", "train", "validation", "A row"), rows)
-
-
-def _metrics_table(manifest: Manifest) -> str:
-    """The metrics of each run; an imported pool has none."""
-    keys = ("mean_at_k", "vote_at_k", "pass_at_k", "heavy_mean_at_d", "heavy_pass_at_d")
-    rows = [
-        (
-            code(run.name),
-            *(count(run.summary.get(key)) for key in ("problems", "k", "d")),
-            *(interval(run.summary.get(key)) for key in keys),
-            interval(run.summary.get("heavy_minus_vote"), signed=True),
-        )
-        for run in manifest.runs
-    ]
-    head = ("Run", "Problems", "K", "D", "M@K", "V@K", "P@K", "HM@D", "HP@D", "HM@D - V@K")
-    return table(head, rows)
-
-
-def _rates_table(manifest: Manifest) -> str:
-    rows = []
-    for run in manifest.runs:
-        rates = [run.summary.get(name) for name in _RATES]
-        cells = [part(rate["count"], rate["of"]) if rate else UNKNOWN for rate in rates]
-        rows.append((code(run.name), *cells))
-    return table(("Run", *_RATES.values()), rows)
-
-
 def _samples(manifest: Manifest) -> Iterator[tuple[str, str, dict[str, Any], dict[str, Any]]]:
     """(run, stage, counts, verifiers) of each stage whose samples were counted."""
     for run in manifest.runs:
@@ -245,60 +198,12 @@ def _samples(manifest: Manifest) -> Iterator[tuple[str, str, dict[str, Any], dic
                 yield run.name, stage, counts, run.summary.get("by_verifier", {})
 
 
-def _samples_table(manifest: Manifest) -> str:
-    """What became of the samples; empty if no run says."""
-    rows = [
-        (code(run), stage, *(count(counts.get(column)) for column in ("total", *COLUMNS)))
-        for run, stage, counts, _ in _samples(manifest)
-    ]
-    head = ("Run", "Answers", "All", *(name.capitalize() for name in COLUMNS))
-    return table(head, rows) if rows else ""
-
-
 def _unanswered(manifest: Manifest) -> Iterator[str]:
     """The stages with many samples without a final answer, which earlier versions did not count."""
     for run, stage, counts, verifiers in _samples(manifest):
         if "unanswered" in counts:
             for fact in unanswered_facts({stage: GenerationCounts(**counts)}, verifiers):
                 yield f"{code(run)}: {text(fact)}"
-
-
-def _filters_table(manifest: Manifest) -> str:
-    views = ["problems"] if manifest.refiltered else ["problems", *_STAGES]
-    rows = [
-        (
-            view,
-            code(label) if label != _USED else _USED,
-            count(number),
-            text(_MEANINGS.get(label, UNKNOWN)),
-        )
-        for view in views
-        for label, number in getattr(manifest, view).items()
-    ]
-    return table(("View", "Label", "Rows", "Meaning"), rows)
-
-
-def _benchmarks_table(manifest: Manifest) -> str:
-    rows = [
-        (
-            code(used.name),
-            count(sum(used.hits.values())),
-            ", ".join(f"{count(hits)} {code(how)}" for how, hits in used.hits.items()),
-            code(used.texts_sha256[:12]),
-        )
-        for used in manifest.benchmarks
-    ]
-    return table(("Benchmark", "Problems found", "How", "SHA-256"), rows)
-
-
-def _tokens_table(manifest: Manifest) -> str:
-    quantiles = ("p50", "p90", "p95", "p99", "max")
-    rows = [
-        (code(name), *(count(known.get(quantile)) for quantile in quantiles))
-        for name, known in manifest.tokens.items()
-        if known
-    ]
-    return table(("Config", "Median", "90%", "95%", "99%", "Most"), rows)
 
 
 def _costs(manifest: Manifest) -> dict[str, Any]:
@@ -323,12 +228,7 @@ def _costs(manifest: Manifest) -> dict[str, Any]:
         costs.append(None)
         rows.append(("refilter", count(manifest.refiltered.deliberations), *[UNKNOWN] * 3))
     known = usd(sum(cost for cost in costs if cost is not None))
-    head = ("What was asked", "Requests", "Prompt tokens", "Completion tokens", "USD")
-    return {
-        "head": head,
-        "rows": rows,
-        "total": f"At least {known}" if None in costs else known,
-    }
+    return {"rows": rows, "total": f"At least {known}" if None in costs else known}
 
 
 def _reported(used: dict[str, Any], kind: str) -> str:
@@ -339,23 +239,16 @@ def _reported(used: dict[str, Any], kind: str) -> str:
     return f"{'at least ' * bool(missing)}{count(used[kind])}"
 
 
-def _sampling_table(manifest: Manifest) -> str:
-    """How the attempts and deliberations were sampled; empty if that is not known."""
-    rows: list[list[Any]] = []
+def _sampling(manifest: Manifest) -> Iterator[tuple[str, list[Any]]]:
+    """How the attempts and deliberations were sampled: label, and values of the table's columns."""
     for run in manifest.runs:
         for stage, samples in (("think", "k"), ("deliberate", "d")):
             if asked := at(run.config, stage):
-                values = [asked.get(samples), *(at(asked, f"sampling.{key}") for key in _SAMPLING)]
                 is_own = stage == "deliberate" or not has_others_pools(run)
                 seed = run.config.get("seed") if is_own else None
-                rows.append([f"{code(run.name)} {stage}", *values, seed])
+                values = [at(asked, f"sampling.{key}") for key in _SAMPLING]
+                yield f"{code(run.name)} {stage}", [asked.get(samples), *values, seed]
     again = manifest.build.get("redeliberate") or {}
     for answered in manifest.asked:
-        values = [again.get("d"), *map(answered.sampling.get, _SAMPLING), again.get("seed")]
-        rows.append([f"{code(answered.model)} again", *values])
-    head = ("Run", "Samples", "Temperature", "top_p", "top_k", "Most tokens", "Seed")
-    cells = [
-        [label, *(UNKNOWN if value is None else text(value) for value in values)]
-        for label, *values in rows
-    ]
-    return table(list(map(text, head)), cells) if rows else ""
+        values = list(map(answered.sampling.get, _SAMPLING))
+        yield f"{code(answered.model)} again", [again.get("d"), *values, again.get("seed")]
