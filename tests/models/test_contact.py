@@ -322,7 +322,7 @@ def test_the_smallest_context_of_several_addresses_counts():
 
 def test_a_provider_without_a_key_is_refused_before_anything_is_sent(monkeypatch):
     monkeypatch.delenv("OPENROUTER_API_KEY", raising=False)
-    monkeypatch.setattr("heavydistill.models.contact._run", lambda work: pytest.fail("sent"))
+    monkeypatch.setattr("heavydistill.models.contact.submit", lambda work: pytest.fail("sent"))
     endpoint = located(Endpoint(base_url="openrouter"))
     with pytest.raises(TeacherError, match=r"openrouter needs a key.*OPENROUTER_API_KEY"):
         Contact().context("some/model", endpoint)
