@@ -2,11 +2,12 @@ from __future__ import annotations
 
 import dataclasses
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from samples import trajectory
 
-from heavydistill.curate.candidates import draw_sets, set_of
+from heavydistill.curate.candidates import Success, draw_sets, is_right, set_of, success_of
 from heavydistill.heavy import voting
 from heavydistill.schema import Label, Trajectory, Verdict
 
@@ -74,3 +75,34 @@ def test_the_same_attempts_are_one_set_whatever_was_drawn():
     (one,) = draw_sets("p", pool, widths=[2], most=8, seed=0)
     assert (one.members, one.right, one.stratum) == (("t_0", "t_1"), 1, "tie")
     assert one == set_of("p", pool[::-1]) != set_of("p", pool_of(["7", "8", "8"]))
+
+
+def deliberations(verdicts: str) -> list:
+    """One for each letter: right, wrong, undecided, or not judged at all."""
+    labels = {"r": "correct", "w": "incorrect", "u": "undecided"}
+    return [
+        trajectory(
+            verdict=None
+            if letter == "-"
+            else Verdict(label=labels[letter], reason="x", extracted=None, verifier="v@1")
+        )
+        for letter in verdicts
+    ]
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "expected"),
+    [
+        ("rw", Success(0.5, 2, "")),
+        ("rrrw", Success(0.75, 4, "")),
+        ("rr", Success(1.0, 2, "always_right")),
+        ("ww", Success(0.0, 2, "never_right")),
+        ("rwuu--", Success(0.5, 2, "")),
+        ("wwuu", Success(0.0, 2, "never_right")),
+        ("ruuu", Success(1.0, 1, "unmeasured")),
+        ("uu-", Success(None, 0, "unmeasured")),
+        ("", Success(None, 0, "unmeasured")),
+    ],
+)
+def test_a_prompt_is_right_sometimes_and_undecided_tells_nothing(verdicts, expected):
+    assert success_of(map(is_right, deliberations(verdicts))) == expected

@@ -4,11 +4,12 @@ import json
 from pathlib import Path
 
 import pytest
+from generations import problem
 from hypothesis import given
 from hypothesis import strategies as st
 
 from heavydistill.config.run import Problems
-from heavydistill.curate.filters.contamination import Benchmark, read, shipped
+from heavydistill.curate.filters.contamination import Benchmark, Screen, read, shipped
 from heavydistill.curate.filters.words import masked, tokens_of
 from heavydistill.errors import ProblemsError
 from heavydistill.problems.procedural import gym_problems, micro_problems
@@ -230,3 +231,19 @@ def test_of_the_training_problems_of_gsm8k_those_are_found_that_are_like_one_of_
         "Bella bought stamps at the pos",
         "Joseph and his friends watched",
     ]
+
+
+def test_two_files_of_one_name_are_counted_apart(tmp_path):
+    files = []
+    for folder, text in (("one", CHINESE), ("other", SHORT)):
+        (tmp_path / folder).mkdir()
+        files.append(tmp_path / folder / "exam.jsonl")
+        files[-1].write_text(json.dumps({"text": text}))
+    screen = Screen([str(file) for file in files])
+    assert screen.look("a", problem(SHORT)) == ("contaminated", "exam: same_text")
+    assert screen.look("b", problem("How many hens are there?")) == ("", "")
+    assert [(used.name, used.hits) for used in screen.used] == [
+        ("exam", {}),
+        ("exam", {"same_text": 1}),
+    ]
+    assert screen.used[0].texts_sha256 != screen.used[1].texts_sha256

@@ -22,7 +22,6 @@ from heavydistill.curate.exports import reward as our_reward
 from heavydistill.curate.exports.export import export
 from heavydistill.curate.exports.trainers import TRAINERS
 from heavydistill.errors import ConfigError, ProblemsError
-from heavydistill.store.atomic import Workplace
 from heavydistill.store.sets import folder as folders
 from heavydistill.store.sets.rows import Message, SftRow
 
@@ -114,17 +113,6 @@ def test_the_readme_tells_a_command_for_each_configuration_and_counts_the_rows(s
     ).read_bytes()
 
 
-@pytest.mark.parametrize("to", TRAINERS)
-def test_the_same_sets_give_the_same_bytes(sets, tmp_path, to):
-    for out in ("one", "two"):
-        export(sets, to, tmp_path / out)
-    files = [path for path in (tmp_path / "one").rglob("*") if path.is_file()]
-    assert len(files) > 5
-    for path in files:
-        other = tmp_path / "two" / path.relative_to(tmp_path / "one")
-        assert path.read_bytes() == other.read_bytes()
-
-
 @pytest.mark.parametrize("to", ["llamafactory", "ms-swift"])
 def test_thinking_that_stands_in_the_text_keeps_the_marks_of_the_student(sets, tmp_path, to):
     write_sft(sets, sft_row("2+2+2", "[THINK]2+2+2[/THINK]6"))
@@ -208,21 +196,6 @@ def test_a_folder_that_is_not_empty_is_left_as_it_is(sets, tmp_path):
     with pytest.raises(ConfigError, match="exists and is not empty"):
         export(sets, "trl", out)
     assert [path.name for path in out.iterdir()] == ["mine"]
-
-
-def test_another_process_that_writes_the_folder_is_not_disturbed(sets, tmp_path):
-    with (
-        Workplace(tmp_path / "out").claimed(),
-        pytest.raises(ConfigError, match="another process"),
-    ):
-        export(sets, "trl", tmp_path / "out")
-    assert not (tmp_path / "out").exists()
-
-
-def test_an_empty_folder_is_filled(sets, tmp_path):
-    (tmp_path / "out").mkdir()
-    export(sets, "trl", tmp_path / "out")
-    assert (tmp_path / "out" / "README.md").is_file()
 
 
 def test_nothing_is_left_of_an_export_that_fails(sets, tmp_path):

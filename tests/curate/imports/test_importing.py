@@ -156,23 +156,6 @@ def test_nothing_is_left_where_an_import_fails_or_is_interrupted(tmp_path: Path)
     assert [path.name for path in tmp_path.iterdir()] == ["a.jsonl"]
 
 
-def test_what_a_killed_import_left_is_gone_after_the_next(tmp_path: Path) -> None:
-    config = configured(tmp_path, EGGS_ROW)
-    left = tmp_path / ".run.unfinished" / "new"
-    left.mkdir(parents=True)
-    (left / "half").write_text("", encoding="utf-8")
-    import_pools(config)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.jsonl", "run"]
-    assert not (tmp_path / "run" / "half").exists()
-
-
-def test_a_place_that_cannot_be_written_is_an_error_of_ours(tmp_path: Path) -> None:
-    config = configured(tmp_path, EGGS_ROW)
-    (tmp_path / "file").write_text("", encoding="utf-8")
-    with pytest.raises(ConfigError, match="cannot be written"):
-        import_pools(config.model_copy(update={"out": str(tmp_path / "file" / "run")}))
-
-
 def test_progress_tells_of_references_and_problems(tmp_path: Path) -> None:
     seen: list[tuple[str, int, int]] = []
     config = configured(tmp_path, EGGS_ROW, STAIRS_ROW)
