@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from heavydistill.curate.redeliberation.asking import Asking, Volume
-    from heavydistill.curate.redeliberation.deliberator import Deliberator
+    from heavydistill.curate.redeliberation.deliberate import Tally
 
 _PLAIN_LINE_EVERY_S = 10.0
 
@@ -71,9 +71,8 @@ class AskingProgress:
     def __exit__(self, *raised: object) -> None:
         self._bars.stop()
 
-    def show(self, model: Deliberator) -> None:
+    def show(self, tally: Tally) -> None:
         """How far it is; it may be called by any thread."""
-        tally = model.tally
         tokens = tally.tokens.usage.completion
         note = f"{tokens:,} tokens, {tally.failed + tally.cut_off:,} failed or cut off"
         if tally.from_journal:

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from heavydistill.curate.imports.import_pools import Imported
-    from heavydistill.curate.redeliberation.deliberator import Deliberator
     from heavydistill.curate.redeliberation.refilter import Outcome, Plan
 
 _ASKING, _MODEL, _COST, _COLUMNS = "Redeliberation", "Model", "Cost", "Columns and verdicts"
@@ -144,7 +143,6 @@ def refilter(
     from heavydistill.cli.asking import AskingProgress, ending_early, print_volume
     from heavydistill.config.sets import load_refilter_config
     from heavydistill.curate.redeliberation import refilter
-    from heavydistill.curate.redeliberation.deliberator import Deliberator
     from heavydistill.hub.dataset_card import write_card
     from heavydistill.models.contact import Contact
 
@@ -159,11 +157,10 @@ def refilter(
     with (
         ending_early(console, plan.out, plan.asking.journal),
         AskingProgress(console, plan.volume.caches) as progress,
-        Deliberator(plan.asking, plan.config.verify, longest=plan.volume.longest) as model,
     ):
-        outcome = refilter.refilter(plan, model, lambda: progress.show(model), write_card)
+        outcome = refilter.refilter(plan, progress.show, write_card)
     _print_success(outcome, console)
-    _print_asked(plan, outcome, model, console)
+    _print_asked(plan, outcome, console)
 
 
 def _print_success(outcome: Outcome, console: Console) -> None:
@@ -181,8 +178,9 @@ def _print_success(outcome: Outcome, console: Console) -> None:
     print_table(rows, console)
 
 
-def _print_asked(plan: Plan, outcome: Outcome, model: Deliberator, console: Console) -> None:
-    asked, tally = model.asked, model.tally
+def _print_asked(plan: Plan, outcome: Outcome, console: Console) -> None:
+    tally = outcome.tally
+    asked = tally.asked(plan.asking)
     parts = [f"{asked.deliberations:,} deliberations by {asked.model}"]
     counts = {
         "failed": tally.failed,

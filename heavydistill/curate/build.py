@@ -85,8 +85,8 @@ def build_sets(
             for asking, volume in redeliberation.volumes.values():
                 on_volume(asking, volume)
             if not dry_run:
-                asked = redeliberation.ask(on_progress)
-                answers = held.enter_context(redeliberation.again())
+                rows = held.enter_context(TemporaryDirectory(prefix="heavydistill-"))
+                asked, answers = redeliberation.ask(Path(rows), on_progress), redeliberation.answers
         select(build)
         writer = SetWriter(build, folder, answers)
         _write_rows(build, writer, on_progress)

@@ -9,7 +9,7 @@ distilabel inspects the annotations of ``process`` as objects, so they are not p
 """
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from itertools import islice
 from pathlib import Path
@@ -32,6 +32,7 @@ from heavydistill.schema import (
     OK,
     SCHEMA_VERSION,
     TOO_FEW_USABLE,
+    Cache,
     Deliberation,
     Generation,
     Problem,
@@ -94,6 +95,48 @@ class LoadProblems(GeneratorStep):
         for start in range(offset, len(self._problems), size):
             batch = self._problems[start : start + size]
             yield [{"problem": to_row(p)} for p in batch], start + size >= len(self._problems)
+
+
+class LoadCaches(GeneratorStep):
+    """Yields one row a cache that is there, without the pool that it is of.
+
+    Output columns:
+        - problem (``dict``): A ``schema.Problem``.
+        - problem_id, cache_id (``str``).
+        - caches (``list[dict]``): What ``Deliberate`` reads of the cache.
+        - pool, deliberations (``list[dict]``): Empty.
+    """
+
+    _pairs: Iterator[tuple[Problem, Cache]] = PrivateAttr(default_factory=lambda: iter(()))
+
+    @property
+    def outputs(self) -> list[str]:
+        return ["problem", "problem_id", "cache_id", "pool", "caches", "deliberations"]
+
+    def take(self, pairs: Iterable[tuple[Problem, Cache]]) -> None:
+        """Set the pairs that become rows; they are read as they are needed."""
+        self._pairs = iter(pairs)
+
+    def process(self, offset: int = 0) -> Iterator[tuple[list[Row], bool]]:
+        """Batches of rows, of which two are in memory, and whether it is the last."""
+        rows = (self._row(problem, cache) for problem, cache in self._pairs)
+        size = int(self.batch_size)
+        batch = list(islice(rows, size))
+        while batch:
+            following = list(islice(rows, size))
+            yield batch, not following
+            batch = following
+
+    def _row(self, problem: Problem, cache: Cache) -> Row:
+        values = to_row(problem)
+        return {
+            "problem": {name: values[name] for name in Problem.__dataclass_fields__},
+            "problem_id": problem.id,
+            "cache_id": cache.id,
+            "pool": [],
+            "caches": [{"id": cache.id, "round": cache.round, "prompt": cache.prompt}],
+            "deliberations": [],
+        }
 
 
 class LoadPools(GeneratorStep):

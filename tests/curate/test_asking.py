@@ -11,7 +11,7 @@ from fault_server import faulty
 from heavydistill.config.run import RunConfig, load_config
 from heavydistill.config.sets import BuildConfig, load_build_config
 from heavydistill.curate.redeliberation.asking import resolve, volume_of
-from heavydistill.curate.redeliberation.deliberator import Deliberator
+from heavydistill.curate.redeliberation.deliberate import deliberate
 from heavydistill.errors import ConfigError, TeacherError
 from heavydistill.models.resolve import resolve as resolve_run
 
@@ -143,8 +143,7 @@ def test_the_volume_is_what_is_not_in_the_journal_yet(tmp_path):
         assert volume.completion_tokens == 600
         assert volume.usd == pytest.approx((volume.prompt_tokens + 3 * 600) / 1e6)
         assert volume.longest == max(cache.prompt_tokens for cache in CACHES)
-        with Deliberator(asking, config.verify) as model:
-            list(model.ask(pairs(3)[:2]))
+        deliberate(asking, volume, config.verify, lambda: pairs(3)[:2], tmp_path)
     left = volume_of(asking, CACHES)
     assert (left.requests, left.in_journal, left.completion_tokens) == (6, 4, 200)
     assert left.prompt_tokens == 2 * CACHES[2].prompt_tokens

@@ -4,7 +4,7 @@
     volume = volume_of(asking, caches)     whether the prompts fit, and how much it is
 
 The samples are others than those of a run with the same seed, so that a deliberator that failed on
-a cache is not asked for the same once more. See ``deliberator`` for the asking itself.
+a cache is not asked for the same once more. ``deliberate`` asks.
 
 Not covered: starting a server.
 """
@@ -34,35 +34,21 @@ from heavydistill.store.journal import Journal, key
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asking:
-    """Who is asked for deliberations, complete.
-
-    Attributes:
-        model: Who; a folder by its last name, so that the samples are the same wherever it is.
-        endpoint: Where, if it is served.
-        sampling: How.
-        d: Deliberations a cache.
-        seed: Of all samples.
-        journal: Folder that keeps every response.
-        account: File of what was spent.
-        most_usd: The budget, if it is in money.
-        most_tokens: The budget, if it is in tokens.
-        section: Of the configuration, with its dot, for messages.
-        context: What the model takes, and who says so; None for one in this process.
-        contact: Has asked the server; None if nothing was sent.
-    """
+    """Who is asked for deliberations, complete."""
 
     model: Profile
-    endpoint: Endpoint
+    """The model; a folder by its last name, so that the samples are the same wherever it is."""
+    endpoint: Endpoint  # where it is served, if it is
     sampling: Sampling
-    d: int
-    seed: int
-    journal: Path
-    account: Path
-    most_usd: float | None
-    most_tokens: int | None
-    section: str
-    context: Context | None = None
-    contact: Contact | None = None
+    d: int  # deliberations per cache
+    seed: int  # of all samples
+    journal: Path  # folder that keeps every response
+    account: Path  # file of what was spent
+    most_usd: float | None  # the budget, if it is in money
+    most_tokens: int | None  # the budget, if it is in tokens
+    section: str  # of the configuration, with its dot, for messages
+    context: Context | None = None  # the model's context and its source; None in this process
+    contact: Contact | None = None  # has asked the server; None if nothing was sent
 
     def requests(self, cache: Cache) -> list[Request]:
         """Those for the deliberations on a cache."""
@@ -78,27 +64,17 @@ class Asking:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Volume:
-    """How much is to be asked.
-
-    Attributes:
-        caches: On how many.
-        requests: All of them.
-        in_journal: Of those, how many have a response already.
-        prompt_tokens: Of the others, in the model's tokenizer, without its chat template.
-        completion_tokens: The most that they can bring.
-        usd: What both cost at the most; None if the price is not known.
-        longest: Tokens of the longest prompt of all.
-        skipped: Lines of the journal that cannot be read.
-    """
+    """How much is to be asked."""
 
     caches: int
     requests: int
-    in_journal: int
-    prompt_tokens: int
-    completion_tokens: int
-    usd: float | None
-    longest: int
-    skipped: int = 0
+    in_journal: int  # requests that have a response already
+    prompt_tokens: int  # of the others, in the model's tokenizer, without its chat template
+    completion_tokens: int  # the maximum that they can bring
+    usd: float | None  # maximum cost of both; None if the price is not known
+    longest: int  # tokens of the longest prompt of all
+    rounds: tuple[int, ...]  # rounds of the caches, ascending
+    skipped: int = 0  # lines of the journal that cannot be read
 
 
 def resolve(config: BuildConfig, run: RunConfig | None, contact: Contact | None = None) -> Asking:
@@ -135,17 +111,17 @@ def resolve(config: BuildConfig, run: RunConfig | None, contact: Contact | None 
 def asking_of(
     wanted: Redeliberate, section: str, out: Path, about: object, contact: Contact | None = None
 ) -> Asking:
-    """Complete what is wanted from the profile of its teacher and the capability files.
+    """Complete a section from the profile of its teacher and the capability files.
 
     Args:
         wanted: With a teacher.
-        section: As of ``Asking``.
+        section: Its name in the configuration, with its dot, for messages.
         out: Beside which the journal is, unless it is named.
         about: What is asked for, as JSON: another account for each.
         contact: Asks the server how much context it takes; None sends nothing.
 
     Raises:
-        ConfigError, TeacherError: As of ``resolve``.
+        ConfigError, TeacherError: As ``resolve``.
     """
     name = wanted.teacher or ""
     given = located(wanted.endpoint or Endpoint())
@@ -209,6 +185,7 @@ def volume_of(asking: Asking, caches: Iterable[Cache]) -> Volume:
     journal = Journal(asking.journal) if asking.journal.is_dir() else None
     revision = revision_of(model, asking.endpoint) if journal else ""
     count = in_journal = prompt_tokens = longest = 0
+    rounds = set()
     for cache in caches:
         same = cache.reader == reader.name
         tokens = cache.prompt_tokens if same else reader.count(cache.prompt)
@@ -216,6 +193,7 @@ def volume_of(asking: Asking, caches: Iterable[Cache]) -> Volume:
         known = sum(journal.state(one) == "answered" for one in keys) if journal else 0
         count, in_journal, longest = count + 1, in_journal + known, max(longest, tokens)
         prompt_tokens += tokens * (asking.d - known)
+        rounds.add(cache.round)
     _check_room(asking, longest)
     completion_tokens = (count * asking.d - in_journal) * most
     return Volume(
@@ -226,6 +204,7 @@ def volume_of(asking: Asking, caches: Iterable[Cache]) -> Volume:
         completion_tokens=completion_tokens,
         usd=model.usd(prompt_tokens, completion_tokens),
         longest=longest,
+        rounds=tuple(sorted(rounds)),
         skipped=journal.skipped if journal else 0,
     )
 

@@ -15,14 +15,16 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import shutil
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
 
-from heavydistill.chat.student import Student
+from heavydistill.chat.student import Student, lost_student
+from heavydistill.chat.template import Chat, own_template
 from heavydistill.config.run import caps_of
 from heavydistill.config.sets import Redeliberate, RefilterConfig
 from heavydistill.curate.candidates import (
@@ -41,16 +43,14 @@ from heavydistill.curate.redeliberation.asking import (
     journal_of,
     volume_of,
 )
-from heavydistill.curate.redeliberation.deliberator import Deliberator
-from heavydistill.curate.redeliberation.fitting import differences, student_of
-from heavydistill.errors import ConfigError
+from heavydistill.errors import ConfigError, TeacherError
 from heavydistill.metrics.counts import unanswered_because
 from heavydistill.models.contact import Contact
 from heavydistill.models.ledger import Ledger
 from heavydistill.models.registry import file_of as profile_file_of
 from heavydistill.models.registry import find, revision_of, tariff_of
 from heavydistill.models.resolve import located
-from heavydistill.schema import Deliberation, from_row
+from heavydistill.schema import Cache, Deliberation, Problem, from_row
 from heavydistill.store.atomic import new_folder, refuse_taken
 from heavydistill.store.sets.folder import (
     CHAT_TEMPLATE,
@@ -65,31 +65,24 @@ from heavydistill.store.sets.folder import (
 from heavydistill.store.sets.rows import USED, CacheRow, ProblemRow, RlRow
 from heavydistill.verifiers import registry
 
+if TYPE_CHECKING:
+    from heavydistill.curate.redeliberation.deliberate import Tally
+
 ASKED_ABOUT = (USED, ALWAYS_RIGHT, NEVER_RIGHT, UNMEASURED)
 """Labels of the caches that it is asked about; all others cannot be prompts of RL."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A checked refilter.
+    """A checked refilter."""
 
-    Attributes:
-        config: As the user gave it.
-        manifest: Of the sets.
-        student: Of the sets.
-        problems: By id.
-        asking: Who is asked.
-        volume: How much.
-        warnings: What the user should know before anything is asked.
-    """
-
-    config: RefilterConfig
-    manifest: Manifest
-    student: Student
-    problems: dict[str, ProblemRow]
-    asking: Asking
-    volume: Volume
-    warnings: list[str]
+    config: RefilterConfig  # as the user gave it
+    manifest: Manifest  # of the sets
+    student: Student  # of the sets
+    problems: dict[str, ProblemRow]  # by id
+    asking: Asking  # who is asked
+    volume: Volume  # how much
+    warnings: list[str]  # what the user should know before anything is asked
 
     @property
     def sets(self) -> Path:
@@ -99,26 +92,22 @@ class Plan:
     def out(self) -> Path:
         return Path(self.config.out)
 
+    def pairs(self) -> Iterator[tuple[Problem, Cache]]:
+        """Each cache that the checkpoint is asked about, with its problem."""
+        return _pairs(self.sets, self.problems)
+
 
 @dataclass(slots=True)
 class Outcome:
-    """What became of the caches that the checkpoint was asked about.
+    """What became of the caches that the checkpoint was asked about."""
 
-    Attributes:
-        before: Those that were prompts of RL, by stratum.
-        after: All of them, by stratum and label.
-        rows: Rows of ``rl``, by split.
-        tokens: Of the prompts of ``rl``.
-        undecided: Deliberations that ended and are neither right nor wrong.
-        unanswered: Deliberations that ended without a final answer.
-    """
-
-    before: Counter[str] = field(default_factory=Counter)
-    after: Counter[tuple[str, str]] = field(default_factory=Counter)
-    rows: Counter[str] = field(default_factory=Counter)
-    tokens: list[int] = field(default_factory=list)
-    undecided: int = 0
-    unanswered: int = 0
+    tally: Tally  # what was asked for
+    before: Counter[str] = field(default_factory=Counter)  # that were prompts of RL, by stratum
+    after: Counter[tuple[str, str]] = field(default_factory=Counter)  # all, by stratum and label
+    rows: Counter[str] = field(default_factory=Counter)  # of ``rl``, by split
+    tokens: list[int] = field(default_factory=list)  # of the prompts of ``rl``
+    undecided: int = 0  # deliberations that ended and are neither right nor wrong
+    unanswered: int = 0  # deliberations that ended without a final answer
 
     def labelled(self, label: str, stratum: str | None = None) -> int:
         """Caches that have a label, of a stratum or of all."""
@@ -145,10 +134,10 @@ def check(config: RefilterConfig, contact: Contact | None = None) -> Plan:
     refuse_taken(out)
     if contact:
         _require_server(config, manifest, contact)
-    student = student_of(manifest, config)
+    student = _student(manifest, config)
     asking = _asking(config, manifest, student, contact)
     problems = {row["id"]: from_row(ProblemRow, row) for row in read_rows(sets, "problems")}
-    volume = volume_of(asking, _asked_about(sets, problems))
+    volume = volume_of(asking, (cache for _, cache in _pairs(sets, problems)))
     if not volume.caches:
         raise ConfigError(
             f"{sets} has no cache that can be a prompt of RL",
@@ -158,45 +147,48 @@ def check(config: RefilterConfig, contact: Contact | None = None) -> Plan:
         f"{lacking}\nIts verdicts would be undecided; give the command again then."
         for lacking in _unavailable(config, problems.values())
     ]
-    warnings += differences(manifest, config, asking, student)
+    warnings += _differences(manifest, config, asking, student)
     return Plan(config, manifest, student, problems, asking, volume, warnings)
 
 
 def refilter(
     plan: Plan,
-    model: Deliberator,
-    on_done: Callable[[], None] | None = None,
+    on_progress: Callable[[Tally], None] = lambda tally: None,
     write_card: Callable[[Path], None] = lambda folder: None,
 ) -> Outcome:
     """Ask the checkpoint and write the folder.
 
     Args:
         plan: From ``check``.
-        model: The one of the plan, entered.
-        on_done: Called after each cache, as of ``Deliberator.ask``.
+        on_progress: Called after each batch of caches, by one thread at a time.
         write_card: Writes the card of a folder of sets into it.
 
     Raises:
         ConfigError: No prompt is left, which says why; or the folder is being written by another
             process.
-        RunError: The disk is full.
-        StoppedError, TeacherError: As of ``Deliberator.ask``.
+        RunError, StoppedError, TeacherError, KeyboardInterrupt: As ``deliberate``.
 
         Then nothing is written, and the responses are in the journal.
     """
-    outcome = Outcome()
-    with new_folder(plan.out) as new:
+    from heavydistill.curate.redeliberation.deliberate import deliberate
+
+    with new_folder(plan.out) as new, contextlib.ExitStack() as held:
+        rows = Path(held.enter_context(TemporaryDirectory(prefix="heavydistill-")))
+        written, tally = deliberate(
+            plan.asking, plan.volume, plan.config.verify, plan.pairs, rows, on_progress
+        )
+        outcome = Outcome(tally)
         _copy(plan.sets, new)
-        with contextlib.ExitStack() as held:
-            files = _Files(new, held)
-            for cache, deliberations in _deliberated(plan, model, on_done):
-                if deliberations is None:
-                    files.write("caches", "train", cache)
+        with contextlib.ExitStack() as opened:
+            files = _Files(new, opened)
+            for cache in _caches(plan.sets):
+                if cache.rl_label in ASKED_ABOUT:
+                    _write(plan, cache, written.on(cache.problem, cache.id), files, outcome)
                 else:
-                    _write(plan, cache, deliberations, files, outcome)
+                    files.write("caches", "train", cache)
         if not outcome.rows:
             raise _nothing_left(plan, outcome)
-        write_manifest(_manifest(plan, model, outcome), new)
+        write_manifest(_manifest(plan, outcome), new)
         write_card(new)
     return outcome
 
@@ -273,8 +265,8 @@ def _caches(sets: Path) -> Iterator[CacheRow]:
     return (from_row(CacheRow, row) for row in read_rows(sets, "caches"))
 
 
-def _asked_about(sets: Path, problems: Mapping[str, ProblemRow]) -> Iterator[CacheRow]:
-    """The caches that the checkpoint is asked about, which is checked of each."""
+def _pairs(sets: Path, problems: Mapping[str, ProblemRow]) -> Iterator[tuple[ProblemRow, CacheRow]]:
+    """``Plan.pairs``. Raises ConfigError for a cache whose problem is in no split."""
     for cache in _caches(sets):
         if cache.rl_label in ASKED_ABOUT:
             problem = problems.get(cache.problem)
@@ -283,7 +275,7 @@ def _asked_about(sets: Path, problems: Mapping[str, ProblemRow]) -> Iterator[Cac
                     f"{sets}: the cache {cache.id} is of a problem that is in no split",
                     "Build the sets again.",
                 )
-            yield cache
+            yield problem, cache
 
 
 def _copy(sets: Path, folder: Path) -> None:
@@ -293,26 +285,6 @@ def _copy(sets: Path, folder: Path) -> None:
     shutil.copyfile(file_of(sets, "problems", "train"), problems)
     if (sets / CHAT_TEMPLATE).is_file():
         shutil.copyfile(sets / CHAT_TEMPLATE, folder / CHAT_TEMPLATE)
-
-
-def _deliberated(
-    plan: Plan, model: Deliberator, on_done: Callable[[], None] | None
-) -> Iterator[tuple[CacheRow, list[Deliberation] | None]]:
-    """Every cache in its order, and the deliberations on it if the checkpoint was asked."""
-    waiting: deque[CacheRow] = deque()
-
-    def to_ask() -> Iterator[tuple[ProblemRow, CacheRow]]:
-        for cache in _caches(plan.sets):
-            waiting.append(cache)
-            if cache.rl_label in ASKED_ABOUT:
-                yield plan.problems[cache.problem], cache
-
-    for (_, asked), deliberations in model.ask(to_ask(), on_done):
-        while (cache := waiting.popleft()) is not asked:
-            yield cache, None
-        yield cache, deliberations
-    for cache in waiting:
-        yield cache, None
 
 
 def _write(
@@ -362,8 +334,8 @@ def _is_undecided(one: Deliberation) -> bool:
     return ended and one.verdict is not None and one.verdict.label == "undecided"
 
 
-def _manifest(plan: Plan, model: Deliberator, outcome: Outcome) -> Manifest:
-    old, asking, tally = plan.manifest, plan.asking, model.tally
+def _manifest(plan: Plan, outcome: Outcome) -> Manifest:
+    old, asking, tally = plan.manifest, plan.asking, outcome.tally
     local = asking.model.kind == "local"
     kept = {name: old.rows[name] for name in ("problems", "caches") if name in old.rows}
     return old.model_copy(
@@ -412,3 +384,65 @@ def _nothing_left(plan: Plan, outcome: Outcome) -> ConfigError:
         f"right, {always:,} are always right and {unmeasured:,} could not be measured",
         fix,
     )
+
+
+def _student(manifest: Manifest, config: RefilterConfig) -> Student:
+    """The student of the sets, or the checkpoint in its place.
+
+    Raises:
+        TeacherError: There is none under the name that the configuration gives.
+        ConfigError: There is none under the name that the sets give, and the checkpoint has
+            another template.
+    """
+    name = config.student or manifest.student.name
+    try:
+        return Student(name, _template(config))
+    except TeacherError as error:
+        if config.student:
+            raise
+        if Path(config.checkpoint).is_dir():
+            child = Student(config.checkpoint)
+            if child.template_sha256 == manifest.student.template_sha256:
+                return child
+        raise lost_student(name, error) from error
+
+
+def _differences(
+    manifest: Manifest, config: RefilterConfig, asking: Asking, student: Student
+) -> list[str]:
+    """What the user should know: who stands for the student, and which template is another one."""
+    told = []
+    wanted = config.student or manifest.student.name
+    if student.name != wanted:
+        told.append(
+            f"The student of the sets, {wanted}, is not found here: {asking.model.name} stands for "
+            "it, which has its chat template.\nIf it is no child of it, give --student FOLDER."
+        )
+    return told + _other_template(config, asking, student)
+
+
+def _template(config: RefilterConfig) -> Path | None:
+    """The template of the sets, if it is not the student's own."""
+    file = Path(config.sets) / CHAT_TEMPLATE
+    return file if file.is_file() else None
+
+
+def _other_template(config: RefilterConfig, asking: Asking, student: Student) -> list[str]:
+    """What is to be said if the checkpoint is not asked as the sets say, or may not be."""
+    mended, name = _template(config), asking.model.name
+    if asking.model.kind == "endpoint":
+        if not mended:
+            return []
+        return [f"The server must ask {name} in the chat template of the sets, {mended}."]
+    from transformers import AutoTokenizer
+
+    template = own_template(AutoTokenizer.from_pretrained(asking.model.model))
+    probe = [{"role": "user", "content": "?"}]
+    theirs = Chat(student.chat.tokenizer, student.chat.stops, template)
+    if theirs.render(probe, opens=True) == student.chat.render(probe, opens=True):
+        return []
+    fix = f"Copy {mended} into its folder" if mended else "Take one of that student"
+    return [
+        f"{name} puts its prompts in another chat template than the one that the sets are made "
+        f"for, that of {student.name}, so it is not asked what it was trained on.\n{fix}."
+    ]
