@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from heavydistill.curate.imports.import_pools import Imported
-    from heavydistill.curate.redeliberation.refilter import Outcome, Plan
+    from heavydistill.curate.redeliberation.refilter import RefilterOutcome, RefilterPlan
 
 _ASKING, _MODEL, _COST, _COLUMNS = "Redeliberation", "Model", "Cost", "Columns and verdicts"
 
@@ -163,7 +163,7 @@ def refilter(
     _print_asked(plan, outcome, console)
 
 
-def _print_success(outcome: Outcome, console: Console) -> None:
+def _print_success(outcome: RefilterOutcome, console: Console) -> None:
     from heavydistill.curate.redeliberation.refilter import ASKED_ABOUT
     from heavydistill.report.terminal import print_table, table
     from heavydistill.schema import Stratum
@@ -178,7 +178,7 @@ def _print_success(outcome: Outcome, console: Console) -> None:
     print_table(rows, console)
 
 
-def _print_asked(plan: Plan, outcome: Outcome, console: Console) -> None:
+def _print_asked(plan: RefilterPlan, outcome: RefilterOutcome, console: Console) -> None:
     tally = outcome.tally
     asked = tally.asked(plan.asking)
     parts = [f"{asked.deliberations:,} deliberations by {asked.model}"]

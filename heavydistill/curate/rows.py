@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from heavydistill.chat.student import Student
-from heavydistill.curate.candidates import generator
+from heavydistill.curate.candidates import Success, generator
 from heavydistill.curate.filters.diversity import most_different
 from heavydistill.curate.notes import (
     Build,
-    DeliberationNote,
-    GenerationNote,
-    ProblemNote,
     SetNote,
     TraceNote,
     generations_of,
@@ -40,6 +38,42 @@ Answers = Callable[[str, Problem, Cache], list[Deliberation]]
 """The deliberations that were asked for, of a run's name, a problem and a cache."""
 
 _VIEW_SPLIT: Split = "train"
+_VIEWS: dict[type, str] = {
+    ProblemRow: "problems",
+    TrajectoryRow: "trajectories",
+    CacheRow: "caches",
+    DeliberationRow: "deliberations",
+}
+
+
+class SetFiles:
+    """The files of a folder of sets, each made for its first row."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._writers: dict[tuple[str, str], Writer] = {}
+
+    def opened(self, name: str, split: str) -> Writer | None:
+        """The writer of a split; None if it has no row yet."""
+        return self._writers.get((name, split))
+
+    def writer(self, name: str, split: str, kind: type) -> Writer:
+        """The writer of a split, for rows of a dataclass."""
+        if (name, split) not in self._writers:
+            self._writers[name, split] = Writer(file_of(self._folder, name, split), kind)
+        return self._writers[name, split]
+
+    def close_one(self, name: str, split: str) -> int:
+        """Close a split; how many rows it has."""
+        writer = self._writers.pop((name, split), None)
+        if writer:
+            writer.close()
+        return writer.rows if writer else 0
+
+    def close(self) -> None:
+        """Close all that is open."""
+        for writer in self._writers.values():
+            writer.close()
 
 
 class SetWriter:
@@ -53,7 +87,7 @@ class SetWriter:
 
     def __init__(self, build: Build, folder: Path, answers: Answers | None) -> None:
         self._build, self._folder, self._answers = build, folder, answers
-        self._writers: dict[tuple[str, Split], Writer] = {}
+        self._files = SetFiles(folder)
         self._thinker_rows: Counter[str] = Counter()
         self._problems_written: set[str] = set()
         self.counts: dict[str, Counter[str]] = defaultdict(Counter)
@@ -76,7 +110,14 @@ class SetWriter:
         problem = in_sets(trace.problem, note.problem)
         if note.problem not in self._problems_written:
             self._problems_written.add(note.problem)
-            self._view("problems", problem_note.label, problem_row(problem, problem_note))
+            self._view(
+                ProblemRow,
+                problem,
+                split=problem_note.split,
+                label=problem_note.label,
+                detail=problem_note.detail,
+                runs=problem_note.runs,
+            )
         self._write_trajectories(source, problem, trace.pool, note)
         by_id = generations_of(trace)
         for each in note.sets:
@@ -95,13 +136,10 @@ class SetWriter:
 
     def finish(self) -> None:
         """Add the plain problems, and close the files."""
-        thinker = {split: self._writers.pop(("sft_thinker", split), None) for split in SPLITS}
-        for split, writer in thinker.items():
-            if writer:
-                writer.close()
-                self._write_retention(split, writer.rows)
-        for writer in self._writers.values():
-            writer.close()
+        for split in SPLITS:
+            if rows := self._files.close_one("sft_thinker", split):
+                self._write_retention(split, rows)
+        self._files.close()
 
     def _write_trajectories(
         self, source: Source, problem: Problem, pool: Sequence[Trajectory], note: TraceNote
@@ -125,8 +163,14 @@ class SetWriter:
                 self._row("sft_thinker", problem, row, row.prompt_tokens + row.completion_tokens)
         for trajectory, attempt in zip(pool, note.trajectories, strict=True):
             self._is_behind("thinker", trajectory)
-            row_of_view = trajectory_row(source, problem, attempt, trajectory)
-            self._view("trajectories", attempt.label, row_of_view)
+            self._view(
+                TrajectoryRow,
+                trajectory,
+                problem=problem.id,
+                run=source.name,
+                label=attempt.label,
+                tokens=attempt.tokens,
+            )
 
     def _write_set(
         self,
@@ -161,7 +205,17 @@ class SetWriter:
         if not kept:
             note.sft_label = note.sft_label or failed
         if not note.rl_label:
-            prompt = rl_row(self._build.student, source, problem, note, read)
+            prompt = rl_row(
+                self._build.student,
+                problem,
+                read,
+                note.success,
+                run=source.name,
+                stratum=note.stratum,
+                right=note.of.right,
+                width=note.of.width,
+                measured_on=", ".join(sorted({each.model for each in note.deliberations})),
+            )
             self._row("rl", problem, prompt, prompt.prompt_tokens)
         self.behind["prompts"].add(read.prompt_version)
         for deliberation in deliberations:
@@ -170,10 +224,32 @@ class SetWriter:
             if note.sft_label:
                 same = note.sft_label if note.sft_label in CODES else "set_not_used"
                 of_deliberation.label = of_deliberation.label or same
-            view = deliberation_row(source, problem, of_deliberation, deliberation, read)
-            self._view("deliberations", of_deliberation.label, view)
-        is_recut = read is not cache
-        self._view("caches", note.sft_label, cache_row(source, problem, note, read, is_recut))
+            self._view(
+                DeliberationRow,
+                replace(deliberation, cache=read.id),
+                problem=problem.id,
+                run=source.name,
+                label=of_deliberation.label,
+                uses_attempts=of_deliberation.uses_attempts,
+                copied=of_deliberation.copied,
+                tokens=of_deliberation.tokens,
+            )
+        self._view(
+            CacheRow,
+            read,
+            label=note.sft_label,
+            problem=problem.id,
+            run=source.name,
+            drawn=note.cache is None,
+            recut=read is not cache,
+            stratum=note.stratum,
+            right=note.of.right,
+            thinkers=list(note.thinkers),
+            success=note.success.share,
+            judged=note.success.judged,
+            sft_label=note.sft_label,
+            rl_label=note.rl_label,
+        )
 
     def _readable(
         self,
@@ -215,7 +291,7 @@ class SetWriter:
 
     def _write_retention(self, split: Split, available: int) -> None:
         """Copy as many of the thinker's rows as make their share of the deliberator's."""
-        own = self._writers.get(("sft_deliberator", split))
+        own = self._files.opened("sft_deliberator", split)
         share = self._build.config.retention
         copies = min(available, round(share / (1 - share) * own.rows)) if own else 0
         rng = generator(self._build.config.seed, "retention", split)
@@ -228,21 +304,20 @@ class SetWriter:
                 tokens = row["prompt_tokens"] + row["completion_tokens"]
                 self.lengths["sft_deliberator"].append(tokens)
 
-    def _view(self, name: str, label: str, row: Any) -> None:
+    def _view(self, kind: type, value: Any, label: str, **more: Any) -> None:
+        """Write a row of a view: the fields of the value, and those that the view adds."""
+        name, columns = _VIEWS[kind], kind.__dataclass_fields__  # type: ignore[attr-defined]
+        fields = {each: getattr(value, each) for each in type(value).__dataclass_fields__}
+        row = kind(**fields, **more, **({"label": label} if "label" in columns else {}))
         self.counts[name][label or "used"] += 1
-        self._writer(name, _VIEW_SPLIT, type(row)).write(row)
+        self._files.writer(name, _VIEW_SPLIT, kind).write(row)
 
     def _row(self, name: str, problem: Problem, row: Any, tokens: int) -> None:
         split = self._build.problems[problem.id].split
         assert split is not None  # problems that are left out have no rows
         self.counts[name][split] += 1
         self.lengths[name].append(tokens)
-        self._writer(name, split, type(row)).write(row)
-
-    def _writer(self, name: str, split: Split, kind: type) -> Writer:
-        if (name, split) not in self._writers:
-            self._writers[name, split] = Writer(file_of(self._folder, name, split), kind)
-        return self._writers[name, split]
+        self._files.writer(name, split, type(row)).write(row)
 
 
 def sft_row(
@@ -290,11 +365,16 @@ def sft_row(
     )
 
 
-def rl_row(
-    student: Student, source: Source, problem: Problem, note: SetNote, cache: Cache
-) -> RlRow:
-    """A prompt of RL, of a set whose success is known."""
-    success = note.success
+def rl_row(student: Student, problem: Problem, cache: Cache, success: Success, **of: Any) -> RlRow:
+    """A prompt of RL.
+
+    Args:
+        student: For whom it is.
+        problem: Under its id in the sets.
+        cache: The prompt.
+        success: Of the cache, which was judged.
+        of: Fields of ``RlRow`` that say what it is of: run, stratum, right, width, measured_on.
+    """
     assert success.share is not None
     return RlRow(
         prompt=student.prompt(cache.prompt),
@@ -304,75 +384,8 @@ def rl_row(
         verifier=problem.verifier,
         verifier_args=problem.verifier_args,
         cache=cache.id,
-        run=source.name,
-        stratum=note.stratum,
-        right=note.of.right,
-        width=note.of.width,
         success=success.share,
         judged=success.judged,
-        measured_on=", ".join(sorted({each.model for each in note.deliberations})),
         prompt_tokens=student.prompt_tokens(cache.prompt),
+        **of,
     )
-
-
-def problem_row(problem: Problem, note: ProblemNote) -> ProblemRow:
-    """A problem in its view."""
-    return ProblemRow(
-        **_fields(problem), split=note.split, label=note.label, detail=note.detail, runs=note.runs
-    )
-
-
-def trajectory_row(
-    source: Source, problem: Problem, note: GenerationNote, trajectory: Trajectory
-) -> TrajectoryRow:
-    """An attempt in its view."""
-    return TrajectoryRow(
-        **_fields(trajectory),
-        problem=problem.id,
-        run=source.name,
-        label=note.label,
-        tokens=note.tokens,
-    )
-
-
-def cache_row(
-    source: Source, problem: Problem, note: SetNote, cache: Cache, recut: bool
-) -> CacheRow:
-    """A candidate set in its view."""
-    return CacheRow(
-        **_fields(cache),
-        problem=problem.id,
-        run=source.name,
-        drawn=note.cache is None,
-        recut=recut,
-        stratum=note.stratum,
-        right=note.of.right,
-        thinkers=list(note.thinkers),
-        success=note.success.share,
-        judged=note.success.judged,
-        sft_label=note.sft_label,
-        rl_label=note.rl_label,
-    )
-
-
-def deliberation_row(
-    source: Source,
-    problem: Problem,
-    note: DeliberationNote,
-    deliberation: Deliberation,
-    cache: Cache,
-) -> DeliberationRow:
-    """A deliberation in its view, under the id of the cache as it stands there."""
-    return DeliberationRow(
-        **{**_fields(deliberation), "cache": cache.id},
-        problem=problem.id,
-        run=source.name,
-        label=note.label,
-        uses_attempts=note.uses_attempts,
-        copied=note.copied,
-        tokens=note.tokens,
-    )
-
-
-def _fields(value: Any) -> dict[str, Any]:
-    return {name: getattr(value, name) for name in type(value).__dataclass_fields__}

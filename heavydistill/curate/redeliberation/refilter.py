@@ -43,6 +43,7 @@ from heavydistill.curate.redeliberation.asking import (
     journal_of,
     volume_of,
 )
+from heavydistill.curate.rows import SetFiles, rl_row
 from heavydistill.errors import ConfigError, TeacherError
 from heavydistill.metrics.counts import unanswered_because
 from heavydistill.models.contact import Contact
@@ -56,7 +57,6 @@ from heavydistill.store.sets.folder import (
     CHAT_TEMPLATE,
     Manifest,
     RefilterSummary,
-    Writer,
     file_of,
     read_manifest,
     read_rows,
@@ -73,7 +73,7 @@ ASKED_ABOUT = (USED, ALWAYS_RIGHT, NEVER_RIGHT, UNMEASURED)
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class RefilterPlan:
     """A checked refilter."""
 
     config: RefilterConfig  # as the user gave it
@@ -98,7 +98,7 @@ class Plan:
 
 
 @dataclass(slots=True)
-class Outcome:
+class RefilterOutcome:
     """What became of the caches that the checkpoint was asked about."""
 
     tally: Tally  # what was asked for
@@ -118,7 +118,7 @@ class Outcome:
         )
 
 
-def check(config: RefilterConfig, contact: Contact | None = None) -> Plan:
+def check(config: RefilterConfig, contact: Contact | None = None) -> RefilterPlan:
     """Check everything that can be known before anybody is asked. Writes nothing.
 
     Args:
@@ -148,14 +148,14 @@ def check(config: RefilterConfig, contact: Contact | None = None) -> Plan:
         for lacking in _unavailable(config, problems.values())
     ]
     warnings += _differences(manifest, config, asking, student)
-    return Plan(config, manifest, student, problems, asking, volume, warnings)
+    return RefilterPlan(config, manifest, student, problems, asking, volume, warnings)
 
 
 def refilter(
-    plan: Plan,
+    plan: RefilterPlan,
     on_progress: Callable[[Tally], None] = lambda tally: None,
     write_card: Callable[[Path], None] = lambda folder: None,
-) -> Outcome:
+) -> RefilterOutcome:
     """Ask the checkpoint and write the folder.
 
     Args:
@@ -177,34 +177,19 @@ def refilter(
         written, tally = deliberate(
             plan.asking, plan.volume, plan.config.verify, plan.pairs, rows, on_progress
         )
-        outcome = Outcome(tally)
+        outcome = RefilterOutcome(tally)
         _copy(plan.sets, new)
-        with contextlib.ExitStack() as opened:
-            files = _Files(new, opened)
+        with contextlib.closing(SetFiles(new)) as files:
             for cache in _caches(plan.sets):
                 if cache.rl_label in ASKED_ABOUT:
-                    _write(plan, cache, written.on(cache.problem, cache.id), files, outcome)
-                else:
-                    files.write("caches", "train", cache)
+                    deliberations = written.on(cache.problem, cache.id)
+                    cache = _measured(plan, cache, deliberations, files, outcome)
+                files.writer("caches", "train", CacheRow).write(cache)
         if not outcome.rows:
             raise _nothing_left(plan, outcome)
         write_manifest(_manifest(plan, outcome), new)
         write_card(new)
     return outcome
-
-
-class _Files:
-    """The files of a folder, each made for its first row."""
-
-    def __init__(self, folder: Path, held: contextlib.ExitStack) -> None:
-        self._folder, self._held = folder, held
-        self._writers: dict[tuple[str, str], Writer] = {}
-
-    def write(self, name: str, split: str, row: Any) -> None:
-        if (name, split) not in self._writers:
-            writer = Writer(file_of(self._folder, name, split), type(row))
-            self._writers[name, split] = self._held.enter_context(contextlib.closing(writer))
-        self._writers[name, split].write(row)
 
 
 def _require_server(config: RefilterConfig, manifest: Manifest, contact: Contact) -> None:
@@ -266,7 +251,7 @@ def _caches(sets: Path) -> Iterator[CacheRow]:
 
 
 def _pairs(sets: Path, problems: Mapping[str, ProblemRow]) -> Iterator[tuple[ProblemRow, CacheRow]]:
-    """``Plan.pairs``. Raises ConfigError for a cache whose problem is in no split."""
+    """``RefilterPlan.pairs``. Raises ConfigError for a cache whose problem is in no split."""
     for cache in _caches(sets):
         if cache.rl_label in ASKED_ABOUT:
             problem = problems.get(cache.problem)
@@ -287,54 +272,47 @@ def _copy(sets: Path, folder: Path) -> None:
         shutil.copyfile(sets / CHAT_TEMPLATE, folder / CHAT_TEMPLATE)
 
 
-def _write(
-    plan: Plan,
+def _measured(
+    plan: RefilterPlan,
     cache: CacheRow,
     deliberations: list[Deliberation],
-    files: _Files,
-    outcome: Outcome,
-) -> None:
-    """A cache with its new success, and its row of ``rl`` if it has one now."""
+    files: SetFiles,
+    outcome: RefilterOutcome,
+) -> CacheRow:
+    """A cache with its new success; writes its row of ``rl`` if it has one now."""
     success = success_of(map(is_right, deliberations))
     outcome.before[cache.stratum] += cache.rl_label == USED
     outcome.after[cache.stratum, success.label] += 1
     outcome.undecided += sum(map(_is_undecided, deliberations))
-    outcome.unanswered += sum(unanswered_because(one) is not None for one in deliberations)
-    measured = dataclasses.replace(
+    outcome.unanswered += sum(unanswered_because(each) is not None for each in deliberations)
+    problem = plan.problems[cache.problem]
+    if success.label == USED and problem.split:
+        row = rl_row(
+            plan.student,
+            problem,
+            cache,
+            success,
+            run=cache.run,
+            stratum=cache.stratum,
+            right=cache.right,
+            width=len(cache.items),
+            measured_on=plan.asking.model.name,
+        )
+        files.writer("rl", problem.split, RlRow).write(row)
+        outcome.rows[problem.split] += 1
+        outcome.tokens.append(row.prompt_tokens)
+    return dataclasses.replace(
         cache, success=success.share, judged=success.judged, rl_label=success.label
     )
-    files.write("caches", "train", measured)
-    problem = plan.problems[cache.problem]
-    if success.label != USED or success.share is None or problem.split is None:
-        return
-    row = RlRow(
-        prompt=plan.student.prompt(cache.prompt),
-        problem=problem.id,
-        text=problem.text,
-        reference=problem.reference,
-        verifier=problem.verifier,
-        verifier_args=problem.verifier_args,
-        cache=cache.id,
-        run=cache.run,
-        stratum=cache.stratum,
-        right=cache.right,
-        width=len(cache.items),
-        success=success.share,
-        judged=success.judged,
-        measured_on=plan.asking.model.name,
-        prompt_tokens=plan.student.prompt_tokens(cache.prompt),
-    )
-    files.write("rl", problem.split, row)
-    outcome.rows[problem.split] += 1
-    outcome.tokens.append(row.prompt_tokens)
 
 
-def _is_undecided(one: Deliberation) -> bool:
-    ended = one.finish_reason == "stop"
-    return ended and one.verdict is not None and one.verdict.label == "undecided"
+def _is_undecided(deliberation: Deliberation) -> bool:
+    verdict = deliberation.verdict
+    ended = deliberation.finish_reason == "stop"
+    return ended and verdict is not None and verdict.label == "undecided"
 
 
-def _manifest(plan: Plan, outcome: Outcome) -> Manifest:
+def _manifest(plan: RefilterPlan, outcome: RefilterOutcome) -> Manifest:
     old, asking, tally = plan.manifest, plan.asking, outcome.tally
     local = asking.model.kind == "local"
     kept = {name: old.rows[name] for name in ("problems", "caches") if name in old.rows}
@@ -367,7 +345,7 @@ def _manifest(plan: Plan, outcome: Outcome) -> Manifest:
     )
 
 
-def _nothing_left(plan: Plan, outcome: Outcome) -> ConfigError:
+def _nothing_left(plan: RefilterPlan, outcome: RefilterOutcome) -> ConfigError:
     never, always, unmeasured = map(outcome.labelled, (NEVER_RIGHT, ALWAYS_RIGHT, UNMEASURED))
     label = plan.asking.model.name
     if unmeasured >= max(never, always):
