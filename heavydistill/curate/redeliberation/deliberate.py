@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from heavydistill.config.run import Verifying
 from heavydistill.curate.redeliberation.asking import Asking, Volume
@@ -27,15 +27,15 @@ from heavydistill.models.ledger import Ledger
 from heavydistill.models.pace import LOCAL_BATCH, Pace
 from heavydistill.models.registry import tariff_of
 from heavydistill.models.request import deliberate_stage
-from heavydistill.run.llm import HeavyLLM
 from heavydistill.run.rows import dataset_of
-from heavydistill.run.runner import HeavyPipeline
-from heavydistill.run.steps import LoadCaches, Row, Verify
-from heavydistill.run.tasks import FROM_JOURNAL, Deliberate
 from heavydistill.schema import OK, Cache, Deliberation, Problem, arrow_schema, from_row
 from heavydistill.store.sets.folder import RedeliberationSummary
 
+if TYPE_CHECKING:
+    from heavydistill.run.runner import HeavyPipeline
+
 Pairs = Iterable[tuple[Problem, Cache]]
+Row = dict[str, Any]
 _DELIBERATE = "deliberate"
 
 
@@ -51,6 +51,8 @@ class Tally:
 
     def add(self, row: Row) -> None:
         """Count a row of the step that deliberates."""
+        from heavydistill.run.tasks import FROM_JOURNAL
+
         deliberations = [from_row(Deliberation, item) for item in row["deliberations"]]
         self.caches += 1
         self.failed += sum(each.finish_reason == "error" for each in deliberations)
@@ -167,6 +169,11 @@ def _pipeline(
     pairs: Pairs,
     on_batch: Callable[[str, list[Row]], None],
 ) -> HeavyPipeline:
+    from heavydistill.run.llm import HeavyLLM
+    from heavydistill.run.runner import HeavyPipeline
+    from heavydistill.run.steps import LoadCaches, Verify
+    from heavydistill.run.tasks import Deliberate
+
     pace = Pace.of(asking.model, asking.d, asking.endpoint)
     llm = HeavyLLM.resolved(
         asking.model,

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from heavydistill.chat.student import Student, lost_student
 from heavydistill.chat.template import Chat, own_template
@@ -43,6 +43,7 @@ from heavydistill.curate.redeliberation.asking import (
     journal_of,
     volume_of,
 )
+from heavydistill.curate.redeliberation.deliberate import Tally, deliberate
 from heavydistill.curate.rows import SetFiles, rl_row
 from heavydistill.errors import ConfigError, TeacherError
 from heavydistill.metrics.counts import unanswered_because
@@ -64,9 +65,6 @@ from heavydistill.store.sets.folder import (
 )
 from heavydistill.store.sets.rows import USED, CacheRow, ProblemRow, RlRow
 from heavydistill.verifiers import registry
-
-if TYPE_CHECKING:
-    from heavydistill.curate.redeliberation.deliberate import Tally
 
 ASKED_ABOUT = (USED, ALWAYS_RIGHT, NEVER_RIGHT, UNMEASURED)
 """Labels of the caches that it is asked about; all others cannot be prompts of RL."""
@@ -170,8 +168,6 @@ def refilter(
 
         Then nothing is written, and the responses are in the journal.
     """
-    from heavydistill.curate.redeliberation.deliberate import deliberate
-
     with new_folder(plan.out) as new, contextlib.ExitStack() as held:
         rows = Path(held.enter_context(TemporaryDirectory(prefix="heavydistill-")))
         written, tally = deliberate(

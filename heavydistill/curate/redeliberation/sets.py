@@ -13,6 +13,7 @@ from heavydistill.config.sets import BuildConfig
 from heavydistill.curate.notes import Build, OnProgress, SetNote, generations_of
 from heavydistill.curate.prompts import in_sets
 from heavydistill.curate.redeliberation.asking import Asking, Volume, resolve, volume_of
+from heavydistill.curate.redeliberation.deliberate import Deliberations, deliberate
 from heavydistill.curate.sources import Source, open_sources
 from heavydistill.models.contact import Contact
 from heavydistill.schema import Cache, Deliberation, Generation, Problem
@@ -57,6 +58,7 @@ class Redeliberation:
             asked_about.add(note.of)
         self.volumes: dict[str, tuple[Asking, Volume]] = {}
         """Who is asked, and how much, by the name of each run with sets to ask about."""
+        self._written: dict[str, Deliberations] = {}
         for source in build.sources:
             if next(self._sets(source), None):
                 asking = resolve(build.config, source.config, contact)
@@ -73,10 +75,8 @@ class Redeliberation:
         Raises:
             UserError, StoppedError, KeyboardInterrupt: As ``deliberate``.
         """
-        from heavydistill.curate.redeliberation.deliberate import deliberate
-
         total = sum(volume.caches for _, volume in self.volumes.values())
-        self._written, asked, before = {}, [], 0
+        asked, before = [], 0
         for source in self._build.sources:
             if source.name not in self.volumes:
                 continue
