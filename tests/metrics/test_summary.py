@@ -1,7 +1,10 @@
+"""The summary of a run: means, differences, labels, rates, groups and places."""
+
 from __future__ import annotations
 
 import dataclasses
 import json
+import random
 from collections.abc import Callable
 from typing import Any
 
@@ -10,9 +13,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from heavydistill.errors import RunError
-from heavydistill.metrics.intervals import bootstrap_difference, bootstrap_mean
-from heavydistill.metrics.summary import Usage, summarize
-from heavydistill.schema import Trace
+from heavydistill.metrics.estimators import agreement_by_place
+from heavydistill.metrics.intervals import bootstrap_difference, bootstrap_mean, wilson
+from heavydistill.metrics.row import Row, family_of
+from heavydistill.metrics.summary import (
+    NAMES,
+    Usage,
+    breakdown,
+    grouped,
+    places_of,
+    rates,
+    summarize,
+    vote_copy_rate,
+)
+from heavydistill.schema import Problem, Trace
 
 MakeTrace = Callable[..., Trace]
 
@@ -59,14 +73,6 @@ def test_rates_follow_the_labels(run: list[Trace]) -> None:
     assert (summary.regress.count, summary.regress.of, summary.regress.share) == (1, 2, 0.5)
     assert (summary.emergent.count, summary.emergent.of, summary.emergent.share) == (1, 2, 0.5)
     assert summary.vote_copy_rate == bootstrap_mean([1, 0.5, 0, 0, 1])
-
-
-def test_rates_of_nothing_are_unknown(make_trace: MakeTrace) -> None:
-    kept = make_trace(["7", "7"], ["7"], stratum="all-right", outcome="kept")
-    summary = summarize([kept])
-    assert summary.rescue.share is None
-    assert summary.emergent.share is None
-    assert summary.regress.share == 0.0
 
 
 def test_labels_are_counted_and_crossed(run: list[Trace]) -> None:
@@ -206,3 +212,143 @@ def test_every_problem_is_counted_once(make_trace: MakeTrace, data: st.DataObjec
     assert summary.heavy_mean_at_d
     assert summary.heavy_pass_at_d.mean >= summary.heavy_mean_at_d.mean
     assert summary.pass_at_k.mean >= max(summary.mean_at_k.mean, summary.vote_at_k.mean)
+
+
+def of_kind(trace: Trace, verifier: str, args: Any = None) -> Trace:
+    changed = {"verifier": verifier, "verifier_args": json.dumps(args or {})}
+    return dataclasses.replace(trace, problem=dataclasses.replace(trace.problem, **changed))
+
+
+@pytest.fixture
+def kinds(make_trace: MakeTrace) -> list[Trace]:
+    return [
+        of_kind(
+            make_trace(["7", "7", "8"], ["7", "8"], stratum="majority-right"),
+            "procedural",
+            {"family": "leg_counting"},
+        ),
+        of_kind(
+            make_trace(["7", "8", "8"], ["7", "7"], stratum="minority-right"),
+            "procedural",
+            {"family": "chain_sum"},
+        ),
+        of_kind(make_trace(["7", "7", "7"], ["7", "7"], stratum="all-right"), "math"),
+        of_kind(make_trace(["8", "8", "9"], stratum="all-wrong"), "math"),
+    ]
+
+
+def test_a_group_is_measured_as_a_run_of_its_problems(kinds: list[Trace]) -> None:
+    summary = summarize(kinds)
+    alone = summarize(kinds[:2])
+    procedural = summary.by_verifier["procedural"]
+    assert procedural.problems == 2
+    assert [getattr(procedural, name) for name in NAMES] == [getattr(alone, name) for name in NAMES]
+    # One that was not deliberated counts in its group as it does in the run.
+    maths = summary.by_verifier["math"]
+    assert maths.heavy_mean_at_d and maths.heavy_mean_at_d.mean == 0.5
+
+
+def test_groups_are_named_in_order_and_count_every_problem_once(kinds: list[Trace]) -> None:
+    summary = summarize(kinds)
+    assert list(summary.by_verifier) == ["math", "procedural"]
+    assert list(summary.by_family) == ["chain_sum", "leg_counting"]
+    assert list(summary.by_stratum) == [
+        "all-right",
+        "majority-right",
+        "minority-right",
+        "all-wrong",
+    ]
+    assert sum(of.problems for of in summary.by_stratum.values()) == summary.problems
+    assert sum(of.problems for of in summary.by_family.values()) == 2
+
+
+def test_without_deliberations_a_group_has_no_metrics_of_them(make_trace: MakeTrace) -> None:
+    (group,) = breakdown([Row.of(make_trace(["7", "8"]))], 0, 2, 0, "verifier").values()
+    assert group.heavy_mean_at_d is None and group.heavy_minus_vote is None
+    assert group.mean_at_k.mean == 0.5
+    assert grouped([], "stratum") == {}
+
+
+@pytest.mark.parametrize(
+    ("args", "family"),
+    [
+        ('{"family": "gcd", "seed": 3}', "gcd"),
+        ("{}", ""),
+        ('{"family": 3}', ""),
+        ('["family"]', ""),
+        ("no json", ""),
+    ],
+)
+def test_the_family_is_what_the_verifier_is_told(args: str, family: str) -> None:
+    problem = Problem(id="p", text="", reference="", verifier="procedural", verifier_args=args)
+    assert family_of(problem) == family
+
+
+def test_a_share_has_the_interval_of_the_problems_for_which_it_could_hold(
+    make_trace: MakeTrace,
+) -> None:
+    outcomes = ["kept"] * 6 + ["overturned"] * 2 + ["lost", "rescued"]
+    rows = [Row.of(make_trace(["7"], ["7"], outcome=outcome)) for outcome in outcomes]
+    regress = rates(rows)["regress"]
+    assert (regress.count, regress.of, regress.share) == (2, 8, 0.25)
+    assert regress.interval == wilson(2, 8)
+    emergent = rates(rows)["emergent"]
+    assert (emergent.of, emergent.share, emergent.interval) == (0, None, None)
+
+
+def test_the_vote_copy_rate_is_a_mean_over_problems_with_something_to_copy(
+    make_trace: MakeTrace,
+) -> None:
+    traces = [make_trace(["8", "8"], ["8", "7"]), make_trace(["7"], ["7"]), make_trace([None])]
+    rounds = [Row.of(trace).round(1) for trace in traces]
+    assert vote_copy_rate(rounds) == bootstrap_mean([0.5, 1.0])
+    assert vote_copy_rate(rounds[2:]) is None
+
+
+def test_places_agree_by_answer(make_trace: MakeTrace, with_cache: MakeTrace) -> None:
+    trace = make_trace(["7", "8", None, "7"], ["7", "8", "8", None])
+    trace = with_cache(trace, ["t_1", "t_0", "t_2", "t_3"])
+    assert agreement_by_place(trace, 1) == (0.5, 0.25, 0.0, 0.25)
+    agreed = with_cache(make_trace(["7", "7"], ["7"]), ["t_1", "t_0"])
+    assert agreement_by_place(agreed, 1) == ()  # no place can be preferred
+    assert agreement_by_place(with_cache(make_trace(["7", "8"]), ["t_0", "t_1"]), 1) == ()
+
+
+def test_a_later_round_reads_deliberations_too(
+    make_trace: MakeTrace, with_cache: MakeTrace
+) -> None:
+    trace = make_trace(["7", "8"], ["9"], ["9", "7"])
+    trace = with_cache(with_cache(trace, ["t_0", "t_1"]), ["d1_0", "t_0", "t_1"], round=2)
+    assert agreement_by_place(trace, 2) == (0.5, 0.5, 0.0)
+
+
+def test_places_are_paired_with_the_mean_of_their_cache(
+    make_trace: MakeTrace, with_cache: MakeTrace
+) -> None:
+    traces = [
+        with_cache(make_trace(["7", "8"], ["7"]), ["t_0", "t_1"]),
+        with_cache(make_trace(["7", "8", "9"], ["9"]), ["t_0", "t_1", "t_2"]),
+    ]
+    first, second, third = summarize(traces).places
+    assert [place.problems for place in (first, second, third)] == [2, 2, 1]
+    assert first.agrees.mean == 0.5
+    assert first.over_expected.mean == pytest.approx((1 - 1 / 2 + 0 - 1 / 3) / 2)
+    assert third.over_expected.mean == pytest.approx(1 - 1 / 3)
+
+
+@pytest.mark.parametrize("believes_the_first", [False, True])
+def test_bias_is_shown_where_there_is_one_and_nowhere_else(
+    make_trace: MakeTrace, with_cache: MakeTrace, believes_the_first: bool
+) -> None:
+    rng = random.Random(0)
+    rounds = []
+    for _ in range(300):
+        answers = [rng.choice("789") for _ in range(4)]
+        order = rng.sample(range(4), 4)
+        given = answers[order[0]] if believes_the_first and rng.random() < 0.3 else None
+        trace = make_trace(answers, [given or rng.choice(answers)])
+        trace = with_cache(trace, [f"t_{index}" for index in order])
+        rounds.append(Row.of(trace).round(1))
+    first = places_of(rounds)[0].over_expected
+    assert (first.low > 0) == believes_the_first
+    assert believes_the_first or first.low < 0 < first.high

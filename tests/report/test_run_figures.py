@@ -1,19 +1,28 @@
+"""The figures of a run as the terminal prints them, and its warning of unanswered samples."""
+
 from __future__ import annotations
 
 import dataclasses
 import io
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from rich.console import Console
 from summaries import group
 from summaries import summary as invented
 
-from heavydistill.metrics.counts import Judging, Usage
+from heavydistill.metrics.counts import GenerationCounts, Judging, Usage
 from heavydistill.metrics.intervals import Interval
 from heavydistill.metrics.summary import Rate, RoundMetrics, Summary
 from heavydistill.models.tokenizer import ESTIMATED
-from heavydistill.report.summary import print_summary
+from heavydistill.report.summary import (
+    marker_found,
+    marker_value,
+    print_summary,
+    unanswered_warning,
+)
+from heavydistill.verifiers.markers import Shared
 
 Printed = Callable[..., str]
 
@@ -27,17 +36,6 @@ def _line(text: str, start: str) -> str:
     lines = (" ".join(line.split()) for line in text.splitlines())
     (line,) = [line for line in lines if line.startswith(start)]
     return line
-
-
-def test_metrics_stand_with_their_names_and_intervals(summary: Summary, printed: Printed) -> None:
-    text = printed(print_summary, summary)
-    assert "1,200 problems, K=8 trajectories, D=4 deliberations, 1 round" in text
-    assert "1,190 ok, 10 too_few_usable" in text
-    assert _line(text, "M@8").startswith("M@8 42.6% 38.1% to 47.0%")
-    assert _line(text, "V@8").startswith("V@8 47.5% 40.5% to 54.5%")
-    assert _line(text, "P@8").startswith("P@8 72.5% 66.0% to 78.5%")
-    assert _line(text, "HM@4 53").startswith("HM@4 53.1% 47.1% to 59.1%")
-    assert _line(text, "HP@4").startswith("HP@4 60.0% 53.1% to 66.9%")
 
 
 def test_caches_whose_tokens_are_estimated_are_marked(printed: Printed) -> None:
@@ -71,15 +69,6 @@ def test_rates_show_their_counts_and_unknown_ones_a_dash(
     assert _line(text, "emergent").startswith("emergent - 0 of 0")
     assert _line(text, "vote copy").startswith("vote copy 62.5% 60.0% to 65.0%")
     assert _line(text, "first place").startswith("first place +5.0 +2.0 to +8.0 700")
-
-
-def test_labels_are_crossed_without_empty_rows_and_columns(
-    summary: Summary, printed: Printed
-) -> None:
-    text = printed(print_summary, summary)
-    assert _line(text, "Stratum") == "Stratum kept rescued overturned lost not delib. all"
-    assert _line(text, "majority-right") == "majority-right 90 20 5 75 10 1,200"
-    assert "all-wrong" not in text
 
 
 def test_failures_and_tokens_are_shown(summary: Summary, printed: Printed) -> None:
@@ -240,3 +229,76 @@ def test_a_run_without_deliberations_has_no_columns_of_them(
     text = printed(print_summary, without, breakdown=True)
     assert _line(text, "Family") == "Family M@8 V@8 P@8" and "HM - V" not in text
     assert "tokens" not in text.partition("Usage")[0]
+
+
+GENERAL = ["thinker.general.en@1", "deliberator.general.en@1"]
+SHARED = Shared("A:", {"units": "required", "marker": "A:"}, 795, 800, 200, 198, 67)
+
+
+def answered(unanswered: int) -> GenerationCounts:
+    """Of 100 samples, 80 of which ended by themselves."""
+    return GenerationCounts(100, 5, {}, 15, 0, 0, 0, {}, unanswered, {"no_answer": unanswered})
+
+
+def of(trajectories: int, deliberations: int = 0, verifier: str = "math", **more: Any) -> Summary:
+    return invented(
+        trajectories=answered(trajectories),
+        deliberations=answered(deliberations),
+        by_verifier={verifier: group(100)},
+        **more,
+    )
+
+
+def test_it_comes_above_thirty_per_cent_of_those_that_ended() -> None:
+    assert unanswered_warning(of(24)) == []
+    fact, remedy = unanswered_warning(of(25))
+    assert fact == r"31.2% of the finished trajectories hold no final answer (no \boxed{})."
+    assert remedy == (
+        "Train the format first; or set the marker if the answers stand behind one: "
+        "--set problems.verifier_args='{marker: \"Answer:\"}'"
+    )
+    facts = unanswered_warning(of(40, 60))[:-1]
+    assert [fact.split(" hold")[0] for fact in facts] == [
+        "50.0% of the finished trajectories",
+        "75.0% of the finished deliberations",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("verifier", "form"),
+    [("choice", "no letter of an option"), ("code", "no code block"), ("procedural", r"\boxed{}")],
+)
+def test_a_marker_is_offered_only_where_the_verifier_knows_one(verifier: str, form: str) -> None:
+    fact, remedy = unanswered_warning(of(70, verifier=verifier))
+    assert form in fact and remedy == "Train the format first"
+
+
+def test_the_short_prompts_are_offered_where_most_are_unanswered_and_they_were_not_used() -> None:
+    brief = "--set domain=brief"
+    assert brief in unanswered_warning(of(41, prompts=GENERAL))[-1]
+    assert brief not in unanswered_warning(of(40, prompts=GENERAL))[-1], "half of them is not most"
+    for prompts in (["thinker.brief.en@1"], ["thinker.general.zh@1"], []):
+        assert brief not in unanswered_warning(of(41, prompts=prompts))[-1]
+
+
+def test_nothing_is_offered_that_would_not_change_the_pools_of_another_run() -> None:
+    usage = {**invented().usage, "thinking": Usage(0, 0, 0, 0, 0, 0, 0)}
+    told = unanswered_warning(of(70, 20, prompts=GENERAL, usage=usage))
+    assert told[-1] == "Train the format first"
+    told = unanswered_warning(of(70, 60, prompts=GENERAL, usage=usage))
+    assert "domain=brief" in told[-1] and "marker" not in told[-1]
+
+
+def test_the_table_ends_with_it_in_lines_that_can_be_copied() -> None:
+    console = Console(record=True, width=80, file=io.StringIO())
+    print_summary(of(70), console)
+    fact, remedy = console.export_text().splitlines()[-2:]
+    assert [fact, remedy] == unanswered_warning(of(70)) and len(remedy) > 80
+
+
+def test_a_shared_marker_is_told_with_its_numbers_and_as_a_word_of_a_shell() -> None:
+    assert marker_found(SHARED) == (
+        "795 of the 800 unanswered answers that were read end in 'A:' and a value. Of 200 that "
+        "were judged with this marker, 198 give an answer and 67 are right."
+    )
+    assert marker_value(SHARED) == """'{units: "required", marker: "A:"}'"""
