@@ -9,7 +9,6 @@ for _old, _new in {
     "compat": "runner",
     "judging": "judging",
     "llm": "llm",
-    "ray": "ray",
     "steps": "steps",
     "tasks": "tasks",
 }.items():

@@ -81,7 +81,7 @@ once "teacher's traces" "$out/traces" "" generate --thinker micro-student --deli
   --k 4 --d 1 --set problems.size=4000 --set problems.seed=1000000 --out "$out/traces"
 # The attempts above are the student's own; these are a teacher's, for its thinking to learn from.
 once "teacher's attempts" "$out/attempts" "" generate --thinker micro --deliberator micro --k 2 --d 0 \
-  --set problems.size=5000 --set problems.seed=2000000 --set think.processes=2 --out "$out/attempts"
+  --set problems.size=5000 --set problems.seed=2000000 --processes 2 --out "$out/attempts"
 once "sets for SFT" "$out/sets" "$out/traces:$out/attempts" build "$out/traces" "$out/attempts" \
   --student micro-student --preset natural --out "$out/sets"
 once "SFT" "$mine/sft" "$out/sets" train scripts/sft.py "$mine/sft" --config configs/sft/micro.yaml \

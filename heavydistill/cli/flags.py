@@ -75,6 +75,7 @@ _RUN_FLAGS = (
     Flag("endpoint.price_out", "Cost"),
     Flag("out", "Run"),
     Flag("journal", "Run"),
+    Flag("processes", "Run"),
 )
 
 ConfigFile = Annotated[Path | None, typer.Option(help="YAML file; flags take precedence over it.")]

@@ -150,9 +150,9 @@ def print_ending(finished: Finished, plan: Plan, console: Console) -> None:
         ]
     if finished.rejects:
         lines += [f"{finished.rejects} row(s) failed in a step: see {finished.folder}/rejects."]
-    if nodes := finished.batches_of_nodes:
-        work = ", ".join(f"{node}: {batches}" for node, batches in sorted(nodes.items()))
-        lines += [f"Batches worked off by each Ray node: {work}"]
+    if places := finished.shards_of_places:
+        shards = ", ".join(f"{place}: {count}" for place, count in sorted(places.items()))
+        lines += [f"Shards that each Ray node finished: {shards}"]
     for line in lines:
         console.print(line, markup=False, highlight=False, soft_wrap=True)
     for line in remarks(finished.summary, plan.run):

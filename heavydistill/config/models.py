@@ -117,7 +117,7 @@ class Endpoint(Section):
     """Most tokens of prompt and response together; null takes the smaller of what the server says
     and what the profile says, or the ``config.json`` beside the tokenizer, or 8,192."""
     concurrency: int = Field(32, ge=1)
-    """Most requests in flight for each role at each address; fewer while that is overloaded."""
+    """Maximum number of requests in flight at each address; fewer while that is overloaded."""
     requests_per_minute: int | None = Field(None, ge=1)
     """Most requests in a minute; null sets no limit."""
     tokens_per_minute: int | None = Field(None, ge=1)
@@ -145,7 +145,7 @@ class Endpoint(Section):
 
     @property
     def slots(self) -> int:
-        """Most requests in flight for each role, at all addresses."""
+        """Maximum number of requests in flight at all addresses."""
         return self.concurrency * max(1, len(self.urls))
 
     @property

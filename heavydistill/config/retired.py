@@ -28,6 +28,8 @@ class Retired:
 
 RETIRED = {
     "endpoint.serve": Retired("Write endpoint.start_vllm.", "start_vllm", False),
+    "think.processes": Retired("Write processes, or give --processes N.", None, 1),
+    "deliberate.processes": Retired("Write processes, or give --processes N.", None, 1),
     "--serve": Retired("Write --start-vllm."),
 }
 """Keys as ``section.key``, flags with their dashes, verbs as they are typed."""

@@ -137,8 +137,6 @@ class Think(Section):
     """Number of trajectories per problem, at most 1,024. Pools of another run may have more."""
     min_k: int = Field(2, ge=1)
     """Minimum number of usable trajectories for a problem to be deliberated on."""
-    processes: int = Field(1, ge=1)
-    """Number of processes that think, each with a copy of a model that runs in this process."""
     sampling: SamplingChoice = SamplingChoice()
 
 
@@ -169,8 +167,6 @@ class Deliberate(Section):
     rounds: int = Field(1, ge=1)
     """Number of rounds of deliberation, at most 16. From the second on, caches also hold the
     deliberations of the round before."""
-    processes: int = Field(1, ge=1)
-    """Number of processes that deliberate, each with a copy of a model that runs here."""
     sampling: SamplingChoice = SamplingChoice()
 
 
@@ -213,6 +209,9 @@ class RunConfig(Section):
     budget: Budget | None = None
     """Maximum cost of served models, e.g. 25usd or 40Mtok, over all runs into the same folder. A
     run with more K, another D, limit, seed or time-out goes on with what is left."""
+    processes: int = Field(1, ge=1)
+    """Number of processes of this machine that share the problems of the run, each with the models
+    that run in a process in its memory: use one for each core or GPU. An endpoint needs one."""
     out: str | None = None
     """Folder of the run (default: runs/TEACHER-TIME)."""
 
@@ -220,15 +219,14 @@ class RunConfig(Section):
     def asked(self) -> dict[str, Any]:
         """What a run is, as JSON: the same wherever it is kept and whoever serves its models.
 
-        How many processes judge or deliberate changes nothing; what each verdict may take does.
+        How many processes work or judge changes nothing; what each verdict may take does.
         Pools are told apart by what is in them.
         """
         transport = set(Endpoint.model_fields) - {"tokenizer"}
-        place = {"out", "journal", "budget", "pools"}
+        place = {"out", "journal", "budget", "pools", "processes"}
         content = self.model_dump(exclude=place if self.pools else place | {"pools_sha256"})
         content["verify"]["own"] = [Path(file).name for file in self.verify.own]
         del content["verify"]["workers"], content["verify"]["sandbox"]["url"]
-        del content["think"]["processes"], content["deliberate"]["processes"]
         content["endpoint"] = {k: v for k, v in content["endpoint"].items() if k not in transport}
         if content["judge"]:
             del content["judge"]["endpoint"]

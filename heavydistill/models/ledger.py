@@ -14,6 +14,10 @@ reserved: a kill costs up to ``max_tokens`` and a prompt for each request in fli
 Ctrl-C waits for them instead. A server that ignores ``max_tokens`` can exceed the cap by the
 replies in flight, each up to the length at which it is cut off; they are booked in full.
 
+A run of several shards has one account. Each shard has a line of its own after the first, with what
+it has reserved: a shard that is begun again books at once what was in flight when the one before
+was lost, so that the others do not wait for it (see ``run.shards``).
+
 The room for the line is taken when the file is made. Where it cannot be written all the same,
 nothing more is sent. A lock on the file's neighbour keeps an account to one run at a time; on a
 network file system the locks must work between hosts, as on NFS 4.
@@ -78,6 +82,49 @@ class Balance:
     def line(self) -> bytes:
         """The line as it stands in the file: JSON, padded."""
         return json.dumps(dataclasses.asdict(self)).encode().ljust(_LINE)
+
+    def reserving(self, most: Cost) -> Balance:
+        """With one request more in flight, which can cost so much."""
+        return dataclasses.replace(
+            self,
+            reserved_tokens=self.reserved_tokens + most.tokens,
+            reserved_usd=self.reserved_usd + most.usd,
+            in_flight=self.in_flight + 1,
+        )
+
+    def settling(
+        self, reserved: Cost, cost: Cost, requests: int = 1, estimated: int = 0
+    ) -> Balance:
+        """With requests that have ended, and their cost in place of what was reserved for them."""
+        return dataclasses.replace(
+            self,
+            spent_tokens=self.spent_tokens + cost.tokens,
+            spent_usd=self.spent_usd + cost.usd,
+            reserved_tokens=max(0, self.reserved_tokens - reserved.tokens),
+            reserved_usd=max(0.0, self.reserved_usd - reserved.usd),
+            in_flight=max(0, self.in_flight - requests),
+            ended=self.ended + requests,
+            estimated=self.estimated + estimated,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """The line of a shard: what it has reserved, and which attempt at it."""
+
+    holder: str = ""
+    start: int = 0
+    tokens: float = 0
+    usd: float = 0.0
+    in_flight: int = 0
+
+    def changed(self, cost: Cost, requests: int) -> _Held:
+        return dataclasses.replace(
+            self,
+            tokens=self.tokens + requests * cost.tokens,
+            usd=self.usd + requests * cost.usd,
+            in_flight=self.in_flight + requests,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +237,7 @@ def balance_of(file: Path) -> Balance:
     Raises:
         ConfigError: It is damaged.
     """
-    return _parsed(file.read_bytes(), file) if file.is_file() else Balance()
+    return _parsed(file.read_bytes()[:_LINE], file) if file.is_file() else Balance()
 
 
 @contextlib.contextmanager
@@ -229,14 +276,22 @@ class Ledger:
         file: Made if it is not there.
         most_tokens: The cap, if it is in tokens.
         most_usd: The cap, if it is in money.
+        holder: Number of the shard that pays, in four digits, and what tells the attempts at it
+            apart; empty for a run in one process.
 
     Raises:
         ConfigError: The file cannot be used.
     """
 
     def __init__(
-        self, file: Path, most_tokens: int | None = None, most_usd: float | None = None
+        self,
+        file: Path,
+        most_tokens: int | None = None,
+        most_usd: float | None = None,
+        holder: str = "",
     ) -> None:
+        self._holder = holder
+        self._own_line = (1 + int(holder[:4])) * _LINE if holder else 0
         self._path = file
         self._most_tokens, self._most_usd = most_tokens, most_usd
         self._fault: StoppedError | None = None
@@ -245,11 +300,13 @@ class Ledger:
             file.parent.mkdir(parents=True, exist_ok=True)
             self._file = os.open(file, os.O_RDWR | os.O_CREAT, 0o644)
             # Nothing was ever reserved in a file that is still without room for it.
-            if os.fstat(self._file).st_size < _LINE:
-                os.posix_fallocate(self._file, 0, _LINE)
+            if os.fstat(self._file).st_size < self._own_line + _LINE:
+                os.posix_fallocate(self._file, 0, self._own_line + _LINE)
         except OSError as error:
             raise _unusable(file, error) from error
         self._start = self.balance.starts
+        if holder:
+            self._take_over()
 
     @property
     def balance(self) -> Balance:
@@ -266,22 +323,18 @@ class Ledger:
         if self._fault:
             raise self._fault
         with self._locked() as now:
-            if now.starts != self._start:
+            if now.starts != self._start or not self._is_holder():
                 raise StoppedError(
-                    "The same command was given again, and that run goes on with this account",
+                    "The same command was given again, or its shard was begun again, and that run "
+                    "goes on with this account",
                     "Wait for it.",
                 )
             if not self._fits(now, most):
                 if now.in_flight:
                     return False
                 raise self._spent(now, most)
-            reserved = dataclasses.replace(
-                now,
-                reserved_tokens=now.reserved_tokens + most.tokens,
-                reserved_usd=now.reserved_usd + most.usd,
-                in_flight=now.in_flight + 1,
-            )
-            self._write(now, reserved)
+            self._hold(most, 1)
+            self._write(now, now.reserving(most))
             return True
 
     def settle(self, reserved: Cost, cost: Cost, counted: bool) -> None:
@@ -291,19 +344,10 @@ class Ledger:
         """
         try:
             with self._locked() as now:
-                if now.starts != self._start:
-                    return  # the later start has booked all that was reserved
-                settled = dataclasses.replace(
-                    now,
-                    spent_tokens=now.spent_tokens + cost.tokens,
-                    spent_usd=now.spent_usd + cost.usd,
-                    reserved_tokens=now.reserved_tokens - reserved.tokens,
-                    reserved_usd=now.reserved_usd - reserved.usd,
-                    in_flight=now.in_flight - 1,
-                    ended=now.ended + 1,
-                    estimated=now.estimated + (not counted),
-                )
-                self._write(now, settled)
+                if now.starts != self._start or not self._is_holder():
+                    return  # whoever came later has booked all that was reserved
+                self._hold(reserved, -1)
+                self._write(now, now.settling(reserved, cost, estimated=not counted))
         except StoppedError as fault:
             # Raised here it would take the response along, which is paid for and not yet kept.
             self._fault = fault
@@ -336,6 +380,34 @@ class Ledger:
                 starts=self._start,
             )
             self._write(now, booked)
+
+    def _take_over(self) -> None:
+        """Book what an attempt before at this shard had in flight, at the most it can have cost."""
+        with self._locked() as now:
+            held = self._held()
+            if held.holder == self._holder:  # by another model of this shard
+                return
+            self._write_held(_Held(self._holder, now.starts))
+            if held.start == now.starts and held.in_flight:
+                lost = Cost(held.tokens, held.usd)
+                self._write(now, now.settling(lost, lost, held.in_flight, held.in_flight))
+
+    def _is_holder(self) -> bool:
+        return not self._holder or self._held().holder == self._holder
+
+    def _hold(self, cost: Cost, requests: int) -> None:
+        if self._holder:
+            self._write_held(self._held().changed(cost, requests))
+
+    def _held(self) -> _Held:
+        text = os.pread(self._file, _LINE, self._own_line).rstrip(b"\0 ")
+        return _Held(**json.loads(text)) if text else _Held()
+
+    def _write_held(self, held: _Held) -> None:
+        """Written before the line of the account: a kill between both leaves more reserved."""
+        os.pwrite(
+            self._file, json.dumps(dataclasses.asdict(held)).encode().ljust(_LINE), self._own_line
+        )
 
     def _fits(self, balance: Balance, most: Cost) -> bool:
         tokens = balance.spent_tokens + balance.reserved_tokens + most.tokens

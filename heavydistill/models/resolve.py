@@ -161,7 +161,6 @@ def resolve(config: RunConfig, contact: Contact | None = None) -> ResolvedRun:
         thinker = dataclasses.replace(thinker, tokenizer=SERVER)
     config = config.model_copy(update={"endpoint": endpoint})
     _check_budget(config, thinker, deliberator)
-    _check_processes(config, thinker, deliberator)
     seen = endpoint.capabilities
     deliberate = bounded(
         "deliberate.sampling", config.deliberate.sampling, deliberator.deliberator, seen
@@ -371,19 +370,6 @@ def _check_budget(config: RunConfig, *models: Profile) -> None:
             f"budget: {config.budget} is in money, and the price of {unknown[0]} is not known here",
             "Give it with --price-in and --price-out, or a budget in tokens, e.g. --budget 40Mtok.",
         )
-
-
-def _check_processes(config: RunConfig, thinker: Profile, deliberator: Profile) -> None:
-    """Refuse processes of models that are served."""
-    for stage, processes, model in (
-        ("think", 1 if config.pools else config.think.processes, thinker),
-        ("deliberate", config.deliberate.processes, deliberator),
-    ):
-        if processes > 1 and model.kind != "local":
-            raise ConfigError(
-                f"{stage}.processes is {processes}, and {model.name} is served",
-                "Leave it out; endpoint.concurrency says how many requests are in flight.",
-            )
 
 
 def _cache_budget(config: RunConfig, deliberator: Profile, sampling: Sampling) -> int:

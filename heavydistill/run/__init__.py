@@ -1,11 +1,10 @@
 """In which order: the distilabel steps, tasks and LLM, and ``build_heavy_pipeline``.
 
 ``llm`` puts an engine under distilabel, ``steps``, ``tasks`` and ``judging`` are the stations of a
-row, ``curate`` wires them, ``run`` runs them and ``result`` writes what came out; ``evaluation``
-makes two runs and compares them. ``estimate`` tells beforehand what a run takes, ``room`` whether
-the caches fit.
-``flow``, ``compat`` (steps on this machine), ``ray`` (steps on a cluster) and ``worker`` (inside a
-step) hold every touch of distilabel's private parts.
+row, ``recipe`` wires them, ``runner`` executes the chain in this process, ``shards`` runs several
+of these over one journal (``ray``: on a cluster), ``generate`` makes a run of it and ``result``
+writes its folder; ``evaluation`` makes two runs and compares them. ``estimate`` tells beforehand
+what a run takes, ``context_check`` whether the caches fit.
 Nothing outside this package imports distilabel.
 """
 

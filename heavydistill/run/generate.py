@@ -19,11 +19,12 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import importlib.util
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from heavydistill import problems as problem_sources
 from heavydistill.config.run import RunConfig
@@ -40,14 +41,13 @@ from heavydistill.run.context_check import check_room, with_tokenizer
 from heavydistill.run.interrupts import loading
 from heavydistill.run.pools import Pools, read_pools, with_pools
 from heavydistill.run.result import earlier, write
+from heavydistill.run.shards import Pool, Processes, run_shards, shards_of
 from heavydistill.run.status import STATUS, Pulse
 from heavydistill.schema import OK, Problem
 from heavydistill.store import segment
 from heavydistill.store.atomic import Workplace, recover, require_writable
+from heavydistill.store.traces import LEAF_FOLDER
 from heavydistill.verifiers import registry
-
-if TYPE_CHECKING:
-    from heavydistill.run.runner import HeavyPipeline
 
 OnBatch = Callable[[str, list[dict[str, Any]]], None]
 OnWork = Callable[[str, int, Work], None]
@@ -101,14 +101,14 @@ class Finished:
         summary: Over all rows, failed ones too.
         rejects: Rows that a step failed on.
         missing: Problems that the run never finished, because it was interrupted.
-        batches_of_nodes: What each node of a Ray cluster did.
+        shards_of_places: Number of shards that each node of a Ray cluster finished.
     """
 
     folder: Path
     summary: Summary
     rejects: int
     missing: int
-    batches_of_nodes: dict[str, int]
+    shards_of_places: dict[str, int]
 
     @property
     def is_complete(self) -> bool:
@@ -219,9 +219,9 @@ def run(
         plan: From ``check``.
         on_batch: Called with (step name, rows) for each batch that leaves a step.
         replay: Ask nobody; take every response from the journal.
-        ray: Address of a Ray cluster that the steps are spread over, or ``local``.
+        ray: Address of a Ray cluster that shards of the run are spread over, or ``local``.
         on_start: As of ``models.vllm.server.served``, if a server is to be started.
-        on_work: Called with (step name, number of its process, what its model was asked there so
+        on_work: Called with (step name, number of the shard, what its model was asked there so
             far) now and then, by another thread than ``on_batch``.
 
     Raises:
@@ -234,21 +234,45 @@ def run(
         KeyboardInterrupt, StoppedError: After the finished rows were written, if there were any
             and no other run is in the folder; so is a TeacherError in the midst of a run.
     """
-    asked = plan.run
+    run = plan.run
     if plan.pools_at:
-        asked = asked.with_config(pools=str(plan.pools_at))
-    if replay or not plan.server:
-        return _run(plan, asked, on_batch, on_work, replay, ray)
-    if ray not in (None, "local"):
-        raise ConfigError(
-            "--start-vllm starts a server for this machine alone, and --ray spreads the run",
-            "Start the server yourself and name its address with --endpoint, or use --ray local.",
-        )
-    with serving.served(plan.server, plan.config.endpoint, plan.server_log, on_start) as server:
-        # The address is of this run alone, so it is not in the configuration that is saved.
-        return _run(
-            plan, asked.at(server.endpoint), on_batch, on_work, ray=ray, watch=server.failure
-        )
+        run = run.with_config(pools=str(plan.pools_at))
+    pool = None if replay else _pool(plan, run, ray)
+    with contextlib.ExitStack() as held:
+        if pool:
+            held.callback(pool.close)
+        watch = None
+        if plan.server and not replay and not ray:
+            server = held.enter_context(
+                serving.served(plan.server, plan.config.endpoint, plan.server_log, on_start)
+            )
+            # The address is of this run alone, so it is not in the configuration that is saved.
+            run, watch = run.at(server.endpoint), server.failure
+        return _run(plan, run, on_batch, on_work, replay, pool, watch)
+
+
+def _pool(plan: Plan, run: ResolvedRun, ray: str | None) -> Pool | None:
+    """Whatever runs the shards of a run; None if it is not divided.
+
+    Raises:
+        ConfigError: Ray is not installed, or cannot be joined.
+    """
+    processes = run.config.processes
+    if ray:
+        if not importlib.util.find_spec("ray"):
+            raise ConfigError(
+                "--ray is given, but Ray is not installed",
+                "Install it on all nodes: pip install 'distilabel[ray]==1.5.3'.",
+            )
+        if processes > 1:
+            raise ConfigError(
+                "--processes and --ray are given, and each says how many shards there are",
+                "Give one of them; a cluster has a shard on each node, or on each GPU.",
+            )
+        from heavydistill.run.ray import Tasks
+
+        return Tasks(ray, run, plan.server)
+    return Processes(processes) if processes > 1 else None
 
 
 def _run(
@@ -256,13 +280,13 @@ def _run(
     resolved: ResolvedRun,
     on_batch: OnBatch | None,
     on_work: OnWork | None,
-    replay: bool = False,
-    ray: str | None = None,
-    watch: Callable[[], HeavydistillError | None] | None = None,
+    replay: bool,
+    pool: Pool | None,
+    watch: Callable[[], HeavydistillError | None] | None,
 ) -> Finished:
     """Run a plan with models whose addresses are known."""
     pays = resolved.asks_servers and not replay
-    if pays:
+    if pays and not resolved.config.endpoint.start_vllm:
         require_endpoints(resolved, plan.contact or Contact())
     with loading():
         from heavydistill.run.recipe import build_heavy_pipeline, paying
@@ -280,36 +304,40 @@ def _run(
             if on_batch:
                 on_batch(step, rows)
 
-        def on_any_work(step: str, replica: int, work: Work) -> None:
-            pulse.on_work(step, replica, work)
+        def on_any_work(step: str, shard: int, work: Work) -> None:
+            pulse.on_work(step, shard, work)
             if on_work:
-                on_work(step, replica, work)
+                on_work(step, shard, work)
 
-        pipeline = build_heavy_pipeline(resolved, on_any, replay, ray, list(plan.unfit))
-        pipeline.keep_in(place.rows)
-        pipeline.on_work = on_any_work
-        if watch:
-            pipeline.watch = watch
-        return _piped(plan, pipeline, place)
+        def work() -> dict[str, int]:
+            if pool:
+                shards = shards_of(resolved, pool, place.rows, tuple(plan.unfit), plan.server)
+                return run_shards(pool, shards, on_any, on_any_work, watch)
+            pipeline = build_heavy_pipeline(resolved, on_any, replay, list(plan.unfit))
+            pipeline.keep_in(place.rows)
+            pipeline.on_work = on_any_work
+            pipeline.watch = watch or pipeline.watch
+            pipeline.run_to_files()
+            return {}
+
+        try:
+            places = work()
+        except (KeyboardInterrupt, StoppedError, TeacherError):
+            if not plan.changed and any((place.rows / LEAF_FOLDER).glob("*.parquet")):
+                _publish(plan, place, interrupted=True)
+            raise
+        return _publish(plan, place, interrupted=False, places=places)
 
 
-def _piped(plan: Plan, pipeline: HeavyPipeline, place: Workplace) -> Finished:
-    try:
-        pipeline.run_to_files()
-    except (KeyboardInterrupt, StoppedError, TeacherError):
-        if not plan.changed and any(pipeline.leaf_files.glob("*.parquet")):
-            _publish(plan, pipeline, place, interrupted=True)
-        raise
-    return _publish(plan, pipeline, place, interrupted=False)
-
-
-def _publish(plan: Plan, pipeline: HeavyPipeline, place: Workplace, interrupted: bool) -> Finished:
+def _publish(
+    plan: Plan, place: Workplace, interrupted: bool, places: Mapping[str, int] | None = None
+) -> Finished:
     old = plan.folder if interrupted else None
-    rows, voted = pipeline.leaf_files, plan.pools.voted if plan.pools else None
+    rows, voted = place.rows / LEAF_FOLDER, plan.pools.voted if plan.pools else None
     written = write(plan.run, plan.problems, rows, place.new, old, len(plan.unfit), voted)
     place.publish()
-    nodes = dict(pipeline.batches_of_nodes)
-    return Finished(plan.folder, written.summary, written.rejects, written.missing, nodes)
+    shards = dict(places or {})
+    return Finished(plan.folder, written.summary, written.rejects, written.missing, shards)
 
 
 def require_endpoints(run: ResolvedRun, contact: Contact) -> None:

@@ -9,7 +9,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 INTERRUPTED = 130
@@ -25,6 +25,36 @@ def terminate_as_interrupt() -> dict[int, Any]:
         raise KeyboardInterrupt(signal.Signals(signum).name)
 
     return {signum: signal.signal(signum, interrupt) for signum in (signal.SIGINT, signal.SIGTERM)}
+
+
+@contextlib.contextmanager
+def as_exceptions() -> Iterator[Callable[[], None]]:
+    """While this lasts SIGINT and SIGTERM raise KeyboardInterrupt with the name of the signal.
+
+    Yields:
+        What makes them ignored for the rest of it, so that none breaks off a clean-up.
+    """
+    handlers = terminate_as_interrupt()
+
+    def ignore() -> None:
+        for signum in handlers:
+            signal.signal(signum, signal.SIG_IGN)
+
+    try:
+        yield ignore
+    finally:
+        for signum, handler in handlers.items():
+            signal.signal(signum, handler)
+
+
+@contextlib.contextmanager
+def held() -> Iterator[None]:
+    """Keep Ctrl-C waiting while this lasts, and for good from the processes that are started."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @contextlib.contextmanager

@@ -50,6 +50,7 @@ class HeavyLLM(LLM):
         ledger: File of the run's account; see ``models.ledger``. None keeps none.
         most_tokens: Cap of the account, if it is in tokens.
         most_usd: Cap of the account, if it is in money.
+        holder: Shard that pays; see ``models.ledger.Ledger``.
         replay: Ask nobody, take all from the journal.
     """
 
@@ -62,6 +63,7 @@ class HeavyLLM(LLM):
     ledger: str | None = None
     most_tokens: int | None = None
     most_usd: float | None = None
+    holder: str = ""
     replay: bool = False
 
     _engine: Engine | None = PrivateAttr(default=None)
@@ -100,7 +102,8 @@ class HeavyLLM(LLM):
         profile = self._profile
         if profile.kind == "local":
             _share_processor()
-        ledger = self.ledger and Ledger(Path(self.ledger), self.most_tokens, self.most_usd)
+        caps = self.most_tokens, self.most_usd
+        ledger = self.ledger and Ledger(Path(self.ledger), *caps, self.holder)
         self._engine = open_engine(profile, self.endpoint, ledger or None)
         if self.journal:
             folder = Path(self.journal)

@@ -1,31 +1,27 @@
-"""The steps as actors of a Ray cluster, by distilabel's ``RayPipeline``.
+"""Shards as tasks of a Ray cluster.
 
-Where they run: Ray spreads the workers of all steps over the nodes. A step whose ``computes`` is
-true, which are the verifiers and whatever asks a model in its own process, has a replica on every
-node; if the cluster has GPUs, a model in a process has one on every GPU instead, and stages that
-ask share each GPU as they do on one machine. Asking an endpoint is light work: one process does
-it. A step with ``resources`` of its own keeps them, replicas included.
+There is a shard for each node with processors; or, if models run in the shards and the cluster has
+GPUs, for each GPU, and for each set of GPUs that a server needs which a shard starts. Ray spreads
+them. A shard whose node is lost is begun again on another one, at most ``_RETRIES`` times; what it
+asked before is in the journal.
 
-What a worker takes over: the working folder, so that relative paths mean the same everywhere, and
-the keys of endpoints and of the Hub, which go to no log. A journal must lie on a file system that
-all nodes share; a worker that does not see it as the driver does is an error. So is another
-version of this package.
+What a shard takes over: the working folder, so that relative paths mean the same everywhere, and
+the keys of endpoints and of the Hub, which go to no log. Journal and rows must lie on a file system
+that all nodes share; a node that does not see the journal as the driver does is an error. So is
+another version of this package.
 
-Not covered: distilabel's ``vLLM`` class (serve vLLM, and ask the endpoint); nodes that join while a
-run is under way get no work of it.
+Not covered: nodes that join while a run lasts get no work of it.
 """
 
 from __future__ import annotations
 
-import itertools
+import math
 import os
 import socket
 import time
 import uuid
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 # Ray asks an address that is no cluster 20 times, for 40 s each.
@@ -36,236 +32,132 @@ os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 os.environ.setdefault("RAY_ENABLE_UV_RUN_RUNTIME_ENV", "0")
 
 import ray
-from distilabel.constants import STEP_ATTR_NAME
-from distilabel.pipeline.base import BasePipeline
-from distilabel.pipeline.ray import RayPipeline
-from distilabel.steps import StepResources
-from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 import heavydistill
-from heavydistill.errors import ConfigError, HeavydistillError, JournalError, RunError
-from heavydistill.run.flow import HeavyBase, OnBatch
-from heavydistill.run.mailboxes import Mailbox, Mailboxes
-from heavydistill.run.ray_worker import End, RayWrapper, Surroundings, Worker
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from heavydistill.errors import ConfigError, JournalError, RunError
+from heavydistill.models.resolve import ResolvedRun
+from heavydistill.run.shards import Shard, ShardEnd, Surroundings, run_shard
 
 LOCAL = "local"
 
-# What workers take over of the environment, beside the keys of endpoints.
+# What shards take over of the environment, beside the keys of endpoints.
 _PASSED = {"HF_TOKEN", "OMP_NUM_THREADS"}
-_GRACE_S = 10.0
-_POLL_S = 0.2
+_RETRIES = 3
 _CONNECT_TIMEOUT_S = 5.0
 _ROOM_WARNING_S = 60.0
 
 
-class HeavyRayPipeline(HeavyBase, RayPipeline):
-    """A pipeline of Ray actors that leaves none behind.
+class Tasks:
+    """Shards on a cluster.
 
     Args:
-        name: See ``HeavyBase``, as for the next three.
-        leaf_schema: Of the rows that leave the last step.
-        on_batch: For progress.
-        window: Of rows.
         address: ``local`` starts Ray on this machine; ``host:port`` and ``auto`` join a cluster
             that this machine is part of, ``ray://host:port`` one that it is not. Where Ray is
             joined already, that is used and left as it is.
+        run: The run, for its models and its journal.
+        server: Command of the server that each shard starts; None for none.
+
+    Raises:
+        ConfigError: The cluster cannot be joined, or has too few GPUs for a server.
+        JournalError: The journal cannot be written.
     """
 
-    def __init__(
-        self,
-        name: str,
-        leaf_schema: pa.Schema,
-        on_batch: OnBatch | None = None,
-        window: int = 1024,
-        address: str = LOCAL,
-    ) -> None:
-        super().__init__(name, leaf_schema, on_batch, window)
-        self.address = address
-        self._workers: list[_Started] = []
-        self._boxes: Any = None
-        self._numbers = itertools.count()
-        self._joined = False
-        self._gpu_share: dict[str, float] = {}
-        self._nodes_of: dict[str, list[str]] = {}
-        self._tokens: list[Path] = []
-        self._since = 0.0
-        # Of the actors' names, which a killed run may hold for a moment.
-        self._namespace = f"heavydistill-{uuid.uuid4().hex}"
+    def __init__(self, address: str, run: ResolvedRun, server: list[str] | None = None) -> None:
+        self._joined = not ray.is_initialized()
+        if self._joined:
+            join(address)
+        self.count, self._gpus = _spread(address, run, _gpus_of(server) if server else 0)
+        self._token = _token(run)
+        self.surroundings = Surroundings(
+            heavydistill.__version__, Path.cwd(), self._token, _passed(run)
+        )
+        self._tasks: list[Any] = []
+        self._ends: dict[int, ShardEnd] = {}
+        self._started = 0.0
 
-    def _open(self) -> None:
-        if not ray.is_initialized():
-            join(self.address)
-            self._joined = True
-        self._since = time.monotonic()
-        named = {"name": "mailboxes", "namespace": self._namespace}
-        self._boxes = ray.remote(Mailboxes).options(num_cpus=0, **named).remote()
-        self._log_queue = self._mailbox()
-        self._spread()
-        self._surroundings = self._our_surroundings()
+    def start(self, shards: list[Shard]) -> None:
+        options: dict[str, Any] = {"max_retries": _RETRIES, "scheduling_strategy": "SPREAD"}
+        task = ray.remote(_run_here).options(num_gpus=self._gpus, **options)
+        self._started = time.monotonic()
+        self._tasks = [task.remote(shard) for shard in shards]
 
-    def _spread(self) -> None:
-        """Give the steps that compute their replicas; see the module."""
-        nodes = [n for n in ray.nodes() if n["Alive"] and n["Resources"].get("CPU")]
-        gpus = int(sum(node["Resources"].get("GPU", 0) for node in nodes))
-        free = [
-            step
-            for step in self._steps()
-            if getattr(step, "computes", False) and "resources" not in step.model_fields_set
-        ]
-        asking = [step for step in free if hasattr(step, "llm")]
-        for step in free:
-            if gpus and step in asking:
-                step.resources = StepResources(replicas=gpus)
-                self._gpu_share[step.name] = 1 / len(asking)
-            elif nodes:
-                step.resources = StepResources(replicas=len(nodes))
-                self._nodes_of[step.name] = [node["NodeID"] for node in nodes]
-        self.window.most *= max((step.resources.replicas for step in asking), default=1)
+    def ended(self) -> dict[int, ShardEnd]:
+        waiting = [task for n, task in enumerate(self._tasks) if n not in self._ends]
+        over = set(ray.wait(waiting, num_returns=len(waiting), timeout=0)[0]) if waiting else ()
+        for number, task in enumerate(self._tasks):
+            if task in over:
+                try:
+                    self._ends[number] = ray.get(task)
+                except ray.exceptions.RayError as error:
+                    raise RunError(
+                        f"Shard {number} is lost, after {_RETRIES} retries: {_in_one_line(error)}",
+                        "Look at its nodes, often short of memory. The same command goes on from "
+                        "the journal.",
+                    ) from None
+        return self._ends
 
-    def _our_surroundings(self) -> Surroundings:
-        """Also leaves a token in every journal, for the workers to see."""
-        models = [step.llm for step in self._steps() if hasattr(step, "llm")]
-        for journal in {model.journal for model in models if getattr(model, "journal", None)}:
-            token = Path(journal).absolute() / f".ray-{uuid.uuid4().hex}"
-            try:
-                token.parent.mkdir(parents=True, exist_ok=True)
-                token.touch()
-            except OSError as error:
-                raise JournalError(
-                    f"The journal {journal} cannot be used: {error.strerror}",
-                    "Name a folder on a file system that all nodes share and that can be written.",
-                ) from error
-            self._tokens.append(token)
-        keys = {model.endpoint.key_env for model in models if hasattr(model, "endpoint")}
-        passed = {name: os.environ[name] for name in keys | _PASSED if name in os.environ}
-        return Surroundings(heavydistill.__version__, Path.cwd(), tuple(self._tokens), passed)
-
-    def _steps(self) -> Iterator[Any]:
-        for name in self.dag:
-            yield self.dag.get_step(name)[STEP_ATTR_NAME]
-
-    def _dead_worker(self) -> HeavydistillError | None:
-        running = [worker.end for worker in self._workers if not worker.over]
-        over = set(ray.wait(running, num_returns=len(running), timeout=0)[0]) if running else ()
-        for worker in self._workers:
-            if worker.end in over:
-                worker.over = True
-                if failure := self._settle(worker):
-                    return failure
-        self._warn_of_no_room()
-        return None
-
-    def _settle(self, worker: _Started) -> HeavydistillError | None:
-        """Count the work of a worker that has ended, and say why if that was too early."""
-        try:
-            end: End = ray.get(worker.end)
-        except ray.exceptions.RayError as error:
-            return RunError(
-                f"The worker of step {worker.step!r} is lost: {_in_one_line(error)}",
-                "Look at that node, often short of memory. What is in the journal is kept.",
-            )
-        self.batches_of_nodes[end.node] += end.batches
-        return end.failure
-
-    def _warn_of_no_room(self) -> None:
-        if time.monotonic() < self._since + _ROOM_WARNING_S:
-            return
-        self._since = float("inf")
-        if waiting := {worker.step for worker in self._not_started()}:
-            self._logger.warning(
-                "Workers of %s have not started yet. They wait if the cluster, of which "
-                "`ray status` tells more, has no room.",
-                ", ".join(sorted(waiting)),
-            )
-
-    def _not_started(self) -> list[_Started]:
-        """Workers that Ray has not placed on a node yet."""
-        return [worker for worker in self._workers if not ray.wait([worker.there], timeout=0)[0]]
-
-    def _await_ends(self) -> None:
-        running = [worker.end for worker in self._workers if not worker.over]
-        if running:
-            ray.wait(running, num_returns=len(running), timeout=_GRACE_S)
-
-    def _stop_workers(self, drain: bool) -> None:
-        if not ray.is_initialized():
-            return
-        waiting = self._not_started()
-        draining = [w for w in self._workers if drain and w.asks and w not in waiting]
-        for worker in self._workers:
-            if worker in draining:
-                worker.actor.drain.remote()
-            else:
-                ray.kill(worker.actor)
-        if draining:
-            self._await_drained()
-
-    def _join_drained(self) -> None:
-        running = [worker.end for worker in self._workers]
-        while running:
-            _, running = ray.wait(running, num_returns=len(running), timeout=_POLL_S)
-
-    def _kill_workers(self) -> None:
-        for worker in self._workers:
-            ray.kill(worker.actor)
-
-    def _close(self) -> None:
-        for token in self._tokens:
-            token.unlink(missing_ok=True)
+    def close(self) -> None:
         if ray.is_initialized():
-            self._kill_workers()
-            if self._boxes:
-                ray.kill(self._boxes)
-        self._workers.clear()
-        self._boxes = None
+            for number, task in enumerate(self._tasks):
+                if number not in self._ends:
+                    ray.cancel(task, force=True)
+        if self._token:
+            self._token.unlink(missing_ok=True)
         if self._joined:
             ray.shutdown()
-            self._joined = False
 
-    def _fail(self, error: Exception) -> None:
-        if isinstance(error, ray.exceptions.RayError):
-            error = RunError(
-                f"The Ray cluster lost the queues of the pipeline: {_in_one_line(error)}",
-                "Look at its nodes and run the same command again.",
+
+def _run_here(shard: Shard) -> ShardEnd:
+    """The task of a shard."""
+    node = ray.get_runtime_context().get_node_id()[:6]
+    return run_shard(shard, f"{ray.util.get_node_ip_address()} ({node})")
+
+
+def _spread(address: str, run: ResolvedRun, gpus: int) -> tuple[int, float]:
+    """(number of shards, GPUs of each).
+
+    Raises:
+        ConfigError: No node has enough GPUs for a server.
+    """
+    nodes = [n["Resources"] for n in ray.nodes() if n["Alive"] and n["Resources"].get("CPU")]
+    there = [int(node.get("GPU", 0)) for node in nodes]
+    if gpus:
+        if not (servers := sum(each // gpus for each in there)):
+            raise ConfigError(
+                f"--ray {address}: no node has the {gpus} GPUs that --start-vllm needs",
+                "Add such nodes, or start a server yourself and name it with --endpoint.",
             )
-        super()._fail(error)
+        return servers, gpus
+    if sum(there) and any(model.is_local for model in run.models):
+        return sum(there), 1
+    return max(1, len(nodes)), 0
 
-    # From here on: overrides of distilabel's private methods.
 
-    @property
-    def QueueClass(self) -> Any:
-        return self._mailbox
+def _gpus_of(server: list[str]) -> int:
+    """GPUs that a command of ``models.vllm.server.command`` takes."""
+    flags = ("--tensor-parallel-size", "--data-parallel-size")
+    return math.prod(int(server[server.index(flag) + 1]) for flag in flags if flag in server)
 
-    def _mailbox(self) -> Mailbox:
-        return Mailbox(self._boxes, next(self._numbers))
 
-    def _create_step_input_queue(self, step_name: str) -> Any:
-        # RayPipeline gives it a name.
-        return BasePipeline._create_step_input_queue(self, step_name)
+def _token(run: ResolvedRun) -> Path | None:
+    """A file in the journal, for the shards to see."""
+    if not run.config.journal:
+        return None
+    token = Path(run.config.journal).absolute() / f".ray-{uuid.uuid4().hex}"
+    try:
+        token.parent.mkdir(parents=True, exist_ok=True)
+        token.touch()
+    except OSError as error:
+        raise JournalError(
+            f"The journal {run.config.journal} cannot be used: {error.strerror}",
+            "Name a folder on a file system that all nodes share and that can be written.",
+        ) from error
+    return token
 
-    def _run_step(self, step: Any, input_queue: Mailbox, replica: int) -> None:
-        wrapper = self._wrapped(RayWrapper, step, input_queue, replica)
-        strategy: Any = "SPREAD"  # which may well put two replicas of a step on one node
-        if nodes := self._nodes_of.get(step.name):
-            strategy = NodeAffinitySchedulingStrategy(nodes[replica], soft=True)
-        options = {
-            "name": f"{step.name} {replica}",
-            "namespace": self._namespace,
-            "scheduling_strategy": strategy,
-            "max_concurrency": 2,  # to hear of a drain during the run
-            "num_cpus": step.resources.cpus,
-            "num_gpus": step.resources.gpus or self._gpu_share.get(step.name),
-            "memory": step.resources.memory,
-            "resources": step.resources.resources,
-        }
-        given = {name: value for name, value in options.items() if value is not None}
-        actor = ray.remote(Worker).options(**given).remote(self._surroundings)
-        end = actor.run.remote(wrapper, self._log_queue, self.name, self.signature)
-        asks = hasattr(step, "llm")
-        self._workers.append(_Started(step.name, asks, actor, actor.node.remote(), end))
+
+def _passed(run: ResolvedRun) -> dict[str, str]:
+    names = _PASSED | {model.endpoint.key_env for model in run.models}
+    return {name: os.environ[name] for name in names if name in os.environ}
 
 
 def join(address: str) -> None:
@@ -304,15 +196,3 @@ def _require_listener(address: str) -> None:
 
 def _in_one_line(error: BaseException) -> str:
     return " ".join(str(error).split())
-
-
-@dataclass(slots=True, eq=False)
-class _Started:
-    """A worker as the driver sees it: its step, whether that asks a model, and what will come."""
-
-    step: str
-    asks: bool
-    actor: Any
-    there: Any
-    end: Any
-    over: bool = False

@@ -10,13 +10,11 @@ Where a judge is declared, it follows each verifying. ``pace_of``, ``window_of``
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from heavydistill.config.run import RunConfig
-from heavydistill.errors import ConfigError
 from heavydistill.models.ledger import Ledger, account_of, adopt, alone
 from heavydistill.models.pace import LOCAL_BATCH as LOCAL_BATCH
 from heavydistill.models.pace import Pace as Pace
@@ -48,13 +46,14 @@ def window_of(run: ResolvedRun) -> int:
     return 2 * rows
 
 
-def llm_of(run: ResolvedRun, stage: str, replay: bool = False) -> HeavyLLM:
+def llm_of(run: ResolvedRun, stage: str, replay: bool = False, holder: str = "") -> HeavyLLM:
     """The LLM of a stage, with the journal and the account of the run.
 
     Args:
         run: Its journal must be set if it has a budget.
         stage: As in ``models.request``.
         replay: Ask nobody; take every response from the journal.
+        holder: Shard that pays; see ``models.ledger.Ledger``.
     """
     config, model = run.config, run.in_stage(stage)
     endpoint = model.endpoint
@@ -70,6 +69,7 @@ def llm_of(run: ResolvedRun, stage: str, replay: bool = False) -> HeavyLLM:
         ledger=str(account_of(config)) if pays else None,
         most_tokens=config.most_tokens,
         most_usd=config.most_usd,
+        holder=holder,
         replay=replay,
     )
 
@@ -91,18 +91,21 @@ def counting_of(run: ResolvedRun, replay: bool = False) -> dict[str, Any]:
     }
 
 
-def judge_of(run: ResolvedRun, column: str, round: int = 0, replay: bool = False) -> JudgeUndecided:
+def judge_of(
+    run: ResolvedRun, column: str, round: int = 0, replay: bool = False, holder: str = ""
+) -> JudgeUndecided:
     """The step that puts what is undecided in a column to the judge of a run.
 
     Args:
         run: It must have a judge.
         column: ``pool`` or ``deliberations``.
         round: Of the deliberations; 0 for a pool.
-        replay: As of ``llm_of``.
+        replay: See ``llm_of``, as for the next one.
+        holder: Shard that pays.
     """
     config, judge, pace = run.config, run.in_stage(JUDGE), pace_of(run, JUDGE)
-    llm = llm_of(run, JUDGE, replay)
-    # Its processes do not see what the others ask, and would ask for the same.
+    llm = llm_of(run, JUDGE, replay, holder)
+    # Votes of later rounds are other samples, also where the question is the same.
     llm.seed = sample_seed(config.seed, JUDGE, round)
     return JudgeUndecided(
         name=f"judge_{column}_{round}" if round else f"judge_{column}",
@@ -146,8 +149,9 @@ def build_heavy_pipeline(
     run: RunConfig | ResolvedRun,
     on_batch: OnBatch | None = None,
     replay: bool = False,
-    ray: str | None = None,
     known_unfit: list[int] | None = None,
+    part: tuple[int, int] = (0, 1),
+    holder: str = "",
 ) -> HeavyPipeline:
     """The pipeline of a run, ready for ``run()``.
 
@@ -155,18 +159,18 @@ def build_heavy_pipeline(
         run: A resolved run, or a configuration that is resolved here without a request.
         on_batch: Called in this process with (step name, rows) for each batch that leaves a step.
         replay: Ask nobody; take every response from ``config.journal``.
-        ray: Address of a Ray cluster that the steps are spread over, or ``local``; see ``ray``.
-            None runs them on this machine.
-        known_unfit: As of ``LoadProblems``.
+        known_unfit: See ``LoadProblems``, as for the next one.
+        part: Number of a shard and of all shards.
+        holder: Shard that pays; see ``llm_of``.
 
     Raises:
-        UserError: A model is not known, its context is too small, or Ray is not installed.
+        UserError: A model is not known, or its context is too small.
     """
     run = resolve(run) if isinstance(run, RunConfig) else run
     config = run.config
     deliberate = pace_of(run, deliberate_stage(1))
     think = deliberate if config.pools else pace_of(run, THINK)
-    pipeline: HeavyPipeline = _empty_pipeline(on_batch, window_of(run), ray)
+    pipeline = HeavyPipeline("heavy", arrow_schema(Trace), on_batch, window_of(run))
     with pipeline:
         if config.pools:
             last = LoadPools(
@@ -174,6 +178,8 @@ def build_heavy_pipeline(
                 source=config.pools,
                 limit=config.problems.limit,
                 own=config.verify.own,
+                first=part[0],
+                every=part[1],
                 batch_size=LOCAL_BATCH,
             )
         else:
@@ -182,10 +188,12 @@ def build_heavy_pipeline(
                 source=config.problems,
                 verify=config.verify,
                 known_unfit=known_unfit,
+                first=part[0],
+                every=part[1],
                 batch_size=LOCAL_BATCH,
             ) >> SampleTrajectories(
                 name="sample_trajectories",
-                llm=llm_of(run, THINK, replay),
+                llm=llm_of(run, THINK, replay, holder),
                 num_generations=config.think.k,
                 domain=config.domain,
                 language=config.language,
@@ -199,7 +207,7 @@ def build_heavy_pipeline(
             input_batch_size=think.batch,
         )
         if config.judge:
-            last = last >> judge_of(run, "pool", replay=replay)
+            last = last >> judge_of(run, "pool", replay=replay, holder=holder)
         for round in range(1, config.rounds + 1):
             last = last >> BuildCaches(
                 name=f"build_caches_{round}",
@@ -215,7 +223,7 @@ def build_heavy_pipeline(
             )
             last = last >> Deliberate(
                 name=f"deliberate_{round}",
-                llm=llm_of(run, deliberate_stage(round), replay),
+                llm=llm_of(run, deliberate_stage(round), replay, holder),
                 num_generations=config.deliberate.d,
                 round=round,
                 task=config.deliberate.task,
@@ -229,20 +237,6 @@ def build_heavy_pipeline(
                 input_batch_size=deliberate.batch,
             )
             if config.judge:
-                last = last >> judge_of(run, "deliberations", round, replay)
+                last = last >> judge_of(run, "deliberations", round, replay, holder)
         last >> LabelTraces(name="label_traces", input_batch_size=deliberate.batch)
     return pipeline
-
-
-def _empty_pipeline(on_batch: OnBatch | None, window: int, ray: str | None) -> Any:
-    schema = arrow_schema(Trace)
-    if ray is None:
-        return HeavyPipeline("heavy", schema, on_batch, window)
-    if not importlib.util.find_spec("ray"):
-        raise ConfigError(
-            "--ray is given, but Ray is not installed",
-            "Install it on all nodes: pip install 'distilabel[ray]==1.5.3'.",
-        )
-    from heavydistill.run.ray import HeavyRayPipeline
-
-    return HeavyRayPipeline("heavy", schema, on_batch, window, ray)

@@ -31,14 +31,16 @@ class RowWriter:
     Args:
         folder: Folder of the parquet files; made here. A file has its name when it is whole.
         schema: Arrow schema of every file.
+        prefix: First part of the names of the files, where several writers share the folder.
     """
 
     ROWS_PER_FILE = 100
     # Small, so that whoever wants one row reads no more than its group.
     ROWS_PER_GROUP = 10
 
-    def __init__(self, folder: Path, schema: pa.Schema) -> None:
+    def __init__(self, folder: Path, schema: pa.Schema, prefix: str = "") -> None:
         self._folder = folder
+        self._prefix = f"{prefix}-" if prefix else ""
         self._schema = schema
         self._tables: list[pa.Table] = []
         self._files = 0
@@ -72,7 +74,7 @@ class RowWriter:
             if not self._tables:
                 return
             table = pa.concat_tables(self._tables)
-            final = self._folder / f"{self._files:05d}.parquet"
+            final = self._folder / f"{self._prefix}{self._files:05d}.parquet"
             unfinished = final.with_suffix(".part")
             with writing(self._folder, StoppedError):
                 pq.write_table(table, unfinished, row_group_size=self.ROWS_PER_GROUP)

@@ -24,12 +24,11 @@ import contextlib
 import logging
 import queue
 import shutil
-import signal
 import sys
 import threading
 import time
 import traceback
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -42,7 +41,7 @@ from rich.logging import RichHandler
 
 from heavydistill.errors import HeavydistillError, RunError, StoppedError, TeacherError
 from heavydistill.models.request import Work
-from heavydistill.run.interrupts import terminate_as_interrupt
+from heavydistill.run.interrupts import as_exceptions
 from heavydistill.run.llm import HeavyLLM
 from heavydistill.run.rows import RowWriter, dataset_of, temporary_folder
 from heavydistill.store.traces import LEAF_FOLDER
@@ -99,13 +98,20 @@ class HeavyPipeline(Pipeline):
         self.on_work: OnWork = lambda step, shard, work: None
         self.watch: Callable[[], HeavydistillError | None] = lambda: None
         """Called all the time while the pipeline runs; the error that it returns ends the run."""
+        self.shown: logging.Handler | None = None
+        """Shows what is logged; None shows it on the terminal."""
         self.window = window
-        self.batches_of_nodes: Counter[str] = Counter()
+        self._prefix = ""
 
-    def keep_in(self, folder: Path) -> None:
-        """Put rows and log there instead of a temporary folder; call it before ``run``."""
+    def keep_in(self, folder: Path, prefix: str = "") -> None:
+        """Put rows and log there instead of a temporary folder; call it before ``run``.
+
+        Args:
+            folder: Other pipelines may have theirs there too.
+            prefix: First part of the names of the files of rows.
+        """
         self.discard()
-        self._folder = folder
+        self._folder, self._prefix = folder, prefix
 
     def discard(self) -> None:
         """Remove the rows and the log; the ``Distiset`` of ``run`` cannot be used after it."""
@@ -152,9 +158,10 @@ class HeavyPipeline(Pipeline):
         """
         self._set_runtime_parameters(parameters or {})
         source, steps = self._chain()
-        writer = RowWriter(self.leaf_files, self.leaf_schema)
+        writer = RowWriter(self.leaf_files, self.leaf_schema, self._prefix)
         flow = _Flow(source, steps, self.window, writer, self.on_batch)
-        with _logging_to(self._folder / "pipeline.log", flow), _signals() as ignore_signals:
+        log = self._folder / "pipeline.log"
+        with logging_to(log, self.shown, flow.matters), as_exceptions() as ignore_signals:
             try:
                 flow.start()
                 self._follow(flow)
@@ -293,6 +300,10 @@ class _Flow:
             stage.threads = 1
         self._spawn(self._load_rows)
 
+    def matters(self, record: logging.LogRecord) -> bool:
+        """Whether it is worth a line: not what steps say of rows that an end gives up."""
+        return not (self.is_ending and record.name.startswith("distilabel.step."))
+
     def models(self) -> Iterator[tuple[str, HeavyLLM]]:
         """Each model that reports what it is asked, with the name of its step."""
         for stage in self._stages:
@@ -336,7 +347,7 @@ class _Flow:
                 stage.at_work or (stage.waiting and stage.model is None) for stage in self._stages
             )
 
-        with contextlib.suppress(KeyboardInterrupt), _signals():
+        with contextlib.suppress(KeyboardInterrupt), as_exceptions():
             self._await(is_drained)
 
     def _give_up_requests(self) -> None:
@@ -481,36 +492,21 @@ class _Flow:
 
 
 @contextlib.contextmanager
-def _signals() -> Iterator[Callable[[], None]]:
-    """While this lasts SIGINT and SIGTERM raise KeyboardInterrupt, until what it gives is called.
-
-    That makes them ignored.
-    """
-    handlers = terminate_as_interrupt()
-
-    def ignore() -> None:
-        for signum in handlers:
-            signal.signal(signum, signal.SIG_IGN)
-
-    try:
-        yield ignore
-    finally:
-        for signum, handler in handlers.items():
-            signal.signal(signum, handler)
-
-
-@contextlib.contextmanager
-def _logging_to(file: Path, flow: _Flow) -> Iterator[None]:
+def logging_to(
+    file: Path,
+    shown: logging.Handler | None = None,
+    matters: Callable[[logging.LogRecord], bool] = lambda record: True,
+) -> Iterator[None]:
     """While this lasts warnings are shown and kept in a file.
 
-    What steps say of rows that are given up by an end is neither.
+    Args:
+        file: Where they are added.
+        shown: Shows them; the terminal by default.
+        matters: Whether one is neither left out.
     """
-
-    def matters(record: logging.LogRecord) -> bool:
-        return not (flow.is_ending and record.name.startswith("distilabel.step."))
-
-    shown = RichHandler(rich_tracebacks=False)
-    shown.setFormatter(logging.Formatter("['%(name)s'] %(message)s"))
+    if shown is None:
+        shown = RichHandler()
+        shown.setFormatter(logging.Formatter("['%(name)s'] %(message)s"))
     kept = logging.FileHandler(file, delay=True, encoding="utf-8")
     kept.setFormatter(
         logging.Formatter("[%(asctime)s] %(levelname)-8s %(message)s", datefmt="%Y-%m-%d %H:%M:%S")

@@ -78,6 +78,10 @@ class LoadProblems(GeneratorStep):
     """How references are checked, and verifiers of one's own."""
     known_unfit: list[int] | None = None
     """Numbers of the rows that were found unfit already; null checks every row."""
+    first: int = 0
+    """Number of the first problem that is loaded: that of a shard."""
+    every: int = 1
+    """Distance from one problem that is loaded to the next: the number of shards."""
 
     _problems: list[Problem] = PrivateAttr(default_factory=list)
 
@@ -87,7 +91,8 @@ class LoadProblems(GeneratorStep):
 
     def load(self) -> None:
         super().load()
-        self._problems = load_fit(self.source, self.verify, self.known_unfit).problems
+        problems = load_fit(self.source, self.verify, self.known_unfit).problems
+        self._problems = problems[self.first :: self.every]
 
     def process(self, offset: int = 0) -> Iterator[tuple[list[Row], bool]]:
         """Batches of rows, and whether it is the last."""
@@ -154,6 +159,9 @@ class LoadPools(GeneratorStep):
     """Take the first so many."""
     own: list[str] = Field(default_factory=list)
     """Python files with verifiers of one's own."""
+    first: int = 0
+    """See ``LoadProblems``, as for the next one."""
+    every: int = 1
 
     @property
     def outputs(self) -> list[str]:
@@ -165,7 +173,8 @@ class LoadPools(GeneratorStep):
 
     def process(self, offset: int = 0) -> Iterator[tuple[list[Row], bool]]:
         """Batches of rows, of which two are in memory, and whether it is the last."""
-        rows = map(self._row, islice(read_traces(Path(self.source)), offset, self.limit))
+        traces = islice(read_traces(Path(self.source)), self.first, self.limit, self.every)
+        rows = map(self._row, islice(traces, offset, None))
         size = int(self.batch_size)
         batch = list(islice(rows, size))
         while batch:

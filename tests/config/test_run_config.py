@@ -147,8 +147,7 @@ def test_a_value_given_keys_is_refused(yaml_file):
         ("deliberate.task", "vote"),
         ("cache.order", -1),
         ("deliberate.rounds", 0),
-        ("think.processes", 0),
-        ("deliberate.processes", 0),
+        ("processes", 0),
         ("cache.width", 1),
         ("cache.budget_tokens", 0),
         ("cache.selection", "best"),
@@ -301,7 +300,7 @@ def test_who_judges_where_makes_no_other_run_but_what_a_verdict_may_take_does() 
     def identity(**verify: object) -> str:
         return load_config(None, {f"verify.{key}": each for key, each in verify.items()}).identity
 
-    processes = {"think.processes": 2, "deliberate.processes": 2}
+    processes = {"processes": 2}
     assert identity() == identity(workers=7) == load_config(None, processes).identity
     assert identity(own=["a/mine.py"]) == identity(own=["b/mine.py"]) != identity()
     assert len({identity(), identity(timeout_s=9), identity(memory_mb=999)}) == 3

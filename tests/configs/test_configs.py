@@ -9,7 +9,7 @@ import typer
 import yaml
 
 from heavydistill.cli.verbs import app
-from heavydistill.config.run import Deliberate, RunConfig, Think, load_config
+from heavydistill.config.run import RunConfig, Think, load_config
 from heavydistill.config.sets import load_build_config
 from heavydistill.models.registry import shipped
 from heavydistill.models.resolve import resolve
@@ -39,8 +39,7 @@ def test_the_micro_models_are_evaluated_on_seeds_of_their_own() -> None:
     of_profile = resolve(
         RunConfig(
             teacher="micro-student",
-            think=Think(k=asked.think.k, processes=asked.think.processes),
-            deliberate=Deliberate(processes=asked.deliberate.processes),
+            think=Think(k=asked.think.k),
         )
     ).config
     assert (asked.domain, asked.think, asked.deliberate, asked.cache) == (

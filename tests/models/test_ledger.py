@@ -270,3 +270,29 @@ def test_a_count_that_is_none_leaves_a_sound_account(tmp_path, count):
     balance = balance_of(tmp_path / "run.ledger")
     assert (balance.in_flight, balance.ended, balance.estimated) == (0, 1, 1)
     assert 0 < balance.spent_tokens < 1000
+
+
+def test_a_shard_that_is_begun_again_books_what_the_one_before_had_in_flight(tmp_path) -> None:
+    file = tmp_path / "a.ledger"
+    with contextlib.closing(Ledger(file)) as account, account.running():
+        lost, other = (Ledger(file, most_tokens=100, holder=name) for name in ("0000-a", "0001-b"))
+        assert lost.reserve(Cost(40)) and lost.reserve(Cost(30)) and other.reserve(Cost(20))
+        lost.settle(Cost(40), Cost(10), True)
+        assert not other.reserve(Cost(50)), "it waits for what is in flight"
+        other.settle(Cost(20), Cost(20), True)
+        again = Ledger(file, most_tokens=100, holder="0000-c")
+        assert account.balance == Balance(spent_tokens=10 + 30 + 20, ended=3, estimated=1, starts=1)
+        # Another model of the same shard takes nothing over.
+        assert again.reserve(Cost(5))
+        Ledger(file, most_tokens=100, holder="0000-c").close()
+        assert account.balance.in_flight == 1
+        # The one that was lost may still be there, cut off from the others.
+        lost.settle(Cost(30), Cost(30), True)
+        with pytest.raises(StoppedError, match="its shard was begun again"):
+            lost.reserve(Cost(1))
+        again.settle(Cost(5), Cost(5), True)
+        with pytest.raises(StoppedError, match="does not hold another request"):
+            other.reserve(Cost(50))
+        assert account.balance.spent_tokens == 65 and balance_of(file) == account.balance
+        for each in (lost, other, again):
+            each.close()

@@ -77,7 +77,7 @@ def test_a_chain_is_no_longer_than_its_server_takes_and_says_so(tmp_path: Path) 
 
 def test_what_a_control_asked_can_be_read_again(tmp_path: Path) -> None:
     """By whoever compares, builds from or replays its folder; a cache may be wider than its K."""
-    plan = planned(tmp_path, think__processes=2, cache__width=3, problems__limit=1)
+    plan = planned(tmp_path, processes=2, cache__width=3, problems__limit=1)
     controls = controls_of(plan, ["alone", "chain", "choose"], 2)
     for each in controls:
         pools = "after" if each.reads_pools else None
@@ -85,7 +85,7 @@ def test_what_a_control_asked_can_be_read_again(tmp_path: Path) -> None:
         file = tmp_path / f"{each.name}.yaml"
         file.write_text(dump_config(config))
         assert load_config(file) == config
-    assert [each.config.think.processes for each in controls[:2]] == [2, 2]
+    assert [each.config.processes for each in controls] == [2, 2, 2, 2]
 
 
 def test_a_chooser_reads_the_same_caches(tmp_path: Path) -> None:

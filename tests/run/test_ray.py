@@ -1,85 +1,65 @@
-"""Runs on a real Ray cluster of two nodes, both on this machine, and on one that a run starts."""
+"""Runs on a real Ray cluster of nodes on this machine, one of which is lost during a run."""
 
-import dataclasses
 import importlib.util
-import json
 import os
 import re
 import signal
 import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from fake_server import FakeServer, completion, serving
+from fake_server import serving
+from sharded_runs import (
+    IN_FLIGHT,
+    MICRO,
+    PROBLEMS,
+    D,
+    K,
+    by_request,
+    planned,
+    seeds,
+    started,
+    timeless,
+)
 
 from heavydistill.config.run import load_config
-from heavydistill.errors import ConfigError, JournalError
-from heavydistill.run.ray import join
-from heavydistill.run.ray_worker import Surroundings
-from heavydistill.run.recipe import build_heavy_pipeline
-from heavydistill.schema import Trace
-from heavydistill.store.segment import segments
+from heavydistill.errors import ConfigError
+from heavydistill.models.resolve import resolve
+from heavydistill.run.generate import check, run
+from heavydistill.run.ray import _gpus_of, _passed, _spread, _token, join
 from heavydistill.store.traces import read_traces
 
-COMMAND = str(Path(sys.executable).parent / "heavydistill")
-MICRO = str(Path(__file__).parents[2] / "heavydistill" / "micro" / "teacher")
 # A busy machine of two cores starts the nodes' processes one after the other.
 TIMEOUT_S = 600
 pytestmark = pytest.mark.timeout(2 * TIMEOUT_S)
+SIZE = {"num_cpus": 1, "object_store_memory": 100 * 2**20}
 
 
-class TwoNodes:
-    """The cluster, and what its tables say of the actors in it."""
+class Nodes:
+    """A cluster of a head without processors and two nodes."""
 
-    def __init__(self, address: str) -> None:
-        self.address = address
+    def __init__(self) -> None:
+        from ray.cluster_utils import Cluster
 
-    def actors(self, step: str = "") -> list[dict[str, Any]]:
-        """The workers of the last run, or of one of its steps, dead ones too."""
-        from ray._private.state import actors
-
-        table = list(actors().values())
-        last = max((actor["JobID"] for actor in table), default="")
-        return [a for a in table if a["JobID"] == last and a["Name"].startswith(step)]
-
-    def left(self) -> list[str]:
-        """Actors that are alive some seconds after a run."""
-        from ray._private.state import actors
-
-        for _ in range(50):
-            alive = [a["Name"] for a in actors().values() if a["State"] != "DEAD"]
-            if not alive:
-                break
-            time.sleep(0.1)
-        return alive
+        head = {"include_dashboard": False, **SIZE, "num_cpus": 0}
+        self.cluster = Cluster(initialize_head=True, head_node_args=head, connect=False)
+        self.nodes = [self.cluster.add_node(**SIZE) for _ in range(2)]
+        self.address = self.cluster.address
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[TwoNodes]:
+def cluster() -> Iterator[Nodes]:
     import ray
-    from ray.cluster_utils import Cluster
 
     here = signal.getsignal(signal.SIGTERM)
-    size = {"num_cpus": 4, "object_store_memory": 100 * 2**20}
-    nodes = Cluster(
-        initialize_head=True, head_node_args={"include_dashboard": False, **size}, connect=False
-    )
-    nodes.add_node(**size)
-    ray.init(nodes.address, log_to_driver=False, logging_level="ERROR")
-    yield TwoNodes(nodes.address)
+    nodes = Nodes()
+    yield nodes
     ray.shutdown()
-    nodes.shutdown()
-    signal.signal(signal.SIGTERM, here)  # ray.init put its own there
-
-
-def started(folder: Path, *flags: str) -> subprocess.Popen[str]:
-    command = [COMMAND, "generate", *flags]
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-    return subprocess.Popen(command, cwd=folder, start_new_session=True, **pipes)  # type: ignore[call-overload, no-any-return]
+    nodes.cluster.shutdown()
+    signal.signal(signal.SIGTERM, here)  # Ray put its own there
 
 
 def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
@@ -91,105 +71,8 @@ def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
     return process.returncode, printed
 
 
-def generate(folder: Path, *flags: str) -> str:
-    code, printed = ended(started(folder, *flags))
-    assert code == 0, printed
-    return printed
-
-
-def told(run: Path) -> list[Trace]:
-    """The traces without the times, in which two servings of one request differ."""
-
-    def timeless(generation: Any) -> Any:
-        return dataclasses.replace(generation, latency_s=0.0)
-
-    return [
-        dataclasses.replace(
-            trace,
-            pool=[timeless(t) for t in trace.pool],
-            deliberations=[timeless(d) for d in trace.deliberations],
-        )
-        for trace in read_traces(run)
-    ]
-
-
-def records(journal: Path) -> list[int]:
-    """How many are in each segment."""
-    return [len(segment.lines) for segment in segments(journal)]
-
-
-@dataclasses.dataclass
-class Run:
-    """A run of the micro teacher on both nodes.
-
-    Attributes:
-        folder: Where the command was given; the run is ``two`` in it.
-        printed: By the command.
-        nodes: Of the workers of each step, by their process number.
-    """
-
-    folder: Path
-    printed: str
-    nodes: dict[str, dict[int, str]]
-
-
-FLAGS = ("--k=4", "--d=4", "--set=problems.size=24")
-RESPONSES = 24 * (4 + 4)
-
-
-@pytest.fixture(scope="module")
-def on_two(cluster: TwoNodes, tmp_path_factory: pytest.TempPathFactory) -> Run:
-    folder = tmp_path_factory.mktemp("ray")
-    printed = generate(folder, *FLAGS, "--out=two", f"--ray={cluster.address}")
-    nodes: dict[str, dict[int, str]] = {}
-    for actor in cluster.actors():
-        step, pid, node = actor["Name"].split()[0], actor["Pid"], actor["Address"]["NodeID"][:6]
-        nodes.setdefault(step, {})[pid] = node
-    assert not cluster.left()
-    return Run(folder, printed, nodes)
-
-
-@pytest.mark.slow
-def test_two_nodes_do_work(on_two: Run) -> None:
-    last = on_two.printed.rpartition("each Ray node")[2]
-    work = dict(re.findall(r"\((\w{6})\): (\d+)", last))
-    assert len(work) == 2 and all(int(batches) > 0 for batches in work.values()), on_two.printed
-    for step in ("sample_trajectories", "verify_pool", "deliberate_1", "verify_deliberations_1"):
-        assert sorted(on_two.nodes[step].values()) == sorted(work), step
-    # Each process that asked has a segment of its own, with its number in the name.
-    wrote = {int(file.stem.rpartition("-")[2]) for file in (on_two.folder / "journal").iterdir()}
-    assert on_two.nodes["sample_trajectories"].keys() <= wrote
-
-
-@pytest.mark.slow
-def test_the_traces_are_those_of_one_machine(on_two: Run) -> None:
-    generate(on_two.folder, *FLAGS, "--out=one", "--journal=journal-of-one")
-    assert told(on_two.folder / "two") == told(on_two.folder / "one")
-
-
-@pytest.mark.slow
-def test_a_second_run_finds_all_in_the_journal_of_the_nodes(on_two: Run) -> None:
-    journal = on_two.folder / "journal"
-    assert {file.suffix for file in journal.iterdir()} == {".segment"}
-    assert sum(records(journal)) == RESPONSES
-    generate(on_two.folder, *FLAGS, "--out=again")
-    assert sum(records(journal)) == RESPONSES
-    assert told(on_two.folder / "again") == told(on_two.folder / "two")
-
-
-def served(server: FakeServer, folder: Path, address: str) -> list[str]:
-    problems = folder / "problems.jsonl"
-    lines = [{"id": f"p{n}", "text": f"{n} + 1?", "reference": f"{n + 1}"} for n in range(40)]
-    problems.write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
-    return [
-        *("--teacher=served", f"--endpoint={server.base_url}", f"--tokenizer={MICRO}"),
-        *("--problems=problems.jsonl", "--k=4", "--d=2", "--out=run", f"--ray={address}"),
-        "--set=endpoint.concurrency=8",
-    ]
-
-
 class Slow:
-    """Answers that take a second; how many were given."""
+    """Answers that take a second and depend on the request alone; how many were given."""
 
     def __init__(self) -> None:
         self.given = 0
@@ -197,127 +80,113 @@ class Slow:
     def __call__(self, body: dict[str, Any]) -> Any:
         time.sleep(1.0)
         self.given += 1
-        return completion("\\boxed{1}")
+        return by_request(body)
 
 
-def wait_for(condition: Callable[[], bool], process: subprocess.Popen[str]) -> None:
-    deadline = time.monotonic() + TIMEOUT_S
-    while not condition():
-        assert process.poll() is None and time.monotonic() < deadline, ended(process)
-        time.sleep(0.05)
+def flags(url: str, out: str, *more: str) -> list[str]:
+    return [
+        *("--teacher=served", f"--endpoint={url}", f"--tokenizer={MICRO}", f"--out={out}"),
+        *("--problems=problems.jsonl", f"--k={K}", f"--d={D}"),
+        *(f"--set=endpoint.concurrency={IN_FLIGHT}", *more),
+    ]
 
 
 @pytest.mark.slow
-def test_ctrl_c_keeps_what_is_in_flight_and_leaves_no_actor(
-    cluster: TwoNodes, tmp_path: Path
-) -> None:
+def test_ctrl_c_keeps_what_is_in_flight_on_all_nodes(cluster: Nodes, tmp_path: Path) -> None:
     answer = Slow()
     with serving(answer) as server:
-        process = started(tmp_path, *served(server, tmp_path, cluster.address))
-        wait_for(lambda: answer.given >= 12, process)
+        planned(server, tmp_path)
+        process = started(tmp_path, *flags(server.base_url, "run", f"--ray={cluster.address}"))
+        while answer.given < 12 and process.poll() is None:
+            time.sleep(0.05)
         os.killpg(process.pid, signal.SIGINT)
         code, printed = ended(process)
-    assert code == 130 and "goes on from journal" in printed, printed
-    assert sum(records(tmp_path / "journal")) == answer.given < 160
-    assert not cluster.left()
+        assert code == 130 and "goes on from" in printed, printed
+        assert seeds(tmp_path) == answer.given == len(server.requests) < PROBLEMS * (K + D)
 
 
 @pytest.mark.slow
-def test_a_worker_that_dies_ends_the_run(cluster: TwoNodes, tmp_path: Path) -> None:
+def test_a_run_that_loses_a_node_in_its_midst_finishes_with_the_same_rows(
+    cluster: Nodes, tmp_path: Path
+) -> None:
     answer = Slow()
     with serving(answer) as server:
-        process = started(tmp_path, *served(server, tmp_path, cluster.address))
-        wait_for(lambda: answer.given >= 4, process)
-        os.kill(cluster.actors("verify_pool")[0]["Pid"], signal.SIGKILL)
+        planned(server, tmp_path)
+        address, budget = f"--ray={cluster.address}", "--budget=200ktok"
+        process = started(tmp_path, *flags(server.base_url, "two", address, budget))
+        while answer.given < 2 * IN_FLIGHT and process.poll() is None:
+            time.sleep(0.05)
+        cluster.cluster.remove_node(cluster.nodes.pop(), allow_graceful=False)
         code, printed = ended(process)
-    assert code == 1 and "The worker of step 'verify_pool' is lost" in printed, printed
-    assert not (tmp_path / "run").exists() and not cluster.left()
+        assert code == 0, printed
+        # What the lost node had in flight, and nothing else, was asked again.
+        asked = len(server.requests)
+        assert PROBLEMS * (K + D) <= asked <= PROBLEMS * (K + D) + IN_FLIGHT // 2, asked
+        (shards,) = re.findall(r"Shards that each Ray node finished: (.*)", printed)
+        assert sum(map(int, re.findall(r": (\d+)", shards))) == 2, printed
+        plan = check(load_config(None, {**_keys(server.base_url, tmp_path), "out": "one"}))
+        run(plan, replay=True)
+    two, one = (timeless(list(read_traces(folder))) for folder in (tmp_path / "two", plan.folder))
+    assert two == one and len(two) == PROBLEMS
 
 
-UNLOADABLE = """
-import pyarrow as pa
-from streaming_steps import FailsToLoad, Numbers, Wait
-
-from heavydistill.run.ray import HeavyRayPipeline
-
-if __name__ == "__main__":
-    schema = pa.schema([("number", pa.int64())])
-    with HeavyRayPipeline("unloadable", schema, address="local") as pipeline:
-        Numbers(name="load", count=4) >> FailsToLoad(name="first") >> Wait(name="last", seconds=0.0)
-    pipeline.run()
-"""
+def _keys(url: str, folder: Path) -> dict[str, Any]:
+    return {
+        "teacher": "served",
+        "endpoint.base_url": url,
+        "endpoint.tokenizer": MICRO,
+        "problems.source": str(folder / "problems.jsonl"),
+        "think.k": K,
+        "deliberate.d": D,
+        "journal": str(folder / "journal"),
+    }
 
 
-@pytest.mark.slow
-def test_a_step_that_cannot_be_loaded_ends_the_run_with_its_reason(tmp_path: Path) -> None:
-    (tmp_path / "unloadable.py").write_text(UNLOADABLE, encoding="utf-8")
-    paths = [str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]
-    done = subprocess.run(
-        [sys.executable, "unloadable.py"],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_S,
-    )
-    assert done.returncode == 1, done.stderr
-    assert "RunError: Step 'first' failed: OSError: no weights on this node" in done.stderr
+NODES = [
+    {"Alive": True, "NodeID": "head", "Resources": {"GPU": 4.0}},
+    {"Alive": True, "NodeID": "large", "Resources": {"CPU": 8.0, "GPU": 4.0}},
+    {"Alive": True, "NodeID": "small", "Resources": {"CPU": 8.0, "GPU": 1.0}},
+    {"Alive": False, "NodeID": "lost", "Resources": {"CPU": 8.0, "GPU": 4.0}},
+]
+SERVED = {"teacher": "m", "endpoint.base_url": "http://h/v1", "endpoint.tokenizer": MICRO}
 
 
-def test_models_in_a_process_share_the_gpus_of_the_cluster(
+@pytest.mark.parametrize(
+    ("keys", "gpus", "expected"),
+    [
+        ({}, 0, (5, 1)),  # a model in each shard, and a shard on each GPU
+        (SERVED, 0, (2, 0)),  # on each node
+        (SERVED, 2, (2, 2)),  # on each pair of GPUs, for a server of its own
+        (SERVED, 4, (1, 4)),
+    ],
+)
+def test_shards_are_as_many_as_nodes_gpus_or_servers(
+    monkeypatch: pytest.MonkeyPatch, keys: dict[str, Any], gpus: int, expected: tuple[int, int]
+) -> None:
+    monkeypatch.setattr("ray.nodes", lambda: NODES)
+    assert _spread("auto", resolve(load_config(None, keys)), gpus) == expected
+
+
+def test_a_server_that_no_node_has_the_gpus_for_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    nodes = [
-        {"Alive": True, "NodeID": "head", "Resources": {"GPU": 4.0}},
-        {"Alive": True, "NodeID": "large", "Resources": {"CPU": 8.0, "GPU": 4.0}},
-        {"Alive": True, "NodeID": "small", "Resources": {"CPU": 8.0, "GPU": 1.0}},
-        {"Alive": False, "NodeID": "lost", "Resources": {"CPU": 8.0, "GPU": 4.0}},
-    ]
-    monkeypatch.setattr("ray.nodes", lambda: nodes)
-    pipeline = build_heavy_pipeline(load_config(None), ray="local")
-    pipeline._spread()
-    replicas = {step.name: step.resources.replicas for step in pipeline._steps()}
-    assert replicas == {
-        "load_problems": 1,
-        "sample_trajectories": 5,
-        "verify_pool": 2,
-        "build_caches_1": 1,
-        "deliberate_1": 5,
-        "verify_deliberations_1": 2,
-        "label_traces": 1,
-    }
-    assert pipeline._gpu_share == {"sample_trajectories": 0.5, "deliberate_1": 0.5}
-    pipeline.discard()
+    monkeypatch.setattr("ray.nodes", lambda: NODES)
+    with pytest.raises(ConfigError, match="no node has the 8 GPUs"):
+        _spread("auto", resolve(load_config(None, SERVED)), 8)
+    words = ["vllm", "serve", "m", "--tensor-parallel-size", "2", "--data-parallel-size", "4"]
+    assert (_gpus_of(words), _gpus_of(words[:5]), _gpus_of(words[:3])) == (8, 2, 1)
 
 
-def test_an_endpoint_is_asked_by_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    node = {"Alive": True, "NodeID": "one", "Resources": {"CPU": 8.0, "GPU": 4.0}}
-    monkeypatch.setattr("ray.nodes", lambda: [node, node])
-    flags = {"teacher": "m", "endpoint.base_url": "http://h/v1", "endpoint.tokenizer": MICRO}
-    pipeline = build_heavy_pipeline(load_config(None, flags), ray="local")
-    pipeline._spread()
-    replicas = {step.name: step.resources.replicas for step in pipeline._steps()}
-    assert replicas["sample_trajectories"] == 1 and replicas["verify_pool"] == 2
-    pipeline.discard()
-
-
-def test_the_key_of_the_endpoint_goes_to_the_workers(
+def test_the_key_of_the_endpoint_goes_to_the_shards(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("HF_TOKEN", "OMP_NUM_THREADS"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("OPENAI_API_KEY", "secret")
-    flags = {
-        "teacher": "m",
-        "endpoint.base_url": "http://h/v1",
-        "endpoint.tokenizer": MICRO,
-        "journal": str(tmp_path / "journal"),
-    }
-    pipeline = build_heavy_pipeline(load_config(None, flags), ray="local")
-    ours = pipeline._our_surroundings()
-    assert ours.environment == {"OPENAI_API_KEY": "secret"}
-    assert [token.parent for token in ours.tokens] == [tmp_path / "journal"]
-    pipeline.discard()
+    run = resolve(load_config(None, {**SERVED, "journal": str(tmp_path / "journal")}))
+    assert _passed(run) == {"OPENAI_API_KEY": "secret"}
+    token = _token(run)
+    assert token and token.parent == tmp_path / "journal" and token.exists()
 
 
 def test_an_address_where_nothing_answers_is_said_soon(tmp_path: Path) -> None:
@@ -333,40 +202,16 @@ def test_an_address_without_host_and_port_is_refused(address: str) -> None:
         join(address)
 
 
-def test_without_ray_the_command_to_install_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_ray_the_command_to_install_it_is_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    plan = check(load_config(None, {"problems.limit": 1, "out": str(tmp_path / "run")}))
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(ConfigError, match=r"pip install 'distilabel\[ray\]==1.5.3'"):
-        build_heavy_pipeline(load_config(None), ray="local")
+        run(plan, ray="local")
 
 
-@pytest.fixture
-def ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Surroundings:
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    monkeypatch.chdir(Path.cwd())
-    token = tmp_path / ".ray-token"
-    token.touch()
-    return Surroundings("0.1.0", tmp_path, (token,), {"SOME_KEY": "secret"})
-
-
-def test_a_worker_works_where_the_command_was_given(
-    ours: Surroundings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("SOME_KEY", "another")
-    ours.take_over()
-    assert Path.cwd() == tmp_path and os.environ["SOME_KEY"] == "secret"
-    assert "secret" not in repr(ours)
-
-
-@pytest.mark.parametrize(
-    ("change", "error", "message"),
-    [
-        ({"version": "0.0.1"}, ConfigError, "the driver 0.0.1"),
-        ({"folder": Path("/no/such/folder")}, ConfigError, "cannot enter the working folder"),
-        ({"tokens": (Path("/no/such/journal/t"),)}, JournalError, "does not see the journal"),
-    ],
-)
-def test_a_node_that_differs_is_an_error(
-    ours: Surroundings, change: dict[str, Any], error: type[Exception], message: str
-) -> None:
-    with pytest.raises(error, match=message):
-        dataclasses.replace(ours, **change).take_over()
+def test_processes_and_a_cluster_are_not_asked_for_at_once(tmp_path: Path) -> None:
+    keys = {"problems.limit": 1, "out": str(tmp_path / "run"), "processes": 2}
+    with pytest.raises(ConfigError, match="--processes and --ray are given"):
+        run(check(load_config(None, keys)), ray="local")

@@ -9,7 +9,6 @@ Not covered: other processes that ask the same endpoint (see ``run.shards``).
 from __future__ import annotations
 
 import asyncio
-import functools
 import os
 import threading
 from collections.abc import Coroutine
@@ -24,15 +23,22 @@ from heavydistill.models.shared import SharedResources
 _Result = TypeVar("_Result")
 
 
-@functools.cache
+_starting = threading.Lock()
+_loops: dict[int, asyncio.AbstractEventLoop] = {}
+
+
 def loop() -> asyncio.AbstractEventLoop:
-    """The event loop of all requests of this process."""
-    made = asyncio.new_event_loop()
-    threading.Thread(target=made.run_forever, daemon=True, name="requests").start()
-    return made
+    """The event loop of all requests of this process; a process that was forked has its own."""
+    with _starting:
+        if os.getpid() not in _loops:
+            made = _loops[os.getpid()] = asyncio.new_event_loop()
+            threading.Thread(target=made.run_forever, daemon=True, name="requests").start()
+        return _loops[os.getpid()]
 
 
-os.register_at_fork(after_in_child=loop.cache_clear)  # the thread stays with the parent
+os.register_at_fork(
+    before=_starting.acquire, after_in_parent=_starting.release, after_in_child=_starting.release
+)
 
 
 def submit(work: Coroutine[Any, Any, _Result]) -> Future[_Result]:

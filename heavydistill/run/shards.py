@@ -1,0 +1,495 @@
+"""One run as n shards, which share its journal and its account.
+
+Shard i has the problems i, i + n, i + 2n, ... and a pipeline of its own. It runs in a process of
+this machine, e.g. a model for each core (``Processes``), or as a task of a Ray cluster, which
+starts it again elsewhere when its node is lost (``ray.Tasks``). What a shard asked before is in the
+journal, so that only requests in flight are sent again.
+
+Shards and the run that started them speak through files in the folder of the run's rows, which all
+machines see: rows of finished problems, counts of what left each step, and a file that tells
+shards to stop.
+
+What shards share of an endpoint:
+
+- Slots and limits of requests and tokens a minute are divided by the number of shards, since no
+  process sees what others send. The part of a shard that has ended is not used. A server that a
+  shard starts for itself is not shared, and its slots are not divided.
+- The budget is not divided: all shards reserve in one account in the journal, each as much as it
+  needs (see ``models.ledger``).
+
+Not covered: shards that begin or end while a run lasts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import logging
+import multiprocessing
+import os
+import socket
+import threading
+import time
+import traceback
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any, Protocol
+
+import heavydistill
+from heavydistill.errors import (
+    ConfigError,
+    HeavydistillError,
+    JournalError,
+    RunError,
+    StoppedError,
+    TeacherError,
+)
+from heavydistill.models.request import Work
+from heavydistill.models.resolve import ResolvedModel, ResolvedRun
+from heavydistill.models.vllm import server as serving
+from heavydistill.run.interrupts import as_exceptions, held, loading
+from heavydistill.store.traces import LEAF_FOLDER
+
+Row = dict[str, Any]
+OnBatch = Callable[[str, list[Row]], None]
+OnWork = Callable[[str, int, Work], None]
+
+_STOP = "stop"
+_POLL_S = 0.5
+_GRACE_S = 10.0
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a shard on another machine takes over from the run."""
+
+    version: str
+    """Version of this package."""
+    folder: Path
+    """Working folder, so that relative paths mean the same."""
+    token: Path | None
+    """File in the journal that the run has just made."""
+    environment: dict[str, str] = field(repr=False)
+    """Variables, among them keys."""
+
+    def take_over(self) -> None:
+        """Make this process like the run's.
+
+        Raises:
+            ConfigError: This machine has another version of this package, or not the folder.
+            JournalError: The journal here is not the run's.
+        """
+        host = socket.gethostname()
+        if heavydistill.__version__ != self.version:
+            raise ConfigError(
+                f"Node {host} has heavydistill {heavydistill.__version__}, the driver "
+                f"{self.version}",
+                "Install the same version on all nodes.",
+            )
+        try:
+            os.chdir(self.folder)
+        except OSError as error:
+            raise ConfigError(
+                f"Node {host} cannot enter the working folder {self.folder}: {error.strerror}",
+                "Give the command from a folder that all nodes see under the same path.",
+            ) from error
+        if self.token and not self.token.exists():
+            raise JournalError(
+                f"Node {host} does not see the journal {self.token.parent} as the driver does",
+                "Name one on a file system that all nodes share: --journal FOLDER.",
+            )
+        # Ray allows one thread to a worker that names no processors.
+        os.environ.pop("OMP_NUM_THREADS", None)
+        os.environ.update(self.environment)
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """A part of a run; can be sent to another process."""
+
+    number: int
+    """From 0."""
+    count: int
+    """Number of shards of the run."""
+    run: ResolvedRun
+    """Its models, with the part of their endpoints that is this shard's."""
+    rows: Path
+    """Folder of the rows of the run."""
+    known_unfit: tuple[int, ...] = ()
+    """See ``LoadProblems``."""
+    server: tuple[str, ...] = ()
+    """Command of the server that this shard starts for itself; empty for none."""
+    surroundings: Surroundings | None = None
+    """Of a shard on another machine."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShardEnd:
+    """How a shard ended."""
+
+    name: str
+    """First part of the names of its files of rows."""
+    place: str
+    """Where it ran."""
+    failure: HeavydistillError | None
+    """Why it ended too early, if it did."""
+
+
+class _ToldToStopError(StoppedError):
+    """The run told its shards to stop."""
+
+
+class Pool(Protocol):
+    """Whatever runs shards."""
+
+    @property
+    def count(self) -> int:
+        """Number of shards."""
+
+    @property
+    def surroundings(self) -> Surroundings | None:
+        """What they take over on other machines."""
+
+    def start(self, shards: list[Shard]) -> None:
+        """Begin all of them."""
+
+    def ended(self) -> dict[int, ShardEnd]:
+        """How the shards that have ended did, by their numbers.
+
+        Raises:
+            RunError: One was lost, for good.
+        """
+
+    def close(self) -> None:
+        """End at once whatever still runs."""
+
+
+def run_shard(shard: Shard, place: str = "") -> ShardEnd:
+    """Run a shard to its end; rows and counts are in files then.
+
+    Args:
+        shard: The shard.
+        place: Where this is, for people; empty on this machine.
+    """
+    name = f"{shard.number:04d}-{uuid.uuid4().hex[:8]}"
+    try:
+        if shard.surroundings:
+            shard.surroundings.take_over()
+        with loading():
+            from heavydistill.run.recipe import build_heavy_pipeline
+        with _server_of(shard) as (run, failure), _Report(shard, name) as report:
+            pipeline = build_heavy_pipeline(
+                run,
+                report.on_batch,
+                known_unfit=list(shard.known_unfit),
+                part=(shard.number, shard.count),
+                holder=name,
+            )
+            pipeline.keep_in(shard.rows, name)
+            pipeline.on_work, pipeline.shown = report.on_work, report
+            pipeline.watch = lambda: failure() or _stop(shard)
+            pipeline.run_to_files()
+    except HeavydistillError as error:
+        return ShardEnd(name, place, error)
+    except KeyboardInterrupt:
+        return ShardEnd(name, place, _ToldToStopError("Interrupted", "Run the command again."))
+    except Exception as error:
+        told = f"Shard {shard.number} failed: {type(error).__name__}: {error}"
+        fix = f"This is a defect, please report it with this:\n{traceback.format_exc()}"
+        return ShardEnd(name, place, RunError(told, fix))
+    return ShardEnd(name, place, None)
+
+
+@contextlib.contextmanager
+def _server_of(
+    shard: Shard,
+) -> Iterator[tuple[ResolvedRun, Callable[[], HeavydistillError | None]]]:
+    """(the run with the address of its server, what tells that the server has ended)."""
+    if not shard.server:
+        yield shard.run, lambda: None
+        return
+    log = shard.rows.with_name(f"vllm-{shard.number}.log")
+    endpoint = shard.run.config.endpoint
+    with serving.served(list(shard.server), endpoint, log) as server:
+        yield shard.run.at(server.endpoint), server.failure
+
+
+def _stop(shard: Shard) -> StoppedError | None:
+    if (shard.rows / _STOP).exists():
+        return _ToldToStopError("The run was stopped", "Run the command again.")
+    return None
+
+
+class _Report(logging.Handler):
+    """A file with a line for each batch that left a step, without its texts, and for each warning.
+
+    Not a queue: whoever is killed while it writes to one blocks all others.
+    """
+
+    def __init__(self, shard: Shard, name: str) -> None:
+        super().__init__()
+        self._number, self._writing = shard.number, threading.Lock()
+        self._file = (shard.rows / f"{name}.jsonl").open("a", encoding="utf-8")
+
+    def __enter__(self) -> _Report:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self._file.close()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._write({"log": [record.name, record.levelno, record.getMessage()]})
+
+    def on_batch(self, step: str, rows: list[Row]) -> None:
+        self._write({"step": step, "rows": [_counted(row) for row in rows]})
+
+    def on_work(self, step: str, shard: int, work: Work) -> None:
+        self._write({"step": step, "work": dataclasses.astuple(work)})
+
+    def _write(self, line: dict[str, Any]) -> None:
+        with self._writing:
+            if not self._file.closed:  # a thread that was given up may still warn
+                print(json.dumps({"shard": self._number, **line}), file=self._file, flush=True)
+
+
+def _counted(row: Row) -> Row:
+    """What progress counts of a row: of each text it matters only whether there is any."""
+    kept: Row = {key: row[key] for key in ("status", "stratum", "from_journal") if key in row}
+    for column in ("pool", "deliberations"):
+        if column in row:
+            texts = ("reasoning", "answer_text")
+            kept[column] = [
+                item | {name: item[name].strip()[:1] for name in texts} for item in row[column]
+            ]
+    return {"problem": {"id": row["problem"]["id"]}, **kept}
+
+
+class _Followed:
+    """Reads the reports of all shards. A problem counts once, however often its shard began."""
+
+    def __init__(self, rows: Path, on_batch: OnBatch, on_work: OnWork) -> None:
+        self._rows, self._on_batch, self._on_work = rows, on_batch, on_work
+        self._offsets: dict[Path, int] = {}
+        self._seen: dict[str, set[str]] = {}
+
+    def read(self) -> None:
+        """Pass on what is new."""
+        for path in sorted(self._rows.glob("*.jsonl")):
+            with path.open("rb") as file:
+                file.seek(self._offsets.get(path, 0))
+                text = file.read()
+            whole = text[: text.rfind(b"\n") + 1]
+            self._offsets[path] = self._offsets.get(path, 0) + len(whole)
+            for line in whole.splitlines():
+                self._pass_on(json.loads(line))
+
+    def _pass_on(self, line: dict[str, Any]) -> None:
+        if "log" in line:
+            name, level, message = line["log"]
+            logging.getLogger(name).log(level, "%s", message)
+            return
+        step = line["step"]
+        if "work" in line:
+            self._on_work(step, line["shard"], Work(*line["work"]))
+            return
+        seen = self._seen.setdefault(step, set())
+        new = [row for row in line["rows"] if row["problem"]["id"] not in seen]
+        seen.update(row["problem"]["id"] for row in new)
+        if new:
+            self._on_batch(step, new)
+
+
+def run_shards(
+    pool: Pool,
+    shards: list[Shard],
+    on_batch: OnBatch,
+    on_work: OnWork,
+    watch: Callable[[], HeavydistillError | None] | None = None,
+) -> Counter[str]:
+    """Run all shards to their ends; the rows are in files of the folder of rows then.
+
+    Returns:
+        How many shards ended at each place that has a name.
+
+    Raises:
+        RunError: A shard broke, or was lost for good. The others are ended at once.
+        StoppedError, TeacherError, KeyboardInterrupt: As of ``HeavyPipeline.run_to_files``: after
+            the requests in flight in all shards were answered.
+    """
+    from heavydistill.run.runner import logging_to
+
+    rows, ends = shards[0].rows, dict[int, ShardEnd]()
+    (rows / LEAF_FOLDER).mkdir(parents=True, exist_ok=True)
+    followed = _Followed(rows, on_batch, on_work)
+
+    def wait(raises: bool) -> None:
+        while True:
+            ends.update(pool.ended())
+            followed.read()
+            failures = [end.failure for end in ends.values() if end.failure]
+            if raises and (error := next(iter(failures), None) or (watch and watch())):
+                raise error
+            if len(ends) == len(shards):
+                return
+            time.sleep(_POLL_S)
+
+    with logging_to(rows / "pipeline.log"), as_exceptions() as ignore_signals:
+        try:
+            pool.start(shards)
+            wait(raises=True)
+        except (KeyboardInterrupt, StoppedError, TeacherError) as stop:
+            if str(stop) != "SIGTERM":
+                _log.warning("Waiting for the requests in flight. Ctrl-C again stops at once.")
+                (rows / _STOP).touch()
+                with contextlib.suppress(KeyboardInterrupt):
+                    wait(raises=False)
+            raise
+        finally:
+            ignore_signals()
+            pool.close()
+            _keep_one_attempt(rows / LEAF_FOLDER, ends)
+    return Counter(end.place for end in ends.values() if end.place)
+
+
+def _keep_one_attempt(leaf: Path, ends: Mapping[int, ShardEnd]) -> None:
+    """Of a shard that was begun again, keep the rows of the attempt that ended, or of the longest.
+
+    Their files are named by the number of the shard, the attempt and the file.
+    """
+    attempts: dict[int, dict[str, list[Path]]] = {}
+    for file in leaf.glob("*.parquet"):
+        name = file.stem.rpartition("-")[0]
+        attempts.setdefault(int(name.partition("-")[0]), {}).setdefault(name, []).append(file)
+    for number, files in attempts.items():
+        longest = max(files, key=lambda name: len(files[name]))
+        kept = ends[number].name if number in ends else longest
+        for name in files.keys() - {kept}:
+            for file in files[name]:
+                file.unlink()
+
+
+def shards_of(
+    run: ResolvedRun,
+    pool: Pool,
+    rows: Path,
+    known_unfit: tuple[int, ...] = (),
+    server: list[str] | None = None,
+) -> list[Shard]:
+    """The shards of a run.
+
+    Args:
+        run: The whole run.
+        pool: What will run them.
+        rows: Folder of the rows of the run.
+        known_unfit: See ``LoadProblems``.
+        server: Command of the server of its teacher, if it has no address yet: each shard starts
+            one for itself.
+
+    Raises:
+        ConfigError: There is less than one slot or request a minute for each.
+    """
+    count = pool.count
+    own = tuple(server or ()) if run.config.endpoint.start_vllm else ()
+    part = _part_of(run, count)
+    return [
+        Shard(number, count, part, rows.absolute(), known_unfit, own, pool.surroundings)
+        for number in range(count)
+    ]
+
+
+def _part_of(run: ResolvedRun, count: int) -> ResolvedRun:
+    """The models with a shard's part of the slots and limits of each endpoint."""
+
+    def part(model: ResolvedModel) -> ResolvedModel:
+        endpoint = model.endpoint
+        if not endpoint.is_served or endpoint.start_vllm:
+            return model
+        parts = {
+            key: limit // count
+            for key in ("concurrency", "requests_per_minute", "tokens_per_minute")
+            if (limit := getattr(endpoint, key))
+        }
+        if short := next((key for key, each in parts.items() if not each), None):
+            raise ConfigError(
+                f"endpoint.{short} is {getattr(endpoint, short)}, which {count} shards cannot "
+                "share out",
+                f"Raise it, or run at most {getattr(endpoint, short)} shards (--processes).",
+            )
+        return dataclasses.replace(model, endpoint=endpoint.model_copy(update=parts))
+
+    return dataclasses.replace(
+        run,
+        thinker=run.thinker and part(run.thinker),
+        deliberator=part(run.deliberator),
+        judge=run.judge and part(run.judge),
+    )
+
+
+class Processes:
+    """Shards in processes of this machine, which end with this one."""
+
+    surroundings: Surroundings | None = None
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self._context = multiprocessing.get_context("spawn")
+        self._started: list[tuple[BaseProcess, Connection]] = []
+        self._ends: dict[int, ShardEnd] = {}
+
+    def start(self, shards: list[Shard]) -> None:
+        with held():  # this process hears Ctrl-C, and tells them
+            for shard in shards:
+                receiver, sender = self._context.Pipe(duplex=False)
+                name = f"heavydistill shard {shard.number}"
+                process = self._context.Process(target=_work, args=(shard, sender), name=name)
+                process.start()
+                sender.close()
+                self._started.append((process, receiver))
+
+    def ended(self) -> dict[int, ShardEnd]:
+        for number, (process, receiver) in enumerate(self._started):
+            exitcode = process.exitcode  # looked at first: what it sends comes before its end
+            if number in self._ends:
+                continue
+            with contextlib.suppress(EOFError):
+                if receiver.poll():
+                    self._ends[number] = receiver.recv()
+                    continue
+            if exitcode is not None:
+                raise RunError(
+                    f"The process of shard {number} ended with code {exitcode}",
+                    "A negative code is a signal; -9 is often the system short of memory. The same "
+                    "command goes on from the journal.",
+                )
+        return self._ends
+
+    def close(self) -> None:
+        for process, _ in self._started:
+            process.terminate()
+        deadline = time.monotonic() + _GRACE_S
+        for process, receiver in self._started:
+            process.join(max(0.0, deadline - time.monotonic()))
+            process.kill()
+            process.join()
+            receiver.close()
+
+
+def _work(shard: Shard, sender: Connection) -> None:
+    """The target of a process of this machine."""
+    parent = multiprocessing.parent_process()
+    if parent is None:
+        raise RuntimeError("a shard must run in a process of its own")
+
+    def end_with_parent() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=end_with_parent, daemon=True).start()
+    sender.send(run_shard(shard))

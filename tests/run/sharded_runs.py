@@ -1,0 +1,75 @@
+"""A run against a server whose answers depend on the request alone, for shards of it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from fake_server import FakeServer, completion
+
+from heavydistill.config.run import load_config
+from heavydistill.run.generate import Plan, check
+from heavydistill.schema import Trace
+from heavydistill.store.segment import segments
+
+COMMAND = str(Path(sys.executable).parent / "heavydistill")
+MICRO = str(Path(__file__).parents[2] / "heavydistill" / "micro" / "teacher")
+PROBLEMS, K, D, IN_FLIGHT = 14, 4, 2, 8
+TOKENS = 18  # of every response of ``fake_server.completion``
+
+
+def by_request(body: dict[str, Any]) -> Any:
+    """An answer that depends on the request alone."""
+    draw = random.Random(json.dumps([body["messages"], body["seed"]]))
+    time.sleep(0.02)
+    return completion(f"\\boxed{{{draw.randrange(6)}}}", reasoning_content=f"{draw.random()}")
+
+
+def planned(server: FakeServer, folder: Path, **keys: Any) -> Plan:
+    problems = folder / "problems.jsonl"
+    rows = [
+        {"id": f"p{n}", "text": f"{n} mod 6?", "reference": f"{n % 6}"} for n in range(PROBLEMS)
+    ]
+    problems.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    served = {
+        "teacher": "served",
+        "endpoint.base_url": server.base_url,
+        "endpoint.tokenizer": MICRO,
+        "endpoint.concurrency": IN_FLIGHT,
+        "problems.source": str(problems),
+        "think.k": K,
+        "deliberate.d": D,
+        "journal": str(folder / "journal"),
+        "out": str(folder / "run"),
+    }
+    return check(load_config(None, served | keys))
+
+
+def timeless(traces: list[Trace]) -> list[Trace]:
+    def still(generation: Any) -> Any:
+        return dataclasses.replace(generation, latency_s=0.0, request_id="")
+
+    return [
+        dataclasses.replace(
+            trace,
+            pool=[still(t) for t in trace.pool],
+            deliberations=[still(d) for d in trace.deliberations],
+        )
+        for trace in traces
+    ]
+
+
+def seeds(folder: Path) -> int:
+    return sum(len(segment.lines) for segment in segments(folder / "journal"))
+
+
+def started(folder: Path, *flags: str) -> subprocess.Popen[str]:
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    command = [COMMAND, "generate", *flags]
+    return subprocess.Popen(command, cwd=folder, start_new_session=True, **pipes)  # type: ignore[call-overload, no-any-return]

@@ -1,0 +1,313 @@
+"""A run as shards over one journal: in threads here, in processes of this machine where marked."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fake_server import serving
+from sharded_runs import (
+    IN_FLIGHT,
+    MICRO,
+    PROBLEMS,
+    TOKENS,
+    D,
+    K,
+    by_request,
+    planned,
+    seeds,
+    started,
+    timeless,
+)
+
+from heavydistill.config.run import load_config
+from heavydistill.errors import ConfigError, JournalError, RunError, StoppedError
+from heavydistill.models.ledger import account_of, balance_of
+from heavydistill.models.request import Work
+from heavydistill.models.resolve import resolve
+from heavydistill.run import recipe
+from heavydistill.run.generate import Plan
+from heavydistill.run.recipe import build_heavy_pipeline, paying
+from heavydistill.run.result import write
+from heavydistill.run.shards import (
+    Shard,
+    ShardEnd,
+    Surroundings,
+    run_shard,
+    run_shards,
+    shards_of,
+)
+from heavydistill.schema import Trace
+from heavydistill.store.traces import LEAF_FOLDER, read_traces
+
+
+class Threads:
+    """Runs shards in threads of this process, the pool that is nearest to hand."""
+
+    surroundings = None
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self.ends: dict[int, ShardEnd] = {}
+
+    def start(self, shards: list[Shard]) -> None:
+        for shard in shards:
+            threading.Thread(target=self.work, args=(shard,), daemon=True).start()
+
+    def work(self, shard: Shard) -> None:
+        self.ends[shard.number] = run_shard(shard, f"node {shard.number % 2}")
+
+    def ended(self) -> dict[int, ShardEnd]:
+        return dict(self.ends)
+
+    def close(self) -> None: ...
+
+
+@pytest.fixture(autouse=True)
+def one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """distilabel's ``with pipeline`` is not for several threads; elsewhere shards are processes."""
+    lock = threading.Lock()
+
+    def built(*given: Any, **keys: Any) -> Any:
+        with lock:
+            return build_heavy_pipeline(*given, **keys)
+
+    monkeypatch.setattr(recipe, "build_heavy_pipeline", built)
+
+
+class Counts:
+    """What progress was told."""
+
+    def __init__(self) -> None:
+        self.rows: collections.Counter[str] = collections.Counter()
+        self.asked: dict[tuple[str, int], Work] = {}
+
+    def on_batch(self, step: str, rows: list[dict[str, Any]]) -> None:
+        self.rows[step] += len(rows)
+
+    def on_work(self, step: str, shard: int, work: Work) -> None:
+        self.asked[step, shard] = work
+
+
+def traces_of(plan: Plan, rows: Path, folder: Path) -> list[Trace]:
+    """The rows that were left, as the folder of a run has them."""
+    write(plan.run, plan.problems, rows, folder, None)
+    return timeless(list(read_traces(folder)))
+
+
+def test_shards_make_the_rows_of_one_pipeline_and_count_them(tmp_path: Path) -> None:
+    with serving(by_request) as server:
+        plan = planned(server, tmp_path)
+        counts, pool = Counts(), Threads(3)
+        places = run_shards(
+            pool, shards_of(plan.run, pool, tmp_path / "rows"), counts.on_batch, counts.on_work
+        )
+        assert places == {"node 0": 2, "node 1": 1}
+        assert len(server.requests) == PROBLEMS * (K + D) == seeds(tmp_path)
+        assert set(counts.rows.values()) == {PROBLEMS} and len(counts.rows) == 7
+        thinking = [work for (step, _), work in counts.asked.items() if "sample" in step]
+        assert sum(work.ended for work in thinking) == PROBLEMS * K and len(thinking) == 3
+        sharded = traces_of(plan, tmp_path / "rows" / LEAF_FOLDER, tmp_path / "sharded")
+        pipeline = build_heavy_pipeline(plan.run, replay=True)
+        pipeline.run_to_files()
+        assert sharded == traces_of(plan, pipeline.leaf_files, tmp_path / "one")
+        pipeline.discard()
+
+
+class LosesTheFirst(Threads):
+    """The first shard is lost in the midst of its work, and begun again."""
+
+    def work(self, shard: Shard) -> None:
+        if shard.number == 0:
+            lost = dataclasses.replace(shard, rows=shard.rows)
+            stop = shard.rows / "stop"
+            threading.Timer(0.6, stop.touch).start()
+            end = run_shard(lost)
+            assert end.failure, "it was too quick"
+            stop.unlink()
+        super().work(shard)
+
+
+def test_a_shard_that_is_lost_and_begun_again_counts_once_and_asks_for_nothing_twice(
+    tmp_path: Path,
+) -> None:
+    def unhurried(body: dict[str, Any]) -> Any:
+        time.sleep(0.1)
+        return by_request(body)
+
+    with serving(unhurried) as server:
+        plan = planned(server, tmp_path, **{"endpoint.concurrency": 2})
+        counts, pool = Counts(), LosesTheFirst(1)
+        shards = shards_of(plan.run, pool, tmp_path / "rows")
+        run_shards(pool, shards, counts.on_batch, counts.on_work)
+        assert len(server.requests) == PROBLEMS * (K + D)
+    assert len(list((tmp_path / "rows").glob("*.jsonl"))) == 2, "of both attempts"
+    assert set(counts.rows.values()) == {PROBLEMS}
+    names = {file.stem[:13] for file in (tmp_path / "rows" / LEAF_FOLDER).iterdir()}
+    assert names == {pool.ends[0].name}
+    assert len(traces_of(plan, tmp_path / "rows" / LEAF_FOLDER, tmp_path / "run")) == PROBLEMS
+
+
+def test_the_budget_holds_for_all_shards_together(tmp_path: Path) -> None:
+    with serving(by_request) as server:
+        budget = {"budget": "2500tok", "think.sampling.max_tokens": 100}
+        plan = planned(server, tmp_path, **budget, **{"deliberate.sampling.max_tokens": 100})
+        counts, pool = Counts(), Threads(2)
+        with paying(plan.run), pytest.raises(StoppedError, match="does not hold another request"):
+            shards = shards_of(plan.run, pool, tmp_path / "rows")
+            run_shards(pool, shards, counts.on_batch, counts.on_work)
+        balance = balance_of(account_of(plan.config))
+        assert 500 < balance.spent_tokens == TOKENS * len(server.requests) <= 2500
+        assert not balance.in_flight and seeds(tmp_path) == len(server.requests)
+
+
+def test_a_shard_that_breaks_ends_the_run_with_its_error(tmp_path: Path) -> None:
+    class Breaks(Threads):
+        def work(self, shard: Shard) -> None:
+            if shard.number == 1:
+                self.ends[1] = ShardEnd("0001-a", "", RunError("Out of luck", "Try again."))
+
+    with serving(by_request) as server:
+        plan = planned(server, tmp_path)
+        pool = Breaks(2)
+        with pytest.raises(RunError, match="Out of luck"):
+            run_shards(pool, shards_of(plan.run, pool, tmp_path / "rows"), Counts().on_batch, print)
+
+
+def test_slots_and_limits_are_divided_but_for_a_server_of_each_shard() -> None:
+    keys = {
+        "teacher": "m",
+        "endpoint.base_url": "http://h/v1",
+        "endpoint.tokenizer": MICRO,
+        "endpoint.concurrency": 10,
+        "endpoint.requests_per_minute": 100,
+        "judge.model": "other",
+        "judge.endpoint": {"base_url": "http://o/v1", "concurrency": 3},
+    }
+    run = resolve(load_config(None, keys))
+    shards = shards_of(run, Threads(3), Path("rows"))
+    assert [(shard.number, shard.count) for shard in shards] == [(0, 3), (1, 3), (2, 3)]
+    part = shards[0].run
+    for model in (part.thinker, part.deliberator):
+        assert model and model.endpoint.concurrency == 3
+        assert (model.endpoint.requests_per_minute, model.endpoint.tokens_per_minute) == (33, None)
+    assert part.judge and part.judge.endpoint.concurrency == 1
+    with pytest.raises(ConfigError, match=r"concurrency is 3, which 4 shards cannot share out"):
+        shards_of(run, Threads(4), Path("rows"))
+    started = run.at(run.config.endpoint.model_copy(update={"start_vllm": True, "base_url": None}))
+    own = shards_of(started, Threads(3), Path("rows"), server=["vllm", "serve", "m"])
+    assert own[0].run.deliberator.endpoint.concurrency == 10
+    assert own[0].server == ("vllm", "serve", "m")
+
+
+@pytest.fixture
+def ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Surroundings:
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    monkeypatch.chdir(Path.cwd())
+    token = tmp_path / ".ray-token"
+    token.touch()
+    return Surroundings("0.1.0", tmp_path, token, {"SOME_KEY": "secret"})
+
+
+def test_a_shard_works_where_the_command_was_given(
+    ours: Surroundings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SOME_KEY", "another")
+    ours.take_over()
+    assert Path.cwd() == tmp_path and os.environ["SOME_KEY"] == "secret"
+    assert "secret" not in repr(ours)
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"version": "0.0.1"}, ConfigError, "the driver 0.0.1"),
+        ({"folder": Path("/no/such/folder")}, ConfigError, "cannot enter the working folder"),
+        ({"token": Path("/no/such/journal/t")}, JournalError, "does not see the journal"),
+    ],
+)
+def test_a_machine_that_differs_is_an_error(
+    ours: Surroundings, change: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        dataclasses.replace(ours, **change).take_over()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_two_processes_give_the_traces_of_one(tmp_path: Path) -> None:
+    for name, count in (("one", 1), ("two", 2)):
+        sizes = ["--k=2", "--d=2", "--set=problems.size=48", f"--processes={count}"]
+        process = started(tmp_path, *sizes, f"--out={name}", f"--journal=of-{name}")
+        printed, _ = process.communicate(timeout=400)
+        assert process.returncode == 0, printed
+    one, two = (timeless(list(read_traces(tmp_path / name))) for name in ("one", "two"))
+    assert one == two and len(one) == 48
+    assert len(list((tmp_path / "of-two").iterdir())) == 2, "each process has a segment"
+
+
+def children(pid: int) -> list[int]:
+    """Shards of a run, oldest first."""
+    found = []
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        found += (task / "children").read_text().split()
+    words = {int(child): Path(f"/proc/{child}/cmdline").read_text() for child in found}
+    return sorted(child for child, line in words.items() if "spawn_main" in line)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("how", ["a shard is killed", "Ctrl-C", "all is killed"])
+def test_an_end_of_processes_keeps_what_was_answered(tmp_path: Path, how: str) -> None:
+    given = 0
+
+    def slow(body: dict[str, Any]) -> Any:
+        nonlocal given
+        time.sleep(1.0)
+        given += 1
+        return by_request(body)
+
+    with serving(slow) as server:
+        planned(server, tmp_path)
+        flags = [
+            *("--teacher=served", f"--endpoint={server.base_url}", f"--tokenizer={MICRO}"),
+            *("--problems=problems.jsonl", f"--k={K}", f"--d={D}", "--out=run", "--processes=2"),
+            f"--set=endpoint.concurrency={IN_FLIGHT}",
+        ]
+        process = started(tmp_path, *flags)
+        while given < 2 * IN_FLIGHT and process.poll() is None:
+            time.sleep(0.05)
+        shards = children(process.pid)
+        assert len(shards) == 2, process.poll() is not None and process.communicate()
+        if how == "Ctrl-C":
+            os.killpg(process.pid, signal.SIGINT)
+        elif how == "all is killed":
+            os.kill(process.pid, signal.SIGKILL)
+        else:
+            os.kill(shards[0], signal.SIGKILL)
+        printed, _ = process.communicate(timeout=120)
+        if how == "Ctrl-C":
+            assert process.returncode == 130 and "goes on from" in printed, printed
+            assert seeds(tmp_path) == given == len(server.requests) < PROBLEMS * (K + D)
+        elif how == "a shard is killed":
+            assert process.returncode == 1, printed
+            assert "The process of shard 0 ended with code -9" in printed
+        kept = seeds(tmp_path)
+        deadline = time.monotonic() + 60
+        while any(Path(f"/proc/{pid}").exists() for pid in shards):
+            assert time.monotonic() < deadline, "a shard outlived its run"
+            time.sleep(0.1)
+        assert kept >= IN_FLIGHT
+        sent = len(server.requests)
+        again = started(tmp_path, *flags)
+        printed, _ = again.communicate(timeout=300)
+        assert again.returncode == 0, printed
+        assert len(server.requests) - sent <= PROBLEMS * (K + D) - kept
+    assert len(list(read_traces(tmp_path / "run"))) == PROBLEMS
