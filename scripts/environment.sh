@@ -1,7 +1,7 @@
 # Shared by quickstart.sh and test.sh: one environment, .venv in the root of the repository.
 #
-# Source it, then call `prepare_environment [extra,...]`. It leaves `root` (the repository) and
-# `venv` set. A stamp per set of extras makes a second call cost a fraction of a second; it is
+# Source it, then call `prepare_environment [extra,...]`, with FAST=1 for an installation by uv where
+# that can be had, four times as fast as pip. It leaves `root` (the repository) and `venv` set. A stamp per set of extras makes a second call cost a fraction of a second; it is
 # void as soon as pyproject.toml, constraints.txt or the place of the repository changes.
 
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
@@ -44,6 +44,24 @@ create_venv() {
   fi
 }
 
+pip() { "$venv/bin/python" -m pip --disable-pip-version-check "$@"; }
+
+# What pip is configured with under a name, by its files or the environment; uv reads neither.
+pip_setting() { pip config list | sed -n "s/^[^=]*\.$1='\(.*\)'\$/\1/p" | head -n 1; }
+
+# install_by uv|"" ARGUMENTS...: by uv, and by pip where uv is not wanted, not to be had or fails.
+install_by() {
+  local links index
+  if [ "$1" = uv ] && pip install --quiet uv; then
+    links="$(pip_setting find-links)"
+    index="$(pip_setting index-url)"
+    UV_FIND_LINKS="${links// /,}" UV_DEFAULT_INDEX="$index" \
+      "$venv/bin/uv" pip install --python "$venv/bin/python" "${@:2}" && return
+    echo "uv failed; pip installs instead"
+  fi
+  pip install "${@:2}"
+}
+
 prepare_environment() {
   local extras="${1:-}" stamp key log
   stamp="$venv/installed-${extras:-core}"
@@ -58,8 +76,8 @@ prepare_environment() {
   [ "$(cat "$stamp" 2>/dev/null)" != "$key" ] || return 0
   say "installing heavydistill${extras:+ with $extras} into .venv: minutes the first time (log: $log)"
   rm -f "$stamp"
-  if ! (cd "$root" && "$venv/bin/python" -m pip install --disable-pip-version-check \
-    -c constraints.txt -e ".${extras:+[$extras]}") >"$log" 2>&1; then
+  if ! (cd "$root" && install_by "${FAST:+uv}" -c constraints.txt \
+    -e ".${extras:+[$extras]}") >"$log" 2>&1; then
     tail -n 40 "$log" >&2
     fail "the installation failed; the end of its log is above, all of it in $log"
   fi

@@ -19,7 +19,7 @@ if [ "${1:-}" = all ]; then
 fi
 
 began=$SECONDS
-prepare_environment test
+FAST=1 prepare_environment test
 # Without it the tests of the sandbox are skipped; where CI is set they fail. Likewise of pages.
 bash "$root/scripts/install_sandbox.sh" || true
 bash "$root/scripts/install_browser.sh" || true
@@ -46,7 +46,7 @@ say "pytest, with ruff and mypy beside it"
 # Two at a time: half of the suite waits for processes and servers. Files stay together, so that what a
 # file's tests share is made once, and in their order, whose last ones are short: by the number of
 # tests the longest would come last, alone. `-n 0` runs them one after the other.
-"$venv/bin/python" -m pytest -rs -m "$lane" -n 2 --dist loadfile --no-loadscope-reorder "$@" ||
+"$venv/bin/python" -m pytest -rs --durations=40 -m "$lane" -n 2 --dist loadfile --no-loadscope-reorder "$@" ||
   failed=" pytest"
 
 wait "$checks"

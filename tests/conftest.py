@@ -3,6 +3,7 @@
 import os
 
 import pytest
+from claims import CLAIMS
 
 # With a key a run asks a server for one token more, see ``teachers.contact``; a developer's own key
 # must not change what the servers of tests are asked.
@@ -15,3 +16,12 @@ def no_memory_of_the_hub() -> None:
     from heavydistill.models.hub_files import obstacle
 
     obstacle.cache_clear()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the slow tests of the default lane."""
+    tests = {f"tests/{test}" for test in CLAIMS.values()}
+    for item in items:
+        if item.nodeid in tests or item.nodeid.partition("[")[0] in tests:
+            item.add_marker(pytest.mark.claim)

@@ -27,7 +27,6 @@ from heavydistill.store.traces import read_traces
 COMMAND = str(Path(sys.executable).parent / "heavydistill")
 MICRO = str(Path(__file__).parents[2] / "heavydistill" / "micro" / "teacher")
 PROBLEMS, K, D, IN_FLIGHT = 200, 8, 4, 16
-KILLS = 12
 TOKENS = 18  # of every response of ``fake_server.completion``
 MAX_TOKENS = Sampling().max_tokens
 
@@ -115,7 +114,8 @@ def journaled_seeds(folder: Path) -> set[int]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_a_run_that_is_killed_again_and_again_ends_as_if_undisturbed(tmp_path):
+@pytest.mark.parametrize("kills", [4, 12])
+def test_a_run_that_is_killed_again_and_again_ends_as_if_undisturbed(tmp_path, kills):
     draw, done = random.Random(4), 0
     undisturbed, disturbed = Bill(), Bill()
     with serving(undisturbed.answer) as server:
@@ -126,7 +126,7 @@ def test_a_run_that_is_killed_again_and_again_ends_as_if_undisturbed(tmp_path):
     paid: set[int] = set()
     with serving(disturbed.answer) as server:
         command = arguments(server, tmp_path, "disturbed")
-        while done < KILLS:
+        while done < kills:
             assert kill_somewhere(command, server, draw), f"it ended after {done} kills"
             done += 1
             sent = {request["seed"] for request in server.requests}
@@ -140,13 +140,13 @@ def test_a_run_that_is_killed_again_and_again_ends_as_if_undisturbed(tmp_path):
     # Only what was in flight at a kill, in either stage, may have been answered twice.
     answered = sum(disturbed.finished.values())
     assert set(disturbed.finished) == set(undisturbed.finished)
-    assert answered - len(disturbed.finished) <= KILLS * 2 * IN_FLIGHT
+    assert answered - len(disturbed.finished) <= kills * 2 * IN_FLIGHT
     # The account holds every answer, and what was in flight at a kill at the most it can have been.
     (account,) = (tmp_path / "journal").glob("*.ledger")
     balance = Ledger(account).balance
     killed = balance.estimated
     assert balance.spent_tokens - TOKENS * (balance.ended - killed) >= MAX_TOKENS * killed > 0
-    assert answered <= balance.ended <= PROBLEMS * (K + D) + KILLS * 2 * IN_FLIGHT
+    assert answered <= balance.ended <= PROBLEMS * (K + D) + kills * 2 * IN_FLIGHT
 
 
 def test_a_replay_is_the_run_byte_for_byte_and_asks_nobody(tmp_path):

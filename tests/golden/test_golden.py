@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 import scenes
 
+pytestmark = pytest.mark.timeout(900)
+
 SHOWN = 12  # differences of a result
 
 
