@@ -7,15 +7,21 @@ thinking of a completion goes differs between templates:
     inline   into its ``content``, between think tags, before the answer
 
 The form is found by rendering: the first one with which the guard finds no fault in a row with
-thinking and in one without. A template that takes neither is mended (see ``mending``), and the
-mended text is kept with the sets, for it is what the student must be trained and asked with. One
-that cannot be mended is refused, and the message says what it loses.
+thinking and in one without. A template that takes neither is mended, and the mended text is kept
+with the sets, for it is what the student must be trained and asked with. The template's own text
+stays, and a few words of ours are put before and behind it, so prompts are rendered as the model
+knows them: a call for today's date gets a fixed one, or no build could be repeated; the thinking is
+handed on under the name that the template reads; thinking is switched on, where a prompt would open
+with an empty one; the end of sequence follows the last turn; or a last turn of the assistant is not
+left to the template: the prompt is rendered as it is asked, and the answer follows as it would be
+generated. A template that cannot be mended is refused, and the message says what it loses.
 
 Not covered: tools, several turns, and what a template does to a system message.
 """
 
 from __future__ import annotations
 
+import datetime
 import json
 import re
 from collections.abc import Iterator
@@ -23,7 +29,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from heavydistill.chat import mending
 from heavydistill.chat.guard import Fault, inspect
 from heavydistill.chat.template import (
     MENDED_BY_HAND,
@@ -47,6 +52,38 @@ FORMS: tuple[Form, ...] = ("field", "inline")
 _QUESTION = "How much is 6 times 7?\n\nGive the number alone."
 _REASONING = "Six times seven: 6*7.\n\n    6 + 6 = 12\n\nSo it is forty-two."
 _ANSWER = "The product is\n\n\\boxed{42}."
+DATE = datetime.date(2025, 1, 1)
+_DATE_CALL = re.compile(r"strftime_now\(\s*(['\"])(.*?)\1\s*\)")
+
+# The marks keep Jinja from eating line breaks and blanks of the template's own text.
+_NAMED = (
+    "{%+ if messages and messages[-1].reasoning_content +%}"
+    "{%+ set messages = messages[:-1] + "
+    "[dict(messages[-1], NAME=messages[-1].reasoning_content)] +%}"
+    "{%+ endif +%}"
+)
+_SWITCHED_ON = (
+    "{%+ if enable_thinking is not defined +%}{%+ set enable_thinking = true +%}{%+ endif +%}"
+)
+_ENDED = (
+    "{%+ if messages and messages[-1].role == 'assistant' and not add_generation_prompt +%}"
+    "{{ eos_token }}{%+ endif +%}"
+)
+_CONTINUED_BEFORE = (
+    "{%+ set heavydistill_turn = none +%}"
+    "{%+ if messages and messages[-1].role == 'assistant' and not add_generation_prompt CASE+%}"
+    "{%+ set heavydistill_turn = messages[-1] +%}{%+ set messages = messages[:-1] +%}"
+    "{%+ set add_generation_prompt = true +%}"
+    "{%+ endif +%}"
+)
+_CONTINUED_BEHIND = (
+    "{%+ if heavydistill_turn +%}"
+    "{%+ if heavydistill_turn.reasoning_content +%}"
+    "{{ OPENING + heavydistill_turn.reasoning_content + CLOSING }}"
+    "{%+ else +%}{{ EMPTY }}{%+ endif +%}"
+    "{{ heavydistill_turn.content + ENDING }}{%+ endif +%}"
+)
+_NO_THINKING = "and not messages[-1].reasoning_content and '</think>' not in messages[-1].content "
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,9 +232,9 @@ def fit(
         ConfigError: There is no template, it is not Jinja, or no form of it keeps everything.
     """
     given = template or own_template(tokenizer)
-    dated = mending.date(given)
+    dated = _with_fixed_date(given)
     chat = Chat(tokenizer, stops, dated)
-    note = (f"the date in its prompts is always {mending.DATE}",) if dated != given else ()
+    note = (f"the date in its prompts is always {DATE}",) if dated != given else ()
     for found in _candidates(chat):
         if not _faults(found):
             return replace(found, mended=note + found.mended)
@@ -215,18 +252,22 @@ def _candidates(chat: Chat) -> Iterator[FittedTemplate]:
     """What may fit, the least mended first."""
     own = FittedTemplate(chat, "field", ())
     named = [
-        _changed(own, mending.named(chat.template, name), f"thinking is handed to it as `{name}`")
+        _changed(
+            own,
+            _with_named_thinking(chat.template, name),
+            f"thinking is handed to it as `{name}`",
+        )
         for name in ("thinking", "reasoning")
         if re.search(rf"[.'\"]{name}\b", chat.template)
     ]
     switched = []
     if "enable_thinking" in chat.template:
         note = "thinking is switched on in it"
-        switched = [_changed(own, mending.switched_on(chat.template), note)]
+        switched = [_changed(own, _with_thinking_on(chat.template), note)]
     for start in (own, *named, replace(own, form="inline"), *switched):
         yield start
         note = "the end of sequence follows an answer"
-        yield _changed(start, mending.ended(start.chat.template), note)
+        yield _changed(start, _with_end(start.chat.template), note)
         note = "answers without thinking are written behind its prompt, which opens the thinking"
         yield from _continued(start, note, only_plain=True)
     for start in (own, *switched):
@@ -253,7 +294,7 @@ def _continued(start: FittedTemplate, note: str, only_plain: bool) -> Iterator[F
     _, kept, behind = thought.rpartition(_REASONING)
     own = behind.partition(_ANSWER)[0]
     closing = own if kept and TAGS[1] in own else f"\n{TAGS[1]}\n\n"
-    template = mending.continued(
+    template = _with_continued_turn(
         chat.template,
         opening="" if chat.opens_thinking else f"{TAGS[0]}\n",
         closing=closing,
@@ -313,3 +354,62 @@ def _read(chat_template: Path | None) -> str | None:
     if not template.strip():
         raise ConfigError(f"The chat template {chat_template} is empty", fix)
     return template
+
+
+def _with_fixed_date(template: str) -> str:
+    """With a fixed date.
+
+    Raises:
+        ConfigError: It asks for the date in a way that cannot be replaced.
+    """
+    fixed = _DATE_CALL.sub(lambda call: json.dumps(DATE.strftime(call[2])), template)
+    if "strftime_now(" in fixed:
+        raise ConfigError(
+            "The chat template puts today's date into every prompt in a way that cannot be fixed, "
+            "so tomorrow's build would be another",
+            "Give a template with a fixed date with --chat-template FILE.",
+        )
+    return fixed
+
+
+def _with_named_thinking(template: str, name: str) -> str:
+    """With the thinking of the last turn in the key ``name`` as well."""
+    return _NAMED.replace("NAME", name) + template
+
+
+def _with_thinking_on(template: str) -> str:
+    """With thinking switched on, unless whoever renders says otherwise."""
+    return _SWITCHED_ON + template
+
+
+def _with_end(template: str) -> str:
+    """With the end of sequence behind a last turn of the assistant."""
+    return _before_the_end(template) + _ENDED
+
+
+def _with_continued_turn(
+    template: str, opening: str, closing: str, empty: str, ending: str, only_plain: bool
+) -> str:
+    """With a last turn of the assistant that continues the prompt.
+
+    Args:
+        template: The template.
+        opening: Before the thinking.
+        closing: Between thinking and answer.
+        empty: In place of both, before an answer without thinking.
+        ending: Behind the answer.
+        only_plain: Whether turns with thinking are left to the template.
+    """
+    texts = {"OPENING": opening, "CLOSING": closing, "EMPTY": empty, "ENDING": ending}
+    behind = re.sub(
+        "|".join(texts),
+        lambda name: json.dumps(texts[name[0]], ensure_ascii=False),
+        _CONTINUED_BEHIND,
+    )
+    before = _CONTINUED_BEFORE.replace("CASE", _NO_THINKING if only_plain else "")
+    return before + _before_the_end(template) + behind
+
+
+def _before_the_end(template: str) -> str:
+    """Jinja leaves out one line break at the end of a template, but not in the middle."""
+    return template.removesuffix("\n")

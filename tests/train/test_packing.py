@@ -21,7 +21,7 @@ ROW = st.tuples(st.sampled_from(["thinker", "deliberator"]), st.integers(1, 30),
 
 
 def rows_of(rows: list[Row]) -> Any:
-    """As ``reading`` gives them; a row's first token tells it from all others."""
+    """As ``tokenize_sources`` gives them; a row's first token tells it from all others."""
     from datasets import Dataset
 
     tokens = [

@@ -55,18 +55,8 @@ class GenerationBatch:
 
         Prompts that fill no generation are left to another epoch, which draws another order.
         """
-        return -(-self._micro_steps(prompts) // self.accumulation)
-
-    def begins_generation(self, step: int, prompts: int) -> bool:
-        """Whether responses are sampled in an optimizer step, the first one of all being 1."""
-        first = (step - 1) % self.steps(prompts) * self.accumulation
-        # The last step of an epoch may be shorter.
-        end = min(first + self.accumulation, self._micro_steps(prompts))
-        return up_to(first, self.per_generation * self.iterations) < end
-
-    def _micro_steps(self, prompts: int) -> int:
-        """Of an epoch: whole generations."""
-        return (prompts // self.prompts) * self.per_generation * self.iterations
+        micro_steps = (prompts // self.prompts) * self.per_generation * self.iterations
+        return -(-micro_steps // self.accumulation)
 
 
 def batch_of(arguments: Any, processes: int) -> GenerationBatch:

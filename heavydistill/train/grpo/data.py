@@ -266,7 +266,7 @@ def check_verifiers(rows: Iterable[_Row], verify: Verifying) -> None:
             "Give its file with verify: {own: [FILE.py]} in the file.",
         )
     if lacking := registry.unavailable(kinds, verify):
-        raise ConfigError(lacking[0], "Mend that, or take sets without such problems.")
+        raise ConfigError(lacking[0], "Correct that, or take sets without such problems.")
 
 
 def _teaching(rows: Iterable[_Row], most: float | None, left_out: Counter[str]) -> list[_Row]:
@@ -375,9 +375,6 @@ def _dataset(rows: list[_Row]) -> Dataset:
 
     names = _OF_CACHE if "cache" in rows[0] else tuple(rows[0])
     return Dataset.from_list([{name: row[name] for name in names} for row in rows])
-
-
-_OF_SETS = ("domain", "language", "think", "cache", "deliberate")
 
 
 def run_of(arguments: TrainArguments[GrpoConfig], manifest: Manifest | None) -> RunConfig:

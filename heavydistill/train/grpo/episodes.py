@@ -11,7 +11,7 @@ no answer. Nothing of it is learnt: the attempts that were cut off are masked, s
 fall on those alone that were whole. The deliberation is sampled all the same, because all processes
 must ask a server as often as each other.
 
-Nothing is cut but by the cache's pruning: ``room`` looks at prompts before a training, and
+Nothing is cut but by the cache's pruning: ``data`` looks at prompts before a training, and
 ``figures`` counts what each cache leaves out, and why, and what it shortens.
 
 Not covered: several rounds or deliberations; temperature, top_p and the like, which are those of

@@ -24,6 +24,7 @@ that goes on finds what fired before.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -139,51 +140,34 @@ def check_guards(guards: GuardOptions, config: GRPOConfig) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ExpectedLogs:
-    """The steps at which a training logs and evaluates."""
+    """How many values a training will log, at most."""
 
-    logs: list[int]
-    responses: list[int]
-    """Those logs before which, since the last one, responses were sampled."""
-    evaluations: list[int]
+    logs: int
+    responses: int
+    """Logs since the last one of which responses were sampled."""
+    evaluations: int
 
 
-def foreseen(config: GRPOConfig, batch: GenerationBatch, steps: int, prompts: int) -> ExpectedLogs:
-    """What guards will see, found by the Trainer's own rules.
+def expected_logs(
+    config: GRPOConfig, batch: GenerationBatch, steps: int, prompts: int
+) -> ExpectedLogs:
+    """What guards will see of a training of so many steps, and so many prompts an epoch."""
 
-    Args:
-        config: When it logs and evaluates.
-        batch: When it samples.
-        steps: Of the training.
-        prompts: Of an epoch.
-    """
-    from transformers import DefaultFlowCallback, TrainerControl, TrainerState
+    def times(strategy: Any, every: float) -> int:
+        strategy = getattr(strategy, "value", strategy)
+        if strategy in ("no", "epoch"):
+            return math.ceil(steps / batch.steps(prompts)) if strategy == "epoch" else 0
+        return math.ceil(steps / (every if every >= 1 else math.ceil(every * steps)))
 
-    rules, state, epoch = DefaultFlowCallback(), TrainerState(max_steps=steps), batch.steps(prompts)
-    state.compute_steps(config, steps)
-    seen = ExpectedLogs([], [], [0] * config.eval_on_start)
-    is_sampled = False
-    for step in range(1, steps + 1):
-        state.global_step, state.epoch = step, step / epoch
-        control = rules.on_step_end(config, state, TrainerControl())
-        if step % epoch == 0 or step == steps:
-            control = rules.on_epoch_end(config, state, control)
-        is_sampled |= batch.begins_generation(step, prompts)
-        if control.should_log or step == steps:  # what is left at the end is logged
-            seen.logs.append(step)
-            if is_sampled:
-                seen.responses.append(step)
-            is_sampled = False
-        if control.should_evaluate:
-            seen.evaluations.append(step)
-    return seen
+    logs = times(config.logging_strategy, config.logging_steps) + config.logging_first_step
+    of_generation = batch.per_generation * batch.iterations
+    generations = math.ceil(steps * batch.accumulation / of_generation)
+    evaluations = times(config.eval_strategy, config.eval_steps or 1) + config.eval_on_start
+    return ExpectedLogs(logs, min(logs, generations), evaluations)
 
 
 def idle(guards: GuardOptions, seen: ExpectedLogs) -> dict[str, str]:
     """The guards that are on and will see too few values to fire, and why, in words.
-
-    Args:
-        guards: Bounds and actions.
-        seen: What there will be.
 
     Raises:
         ConfigError: One of them is to do more than warn.
@@ -198,35 +182,20 @@ def idle(guards: GuardOptions, seen: ExpectedLogs) -> dict[str, str]:
         "evaluation": (guards.guard_evaluation_falls + 1, "evaluations", seen.evaluations),
     }
     found = {
-        guard: f"it needs {least} {what}, and there will be {len(steps)}"
-        for guard, (least, what, steps) in needed.items()
-        if guards.action_of(guard) != OFF and len(steps) < least
+        guard: f"it needs {least} {what}, and there will be {count}"
+        for guard, (least, what, count) in needed.items()
+        if guards.action_of(guard) != OFF and count < least
     }
-    if (
-        guards.action_of("evaluation") != OFF
-        and "evaluation" not in found
-        and not _may_rise(seen, window)
-    ):
-        found["evaluation"] = (
-            f"the reward, as the median of {window} logged values, cannot rise between evaluations"
-        )
     for guard, why in found.items():
         if (action := guards.action_of(guard)) != WARN:
+            keys = "logging_steps or guard_window"
+            if guard == "evaluation":
+                keys = "eval_steps or guard_evaluation_falls"
             raise ConfigError(
                 f"guard_{guard} is {action} and can never fire: {why}",
-                "Give a smaller eval_steps, logging_steps, guard_window or "
-                "guard_evaluation_falls, or more steps."
-                if guard == "evaluation"
-                else "Give a smaller logging_steps or guard_window, or more steps.",
+                f"Give a smaller {keys}, or more steps.",
             )
     return found
-
-
-def _may_rise(seen: ExpectedLogs, window: int) -> bool:
-    """Whether the reward may be higher at the last evaluation than at the first one."""
-    first, last = seen.evaluations[0], seen.evaluations[-1]
-    # As long as there is no median, the first one counts.
-    return any(first < step <= last for step in seen.responses[window:])
 
 
 def alarms(

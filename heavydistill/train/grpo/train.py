@@ -40,7 +40,7 @@ from heavydistill.train.grpo.data import (
     thinker_prompt,
     wording_of,
 )
-from heavydistill.train.grpo.guards import foreseen, idle
+from heavydistill.train.grpo.guards import expected_logs, idle
 from heavydistill.train.grpo.held_out import HeldOut, held_out
 from heavydistill.train.grpo.reward import METRICS, FinalAnswer
 from heavydistill.train.loop import (
@@ -162,7 +162,7 @@ def _steps(config: GrpoConfig, prompts: int) -> int:
 
 
 def _idle_guards(config: GrpoConfig, prompts: int) -> dict[str, str]:
-    return idle(config, foreseen(config, config.batch, _steps(config, prompts), prompts))
+    return idle(config, expected_logs(config, config.batch, _steps(config, prompts), prompts))
 
 
 def _demand_trl() -> None:

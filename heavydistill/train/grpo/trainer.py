@@ -78,7 +78,7 @@ class RlTrainer(HeldOutEvaluation, RolesMixin, GRPOTrainer):
         if self.use_vllm:
             if is_peft_model(self.model):
                 vllm = self.vllm_generation
-                vllm._iter_named_params = partial(merged_weights, vllm)  # see ``syncing``
+                vllm._iter_named_params = partial(merged_weights, vllm)  # see ``vllm_sync``
             return
         if self.args.use_transformers_continuous_batching:
             return

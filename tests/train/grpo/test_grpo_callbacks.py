@@ -9,8 +9,7 @@ import pytest
 from tiny_grpo import Scripted, held_out, rewarding, trainer
 
 from heavydistill.train.callbacks import DrawCurves, KeepWhole, WatchGuards
-from heavydistill.train.grpo.batches import batch_of
-from heavydistill.train.grpo.guards import GuardOptions, foreseen
+from heavydistill.train.grpo.guards import GuardOptions
 from heavydistill.train.loop import step_at_end
 
 SOLVED_FROM_4 = rewarding(groups__all_right=lambda step: 0.9 if step >= 4 else 0.1)
@@ -45,20 +44,6 @@ def _train(
     )
     made.train(resume_from_checkpoint=resume)
     return made, watch
-
-
-def test_a_training_logs_and_evaluates_where_it_was_foreseen(tmp_path: Path) -> None:
-    options = {"logging_steps": 2, "eval_on_start": True, "eval_delay": 1, "max_steps": 5}
-    options |= {"steps_per_generation": 3, "gradient_accumulation_steps": 4}
-    made, _ = _train(tmp_path, "off", **options)
-    seen = foreseen(made.args, batch_of(made.args, 1), 5, len(made.train_dataset))
-
-    def steps(name: str) -> list[int]:
-        return [entry["step"] for entry in made.state.log_history if name in entry]
-
-    assert steps("entropy") == seen.logs == [2, 4, 5]
-    assert steps("completions/mean_length") == steps("reward") == seen.responses
-    assert steps("eval_hm") == seen.evaluations == [0, 2, 4, 5]
 
 
 def test_a_warning_changes_nothing(tmp_path: Path, capsys: Any) -> None:
