@@ -17,13 +17,13 @@ from heavydistill.errors import StoppedError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from heavydistill.curate.redeliberation.asking import Asking, Volume
+    from heavydistill.curate.redeliberation.asking import ResolvedDeliberator, Volume
     from heavydistill.curate.redeliberation.deliberate import Tally
 
 _PLAIN_LINE_EVERY_S = 10.0
 
 
-def print_volume(volume: Volume, asking: Asking, console: Console) -> None:
+def print_volume(volume: Volume, asking: ResolvedDeliberator, console: Console) -> None:
     """What is to be asked, in a line, and what the user should know of it."""
     if volume.skipped:
         from heavydistill.store.journal import skipped_note

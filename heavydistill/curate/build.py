@@ -26,7 +26,7 @@ from heavydistill.curate.manifest import manifest_of
 from heavydistill.curate.mixture import Mixture, preset_of
 from heavydistill.curate.notes import Build, NoteTaker, OnProgress, ProblemNote
 from heavydistill.curate.prompts import Prompter
-from heavydistill.curate.redeliberation.asking import Asking, Volume
+from heavydistill.curate.redeliberation.asking import ResolvedDeliberator, Volume
 from heavydistill.curate.redeliberation.sets import Redeliberation, meet_servers
 from heavydistill.curate.rows import SetWriter
 from heavydistill.curate.sources import Source, open_sources
@@ -46,7 +46,7 @@ from heavydistill.store.sets.folder import (
 
 _GUARDED_ROWS = 256
 
-OnVolume = Callable[[Asking, Volume], None]
+OnVolume = Callable[[ResolvedDeliberator, Volume], None]
 
 
 def build_sets(

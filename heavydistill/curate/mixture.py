@@ -92,8 +92,8 @@ def mix(
     a few; the rest is drawn from the seed.
 
     Args:
-        sets: Of all problems; all-wrong ones only where they have a right deliberation, if the
-            rows need one.
+        sets: Candidate sets of all problems; all-wrong ones only where they have a right
+            deliberation, if the rows need one.
         preset: The mixture.
         domains: Domain of each problem, by its id.
         seed: Seed of the build.

@@ -80,7 +80,7 @@ class SetWriter:
     """Writes the files of all sets.
 
     Args:
-        build: Of which everything is selected.
+        build: The build, in which everything is selected.
         folder: Where the files go.
         answers: Gives the deliberations that the build asked for; None if it did not.
     """
@@ -372,7 +372,7 @@ def rl_row(student: Student, problem: Problem, cache: Cache, success: Success, *
         student: For whom it is.
         problem: Under its id in the sets.
         cache: The prompt.
-        success: Of the cache, which was judged.
+        success: How often the cache is deliberated rightly.
         of: Fields of ``RlRow`` that say what it is of: run, stratum, right, width, measured_on.
     """
     assert success.share is not None

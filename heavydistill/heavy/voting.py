@@ -89,8 +89,8 @@ def answered_by_choice(fields: dict[str, Any], answers: Sequence[str]) -> dict[s
     """The fields of a chooser's generation with the answer of the attempt that it named.
 
     Args:
-        fields: Of a ``schema.Generation``, whose ``answer_text`` is the reply.
-        answers: Of the attempts, in the order of the cache.
+        fields: Fields of a ``schema.Generation``, whose ``answer_text`` is the reply.
+        answers: Answers of the attempts, in the order of the cache.
 
     Returns:
         Fields whose ``answer_text`` is the answer chosen, or empty, and whose ``reasoning`` ends

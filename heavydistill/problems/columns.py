@@ -79,19 +79,19 @@ def _shaped(row: Row, config: Problems) -> Row | ProblemsError:
         return error
 
 
-def columns_of(table: Table, wanted: dict[str, str]) -> dict[str, str]:
+def columns_of(table: Table, mapped: dict[str, str]) -> dict[str, str]:
     """Our field to the source's column, for the fields that the source has.
 
     Args:
         table: The rows.
-        wanted: The fields that the user mapped.
+        mapped: Field to column, where the user named it.
 
     Raises:
         ProblemsError: A column is not there, or several could be the field.
     """
     there = list(dict.fromkeys(column for row in table.rows for column in row.values))
     where = table.rows[0].where
-    for field, column in wanted.items():
+    for field, column in mapped.items():
         if field not in FIELDS:
             raise ProblemsError(
                 f"problems.columns.{field}: there is no such field",
@@ -102,12 +102,12 @@ def columns_of(table: Table, wanted: dict[str, str]) -> dict[str, str]:
                 f"{where}: there is no column {column!r} (problems.columns.{field})",
                 choices(column, there, "Columns there"),
             )
-    found = {field: wanted.get(field) or _own_column(field, there, where) for field in FIELDS}
+    found = {field: mapped.get(field) or _own_column(field, there, where) for field in FIELDS}
     return {field: column for field, column in found.items() if column is not None}
 
 
 def _own_column(field: str, there: list[str], where: str) -> str | None:
-    """The column of a field that nobody mapped."""
+    """The column of a field that is not mapped."""
     if field in there or field not in ALIASES:
         return field if field in there else None
     aliases = [alias for alias in ALIASES[field] if alias in there]

@@ -1,4 +1,4 @@
-"""Procedural problems: families of reasoning-gym, as many as are wanted, repeatable from a seed.
+"""Procedural problems: families of reasoning-gym, of any number, repeatable from a seed.
 
 Families take turns, so the first n problems hold all of them. The verifier makes each problem
 again from its ``verifier_args``; families that it cannot judge are refused here with the reason.

@@ -11,7 +11,7 @@ from fault_server import FaultServer, faulty
 
 from heavydistill.config.run import Verifying
 from heavydistill.config.sets import load_build_config
-from heavydistill.curate.redeliberation.asking import Asking, resolve, volume_of
+from heavydistill.curate.redeliberation.asking import ResolvedDeliberator, resolve, volume_of
 from heavydistill.curate.redeliberation.deliberate import (
     CacheDeliberations,
     Deliberations,
@@ -27,7 +27,7 @@ from heavydistill.store.journal import Journal
 VERIFY = Verifying(workers=1)
 
 
-def asking_of(server: FaultServer, folder: Path, **keys: Any) -> Asking:
+def asking_of(server: FaultServer, folder: Path, **keys: Any) -> ResolvedDeliberator:
     """The served model, with a journal in the folder."""
     server.reasoning = "none"
     chosen = {
@@ -44,7 +44,7 @@ def asking_of(server: FaultServer, folder: Path, **keys: Any) -> Asking:
     return resolve(load_build_config(None, {"runs": ["run"], "out": out, **config}), None)
 
 
-def micro(folder: Path, **keys: Any) -> Asking:
+def micro(folder: Path, **keys: Any) -> ResolvedDeliberator:
     chosen = {"redeliberate.teacher": "micro", "runs": ["run"], "out": str(folder / "sets")}
     return resolve(load_build_config(None, chosen | keys), None)
 
@@ -53,7 +53,7 @@ def micro(folder: Path, **keys: Any) -> Asking:
 def everything(tmp_path_factory):
     """Asks about so many caches: (deliberations on each, tally)."""
 
-    def ask(asking: Asking, count: int, of=pairs, **more: Any):
+    def ask(asking: ResolvedDeliberator, count: int, of=pairs, **more: Any):
         asked = of(count)
         volume = volume_of(asking, (cache for _, cache in asked))
         folder = tmp_path_factory.mktemp("rows")

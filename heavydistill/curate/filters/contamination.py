@@ -177,20 +177,20 @@ def texts_of(table: Table, column: str | None = None) -> list[str]:
         ProblemsError: There is no such column, or a row has no text in it.
     """
     there = table.rows[0].values
-    wanted = (column,) if column else COLUMNS
-    found = next((name for name in wanted if name in there), None)
-    if found is None:
+    names = (column,) if column else COLUMNS
+    present = next((name for name in names if name in there), None)
+    if present is None:
         raise ProblemsError(
-            f"{table.origin} has no column {' or '.join(wanted)}",
+            f"{table.origin} has no column {' or '.join(names)}",
             "Rename the one that holds the texts, or make hashes of it with "
             f"scripts/hash_benchmark.py --column. Columns there: {', '.join(there)}.",
         )
     texts = []
     for row in table.rows:
-        text: Any = row.values.get(found)
+        text: Any = row.values.get(present)
         if not isinstance(text, str) or not tokens_of(text):
             raise ProblemsError(
-                f"{row.where} has no text in the column {found}",
+                f"{row.where} has no text in the column {present}",
                 "Take the row out, or rename the column that holds the texts to "
                 f"{COLUMNS[0]}; scripts/hash_benchmark.py --column takes any.",
             )

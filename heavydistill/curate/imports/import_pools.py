@@ -90,8 +90,8 @@ def import_pools(config: ImportConfig, show: Show | None = None) -> Imported:
         show: Called after each reference and each problem.
 
     Raises:
-        UserError: Whatever a user can mend; nothing was written.
-        RunError: The disk is full or fails; likewise.
+        UserError: Anything that the user can fix; nothing was written.
+        RunError: The disk is full or fails; nothing was written.
     """
     folder = Path(config.out).expanduser()
     refuse_taken(folder)

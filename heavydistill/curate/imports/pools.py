@@ -1,4 +1,4 @@
-"""Files of answers become problems, each with its pool of trajectories that nobody judged.
+"""Files of answers become problems, each with its pool of trajectories without verdicts.
 
 The files are read twice: once for the problems, which are joined, checked and kept, and once for
 the answers, of which no more are in memory than one problem has.
@@ -111,11 +111,11 @@ class Pools:
         registry.load_own(config.verify.own)
         self._config = config
         self.files = _opened(config)
-        wanted = config.problems.columns
+        columns = config.problems.columns
         self._verifier = registry.get(config.problems.verifier or DEFAULT_VERIFIER)
         kind = FORMATS[config.format]
-        _check_fields(wanted, kind, config.format)
-        self.format = kind(wanted, self.files, self._verifier.argument_columns)
+        _check_fields(columns, kind, config.format)
+        self.format = kind(columns, self.files, self._verifier.argument_columns)
         self.left_out: dict[str, LeftOut] = {}
         self._faults: list[ProblemsError] = []
         groups = self._wide_enough(self._grouped(self._read()))
@@ -173,9 +173,9 @@ class Pools:
         return found
 
     def _grouped(self, rows: list[_Group]) -> list[_Group]:
-        wanted = self._config.problems.columns
+        columns = self._config.problems.columns
         # A format of its own gives values under the names of our fields already.
-        self._mapped = {} if self.format.own else {f: wanted[f] for f in FIELDS if f in wanted}
+        self._mapped = {} if self.format.own else {f: columns[f] for f in FIELDS if f in columns}
         found = self._found(rows)
         self.columns = {field: self.format.own.get(field, found[field]) for field in found}
         groups: dict[str, _Group] = {}
@@ -288,9 +288,9 @@ def _opened(config: ImportConfig) -> list[PoolFile]:
     return by_seed(files) if config.format == "nemo" else files
 
 
-def _check_fields(wanted: Mapping[str, str], kind: type[Format], name: str) -> None:
+def _check_fields(columns: Mapping[str, str], kind: type[Format], name: str) -> None:
     known = (*FIELDS, *ANSWER_FIELDS)
-    for each in wanted:
+    for each in columns:
         if each not in known:
             raise ProblemsError(
                 f"problems.columns.{each}: there is no such field", choices(each, known, "Fields")

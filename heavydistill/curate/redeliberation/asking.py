@@ -33,7 +33,7 @@ from heavydistill.store.journal import Journal, key
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asking:
+class ResolvedDeliberator:
     """Who is asked for deliberations, complete."""
 
     model: Profile
@@ -77,7 +77,9 @@ class Volume:
     skipped: int = 0  # lines of the journal that cannot be read
 
 
-def resolve(config: BuildConfig, run: RunConfig | None, contact: Contact | None = None) -> Asking:
+def resolve(
+    config: BuildConfig, run: RunConfig | None, contact: Contact | None = None
+) -> ResolvedDeliberator:
     """Who deliberates again on sets of a run.
 
     Args:
@@ -86,35 +88,32 @@ def resolve(config: BuildConfig, run: RunConfig | None, contact: Contact | None 
         contact: Asks the server how much context it takes; None sends nothing.
 
     Raises:
-        ConfigError: Nobody is named, a server would have to be started, its tokens cannot be
+        ConfigError: No model is named, a server would have to be started, its tokens cannot be
             counted, or the budget is in money and there is no price.
         TeacherError: The model is not known, cannot run here, or hides its thinking there.
     """
     if config.redeliberate is None:
         raise ValueError("the configuration has no redeliberate")
-    wanted = config.redeliberate
-    if run is None:
-        if wanted.teacher is None:
-            raise ConfigError(
-                "redeliberate.teacher is not set, and an imported pool has no deliberator",
-                "Name one with --set redeliberate.teacher=NAME.",
-            )
-    else:
-        wanted = _as_in_run(wanted, run)
+    choice = _as_in_run(config.redeliberate, run) if run else config.redeliberate
+    if choice.teacher is None:
+        raise ConfigError(
+            "redeliberate.teacher is not set, and an imported pool has no deliberator",
+            "Name one with --set redeliberate.teacher=NAME.",
+        )
     # What else is built from is another budget; how and where it is done is not. All runs that it
     # is built from share one, whoever deliberates on each.
     place = {"endpoint": True, "journal": True, "budget": True}
     about = config.model_dump(exclude={"out": True, "verify": True, "redeliberate": place})
-    return asking_of(wanted, "redeliberate.", Path(config.out), about, contact)
+    return asking_of(choice, "redeliberate.", Path(config.out), about, contact)
 
 
 def asking_of(
-    wanted: Redeliberate, section: str, out: Path, about: object, contact: Contact | None = None
-) -> Asking:
+    choice: Redeliberate, section: str, out: Path, about: object, contact: Contact | None = None
+) -> ResolvedDeliberator:
     """Complete a section from the profile of its teacher and the capability files.
 
     Args:
-        wanted: With a teacher.
+        choice: The section, with a teacher.
         section: Its name in the configuration, with its dot, for messages.
         out: Beside which the journal is, unless it is named.
         about: What is asked for, as JSON: another account for each.
@@ -123,8 +122,8 @@ def asking_of(
     Raises:
         ConfigError, TeacherError: As ``resolve``.
     """
-    name = wanted.teacher or ""
-    given = located(wanted.endpoint or Endpoint())
+    name = choice.teacher or ""
+    given = located(choice.endpoint or Endpoint())
     if given.start_vllm:
         raise ConfigError(
             f"{section}endpoint.start_vllm: no server is started for this",
@@ -132,7 +131,7 @@ def asking_of(
             f"as {section}endpoint.base_url.",
         )
     # The prompts are not known yet; one is taken to be as long as its response.
-    needed = 2 * ((wanted.sampling and wanted.sampling.max_tokens) or 0)
+    needed = 2 * ((choice.sampling and choice.sampling.max_tokens) or 0)
     endpoint, contexts = reach(given, (name,), contact, needed)
     model = find(name, endpoint)
     if model.tokenizer == SERVER:  # what is trained on is counted exactly
@@ -141,18 +140,20 @@ def asking_of(
             "tokens of the prompts cannot be counted",
             "Set it to a folder or a Hub id with a tokenizer.json.",
         )
-    most_usd, most_tokens = caps_of(wanted.budget)
-    _check_budget(wanted, section, model, most_usd)
-    chosen = wanted.sampling or SamplingChoice()
-    sampling = bounded(f"{section}sampling", chosen, model.deliberator, endpoint.capabilities)
-    journal = journal_of(wanted, out)
+    most_usd, most_tokens = caps_of(choice.budget)
+    _check_budget(choice, section, model, most_usd)
+    sampling_choice = choice.sampling or SamplingChoice()
+    sampling = bounded(
+        f"{section}sampling", sampling_choice, model.deliberator, endpoint.capabilities
+    )
+    journal = journal_of(choice, out)
     segment.require(journal, writes=True)
-    return Asking(
+    return ResolvedDeliberator(
         model=_resolved(model),
         endpoint=endpoint,
         sampling=sampling,
-        d=wanted.d,
-        seed=sample_seed(wanted.seed, "redeliberate"),
+        d=choice.d,
+        seed=sample_seed(choice.seed, "redeliberate"),
         journal=journal,
         account=account_in(journal, about),
         most_usd=most_usd,
@@ -168,13 +169,13 @@ def account_in(journal: Path, about: object) -> Path:
     return journal / f"{content_id('a', about)}.ledger"
 
 
-def journal_of(wanted: Redeliberate | RefilterConfig, out: Path) -> Path:
+def journal_of(choice: Redeliberate | RefilterConfig, out: Path) -> Path:
     """Where every response is kept: beside ``out``, unless another folder is named."""
-    return Path(wanted.journal or out.absolute().parent / "journal")
+    return Path(choice.journal or out.absolute().parent / "journal")
 
 
-def volume_of(asking: Asking, caches: Iterable[Cache]) -> Volume:
-    """How much asking about these caches takes. Asks nobody and writes nothing.
+def volume_of(asking: ResolvedDeliberator, caches: Iterable[Cache]) -> Volume:
+    """How much asking about these caches takes. Sends no request and writes nothing.
 
     Raises:
         ConfigError: The model's context does not hold the longest prompt and a response.
@@ -189,8 +190,8 @@ def volume_of(asking: Asking, caches: Iterable[Cache]) -> Volume:
     for cache in caches:
         same = cache.reader == reader.name
         tokens = cache.prompt_tokens if same else reader.count(cache.prompt)
-        keys = [key(model.model, revision, each) for each in asking.requests(cache)]
-        known = sum(journal.state(one) == "answered" for one in keys) if journal else 0
+        keys = [key(model.model, revision, request) for request in asking.requests(cache)]
+        known = sum(journal.state(each) == "answered" for each in keys) if journal else 0
         count, in_journal, longest = count + 1, in_journal + known, max(longest, tokens)
         prompt_tokens += tokens * (asking.d - known)
         rounds.add(cache.round)
@@ -209,20 +210,20 @@ def volume_of(asking: Asking, caches: Iterable[Cache]) -> Volume:
     )
 
 
-def _as_in_run(wanted: Redeliberate, run: RunConfig) -> Redeliberate:
+def _as_in_run(choice: Redeliberate, run: RunConfig) -> Redeliberate:
     """With the run's teacher, endpoint and sampling in place of what is left out."""
     own = run.deliberator or run.teacher
-    name = wanted.teacher or own
-    endpoint, chosen = run.endpoint, wanted.sampling or SamplingChoice()
+    name = choice.teacher or own
+    endpoint, chosen = run.endpoint, choice.sampling or SamplingChoice()
     if name == own:
         known = run.deliberate.sampling.model_dump(exclude_none=True)
         chosen = SamplingChoice(**(known | chosen.model_dump(exclude_none=True)))
     else:
         endpoint = of_another_model(endpoint)
-    return wanted.model_copy(
+    return choice.model_copy(
         update={
             "teacher": name,
-            "endpoint": wanted.endpoint or endpoint,
+            "endpoint": choice.endpoint or endpoint,
             "sampling": chosen,
         }
     )
@@ -237,23 +238,23 @@ def _resolved(model: Profile) -> Profile:
 
 
 def _check_budget(
-    wanted: Redeliberate, section: str, model: Profile, most_usd: float | None
+    choice: Redeliberate, section: str, model: Profile, most_usd: float | None
 ) -> None:
-    if wanted.budget and model.kind == "local":
+    if choice.budget and model.kind == "local":
         raise ConfigError(
-            f"{section}budget: {wanted.budget} is for a served model, and {model.name} runs in "
+            f"{section}budget: {choice.budget} is for a served model, and {model.name} runs in "
             "this process",
             f"Leave it out, or name a server with {section}endpoint.base_url.",
         )
     if most_usd is not None and not model.price:
         raise ConfigError(
-            f"{section}budget: {wanted.budget} is in money, and the price of {model.name} is not "
+            f"{section}budget: {choice.budget} is in money, and the price of {model.name} is not "
             "known here",
             f"Give {section}endpoint.price_in and price_out, or a budget in tokens, e.g. 40Mtok.",
         )
 
 
-def _check_room(asking: Asking, longest: int) -> None:
+def _check_room(asking: ResolvedDeliberator, longest: int) -> None:
     model, most = asking.model, asking.sampling.max_tokens
     room = model.context - longest - TEMPLATE_TOKENS
     if most > room:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from heavydistill.config.run import Verifying
-from heavydistill.curate.redeliberation.asking import Asking, Volume
+from heavydistill.curate.redeliberation.asking import ResolvedDeliberator, Volume
 from heavydistill.errors import RunError
 from heavydistill.metrics.counts import UsageTally
 from heavydistill.models.contact import Contact
@@ -61,7 +61,7 @@ class Tally:
         for each in deliberations:
             self.tokens.add(each)
 
-    def asked(self, asking: Asking) -> RedeliberationSummary:
+    def asked(self, asking: ResolvedDeliberator) -> RedeliberationSummary:
         """The same for a manifest."""
         usage = self.tokens.usage
         known = usage.unknown_completion < usage.requests or not usage.requests
@@ -114,7 +114,7 @@ class Deliberations:
 
 
 def deliberate(
-    asking: Asking,
+    asking: ResolvedDeliberator,
     volume: Volume,
     verify: Verifying,
     pairs: Callable[[], Pairs],
@@ -125,7 +125,7 @@ def deliberate(
 
     Args:
         asking: Who is asked, and how.
-        volume: Of the same caches.
+        volume: How much that is.
         verify: How deliberations are judged.
         pairs: Gives each problem with a cache; called once for each round of the caches.
         folder: Existing folder for the rows, which must outlive the result.
@@ -163,7 +163,7 @@ def deliberate(
 
 
 def _pipeline(
-    asking: Asking,
+    asking: ResolvedDeliberator,
     verify: Verifying,
     round: int,
     pairs: Pairs,
@@ -210,7 +210,7 @@ def _pipeline(
 
 
 @contextlib.contextmanager
-def _paying(asking: Asking, volume: Volume) -> Iterator[None]:
+def _paying(asking: ResolvedDeliberator, volume: Volume) -> Iterator[None]:
     """While this lasts the account of what is asked is this process's own, if it is served.
 
     Raises:

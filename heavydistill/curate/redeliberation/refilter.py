@@ -36,7 +36,7 @@ from heavydistill.curate.candidates import (
 )
 from heavydistill.curate.manifest import quantiles
 from heavydistill.curate.redeliberation.asking import (
-    Asking,
+    ResolvedDeliberator,
     Volume,
     account_in,
     asking_of,
@@ -78,7 +78,7 @@ class RefilterPlan:
     manifest: Manifest  # of the sets
     student: Student  # of the sets
     problems: dict[str, ProblemRow]  # by id
-    asking: Asking  # who is asked
+    asking: ResolvedDeliberator  # who is asked
     volume: Volume  # how much
     warnings: list[str]  # what the user should know before anything is asked
 
@@ -117,7 +117,7 @@ class RefilterOutcome:
 
 
 def check(config: RefilterConfig, contact: Contact | None = None) -> RefilterPlan:
-    """Check everything that can be known before anybody is asked. Writes nothing.
+    """Check everything that can be known before a model is asked. Writes nothing.
 
     Args:
         config: As the user gave it.
@@ -125,7 +125,7 @@ def check(config: RefilterConfig, contact: Contact | None = None) -> RefilterPla
             None sends nothing.
 
     Raises:
-        UserError: Whatever a user can mend.
+        UserError: Anything that the user can fix.
     """
     sets, out = Path(config.sets), Path(config.out)
     manifest = read_manifest(sets)
@@ -207,7 +207,7 @@ def _about(config: RefilterConfig, manifest: Manifest) -> list[dict[str, Any]]:
 
 def _asking(
     config: RefilterConfig, manifest: Manifest, student: Student, contact: Contact | None
-) -> Asking:
+) -> ResolvedDeliberator:
     endpoint, sampling = config.endpoint, config.sampling
     if sampling.max_tokens is None:
         most = {"max_tokens": student.response_tokens}
@@ -218,7 +218,7 @@ def _asking(
             "context": endpoint.context or student.context,
         }
         endpoint = endpoint.model_copy(update=known)
-    wanted = Redeliberate(
+    choice = Redeliberate(
         teacher=config.checkpoint,
         endpoint=endpoint,
         sampling=sampling,
@@ -227,7 +227,7 @@ def _asking(
         journal=config.journal,
         budget=config.budget,
     )
-    return asking_of(wanted, "", Path(config.out), _about(config, manifest), contact)
+    return asking_of(choice, "", Path(config.out), _about(config, manifest), contact)
 
 
 def _unavailable(config: RefilterConfig, problems: Iterable[ProblemRow]) -> list[str]:
@@ -382,17 +382,17 @@ def _student(manifest: Manifest, config: RefilterConfig) -> Student:
 
 
 def _differences(
-    manifest: Manifest, config: RefilterConfig, asking: Asking, student: Student
+    manifest: Manifest, config: RefilterConfig, asking: ResolvedDeliberator, student: Student
 ) -> list[str]:
     """What the user should know: who stands for the student, and which template is another one."""
-    told = []
-    wanted = config.student or manifest.student.name
-    if student.name != wanted:
-        told.append(
-            f"The student of the sets, {wanted}, is not found here: {asking.model.name} stands for "
+    warnings = []
+    name = config.student or manifest.student.name
+    if student.name != name:
+        warnings.append(
+            f"The student of the sets, {name}, is not found here: {asking.model.name} stands for "
             "it, which has its chat template.\nIf it is no child of it, give --student FOLDER."
         )
-    return told + _other_template(config, asking, student)
+    return warnings + _other_template(config, asking, student)
 
 
 def _template(config: RefilterConfig) -> Path | None:
@@ -401,7 +401,9 @@ def _template(config: RefilterConfig) -> Path | None:
     return file if file.is_file() else None
 
 
-def _other_template(config: RefilterConfig, asking: Asking, student: Student) -> list[str]:
+def _other_template(
+    config: RefilterConfig, asking: ResolvedDeliberator, student: Student
+) -> list[str]:
     """What is to be said if the checkpoint is not asked as the sets say, or may not be."""
     mended, name = _template(config), asking.model.name
     if asking.model.kind == "endpoint":

@@ -7,13 +7,19 @@ until the rows of the sets are written.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 from heavydistill.config.sets import BuildConfig
 from heavydistill.curate.notes import Build, OnProgress, SetNote, generations_of
 from heavydistill.curate.prompts import in_sets
-from heavydistill.curate.redeliberation.asking import Asking, Volume, resolve, volume_of
-from heavydistill.curate.redeliberation.deliberate import Deliberations, deliberate
+from heavydistill.curate.redeliberation.asking import (
+    ResolvedDeliberator,
+    Volume,
+    resolve,
+    volume_of,
+)
+from heavydistill.curate.redeliberation.deliberate import Deliberations, Tally, deliberate
 from heavydistill.curate.sources import Source, open_sources
 from heavydistill.models.contact import Contact
 from heavydistill.schema import Cache, Deliberation, Generation, Problem
@@ -56,7 +62,7 @@ class Redeliberation:
             # Two runs that share a pool have the same sets.
             note.asked = note.of not in asked_about
             asked_about.add(note.of)
-        self.volumes: dict[str, tuple[Asking, Volume]] = {}
+        self.volumes: dict[str, tuple[ResolvedDeliberator, Volume]] = {}
         """Who is asked, and how much, by the name of each run with sets to ask about."""
         self._written: dict[str, Deliberations] = {}
         for source in build.sources:
@@ -87,13 +93,9 @@ class Redeliberation:
                 asking,
                 volume,
                 self._build.config.verify,
-                lambda source=source: (  # type: ignore[misc]
-                    (problem, cache) for _, problem, cache, _ in self._sets(source)
-                ),
+                partial(self._pairs, source),
                 place,
-                lambda tally, before=before: on_progress(  # type: ignore[misc]
-                    "Asking for deliberations", before + tally.caches, total
-                ),
+                partial(_show, on_progress, before, total),
             )
             self._written[source.name] = written
             for note, problem, cache, shown in self._sets(source):
@@ -107,6 +109,9 @@ class Redeliberation:
     def answers(self, run: str, problem: Problem, cache: Cache) -> list[Deliberation]:
         """The deliberations on a cache of a run."""
         return self._written[run].on(problem.id, cache.id)
+
+    def _pairs(self, source: Source) -> Iterator[tuple[Problem, Cache]]:
+        return ((problem, cache) for _, problem, cache, _ in self._sets(source))
 
     def _sets(self, source: Source) -> Iterator[tuple[SetNote, Problem, Cache, list[Generation]]]:
         """(Note, problem, cache, attempts that it shows) of each set of a run to ask about."""
@@ -122,3 +127,7 @@ class Redeliberation:
                     note.asked = False  # the student's context does not hold it
                     continue
                 yield note, problem, cache, [by_id[member] for member in note.of.members]
+
+
+def _show(on_progress: OnProgress, before: int, total: int, tally: Tally) -> None:
+    on_progress("Asking for deliberations", before + tally.caches, total)
