@@ -13,8 +13,11 @@ CLAIMS = {
     "a vLLM server that dies ends the run, and the same command goes on": (
         "cli/test_serve.py::test_a_server_that_dies_ends_the_run_and_the_same_command_goes_on"
     ),
-    "two nodes of a cluster make the traces of one machine": (
-        "run/test_ray.py::test_the_traces_are_those_of_one_machine"
+    "a run that loses a node of its cluster finishes with the same rows": (
+        "run/test_ray.py::test_a_run_that_loses_a_node_in_its_midst_finishes_with_the_same_rows"
+    ),
+    "two processes give the traces of one": (
+        "run/test_shards.py::test_two_processes_give_the_traces_of_one"
     ),
     "distilabel's command line runs a saved pipeline": (
         "run/test_recipes.py::test_a_saved_pipeline_runs_from_the_command_line_of_distilabel"
