@@ -5,6 +5,7 @@ They are part of ``config`` for whoever reads or writes a configuration.
 
 from __future__ import annotations
 
+import os
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
@@ -156,6 +157,11 @@ class Endpoint(Section):
     @property
     def key_env(self) -> str:
         return self.api_key_env or "OPENAI_API_KEY"
+
+    @property
+    def key(self) -> str:
+        """The key in that variable, which is never part of the configuration; empty if unset."""
+        return os.environ.get(self.key_env, "").strip()
 
     @model_validator(mode="before")
     @classmethod

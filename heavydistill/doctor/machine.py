@@ -218,7 +218,7 @@ def _hub_token() -> Finding:
 def _key(endpoint: Endpoint) -> Iterator[Finding]:
     if not endpoint.urls:
         return
-    if os.environ.get(endpoint.key_env, "").strip():
+    if endpoint.key:
         yield Finding(endpoint.key_env, "ok", "set")
         return
     fix = f"export {endpoint.key_env}=..."

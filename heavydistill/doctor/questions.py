@@ -8,7 +8,6 @@ cannot be asked at all is an error.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
@@ -69,7 +68,7 @@ class Asker:
         self._model = model
         self._url = endpoint.base_url
         self._key_env = endpoint.key_env
-        self._key = os.environ.get(endpoint.key_env, "").strip()
+        self._key = endpoint.key
         self._redact = Redactor(self._key)
         self._client = OpenAI(
             base_url=endpoint.base_url,

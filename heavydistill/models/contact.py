@@ -170,7 +170,7 @@ def refuse_missing_key(endpoint: Endpoint) -> None:
         TeacherError: The key is missing.
     """
     provider = next(filter(None, map(provider_at, endpoint.urls)), None)
-    if provider and not _key_of(endpoint):
+    if provider and not endpoint.key:
         raise TeacherError(
             f"{provider} needs a key, and the environment variable {endpoint.key_env} is not set",
             f"Set it with `export {endpoint.key_env}=...`, or name another variable with --set "
@@ -203,12 +203,8 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _key_of(endpoint: Endpoint) -> str:
-    return os.environ.get(endpoint.key_env, "").strip()
-
-
 async def _looked(url: str, endpoint: Endpoint) -> _Seen:
-    key = _key_of(endpoint)
+    key = endpoint.key
     try:
         reply = await _exchange(f"{url}/models", key)
     except _faults() as error:
@@ -301,7 +297,7 @@ def _prove_key(
     cost, counted = most, False
     try:
         address = f"{url.rstrip('/')}/chat/completions"
-        reply = submit(_exchange(address, _key_of(endpoint), body)).result()
+        reply = submit(_exchange(address, endpoint.key, body)).result()
         cost, counted = _cost_of(reply, request, tariff, most)
     except _faults():  # slow to load, for instance
         return
@@ -334,7 +330,7 @@ def _cost_of(reply: Reply, request: Request, tariff: Tariff, most: Cost) -> tupl
 def _refused_key(url: str, endpoint: Endpoint, reply: Reply) -> TeacherError:
     return TeacherError(
         f"{url} refuses the key in {endpoint.key_env} "
-        f"({reply.code}){'' if _key_of(endpoint) else ', which is not set'}",
+        f"({reply.code}){'' if endpoint.key else ', which is not set'}",
         f"Set {endpoint.key_env} to a valid key, or name another variable with "
         "endpoint.api_key_env.",
     )
@@ -343,7 +339,7 @@ def _refused_key(url: str, endpoint: Endpoint, reply: Reply) -> TeacherError:
 def _said(reply: Reply, endpoint: Endpoint) -> str:
     error = reply.json
     said = reply.body if error is None else message_of(error)
-    return f"HTTP {reply.code}: {Redactor(_key_of(endpoint))(said)}"
+    return f"HTTP {reply.code}: {Redactor(endpoint.key)(said)}"
 
 
 async def _exchange(url: str, key: str, body: dict[str, Any] | None = None) -> Reply:

@@ -11,6 +11,7 @@ switches its thinking on. So does what ``heavydistill doctor`` saw there
 from __future__ import annotations
 
 import difflib
+import functools
 import json
 from pathlib import Path
 
@@ -37,6 +38,7 @@ _PROBLEM_TOKENS = 8192  # left to the problem where half of the context is more 
 _MTOK = 1e6
 
 
+@functools.cache
 def shipped() -> dict[str, Path]:
     """The shipped profiles: name to file, sorted by name."""
     package = Path(__file__).parents[1]

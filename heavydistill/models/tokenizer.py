@@ -10,7 +10,6 @@ from __future__ import annotations
 import copy
 import hashlib
 import logging
-import os
 import time
 from collections.abc import Callable
 from functools import cached_property, lru_cache
@@ -244,7 +243,7 @@ class _CountingServer:
     def __init__(self, model: str, endpoint: Endpoint) -> None:
         self._model = model
         self._endpoint = endpoint
-        self._key = os.environ.get(endpoint.key_env, "").strip()
+        self._key = endpoint.key
         self._redact = Redactor(self._key)
         self._form: tuple[int, str] | None = None
         self.fault = ""

@@ -24,7 +24,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import os
 import random
 from collections.abc import Coroutine, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -107,7 +106,7 @@ class OpenAIEngine:
         self.extra_body = dict(extra_body or {})
         self._endpoint = endpoint
         self._able = endpoint.capabilities or Capabilities()
-        self._key = os.environ.get(endpoint.key_env, "").strip()
+        self._key = endpoint.key
         self._redact = Redactor(self._key)
         self._ledger, self._tariff = ledger, tariff or Tariff()
         self._n = self._able.n
