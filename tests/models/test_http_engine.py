@@ -56,6 +56,7 @@ def test_extra_keys_go_out_beside_the_sampling(serve):
     extra = {"chat_template_kwargs": {"thinking": True}, "reasoning_effort": "high"}
     engine = OpenAIEngine("served", settings, TAGS, extra)
     engine.generate([request(1, Sampling(top_k=20)), request(2)])
+    engine.close()
     in_order = sorted(server.asked, key=lambda body: body["seed"])
     for body, top_k in zip(in_order, (20, None), strict=True):
         assert (body["chat_template_kwargs"], body["reasoning_effort"]) == tuple(extra.values())

@@ -113,6 +113,7 @@ def test_a_served_model_without_a_profile_opens_the_client_with_the_usual_tags()
     assert isinstance(engine, OpenAIEngine)
     assert (engine.model, engine.extra_body) == ("mine", {})
     assert engine.think_tags == ("<think>", "</think>")
+    engine.close()
 
 
 def test_the_tokens_of_a_served_model_without_a_profile_are_counted_by_its_server():
