@@ -1,80 +1,51 @@
-"""Progress of a run and of its check: bars on a terminal, a plain line now and then elsewhere."""
+"""What is shown while a verb works: bars and pictures on a terminal, elsewhere a line now and then.
+
+Not covered: what a run's status looks like, which ``watch`` draws too.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import signal
 import threading
 import time
 from collections.abc import Iterator
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING
 
+import typer
 from rich import progress as rich_progress
 from rich.console import Console
-from rich.markup import escape
+from rich.live import Live
+from rich.text import Text
 
 from heavydistill.cli.remarks import thinking_remark
-from heavydistill.config.run import RunConfig
-from heavydistill.errors import printable
-from heavydistill.models.contact import Contact
-from heavydistill.models.request import Work
-from heavydistill.models.resolve import ResolvedRun
-from heavydistill.problems import OnChecked
-from heavydistill.run.generate import Plan, check
-from heavydistill.run.tally import THINKS, Stage, Tally
+from heavydistill.cli.watch import line_of, picture_of
+from heavydistill.errors import StoppedError, printable
+from heavydistill.run.status import THINKING, Status
 from heavydistill.store.redact import name_alone
 
+if TYPE_CHECKING:
+    from heavydistill.config.run import RunConfig
+    from heavydistill.curate.redeliberation.asking import ResolvedDeliberator, Volume
+    from heavydistill.curate.redeliberation.deliberate import Tally
+    from heavydistill.models.contact import Contact
+    from heavydistill.models.resolve import ResolvedRun
+    from heavydistill.problems import OnChecked
+    from heavydistill.run.generate import Plan
+
 _PLAIN_LINE_EVERY_S = 10.0
-_NOTE = 80  # characters of a log that fit beside a bar
 
 
-def checked(
-    config: RunConfig, console: Console, asks: bool = True, contact: Contact | None = None
-) -> Plan:
-    """``run.generate.check``, which shows how far it is with the references."""
-    with checking(console) as show:
-        return check(config, asks, show, contact)
+def say(line: str, console: Console, style: str | None = None) -> None:
+    """Print a line as it stands."""
+    console.print(line, style=style, markup=False, highlight=False, soft_wrap=True)
 
 
-@contextlib.contextmanager
-def checking(console: Console) -> Iterator[OnChecked]:
-    """What shows how far a check is with the references, while this lasts.
+class Bar:
+    """A bar for each stage of some work."""
 
-    It shows at once that something happens: reading large files, or loading a verifier, takes time.
-    """
-    bar = rich_progress.Progress(
-        rich_progress.TextColumn("checking problems and references"),
-        rich_progress.BarColumn(),
-        rich_progress.MofNCompleteColumn(),
-        rich_progress.TimeElapsedColumn(),
-        console=console,
-        disable=not console.is_terminal,
-        transient=True,
-    )
-    task = bar.add_task("references", total=None)
-    last_line = time.monotonic()
-    if not console.is_terminal:
-        console.print("checking problems and references", highlight=False)
-
-    def show(done: int, total: int) -> None:
-        nonlocal last_line
-        bar.update(task, completed=done, total=total)
-        if not console.is_terminal and time.monotonic() - last_line > _PLAIN_LINE_EVERY_S:
-            last_line = time.monotonic()
-            console.print(f"checked {done:,} of {total:,} references", highlight=False)
-
-    with bar:
-        yield show
-
-
-class Progress:
-    """Counts what the stages that ask have done: problems, samples, failed responses, tokens.
-
-    Until the first problem enters the stages it shows what is loading. Elsewhere than on a terminal
-    it prints a line at once, and one every ``_PLAIN_LINE_EVERY_S``, whether anything happened or
-    not.
-    """
-
-    def __init__(self, console: Console, plan: Plan) -> None:
+    def __init__(self, console: Console) -> None:
         self._bars = rich_progress.Progress(
             rich_progress.TextColumn("{task.description}"),
             rich_progress.BarColumn(),
@@ -85,95 +56,109 @@ class Progress:
             disable=not console.is_terminal,
         )
         self._console = console
-        self._run = plan.run
-        self._is_remarked = False
-        self._tally = Tally(plan.config, len(plan.problems))
-        self._stages = self._tally.stages
-        self._tasks = {
-            step: self._bars.add_task(stage.name, total=stage.total, note="")
-            for step, stage in self._stages.items()
-        }
-        self._starting = _starting(plan.run)
-        self._loading = self._bars.add_task(escape(self._starting), total=None, note="")
-        self._started = self._last_line = time.monotonic()
-        self._lock = threading.RLock()
-        self._ends = threading.Event()
-        self._ticks = threading.Thread(target=self._tick, daemon=True)
+        self._tasks: dict[str, rich_progress.TaskID] = {}
+        self._last_line = time.monotonic()
 
-    def __enter__(self) -> Progress:
+    def __enter__(self) -> Bar:
         self._bars.start()
-        if not self._console.is_terminal:
-            self._print_line()
-            self._ticks.start()
         return self
 
     def __exit__(self, *raised: object) -> None:
-        self._ends.set()
         self._bars.stop()
-        if not self._console.is_terminal:
-            self._ticks.join()
-            self._print_line()
 
-    def _tick(self) -> None:
-        while not self._ends.wait(1.0):
-            with self._lock:
-                if time.monotonic() - self._last_line > _PLAIN_LINE_EVERY_S:
-                    self._print_line()
+    def show(self, what: str, done: int, total: int, note: str = "") -> None:
+        """Take note of how far a stage is; any thread may call it."""
+        if what not in self._tasks:
+            self._tasks[what] = self._bars.add_task(what, total=total, note=note)
+        self._bars.update(self._tasks[what], completed=done, total=total, note=note)
+        due = time.monotonic() - self._last_line > _PLAIN_LINE_EVERY_S
+        if not self._console.is_terminal and due:
+            self._last_line = time.monotonic()
+            beside = f" ({note})" if note else ""
+            say(f"{what}: {done:,} of {total:,}{beside}", self._console)
+
+
+def checked(
+    config: RunConfig, console: Console, asks: bool = True, contact: Contact | None = None
+) -> Plan:
+    """``run.generate.check`` with a bar for the references."""
+    from heavydistill.run.generate import check
+
+    with checking(console) as on_checked:
+        return check(config, asks, on_checked, contact)
+
+
+@contextlib.contextmanager
+def checking(console: Console) -> Iterator[OnChecked]:
+    """A bar for the references that a check reads.
+
+    It stands there at once, since reading large files or loading a verifier takes time.
+    """
+    what = "checking problems and references"
+    if not console.is_terminal:
+        say(what, console)
+    with Bar(console) as bar:
+        yield lambda done, total: bar.show(what, done, total)
+
+
+class Progress:
+    """The status of a run while it lasts, and before that what is loaded or started."""
+
+    def __init__(self, console: Console, plan: Plan) -> None:
+        self._console, self._run = console, plan.run
+        self._live = Live(console=console, auto_refresh=False) if console.is_terminal else None
+        self._starting = _starting(plan.run)
+        self._last: Status | None = None
+        self._is_remarked = False
+        self._last_line = 0.0
+        self._lock = threading.RLock()
+
+    def __enter__(self) -> Progress:
+        if self._live:
+            self._live.start()
+        self._draw(self._starting)
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        if self._last:
+            self._draw(self._last, now=True)
+        if self._live:
+            self._live.stop()
 
     def on_start(self, seconds: float, line: str) -> None:
-        """Take note of what a server says that is starting."""
-        line = printable(line)
-        with self._lock:
-            self._starting = f"starting vLLM: {line}"
-            self._bars.update(self._loading, description="starting vLLM", note=escape(line[:_NOTE]))
+        """Show what a server says that is starting."""
+        self._draw(f"starting vLLM: {printable(line)}")
 
-    def on_batch(self, step: str, rows: list[dict[str, Any]]) -> None:
-        """Take note of a batch that left a step."""
+    def on_status(self, status: Status) -> None:
+        """Show how far the run is."""
         with self._lock:
-            self._tally.add(step, rows)
-            self._bars.update(self._loading, visible=False)
-            self._show(step)
-            if step == THINKS and not self._is_remarked:
-                stage = self._stages[step]
-                remark = thinking_remark(self._run, stage.asked - stage.failed, stage.thoughts)
+            self._last = status
+            self._remark(status)
+            self._draw(status if status.loaded else self._starting)
+
+    def reused(self) -> str:
+        """The samples that the journal had, for people; empty without any."""
+        stages = self._last.stages if self._last else []
+        parts = [f"{s.from_journal:,} of {s.asked:,} in {s.name}" for s in stages if s.from_journal]
+        return f"Already billed, from the journal: {', '.join(parts)}" if parts else ""
+
+    def _draw(self, shown: Status | str, now: bool = False) -> None:
+        with self._lock:
+            if self._live:
+                drawn = Text(shown) if isinstance(shown, str) else picture_of("", shown, None)
+                self._live.update(drawn, refresh=True)
+            elif now or time.monotonic() - self._last_line > _PLAIN_LINE_EVERY_S:
+                self._last_line = time.monotonic()
+                say(shown if isinstance(shown, str) else line_of("", shown, None), self._console)
+
+    def _remark(self, status: Status) -> None:
+        for stage in status.stages:
+            if stage.name == THINKING and not self._is_remarked:
+                answered = stage.asked - stage.failed
+                remark = thinking_remark(self._run, answered, stage.thoughts)
                 self._is_remarked = bool(remark)
                 if remark:
-                    self._say(remark)
-
-    def on_work(self, step: str, replica: int, work: Work) -> None:
-        """Take note of what the model of a step was asked so far in one of its processes."""
-        with self._lock:
-            self._tally.at_work(step, replica, work)
-            self._show(step)
-
-    def _show(self, step: str) -> None:
-        if stage := self._stages.get(step):
-            self._bars.update(self._tasks[step], completed=stage.done, note=_note(stage))
-
-    def reused(self) -> list[tuple[str, int, int]]:
-        """(stage, samples that the journal had, all samples), where it had any."""
-        return [(s.name, s.from_journal, s.asked) for s in self._stages.values() if s.from_journal]
-
-    def _print_line(self) -> None:
-        stages = list(self._stages.values())
-        begun = [s for s in stages if s.done or s.sent] or (stages[:1] if self._is_loaded else [])
-        shown = "; ".join(f"{s.name} {s.done}/{s.total} ({_note(s)})" for s in begun)
-        self._say(f"[{time.monotonic() - self._started:.0f} s] {shown or self._starting}")
-
-    @property
-    def _is_loaded(self) -> bool:
-        """Whether all steps are at work: problems enter when every model has been loaded."""
-        return self._tally.loaded > 0
-
-    def _say(self, line: str) -> None:
-        self._last_line = time.monotonic()
-        self._console.print(line, markup=False, highlight=False, soft_wrap=True)
-
-
-def _note(stage: Stage) -> str:
-    kept = f", {stage.from_journal:,} from the journal" if stage.from_journal else ""
-    samples = f"{stage.ended:,} of {stage.sent:,} samples, " if stage.sent else ""
-    return f"{samples}{stage.tokens:,} tokens, {stage.failed} failed or cut off{kept}"
+                    say(remark, self._console)
 
 
 def _starting(run: ResolvedRun) -> str:
@@ -181,3 +166,68 @@ def _starting(run: ResolvedRun) -> str:
     names = dict.fromkeys(model.name for model in run.models if model.is_local)
     loaded = [name_alone(name) for name in names]
     return f"loading {' and '.join(loaded)}" if loaded else "starting the steps of the run"
+
+
+def print_volume(volume: Volume, asking: ResolvedDeliberator, console: Console) -> None:
+    """Print in a line what a deliberator will be asked, and what the user should know of it."""
+    if volume.skipped:
+        from heavydistill.store.journal import skipped_note
+
+        say(skipped_note(asking.journal, volume.skipped), console)
+    if asking.context and not asking.context.is_known:
+        say(str(asking.context), console)
+    left = volume.requests - volume.in_journal
+    parts = [f"{left:,} of {volume.requests:,} deliberations on {volume.caches:,} caches"]
+    if volume.in_journal:
+        parts += [f"{volume.in_journal:,} are in the journal {asking.journal}"]
+    parts += [
+        f"{volume.prompt_tokens:,} tokens of prompts",
+        f"at most {volume.completion_tokens:,} of responses",
+    ]
+    if asking.model.kind == "local":
+        parts += ["free"]
+    else:
+        usd = volume.usd
+        parts += ["price unknown" if usd is None else f"at most {usd:,.2f} USD"]
+    say(f"To ask of {asking.model.name}: {', '.join(parts)}", console)
+
+
+def show_deliberations(bar: Bar, tally: Tally, total: int) -> None:
+    """Show how many caches a model has deliberated on."""
+    note = f"{tally.tokens.usage.completion:,} tokens, "
+    note += f"{tally.failed + tally.cut_off:,} failed or cut off"
+    if tally.from_journal:
+        note += f", {tally.from_journal:,} from the journal"
+    bar.show("deliberating", tally.caches, total, note)
+
+
+@contextlib.contextmanager
+def ending_early(console: Console, out: object, journal: Path | None) -> Iterator[None]:
+    """Say what was kept if the budget ends or it is interrupted, also by SIGTERM, and exit.
+
+    Args:
+        console: Terminal or file.
+        out: Folder that is about to be written.
+        journal: Folder of the responses; None if nobody is asked.
+
+    Raises:
+        typer.Exit: With 1 where it was stopped, and 130 where it was interrupted.
+    """
+    from heavydistill.run.interrupts import terminate_as_interrupt
+
+    handlers = terminate_as_interrupt()
+    kept = f"{out} was not written"
+    if journal:
+        kept += f", and every response is in {journal}"
+    again = "The same command goes on from there." if journal else "Give the command again."
+    try:
+        yield
+    except StoppedError as end:
+        say(f"Stopped: {end} For now {kept}.", console)
+        raise typer.Exit(1) from None
+    except KeyboardInterrupt:
+        say(f"Interrupted: {kept}. {again}", console)
+        raise typer.Exit(130) from None
+    finally:
+        for signum, handler in handlers.items():
+            signal.signal(signum, handler)

@@ -10,6 +10,7 @@ import typer
 import yaml
 
 from heavydistill.cli.flags import ConfigFile, Flag, with_flags
+from heavydistill.cli.progress import Bar, ending_early, print_volume, say, show_deliberations
 from heavydistill.config.sets import BuildConfig, ImportConfig, RefilterConfig
 from heavydistill.errors import ConfigError
 from heavydistill.schema import TOO_FEW_USABLE
@@ -85,8 +86,6 @@ def build(
     """
     from rich.console import Console
 
-    from heavydistill.cli.asking import ending_early, print_volume
-    from heavydistill.cli.bar import Bar
     from heavydistill.config.sets import load_build_config
     from heavydistill.curate.build import EmptyError, build_sets
     from heavydistill.curate.redeliberation.asking import journal_of
@@ -118,8 +117,8 @@ def build(
     show = ["heavydistill", "show", resolved.out, "--tokens"]
     if resolved.student and Path(resolved.student).is_dir():  # the sets keep its name alone
         show += ["--student", resolved.student]
-    _print(f"Sets: {resolved.out}", console)
-    _print(f"A row as the student sees it: {shlex.join(show)}", console)
+    say(f"Sets: {resolved.out}", console)
+    say(f"A row as the student sees it: {shlex.join(show)}", console)
 
 
 @with_flags(RefilterConfig, _REFILTER_FLAGS, "--set sampling.max_tokens=2048")
@@ -140,7 +139,6 @@ def refilter(
     """
     from rich.console import Console
 
-    from heavydistill.cli.asking import AskingProgress, ending_early, print_volume
     from heavydistill.config.sets import load_refilter_config
     from heavydistill.curate.redeliberation import refilter
     from heavydistill.hub.dataset_card import write_card
@@ -150,15 +148,18 @@ def refilter(
     config = load_refilter_config(keys | {"sets": str(sets)})
     plan = refilter.check(config, None if dry_run else Contact())
     for warning in plan.warnings:
-        _print(f"Warning: {warning}", console, style="yellow")
+        say(f"Warning: {warning}", console, "yellow")
     print_volume(plan.volume, plan.asking, console)
     if dry_run:
         return
     with (
         ending_early(console, plan.out, plan.asking.journal),
-        AskingProgress(console, plan.volume.caches) as progress,
+        Bar(console) as bar,
     ):
-        outcome = refilter.refilter(plan, progress.show, write_card)
+        total = plan.volume.caches
+        outcome = refilter.refilter(
+            plan, lambda tally: show_deliberations(bar, tally, total), write_card
+        )
     _print_success(outcome, console)
     _print_asked(plan, outcome, console)
 
@@ -193,8 +194,8 @@ def _print_asked(plan: RefilterPlan, outcome: RefilterOutcome, console: Console)
     parts += [f"{asked.prompt_tokens:,} tokens in, {asked.completion_tokens:,} out"]
     parts += [f"{asked.cost_usd:,.2f} USD"] if asked.cost_usd else []
     rows = ", ".join(f"{count:,} {split}" for split, count in sorted(outcome.rows.items()))
-    _print(f"Asked: {', '.join(parts)}", console)
-    _print(f"Prompts of RL: {rows}, in {plan.out}", console)
+    say(f"Asked: {', '.join(parts)}", console)
+    say(f"Prompts of RL: {rows}, in {plan.out}", console)
 
 
 def export(
@@ -255,7 +256,6 @@ def import_(
     """
     from rich.console import Console
 
-    from heavydistill.cli.bar import Bar
     from heavydistill.config.sets import load_import_config
     from heavydistill.curate.imports.import_pools import import_pools
     from heavydistill.report.summary import print_summary
@@ -270,7 +270,7 @@ def import_(
     print_summary(imported.summary, console)
     _print_labels(imported, console)
     for line in _notes(imported):
-        _print(line, console)
+        say(line, console)
 
 
 def _pairs(columns: str | None) -> list[tuple[str, str]]:
@@ -312,7 +312,7 @@ def _print_labels(imported: Imported, console: Console) -> None:
             shown.add_row(name, *(f"{counts[label]:,}" for label in LABELS))
     print_table(shown, console)
     share = agreement.agreeing / agreement.labelled
-    _print(
+    say(
         f"Both say the same of {agreement.agreeing:,} of {agreement.labelled:,} labelled answers "
         f"({100 * share:.1f}%); the verdicts of the traces are ours.",
         console,
@@ -356,7 +356,3 @@ def _notes(imported: Imported) -> list[str]:
         f"Training sets: heavydistill build {folder} --redeliberate --teacher MODEL "
         "--student STUDENT --out SETS",
     ]
-
-
-def _print(line: str, console: Console, style: str | None = None) -> None:
-    console.print(line, style=style, markup=False, highlight=False, soft_wrap=True)

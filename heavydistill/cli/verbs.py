@@ -7,21 +7,14 @@ from typing import Annotated
 import typer
 
 import heavydistill
-from heavydistill.cli.benchmarks import benchmarks
-from heavydistill.cli.compare import compare
-from heavydistill.cli.cross import cross
+from heavydistill.cli.catalog import benchmarks, teachers
 from heavydistill.cli.doctor import doctor
-from heavydistill.cli.evaluate import evaluate
+from heavydistill.cli.experiments import compare, cross, evaluate
 from heavydistill.cli.flags import refuse_retired
-from heavydistill.cli.generate import generate
-from heavydistill.cli.journal import journal
-from heavydistill.cli.plan import plan
+from heavydistill.cli.inspect import journal, report, show
 from heavydistill.cli.publish import publish
-from heavydistill.cli.replay import replay
-from heavydistill.cli.report import report
+from heavydistill.cli.runs import generate, replay
 from heavydistill.cli.sets import build, export, import_, refilter
-from heavydistill.cli.show import show
-from heavydistill.cli.teachers import teachers
 from heavydistill.cli.watch import watch
 from heavydistill.config.retired import RETIRED
 
@@ -52,10 +45,10 @@ def _options(
     """Stands before every verb."""
 
 
-for verb in (generate, plan, doctor, evaluate, compare, cross, replay, build):
+for verb in (generate, doctor, watch, show, report, build, evaluate, compare, cross, replay):
     app.command()(verb)
 app.command("import")(import_)
-for verb in (show, watch, report, export, refilter, teachers, benchmarks, publish):
+for verb in (refilter, export, publish, teachers, benchmarks):
     app.command()(verb)
 app.add_typer(journal)
 

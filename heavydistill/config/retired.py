@@ -31,6 +31,7 @@ RETIRED = {
     "think.processes": Retired("Write processes, or give --processes N.", None, 1),
     "deliberate.processes": Retired("Write processes, or give --processes N.", None, 1),
     "--serve": Retired("Write --start-vllm."),
+    "plan": Retired("Give generate the same flags and --dry-run."),
 }
 """Keys as ``section.key``, flags with their dashes, verbs as they are typed."""
 
@@ -56,7 +57,9 @@ def carried_over(tree: dict[str, Any], where: str = "", section: str = "") -> di
         elif not known:
             now[key] = value
         elif value != known.default:
-            _log.warning("%s%s.%s is an old name. %s", where, section, key, known.instead)
+            _log.warning(
+                "%s%s.%s is a name of an earlier version. %s", where, section, key, known.instead
+            )
             if known.new:
                 now[known.new] = value
     return now

@@ -1,4 +1,4 @@
-"""Intervals over problems (bootstrap, Wilson, prediction), and McNemar's test of pairs.
+"""Intervals over problems (bootstrap, Wilson), and McNemar's test of pairs.
 
 The problem is the unit that is resampled: samples of one problem are not independent. 10,000
 resamples, the 95 % percentile interval, and the same seed gives the same interval. Where a problem
@@ -31,7 +31,6 @@ FEW_PROBLEMS = 30
 FEW_WARNING = f"Intervals over fewer than {FEW_PROBLEMS} problems are too narrow to rely on."
 _PERCENTILES = (2.5, 97.5)
 _Z = NormalDist().inv_cdf(_PERCENTILES[1] / 100)
-_FEWEST_GROUPS = 2
 # Drawing how often one value comes takes about as long as drawing so many problems.
 _PROBLEMS_A_VALUE = 8
 _FEW_VALUES = 100
@@ -101,37 +100,6 @@ def _resampled(
         else:
             means.append(values[rng.integers(0, n, size=(block, n))].mean(axis=1))
     return np.concatenate(means)
-
-
-def predicted_ratio(
-    totals: Sequence[float], counts: Sequence[int], new: int, seed: int = 0
-) -> Interval | None:
-    """What a sum over new groups, divided by their counts, will be if they are like those seen.
-
-    A group is what is sampled independently: of the responses to one prompt, its tokens and how
-    many there are. Student's t on the groups' deviations from the ratio, for the spread of those
-    seen and of those to come. Right-skewed totals of few groups stray above it more often than
-    5 % of the time says.
-
-    Args:
-        totals: One a group.
-        counts: Likewise, at least 1 each.
-        new: How many groups are to come, at least 1.
-        seed: Of the quantiles.
-
-    Returns:
-        The ratio with its 95 % interval; None if fewer than two groups were seen.
-    """
-    seen = len(totals)
-    if seen < _FEWEST_GROUPS:
-        return None
-    y, n = np.asarray(totals, dtype=float), np.asarray(counts, dtype=float)
-    ratio = float(y.sum() / n.sum())
-    spread = float(np.sqrt(np.sum(((y - ratio * n) / n.mean()) ** 2) / (seen - 1)))
-    spread *= float(np.sqrt(1 / seen + 1 / new))
-    drawn = np.random.default_rng(seed).standard_t(seen - 1, size=RESAMPLES)
-    reach = float(np.percentile(np.abs(drawn), _PERCENTILES[1] - _PERCENTILES[0])) * spread
-    return Interval(ratio, ratio - reach, ratio + reach)
 
 
 def bootstrap_difference(a: Sequence[float], b: Sequence[float], seed: int = 0) -> Interval:

@@ -26,27 +26,23 @@ from heavydistill.models.resolve import ResolvedModel, resolve
 from heavydistill.models.tokenizer import TEMPLATE_TOKENS, reader_of
 from heavydistill.run import generate
 from heavydistill.run.context_check import check_room
-from heavydistill.run.following import reading_pools
+from heavydistill.run.experiment import reading_pools
 
 _FEWEST = 2  # samples of a problem, see ``config.Think.k``
 
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """A run that is to be made after the evaluated one.
-
-    Attributes:
-        name: Of its folder.
-        config: What it asks; of one that reads pools, without its place.
-        told: What it does, for people.
-        plan: Checked, of one that asks about the problems anew. None if it takes the pools of the
-            evaluated run, without which it cannot be checked.
-    """
+    """A run that is to be made after the evaluated one."""
 
     name: str
+    """Name of its folder."""
     config: RunConfig
-    told: str
+    """What it asks; without its place, if it reads pools."""
+    description: str
+    """What it does, for people."""
     plan: generate.Plan | None = None
+    """None if it reads the pools of the evaluated run, without which it cannot be checked."""
 
     @property
     def reads_pools(self) -> bool:
@@ -54,7 +50,7 @@ class Control:
         return self.plan is None
 
     def requests(self, problems: int) -> int:
-        """Most that it asks about so many problems: the journal may have answers already."""
+        """Maximum number of requests for so many problems; the journal may have some already."""
         attempts = 0 if self.reads_pools else self.config.think.k
         return problems * (attempts + self.config.deliberate.d)
 
@@ -64,8 +60,8 @@ def controls_of(evaluated: generate.Plan, names: Collection[str], orders: int) -
 
     Args:
         evaluated: The run that they are held against.
-        names: Which; of ``metrics.controls.NAMES``.
-        orders: In how many orders its caches are read, its own among them; 0 or 1 for that alone.
+        names: Names of ``metrics.controls.NAMES``.
+        orders: Number of orders in which its caches are read, its own among them.
 
     Raises:
         ConfigError: The run takes its pools from another or does not deliberate, there are not so
@@ -79,18 +75,6 @@ def controls_of(evaluated: generate.Plan, names: Collection[str], orders: int) -
             "--controls and --orders are held against deliberations, and --d is 0",
             "Set --d to 1 or more.",
         )
-    _refuse_without_thinker(config, names)
-    made = []
-    if ALONE in names:
-        made.append(_alone(evaluated))
-    if CHAIN in names:
-        made.append(_chain(evaluated))
-    if CHOOSE in names:
-        made.append(_choose(evaluated))
-    return made + _other_orders(config, orders)
-
-
-def _refuse_without_thinker(config: RunConfig, names: Collection[str]) -> None:
     asks_anew = [name for name in (ALONE, CHAIN) if name in names]
     if config.pools and asks_anew:
         raise ConfigError(
@@ -98,6 +82,9 @@ def _refuse_without_thinker(config: RunConfig, names: Collection[str]) -> None:
             "none",
             f"Leave out --pools, or ask for {CHOOSE} and --orders alone.",
         )
+    makers = {ALONE: _alone, CHAIN: _chain, CHOOSE: _choose}
+    made = [make(evaluated) for name, make in makers.items() if name in names]
+    return made + _other_orders(config, orders)
 
 
 def _alone(evaluated: generate.Plan) -> Control:
@@ -166,10 +153,10 @@ def _choose(evaluated: generate.Plan) -> Control:
     deliberate = config.deliberate.model_copy(update={"task": "choose", "rounds": 1})
     chooses = evaluated.run.with_config(deliberate=deliberate)
     check_room(chooses, evaluated.problems, asks=evaluated.contact is not None)
-    told = f"{config.roles[1]} names the best of the same attempts, {deliberate.d} times"
+    does = f"{config.roles[1]} names the best of the same attempts, {deliberate.d} times"
     if {problem.domain or config.domain for problem in evaluated.problems} != {"general"}:
-        told += ", in the wording that serves all domains"
-    return Control(CHOOSE, reading_pools(config, deliberate=deliberate), told)
+        does += ", in the wording that serves all domains"
+    return Control(CHOOSE, reading_pools(config, deliberate=deliberate), does)
 
 
 def _other_orders(config: RunConfig, orders: int) -> list[Control]:
@@ -185,28 +172,25 @@ def _other_orders(config: RunConfig, orders: int) -> list[Control]:
             "round",
             f"Set --orders to {width} or less.",
         )
-    return [_other_order(config, places) for places in range(1, orders)]
+    controls = []
+    for places in range(1, orders):
+        cache = config.cache.model_copy(update={"order": config.cache.order + places})
+        does = f"{config.roles[1]} deliberates on the same attempts, moved round by {places}"
+        controls += [Control(order_name(places), reading_pools(config, cache=cache), does)]
+    return controls
 
 
-def _other_order(config: RunConfig, places: int) -> Control:
-    order = config.cache.order + places
-    cache = config.cache.model_copy(update={"order": order})
-    told = f"{config.roles[1]} deliberates on the same attempts, moved round by {places}"
-    changed = reading_pools(config, cache=cache)
-    return Control(order_name(places), changed, told)
-
-
-def names_of(told: Sequence[str]) -> list[str]:
+def names_of(given: Sequence[str]) -> list[str]:
     """The controls of ``--controls alone,chain`` or ``--controls all``.
 
     Raises:
         ConfigError: There is no such control.
     """
-    if list(told) == ["all"]:
+    if list(given) == ["all"]:
         return list(NAMES)
-    if unknown := sorted(set(told) - set(NAMES)):
+    if unknown := sorted(set(given) - set(NAMES)):
         raise ConfigError(
             f"--controls: there is no control {unknown[0]!r}",
             f"Choose of {', '.join(NAMES)}, or give all.",
         )
-    return list(dict.fromkeys(told))
+    return list(dict.fromkeys(given))

@@ -1,67 +1,88 @@
-"""What a run will ask, read, write, cost and take, before it asks anything.
+"""What a run will send, read, write, cost and take, before it sends anything.
 
-Two ranges for each number. The **bounds** hold whatever the models write: every response has from
-1 token to the most that its sampling allows, a thinker's prompt has the tokens that its tokenizer
-counts and at most ``TEMPLATE_TOKENS`` of a chat template, a deliberator's from the empty frame of
-its cache to the cache's whole budget. What is **expected** comes from the journal, where that has
-responses of the same model, stage and sampling (see ``past``): their mean with its 95 % interval,
-within the bounds; where it has none, it is the bounds.
+The **bounds** hold whatever the models write: every response has from 1 token to the maximum of its
+sampling, a thinker's prompt has the tokens that its tokenizer counts and at most
+``TEMPLATE_TOKENS`` of a chat template, a deliberator's at most the budget of its cache. The amounts
+**expected** are the mean of the journal's responses of the same model, stage and sampling, within
+the bounds; without such responses they are the bounds.
 
-Hours have no bounds: whoever serves may be as slow as it likes. See ``hours`` for what is expected.
+Hours have no bounds. Those expected are as in the journal; else a response of a served model comes
+at ``endpoint.tokens_per_second``, and those of a model in this process are unknown.
 
-Nobody knows what a judge will be asked: from nothing to every vote on every response, each with the
-longest answer that is put to a judge.
+A response that the journal has is not asked for again. For thinkers their number is known exactly,
+for deliberators only when their caches are built: at most as many as the journal has. How often a
+judge is asked is known least: from never to every vote on every response.
 
-A response that the journal has is not asked for again. Of the thinkers' that is known exactly, of
-the deliberators' only when their caches are built: at most as many as the journal has.
-
-In a run from pools nobody thinks, so there is no such stage.
-
-Not covered: requests that fail and are asked again, which come on top; problems with too few
-usable attempts, which are not deliberated, so that less is asked; loading and start-up; what a
-provider takes off for prompts in its prefix cache; tokenizers that stand in for another model's.
+Not covered: requests that fail and are repeated, which come on top; problems with too few usable
+attempts, which are not deliberated; loading and start-up; discounts for prompts in a prefix cache.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
-from heavydistill.config.models import Endpoint
-from heavydistill.config.run import RunConfig
 from heavydistill.heavy import prompts
-from heavydistill.heavy.cache import frame_tokens
-from heavydistill.heavy.pruning import Reader
-from heavydistill.models.profiles import Profile
 from heavydistill.models.registry import revision_of
-from heavydistill.models.request import JUDGE, THINK, Request, deliberate_stage, samples, user_turn
-from heavydistill.models.resolve import ResolvedModel, ResolvedRun
+from heavydistill.models.request import JUDGE, THINK, deliberate_stage, samples, user_turn
+from heavydistill.models.resolve import ResolvedModel
 from heavydistill.models.tokenizer import ESTIMATED, TEMPLATE_TOKENS, reader_of
 from heavydistill.run.generate import Plan
-from heavydistill.run.hours import Duration, duration_of, hours_of
-from heavydistill.run.past import Measured, measure, records_of
-from heavydistill.run.ranges import Range
-from heavydistill.schema import Problem
 from heavydistill.store.journal import Journal, key
+from heavydistill.store.segment import Record
 from heavydistill.verifiers.judge import MOST_BYTES, is_comparable, question
+
+_RECORDS_READ, _RECORDS_PER_STAGE = 5_000, 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """From the least to the most; ``high`` is infinite where nothing is known."""
+
+    low: float
+    high: float
+
+    def __add__(self, other: Range) -> Range:
+        return Range(self.low + other.low, self.high + other.high)
+
+    def __contains__(self, value: float) -> bool:
+        return self.low <= value <= self.high
+
+    def times(self, low: float, high: float) -> Range:
+        """So much of each of it."""
+        return Range(self.low * low, self.high * high)
+
+    def within(self, bounds: Range) -> Range:
+        """The part of it inside of ``bounds``, or the end of those that is nearest."""
+        low = min(max(self.low, bounds.low), bounds.high)
+        return Range(low, max(min(self.high, bounds.high), bounds.low))
+
+
+@dataclass(frozen=True, slots=True)
+class Means:
+    """What the responses of a stage in the journal were like on average."""
+
+    responses: int
+    prompt_tokens: float | None
+    """None if the server did not count, as for the next."""
+    completion_tokens: float | None
+    seconds: float
+    """Time of a response; of a model in this process, its share of the time of its batch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Amounts:
-    """What is still to be spent.
-
-    Attributes:
-        calls: Responses that are not in the journal.
-        prompt_tokens: Read for them.
-        completion_tokens: Written in them, thinking included.
-        usd: Their cost; None if the price is not known.
-        hours: How long that takes; up to infinity if it is not known.
-    """
+    """What is still to be spent."""
 
     calls: Range
+    """Responses that are not in the journal."""
     prompt_tokens: Range
     completion_tokens: Range
+    """Tokens written in them, thinking included."""
     usd: Range | None
+    """Cost; None if the price is not known."""
     hours: Range
 
     @property
@@ -71,54 +92,37 @@ class Amounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageEstimate:
-    """One stage.
-
-    Attributes:
-        stage: As in ``models.request``.
-        model: Who is asked.
-        max_tokens: Most tokens of a response.
-        in_journal: Responses that are there already.
-        bounds: See above.
-        expected: See above.
-        measured: What the journal tells of such responses; None if nothing.
-    """
+    """One stage."""
 
     stage: str
-    model: Profile
-    max_tokens: int
+    """Name as in ``models.request``."""
+    model: ResolvedModel
     in_journal: Range
+    """Responses that are there already."""
     bounds: Amounts
     expected: Amounts
-    measured: Measured | None
+    means: Means | None
+    """None without responses in the journal."""
 
     @property
     def is_measured(self) -> bool:
         """Whether the length of its responses is expected rather than bounded."""
-        return self.measured is not None and self.measured.completion_tokens is not None
-
-    @property
-    def is_timed(self) -> bool:
-        """Whether the journal tells how long its responses take."""
-        return self.measured is not None and self.measured.seconds is not None
+        return self.means is not None and self.means.completion_tokens is not None
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A whole run.
-
-    Attributes:
-        stages: In order.
-        thinker_tokenizer: What counted the thinkers' prompts.
-        skipped: Lines of the journal that cannot be read.
-    """
+    """A whole run."""
 
     stages: list[StageEstimate]
     thinker_tokenizer: str
+    """Name of what counted the thinkers' prompts."""
     skipped: int = 0
+    """Lines of the journal that cannot be read."""
 
     @property
     def thinking(self) -> StageEstimate | None:
-        """The first stage; None if nobody thinks."""
+        """The first stage; None if pools are read."""
         return next((stage for stage in self.stages if stage.stage == THINK), None)
 
     @property
@@ -130,243 +134,228 @@ class Estimate:
         return _total([stage.expected for stage in self.stages])
 
     @property
-    def paid(self) -> Amounts:
+    def billed(self) -> Amounts:
         """What is expected of served models, which alone count against a budget."""
-        return _total([s.expected for s in self.stages if s.model.kind == "endpoint"])
-
-
-@dataclass(frozen=True, slots=True)
-class _Thinking:
-    """Thinkers' requests: how many the journal has, and what is to be read for the others.
-
-    Attributes:
-        total: Different requests.
-        missing: Tokens of the prompt of each request without a response, one list a prompt.
-        is_estimated: Whether these are no lower bound.
-        whole: Problems whose requests were all asked before.
-    """
-
-    total: int
-    missing: list[list[int]]
-    is_estimated: bool
-    whole: int
+        return _total([stage.expected for stage in self.stages if not stage.model.is_local])
 
 
 def estimate(plan: Plan) -> Estimate:
-    """What a checked run will take. Asks nobody and writes nothing."""
+    """What a checked run will take. Sends no request and writes nothing."""
     run, config = plan.run, plan.config
-    reader = reader_of(run.deliberator.profile.tokenizer)
-    counter = reader_of((run.thinker or run.deliberator).profile.tokenizer)
     journal = Journal(plan.journal) if plan.journal.is_dir() else None
-    asked = {THINK: run.thinker, JUDGE: run.judge}
-    asked |= {deliberate_stage(n): run.deliberator for n in range(1, config.rounds + 1)}
-    sampled = {
-        stage: (model.profile.model, model.sampling) for stage, model in asked.items() if model
-    }
-    records = records_of(journal, sampled, config.endpoint.is_served) if journal else {}
+    models = {THINK: run.thinker, JUDGE: run.judge}
+    models |= {deliberate_stage(n): run.deliberator for n in range(1, config.rounds + 1)}
+    asked = {stage: model for stage, model in models.items() if model}
+    means = _means(journal, asked) if journal else {}
     stages: list[StageEstimate] = []
+    # Prompts of which the journal has all samples, and responses that it has of other stages.
     whole, others = len(plan.problems), journal.answered if journal else 0
+    counter = reader_of((run.thinker or run.deliberator).profile.tokenizer).name
     if run.thinker:
-        thinking = _thinking(plan, run.thinker, counter, journal)
-        measured = measure(records.get(THINK, []), len(thinking.missing), run.thinker.is_local)
-        stages += [_think_stage(run, run.thinker, thinking, measured)]
-        whole = thinking.whole
-        others -= thinking.total - sum(map(len, thinking.missing))
-    frames = [_frame(problem, config, reader) for problem in plan.problems]
-    if reader.name == ESTIMATED:  # which is no lower bound
-        frames = [1] * len(frames)
-    for round in range(1, config.rounds + 1):
-        known = records.get(deliberate_stage(round), [])
-        measured = measure(known, len(frames), run.deliberator.is_local)
-        answered = whole * config.deliberate.d, others
-        stages += [_deliberate_stage(run, round, frames, answered, measured)]
+        thinking, whole = _thinking(plan, run.thinker, journal, means.get(THINK))
+        stages += [thinking]
+        others -= int(thinking.in_journal.low)
+    for stage, model in asked.items():
+        if stage not in (THINK, JUDGE):
+            total = len(plan.problems) * model.samples
+            likely, most = min(total, whole * model.samples, others), min(total, others)
+            budget = (config.cache.budget_tokens or 0) + TEMPLATE_TOKENS
+            read = Range(-(-(total - most) // _samples_a_call(model)), total * budget)
+            calls, bounds = Range(total - likely, total), Range(total - most, total)
+            in_journal, mean = Range(0, likely), means.get(stage)
+            stages += [_stage(stage, model, in_journal, calls, bounds, read, mean)]
     if run.judge:
-        measured = measure(records.get(JUDGE, []), len(frames), run.judge.is_local)
-        stages += [_judge_stage(plan, run.judge, others, measured)]
-    return Estimate(stages, counter.name, journal.skipped if journal else 0)
+        counts = _judge_prompts(plan, run.judge)
+        votes = run.judge.samples * (config.think.k + config.rounds * config.deliberate.d)
+        calls, read = Range(0, len(counts) * votes), Range(0, sum(counts) * votes)
+        in_journal = Range(0, min(calls.high, others))
+        stages += [_stage(JUDGE, run.judge, in_journal, calls, calls, read, means.get(JUDGE))]
+    return Estimate(stages, counter, journal.skipped if journal else 0)
 
 
 def _thinking(
-    plan: Plan, thinker: ResolvedModel, counter: Reader, journal: Journal | None
-) -> _Thinking:
-    config = plan.config
+    plan: Plan, thinker: ResolvedModel, journal: Journal | None, means: Means | None
+) -> tuple[StageEstimate, int]:
+    """(the stage, prompts of which the journal has every sample)."""
+    config, k = plan.config, plan.config.think.k
+    counter = reader_of(thinker.profile.tokenizer)
     revision = revision_of(thinker.profile, thinker.endpoint) if journal else ""
-    seen: set[str] = set()
-    missing, whole = [], 0
+    missing: dict[str, int] = {}  # the same text is asked once, see ``models.journaled``
+    whole = 0
     for problem in plan.problems:
         domain = problem.domain or config.domain or "general"
         wording = prompts.load("thinker", domain, config.language)
         prompt = prompts.thinker_prompt(problem.text, wording)
-        if prompt in seen:  # the same text is asked once, see ``models.journaled``
+        if prompt in missing:
             continue
-        seen.add(prompt)
-        unanswered = config.think.k
+        missing[prompt] = k
         if journal:
-            states = [
-                journal.state(key(thinker.profile.model, revision, request))
-                for request in _think_requests(config, thinker, prompt)
-            ]
+            requests = samples(
+                user_turn(prompt),
+                k,
+                thinker.sampling,
+                run_seed=config.seed,
+                model=thinker.profile.name,
+            )
+            keys = (key(thinker.profile.model, revision, request) for request in requests)
+            states = [journal.state(each) for each in keys]
             whole += None not in states
-            unanswered -= states.count("answered")
-        if unanswered:
-            missing += [[counter.count(prompt)] * unanswered]
-    estimated = counter.name == ESTIMATED
-    return _Thinking(len(seen) * config.think.k, missing, estimated, whole)
-
-
-def _think_requests(config: RunConfig, thinker: ResolvedModel, prompt: str) -> list[Request]:
-    return samples(
-        user_turn(prompt),
-        config.think.k,
-        thinker.sampling,
-        run_seed=config.seed,
-        model=thinker.profile.name,
-    )
-
-
-def _frame(problem: Problem, config: RunConfig, reader: Reader) -> int:
-    """Fewest tokens of a cache of this problem."""
-    domain = problem.domain or config.domain or "general"
-    attempts = min(config.cache.width or config.think.min_k, config.think.min_k)
-    wording = prompts.for_cache(config.deliberate.task, domain, config.language)
-    return frame_tokens(problem, attempts, wording, reader)
-
-
-def _think_stage(
-    run: ResolvedRun, thinker: ResolvedModel, thinking: _Thinking, measured: Measured | None
-) -> StageEstimate:
-    shared = _samples_a_call(run.config)
-    calls = sum(map(len, thinking.missing))
-    read = [prompt[: -(-len(prompt) // shared)] for prompt in thinking.missing]
-    prompt_tokens = Range(
-        sum(map(len, read)) if thinking.is_estimated else sum(map(sum, read)),
-        sum(map(sum, thinking.missing)) + calls * TEMPLATE_TOKENS,
-    )
-    answered = thinking.total - calls
+            missing[prompt] -= states.count("answered")
+    calls = sum(missing.values())
+    lengths = {prompt: counter.count(prompt) for prompt, count in missing.items() if count}
+    shared = _samples_a_call(thinker)
+    read = {prompt: -(-missing[prompt] // shared) for prompt in lengths}
+    least = sum((1 if counter.name == ESTIMATED else lengths[p]) * n for p, n in read.items())
+    most = sum(lengths[prompt] * missing[prompt] for prompt in lengths) + calls * TEMPLATE_TOKENS
+    answered = len(missing) * k - calls
     both = Range(calls, calls)
-    return _stage(THINK, thinker, Range(answered, answered), both, both, prompt_tokens, measured)
+    in_journal = Range(answered, answered)
+    return _stage(THINK, thinker, in_journal, both, both, Range(least, most), means), whole
 
 
-def _deliberate_stage(
-    run: ResolvedRun,
-    round: int,
-    frames: Sequence[int],
-    answered: tuple[int, int],
-    measured: Measured | None,
-) -> StageEstimate:
-    """``answered``: how many the journal has, (if it is of this run's pools, at the very most)."""
-    config, d = run.config, run.deliberator.samples
-    total = len(frames) * d
-    likely, most = min(total, *answered), min(total, answered[1])
-    bounds = Range(total - most, total)
-    prompts_read = -(-(total - most) // _samples_a_call(config))
-    smallest = sorted(frame for frame in frames for _ in range(d))[:prompts_read]
-    longest = (config.cache.budget_tokens or 0) + TEMPLATE_TOKENS
-    return _stage(
-        deliberate_stage(round),
-        run.deliberator,
-        Range(0, likely),
-        bounds,
-        Range(total - likely, total),
-        Range(sum(smallest), total * longest),
-        measured,
-    )
-
-
-def _judge_stage(
-    plan: Plan, judge: ResolvedModel, answered: int, measured: Measured | None
-) -> StageEstimate:
-    """``answered``: how many the journal has, if it is of this run's answers, at the very most."""
-    config, counter = plan.config, reader_of(judge.profile.tokenizer)
-    wording = prompts.load("judge", "general", config.language)
-    frames = [
+def _judge_prompts(plan: Plan, judge: ResolvedModel) -> list[int]:
+    """Maximum tokens of the prompt for each problem that a judge can be asked about."""
+    counter = reader_of(judge.profile.tokenizer)
+    wording = prompts.load("judge", "general", plan.config.language)
+    return [
         counter.count(question(problem, "", wording)) + MOST_BYTES + TEMPLATE_TOKENS
         for problem in plan.problems
         if is_comparable(problem)
     ]
-    votes = judge.samples * (config.think.k + config.rounds * config.deliberate.d)
-    calls = Range(0, len(frames) * votes)
-    in_journal = Range(0, min(calls.high, answered))
-    prompt_tokens = Range(0, sum(frames) * votes)
-    return _stage(JUDGE, judge, in_journal, calls, calls, prompt_tokens, measured)
 
 
 def _stage(
     stage: str,
-    asked: ResolvedModel,
+    model: ResolvedModel,
     in_journal: Range,
-    bounds: Range,
     calls: Range,
+    bounds: Range,
     prompt_tokens: Range,
-    measured: Measured | None,
+    means: Means | None,
 ) -> StageEstimate:
-    """From calls and prompts to all the rest."""
-    endpoint, model, most = asked.endpoint, asked.profile, asked.sampling.max_tokens
-    written = Range(bounds.low, bounds.high * most)
-    certain = _amounts(endpoint, model, bounds, prompt_tokens, written, None)
-    of_read = measured.prompt_tokens if measured and stage != THINK else None
-    read = calls.times(of_read.low, of_read.high) if of_read else prompt_tokens
-    of_written = measured.completion_tokens if measured else None
-    expected = (
-        calls.times(max(1, of_written.low), min(most, of_written.high))
-        if of_written
-        else Range(calls.low, calls.high * most)
-    )
+    """A stage from its calls, those that are certain, and the bounds of its prompts."""
+    written = bounds.times(1, model.sampling.max_tokens)
+    read_here = prompt_tokens
+    written_here = calls.times(1, model.sampling.max_tokens)
+    if means and means.prompt_tokens and stage != THINK:
+        read_here = calls.times(means.prompt_tokens, means.prompt_tokens)
+    if means and means.completion_tokens:
+        written_here = calls.times(means.completion_tokens, means.completion_tokens)
+    read_here, written_here = read_here.within(prompt_tokens), written_here.within(written)
+    unknown = Range(0, math.inf)
     return StageEstimate(
         stage=stage,
         model=model,
-        max_tokens=most,
         in_journal=in_journal,
-        bounds=certain,
-        expected=_amounts(
-            endpoint,
-            model,
-            calls,
-            read.within(prompt_tokens),
-            expected.within(written),
-            duration_of(endpoint, model, most, measured),
-        ),
-        measured=measured,
+        bounds=_amounts(model, bounds, prompt_tokens, written, unknown),
+        expected=_amounts(model, calls, read_here, written_here, _seconds(model, means)),
+        means=means,
+    )
+
+
+def _seconds(model: ResolvedModel, means: Means | None) -> Range:
+    """Duration of a response."""
+    if means:
+        return Range(means.seconds, means.seconds)
+    speed = model.endpoint.tokens_per_second
+    return (
+        Range(0, math.inf)
+        if model.is_local
+        else Range(1, model.sampling.max_tokens).times(1 / speed, 1 / speed)
     )
 
 
 def _amounts(
-    endpoint: Endpoint,
-    model: Profile,
+    model: ResolvedModel,
     calls: Range,
     prompt_tokens: Range,
     completion_tokens: Range,
-    duration: Duration | None,
+    seconds: Range,
 ) -> Amounts:
-    low = model.usd(prompt_tokens.low, completion_tokens.low)
-    high = model.usd(prompt_tokens.high, completion_tokens.high)
+    low = model.profile.usd(prompt_tokens.low, completion_tokens.low)
+    high = model.profile.usd(prompt_tokens.high, completion_tokens.high)
     return Amounts(
         calls=calls,
         prompt_tokens=prompt_tokens,
         completion_tokens=completion_tokens,
         usd=None if low is None or high is None else Range(low, high),
-        hours=hours_of(endpoint, model, calls, prompt_tokens + completion_tokens, duration),
+        hours=_hours(model, calls, prompt_tokens + completion_tokens, seconds),
     )
 
 
-def _samples_a_call(config: RunConfig) -> int:
+def _hours(model: ResolvedModel, calls: Range, tokens: Range, seconds: Range) -> Range:
+    """Hours of a stage alone, with requests in all slots; no less than rate limits allow."""
+    if not calls.high:
+        return Range(0, 0)
+    endpoint = model.endpoint
+    slots = 1 if model.is_local else endpoint.slots
+    hours = calls.times(seconds.low / slots / 3600, seconds.high / slots / 3600)
+    limits = (calls, endpoint.requests_per_minute), (tokens, endpoint.tokens_per_minute)
+    for amount, limit in () if model.is_local else limits:
+        if limit:
+            least = amount.times(1 / limit / 60, 1 / limit / 60)
+            hours = Range(max(hours.low, least.low), max(hours.high, least.high))
+    return hours
+
+
+def _samples_a_call(model: ResolvedModel) -> int:
     """Samples that may share the reading of their prompt."""
-    capabilities = config.endpoint.capabilities
-    return capabilities.n if capabilities and config.endpoint.is_served else 1
+    capabilities = model.endpoint.capabilities
+    return 1 if model.is_local or not capabilities else capabilities.n
 
 
 def _total(amounts: Sequence[Amounts]) -> Amounts:
-    """Of stages that overlap in time."""
+    """The sum over stages, which overlap in time."""
     nothing = Range(0, 0)
-    costs = [each.usd for each in amounts]
-    known = [cost for cost in costs if cost is not None]
+    known = [each.usd for each in amounts if each.usd is not None]
     return Amounts(
         calls=sum((each.calls for each in amounts), nothing),
         prompt_tokens=sum((each.prompt_tokens for each in amounts), nothing),
         completion_tokens=sum((each.completion_tokens for each in amounts), nothing),
-        usd=sum(known, nothing) if len(known) == len(costs) else None,
+        usd=sum(known, nothing) if len(known) == len(amounts) else None,
         hours=Range(
             max((each.hours.low for each in amounts), default=0),
             sum(each.hours.high for each in amounts),
         ),
+    )
+
+
+def _means(journal: Journal, models: Mapping[str, ResolvedModel]) -> dict[str, Means]:
+    """What the journal's responses of each stage were like, whatever their problems were.
+
+    Of a large journal some are read: at random where an endpoint filled it, in the order of writing
+    where a model of this process did, so that its batches stay together.
+    """
+    asked = {
+        stage: (model.profile.model, model.sampling.model_dump()) for stage, model in models.items()
+    }
+    found: dict[str, list[Record]] = {stage: [] for stage in models}
+    shuffled = not all(model.is_local for model in models.values())
+    for record in islice(journal.answers(shuffled), _RECORDS_READ):
+        stage = str(record.asked.get("stage"))
+        if asked.get(stage) == (record.model, record.asked.get("sampling")):
+            found[stage].append(record)
+        if all(len(records) >= _RECORDS_PER_STAGE for records in found.values()):
+            break
+    return {
+        stage: _mean(records[:_RECORDS_PER_STAGE], models[stage].is_local)
+        for stage, records in found.items()
+        if records
+    }
+
+
+def _mean(records: list[Record], in_process: bool) -> Means:
+    def tokens(counts: list[int]) -> float | None:
+        known = [count for count in counts if count >= 0]
+        return sum(known) / len(known) if known else None
+
+    responses = [record.response for record in records]
+    times = [response.latency_s for response in responses]
+    # All responses of a batch in this process have its time, which no other batch has.
+    seconds = sum(set(times) if in_process else times) / len(times)
+    return Means(
+        responses=len(records),
+        prompt_tokens=tokens([response.prompt_tokens for response in responses]),
+        completion_tokens=tokens([response.completion_tokens for response in responses]),
+        seconds=seconds,
     )

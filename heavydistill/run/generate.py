@@ -34,7 +34,6 @@ from heavydistill.models.contact import Contact
 from heavydistill.models.ledger import Ledger, found_account
 from heavydistill.models.local.engine import require_template
 from heavydistill.models.registry import tariff_of
-from heavydistill.models.request import Work
 from heavydistill.models.resolve import ResolvedRun, resolve
 from heavydistill.models.vllm import server as serving
 from heavydistill.run.context_check import check_room, with_tokenizer
@@ -42,15 +41,12 @@ from heavydistill.run.interrupts import loading
 from heavydistill.run.pools import Pools, read_pools, with_pools
 from heavydistill.run.result import earlier, write
 from heavydistill.run.shards import Pool, Processes, run_shards, shards_of
-from heavydistill.run.status import STATUS, Pulse
+from heavydistill.run.status import STATUS, OnStatus, StatusWriter
 from heavydistill.schema import OK, Problem
 from heavydistill.store import segment
 from heavydistill.store.atomic import Workplace, recover, require_writable
 from heavydistill.store.traces import LEAF_FOLDER
 from heavydistill.verifiers import registry
-
-OnBatch = Callable[[str, list[dict[str, Any]]], None]
-OnWork = Callable[[str, int, Work], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,22 +203,19 @@ def _require_templates(run: ResolvedRun) -> None:
 
 def run(
     plan: Plan,
-    on_batch: OnBatch | None = None,
+    on_status: OnStatus | None = None,
     replay: bool = False,
     ray: str | None = None,
     on_start: serving.OnStart | None = None,
-    on_work: OnWork | None = None,
 ) -> Finished:
     """Run a plan and write its folder.
 
     Args:
         plan: From ``check``.
-        on_batch: Called with (step name, rows) for each batch that leaves a step.
+        on_status: Called with how far the run is every ``status.EVERY_S`` seconds, and at its end.
         replay: Ask nobody; take every response from the journal.
         ray: Address of a Ray cluster that shards of the run are spread over, or ``local``.
         on_start: As of ``models.vllm.server.served``, if a server is to be started.
-        on_work: Called with (step name, number of the shard, what its model was asked there so
-            far) now and then, by another thread than ``on_batch``.
 
     Raises:
         TeacherError: An endpoint cannot be asked, or the server cannot be started; nothing was
@@ -248,7 +241,7 @@ def run(
             )
             # The address is of this run alone, so it is not in the configuration that is saved.
             run, watch = run.at(server.endpoint), server.failure
-        return _run(plan, run, on_batch, on_work, replay, pool, watch)
+        return _run(plan, run, on_status, replay, pool, watch)
 
 
 def _pool(plan: Plan, run: ResolvedRun, ray: str | None) -> Pool | None:
@@ -278,8 +271,7 @@ def _pool(plan: Plan, run: ResolvedRun, ray: str | None) -> Pool | None:
 def _run(
     plan: Plan,
     resolved: ResolvedRun,
-    on_batch: OnBatch | None,
-    on_work: OnWork | None,
+    on_status: OnStatus | None,
     replay: bool,
     pool: Pool | None,
     watch: Callable[[], HeavydistillError | None] | None,
@@ -296,26 +288,17 @@ def _run(
             held.enter_context(paying(resolved))
         place = Workplace(plan.folder)
         held.enter_context(place.claimed())
-        pulse = Pulse(place.path / STATUS, resolved, len(plan.problems), pays)
-        held.enter_context(pulse.beating())
-
-        def on_any(step: str, rows: list[dict[str, Any]]) -> None:
-            pulse.on_batch(step, rows)
-            if on_batch:
-                on_batch(step, rows)
-
-        def on_any_work(step: str, shard: int, work: Work) -> None:
-            pulse.on_work(step, shard, work)
-            if on_work:
-                on_work(step, shard, work)
+        file = place.path / STATUS
+        status = StatusWriter(file, resolved, len(plan.problems), pays, on_status)
+        held.enter_context(status.writing())
 
         def work() -> dict[str, int]:
             if pool:
                 shards = shards_of(resolved, pool, place.rows, tuple(plan.unfit), plan.server)
-                return run_shards(pool, shards, on_any, on_any_work, watch)
-            pipeline = build_heavy_pipeline(resolved, on_any, replay, list(plan.unfit))
+                return run_shards(pool, shards, status.on_batch, status.on_work, watch)
+            pipeline = build_heavy_pipeline(resolved, status.on_batch, replay, list(plan.unfit))
             pipeline.keep_in(place.rows)
-            pipeline.on_work = on_any_work
+            pipeline.on_work = status.on_work
             pipeline.watch = watch or pipeline.watch
             pipeline.run_to_files()
             return {}

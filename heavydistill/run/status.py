@@ -1,19 +1,19 @@
-"""How far a run is, in a small file that others read while it lasts.
+"""How far a run is: counted as batches leave its steps, and kept in a small file for others.
 
-``status.json`` stands in the hidden folder of the run (see ``workplace``) and goes with it. It is
-replaced as a whole every ``EVERY_S`` seconds, by a thread of the run's own process, whether
-anything was finished or not: so its age tells whether the run is alive. Where it cannot be written
-the run goes on without it, and says so once.
+``status.json`` stands in the hidden folder of the run (see ``store.atomic``) and goes with it. It
+is replaced as a whole every ``EVERY_S`` seconds, whether anything was finished or not, so its age
+tells whether the run is alive. Where it cannot be written the run goes on, and says so once.
 
-``running`` finds it. An evaluation makes its runs one after the other inside its own hidden folder,
-and is found by its own name.
+Shares of what is right are over the problems that are done so far. The early ones are the quick
+ones, so they do not estimate the end.
 
-Not covered: what a run does before it asks: checking references, and a server that is started.
+Not covered: what a run does before it asks, i.e. checking references and starting a server.
 """
 
 from __future__ import annotations
 
 import contextlib
+import copy
 import dataclasses
 import json
 import logging
@@ -22,16 +22,18 @@ import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from heavydistill.errors import ConfigError
+from heavydistill.heavy.ballot import ballot_of
+from heavydistill.metrics.counts import unanswered_because
 from heavydistill.models.ledger import Balance, account_of, balance_of
 from heavydistill.models.request import Work
 from heavydistill.models.resolve import ResolvedRun
-from heavydistill.run.tally import Tally
+from heavydistill.schema import Generation, Verdict, from_row
 from heavydistill.store.atomic import Workplace
 from heavydistill.store.redact import name_alone
 
@@ -39,88 +41,119 @@ STATUS = "status.json"
 EVERY_S = 2.0
 PACE_S = 300.0
 """Paces are those of so many seconds back."""
-_VERSION = 2
+THINKING = "thinking"
+TRUNCATED, NO_VERDICT = "truncated", "no_verdict"
+"""Why a sample cannot be used though its request did not fail."""
+_VERSION = 3
+_LOADS = ("load_problems", "load_pools")
+_THINKS, _LABELS = "sample_trajectories", "label_traces"
+
+Row = dict[str, Any]
 
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class StageStatus:
-    """A stage; fields as of ``tally.Stage``, ``completion_tokens`` as its ``tokens``."""
+    """A step that asks a model."""
 
     name: str
+    """Name for people."""
     total: int
-    done: int
-    asked: int
-    from_journal: int
-    sent: int
-    ended: int
-    failures: dict[str, int]
-    prompt_tokens: int
-    completion_tokens: int
+    """Problems that will leave it."""
+    samples: int
+    """Samples per problem; 0 where that depends on the problem, as for a judge."""
+    done: int = 0
+    """Problems that have left it."""
+    asked: int = 0
+    """Samples that have left it."""
+    from_journal: int = 0
+    """Samples of these that the journal had."""
+    thoughts: int = 0
+    """Samples of these with thinking; 0 for a judge's."""
+    failures: dict[str, int] = field(default_factory=dict)
+    """Samples that cannot be used, by reason."""
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    """Completion tokens of samples that have left it."""
+    new_tokens: float = 0.0
+    """Completion tokens without the journal's; a share of them where a problem has both."""
+    sent: int = 0
+    """Samples that the model was asked for, without the journal's."""
+    ended: int = 0
+    """Samples of these whose responses are there."""
+    in_work_tokens: int = 0
+    """Tokens of these responses, also of those that have not left the step."""
+
+    @property
+    def failed(self) -> int:
+        """Samples that cannot be used."""
+        return sum(self.failures.values())
+
+    @property
+    def written(self) -> float:
+        """New tokens, also of samples that have not left the step."""
+        return max(self.new_tokens, self.in_work_tokens)
+
+    @property
+    def tokens(self) -> int:
+        """Completion tokens, the journal's and those of samples in the step included."""
+        return self.completion_tokens + round(self.written - self.new_tokens)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Status:
-    """What is in the file.
+    """A run at a moment; what the file holds."""
 
-    Attributes:
-        version: Of this form.
-        host: Machine of the run.
-        pid: Its process there.
-        born: When that began, in ticks of the machine; 0 where it does not tell.
-        began: When the run began, in seconds since 1970.
-        told: When this was written, likewise.
-        thinker: Who thinks; empty where pools are taken over.
-        deliberator: Who deliberates.
-        k: Trajectories a problem.
-        d: Deliberations a cache.
-        problems: All of the run.
-        loaded: Those that have entered.
-        finished: Those that are done.
-        stages: Those that ask, in their order.
-        mean_at_k: M@K of the problems whose trajectories are judged; None while there are none.
-        heavy_mean_at_d: HM@D of the last round, likewise.
-        strata: Finished problems of each.
-        statuses: Finished problems of each, ``ok``, ``too_few_usable`` and ``failed``.
-        problems_per_minute: Finished, of late; None until it is known.
-        tokens_per_s: Written, of late, without those of the journal; None likewise.
-        left_s: Seconds that the rest takes at the pace of late; None likewise.
-        judged: Samples with a verdict that ended by themselves.
-        unanswered: How many of these hold no final answer.
-        requests: In flight at servers; None where none is asked.
-        usd: Spent by all runs into the folder; 0 where nothing is asked of a server, None where
-            a price is not known.
-    """
-
-    version: int
-    host: str
-    pid: int
-    born: int
-    began: float
-    told: float
+    version: int = _VERSION
+    host: str = ""
+    """Machine of the run."""
+    pid: int = 0
+    """Process of the run there."""
+    born: int = 0
+    """Start of that process in ticks of the machine; 0 where it does not say."""
+    began: float = 0.0
+    """Start of the run in seconds since 1970."""
+    told: float = 0.0
+    """Time of this status, likewise."""
     thinker: str
+    """Thinker; empty where pools are read."""
     deliberator: str
     k: int
     d: int
     problems: int
-    loaded: int
-    finished: int
-    stages: tuple[StageStatus, ...]
-    mean_at_k: float | None
-    heavy_mean_at_d: float | None
-    strata: dict[str, int]
-    statuses: dict[str, int]
-    problems_per_minute: float | None
-    tokens_per_s: float | None
-    left_s: float | None
-    judged: int
-    unanswered: int
-    requests: int | None
-    usd: float | None
+    """Problems of the run."""
+    stages: list[StageStatus]
+    """Steps that ask, in their order."""
+    loaded: int = 0
+    """Problems that have entered."""
+    finished: int = 0
+    """Problems that have left the last step."""
+    statuses: dict[str, int] = field(default_factory=dict)
+    """Finished problems by status: ``ok``, ``too_few_usable`` and ``failed``."""
+    strata: dict[str, int] = field(default_factory=dict)
+    """Finished problems by stratum."""
+    mean_at_k: float | None = None
+    """M@K of the problems whose trajectories are judged."""
+    heavy_mean_at_d: float | None = None
+    """HM@D of the last round, likewise."""
+    judged: int = 0
+    """Samples with a verdict that ended by themselves."""
+    unanswered: int = 0
+    """Samples of these that hold no final answer."""
+    problems_per_minute: float | None = None
+    """Pace of late; None until it is known, as for the next two."""
+    tokens_per_s: float | None = None
+    """New completion tokens."""
+    left_s: float | None = None
+    """Seconds that the rest takes at this pace."""
+    requests: int | None = None
+    """Requests in flight at servers; None where none is asked."""
+    usd: float | None = None
+    """Cost of all runs into the folder; 0 where no server is asked, None without a price."""
 
     def is_alive(self) -> bool | None:
-        """Whether its process is there now; None where that cannot be told from this machine."""
+        """Whether its process is there now; None where this machine cannot tell."""
         if self.host != socket.gethostname():
             return None
         try:
@@ -132,70 +165,110 @@ class Status:
         return _born(self.pid) == self.born
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """A run at a moment.
-
-    Attributes:
-        which: Of an evaluation or a crossing, the name of the run; empty for a run alone.
-        status: What it told last.
-        is_alive: As of ``Status``, at that moment.
-    """
-
-    which: str
-    status: Status
-    is_alive: bool | None
+OnStatus = Callable[[Status], None]
 
 
 @dataclass(frozen=True, slots=True)
 class _Moment:
-    """What was done at a time."""
+    """Work done at a time."""
 
     at: float
     finished: int
     tokens: float
     share: float
+    """Share of the samples of the run that are there."""
 
 
-class Pulse:
-    """Writes the file of a run.
+class _Mean:
+    """A mean over problems, as they come."""
+
+    def __init__(self) -> None:
+        self._total, self._problems = 0.0, 0
+
+    def add(self, share: float) -> float:
+        """The mean with one more problem."""
+        self._total, self._problems = self._total + share, self._problems + 1
+        return self._total / self._problems
+
+
+class StatusWriter:
+    """Counts what leaves the steps of a run, and writes its status.
 
     Args:
-        path: Of the file.
-        run: Its models and configuration.
-        problems: How many there are.
-        asks_servers: Whether any is asked; a replay asks none.
+        path: The file.
+        run: Models and configuration.
+        problems: Number of problems.
+        asks_servers: Whether any server is asked; a replay asks none.
+        on_status: Called with each status that is written.
     """
 
-    def __init__(self, path: Path, run: ResolvedRun, problems: int, asks_servers: bool) -> None:
+    def __init__(
+        self,
+        path: Path,
+        run: ResolvedRun,
+        problems: int,
+        asks_servers: bool,
+        on_status: OnStatus | None = None,
+    ) -> None:
         config = run.config
-        self._path, self._config = path, config
-        self._tally = Tally(config, problems)
+        thinker, deliberator = map(name_alone, config.roles)
+        self._steps = _stages(run, problems)
+        self._status = Status(
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            born=_born(os.getpid()),
+            began=time.time(),
+            thinker="" if config.pools else thinker,
+            deliberator=deliberator,
+            k=config.think.k,
+            d=config.deliberate.d,
+            problems=problems,
+            stages=list(self._steps.values()),
+        )
+        self._path, self._on_status = path, on_status
         self._account = account_of(config) if asks_servers else None
         # All that are asked have a price, or cost nothing.
         self._is_priced = all(model.profile.usd(1, 1) is not None for model in run.models)
-        self._free = None if asks_servers else 0.0
-        self._began = time.time()
+        self._rounds = config.rounds
+        self._judges = "judge_" if run.judge else "verify_"
+        self._work: dict[tuple[str, int], Work] = {}
+        self._mean_at_k, self._heavy_mean_at_d = _Mean(), _Mean()
         self._moments: deque[_Moment] = deque([_Moment(time.monotonic(), 0, 0.0, 0.0)])
         self._lock = threading.Lock()
         self._ends = threading.Event()
         self._is_silent = False
 
-    def on_batch(self, step: str, rows: list[dict[str, Any]]) -> None:
+    def on_batch(self, step: str, rows: list[Row]) -> None:
         """Count a batch that left a step."""
         with self._lock:
-            self._tally.add(step, rows)
+            status = self._status
+            if step in self._steps:
+                _count(self._steps[step], rows, step)
+            if step in _LOADS:
+                status.loaded += len(rows)
+            elif step == _LABELS:
+                status.finished += len(rows)
+                for row in rows:
+                    _add(status.strata, row["stratum"])
+                    _add(status.statuses, row["status"].partition(":")[0])
+            if step.startswith(self._judges):
+                self._count_verdicts(step, rows)
 
     def on_work(self, step: str, replica: int, work: Work) -> None:
-        """Note what the model of a step was asked so far in one of its processes."""
+        """Note what the model of a step was asked so far in one of its replicas."""
         with self._lock:
-            self._tally.at_work(step, replica, work)
+            self._work[step, replica] = work
+            if stage := self._steps.get(step):
+                reported = [each for (name, _), each in self._work.items() if name == step]
+                stage.sent = sum(each.asked for each in reported)
+                stage.ended = sum(each.ended for each in reported)
+                stage.in_work_tokens = sum(each.tokens for each in reported)
 
     @contextlib.contextmanager
-    def beating(self) -> Iterator[None]:
+    def writing(self) -> Iterator[None]:
         """While this lasts the file is there and young."""
         self.write()
-        thread = threading.Thread(target=self._beat, daemon=True)
+        thread = threading.Thread(target=self._keep_writing, daemon=True)
         thread.start()
         try:
             yield
@@ -204,69 +277,58 @@ class Pulse:
             thread.join()
             with contextlib.suppress(OSError):
                 self._path.unlink()
+            if self._on_status:
+                self._on_status(self.status())
 
     def write(self) -> None:
         """Replace the file by what is known now."""
+        status = self.status()
         young = self._path.with_suffix(".new")
         try:
-            young.write_text(json.dumps(dataclasses.asdict(self.status())), encoding="utf-8")
+            young.write_text(json.dumps(dataclasses.asdict(status)), encoding="utf-8")
             os.replace(young, self._path)
         except OSError as error:
             if not self._is_silent:
                 _log.warning("%s cannot be written, so a watch sees nothing: %s", young, error)
             self._is_silent = True
+        if self._on_status:
+            self._on_status(status)
 
     def status(self) -> Status:
         """What is known now."""
         balance = _balance(self._account)
         with self._lock:
-            tally, pace = self._tally, self._pace()
-            thinker, deliberator = map(name_alone, self._config.roles)
-            return Status(
-                version=_VERSION,
-                host=socket.gethostname(),
-                pid=os.getpid(),
-                born=_born(os.getpid()),
-                began=self._began,
+            per_minute, per_second, left = self._pace()
+            free = None if self._account else 0.0
+            return dataclasses.replace(
+                copy.deepcopy(self._status),
                 told=time.time(),
-                thinker="" if self._config.pools else thinker,
-                deliberator=deliberator,
-                k=self._config.think.k,
-                d=self._config.deliberate.d,
-                problems=tally.total,
-                loaded=tally.loaded,
-                finished=tally.finished,
-                stages=tuple(
-                    StageStatus(
-                        name=stage.name,
-                        total=stage.total,
-                        done=stage.done,
-                        asked=stage.asked,
-                        from_journal=stage.from_journal,
-                        sent=stage.sent,
-                        ended=stage.ended,
-                        failures=dict(stage.failures.most_common()),
-                        prompt_tokens=stage.prompt_tokens,
-                        completion_tokens=stage.tokens,
-                    )
-                    for stage in tally.stages.values()
-                ),
-                mean_at_k=tally.mean_at_k.mean,
-                heavy_mean_at_d=tally.heavy_mean_at_d.mean,
-                strata=dict(tally.strata),
-                statuses=dict(tally.statuses),
-                problems_per_minute=pace[0],
-                tokens_per_s=pace[1],
-                left_s=pace[2],
-                judged=tally.judged,
-                unanswered=tally.unanswered,
+                problems_per_minute=per_minute,
+                tokens_per_s=per_second,
+                left_s=left,
                 requests=balance.in_flight if balance else None,
-                usd=balance.spent_usd if balance and self._is_priced else self._free,
+                usd=balance.spent_usd if balance and self._is_priced else free,
             )
 
-    def _beat(self) -> None:
+    def _keep_writing(self) -> None:
         while not self._ends.wait(EVERY_S):
             self.write()
+
+    def _count_verdicts(self, step: str, rows: list[Row]) -> None:
+        status = self._status
+        for row in rows:
+            samples = _generations(row, step)
+            right = [bool(s["verdict"]) and s["verdict"]["label"] == "correct" for s in samples]
+            share = sum(right) / len(right) if right else 0.0
+            if step.endswith("pool"):
+                status.mean_at_k = self._mean_at_k.add(share)
+            elif step.endswith(f"_{self._rounds}"):
+                status.heavy_mean_at_d = self._heavy_mean_at_d.add(share)
+            for sample, is_right in zip(samples, right, strict=True):
+                if sample["verdict"] and sample["finish_reason"] == "stop":
+                    status.judged += 1
+                    generation = None if is_right else from_row(Generation, sample)
+                    status.unanswered += bool(generation and unanswered_because(generation))
 
     def _pace(self) -> tuple[float | None, float | None, float | None]:
         """(problems a minute, tokens a second, seconds left) of late; call it under the lock."""
@@ -276,33 +338,22 @@ class Pulse:
         then = self._moments[0]
         self._moments.append(now)
         seconds = now.at - then.at
-        finished, tokens, share = (
-            now.finished - then.finished,
-            now.tokens - then.tokens,
-            now.share - then.share,
-        )
         if seconds <= 0:
             return None, None, None
-        left = seconds * (1 - now.share) / share if share > 0 else None
+        share = now.share - then.share
         return (
-            60 * finished / seconds if finished else None,
-            tokens / seconds if tokens else None,
-            left,
+            60 * (now.finished - then.finished) / seconds or None,
+            (now.tokens - then.tokens) / seconds or None,
+            seconds * (1 - now.share) / share if share > 0 else None,
         )
 
     def _moment(self) -> _Moment:
-        """Share is that of the samples that are there, of those that must be asked for."""
-        stages = self._tally.stages.values()
-        there = sum(
-            max(stage.done * stage.samples, stage.from_journal + stage.ended)
-            for stage in stages
-            if stage.samples
-        )
-        all = sum(stage.total * stage.samples for stage in stages)
-        tokens = sum(stage.written for stage in stages)
-        return _Moment(
-            time.monotonic(), self._tally.finished, tokens, min(1.0, there / max(1, all))
-        )
+        stages = [stage for stage in self._status.stages if stage.samples]
+        there = sum(max(s.done * s.samples, s.from_journal + s.ended) for s in stages)
+        total = sum(stage.total * stage.samples for stage in stages)
+        tokens = sum(stage.written for stage in self._status.stages)
+        share = min(1.0, there / max(1, total))
+        return _Moment(time.monotonic(), self._status.finished, tokens, share)
 
 
 def read_status(path: Path) -> Status | None:
@@ -315,7 +366,7 @@ def read_status(path: Path) -> Status | None:
         tree = json.loads(path.read_text(encoding="utf-8"))
         if tree["version"] != _VERSION:
             raise ValueError(f"version {tree['version']}")
-        stages = tuple(StageStatus(**stage) for stage in tree.pop("stages"))
+        stages = [StageStatus(**stage) for stage in tree.pop("stages")]
         return Status(**tree, stages=stages)
     except FileNotFoundError:
         return None
@@ -325,22 +376,92 @@ def read_status(path: Path) -> Status | None:
         ) from error
 
 
-def running(run: Path) -> Seen | None:
+def running(run: Path) -> tuple[str, Status] | None:
     """A run that lasts, or that was killed and has not begun again; None if there is none.
 
     Args:
         run: The name that the folder of the run or the evaluation will have.
 
+    Returns:
+        Name of the run inside of an evaluation or a crossing, empty for a run alone; its status.
+
     Raises:
         ConfigError: As of ``read_status``.
     """
     place = Workplace(run).path
-    inner = sorted(place.glob(f"new/.*.unfinished/{STATUS}"))
-    for path in (place / STATUS, *inner):
+    if status := read_status(place / STATUS):
+        return "", status
+    for path in sorted(place.glob(f"new/.*.unfinished/{STATUS}")):
         if status := read_status(path):
-            name = path.parent.name.removeprefix(".").removesuffix(".unfinished")
-            return Seen("" if path.parent == place else name, status, status.is_alive())
+            return path.parent.name.removeprefix(".").removesuffix(".unfinished"), status
     return None
+
+
+def _stages(run: ResolvedRun, total: int) -> dict[str, StageStatus]:
+    """The steps that ask, by their names."""
+    config, rounds = run.config, run.config.rounds
+    names = {} if config.pools else {_THINKS: (THINKING, config.think.k)}
+    if run.judge:
+        names["judge_pool"] = ("judging trajectories", 0)
+    for n in range(1, rounds + 1):
+        number = "" if rounds == 1 else f", round {n}"
+        names[f"deliberate_{n}"] = (f"deliberating{number}", config.deliberate.d)
+        if run.judge:
+            names[f"judge_deliberations_{n}"] = (f"judging deliberations{number}", 0)
+    return {
+        step: StageStatus(name=name, total=total, samples=samples)
+        for step, (name, samples) in names.items()
+    }
+
+
+def _count(stage: StageStatus, rows: list[Row], step: str) -> None:
+    """Count a batch that left the step of a stage."""
+    for row in rows:
+        samples = list(_votes(row, step) if step.startswith("judge_") else _samples(row, step))
+        tokens = sum(max(0, written) for _, _, written, _ in samples)
+        reused = row.get("from_journal", 0)
+        stage.done += 1
+        stage.asked += len(samples)
+        stage.from_journal += reused
+        stage.completion_tokens += tokens
+        stage.new_tokens += tokens * (1 - min(1.0, reused / max(1, len(samples))))
+        for failure, read, _, thinks in samples:
+            stage.prompt_tokens += max(0, read)
+            stage.thoughts += thinks
+            _add(stage.failures, failure)
+
+
+_Sample = tuple[str, int, int, bool]
+"""Failure, prompt tokens, completion tokens, whether it has thinking."""
+
+
+def _samples(row: Row, step: str) -> Iterator[_Sample]:
+    usable = {"stop": "", "length": TRUNCATED}
+    for each in _generations(row, step):
+        failure = usable.get(each["finish_reason"], each["failure"] or "error")
+        yield failure, each["prompt_tokens"], each["completion_tokens"], bool(each["reasoning"])
+
+
+def _votes(row: Row, step: str) -> Iterator[_Sample]:
+    """The votes that were asked for the generations of a row."""
+    for each in _generations(row, step):
+        ballot = each["verdict"] and ballot_of(from_row(Verdict, each["verdict"]))
+        for vote in ballot.votes if ballot and not ballot.same_as else ():
+            failure = "" if vote.is_valid else vote.failure or NO_VERDICT
+            yield failure, vote.prompt_tokens, vote.completion_tokens, False
+
+
+def _generations(row: Row, step: str) -> list[Row]:
+    """Those of a row that are of the step; a row that failed may have come without any."""
+    if step == _THINKS or step.endswith("pool"):
+        return list(row.get("pool", ()))
+    round = int(step.rpartition("_")[2])
+    return [each for each in row.get("deliberations", ()) if each["round"] == round]
+
+
+def _add(counts: dict[str, int], name: str | None) -> None:
+    if name:
+        counts[name] = counts.get(name, 0) + 1
 
 
 def _balance(account: Path | None) -> Balance | None:

@@ -49,14 +49,14 @@ def test_what_a_gated_one_needs_is_told(call: Any) -> None:
     assert "accept its terms on the Hub and set HF_TOKEN" in call("benchmarks", "gpqa-diamond")[1]
 
 
-@pytest.mark.parametrize("verb", ["evaluate", "plan", "generate"])
+@pytest.mark.parametrize("verb", ["evaluate", "generate"])
 def test_an_unknown_name_is_refused(verb: str, call: Any) -> None:
     code, _, told = call(verb, "--benchmark=aime2025")
     assert code == 2 and "Did you mean aime25" in told
 
 
 def test_problems_that_no_benchmark_can_be_read_from_are_refused(call: Any) -> None:
-    code, _, told = call("plan", "--benchmark=gsm8k", "--problems=micro")
+    code, _, told = call("generate", "--dry-run", "--benchmark=gsm8k", "--problems=micro")
     assert code == 2 and "problems.columns has no effect on the source micro" in told
 
 
@@ -75,7 +75,9 @@ def test_rows_outside_the_window_are_counted(tmp_path: Path, call: Any) -> None:
     ]
     path = tmp_path / "rows.jsonl"
     path.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
-    code, printed, told = call("plan", "--benchmark=livecodebench", f"--problems={path}", "--k=2")
+    code, printed, told = call(
+        "generate", "--dry-run", "--benchmark=livecodebench", f"--problems={path}", "--k=2"
+    )
     assert code == 0, told
     assert "1 problems, K=2" in printed
     assert "Not asked for: 1 row(s) outside contest_date 2024-08-01 to 2025-05-31" in printed

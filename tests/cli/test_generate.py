@@ -382,10 +382,10 @@ def test_a_verifier_that_cannot_judge_here_is_said_before_anything_is_asked(
         "        return 'it needs a sandbox; apt-get install one'\n"
     )
     flags = [f"--problems={problems}", "--set=problems.verifier=absent", f"--out={tmp_path}/run"]
-    done = command("plan", *flags, f"--set=verify.own=[{mine}]")
+    done = command("generate", "--dry-run", *flags, f"--set=verify.own=[{mine}]")
     assert done.returncode == 0, done.stderr
     assert "Warning: The verifier absent cannot judge here: it needs a sandbox" in done.stdout
     (tmp_path / "broken.py").write_text("1/0")
-    broken = command("plan", *flags, f"--set=verify.own=[{tmp_path}/broken.py]")
+    broken = command("generate", "--dry-run", *flags, f"--set=verify.own=[{tmp_path}/broken.py]")
     assert broken.returncode == 2 and "ZeroDivisionError" in broken.stderr
     assert "Traceback" not in broken.stderr

@@ -285,7 +285,7 @@ def test_a_judge_that_is_not_there_is_said_before_anything_is_asked(tmp_path, te
 def test_a_plan_bounds_what_a_judge_may_be_asked(tmp_path, teacher):
     with serving(by_rule) as judge:
         command = arguments(teacher, judge, tmp_path, limit=5)
-        planned = ended("plan", *command)
+        planned = ended("generate", "--dry-run", *command)
         most = 5 * (K + D) * VOTES
         assert f"judging 0 to {most} " in planned
         assert "put to critic, 3 votes each" in planned
@@ -294,7 +294,9 @@ def test_a_plan_bounds_what_a_judge_may_be_asked(tmp_path, teacher):
         ended("generate", *command)
         assert 0 < len(judge.requests) <= most
         # Now the journal knows how long a verdict is.
-        later = ended("plan", *arguments(teacher, judge, tmp_path, out=tmp_path / "more"))
+        later = ended(
+            "generate", "--dry-run", *arguments(teacher, judge, tmp_path, out=tmp_path / "more")
+        )
         assert re.search(r"judging: 7 tokens each", later)
 
 

@@ -77,7 +77,7 @@ def test_the_same_pools_and_deliberator_give_the_same_run_and_ask_nobody(
     flags = [f"--pools={student_run}", f"--journal={student_run.parent / 'journal'}", "--d=2"]
     told = ran("generate", *flags, "--deliberator=micro", f"--out={tmp_path}/run")
     assert "K=8 trajectories by micro-student" in told
-    assert "Paid for earlier, from the journal: 6 of 6 in deliberating" in told
+    assert "Already billed, from the journal: 6 of 6 in deliberating" in told
     assert (tmp_path / "run" / TRACES).read_bytes() == (student_run / TRACES).read_bytes()
     usage = json.loads((tmp_path / "run" / "summary.json").read_text())["usage"]
     assert usage["thinking"]["requests"] == usage["thinking"]["completion"] == 0
@@ -139,16 +139,14 @@ def test_pools_of_an_import_are_deliberated_and_nobody_is_asked_to_think(
     assert usage["deliberating"]["cost_usd"] == pytest.approx(10 * 18 / 1e6)
 
 
-def test_plan_and_dry_run_tell_of_deliberations_alone_and_ask_nobody(
-    pools: Path, tmp_path: Path
-) -> None:
+def test_a_dry_run_tells_of_deliberations_alone_and_ask_nobody(pools: Path, tmp_path: Path) -> None:
     with serving(lambda body: completion("no")) as server:
         _, *flags = on_server(server, pools, tmp_path / "run", "--limit=4")
-        planned, dry = ran("plan", *flags), ran("generate", *flags, "--dry-run")
+        dry = ran("generate", *flags, "--dry-run")
         assert not server.requests
-    for told in (planned, dry):
-        assert "4 problems, K=3 trajectories by somebody" in " ".join(told.split())
-        assert "deliberating 8 " in " ".join(told.split()) and "thinking" not in told
+    unfolded = " ".join(dry.split())
+    assert "4 problems, K=3 trajectories by somebody" in unfolded
+    assert "deliberating 8 " in unfolded and "thinking" not in dry
     assert f"pools: {pools}" in dry and "first prompt" not in dry
     assert not (tmp_path / "run").exists()
 

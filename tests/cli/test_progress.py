@@ -1,12 +1,12 @@
-"""Lines of progress."""
+"""What is shown while a run lasts."""
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import json
 import subprocess
 import sys
-import time
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,50 +16,73 @@ from rich.console import Console
 from heavydistill.cli import progress
 from heavydistill.config.models import Endpoint
 from heavydistill.config.run import RunConfig
-from heavydistill.models.request import Work
+from heavydistill.models.resolve import resolve
+from heavydistill.run.status import Status, StatusWriter
+
+SERVED = RunConfig(teacher="m", endpoint=Endpoint(base_url="http://h/v1"))
 
 
-def test_a_model_that_never_thinks_is_remarked_once_while_the_run_goes_on():
-    shown = io.StringIO()
-    console = Console(file=shown, color_system=None, width=200)
-    config = RunConfig(teacher="m", endpoint=Endpoint(base_url="http://h/v1"))
-    plan: Any = SimpleNamespace(config=config, problems=[])
-    sample = {"finish_reason": "stop", "failure": None, "reasoning": ""}
-    sample |= {"prompt_tokens": 1, "completion_tokens": 1}
-    with progress.Progress(console, plan) as bars:
-        for _ in range(3):
-            bars.on_batch("sample_trajectories", [{"pool": [sample] * 8}])
-    assert shown.getvalue().count("No response of m held thinking") == 1
+class Shown:
+    """What a run prints when it says how far it is."""
+
+    def __init__(self, tmp_path: Any, config: RunConfig = SERVED, is_terminal: bool = False):
+        self.text = io.StringIO()
+        self.run: Any = SimpleNamespace(run=resolve(config))
+        self.status = StatusWriter(tmp_path / "x", self.run.run, 40, False).status()
+        self.console = Console(
+            file=self.text, force_terminal=is_terminal, color_system=None, width=200
+        )
+
+    def on(self, bars: progress.Progress, thoughts: int = 0, **changes: Any) -> None:
+        thinking = dataclasses.replace(self.status.stages[0], **changes, thoughts=thoughts)
+        stages = [thinking, *self.status.stages[1:]]
+        loaded: Status = dataclasses.replace(self.status, stages=stages, loaded=16)
+        bars.on_status(loaded)
+
+    @property
+    def lines(self) -> list[str]:
+        return self.text.getvalue().splitlines()
 
 
-def test_loading_is_shown_until_problems_enter_and_never_while_a_model_computes(monkeypatch):
-    shown = io.StringIO()
-    console = Console(file=shown, color_system=None, width=200)
-    plan: Any = SimpleNamespace(config=RunConfig(), problems=[None] * 40)
-    with progress.Progress(console, plan) as bars:
-        assert shown.getvalue() == "[0 s] loading micro\n"
-        bars._print_line()
-        bars.on_batch("load_problems", [{}] * 16)
-        bars._print_line()
-        bars.on_work("sample_trajectories", 0, Work(128, 0, 900))
-        bars.on_work("sample_trajectories", 1, Work(128, 3, 1_100))
-        bars._print_line()
-    lines = [line.partition("] ")[2] for line in shown.getvalue().splitlines()]
-    assert lines[:2] == ["loading micro"] * 2
-    assert lines[2] == "thinking 0/40 (0 tokens, 0 failed or cut off)"
-    assert lines[3] == "thinking 0/40 (3 of 256 samples, 2,000 tokens, 0 failed or cut off)"
-    assert lines[4:] == lines[3:4]
+def test_a_model_that_never_thinks_is_remarked_once_while_the_run_goes_on(tmp_path):
+    shown = Shown(tmp_path)
+    with progress.Progress(shown.console, shown.run) as bars:
+        shown.on(bars, asked=7)
+        assert "held thinking" not in shown.text.getvalue()
+        for asked in (8, 16, 24):
+            shown.on(bars, asked=asked)
+    assert shown.text.getvalue().count("No response of m held thinking") == 1
 
 
-def test_a_line_comes_now_and_then_though_nothing_happens(monkeypatch):
-    monkeypatch.setattr(progress, "_PLAIN_LINE_EVERY_S", 0.0)
-    shown = io.StringIO()
-    plan: Any = SimpleNamespace(config=RunConfig(), problems=[None])
-    with progress.Progress(Console(file=shown, color_system=None), plan):
-        latest = time.monotonic() + 60
-        while shown.getvalue().count("loading micro") < 3 and time.monotonic() < latest:
-            time.sleep(0.05)
-    assert shown.getvalue().count("loading micro") > 2
+def test_loading_is_shown_until_problems_enter_and_a_line_comes_now_and_then(tmp_path, monkeypatch):
+    monkeypatch.setattr(progress, "_PLAIN_LINE_EVERY_S", -1.0)
+    shown = Shown(tmp_path, RunConfig())
+    with progress.Progress(shown.console, shown.run) as bars:
+        assert shown.lines == ["loading micro"]
+        bars.on_status(shown.status)
+        assert shown.lines == ["loading micro"] * 2
+        shown.on(bars, sent=256, ended=3, in_work_tokens=2_000)
+    assert shown.lines[2].startswith(
+        "running for 0 s; 0 of 40 problems finished; thinking 0/40, 3 of"
+    )
+    assert "3 of 256 samples" in shown.lines[2] and "2,000 written" in shown.lines[2]
+    assert len(shown.lines) == 4, "the last state is always shown"
+
+
+def test_lines_are_not_printed_at_every_status(tmp_path):
+    shown = Shown(tmp_path)
+    with progress.Progress(shown.console, shown.run) as bars:
+        for _ in range(5):
+            shown.on(bars, thoughts=1)
+    assert len(shown.lines) == 2
+
+
+def test_what_the_journal_had_is_summed_up_at_the_end(tmp_path):
+    shown = Shown(tmp_path)
+    with progress.Progress(shown.console, shown.run) as bars:
+        assert bars.reused() == ""
+        shown.on(bars, thoughts=1, asked=1_200, from_journal=1_000)
+    assert bars.reused() == "Already billed, from the journal: 1,000 of 1,200 in thinking"
 
 
 FIRST_LINES = """
@@ -75,11 +98,11 @@ def noted(self, *texts, **options):
 Console.print = noted
 import heavydistill.run.generate as run
 
-def begin():
+def begin(*_):
     print(json.dumps([printed, sorted(HEAVY & sys.modules.keys())]))
     raise KeyboardInterrupt
 
-run.start_server = begin  # the first that a run does
+run.loading = begin  # the first that a run does
 sys.argv = ["heavydistill", "generate", "--limit=2"]
 from heavydistill.cli.app import main
 main()
@@ -93,16 +116,16 @@ def test_the_first_lines_come_before_anything_large_is_imported(tmp_path):
     assert done.returncode == 130, done.stderr
     printed, loaded = json.loads(done.stdout)
     assert printed[0] == ["checking problems and references", []]
-    assert printed[-1] == ["[0 s] loading micro", []] and loaded == []
+    assert printed[-1] == ["loading micro", []] and loaded == []
 
 
 @pytest.mark.parametrize("is_terminal", [False, True])
-def test_a_line_of_a_starting_server_does_not_act_on_the_terminal(monkeypatch, is_terminal):
+def test_a_line_of_a_starting_server_does_not_act_on_the_terminal(
+    tmp_path, monkeypatch, is_terminal
+):
     monkeypatch.setattr(progress, "_PLAIN_LINE_EVERY_S", -1.0)
-    shown = io.StringIO()
-    console = Console(file=shown, force_terminal=is_terminal, color_system=None, width=200)
-    plan: Any = SimpleNamespace(config=RunConfig(), problems=[])
-    with progress.Progress(console, plan) as bars:
+    shown = Shown(tmp_path, is_terminal=is_terminal)
+    with progress.Progress(shown.console, shown.run) as bars:
         bars.on_start(1.0, "\x1b[32mINFO\x1b[0m [a] \x1b]0;title\x07loading\u202e")
-    assert "INFO [a] loading" in shown.getvalue()
-    assert "title" not in shown.getvalue() and "\u202e" not in shown.getvalue()
+    assert "INFO [a] loading" in shown.text.getvalue()
+    assert "title" not in shown.text.getvalue() and "\u202e" not in shown.text.getvalue()

@@ -79,7 +79,8 @@ def test_a_replay_runs_the_files_of_a_run_with_the_flag_alone(
 
 
 @pytest.mark.parametrize(
-    "verb", ["generate", "plan", "evaluate", "cross --thinkers model --deliberators model"]
+    "verb",
+    ["generate", "generate --dry-run", "evaluate", "cross --thinkers model --deliberators model"],
 )
 def test_neither_does_a_verb_that_is_given_its_configuration(
     verb: str, ended: Callable[..., tuple[int, str]], shared: Path
@@ -93,7 +94,7 @@ def test_whoever_names_the_files_may_use_the_configuration(
     ended: Callable[..., tuple[int, str]],
 ) -> None:
     flags = ("--config", RUN / "config.yaml", "--out", "again", f"--set=verify.own=[{RUN}/mine.py]")
-    code, told = ended("plan", *flags)
+    code, told = ended("generate", "--dry-run", *flags)
     assert code == 0, told
     assert Path("ran").exists()
 
@@ -117,7 +118,7 @@ def test_neither_does_a_training_that_asks_as_the_run_did() -> None:
         ("compare", RUN, RUN),
         ("build", RUN, "--student", "model", "--out", "built"),
         ("export", SETS, "--to", "trl", "--out", "exported"),
-        ("plan", "--pools", RUN, "--teacher", "micro", "--out", "again"),
+        ("generate", "--dry-run", "--pools", RUN, "--teacher", "micro", "--out", "again"),
         ("refilter", SETS, "--checkpoint", "model", "--out", "filtered", "--dry-run"),
         ("journal", "stats", "runs/journal"),
     ],
@@ -136,5 +137,5 @@ def test_a_configuration_of_one_s_own_needs_no_leave(
 ) -> None:
     shutil.copyfile(RUN / "config.yaml", "mine.yaml")
     assert load_config(Path("mine.yaml")).verify.own
-    code, told = ended("plan", "--config", "mine.yaml", "--out", "again")
+    code, told = ended("generate", "--dry-run", "--config", "mine.yaml", "--out", "again")
     assert code == 0 and Path("ran").exists(), told

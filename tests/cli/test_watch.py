@@ -25,7 +25,7 @@ from heavydistill.cli.app import main
 from heavydistill.config.run import RunConfig
 from heavydistill.metrics.summary import summarize
 from heavydistill.models.resolve import resolve
-from heavydistill.run.status import STATUS, Pulse, running
+from heavydistill.run.status import STATUS, StatusWriter, running
 from heavydistill.store.atomic import Workplace
 from heavydistill.store.traces import read_traces
 
@@ -90,7 +90,7 @@ def await_finished(out: Path, problems: int, process: subprocess.Popen[bytes]) -
     latest = time.monotonic() + 240
     while time.monotonic() < latest and process.poll() is None:
         found = running(out)
-        if found and found.status.finished >= problems:
+        if found and found[1].finished >= problems:
             return
         time.sleep(0.1)
     raise AssertionError(f"no {problems} problems were finished in time")
@@ -200,11 +200,11 @@ def test_the_micro_teacher_is_watched_through_an_evaluation(tmp_path: Path, call
     latest = time.monotonic() + 600
     while process.poll() is None and time.monotonic() < latest:
         if found := running(out):
-            seen.add(found.which)
+            seen.add(found[0])
             code, printed, _ = call(out)
             # Meanwhile the next of its runs may have begun.
             shown = tuple(
-                f"{one.which}; {what} for"
+                f"{one[0]}; {what} for"
                 for one in (found, running(out))
                 for what in ("loading", "running")
                 if one
@@ -241,7 +241,7 @@ def test_a_run_that_asks_nobody_just_now_is_no_error(
     monkeypatch.setattr("heavydistill.cli.watch._PATIENCE_S", 0.0)
     with Workplace(tmp_path / "run").claimed():
         code, printed, _ = call(tmp_path / "run")
-    assert code == 0 and "run has begun; it asks nobody just now" in printed
+    assert code == 0 and "run has begun and sends no request now" in printed
 
 
 @pytest.fixture
@@ -252,7 +252,7 @@ def quiet(tmp_path: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
         run = resolve(RunConfig(teacher="micro"))
         yield (
             place.path / STATUS,
-            dataclasses.asdict(Pulse(tmp_path / "x", run, 10, False).status()),
+            dataclasses.asdict(StatusWriter(tmp_path / "x", run, 10, False).status()),
         )
 
 

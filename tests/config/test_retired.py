@@ -28,7 +28,10 @@ def test_an_old_flag_or_verb_says_the_new_one(
 ) -> None:
     words = ["generate", name] if name.startswith("--") else [name, "--teacher=glm-4.6"]
     assert ended(*words) == 2
-    assert f"Error: {name} is an old name. {RETIRED[name].instead}" in capsys.readouterr().err
+    assert (
+        f"Error: {name} is a name of an earlier version. {RETIRED[name].instead}"
+        in capsys.readouterr().err
+    )
     assert ended("--help") == 0 and f" {name} " not in capsys.readouterr().out
 
 
@@ -36,7 +39,7 @@ def test_an_old_flag_or_verb_says_the_new_one(
 def test_an_old_key_says_the_new_one(key: str) -> None:
     with pytest.raises(ConfigError) as refused:
         load_config(None, {key: RETIRED[key].default})
-    assert refused.value.what == f"{key} is an old name"
+    assert refused.value.what == f"{key} is a name of an earlier version"
     assert refused.value.fix == RETIRED[key].instead
 
 
@@ -55,5 +58,5 @@ def test_a_file_of_an_earlier_version_opens(
     assert len(caplog.records) == 2 * warnings
     if warnings:
         assert caplog.messages[0] == (
-            f"{file}: endpoint.serve is an old name. Write endpoint.start_vllm."
+            f"{file}: endpoint.serve is a name of an earlier version. Write endpoint.start_vllm."
         )

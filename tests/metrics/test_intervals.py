@@ -12,11 +12,9 @@ from hypothesis import strategies as st
 from heavydistill.metrics import intervals
 from heavydistill.metrics.intervals import (
     RESAMPLES,
-    Interval,
     bootstrap_difference,
     bootstrap_mean,
     paired,
-    predicted_ratio,
     wilson,
 )
 
@@ -102,25 +100,6 @@ def test_refuses_nothing_and_unpaired_values() -> None:
         bootstrap_mean([])
     with pytest.raises(ValueError, match="equal lengths"):
         bootstrap_difference([1.0], [1.0, 0.0])
-
-
-def test_a_single_group_predicts_nothing() -> None:
-    assert predicted_ratio([40.0], [8], new=10) is None
-
-
-def test_groups_that_agree_predict_their_ratio() -> None:
-    assert predicted_ratio([40.0, 80.0], [1, 2], new=10) == Interval(40.0, 40.0, 40.0)
-
-
-def test_the_prediction_covers_what_comes_as_often_as_it_says() -> None:
-    draw, runs, covered = np.random.default_rng(0), 400, 0
-    for run in range(runs):
-        means = draw.normal(100, 20, size=5 + 30)  # 5 prompts were seen, 30 are to come
-        groups = draw.normal(means[:, None], 10, size=(35, 8)).sum(axis=1)
-        told = predicted_ratio(groups[:5].tolist(), [8] * 5, new=30, seed=run)
-        assert told
-        covered += told.low <= groups[5:].sum() / (8 * 30) <= told.high
-    assert 0.92 <= covered / runs <= 0.98
 
 
 def test_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -44,7 +44,7 @@ def test_the_chain_may_have_the_tokens_of_all(tmp_path: Path) -> None:
     sizes = {"think__sampling__max_tokens": 100, "deliberate__sampling__max_tokens": 300}
     chain = control(tmp_path, "chain", **sizes)
     assert chain.config.think.sampling.max_tokens == 4 * 100 + 300
-    assert chain.config.rounds == 0 and "at most 700 tokens, 2 times" in chain.told
+    assert chain.config.rounds == 0 and "at most 700 tokens, 2 times" in chain.description
 
 
 def test_the_chain_may_have_what_a_cache_at_random_and_all_rounds_take(tmp_path: Path) -> None:
@@ -58,7 +58,7 @@ def test_a_chain_that_does_not_fit_the_context_is_shorter_and_said(tmp_path: Pat
     sizes |= {"think__sampling__max_tokens": 192}
     chain = control(tmp_path, "chain", **sizes)
     assert chain.config.think.sampling.max_tokens < 2048
-    assert "of the 12,736 that the heavy answer may have" in chain.told
+    assert "of the 12,736 that the heavy answer may have" in chain.description
     generate.check(chain.config.model_copy(update={"out": str(tmp_path / "chain")}))
 
 
@@ -69,10 +69,11 @@ def test_a_chain_is_no_longer_than_its_server_takes_and_says_so(tmp_path: Path) 
     chain = control(tmp_path, "chain", endpoint__capabilities__max_output=300, **served)
     # Else the configuration would contradict itself once all other runs were paid for.
     assert chain.plan and chain.plan.run.in_stage(THINK).sampling.max_tokens == 300
-    assert "one chain of at most 300 tokens of the 700 that the heavy answer may" in chain.told
-    assert "its server takes no more in one response" in chain.told
+    expected = "one chain of at most 300 tokens of the 700 that the heavy answer may"
+    assert expected in chain.description
+    assert "its server takes no more in one response" in chain.description
     at_most = control(tmp_path, "chain", endpoint__capabilities__max_output=700, **served)
-    assert "at most 700 tokens, 2 times" in at_most.told
+    assert "at most 700 tokens, 2 times" in at_most.description
 
 
 def test_what_a_control_asked_can_be_read_again(tmp_path: Path) -> None:
@@ -95,7 +96,7 @@ def test_a_chooser_reads_the_same_caches(tmp_path: Path) -> None:
     config = choose.config.model_copy(update={"pools": str(pools), "out": str(tmp_path / "c")})
     checked = generate.check(config)
     assert checked.config.deliberate.task == "choose" and checked.config.think.k == 2
-    assert choose.told.endswith("in the wording that serves all domains")
+    assert choose.description.endswith("in the wording that serves all domains")
     assert choose.requests(100) == 100 * choose.config.deliberate.d
 
 

@@ -18,7 +18,7 @@ from heavydistill.config.run import load_config
 from heavydistill.errors import ConfigError, TeacherError, UserError
 from heavydistill.metrics.crossing import CROSSING, read_crossing
 from heavydistill.metrics.summary import summarize
-from heavydistill.run.crossing import Plan, check, crossed
+from heavydistill.run.crossing import CrossingPlan, check, crossed
 from heavydistill.run.generate import Finished
 from heavydistill.run.generate import Plan as RunPlan
 from heavydistill.store.traces import TRACES_FOLDER, read_traces, write_traces
@@ -32,7 +32,7 @@ def trained(tmp_path: Path) -> str:
     return str(shutil.copytree(MICRO, tmp_path / "models" / "trained"))
 
 
-def checked(tmp_path: Path, thinkers: list[str], readers: list[str], **keys: Any) -> Plan:
+def checked(tmp_path: Path, thinkers: list[str], readers: list[str], **keys: Any) -> CrossingPlan:
     usual = {"problems.limit": 2, "think.k": 2, "deliberate.d": 1, "out": str(tmp_path / "x")}
     keys = {key.replace("__", "."): value for key, value in keys.items()}
     return check(load_config(None, {**usual, **keys}), thinkers, readers)

@@ -19,7 +19,7 @@ from heavydistill.metrics.comparison import COMPARISON, read_comparison
 from heavydistill.metrics.summary import summarize
 from heavydistill.models.resolve import resolve
 from heavydistill.run import generate
-from heavydistill.run.evaluation import AFTER, BEFORE, Plan, check, evaluate, paired
+from heavydistill.run.evaluation import AFTER, BEFORE, EvaluationPlan, check, evaluate, paired
 from heavydistill.run.generate import Finished
 from heavydistill.run.generate import Plan as RunPlan
 from heavydistill.run.result import made_by
@@ -114,7 +114,7 @@ def test_models_whose_thinking_is_switched_otherwise_are_refused() -> None:
     assert after.roles == ("base", "adapter")
 
 
-def checked(tmp_path: Path, before: str | None = "micro-student", **keys: Any) -> Plan:
+def checked(tmp_path: Path, before: str | None = "micro-student", **keys: Any) -> EvaluationPlan:
     return check(config(out=str(tmp_path / "evals" / "x"), problems__limit=3, **keys), before)
 
 
@@ -122,8 +122,8 @@ def test_both_runs_have_the_same_problems_and_journal(trained: str, tmp_path: Pa
     plan = checked(tmp_path, deliberator=trained)
     before, after = plan.runs[BEFORE], plan.runs[AFTER]
     assert before.problems == after.problems and len(after.problems) == 3
-    assert before.journal == after.journal == plan.journal == tmp_path / "evals" / "journal"
-    assert not plan.folder.parent.exists()
+    assert before.journal == after.journal == plan.place.journal == tmp_path / "evals" / "journal"
+    assert not plan.place.folder.parent.exists()
 
 
 @pytest.mark.parametrize("fault", ["after", "before", "taken"])
@@ -160,15 +160,15 @@ def test_the_folder_holds_both_runs_and_what_came_of_them(trained: str, tmp_path
 
     def run_one(which: str, each: RunPlan) -> Finished:
         asked.append(which)
-        assert not plan.folder.exists()
+        assert not plan.place.folder.exists()
         return with_answers(each, ["1", "1"] if which == AFTER else ["0", "1"], which == BEFORE)
 
     comparison = evaluate(plan, run_one).comparison
     assert asked == [BEFORE, AFTER]
-    assert sorted(path.name for path in plan.folder.iterdir()) == [AFTER, BEFORE, COMPARISON]
-    assert [path.name for path in plan.folder.parent.iterdir()] == ["x"]
-    assert read_comparison(plan.folder / COMPARISON) == comparison
-    assert len(list(read_traces(plan.folder / AFTER))) == 3
+    assert sorted(path.name for path in plan.place.folder.iterdir()) == [AFTER, BEFORE, COMPARISON]
+    assert [path.name for path in plan.place.folder.parent.iterdir()] == ["x"]
+    assert read_comparison(plan.place.folder / COMPARISON) == comparison
+    assert len(list(read_traces(plan.place.folder / AFTER))) == 3
     # The row that failed in a step counts as wrong, in the place where it would have been.
     assert comparison.problems == 3
     assert comparison.mean_at_k.before and comparison.mean_at_k.before.mean == pytest.approx(1 / 6)
@@ -188,7 +188,7 @@ def test_the_file_tells_models_by_name_and_revision_and_no_places(
     assert len(comparison.after.deliberator.revision) == 16
     assert comparison.config["think"]["sampling"]["max_tokens"] == 192
     assert comparison.versions["transformers"]
-    text = (plan.folder / COMPARISON).read_text()
+    text = (plan.place.folder / COMPARISON).read_text()
     assert str(tmp_path) not in text and "models/trained" not in text
 
 
@@ -202,7 +202,7 @@ def test_a_run_that_breaks_leaves_no_folder(trained: str, tmp_path: Path) -> Non
 
     with pytest.raises(KeyboardInterrupt):
         evaluate(plan, run_one)
-    assert not list(plan.folder.parent.iterdir())
+    assert not list(plan.place.folder.parent.iterdir())
 
 
 def test_a_server_must_have_both_models_before_one_is_asked(tmp_path: Path) -> None:
@@ -217,7 +217,7 @@ def test_a_server_must_have_both_models_before_one_is_asked(tmp_path: Path) -> N
         )
         with pytest.raises(TeacherError, match="does not serve 'adapter'"):
             evaluate(plan, lambda _, each: pytest.fail("it was asked"))
-    assert not plan.folder.parent.exists()
+    assert not plan.place.folder.parent.exists()
 
 
 def test_a_server_must_have_room_for_every_control_before_one_is_asked(tmp_path: Path) -> None:
@@ -232,7 +232,7 @@ def test_a_server_must_have_room_for_every_control_before_one_is_asked(tmp_path:
         plan = check(load_config(None, given), controls=["chain"])
         with pytest.raises(TeacherError, match="serves base with 2048 tokens"):
             evaluate(plan, lambda _, each: pytest.fail("it was asked"))
-    assert not plan.folder.parent.exists()
+    assert not plan.place.folder.parent.exists()
 
 
 def test_controls_that_ask_anew_are_made_as_they_were_checked(
@@ -252,16 +252,16 @@ def test_controls_that_ask_anew_are_made_as_they_were_checked(
     assert [control.name for control in controlled.controls] == ["alone", "chain"]
     for name in ("alone", "chain"):
         assert asked[name].problems == plan.runs[AFTER].problems
-        assert asked[name].config.out == str(plan.folder / name)
-        assert asked[name].journal == plan.journal and asked[name].config.rounds == 0
-        assert load_config(plan.folder / name / "config.yaml") == asked[name].config
+        assert asked[name].config.out == str(plan.place.folder / name)
+        assert asked[name].journal == plan.place.journal and asked[name].config.rounds == 0
+        assert load_config(plan.place.folder / name / "config.yaml") == asked[name].config
 
 
 def test_without_a_model_before_there_is_one_run(trained: str, tmp_path: Path) -> None:
     plan = checked(tmp_path, None, teacher=trained)
     comparison = evaluate(plan, lambda _, each: with_answers(each, ["1"])).comparison
     assert list(plan.runs) == [AFTER] and comparison.before is None
-    assert sorted(path.name for path in plan.folder.iterdir()) == [AFTER, COMPARISON]
+    assert sorted(path.name for path in plan.place.folder.iterdir()) == [AFTER, COMPARISON]
 
 
 def test_deliberators_are_compared_on_the_pools_of_another_run(
@@ -275,4 +275,4 @@ def test_deliberators_are_compared_on_the_pools_of_another_run(
     assert comparison.after.thinker is None and comparison.after.summary.k == 3
     # Else the card of a model would name the default source, which nobody read.
     assert "problems" not in comparison.config and comparison.config["domain"]
-    assert str(tmp_path) not in (plan.folder / COMPARISON).read_text()
+    assert str(tmp_path) not in (plan.place.folder / COMPARISON).read_text()

@@ -14,10 +14,9 @@ from heavydistill.cli.plan import print_estimate, print_heading
 from heavydistill.config.run import RunConfig, dump_config, load_config
 from heavydistill.errors import BudgetError, ConfigError, HeavydistillError, ProblemsError
 from heavydistill.heavy.ballot import Ballot, Said, Vote, verdict_of
-from heavydistill.run.estimate import estimate
+from heavydistill.run.estimate import Range, estimate
 from heavydistill.run.generate import Plan, check
 from heavydistill.run.pools import read_pools
-from heavydistill.run.ranges import Range
 from heavydistill.run.recipe import build_heavy_pipeline, llm_of
 from heavydistill.run.steps import LoadPools
 from heavydistill.schema import Trace, Trajectory

@@ -9,7 +9,6 @@ import random
 import subprocess
 import sys
 import time
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +22,7 @@ from heavydistill.metrics.summary import summarize
 from heavydistill.models.request import Work
 from heavydistill.models.resolve import resolve
 from heavydistill.run import status as status_module
-from heavydistill.run.status import STATUS, Pulse, Status, read_status, running
-from heavydistill.run.tally import Tally
+from heavydistill.run.status import STATUS, Status, StatusWriter, read_status, running
 from heavydistill.schema import Trace
 from heavydistill.store.atomic import Workplace
 
@@ -59,32 +57,33 @@ CUT_OFF: dict[str, Any] = {"finish_reason": "length", "verdict": None}
 UNBOXED: dict[str, Any] = {"verdict": unboxed().verdict}
 
 
-def passed(tally: Any, made: list[Trace], batch: int = 7) -> None:
+def passed(count: Any, made: list[Trace], batch: int = 7) -> None:
     """Let rows leave the steps as in a run, in batches that overtake each other."""
     rows = [json.loads(json.dumps(dataclasses.asdict(trace))) for trace in made]
     batches = [rows[start : start + batch] for start in range(0, len(rows), batch)]
     random.Random(1).shuffle(batches)
     for each in batches:
         for step in STEPS:
-            tally(step, each)
+            count(step, each)
 
 
 def test_what_was_counted_is_what_the_summary_says() -> None:
     made = finished()
-    tally = Tally(CONFIG, len(made))
-    passed(tally.add, made)
+    counting = writer(Path("none"), problems=len(made))
+    passed(counting.on_batch, made)
+    status = counting.status()
     summary = summarize(made)
-    assert tally.loaded == tally.finished == len(made) == summary.problems
-    assert tally.mean_at_k.mean == pytest.approx(summary.mean_at_k.mean)
+    assert status.loaded == status.finished == len(made) == summary.problems
+    assert status.mean_at_k == pytest.approx(summary.mean_at_k.mean)
     assert summary.heavy_mean_at_d
-    assert tally.heavy_mean_at_d.mean == pytest.approx(summary.heavy_mean_at_d.mean)
-    assert tally.strata == Counter({k: n for k, n in summary.strata.items() if n and k != "none"})
-    assert dict(tally.statuses) == summary.statuses
+    assert status.heavy_mean_at_d == pytest.approx(summary.heavy_mean_at_d.mean)
+    assert status.strata == {k: n for k, n in summary.strata.items() if n and k != "none"}
+    assert status.statuses == summary.statuses
     finished_ones = [t for trace in made for t in (*trace.pool, *trace.deliberations)]
     finished_ones = [t for t in finished_ones if t.finish_reason == "stop"]
-    assert tally.judged == len(finished_ones)
-    assert tally.unanswered == summary.trajectories.unanswered > 0
-    thinking, deliberating = tally.stages.values()
+    assert status.judged == len(finished_ones)
+    assert status.unanswered == summary.trajectories.unanswered > 0
+    thinking, deliberating = status.stages
     assert (thinking.name, thinking.done, thinking.asked) == ("thinking", 40, 320)
     assert thinking.failures == {
         "timeout": summary.trajectories.failed,
@@ -97,26 +96,30 @@ def test_what_was_counted_is_what_the_summary_says() -> None:
 
 
 def test_a_row_that_failed_early_is_counted_and_breaks_nothing() -> None:
-    tally = Tally(CONFIG, 1)
+    counting = writer(Path("none"), problems=1)
     row = {"problem": {"id": "p"}, "status": "failed: sample_trajectories: ValueError: x"}
     for step in STEPS[:-1]:
-        tally.add(step, [row])
-    tally.add("label_traces", [{**row, "pool": [], "deliberations": [], "stratum": None}])
-    assert tally.finished == 1 and tally.statuses == {"failed": 1}
-    assert tally.mean_at_k.mean == tally.heavy_mean_at_d.mean == 0
+        counting.on_batch(step, [row])
+    counting.on_batch("label_traces", [{**row, "pool": [], "deliberations": [], "stratum": None}])
+    status = counting.status()
+    assert status.finished == 1 and status.statuses == {"failed": 1}
+    assert status.mean_at_k == status.heavy_mean_at_d == 0
 
 
 def test_tokens_of_the_journal_are_not_new() -> None:
     made = [json.loads(json.dumps(dataclasses.asdict(trace))) for trace in traces(2)]
-    tally = Tally(CONFIG, 2)
-    tally.add("sample_trajectories", [made[0] | {"from_journal": 8}, made[1] | {"from_journal": 2}])
-    stage = tally.stages["sample_trajectories"]
+    counting = writer(Path("none"), problems=2)
+    rows = [made[0] | {"from_journal": 8}, made[1] | {"from_journal": 2}]
+    counting.on_batch("sample_trajectories", rows)
+    stage = counting.status().stages[0]
     assert (stage.from_journal, stage.completion_tokens) == (10, 2 * 8 * 40)
     assert stage.new_tokens == 6 * 40
 
 
-def pulse(path: Path, config: RunConfig = CONFIG, problems: int = 40, asks: bool = False) -> Pulse:
-    return Pulse(path, resolve(config), problems, asks)
+def writer(
+    path: Path, config: RunConfig = CONFIG, problems: int = 40, asks: bool = False
+) -> StatusWriter:
+    return StatusWriter(path, resolve(config), problems, asks)
 
 
 def test_the_file_is_there_and_young_while_the_run_lasts_and_then_gone(
@@ -126,11 +129,11 @@ def test_the_file_is_there_and_young_while_the_run_lasts_and_then_gone(
     place = Workplace(tmp_path / "run")
     assert running(tmp_path / "run") is None
     with place.claimed():
-        file, said = place.path / STATUS, pulse(place.path / STATUS)
-        with said.beating():
+        file, said = place.path / STATUS, writer(place.path / STATUS)
+        with said.writing():
             found = running(tmp_path / "run")
-            assert found and found.which == "" and found.is_alive
-            first = found.status
+            assert found and found[0] == "" and found[1].is_alive()
+            first = found[1]
             assert first.finished == 0 and first.mean_at_k is None and first.left_s is None
             passed(said.on_batch, finished())
             latest = time.monotonic() + 60
@@ -146,14 +149,14 @@ def test_the_file_is_there_and_young_while_the_run_lasts_and_then_gone(
 
 
 def test_what_a_model_computes_is_told_before_any_problem_has_left_it(tmp_path: Path) -> None:
-    said = pulse(tmp_path / STATUS)
+    said = writer(tmp_path / STATUS)
     said.on_work("sample_trajectories", 0, Work(asked=128, ended=30, tokens=9_000))
     said.on_work("sample_trajectories", 1, Work(asked=128, ended=2, tokens=500))
     said.on_work("sample_trajectories", 0, Work(asked=128, ended=40, tokens=12_000))
     now = said.status()
     thinking = now.stages[0]
     assert (thinking.done, thinking.sent, thinking.ended) == (0, 256, 42)
-    assert thinking.completion_tokens == 12_500
+    assert thinking.tokens == 12_500
     assert now.tokens_per_s and now.left_s
     # Once all has left, it is counted once.
     made = finished(1)
@@ -161,7 +164,7 @@ def test_what_a_model_computes_is_told_before_any_problem_has_left_it(tmp_path: 
     said.on_work("sample_trajectories", 0, Work(8, 8, 0))
     said.on_work("sample_trajectories", 1, Work())
     whole = summarize(made).usage["thinking"].completion
-    assert said.status().stages[0].completion_tokens == whole
+    assert said.status().stages[0].tokens == whole
 
 
 def test_an_evaluation_is_found_by_its_own_name(tmp_path: Path) -> None:
@@ -169,13 +172,13 @@ def test_an_evaluation_is_found_by_its_own_name(tmp_path: Path) -> None:
     with outer.claimed():
         outer.new.mkdir()
         inner = Workplace(outer.new / "after")
-        with inner.claimed(), pulse(inner.path / STATUS).beating():
+        with inner.claimed(), writer(inner.path / STATUS).writing():
             found = running(tmp_path / "evaluation")
-            assert found and found.which == "after"
+            assert found and found[0] == "after"
 
 
 def test_a_reader_never_sees_half_a_file(tmp_path: Path) -> None:
-    said, file = pulse(tmp_path / STATUS), tmp_path / STATUS
+    said, file = writer(tmp_path / STATUS), tmp_path / STATUS
     passed(said.on_batch, finished())
     said.write()
     reader = (
@@ -197,7 +200,7 @@ def test_a_reader_never_sees_half_a_file(tmp_path: Path) -> None:
 
 
 def test_a_process_that_is_gone_is_known_to_be(tmp_path: Path) -> None:
-    said = pulse(tmp_path / STATUS).status()
+    said = writer(tmp_path / STATUS).status()
     assert said.is_alive() is True
     assert dataclasses.replace(said, host="elsewhere").is_alive() is None
     # Another process that was given the same number.
@@ -212,13 +215,13 @@ def test_a_process_that_is_gone_is_known_to_be(tmp_path: Path) -> None:
 def test_a_run_goes_on_where_the_file_cannot_be_written(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    said = pulse(tmp_path / "nowhere" / STATUS)
-    with said.beating():
+    said = writer(tmp_path / "nowhere" / STATUS)
+    with said.writing():
         said.write()
     assert len([r for r in caplog.records if "cannot be written" in r.message]) == 1
 
 
-@pytest.mark.parametrize("text", ["", "{}", '{"version": 0}', '{"version": 2, "stages": []}', "[]"])
+@pytest.mark.parametrize("text", ["", "{}", '{"version": 0}', '{"version": 3, "stages": []}', "[]"])
 def test_a_file_of_another_version_is_refused(text: str, tmp_path: Path) -> None:
     (tmp_path / STATUS).write_text(text, encoding="utf-8")
     with pytest.raises(ConfigError, match="Watch with the heavydistill that runs it"):
@@ -229,12 +232,12 @@ def test_a_price_that_is_not_known_is_not_nothing(tmp_path: Path) -> None:
     served = {"base_url": "http://localhost:1/v1", "tokenizer": "micro"}
     keys = {"teacher": "mine", "endpoint": served, "journal": str(tmp_path / "journal")}
     config = RunConfig.model_validate(keys)
-    now = pulse(tmp_path / STATUS, config, asks=True).status()
+    now = writer(tmp_path / STATUS, config, asks=True).status()
     assert (now.usd, now.requests) == (None, 0)
     priced = {**keys, "endpoint": {**served, "price_in": 1, "price_out": 2}}
-    now = pulse(tmp_path / STATUS, RunConfig.model_validate(priced), asks=True).status()
+    now = writer(tmp_path / STATUS, RunConfig.model_validate(priced), asks=True).status()
     assert (now.usd, now.requests) == (0.0, 0)
-    replayed = pulse(tmp_path / STATUS, config, asks=False).status()
+    replayed = writer(tmp_path / STATUS, config, asks=False).status()
     assert (replayed.usd, replayed.requests) == (0.0, None)
 
 
@@ -242,7 +245,7 @@ def test_paces_are_those_of_late(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     """An hour in which nothing happened does not slow what is told of the last minutes."""
     clock = 1000.0
     monkeypatch.setattr(status_module.time, "monotonic", lambda: clock)
-    said = pulse(tmp_path / STATUS)
+    said = writer(tmp_path / STATUS)
     made = finished()
 
     def after(seconds: int, rows: list[Trace]) -> Status:

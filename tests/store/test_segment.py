@@ -20,7 +20,7 @@ import pytest
 from test_journal import answers, ask, filled, only_segment, record, request
 from typer.testing import CliRunner
 
-from heavydistill.cli.journal import journal
+from heavydistill.cli.inspect import journal
 from heavydistill.errors import JournalError
 from heavydistill.store import segment
 from heavydistill.store.journal import Journal, _warn, compact, key, usage

@@ -1,0 +1,261 @@
+"""Verbs that hold runs against each other: ``evaluate``, ``cross`` and ``compare``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from heavydistill.cli.flags import with_run_flags
+from heavydistill.config.run import RunConfig
+from heavydistill.errors import ConfigError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from heavydistill.run.generate import Finished, Plan
+
+_DryRun = Annotated[
+    bool,
+    typer.Option("--dry-run", help="Check and print everything without sending a request."),
+]
+
+
+@with_run_flags
+def evaluate(
+    config: RunConfig,
+    *,
+    before: Annotated[
+        str | None,
+        typer.Option(
+            help="Model before training, for both roles. Its profile fills in what is left open of "
+            "prompts and sampling for both runs, and it takes a role that no other flag names.",
+            rich_help_panel="Models",
+        ),
+    ] = None,
+    controls: Annotated[
+        str | None,
+        typer.Option(
+            help="Control runs, with commas between: alone (the deliberator without attempts), "
+            "chain (one long chain, which may have the tokens of all), choose (the best attempt, "
+            "as the deliberator names it), or all. [default: none]",
+            rich_help_panel="Controls",
+        ),
+    ] = None,
+    orders: Annotated[
+        int,
+        typer.Option(
+            help="Number of orders in which the same caches are read, to see what order changes.",
+            min=1,
+            rich_help_panel="Controls",
+        ),
+    ] = 1,
+    dry_run: _DryRun = False,
+) -> None:
+    """Measure a thinker and a deliberator, and compare them with the model --before training.
+
+    Both runs have the same problems, seed, prompts and sampling, so that they differ in the models
+    alone. The result is a folder with both runs and evaluation.json: each metric before and after,
+    and the difference, with 95 % intervals. Controls are runs in which the coordination alone
+    differs; they are in controls.json. --budget holds for each of these runs by itself, not for all
+    of them together. Ctrl-C and a kill lose nothing that was answered: the same command goes on.
+    """
+    from rich.console import Console
+
+    from heavydistill.cli.progress import checking, ending_early, say
+    from heavydistill.models.contact import Contact
+    from heavydistill.report.comparison import print_comparison
+    from heavydistill.report.controls import print_controlled
+    from heavydistill.report.summary import print_summary
+    from heavydistill.run import evaluation
+    from heavydistill.run.controls import names_of
+
+    console = Console()
+    with checking(console) as on_checked:
+        names = names_of(controls.split(",")) if controls else []
+        contact = None if dry_run else Contact()
+        plan = evaluation.check(config, before, names, orders, on_checked, contact)
+    _print_plans(plan.runs, console)
+    for control in plan.controls:
+        console.rule(f"plan: {control.name}")
+        most = control.requests(len(plan.runs[evaluation.AFTER].problems))
+        say(f"{control.description}: up to {most:,} requests", console)
+    if dry_run:
+        return
+    shown = _Shown(console)
+    with ending_early(console, plan.place.folder, plan.place.journal):
+        evaluated = evaluation.evaluate(plan, shown.run)
+    console.rule("evaluation")
+    if evaluated.comparison.before:
+        print_comparison(evaluated.comparison, console)
+    else:
+        print_summary(shown.finished[evaluation.AFTER].summary, console, breakdown=True)
+    if evaluated.controlled:
+        print_controlled(evaluated.controlled, console)
+    shown.end("Evaluation", plan.place.folder, plan.place.journal)
+
+
+@with_run_flags
+def cross(
+    config: RunConfig,
+    *,
+    thinkers: Annotated[
+        str,
+        typer.Option(
+            help="Models that think, with commas between, each as --teacher names one.",
+            rich_help_panel="Models",
+        ),
+    ],
+    deliberators: Annotated[
+        str,
+        typer.Option(help="Models that deliberate, with commas between.", rich_help_panel="Models"),
+    ],
+    dry_run: _DryRun = False,
+) -> None:
+    """Measure every thinker with every deliberator on the same problems.
+
+    Each thinker is asked once, and all deliberators read its attempts. The result is a folder with
+    a run for each pair and crossing.json. --budget holds for each of these runs by itself, not for
+    all of them together. Ctrl-C and a kill lose nothing that was answered: the same command goes
+    on.
+    """
+    from rich.console import Console
+
+    from heavydistill.cli.progress import checking, ending_early, say
+    from heavydistill.models.contact import Contact
+    from heavydistill.report.controls import print_crossing
+    from heavydistill.run import crossing
+
+    console = Console()
+    with checking(console) as on_checked:
+        contact = None if dry_run else Contact()
+        plan = crossing.check(config, _names(thinkers), _names(deliberators), on_checked, contact)
+    _print_plans(plan.asked, console)
+    if dry_run:
+        if others := list(plan.deliberators)[1:]:
+            say(f"Then {', '.join(others)} on the same attempts of each.", console)
+        return
+    shown = _Shown(console)
+    with ending_early(console, plan.place.folder, plan.place.journal):
+        table = crossing.crossed(plan, shown.run)
+    console.rule("crossing")
+    print_crossing(table, console)
+    shown.end("Crossing", plan.place.folder, plan.place.journal)
+
+
+def compare(
+    a: Annotated[Path, typer.Argument(help="Folder of the run that the other is compared with.")],
+    b: Annotated[Path, typer.Argument(help="Folder of the other run.")],
+    markdown: Annotated[
+        Path | None, typer.Option(help="File for the tables as Markdown; replaced if it is there.")
+    ] = None,
+    json: Annotated[
+        Path | None,
+        typer.Option(help="File for all figures as JSON; A is `before` in it, and B `after`."),
+    ] = None,
+) -> None:
+    """Compare two runs on the same problems, problem by problem; differences are B - A.
+
+    For a model before and after training, two teachers, two deliberators: every metric with the
+    95 % interval of its difference, McNemar's counts for the vote (of runs with the same K) and for
+    the first deliberation, each kind of problem, and the versions behind it all. No request is
+    sent. What the runs were asked differently is listed; other problems or other versions of a
+    verifier are refused. The same runs give the same files.
+    """
+    from rich.console import Console
+
+    from heavydistill.config.versioned import as_json
+    from heavydistill.report.comparison import as_markdown, print_comparison
+    from heavydistill.run.comparison import compare_runs
+
+    for flag, file in (("--markdown", markdown), ("--json", json)):
+        if file and (file.is_dir() or not file.absolute().parent.is_dir()):
+            raise ConfigError(
+                f"{flag}: {file} cannot be a file", "Name one in a folder that is there."
+            )
+    comparison = compare_runs(a, b)
+    if markdown:
+        _write(markdown, as_markdown(comparison))
+    if json:
+        _write(json, as_json(comparison))
+    print_comparison(comparison, Console())  # whoever reads the beginning alone has the files
+
+
+class _Shown:
+    """The runs of an experiment, one after the other, and how they ended."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self.finished: dict[str, Finished] = {}
+
+    def run(self, name: str, plan: Plan) -> Finished:
+        """Make a run and show how far it is."""
+        from heavydistill.cli.runs import run_shown
+        from heavydistill.report.terminal import plain
+
+        self._console.rule(plain(f"run: {name}"))
+        self.finished[name] = run_shown(plan, self._console)
+        return self.finished[name]
+
+    def end(self, what: str, folder: Path, journal: Path) -> None:
+        """Say where the experiment is, and which of its figures count failures.
+
+        Args:
+            what: What was made, e.g. ``Evaluation``.
+            folder: Its folder.
+            journal: Journal of its runs.
+
+        Raises:
+            Exit: Something failed, with code 1.
+        """
+        from heavydistill.cli.progress import say
+
+        runs = ", ".join(f"{folder}/{name}" for name in self.finished)
+        lines = [f"{what}: {folder}, its runs: {runs}"]
+        for name, each in self.finished.items():
+            summary = each.summary
+            failed = summary.deliberations.failed + summary.judging.failed
+            # Those of a run that reads the pools of another are counted there.
+            failed += summary.trajectories.failed if summary.usage["thinking"].requests else 0
+            if failed or each.rejects:
+                lines.append(
+                    f"Of the run {name}, {failed:,} request(s) and {each.rejects:,} row(s) failed, "
+                    "and count as wrong."
+                )
+        is_whole = len(lines) == 1
+        if not is_whole:
+            lines.append(
+                f"Remove {folder} and give the same command to ask for them again; all else is in "
+                f"{journal}."
+            )
+        for line in lines:
+            say(line, self._console)
+        if not is_whole:
+            raise typer.Exit(1)
+
+
+def _print_plans(plans: Mapping[str, Plan], console: Console) -> None:
+    from heavydistill.cli.plan import print_heading, print_line
+    from heavydistill.report.terminal import plain
+    from heavydistill.run.estimate import estimate
+
+    for name, plan in plans.items():
+        console.rule(plain(f"plan: {name}"))
+        print_heading(plan, console)
+        print_line(estimate(plan), plan, console)
+
+
+def _names(given: str) -> list[str]:
+    return [name.strip() for name in given.split(",") if name.strip()]
+
+
+def _write(file: Path, text: str) -> None:
+    """Replace a file as a whole."""
+    from heavydistill.store.traces import writing
+
+    new = file.with_name(f".{file.name}.new")
+    with writing(file):
+        new.write_text(text, encoding="utf-8")
+        new.replace(file)

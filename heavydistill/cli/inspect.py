@@ -1,0 +1,193 @@
+"""Verbs that look at what is on disk: ``show``, ``report`` and ``journal``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from heavydistill.errors import ConfigError, JournalError
+
+
+def show(
+    folder: Annotated[Path, typer.Argument(help="Folder of a run, or of sets that were built.")],
+    problem: Annotated[
+        str | None, typer.Option(help="Id of a problem; the first if left out.")
+    ] = None,
+    full: Annotated[bool, typer.Option("--full", help="Print long texts whole.")] = False,
+    tokens: Annotated[
+        bool, typer.Option("--tokens", help="Of sets: show which tokens of a row are learnt.")
+    ] = False,
+    set_name: Annotated[
+        str | None,
+        typer.Option("--set", help="Of sets: which one; the first to train on if left out."),
+    ] = None,
+    student: Annotated[
+        str | None,
+        typer.Option(
+            help="With --tokens: checkpoint folder or Hub id of the student, if it is not found "
+            "under the name that the sets give it."
+        ),
+    ] = None,
+) -> None:
+    """Print one trace of a run, or one row of a set.
+
+    A trace is its problem, trajectories, caches, deliberations and verdicts. With --tokens, a row
+    is printed as the student reads it: what is learnt in colour, or in [[ ]] where there is none.
+    """
+    from rich.console import Console
+
+    from heavydistill.store.sets.folder import MANIFEST
+
+    if (folder / MANIFEST).is_file():
+        from heavydistill.report.row import print_row, print_tokens
+
+        if student and not tokens:
+            raise ConfigError("--student is given without --tokens", "Give --tokens, too.")
+        if tokens:
+            print_tokens(folder, set_name, problem, Console(), full, student)
+        else:
+            print_row(folder, set_name, problem, Console(), full)
+        return
+    if tokens or set_name or student:
+        raise ConfigError(
+            f"{folder} holds no sets: it has no {MANIFEST}",
+            "--tokens, --set and --student need the folder that `heavydistill build RUN --out "
+            "FOLDER` wrote.",
+        )
+    _show_trace(folder, problem, full)
+
+
+def _show_trace(run: Path, problem: str | None, full: bool) -> None:
+    from rich.console import Console
+
+    from heavydistill.report.trace import print_trace
+    from heavydistill.store.traces import read_traces
+
+    ids = []
+    for trace in read_traces(run):
+        if problem is None or trace.problem.id == problem:
+            print_trace(trace, Console(), full=full)
+            return
+        ids.append(trace.problem.id)
+    raise ConfigError(
+        f"{run} has no trace of problem {problem!r}",
+        f"It has {len(ids)}, for instance {', '.join(ids[:3])}." if ids else "It has none.",
+    )
+
+
+def report(
+    runs: Annotated[
+        list[Path],
+        typer.Argument(metavar="RUN...", help="Folders of runs, evaluations or crossings."),
+    ],
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="The HTML file. [default: beside the first RUN]"),
+    ] = None,
+) -> None:
+    """Write runs as one HTML file: figures with intervals, plots, and every trace to look at.
+
+    The file needs no network and nothing beside it. An evaluation or a crossing gives all of its
+    runs. One that is in progress or was broken off is reported as far as it got, and marked so.
+    """
+    from rich.console import Console
+
+    from heavydistill.report.grid import counted
+    from heavydistill.report.page.writer import write_report
+    from heavydistill.report.terminal import plain
+
+    first = runs[0].absolute()
+    written = write_report(runs, out or first.with_name(f"{first.name}.html"))
+    console = Console()
+    for source, figures in zip(written.runs, written.figures, strict=True):
+        told = f"{source.name}: {counted(figures.summary.problems, 'problem')}"
+        console.print(plain(told), soft_wrap=True)
+        if source.unfinished:
+            console.print(
+                plain(f"  Unfinished. {source.unfinished}", style="yellow"), soft_wrap=True
+            )
+    size = written.file.stat().st_size / 1e6
+    console.print(plain(f"Report: {written.file} ({size:,.1f} MB)"), soft_wrap=True)
+
+
+journal = typer.Typer(
+    name="journal",
+    help="Look after the folder that keeps every response.",
+    no_args_is_help=True,
+)
+
+_Journal = Annotated[Path, typer.Argument(help="Folder of a journal, e.g. runs/journal.")]
+
+
+@journal.command()
+def stats(folder: _Journal) -> None:
+    """Print what each model was asked, and what it wrote."""
+    from rich.console import Console
+
+    from heavydistill.report.terminal import plain, print_table, table
+    from heavydistill.store.journal import usage
+
+    console = Console()
+    columns = ("responses", "failed", "prompt tokens", "completion tokens")
+    rows = table(console, "Model", *columns)
+    models, unread = usage(_existing(folder))
+    for model, used in sorted(models.items()):
+        counts = (used.responses, used.failed, used.prompt_tokens, used.completion_tokens)
+        rows.add_row(plain(model), *(f"{count:,}" for count in counts))
+    print_table(rows, console)
+    if unread:
+        typer.echo(
+            f"{unread:,} line(s) cannot be read and are not in the table: `heavydistill journal "
+            f"check {folder}` lists them."
+        )
+
+
+@journal.command()
+def check(folder: _Journal) -> None:
+    """Check every line. Exit code 1 if one cannot be read; an unfinished last line does not count.
+
+    Runs skip what cannot be read, and send its requests again where they need them.
+    """
+    from heavydistill.store.journal import segments_of
+
+    unread = 0
+    for segment in segments_of(_existing(folder)):
+        notes = [f"{len(segment.lines):,} records"]
+        if segment.torn:
+            notes += [f"{segment.torn} bytes of an unfinished last line, dropped"]
+        if segment.damaged:
+            notes += [f"damaged lines: {', '.join(map(str, segment.damaged))}"]
+        if segment.foreign:
+            notes += [f"lines that hold no record: {', '.join(map(str, segment.foreign))}"]
+        unread += segment.skipped
+        typer.echo(f"{segment.path.name}: {'; '.join(notes)}")
+    if unread:
+        typer.echo(f"{unread} record(s) cannot be read; their requests are asked again.")
+        raise typer.Exit(1)
+
+
+@journal.command()
+def compact(folder: _Journal) -> None:
+    """Put all that is of use into one file; files that a run still writes to stay as they are.
+
+    Drops records that are kept twice, failures of requests that were answered later, and
+    unfinished last lines. Keeps lines that cannot be read as they are.
+    """
+    from heavydistill.store.journal import compact as compact_journal
+
+    done = compact_journal(_existing(folder))
+    typer.echo(
+        f"{done.segments} segment(s) became one, {done.dropped} record(s) of no further use "
+        f"dropped, {done.busy} segment(s) in use or not writable left alone."
+    )
+    if done.unread:
+        typer.echo(f"{done.unread} line(s) that cannot be read are kept as they are.")
+
+
+def _existing(folder: Path) -> Path:
+    if not folder.is_dir():
+        what = "is a file, not a folder" if folder.exists() else "is not there"
+        raise JournalError(f"{folder} {what}", "Give the folder of a journal.")
+    return folder

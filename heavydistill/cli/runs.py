@@ -1,0 +1,202 @@
+"""Verbs that make a run: ``generate``, and ``replay`` from a journal alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from heavydistill.cli.flags import with_run_flags
+from heavydistill.config.run import RunConfig, dump_config, load_config, refuse_code_of
+from heavydistill.errors import ConfigError, StoppedError
+from heavydistill.schema import TOO_FEW_USABLE
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from heavydistill.run.generate import Finished, Plan
+
+
+@with_run_flags
+def generate(
+    config: RunConfig,
+    *,
+    ray: Annotated[
+        str | None,
+        typer.Option(
+            help="Ray cluster that the work is spread over: local, auto, HOST:6379 or "
+            "ray://HOST:10001; see configs/ray.",
+            rich_help_panel="Run",
+        ),
+    ] = None,
+    dry_run: Annotated[
+        bool,
+        typer.Option(
+            "--dry-run",
+            help="Estimate calls, tokens, cost and time without sending a request, and print the "
+            "resolved configuration and the first prompt.",
+        ),
+    ] = False,
+) -> None:
+    """Let a teacher answer each problem K times and deliberate on its answers D times.
+
+    Without flags the bundled micro teacher works on bundled problems: no key, no GPU, no
+    download. The result is a folder with traces (parquet), the resolved configuration and the
+    figures of the table.
+    """
+    from rich.console import Console
+
+    from heavydistill.cli.plan import print_estimate, print_heading, print_line
+    from heavydistill.cli.progress import checked, say
+    from heavydistill.models.contact import Contact
+    from heavydistill.report.summary import print_summary
+    from heavydistill.run.estimate import estimate
+
+    console = Console()
+    plan = checked(config, console, contact=None if dry_run else Contact())
+    print_heading(plan, console)
+    if dry_run:
+        print_estimate(estimate(plan), plan, console)
+        console.rule("resolved configuration")
+        say(dump_config(plan.config), console)
+        if not plan.pools:
+            _print_first_prompt(plan, console)
+        return
+    print_line(estimate(plan), plan, console)
+    try:
+        finished = run_shown(plan, console, ray=ray)
+    except (KeyboardInterrupt, StoppedError) as end:
+        if plan.changed:
+            kept = f"{plan.folder} is as it was"
+        elif plan.folder.exists():
+            kept = f"what was finished is in {plan.folder}"
+        else:
+            kept = "nothing was finished"
+        stopped = isinstance(end, StoppedError)
+        say(
+            f"Stopped: {end} For now {kept}, and every response is in {plan.journal}."
+            if stopped
+            else f"Interrupted: {kept}. The same command goes on from {plan.journal}.",
+            console,
+        )
+        raise typer.Exit(1 if stopped else 130) from None
+    print_summary(finished.summary, console)
+    _print_marker(finished, plan, console)
+    _end(finished, plan, console)
+
+
+def replay(
+    run: Annotated[Path, typer.Argument(help="Folder of a finished run.")],
+    out: Annotated[str, typer.Option(help="Folder of the rebuilt run.")],
+    journal: Annotated[
+        str | None, typer.Option(help="Journal of the run, if it was moved.", show_default=False)
+    ] = None,
+    run_verifiers: Annotated[
+        bool,
+        typer.Option(
+            "--run-verifiers",
+            help="Run the Python files that the run names as verifiers of its own (verify.own).",
+        ),
+    ] = False,
+) -> None:
+    """Rebuild the dataset of a run from its journal, byte for byte, without sending a request.
+
+    The verifiers and the heavy core of this version judge and read the same responses; a request
+    that the journal does not hold is a failure in the result.
+    """
+    from rich.console import Console
+
+    from heavydistill.cli.plan import print_warnings
+    from heavydistill.cli.progress import checked
+    from heavydistill.report.summary import print_summary
+    from heavydistill.store.atomic import recover
+
+    recover(run)
+    config = run / "config.yaml"
+    if not config.is_file():
+        raise ConfigError(f"{run} is no run: it has no config.yaml", "Give the folder of a run.")
+    saved = load_config(config, {"out": out} | ({"journal": journal} if journal else {}))
+    if not run_verifiers:
+        refuse_code_of(run, saved, "add --run-verifiers")
+    console = Console()
+    plan = checked(saved, console, asks=False)
+    if plan.changed:
+        raise ConfigError(f"out: {out} holds another run", "Name another folder.")
+    print_warnings(plan, console)
+    if not plan.journal.is_dir():
+        raise ConfigError(f"There is no journal {plan.journal}", "Give its folder with --journal.")
+    finished = run_shown(plan, console, replay=True)
+    print_summary(finished.summary, console)
+    _end(finished, plan, console)
+
+
+def run_shown(plan: Plan, console: Console, **how: Any) -> Finished:
+    """Run a plan and show how far it is; ``how`` as for ``run.generate.run``."""
+    from heavydistill.cli.progress import Progress, say
+    from heavydistill.run.generate import run
+
+    with Progress(console, plan) as progress:
+        finished = run(plan, on_status=progress.on_status, on_start=progress.on_start, **how)
+    if reused := progress.reused():
+        say(reused, console)
+    return finished
+
+
+def _print_first_prompt(plan: Plan, console: Console) -> None:
+    from heavydistill.heavy import prompts
+
+    problem, config = plan.problems[0], plan.config
+    prompt = prompts.load("thinker", problem.domain or config.domain or "general", config.language)
+    console.rule(f"first prompt ({prompt.version})")
+    console.print(prompts.thinker_prompt(problem.text, prompt), markup=False, highlight=False)
+
+
+def _print_marker(finished: Finished, plan: Plan, console: Console) -> None:
+    """Name the marker that the answers share, where many hold no final answer.
+
+    Pools of another run keep the arguments of their verifiers, so none is named for them.
+    """
+    samples = finished.summary.samples.values()
+    if plan.pools or not any(counts.has_many_unanswered for counts in samples):
+        return
+    from heavydistill.cli.progress import say
+    from heavydistill.report.summary import marker_found, marker_value
+    from heavydistill.store.traces import read_traces
+    from heavydistill.verifiers.markers import shared_marker
+
+    config = plan.config
+    traces = read_traces(finished.folder)
+    marker = shared_marker(traces, config.problems.verifier_args, config.verify)
+    if marker:
+        say(marker_found(marker), console)
+        say(
+            "To judge by this marker, with the responses of the journal, give the same command "
+            f"with another --out and --set problems.verifier_args={marker_value(marker)}",
+            console,
+        )
+
+
+def _end(finished: Finished, plan: Plan, console: Console) -> None:
+    """Say where the traces are and what failed; exit with 1 if problems are missing."""
+    from heavydistill.cli.progress import say
+    from heavydistill.cli.remarks import remarks
+
+    lines = [f"Traces: {finished.folder}"]
+    lines += [f"One of them: heavydistill show {finished.folder} --problem {plan.problems[0].id}"]
+    if few := finished.summary.statuses.get(TOO_FEW_USABLE, 0):
+        lines += [
+            f"{few} problem(s) had fewer than {plan.config.think.min_k} usable trajectories and "
+            "were not deliberated: see the failures above."
+        ]
+    if finished.rejects:
+        lines += [f"{finished.rejects} row(s) failed in a step: see {finished.folder}/rejects."]
+    if places := finished.shards_of_places:
+        shards = ", ".join(f"{place}: {count}" for place, count in sorted(places.items()))
+        lines += [f"Shards that each Ray node finished: {shards}"]
+    for line in lines:
+        say(line, console)
+    for line in remarks(finished.summary, plan.run):
+        say(line, console, "yellow")
+    if not finished.is_complete:
+        raise typer.Exit(1)
