@@ -9,7 +9,7 @@ import typer
 
 if TYPE_CHECKING:
     from heavydistill.hub.parcel import Parcel
-    from heavydistill.hub.publish import Published
+    from heavydistill.hub.publish import PublishResult
 
 _TERMS = "Terms"
 
@@ -76,10 +76,10 @@ def publish(
     with it.
     """
     from heavydistill.hub.packing import pack
-    from heavydistill.hub.parcel import Wish, copy
+    from heavydistill.hub.parcel import PublishOptions, copy
     from heavydistill.hub.publish import publish as send
 
-    wish = Wish(
+    options = PublishOptions(
         repo_id=to,
         revision=revision,
         private=private,
@@ -88,12 +88,12 @@ def publish(
         allow_unknown=allow_unknown_terms,
         allow_restricted=allow_restricted_terms,
     )
-    parcel = pack(folder, wish)
+    parcel = pack(folder, options)
     _print_parcel(parcel, folder)
     if dry_run:
         typer.echo(f"Nothing was sent. What would be is in {copy(parcel, folder)}")
         return
-    _print_end(send(parcel, wish))
+    _print_end(send(parcel, options))
 
 
 def _print_parcel(parcel: Parcel, folder: Path) -> None:
@@ -106,7 +106,7 @@ def _print_parcel(parcel: Parcel, folder: Path) -> None:
         typer.echo(f"Not sent, of what is in {folder}: {', '.join(parcel.kept_back)}")
 
 
-def _print_end(done: Published) -> None:
+def _print_end(done: PublishResult) -> None:
     for name in done.deleted:
         typer.echo(f"Deleted there, of what was published before: {name}")
     said = "Published" if done.is_new else "Everything was there already, nothing was sent"

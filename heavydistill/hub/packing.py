@@ -34,8 +34,8 @@ from heavydistill.hub.model_card import FIGURES, comparison_in, model_card
 from heavydistill.hub.parcel import (
     CARD,
     Parcel,
-    Wish,
-    check_wish,
+    PublishOptions,
+    check_options,
     kept_back,
     known_secrets,
     refuse_links,
@@ -72,14 +72,14 @@ _TOKENIZER = (
 )
 
 
-def pack(folder: Path, wish: Wish) -> Parcel:
+def pack(folder: Path, options: PublishOptions) -> Parcel:
     """What is sent of a folder of sets or of a trained model; changes and asks nothing.
 
     Raises:
         PublishError: The folder is neither, or both; or see ``pack_sets`` and ``pack_model``.
         ConfigError: See there.
     """
-    check_wish(wish)
+    check_options(options)
     is_sets, is_model = ((folder / name).is_file() for name in (MANIFEST, RECORD))
     if is_sets and is_model:
         raise PublishError(
@@ -87,13 +87,13 @@ def pack(folder: Path, wish: Wish) -> Parcel:
             "Move one of them to a folder of its own.",
         )
     if is_sets:
-        return pack_sets(folder, wish)
+        return pack_sets(folder, options)
     if is_model:
-        return pack_model(folder, wish)
+        return pack_model(folder, options)
     raise _neither(folder)
 
 
-def pack_sets(folder: Path, wish: Wish) -> Parcel:
+def pack_sets(folder: Path, options: PublishOptions) -> Parcel:
     """Check everything that can be checked here, and make the card; changes and asks nothing.
 
     Raises:
@@ -102,22 +102,22 @@ def pack_sets(folder: Path, wish: Wish) -> Parcel:
             key stands in it.
         ConfigError: There is no manifest or one of another version, or a profile is none.
     """
-    check_wish(wish)
+    check_options(options)
     refuse_links(folder, MANIFEST, _is_of_sets)
     manifest = read_manifest(folder)
     _check_set_files(folder, manifest)
     check_terms(
-        authors_of(manifest, wish.profiles),
-        allow_unknown=wish.allow_unknown,
-        allow_restricted=wish.allow_restricted,
+        authors_of(manifest, options.profiles),
+        allow_unknown=options.allow_unknown,
+        allow_restricted=options.allow_restricted,
     )
     text = dataset_card(
         manifest,
         folder,
-        wish.repo_id,
-        revision=wish.revision,
-        licence=wish.licence,
-        profiles=wish.profiles,
+        options.repo_id,
+        revision=options.revision,
+        licence=options.licence,
+        profiles=options.profiles,
     )
     files: dict[str, Path | bytes] = {
         CARD: text.encode(),
@@ -158,7 +158,7 @@ def _check_set_files(folder: Path, manifest: Manifest) -> None:
         )
 
 
-def pack_model(folder: Path, wish: Wish) -> Parcel:
+def pack_model(folder: Path, options: PublishOptions) -> Parcel:
     """Check everything that can be checked here, and make the card; changes and asks nothing.
 
     Raises:
@@ -167,7 +167,7 @@ def pack_model(folder: Path, wish: Wish) -> Parcel:
             folder, the terms do not allow it, or a key stands in a text.
         ConfigError: There is no record or one of another version, or a profile is none.
     """
-    check_wish(wish)
+    check_options(options)
     refuse_links(folder, RECORD, _is_of_model)
     record = read_record(folder)
     if record.result is None:
@@ -176,19 +176,19 @@ def pack_model(folder: Path, wish: Wish) -> Parcel:
             "Wait for its end, or let it go on from its last checkpoint.",
         )
     names = [*weights_of(folder), *_model_files(folder)]
-    check_origin(record, wish)
+    check_origin(record, options)
     text = model_card(
         record,
         folder,
-        wish.repo_id,
-        revision=wish.revision,
-        licence=wish.licence,
-        profiles=wish.profiles,
+        options.repo_id,
+        revision=options.revision,
+        licence=options.licence,
+        profiles=options.profiles,
     )
     files: dict[str, Path | bytes] = {CARD: text.encode(), RECORD: folder / RECORD}
     files |= {name: folder / name for name in names}
     if is_adapter(folder):
-        base = origin_of(record, wish.profiles).base
+        base = origin_of(record, options.profiles).base
         files[ADAPTER_CONFIG] = _portable(folder / ADAPTER_CONFIG, base)
     comparison = comparison_in(folder)
     secrets = known_secrets(record.model_dump(), comparison.config if comparison else {})

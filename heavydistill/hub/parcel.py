@@ -36,7 +36,7 @@ _KEY_FIELD = "api_key_env"
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class PublishOptions:
     """What the user wants published, and how."""
 
     repo_id: str  # ORG/NAME
@@ -70,15 +70,15 @@ class Parcel:
         }
 
 
-def check_wish(wish: Wish) -> None:
+def check_options(options: PublishOptions) -> None:
     """Raise a PublishError if the name of the repository, branch or licence is malformed."""
-    _check_name(wish.repo_id)
-    if wish.licence is not None and not _LICENCE.fullmatch(wish.licence):
+    _check_name(options.repo_id)
+    if options.licence is not None and not _LICENCE.fullmatch(options.licence):
         raise PublishError(
-            f"{wish.licence!r} is no licence as the Hub writes it",
+            f"{options.licence!r} is no licence as the Hub writes it",
             "Give its id in small letters, e.g. --license cc-by-4.0, or other.",
         )
-    if wish.revision is not None and not wish.revision.strip():
+    if options.revision is not None and not options.revision.strip():
         raise PublishError(
             "The name of the branch is empty", "Give --revision BRANCH, or leave it out for main."
         )

@@ -23,7 +23,7 @@ from urllib.parse import urlsplit
 
 from heavydistill.errors import HeavydistillError, PublishError, RunError
 from heavydistill.hub.packing import pack_model
-from heavydistill.hub.parcel import Parcel, Wish, check_wish
+from heavydistill.hub.parcel import Parcel, PublishOptions, check_options
 from heavydistill.hub.terms import check_origin
 from heavydistill.store.training_record import TrainingRecord
 
@@ -37,7 +37,7 @@ _BUSY = 429
 
 
 @dataclass(frozen=True, slots=True)
-class Published:
+class PublishResult:
     """The result of an upload."""
 
     url: str  # of the repository, or of the branch
@@ -47,7 +47,7 @@ class Published:
     deleted: list[str]  # files of an earlier parcel that the commit deleted
 
 
-def publish(parcel: Parcel, wish: Wish) -> Published:
+def publish(parcel: Parcel, options: PublishOptions) -> PublishResult:
     """Send a parcel.
 
     Raises:
@@ -59,12 +59,12 @@ def publish(parcel: Parcel, wish: Wish) -> Published:
     from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi
 
     token = _token()
-    repo_id, kind = wish.repo_id, parcel.kind
+    repo_id, kind = options.repo_id, parcel.kind
     api = HfApi(token=token)
     with _talking(repo_id, token):
-        is_private = _open(api, wish, kind)
+        is_private = _open(api, options, kind)
         ask = api.dataset_info if kind == "dataset" else api.model_info
-        before = ask(repo_id, revision=wish.revision)
+        before = ask(repo_id, revision=options.revision)
         there = [file.rfilename for file in before.siblings or []]
         old = _of_earlier(there, parcel)
         done = api.create_commit(
@@ -75,12 +75,12 @@ def publish(parcel: Parcel, wish: Wish) -> Published:
             ],
             commit_message=parcel.message,
             repo_type=kind,
-            revision=wish.revision,
+            revision=options.revision,
             parent_commit=before.sha,
         )
-    return Published(
+    return PublishResult(
         url=f"{api.endpoint}/{'datasets/' * (kind == 'dataset')}{repo_id}"
-        + (f"/tree/{wish.revision}" if wish.revision else ""),
+        + (f"/tree/{options.revision}" if options.revision else ""),
         commit=done.oid,
         is_new=done.oid != before.sha,
         is_private=is_private,
@@ -88,68 +88,68 @@ def publish(parcel: Parcel, wish: Wish) -> Published:
     )
 
 
-def check_access(wish: Wish) -> None:
+def check_access(options: PublishOptions) -> None:
     """Make the repository of a model, and be sure that ``publish`` may write to it.
 
     Call this before training starts, so that a missing permission does not surface at the end.
-    Errors are those of ``publish`` and ``check_wish``.
+    Errors are those of ``publish`` and ``check_options``.
     """
     from huggingface_hub import HfApi
 
-    check_wish(wish)
+    check_options(options)
     token = _token()
     api = HfApi(token=token)
-    with _talking(wish.repo_id, token):
-        _open(api, wish, "model")
+    with _talking(options.repo_id, token):
+        _open(api, options, "model")
         # What is there already is "made" by whoever may read it.
-        api.auth_check(wish.repo_id, repo_type="model", write=True)
+        api.auth_check(options.repo_id, repo_type="model", write=True)
 
 
-def check_before(record: TrainingRecord, folder: Path, wish: Wish) -> None:
+def check_before(record: TrainingRecord, folder: Path, options: PublishOptions) -> None:
     """Before a training, find out whether its model can be published; makes the repository.
 
     Args:
         record: Record of the training, without a result.
         folder: Folder where the model will be.
-        wish: How it will be published.
+        options: How it will be published.
 
     Raises:
         PublishError: Names, licence or terms do not allow it, or see ``check_access``.
         RunError: See ``check_access``.
     """
-    check_wish(wish)
+    check_options(options)
     try:
-        check_origin(record, wish)
+        check_origin(record, options)
     except PublishError as error:
-        later = f"`heavydistill publish {folder} --to {wish.repo_id}`"
+        later = f"`heavydistill publish {folder} --to {options.repo_id}`"
         fix = f"Train without push_to_hub, and publish afterwards: {later} has flags for that."
         raise PublishError(error.what, fix) from error
-    check_access(wish)
+    check_access(options)
 
 
-def publish_trained(folder: Path, wish: Wish) -> Published:
+def publish_trained(folder: Path, options: PublishOptions) -> PublishResult:
     """Pack and publish a model right after its training; an error says how to do it later."""
     try:
-        return publish(pack_model(folder, wish), wish)
+        return publish(pack_model(folder, options), options)
     except HeavydistillError as error:
-        again = f"`heavydistill publish {folder} --to {wish.repo_id}`"
+        again = f"`heavydistill publish {folder} --to {options.repo_id}`"
         fix = f"The model is in {folder}; once that is mended, send it with {again}."
         raise type(error)(error.what, fix) from error
 
 
-def _open(api: HfApi, wish: Wish, kind: str) -> bool:
+def _open(api: HfApi, options: PublishOptions, kind: str) -> bool:
     """Make the repository and the branch, if they are missing; whether it is private."""
-    repo_id = wish.repo_id
-    api.create_repo(repo_id, repo_type=kind, private=wish.private or None, exist_ok=True)
+    repo_id = options.repo_id
+    api.create_repo(repo_id, repo_type=kind, private=options.private or None, exist_ok=True)
     is_private = bool(api.repo_info(repo_id, repo_type=kind).private)
-    if wish.private and not is_private:
+    if options.private and not is_private:
         raise PublishError(
             f"{repo_id} is there already and is public",
             "Make it private in its settings on the Hub, give another --to, or leave out "
             "--private.",
         )
-    if wish.revision:
-        api.create_branch(repo_id, branch=wish.revision, repo_type=kind, exist_ok=True)
+    if options.revision:
+        api.create_branch(repo_id, branch=options.revision, repo_type=kind, exist_ok=True)
     return is_private
 
 

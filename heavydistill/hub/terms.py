@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from heavydistill.errors import PublishError
-from heavydistill.hub.parcel import Wish
+from heavydistill.hub.parcel import PublishOptions
 from heavydistill.models.profiles import ProfileFile, Terms, load_profile
 from heavydistill.models.registry import names, shipped
 from heavydistill.store.sets.folder import Manifest, RunUsed
@@ -231,7 +231,7 @@ def origin_of(record: TrainingRecord, profiles: Sequence[Path] = ()) -> Origin:
     return Origin(_base_of(record.base, known), authors(_wrote(record), known))
 
 
-def check_origin(record: TrainingRecord, wish: Wish) -> None:
+def check_origin(record: TrainingRecord, options: PublishOptions) -> None:
     """Refuse to publish a model unless the licence of its base and the terms of authors allow it.
 
     Nothing is read that only a finished training has.
@@ -240,11 +240,13 @@ def check_origin(record: TrainingRecord, wish: Wish) -> None:
         PublishError: Names the models concerned, their terms and the fix.
         ConfigError: One of the profiles is no profile.
     """
-    origin = origin_of(record, wish.profiles)
+    origin = origin_of(record, options.profiles)
     check_terms(
-        origin.authors, allow_unknown=wish.allow_unknown, allow_restricted=wish.allow_restricted
+        origin.authors,
+        allow_unknown=options.allow_unknown,
+        allow_restricted=options.allow_restricted,
     )
-    if not (origin.base.licence or wish.licence or wish.allow_unknown):
+    if not (origin.base.licence or options.licence or options.allow_unknown):
         raise PublishError(
             f"The licence of the base model {origin.base.name} is not known: no profile tells it",
             "Read it, and give --license with the one that the trained model has by it, a profile "

@@ -41,33 +41,29 @@ class Tally:
         self.thoughts = 0  # trajectories with thinking
         self.same_texts = 0  # pools of one text, too long for that to be chance
         self.readers: Counter[str] = Counter()  # caches by what counted their tokens
-        self._took_pools = voted is not None
-        self._voted = voted or ()
-        self._trajectories, self._deliberations = GenerationTally(), GenerationTally()
-        self._judging = JudgingTally()
-        self._statuses: Counter[str] = Counter()
+        trajectories, deliberations = GenerationTally(), GenerationTally()
+        judging, statuses = JudgingTally(), Counter[str]()
         for trace in traces:
             self._add(trace)
-
-    @property
-    def rounds(self) -> int:
-        """Rounds of deliberation; 0 if there are none."""
-        return max((len(row.rounds) for row in self.rows), default=0)
+            trajectories.add(trace.pool)
+            deliberations.add(trace.deliberations)
+            judging.add([*trace.pool, *trace.deliberations], voted or ())
+            statuses[trace.status] += 1
+        self.rounds = max((len(row.rounds) for row in self.rows), default=0)
+        self.trajectories: GenerationCounts = trajectories.counts
+        self.deliberations: GenerationCounts = deliberations.counts  # of all rounds
+        self.judging: Judging = judging.counts
+        self.statuses = dict(statuses.most_common())  # number of traces by status
+        self.usage: dict[str, Usage] = {  # by stage; see `summary.Summary`
+            "thinking": UsageTally().usage if voted is not None else trajectories.usage,
+            "deliberating": deliberations.usage,
+            **judging.usage,
+        }
 
     @property
     def rules(self) -> set[str]:
         """The verifiers without the judges that were asked after them."""
         return {rule_of(verifier) for verifier in self.verifiers}
-
-    @property
-    def trajectories(self) -> GenerationCounts:
-        """What became of the trajectories."""
-        return self._trajectories.counts
-
-    @property
-    def deliberations(self) -> GenerationCounts:
-        """What became of the deliberations of all rounds."""
-        return self._deliberations.counts
 
     @property
     def left_open(self) -> int:
@@ -79,36 +75,13 @@ class Tally:
             if reason.partition(":")[0] not in NEVER_JUDGED
         )
 
-    @property
-    def judging(self) -> Judging:
-        """What a judge made of undecided verdicts."""
-        return self._judging.counts
-
-    @property
-    def usage(self) -> dict[str, Usage]:
-        """What each stage took; see ``summary.Summary``."""
-        return {
-            "thinking": UsageTally().usage if self._took_pools else self._trajectories.usage,
-            "deliberating": self._deliberations.usage,
-            **self._judging.usage,
-        }
-
-    @property
-    def statuses(self) -> dict[str, int]:
-        """Traces of each status, most common first."""
-        return dict(self._statuses.most_common())
-
     def _add(self, trace: Trace) -> None:
         self.rows.append(Row.of(trace))
         self.prompts |= prompts_of(trace)
         self.verifiers |= verifiers_of(trace)
-        self.thinkers |= {one.model for one in trace.pool}
-        self.deliberators |= {one.model for one in trace.deliberations}
-        self._trajectories.add(trace.pool)
-        self._deliberations.add(trace.deliberations)
-        self._judging.add([*trace.pool, *trace.deliberations], self._voted)
-        self._statuses[trace.status] += 1
-        self.thoughts += sum(bool(one.reasoning) for one in trace.pool)
+        self.thinkers |= {trajectory.model for trajectory in trace.pool}
+        self.deliberators |= {deliberation.model for deliberation in trace.deliberations}
+        self.thoughts += sum(bool(trajectory.reasoning) for trajectory in trace.pool)
         self.same_texts += _is_one_text(trace)
         self.readers.update(cache.reader for cache in trace.caches)
 

@@ -66,13 +66,13 @@ def run_script(arguments: Any, stage: ModuleType) -> None:
     """
     from heavydistill.config.run import load_config
     from heavydistill.hub.model_card import write_model_card
-    from heavydistill.hub.parcel import Wish
+    from heavydistill.hub.parcel import PublishOptions
     from heavydistill.hub.publish import check_before, publish_trained
 
     config = arguments.config
     folder = Path(config.output_dir)
-    wish = (
-        Wish(
+    options = (
+        PublishOptions(
             config.hub_model_id,
             revision=config.hub_revision,
             private=bool(config.hub_private_repo),
@@ -91,8 +91,8 @@ def run_script(arguments: Any, stage: ModuleType) -> None:
             print(f"{what:<{width}}  {how_much}", flush=True)
     if config.dry_run:
         return
-    if wish and is_main():
-        check_before(plan.record, folder, wish)
+    if options and is_main():
+        check_before(plan.record, folder, options)
     result = stage.train(plan).result
     if not is_main():
         return
@@ -109,8 +109,8 @@ def run_script(arguments: Any, stage: ModuleType) -> None:
         evaluate(Path(config.evaluate), str(arguments.model.model_name_or_path), folder)
         write_model_card(folder)
     print(f"The model is in {folder}", flush=True)
-    if wish:
-        print(f"Published: {publish_trained(folder, wish).url}", flush=True)
+    if options:
+        print(f"Published: {publish_trained(folder, options).url}", flush=True)
 
 
 def evaluate(config: Path, before: str, folder: Path) -> None:

@@ -19,7 +19,7 @@ from set_folders import manifest, write_sets
 from students import MICRO
 
 from heavydistill.errors import PublishError, RunError
-from heavydistill.hub.parcel import Wish
+from heavydistill.hub.parcel import PublishOptions
 from heavydistill.hub.publish import check_access, check_before, publish_trained
 from heavydistill.store.training_record import BaseModelUsed, write_record
 
@@ -314,50 +314,50 @@ def test_what_is_no_folder_of_the_kind_is_told_what_to_give(hub, publish, tmp_pa
 
 
 def test_the_right_to_write_is_found_out_before_a_training(hub, monkeypatch):
-    check_access(Wish(REPO, private=True))
+    check_access(PublishOptions(REPO, private=True))
     assert hub.repos[REPO].kind == "model" and hub.repos[REPO].private
     assert hub.commits(REPO) == 0
-    check_access(Wish(REPO, revision="v2"))
+    check_access(PublishOptions(REPO, revision="v2"))
     assert "v2" in hub.repos[REPO].branches
     hub.add("others/model", kind="model")
     hub.add(f"{ORG}/public", kind="model")
-    for wish, fault in (
-        (Wish("model"), "does not say whose"),
-        (Wish("others/model"), "The token may not write to others/model"),
-        (Wish("others/new"), "The token may not write to others/new"),
-        (Wish(f"{ORG}/public", private=True), "is there already and is public"),
+    for options, fault in (
+        (PublishOptions("model"), "does not say whose"),
+        (PublishOptions("others/model"), "The token may not write to others/model"),
+        (PublishOptions("others/new"), "The token may not write to others/new"),
+        (PublishOptions(f"{ORG}/public", private=True), "is there already and is public"),
     ):
         with pytest.raises(PublishError, match=fault):
-            check_access(wish)
+            check_access(options)
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     with pytest.raises(PublishError, match="HF_HUB_OFFLINE"):
-        check_access(Wish(REPO))
+        check_access(PublishOptions(REPO))
 
 
 def test_terms_are_found_out_before_a_training_too(hub, folder):
     begun = record(result=None)
-    check_before(begun, folder, Wish(REPO))
+    check_before(begun, folder, PublishOptions(REPO))
     assert REPO in hub.repos
     unknown = begun.model_copy(update=on_hub("someone/small-3b"))
     later = re.escape(f"`heavydistill publish {folder} --to {ORG}/other`")
     with pytest.raises(PublishError, match=f"someone/small-3b is not known.*{later}"):
-        check_before(unknown, folder, Wish(f"{ORG}/other"))
+        check_before(unknown, folder, PublishOptions(f"{ORG}/other"))
     with pytest.raises(PublishError, match="may not write"):
-        check_before(begun, folder, Wish("others/new"))
+        check_before(begun, folder, PublishOptions("others/new"))
     assert list(hub.repos) == [REPO]
 
 
 def test_a_model_that_cannot_be_sent_after_its_training_is_said_to_be_there(hub, folder):
-    done = publish_trained(folder, Wish(REPO))
+    done = publish_trained(folder, PublishOptions(REPO))
     assert done.is_new and done.url == f"{hub.url}/{REPO}"
     later = re.escape(f"`heavydistill publish {folder} --to {REPO}`")
     hub.plan = lambda method, path: 500 if "/commit/" in path else None
     write_record(record(max_length=97), folder)
     with pytest.raises(RunError, match=f"The model is in .* send it with {later}"):
-        publish_trained(folder, Wish(REPO))
+        publish_trained(folder, PublishOptions(REPO))
     write_record(record(result=None), folder)
     with pytest.raises(PublishError, match=f"has not ended.*{later}"):
-        publish_trained(folder, Wish(REPO))
+        publish_trained(folder, PublishOptions(REPO))
 
 
 @pytest.mark.slow
