@@ -38,8 +38,7 @@ from decimal import Decimal
 from typing import Any
 
 from heavydistill.schema import Problem
-from heavydistill.verifiers.choice.reading import FEWEST_OPTIONS, MOST_OPTIONS
-from heavydistill.verifiers.choice.wording import SPEAKS_OF_OTHERS
+from heavydistill.verifiers.choice.reading import FEWEST_OPTIONS, MOST_OPTIONS, SPEAKS_OF_OTHERS
 
 _LETTER = re.compile(r"\(?([A-Za-z])[).]?")
 _MARK = "[).:、）．：]"

@@ -97,7 +97,7 @@ def _boxed(text: str) -> list[str]:
 
 
 def _claimed(problem: Problem, text: str) -> int:
-    claims = claims_in(text, options_of(problem.verifier_args), problem.text)
+    claims = claims_in(text, options_of(problem.verifier_args))
     return min(2, len({letters for letters in claims.made if letters}))
 
 

@@ -71,7 +71,8 @@ def test_boxes_are_all_that_counts_without_a_marker(verifier):
         ("The answer is C.", 1),
         ("The answer is **C**. So \\boxed{C}.", 1),
         ("The answer is B. Wait, that is wrong. The answer is C.", 2),
-        ("C) Earth\n\nIt has one moon.", 1),
+        ("C) Earth", 1),
+        ("C) Earth\n\nIt has one moon.", 0),
         ("It is the third planet from the sun.", 0),
     ],
 )

@@ -2,7 +2,5 @@
 
 verifier   the verdicts and their reasons
 claims     where a response claims an option, and whether its claims agree
-endings    first and last lines that conclude with an option
-reading    which option a piece of text names
-wording    the words of claims, denials and corrections, English and Chinese
+reading    which option a piece of text names, and the words of claims, denials and corrections
 """

@@ -1,11 +1,10 @@
 r"""Which options a response claims to be the answer, and whether its claims agree.
 
 A claim is the content of ``\boxed{}``, ``\fbox{}`` or ``<answer>``, or what follows words such as
-"the final answer is", "Answer:", "I choose", 答案是 and 故选, or stands before "is the correct
-answer". It is none where it is negated, asked, supposed ("if", "might", "one would think") or said
-of something else ("the wrong answer is", "his answer was"). Where nothing is claimed, a response
-that is a letter or an option's text and nothing more is one, and then its ending
-(``endings``).
+"the final answer is", "Answer:", "I choose", 答案是 and 故选. It is none where it is negated,
+asked, supposed ("if", "might", "one would think") or said of something else ("the wrong answer is",
+"his answer was"). Where nothing is claimed, a response that is a letter or an option's text and
+nothing more is one.
 
 Claims before the last correction ("wait", "actually", "no,", 不对) that another claim follows do
 not count. The rest must agree: what the last one names is what the response claims.
@@ -19,17 +18,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from heavydistill.verifiers.choice.endings import endings
 from heavydistill.verifiers.choice.reading import (
-    Options,
-    Reading,
-    denied,
-    plain_text,
-    read_alone,
-    read_at,
-    with_others,
-)
-from heavydistill.verifiers.choice.wording import (
     ANCHOR,
     CHOSEN_BEFORE,
     CLAUSE_ENDS,
@@ -37,17 +26,21 @@ from heavydistill.verifiers.choice.wording import (
     CORRECTION,
     DENIALS,
     GIVES_NONE,
-    IS_THE_ANSWER,
-    JOINED_BEFORE,
     NOT_THIS_BOX,
     OPENS_CLAUSE,
     OTHER_ANSWER,
     OWN,
     QUALITIES_BEFORE,
-    RIGHT_BEFORE,
     RIVALS,
     SAID_OTHERWISE,
     SUPPOSES,
+    Options,
+    Reading,
+    denied,
+    plain_text,
+    read_alone,
+    read_at,
+    with_others,
 )
 
 MOST_CLAIMS = 1000
@@ -57,7 +50,6 @@ _WINDOW = 120  # characters before a claim that can deny it
 _BOX_OPENS = re.compile(r"\\(?:boxed|fbox) ?\{")
 _BRACE = re.compile(r"[{}]")
 _BARE_BOX = re.compile(r"\\(?:boxed|fbox) ?([A-Z])(?![A-Za-z])")
-_SENTENCE_ENDS = re.compile(r"[.!?\n]")
 _TAG = re.compile(r"<answer>([^<]{1,2000})</answer>", re.IGNORECASE)
 
 
@@ -84,12 +76,12 @@ class _Claim:
     reading: Reading
 
 
-def claims_in(text: str, options: Options, question: str) -> Claims:
-    """What a response to a question claims: of any text, in time linear in its length."""
+def claims_in(text: str, options: Options) -> Claims:
+    """What a response claims: of any text, in time linear in its length."""
     text = plain_text(text).strip()
     claims = _claims(text, options)
     if claims == []:
-        claims = _alone(text, options) or _endings(text, options, question)
+        claims = _alone(text, options)
     if claims is None:
         return Claims((), "too_complex")
     if not claims:
@@ -105,11 +97,6 @@ def _alone(text: str, options: Options) -> list[_Claim]:
         return []
     reading = read_alone(text, options, strict=True)
     return [_Claim(0, reading)] if reading.letters else []
-
-
-def _endings(text: str, options: Options, question: str) -> list[_Claim] | None:
-    found = endings(text, options, question)
-    return None if found is None else [_Claim(*ending) for ending in found]
 
 
 def _agreed(text: str, claims: list[_Claim], options: Options) -> tuple[tuple[str, ...], str]:
@@ -162,7 +149,7 @@ def _claims(text: str, options: Options) -> list[_Claim] | None:
     """All claims in their order, those inside others left out; None if there are too many."""
     found: list[_Claim] = []
     looked_at = 0
-    for finder in (_boxed, _after_words, _before_words):
+    for finder in (_boxed, _after_words):
         for claim in finder(text, options):
             looked_at += 1
             if looked_at > MOST_CLAIMS:
@@ -259,22 +246,6 @@ def _is_definite(match: re.Match[str], text: str, is_title: bool) -> bool:
 
 def _opens_line(before: str) -> bool:
     return not before.strip(" -•>(){\"'1234567890")
-
-
-def _before_words(text: str, options: Options) -> Iterator[_Claim | None]:
-    """What stands before "is the correct answer"; None where nothing is claimed."""
-    for match in IS_THE_ANSWER.finditer(text):
-        before = _clause_before(text, match.start())
-        last_part = _after_conclusion(before.rpartition(",")[2])
-        ends = _SENTENCE_ENDS.search(text, match.end(), match.end() + 300)
-        is_asked = ends and ends[0] == "?"
-        is_no_claim = is_asked or not RIGHT_BEFORE.match(text, match.end())
-        if is_no_claim or _is_supposed(before) or SAID_OTHERWISE.search(last_part):
-            yield None
-            continue
-        joined = JOINED_BEFORE.search(before)
-        letters = {match[1], *([joined[1]] if joined else [])}
-        yield _Claim(match.start(), Reading(tuple(sorted(letters)), True, match.end()))
 
 
 def _clause_before(text: str, start: int) -> str:

@@ -2,7 +2,9 @@
 
 ``plain_text`` takes typography away first (Markdown, LaTeX wrappers, full-width letters, runs of
 blanks), so that ``**C**``, ``$\\text{(C)}$`` and ``Ｃ`` read alike. All patterns repeat at most a
-fixed number of times, so that reading costs no more than the length of the text.
+fixed number of times, so that reading costs no more than the length of the text. The words with
+which a response claims, denies, doubts and corrects an option, English and Chinese, stand here too;
+``LETTER`` is a capital that stands alone, its brackets with it.
 
 Guards: ``A`` and ``I`` before a word are an article and a pronoun; a lower-case letter counts only
 where nothing but an end or a mark follows; a letter in a formula (``C = 5``, ``C-14``) is none.
@@ -18,26 +20,205 @@ import re
 import string
 from dataclasses import dataclass
 
-from heavydistill.verifiers.choice.wording import (
-    CONDITION_AFTER,
-    DENIED_AFTER,
-    EXCLUDES,
-    FLAGS,
-    FUNCTION_WORD,
-    GIVES_REASONS,
-    JOINS,
-    LETTER,
-    NEW_CLAUSE,
-    NOT_THIS_ONE,
-    OR,
-    SAYS_RIGHT,
-    SAYS_WRONG,
-    SPEAKS_OF_OTHERS,
-    THAT_IS,
-    WAVERS,
-)
 from heavydistill.verifiers.normal import normal_form
 
+# ASCII alone: Chinese characters next to a letter are no part of its word.
+FLAGS = re.IGNORECASE | re.ASCII
+
+LETTER = r"(?<![A-Za-z0-9_\\'])[({\[<【「]{0,3}(?-i:([A-Z]))(?![A-Za-z0-9_])[)}\]>】」]{0,3}"
+
+
+def _any(*patterns: str) -> re.Pattern[str]:
+    return re.compile("|".join(patterns), FLAGS)
+
+
+# --- What a letter or an option's text follows: "the answer is", "Answer:", "I choose", 答案是.
+QUALITIES_BEFORE = re.compile(
+    r"(?:\b(?:single|only|most|very|final|correct|right|best|appropriate|likely|true|chosen|"
+    r"selected|actual) ){1,4}\Z",
+    FLAGS,
+)
+OWN = re.compile(r"\b(?:my|our) \Z", FLAGS)
+_NOUN = (
+    r"(?P<noun>(?:final)?answer|ans|option|choice|letter)\b(?:(?<=ans)\.)?"
+    r"(?: ?(?:option|choice|letter)\b)?(?: (?:to|for|of) (?:this|the) (?:question|problem|task))?"
+    r"(?: (?:among|from|out of) (?:all )?(?:the |these )?(?:given |provided |available )?"
+    r"(?:options|choices)(?: given| provided)?)?"
+)
+_IS = (
+    r" ?(?:is|would(?: therefore| thus| then)? be|should be|must be|has to be|will be|remains|"
+    r"turns out to be|seems to be|appears to be)"
+)
+_SURELY = (
+    r"(?: (?:therefore|thus|hence|then|indeed|clearly|definitely|certainly|obviously|simply|still|"
+    r"now|again|probably|likely|most likely|in fact|either|both|i think|i believe)){0,2}"
+)
+ANCHOR = _any(
+    rf"\b{_NOUN}(?:(?P<link>{_IS}{_SURELY}(?: ?:)?\n?)"
+    r"|(?P<colon> ?(?:[:=→⇒]|->|=>|[-–—](?= ))[ \n]?)|(?P<line>\n))",
+    r"\bfinal ?answer(?P<heading> )(?=[({\[]{0,2}[A-Z]\b)",
+    r"\b(?:I|we)(?:'d|'ll| would| will| therefore| thus| shall)?"
+    r"(?P<choose> (?:choose|select|pick|chose|answer|go with|opt for|vote for))\b ?:?",
+    r"\blet(?:'s| us) (?P<go>choose|select|pick|answer|go with)\b ?:?",
+    r"(?P<zh>(?:答案|(?:正确|最终|最佳)的?选项|选项)(?:应该|应当|应|就|只能)?"
+    r"(?:(?:是|为|选择?):?|】?:|】)[ \n]?)",
+    r"(?P<short>(?:\A|(?<=[\n.;,，；]))选择?(?:答案|选项)?[: ]?(?=[(]?(?-i:[A-Z])))",
+    r"(?P<pick>(?:故|因此|所以|综上,?|认为|应该|应当|应|本题|我)(?:该题|本题|答案)?(?:应该|应)?选择?"
+    r"(?:答案|选项)?[: ]?)",
+)
+# An answer is given, though none of the options.
+GIVES_NONE = _any(r" ?(?:none|neither|both|all)\b")
+
+# What may follow a letter that is chosen: "we choose C large enough" is no answer.
+CHOSEN_BEFORE = _any(
+    r" ?(?:$|[\n.,;:!，；：、)]|[-–—(/&]|(?:because|since|over|rather|instead|not|and|or|but|"
+    r"as (?:the|my|our) (?:[a-z]+ ){0,2}(?:answer|option|choice)(?! to (?:e|r)))\b)"
+)
+
+# --- What makes of a claim none.
+CLAUSE_ENDS = re.compile(r"[.!?;\n；！？]")
+CONCLUDES = _any(r"\b(?:so|therefore|thus|hence|consequently)\b", "所以|因此|故")
+SUPPOSES = _any(
+    r"\b(?:if|unless|suppos\w*|assum\w*|imagine|whether|otherwise|were|had|for example|e\.g)\b",
+    r"\b(?:example|format):",
+    "假设|如果|假如|若|是否",
+)
+SAID_OTHERWISE = _any(
+    r"\b(?:might|may|could|tempt\w*|mistaken\w*|mistake|wrongly|incorrectly|naive\w*|doubt|"
+    r"deny|denies|claim\w*|says|said|thinks|thought|trap|someone|people|students?|not|never|cannot|"
+    r"hardly|unlikely|neither|nor|why|false|wrong|initial(?:ly)?|originally|at first)\b",
+    r"(?<!\bi )(?<!\bwe )\bwould\b",
+    r"\b(?:many|some|others|most|you|they|he|she|one) (?:\w{1,20} )?"
+    r"(?:say|think|believe|claim|argue)",
+    r"n't\b",
+    "[不别勿]|并非|没有|有人|误以为|为什么|为何",
+)
+OTHER_ANSWER = re.compile(
+    r"(?:\b(?:wrong|incorrect|false|tempting|common|previous|other|initial|first|obvious|another|"
+    r"second|next|bad|invalid|naive|his|her|their|alternative|possible|expected|worst|eliminated|"
+    r"least|example|sample|distractor|decoy|trap|non|runner-up)"
+    r"|'s|错误的?)[\s-]*\Z",
+    FLAGS,
+)
+NOT_THIS_BOX = re.compile(
+    r"(?:\bnot|n't|\bnever|\bneither|\bnor|\bexcludes?|\beliminates?|\brules? out|\brather than|"
+    r"\binstead of|\bexcept|\bwrong|\bincorrect|不是|并非|不选|排除)"
+    r"(?: (?:be|option|choice|the|answer|is|equal to|correct)){0,3}[ :'({\[]{0,4}\Z",
+    FLAGS,
+)
+DENIED_AFTER = _any(
+    r"[ )}\]]{0,4}(?:"
+    r"(?:is|was|are|would be|can|could|does|seems|must be)(?: [a-z]+)? ?"
+    r"(?:not|n't|wrong|incorrect|false|impossible|invalid|ruled out|eliminated)\b"
+    r"|(?:isn't|wasn't|can't|cannot|couldn't)\b|是?错|不对|不正确|不是|有误"
+    r"|[,(] ?(?:which (?:is|was) )?(?:wrong|incorrect|false|not (?:correct|right))\b|[≠❌✗✘])"
+)
+CONDITION_AFTER = _any(
+    r",? (?:only )?(?:if|unless|provided|assuming|when|whenever|"
+    r"sometimes|in (?:some|most|that) cases?)\b"
+    r"|,? for (?!(?:this|the|these|that|two|three|several|many|a|all)\b)|,? or (?:maybe )?not\b"
+)
+
+# --- What takes a claim back.
+CORRECTION = _any(
+    r"\b(?:wait|actually|hold on|scratch that|correction|oops|hmm|sorry|on second thoughts?|"
+    r"on reflection|upon (?:re-?check|review|reflection|closer)\w*|my mistake|"
+    r"let me (?:re-?\w+|correct|double[- ]check|check again|fix)|i (?:was|am) (?:wrong|mistaken)|"
+    r"i(?: have|'ve)? made an? (?:\w{1,20} )?(?:mistake|error)|i meant?|just kidding|not really|"
+    r"never mind|strike that|err?|"
+    r"(?P<of_anything>that(?:'s| is| was) (?:wrong|incorrect|not right)))\b",
+    r"\bno(?=[,.!:]| ?[-–—])",
+    r"等等(?=[,.，!！…我不])",
+    r"不对?(?=[,，.!！])",
+    "等一下|更正|纠正|我错了|搞错了|重新(?:检查|考虑|计算|审视)|其实|实际上|抱歉",
+)
+OPENS_CLAUSE = re.compile(
+    r"(?:\A|[\n.!?;:,(}\])>\-–—！？；，…]) ?(?:(?:but|oh|and|so|ah|well|hmm|no),? ){0,2}\Z", FLAGS
+)
+
+# --- What disputes a claim: its letter is not the answer, or another is so too.
+DENIALS = _any(
+    rf"{LETTER} (?:is|was)(?: not|n't) (?:the |a )?(?:correct |right )?(?:answer|option|choice)\b",
+    rf"{LETTER} is (?:the )?(?:wrong|incorrect) (?:answer|option|choice)\b",
+    r"\b(?:answer|option|choice) (?:is not|isn't|cannot be|can't be|is never) (?:option )?"
+    + LETTER,
+    rf"不(?:是|能选|选){LETTER}",
+)
+RIVALS = _any(
+    rf"\b(?:could|might|may|can) (?:also|just as well|equally) be (?:option )?{LETTER}",
+    rf"{LETTER} (?:is|are|would be|could be|might be|may be) (?:also|equally|just as) (?:a |the )?"
+    r"(?:correct|right|acceptable|possible|valid|plausible|good|answer)",
+    r"(?:(?<=\n)|(?<=[.] )|(?<=, ))(?:or|alternatively|possibly|maybe|perhaps|also),? "
+    rf"(?:it is )?(?:option )?{LETTER}(?=[ .,!\n]|\Z)(?! [a-z])",
+    rf"{LETTER} (?:could|might|may)(?: also)? be (?:the )?(?:correct|right|valid|answer)",
+    r"\b(?:it is|it's|it must be|it should be) (?:option |actually |really )?"
+    rf"{LETTER}(?=[.,!\n]|\Z)",
+    rf"(?<=\n){LETTER}(?=\n|\Z)",
+    rf"\bboth {LETTER} and {LETTER} (?:are|could be|would be|seem) "
+    r"(?:correct|right|acceptable|possible)",
+)
+
+# --- How letters in one sentence belong together.
+JOINS = re.compile(
+    r"(?:[ ,;/&+，；、]|or|and|both|also|either|maybe|possibly|perhaps|probably|else|even|plus|"
+    r"as well as|along with|together with|followed by|then|"
+    r"options?|choices?|answers?|或者?|和|与|以?及|还是|选项)+",
+    FLAGS,
+)
+OR = _any(r"\bor\b|/|或|还是")
+EXCLUDES = _any(
+    r"\b(?:not|rather than|instead of|unlike|except|neither|over)\b", r"n't\b", "不是|而非"
+)
+GIVES_REASONS = _any(
+    r"\b(?:because|since|as|while|where|whereas|which|that|so|given|by|for|due|if|eliminat\w*|"
+    r"rul\w*)\b",
+    "因为|由于|所以",
+)
+WAVERS = _any(
+    r"\b(?:or|wait|actually|maybe|perhaps|possibly|alternatively|sorry|no(?=[,.])|could|might|"
+    r"may)\b",
+    r"\bbut(?: also| maybe)? ?[({\[]*\Z",
+    "或|也",
+)
+# What follows a letter that opens a clause of its own: "B is", "B and C are".
+NEW_CLAUSE = _any(
+    r"(?:,? (?:and |or )?(?-i:[A-Z])\b,?){0,5} ?"
+    r"(?!(?:or|and|because|since|as|which|together)\b|both\b(?! (?:also |are )?(?:fail|wrong|false"
+    r"|incorrect|too|not)\b))(?-i:[a-z])",
+    r"(?:[,，、和与及] ?(?-i:[A-Z])){0,5} ?(?:两?选?项)?(?:均|都|皆|也)?[为是]?"
+    r"(?:错|不|有误|正确|对)",
+)
+SAYS_WRONG = _any(
+    r"\b(?:not|wrong|incorrect|false|fails?|cannot|invalid|out|impossible|eliminated|neither|nor|"
+    r"mistakes?|distractors?|misconceptions?|irrelevant|unrelated|"
+    r"too (?!also|right|correct)[a-z]+)\b",
+    r"n't\b",
+    "[错不]|有误",
+)
+SAYS_RIGHT = _any(
+    r"\b(?:also|too(?=[.,!\n]|\Z)|correct|right|possible|valid|acceptable|as well)\b", "正确|也"
+)
+FUNCTION_WORD = (
+    r"(?:because|since|as|and|or|but|nor|which|that|is|are|was|has|with|due|given|from|not|rather|"
+    r"instead|where|while|whereas|if|unless|per|by|for|in|on|at|so|cannot|does|only)\b"
+)
+
+# --- An option that means others by their place: "all of the above", "both A and B".
+SPEAKS_OF_OTHERS = _any(
+    r"\b(?:all|none|both|neither|either|any|some|one|two|three|each|most)(?: or more)?"
+    r"(?: of)?(?: the)? (?:above|preceding|foregoing|these|those|following|listed|options?|"
+    r"choices?|answers?|others?|two|three)\b"
+    r"|\b(?:all|none|both|neither) (?:of them|(?:are|is) (?:correct|true|right|wrong|false))"
+    r"|\A(?:all|none|both|neither)\.?\Z"
+    r"|\b(?:options?|choices?|answers?|alternatives?) \(?[A-Z1-9]\b"
+    r"|\b(?:first|last|other) (?:two |three )?(?:options?|choices?|answers?)\b"
+    r"|(?-i:\b[A-Z]\)?,? (?:and|or|&|nor) \(?[A-Z]\b)|\([a-z]\),? (?:and|or|&) \([a-z]\)"
+    r"|\A(?-i:\(?[A-Z]\)?) (?:only|alone)\b|\b(?:only|both|either|neither) (?-i:\(?[A-Z]\)?)\Z"
+    r"|以上|上述|都对|都不对|都是|都不是|[A-Z] ?[和与或及、] ?[A-Z]",
+)
+
+
+# --- What a piece of text names.
 FEWEST_OPTIONS, MOST_OPTIONS = 2, 26
 _LONGEST_TAIL = 300
 _MARKS = " .,;:!\n"  # that may close an answer
@@ -266,8 +447,6 @@ def read_at(text: str, start: int, options: Options) -> Reading | None:
     named = in_line or options.by_text(text[start:sentence_end])
     label = _LABEL.match(text, start)
     if not label or not _is_letter(label, text, options):
-        if not named and (that_is := _that_is(text, start, line_end, options)):
-            return that_is
         is_sure = not _OTHERS_FOLLOW.match(text, sentence_end)
         return Reading((named,), is_sure, sentence_end) if named else Reading((), True, start)
     letter, end = label["letter"].upper(), label.end()
@@ -282,20 +461,6 @@ def read_at(text: str, start: int, options: Options) -> Reading | None:
     if rest_named or named:
         return _reading(letter, end, rest_named or named)
     return with_others(text, end, letter, options)
-
-
-def _that_is(text: str, start: int, line_end: int, options: Options) -> Reading | None:
-    """What "18, i.e. option C" names; None where that is not said, or denied."""
-    match = THAT_IS.match(text, start, line_end)
-    if not match or match.groups()[-1] not in options.letters or denied(text, match.end()):
-        return None
-    said, letter = options.by_text(match["said"]), match.groups()[-1]
-    sentence = _SENTENCE_ENDS.search(text, match.end(), line_end)
-    is_asked = sentence is not None and sentence[0] in "?？"
-    if is_asked or (not said and NOT_THIS_ONE.search(match["said"])):
-        return None
-    found = with_others(text, match.end(), letter, options)
-    return Reading(found.letters, found.is_sure and said in (None, letter), found.end)
 
 
 def denied(text: str, end: int) -> bool:

@@ -2,9 +2,8 @@ r"""The verifier ``choice``: the response names the letter of the right option, 
 
 An option is named by its letter or by its whole text. What a response claims is found in this
 order (``claims``): boxes and ``<answer>`` tags, and words such as "the answer is" or 答案;
-where there is none of these, a response that is a letter and nothing more, and then a first or
-last line that is one or concludes with one ("Thus C.", ``endings``). There is no fallback to
-the last letter in the text: a guess would count as an answer.
+where there is none of these, a response that is a letter or a text and nothing more. There is no
+fallback to a last line or to the last letter in the text: a guess would count as an answer.
 
 Verdicts, by reason:
 
@@ -18,7 +17,7 @@ Verdicts, by reason:
                              another one's text, or several letters where an option may mean them
     undecided  no_option     its last claim is neither a letter nor an option's text
     undecided  no_answer     it claims nothing
-    undecided  too_complex   more than ``claims.MOST_CLAIMS`` claims, or endings, or more than
+    undecided  too_complex   more than ``claims.MOST_CLAIMS`` claims, or more than
                              ``MOST_CHARACTERS`` in all
 
 The arguments are ``{"options": [...]}``: their texts in the order shown, or their number where they
@@ -37,8 +36,7 @@ from typing import ClassVar
 from heavydistill.schema import Problem
 from heavydistill.verifiers.base import Decision, Place, Verifier
 from heavydistill.verifiers.choice.claims import Claims, claims_in
-from heavydistill.verifiers.choice.reading import Options, options_of
-from heavydistill.verifiers.choice.wording import SPEAKS_OF_OTHERS
+from heavydistill.verifiers.choice.reading import SPEAKS_OF_OTHERS, Options, options_of
 
 MOST_CLAIMS_SHOWN = 10
 # Reading is linear, but it is done in the run's own process.
@@ -49,7 +47,7 @@ class Choice(Verifier):
     """See the module."""
 
     name = "choice"
-    version = "4"
+    version = "5"
     runs_in: ClassVar[Place] = "here"
     argument_columns: ClassVar[tuple[str, ...]] = ("options",)
 
@@ -57,7 +55,7 @@ class Choice(Verifier):
         if len(text) > MOST_CHARACTERS:
             return Decision("undecided", "too_complex")
         options = options_of(problem.verifier_args)
-        claims = claims_in(text, options, problem.text)
+        claims = claims_in(text, options)
         if claims.doubt:
             return Decision("undecided", claims.doubt, evidence=_evidence(claims))
         if len(claims.letters) > 1:

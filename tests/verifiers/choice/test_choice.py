@@ -91,31 +91,11 @@ def test_an_option_may_be_named_by_its_text_where_that_is_one(
     assert outcome(text, reference, options) == (label, reason)
 
 
-@pytest.mark.parametrize(
-    ("question", "label"),
-    [
-        ("Which statement is right?\n\nA) It is not hot\nB) It is cold", "correct"),
-        ("Which statement is NOT right?\n\nA) hot\nB) cold", "undecided"),
-        ("下列说法不正确的是", "undecided"),
-    ],
-)
-def test_what_is_said_to_be_right_is_no_answer_where_what_is_wrong_is_asked_for(question, label):
-    asked = Problem(
-        id="p",
-        text=question,
-        reference="B",
-        verifier="choice",
-        verifier_args=json.dumps({"options": 2}),
-    )
-    assert judged(asked, "A does not hold. Hence, option B is correct.").label == label
-    assert judged(asked, "A does not hold. Hence, option B.").is_correct
-
-
 def test_one_option_is_extracted_alike_so_that_votes_meet():
     texts = [r"\boxed{\text{(C)}}", "Answer: **c**", "Jupiter", "故选C"]
     verdicts = [judged(problem(), text) for text in texts]
     assert {verdict.extracted for verdict in verdicts} == {"C"}
-    assert verdicts[0].verifier == "choice@4"
+    assert verdicts[0].verifier == "choice@5"
 
 
 def test_the_evidence_of_a_conflict_is_its_claims():
