@@ -42,8 +42,14 @@ from heavydistill.verifiers.code.arguments import (
     text_of,
     tolerance_of,
 )
-from heavydistill.verifiers.code.asserts import TRUTHS, Condition, Truth, program_names, split
-from heavydistill.verifiers.code.constants import Unsplittable
+from heavydistill.verifiers.code.asserts import (
+    TRUTHS,
+    Condition,
+    Truth,
+    Unsplittable,
+    program_names,
+    split,
+)
 from heavydistill.verifiers.code.inside.carry import NotAValue, TooLarge
 from heavydistill.verifiers.code.rehearsal import Rehearsable
 from heavydistill.verifiers.code.values import Tree, likeness, tree_of

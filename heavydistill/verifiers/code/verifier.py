@@ -59,17 +59,16 @@ from heavydistill.verifiers.code.formats import (
     Task,
     task_of,
 )
-from heavydistill.verifiers.code.outputs import likeness_of_outputs
-from heavydistill.verifiers.code.prelude import prelude
 from heavydistill.verifiers.code.rehearsal import Rehearsable
 from heavydistill.verifiers.code.running import (
     Outcome,
+    prelude,
     processor_s,
     run_tests,
     wall_s,
     words_in,
 )
-from heavydistill.verifiers.code.values import shown
+from heavydistill.verifiers.code.values import likeness_of_outputs, shown
 from heavydistill.verifiers.sandbox import Sandbox, open_sandbox
 
 MOST_CHARACTERS = 200_000

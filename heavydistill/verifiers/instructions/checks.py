@@ -18,11 +18,75 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
-from heavydistill.verifiers.instructions import arguments as read
 from heavydistill.verifiers.instructions import measures
-from heavydistill.verifiers.instructions.language import is_in
+from heavydistill.verifiers.instructions.language import CODES, is_in
+from heavydistill.verifiers.instructions.measures import first_word
 
+# --- What the arguments may be. A reader takes what stands in a dataset and gives the value that a
+# check works with; it raises ``ValueError`` with what the argument takes where that is another.
+Reader = Callable[[Any], Any]
+RELATIONS = ("at least", "less than")
+
+
+def read_number(value: Any) -> int:
+    """A whole number from 1; ``3.0``, which some table readers make of 3, is one too."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if type(value) is not int or value < 1:
+        raise ValueError("a whole number from 1")
+    return value
+
+
+def read_relation(value: Any) -> str:
+    """One of ``RELATIONS``."""
+    if value not in RELATIONS:
+        raise ValueError(" or ".join(f'"{choice}"' for choice in RELATIONS))
+    return str(value)
+
+
+def read_phrase(value: Any) -> str:
+    """Text that is not blank, without the blanks around it, its line ends as ``\\n``."""
+    if not isinstance(value, str) or not value.strip():
+        raise ValueError("text")
+    return value.replace("\r\n", "\n").strip()
+
+
+def read_word(value: Any) -> str:
+    """One word, as ``measures.first_word`` gives it."""
+    text = read_phrase(value)
+    if len(text.split()) > 1 or not first_word(text):
+        raise ValueError("one word")
+    return first_word(text)
+
+
+def read_phrases(value: Any) -> tuple[str, ...]:
+    """At least one text, none of them blank."""
+    if not isinstance(value, list | tuple) or not value:
+        raise ValueError("a list of texts")
+    try:
+        return tuple(read_phrase(entry) for entry in value)
+    except ValueError:
+        raise ValueError("a list of texts") from None
+
+
+def read_letter(value: Any) -> str:
+    """One character; it need not be a letter."""
+    if not isinstance(value, str) or len(value.strip()) != 1:
+        raise ValueError("one character")
+    return value.strip()
+
+
+def read_language(value: Any) -> str:
+    """A code of ``language.CODES``."""
+    code = value.strip().lower() if isinstance(value, str) else ""
+    if code not in CODES:
+        raise ValueError(f"one of the codes {', '.join(sorted(CODES))}")
+    return code
+
+
+# --- The checks.
 Check = Callable[..., bool | None]
 _FENCES = ("```json", "```Json", "```JSON", "```")
 _COMMAS = ",，、،﹐､"
@@ -43,7 +107,7 @@ class Kind:
     """
 
     check: Check
-    arguments: dict[str, read.Reader]
+    arguments: dict[str, Reader]
 
 
 def _holds(count: int, relation: str, bound: int) -> bool:
@@ -197,53 +261,53 @@ def _is_quoted(text: str) -> bool:
 
 
 KINDS: dict[str, Kind] = {
-    "keywords:existence": Kind(_has_keywords, {"keywords": read.phrases}),
+    "keywords:existence": Kind(_has_keywords, {"keywords": read_phrases}),
     "keywords:frequency": Kind(
         _has_keyword_often,
-        {"keyword": read.phrase, "frequency": read.number, "relation": read.relation},
+        {"keyword": read_phrase, "frequency": read_number, "relation": read_relation},
     ),
-    "keywords:forbidden_words": Kind(_has_no_forbidden_word, {"forbidden_words": read.phrases}),
+    "keywords:forbidden_words": Kind(_has_no_forbidden_word, {"forbidden_words": read_phrases}),
     "keywords:letter_frequency": Kind(
         _has_letter_often,
-        {"letter": read.letter, "let_frequency": read.number, "let_relation": read.relation},
+        {"letter": read_letter, "let_frequency": read_number, "let_relation": read_relation},
     ),
-    "language:response_language": Kind(_is_in_language, {"language": read.language}),
+    "language:response_language": Kind(_is_in_language, {"language": read_language}),
     "length_constraints:number_sentences": Kind(
-        _has_sentences, {"num_sentences": read.number, "relation": read.relation}
+        _has_sentences, {"num_sentences": read_number, "relation": read_relation}
     ),
-    "length_constraints:number_paragraphs": Kind(_has_paragraphs, {"num_paragraphs": read.number}),
+    "length_constraints:number_paragraphs": Kind(_has_paragraphs, {"num_paragraphs": read_number}),
     "length_constraints:number_words": Kind(
-        _has_words, {"num_words": read.number, "relation": read.relation}
+        _has_words, {"num_words": read_number, "relation": read_relation}
     ),
     "length_constraints:nth_paragraph_first_word": Kind(
         _begins_paragraph,
         {
-            "num_paragraphs": read.number,
-            "nth_paragraph": read.number,
-            "first_word": read.word,
+            "num_paragraphs": read_number,
+            "nth_paragraph": read_number,
+            "first_word": read_word,
         },
     ),
     "detectable_content:number_placeholders": Kind(
-        _has_placeholders, {"num_placeholders": read.number}
+        _has_placeholders, {"num_placeholders": read_number}
     ),
-    "detectable_content:postscript": Kind(_has_postscript, {"postscript_marker": read.phrase}),
-    "detectable_format:number_bullet_lists": Kind(_has_bullets, {"num_bullets": read.number}),
+    "detectable_content:postscript": Kind(_has_postscript, {"postscript_marker": read_phrase}),
+    "detectable_format:number_bullet_lists": Kind(_has_bullets, {"num_bullets": read_number}),
     "detectable_format:constrained_response": Kind(_is_constrained, {}),
     "detectable_format:number_highlighted_sections": Kind(
-        _has_highlights, {"num_highlights": read.number}
+        _has_highlights, {"num_highlights": read_number}
     ),
     "detectable_format:multiple_sections": Kind(
-        _has_sections, {"section_spliter": read.phrase, "num_sections": read.number}
+        _has_sections, {"section_spliter": read_phrase, "num_sections": read_number}
     ),
     "detectable_format:json_format": Kind(_is_json, {}),
     "detectable_format:title": Kind(_has_title, {}),
     "combination:two_responses": Kind(_is_two_responses, {}),
-    "combination:repeat_prompt": Kind(_repeats_prompt, {"prompt_to_repeat": read.phrase}),
-    "startend:end_checker": Kind(_has_end, {"end_phrase": read.phrase}),
+    "combination:repeat_prompt": Kind(_repeats_prompt, {"prompt_to_repeat": read_phrase}),
+    "startend:end_checker": Kind(_has_end, {"end_phrase": read_phrase}),
     "startend:quotation": Kind(_is_quoted, {}),
     "change_case:capital_word_frequency": Kind(
         _has_capital_words,
-        {"capital_frequency": read.number, "capital_relation": read.relation},
+        {"capital_frequency": read_number, "capital_relation": read_relation},
     ),
     "change_case:english_capital": Kind(_is_in_capitals, {}),
     "change_case:english_lowercase": Kind(_is_in_small_letters, {}),

@@ -2,17 +2,14 @@
 
 The way of a response:
 
-verifier      the verdicts and their reasons
-arguments     what a dataset may say about its answers
-find          where the final answer stands
-sides, beside  what stands around it, and may change it
-echo          whether it only repeats the problem
-shape         what kind of answer it is, on the tokens of ``tokens``: a list, an interval, ...
-kinds         those kinds
-compare       kind by kind, with ``sets``, ``relations``, ``measures`` and ``units``
-formula       a single formula as SymPy has it, ``bounded`` before anything is computed
-equality      whether two formulas are equal, exactly and at many digits
-numbers       plain numbers, exactly
-readable      what makes a reference unfit
-canonical, notation   one text for equal answers; LaTeX's many ways to say a thing
+verifier    the verdicts and their reasons
+arguments   what a dataset may say about its answers
+find        where the final answer stands
+beside      what stands around it, and may change it; whether it only repeats the problem
+shape       what kind of answer it is, on the tokens of ``tokens``: a list, an interval, ...
+compare     kind by kind, with ``sets``, ``relations`` and ``units``
+formula     a single formula as SymPy has it, bounded before anything is computed
+equality    whether two formulas are equal, exactly and at many digits
+numbers     plain numbers, exactly
+readable    what makes a reference unfit
 """

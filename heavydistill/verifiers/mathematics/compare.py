@@ -1,4 +1,4 @@
-r"""Compares two shapes, kind by kind.
+r"""Compares two shapes, kind by kind, and finds one text for equal ones.
 
 Verdicts beside those of ``equality``, by reason:
 
@@ -22,10 +22,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from heavydistill.verifiers.mathematics import measures, relations, sets
-from heavydistill.verifiers.mathematics.arguments import Arguments
-from heavydistill.verifiers.mathematics.equality import Outcome, compare_formulas
-from heavydistill.verifiers.mathematics.kinds import (
+import sympy
+
+from heavydistill.verifiers.mathematics import relations, sets, units
+from heavydistill.verifiers.mathematics.arguments import Arguments, Percent
+from heavydistill.verifiers.mathematics.equality import Outcome, compare_formulas, value_of
+from heavydistill.verifiers.mathematics.formula import Unread
+from heavydistill.verifiers.mathematics.numbers import DIFFERENT, EQUAL
+from heavydistill.verifiers.mathematics.shape import (
     Based,
     Clock,
     Formula,
@@ -39,10 +43,9 @@ from heavydistill.verifiers.mathematics.kinds import (
     Unclear,
     Words,
 )
-from heavydistill.verifiers.mathematics.numbers import DIFFERENT, EQUAL
+from heavydistill.verifiers.mathematics.tokens import Tokens, stripped
 from heavydistill.verifiers.normal import normal_form
 
-OTHER_KIND: Outcome = ("undecided", "other_kind")
 _SPOKEN_NUMBERS = (
     "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen "
     "fifteen sixteen seventeen eighteen nineteen twenty thirty forty fifty sixty seventy "
@@ -93,7 +96,7 @@ class Comparison:
         if isinstance(given, Relation) or isinstance(wanted, Relation):
             return relations.compare_relations(given, wanted, self.outcome)
         if isinstance(given, Measure) or isinstance(wanted, Measure):
-            return measures.compare_measures(given, wanted, self.arguments, self.text)
+            return compare_measures(given, wanted, self.arguments, self.text)
         return self._single(given, wanted)
 
     def _many(self, given: Shape, wanted: Shape) -> Outcome:
@@ -303,3 +306,159 @@ def _words(given: Words, wanted: Words) -> Outcome:
     related = texts[0].startswith(texts[1][:3]) or texts[1].startswith(texts[0][:3])
     related = related or any(alike.issuperset(texts) for alike in _ALIKE)
     return DIFFERENT if single and not related else ("undecided", "words")
+
+
+# --- Values with units, percent signs and currencies (``units`` says which are known).
+# Where percents are asked for, a reference of 50 is 50 of them.
+_ASKS_PERCENT = re.compile(r"\b(?:what|which|as an?) (?:\w+ ){0,2}percent", re.IGNORECASE)
+_NEEDS_UNITS: Outcome = ("undecided", "needs_units")
+
+
+def compare_measures(given: Shape, wanted: Shape, arguments: Arguments, text: str) -> Outcome:
+    """The outcome where one side at least is a ``Measure``; ``text`` is that of the problem."""
+    given, wanted = _with_unit_of(given, wanted), _with_unit_of(wanted, given)
+    for shape in (given, wanted):
+        unit = shape.unit if isinstance(shape, Measure) else ""
+        if units.known(unit) is None and any(map(units.counts, unit.split())):
+            return "undecided", "number_word"
+    if isinstance(given, Measure) and isinstance(wanted, Measure):
+        return _both(given, wanted)
+    if isinstance(given, Measure) and isinstance(wanted, Formula):
+        return _one(given, given.value, wanted, arguments, text)
+    if isinstance(given, Formula) and isinstance(wanted, Measure):
+        outcome = _one(wanted, given, wanted.value, arguments, text)
+        missing = arguments.units == "required" and units.known(wanted.unit) != units.known("%")
+        return ("incorrect", "unit_missing") if outcome == EQUAL and missing else outcome
+    return "undecided", "other_kind"
+
+
+def _with_unit_of(shape: Shape, other: Shape) -> Shape:
+    """``12 m/s`` as a value with a unit, if the other one is in exactly that unit."""
+    if not (isinstance(shape, Formula) and isinstance(other, Measure)):
+        return shape
+    for at in range(1, len(shape.tokens)):
+        ends_value = shape.tokens[at - 1][-1].isdigit() or shape.tokens[at - 1] in ("}", ")", " ")
+        if ends_value and "".join(shape.tokens[at:]).strip() == other.unit:
+            return Measure(Formula(stripped(shape.tokens[:at])), other.unit)
+    return shape
+
+
+def _both(given: Measure, wanted: Measure) -> Outcome:
+    first, second = units.known(given.unit), units.known(wanted.unit)
+    if _singular(given.unit) == _singular(wanted.unit):
+        return compare_formulas(given.value.tokens, wanted.value.tokens)
+    if first is None or second is None or first.kind != second.kind:
+        return _NEEDS_UNITS
+    return compare_formulas(
+        given.value.tokens, _scaled(wanted.value.tokens, second.size / first.size)
+    )
+
+
+def _one(
+    measure: Measure, given: Formula, wanted: Formula, arguments: Arguments, text: str
+) -> Outcome:
+    """The outcome for two values of which only ``measure`` has a unit."""
+    outcome = compare_formulas(given.tokens, wanted.tokens)
+    unit = units.known(measure.unit)
+    if unit is None:
+        is_noun = units.is_counted_noun(measure.unit, text)
+        return outcome if is_noun else ("undecided", "unknown_unit")
+    if unit.kind == "percent":
+        percent = arguments.percent or ("number" if _ASKS_PERCENT.search(text) else None)
+        return _percent(measure, given, wanted, percent, outcome)
+    if outcome != DIFFERENT:
+        # 5 cm for a reference of 5 where the problem speaks of metres.
+        other = measure.value is given and units.is_named_otherwise(unit, text)
+        return _NEEDS_UNITS if other else outcome
+    # 500 cm for a reference of 5 may be meant in metres.
+    for size in units.sizes(unit.kind):
+        scale = size / unit.size
+        if compare_formulas(given.tokens, _scaled(wanted.tokens, scale)) == EQUAL or (
+            compare_formulas(given.tokens, _scaled(wanted.tokens, 1 / scale)) == EQUAL
+        ):
+            return _NEEDS_UNITS
+    if unit.kind in ("angle", "radian") and _are_same_angle(given, wanted):
+        return _NEEDS_UNITS
+    return DIFFERENT
+
+
+def _percent(
+    measure: Measure, given: Formula, wanted: Formula, percent: Percent | None, outcome: Outcome
+) -> Outcome:
+    hundredth = Fraction(1, 100)
+    if measure.value is given:
+        fraction = compare_formulas(_scaled(given.tokens, hundredth), wanted.tokens)
+    else:
+        fraction = compare_formulas(given.tokens, _scaled(wanted.tokens, hundredth))
+    if percent == "number":
+        return outcome
+    if percent == "fraction":
+        return fraction
+    return DIFFERENT if outcome == fraction == DIFFERENT else ("undecided", "needs_percent")
+
+
+def _are_same_angle(given: Formula, wanted: Formula) -> bool:
+    """Whether one value in degrees is the other one in radians."""
+    for degrees, radians in ((given.tokens, wanted.tokens), (wanted.tokens, given.tokens)):
+        scaled = (*_scaled(degrees, Fraction(1, 180)), r"\cdot", r"\pi")
+        if compare_formulas(scaled, radians) == EQUAL:
+            return True
+    return False
+
+
+def _scaled(tokens: Tokens, scale: Fraction) -> Tokens:
+    if scale == 1:
+        return tokens
+    factor = ("{", str(scale.numerator), "}", "{", str(scale.denominator), "}")
+    return ("(", *tokens, ")", r"\cdot", r"\frac", *factor)
+
+
+def _singular(unit: str) -> str:
+    """A unit without its plural; in symbols, case and a final s count: MW and mW, m and ms."""
+    spelled = unit.rstrip(".")
+    return spelled.lower().removesuffix("s") if len(spelled) > 3 else spelled
+
+
+# --- One text for equal answers, so that votes on them fall together.
+LONGEST = 500
+
+
+def canonical(shape: Shape, written: str) -> str:
+    """The text of an answer; that of its spelling, ``written``, where there is no better one.
+
+    Of a formula it is the value as SymPy writes it, of several values their sorted texts, of a
+    measure its value without the unit. Answers that are equal only after a proof may still have
+    two texts.
+    """
+    try:
+        text = _text(relations.spread(shape))
+    except Unread:
+        return written
+    return text if len(text) <= LONGEST else written
+
+
+def _text(shape: Shape) -> str:
+    if isinstance(shape, Formula):
+        if all(len(token) == 1 and token.isalpha() for token in shape.tokens):
+            return "".join(shape.tokens)
+        return normal_form(_written(value_of(shape.tokens))).text
+    if isinstance(shape, Many):
+        return ", ".join(sorted(map(_text, shape.items)))
+    if isinstance(shape, Row):
+        return f"{shape.opens}{', '.join(map(_text, shape.items))}{shape.closes}"
+    if isinstance(shape, Measure):
+        # Most answers to a problem have the same unit, and some leave it out.
+        return _text(shape.value)
+    if isinstance(shape, Words):
+        return shape.text.lower()
+    is_assignment = isinstance(shape, Relation) and shape.signs == ("=",)
+    if is_assignment and isinstance(shape, Relation) and relations.name_of(shape):
+        return _text(shape.parts[1])
+    raise Unread("other_kind")
+
+
+def _written(value: sympy.Expr) -> str:
+    return str(value).replace("**", "^").replace(" ", "")
+
+
+OTHER_KIND: Outcome = ("undecided", "other_kind")

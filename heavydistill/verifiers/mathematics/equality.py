@@ -26,8 +26,7 @@ from fractions import Fraction
 import sympy
 
 from heavydistill.schema import Label
-from heavydistill.verifiers.mathematics.bounded import Unread
-from heavydistill.verifiers.mathematics.formula import read
+from heavydistill.verifiers.mathematics.formula import Unread, read
 from heavydistill.verifiers.mathematics.numbers import DIFFERENT, EQUAL, ROUNDED, is_rounded
 from heavydistill.verifiers.mathematics.tokens import Tokens, tokens_of
 from heavydistill.verifiers.normal import normal_form

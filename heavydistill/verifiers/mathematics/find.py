@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from heavydistill.verifiers.extraction import after_marker, boxes
 from heavydistill.verifiers.mathematics.beside import beside as beside_box
-from heavydistill.verifiers.mathematics.sides import same_number
+from heavydistill.verifiers.mathematics.beside import same_number
 
 MOST_BETWEEN = 80
 MOST_EARLIER = 5

@@ -10,7 +10,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 from heavydistill.schema import Label
-from heavydistill.verifiers.normal import NormalForm, plain
+from heavydistill.verifiers.normal import plain
 
 FEWEST_DIGITS = 2
 NOISE = Fraction(1, 10**6)
@@ -43,10 +43,3 @@ def is_rounded(written: str, exact: Fraction) -> bool:
     place = Fraction(1, 10 ** len(places))
     is_cut = off < place and abs(value) < abs(exact) and value * exact > 0
     return off <= place / 2 or is_cut or off <= NOISE * abs(exact)
-
-
-def both_plain(given: NormalForm, wanted: NormalForm) -> tuple[Fraction, Fraction] | None:
-    """The values of two plain numbers; None if one is none."""
-    if given.value is None or wanted.value is None:
-        return None
-    return given.value, wanted.value

@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from heavydistill.verifiers.mathematics.bounded import Unread
-from heavydistill.verifiers.mathematics.formula import read
-from heavydistill.verifiers.mathematics.kinds import (
+from heavydistill.verifiers.mathematics.formula import Unread, read
+from heavydistill.verifiers.mathematics.shape import (
     Formula,
     Many,
     Matrix,

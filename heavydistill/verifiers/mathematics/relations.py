@@ -12,9 +12,10 @@ from collections.abc import Callable, Sequence
 
 import sympy
 
-from heavydistill.verifiers.mathematics.bounded import Unread, can_be_expanded
 from heavydistill.verifiers.mathematics.equality import Outcome, value_of
-from heavydistill.verifiers.mathematics.kinds import (
+from heavydistill.verifiers.mathematics.formula import Unread, can_be_expanded
+from heavydistill.verifiers.mathematics.numbers import DIFFERENT, EQUAL, ROUNDED
+from heavydistill.verifiers.mathematics.shape import (
     Formula,
     Many,
     Relation,
@@ -22,7 +23,6 @@ from heavydistill.verifiers.mathematics.kinds import (
     Shape,
     Words,
 )
-from heavydistill.verifiers.mathematics.numbers import DIFFERENT, EQUAL, ROUNDED
 
 Compare = Callable[[Shape, Shape], Outcome]
 

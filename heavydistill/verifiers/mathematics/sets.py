@@ -13,9 +13,10 @@ from fractions import Fraction
 
 import sympy
 
-from heavydistill.verifiers.mathematics.bounded import Unread
 from heavydistill.verifiers.mathematics.equality import Outcome, compare_constants, value_of
-from heavydistill.verifiers.mathematics.kinds import (
+from heavydistill.verifiers.mathematics.formula import Unread
+from heavydistill.verifiers.mathematics.numbers import DIFFERENT, EQUAL, ROUNDED, is_rounded
+from heavydistill.verifiers.mathematics.shape import (
     Formula,
     Many,
     Relation,
@@ -24,7 +25,6 @@ from heavydistill.verifiers.mathematics.kinds import (
     Union,
     Without,
 )
-from heavydistill.verifiers.mathematics.numbers import DIFFERENT, EQUAL, ROUNDED, is_rounded
 from heavydistill.verifiers.normal import normal_form
 
 _FLIPPED = {"<": ">", ">": "<", r"\le": r"\ge", r"\ge": r"\le", r"\ne": r"\ne"}

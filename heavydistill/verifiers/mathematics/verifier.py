@@ -37,11 +37,10 @@ from heavydistill.schema import Problem
 from heavydistill.verifiers.base import Decision, Place, Verifier
 from heavydistill.verifiers.extraction import final_answer, unmarked_reference
 from heavydistill.verifiers.mathematics import arguments
-from heavydistill.verifiers.mathematics.echo import echoes
+from heavydistill.verifiers.mathematics.beside import echoes
 from heavydistill.verifiers.mathematics.find import Found, find
-from heavydistill.verifiers.mathematics.kinds import Many
 from heavydistill.verifiers.mathematics.numbers import Outcome, compare_numbers
-from heavydistill.verifiers.mathematics.shape import shape_of
+from heavydistill.verifiers.mathematics.shape import Many, shape_of
 from heavydistill.verifiers.mathematics.tokens import deepest
 from heavydistill.verifiers.normal import NormalForm, normal_form, plain
 
@@ -72,8 +71,7 @@ class Math(Verifier):
 
     def decide(self, problem: Problem, candidate: str) -> Decision:
         # SymPy takes most of a second to import; a run's own process never needs it.
-        from heavydistill.verifiers.mathematics.canonical import canonical
-        from heavydistill.verifiers.mathematics.compare import Comparison
+        from heavydistill.verifiers.mathematics.compare import Comparison, canonical
 
         args = arguments.read(problem.verifier_args)
         answer, _, earlier = candidate.partition("\n")

@@ -1,10 +1,9 @@
 """Problems of reasoning-gym: the verifier ``procedural``.
 
 verifier         makes a problem again and judges its answer
-families         which judgement each family gets
-scorers          families that reasoning-gym itself would score wrongly
-forms            what an answer must look like
-notation         LaTeX and typography taken away
+families         which judgement each family gets, and the scorers of those that reasoning-gym
+                 itself would score wrongly
+forms            what an answer must look like; LaTeX and typography taken away
 formulas         arithmetic and algebra, read and never run
 antiderivative   integrals, by their derivative
 """

@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from heavydistill.verifiers.code.asserts import Split, program_names, split
-from heavydistill.verifiers.code.constants import Unsplittable, constant
+from heavydistill.verifiers.code.asserts import Split, Unsplittable, constant, program_names, split
 from heavydistill.verifiers.code.values import tree_of
 
 
