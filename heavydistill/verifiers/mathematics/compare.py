@@ -91,8 +91,6 @@ class Comparison:
                 return outcome
         if isinstance(given, Many) or isinstance(wanted, Many):
             return self._many(given, wanted)
-        if not isinstance(wanted, Relation):
-            given = relations.unasked(given, self.text)
         if isinstance(given, Relation) or isinstance(wanted, Relation):
             return relations.compare_relations(given, wanted, self.outcome)
         if isinstance(given, Measure) or isinstance(wanted, Measure):

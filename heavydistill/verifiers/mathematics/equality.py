@@ -16,7 +16,7 @@ Verdicts, by reason:
     undecided  unproven     nowhere to be evaluated
     undecided  too_small_to_tell  a part is so small that it could be lost
 
-Not covered: names of parameters, except for those of a periodic family and of an additive constant.
+Not covered: parameters of another name, ``2\pi n`` for ``2\pi k``.
 """
 
 from __future__ import annotations
@@ -33,9 +33,6 @@ from heavydistill.verifiers.normal import normal_form
 
 DIGITS = 80
 _TINY = sympy.Float("1e-30")
-_COUNTERS = frozenset("nkmlj")
-_CONSTANT = frozenset("CK")
-_CONSTANT_NAMES = frozenset("CKckD")
 
 # Numbers of no special relation, a few for each part of the real line.
 _PARTS = (
@@ -122,7 +119,7 @@ def _compare(given: sympy.Expr, wanted: sympy.Expr) -> Outcome:
     if given == wanted:
         return EQUAL
     if given.free_symbols != wanted.free_symbols:
-        return _compare_renamed(given, wanted)
+        return "undecided", "other_names"
     if given.is_number:
         return compare_constants(given, wanted)
     return _compare_functions(given, wanted)
@@ -234,28 +231,3 @@ def _at(expression: sympy.Expr, points: dict[sympy.Symbol, sympy.Rational]) -> s
     number = _numeric(value, DIGITS)
     # What cancels is worth nothing there.
     return sympy.Integer(0) if number is not None and _is_lost(number) else number
-
-
-def _compare_renamed(given: sympy.Expr, wanted: sympy.Expr) -> Outcome:
-    """The outcome where the variables differ: equal if only a parameter has another name."""
-    other: Outcome = ("undecided", "other_names")
-    new = given.free_symbols - wanted.free_symbols
-    old = wanted.free_symbols - given.free_symbols
-    if not new or not old:
-        # sin^2 x + cos^2 x holds a variable on which it does not depend.
-        same = _compare_functions(given, wanted)
-        return same if same == EQUAL else other
-    if len(new) != 1 or len(old) != 1:
-        return other
-    name, was = new.pop(), old.pop()
-    renamed = given.subs(name, was)
-    counters = {name.name, was.name} <= _COUNTERS and given.has(sympy.pi) and wanted.has(sympy.pi)
-    named = was.name in _CONSTANT and name.name in _CONSTANT_NAMES
-    constants = named and all(
-        value.is_Add and symbol in value.args and value.diff(symbol) == 1
-        for value, symbol in ((given, name), (wanted, was))
-    )
-    if not (counters or constants):
-        return other
-    outcome = _compare(renamed, wanted)
-    return outcome if outcome == EQUAL else other

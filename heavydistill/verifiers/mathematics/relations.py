@@ -31,8 +31,6 @@ _NAME = re.compile(
     rf"{_LETTER}(?:\({_LETTER}(?:,{_LETTER})*\))?|(?:\\angle|\\triangle)?[A-Z]{{1,4}}|\|[A-Z]{{2}}\|"
     r"|\{?\\(?:overline|overrightarrow)\{[A-Z]{2}\}\}?|[PEV]\([A-Z]\)|\|?[a-z]\|?"
 )
-# Of lines, circles, planes and the like, whose points are found by a formula.
-HIGHEST_DEGREE = 2
 _NO_NAMES = frozenset((r"\pi", r"\infty", r"\emptyset", "e", "i"))
 # Of coordinates an equation is a line, a curve or a surface; of other letters it is their value.
 _COORDINATE = re.compile(r"[xyzr]|\\rho")
@@ -185,21 +183,6 @@ def _free(value: Shape | None) -> set[sympy.Symbol]:
     return set(value_of(value.tokens).free_symbols)
 
 
-def unasked(shape: Shape, problem: str) -> Shape:
-    """The value in ``m + n = 13`` if the problem asks for ``m + n``; else the shape as it is.
-
-    Where the problem says what the left side equals, it does not ask for it.
-    """
-    if not isinstance(shape, Relation) or shape.signs != ("=",) or name_of(shape):
-        return shape
-    left, value = shape.parts
-    if not isinstance(left, Formula) or _has_variables(value):
-        return shape
-    asked = re.escape("".join(left.tokens).replace(" ", ""))
-    text = re.sub(r"\s+|\\[,;!]|\\(?:left|right)(?![a-zA-Z])", "", problem)
-    return value if re.search(rf"\${asked}[.,?]?\$", text) else shape
-
-
 def _has_variables(value: Shape | None) -> bool:
     try:
         return bool(_free(value))
@@ -228,27 +211,8 @@ def _proportional(given: Relation, wanted: Relation) -> Outcome:
         return "undecided", "too_complex"
     ratio = sympy.cancel(differences[0] / differences[1])
     if not ratio.is_number or not ratio.is_real or ratio == 0:
-        are_curves = given.signs == wanted.signs == ("=",)
-        apart = are_curves and _part(*differences)
-        return DIFFERENT if apart else ("undecided", "other_equation")
+        return "undecided", "other_equation"
     wanted_sign = wanted.signs[0] if ratio > 0 else opposite.get(wanted.signs[0])
     if wanted.signs[0] in (r"\ne",):
         wanted_sign = r"\ne"
     return EQUAL if given.signs[0] == wanted_sign else DIFFERENT
-
-
-def _part(first: sympy.Expr, second: sympy.Expr) -> bool:
-    """Whether one of two curves has a real point that is not on the other one."""
-    if first.free_symbols != second.free_symbols or len(first.free_symbols) < 2:
-        return False
-    *others, last = sorted(first.free_symbols, key=str)
-    for curve, other in ((first, second), (second, first)):
-        for start in range(-2, 3):
-            point = {symbol: start + place for place, symbol in enumerate(others)}
-            slice_ = sympy.Poly(curve.subs(point), last)
-            if not 1 <= slice_.degree() <= HIGHEST_DEGREE:
-                continue
-            for root in sympy.roots(slice_):
-                if root.is_real and abs(sympy.N(other.subs({**point, last: root}), 30)) > 1e-8:
-                    return True
-    return False

@@ -53,7 +53,7 @@ class Math(Verifier):
     """See the module."""
 
     name = "math"
-    version = "3"
+    version = "4"
     runs_in: ClassVar[Place] = "worker"
 
     def extract(self, problem: Problem, text: str) -> str | Decision:
