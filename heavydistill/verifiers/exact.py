@@ -25,7 +25,7 @@ from typing import ClassVar
 
 from heavydistill.schema import Label, Problem
 from heavydistill.verifiers.base import Decision, Place, Verifier
-from heavydistill.verifiers.extraction import final_answer, unmarked_reference
+from heavydistill.verifiers.extraction import final_answer, marker_in, reference_answer
 from heavydistill.verifiers.normal import NormalForm, normal_form
 
 MOST_CHARACTERS = 1000
@@ -45,7 +45,7 @@ class Exact(Verifier):
         return answer
 
     def decide(self, problem: Problem, candidate: str) -> Decision:
-        reference = _reference(problem, _marker(problem.verifier_args))
+        reference = reference_answer(problem.reference, _marker(problem.verifier_args))
         if max(len(candidate), len(reference)) > MOST_CHARACTERS:
             return Decision("undecided", "too_complex", candidate[:MOST_CHARACTERS])
         given, wanted = normal_form(candidate), normal_form(reference)
@@ -55,7 +55,7 @@ class Exact(Verifier):
 
     def check_reference(self, problem: Problem) -> str | None:
         try:
-            reference = _reference(problem, _marker(problem.verifier_args))
+            reference = reference_answer(problem.reference, _marker(problem.verifier_args))
         except ValueError as error:
             return str(error)
         if len(reference) > MOST_CHARACTERS:
@@ -77,20 +77,6 @@ def _compare(given: NormalForm, wanted: NormalForm) -> tuple[Label, str]:
     return "incorrect", "different"
 
 
-def _reference(problem: Problem, marker: str | None) -> str:
-    """The final answer in the reference: its box, what follows its marker, or all of it.
-
-    Raises:
-        ValueError: It has several lines and neither box nor marker says which part counts.
-    """
-    reference = final_answer(problem.reference, marker)
-    if reference is not None:
-        return reference
-    if "\n" in problem.reference.strip():
-        raise ValueError(unmarked_reference(problem.reference))
-    return problem.reference.strip()
-
-
 def _marker(verifier_args: str) -> str | None:
     """The marker in ``verifier_args``, if any.
 
@@ -102,7 +88,4 @@ def _marker(verifier_args: str) -> str | None:
         raise ValueError(
             f'verifier_args of exact may hold "marker" and nothing else, not {verifier_args}'
         )
-    marker = args.get("marker")
-    if marker is not None and not (isinstance(marker, str) and marker.strip()):
-        raise ValueError(f'"marker" in verifier_args takes text such as "####", not {marker!r}')
-    return marker
+    return marker_in(args)

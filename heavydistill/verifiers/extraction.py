@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
+from typing import Any
 
 _BOX_OPENS = re.compile(r"\\(?:boxed|fbox)\s*\{")
 # Of a marker that is sought in a text.
@@ -71,14 +72,36 @@ def final_answer(text: str, marker: str | None) -> str | None:
     return after_marker(text, marker) if answer is None and marker else answer
 
 
-def unmarked_reference(reference: str) -> str:
-    """What is wrong with a reference of several lines in which no final answer is marked."""
-    labels = [each for each in candidate_markers(reference) if each[-1] in _LABEL_ENDS]
-    marker = json.dumps(min(sorted(labels), key=len, default="####"), ensure_ascii=False)
-    return (
-        "the reference has several lines and no final answer is marked in it; put the answer "
-        f'alone, or name what it stands behind in verifier_args, e.g. {{"marker": {marker}}}'
-    )
+def reference_answer(reference: str, marker: str | None) -> str:
+    """The final answer in a reference: its box, what follows ``marker``, or all of it.
+
+    Raises:
+        ValueError: It has several lines, other than those of a matrix, and neither box nor marker
+            says which part counts.
+    """
+    answer = final_answer(reference, marker)
+    if answer is not None:
+        return answer
+    if "\n" in reference.strip() and r"\begin" not in reference:
+        labels = [each for each in candidate_markers(reference) if each[-1] in _LABEL_ENDS]
+        label = json.dumps(min(sorted(labels), key=len, default="####"), ensure_ascii=False)
+        raise ValueError(
+            "the reference has several lines and no final answer is marked in it; put the answer "
+            f'alone, or name what it stands behind in verifier_args, e.g. {{"marker": {label}}}'
+        )
+    return reference.strip()
+
+
+def marker_in(args: dict[str, Any]) -> str | None:
+    """The marker among the arguments of a problem, if any.
+
+    Raises:
+        ValueError: It is no text.
+    """
+    marker = args.get("marker")
+    if marker is not None and not (isinstance(marker, str) and marker.strip()):
+        raise ValueError(f'"marker" in verifier_args takes text such as "####", not {marker!r}')
+    return marker
 
 
 def candidate_markers(text: str) -> set[str]:

@@ -75,6 +75,7 @@ _MOST_EXIT_S = 5.0
 _OUT_OF_MEMORY = 77
 """Exit status of a process that came to the end of its memory."""
 _PR_SET_PDEATHSIG = 1
+_CONTROL_GROUP = Path("/sys/fs/cgroup")
 _LABELS = typing.get_args(Label)
 
 
@@ -103,10 +104,9 @@ def default_size() -> int:
 def available_cores() -> int:
     """The cores that this process may use: its affinity, and the quota of its control group."""
     cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
-    groups = Path("/sys/fs/cgroup")
     for files in (("cpu.max",), ("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us")):
         try:
-            quota, period = " ".join((groups / file).read_text() for file in files).split()
+            quota, period = " ".join((_CONTROL_GROUP / file).read_text() for file in files).split()
         except (OSError, ValueError):  # it is of the other version, or there is none
             continue
         if quota.isdecimal() and int(period) > 0:  # "max" and -1 are no quota

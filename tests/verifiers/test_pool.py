@@ -302,6 +302,28 @@ def test_the_ranks_of_a_trainer_share_the_cores(
     assert workers.default_size() == size
 
 
+@pytest.mark.parametrize(
+    ("quota", "cores"),
+    [
+        ({"cpu.max": "150000 100000\n"}, 2),
+        ({"cpu.max": "max 100000\n"}, 8),
+        ({"cpu/cpu.cfs_quota_us": "100000\n", "cpu/cpu.cfs_period_us": "100000\n"}, 1),
+        ({"cpu/cpu.cfs_quota_us": "-1\n", "cpu/cpu.cfs_period_us": "100000\n"}, 8),
+        ({"cpu.max": "9900000 100000\n"}, 8),
+        ({}, 8),
+    ],
+)
+def test_a_control_group_s_quota_bounds_the_cores(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quota: dict[str, str], cores: int
+) -> None:
+    for name, text in quota.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    monkeypatch.setattr(workers, "_CONTROL_GROUP", tmp_path)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(8)))
+    assert workers.available_cores() == cores
+
+
 def test_references_are_checked_in_workers(pool: VerdictPool) -> None:
     fit, odd, unlimited, odd_too, hanging, crashing, here = pool.check_references(
         [

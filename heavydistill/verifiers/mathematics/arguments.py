@@ -18,6 +18,8 @@ import json
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from heavydistill.verifiers.extraction import marker_in
+
 Units = Literal["optional", "required"]
 Percent = Literal["number", "fraction"]
 
@@ -46,9 +48,7 @@ def read(verifier_args: str) -> Arguments:
             f"verifier_args of math may hold {', '.join(known)} and nothing else, "
             f"not {verifier_args}"
         )
-    marker = args.get("marker")
-    if marker is not None and not (isinstance(marker, str) and marker.strip()):
-        raise ValueError(f'"marker" in verifier_args takes text such as "####", not {marker!r}')
+    marker_in(args)
     for key, values in (("units", get_args(Units)), ("percent", get_args(Percent))):
         if key in args and args[key] not in values:
             raise ValueError(

@@ -35,7 +35,7 @@ from typing import ClassVar
 from heavydistill.config.run import Verifying
 from heavydistill.schema import Problem
 from heavydistill.verifiers.base import Decision, Place, Verifier
-from heavydistill.verifiers.extraction import final_answer, unmarked_reference
+from heavydistill.verifiers.extraction import reference_answer
 from heavydistill.verifiers.mathematics import arguments
 from heavydistill.verifiers.mathematics.beside import echoes
 from heavydistill.verifiers.mathematics.find import Found, find
@@ -154,15 +154,4 @@ def _normal_reference(reference: str) -> NormalForm:
 
 @lru_cache(maxsize=1024)
 def _reference(reference: str, marker: str | None) -> str:
-    """The final answer in the reference: its box, what follows its marker, or all of it.
-
-    Raises:
-        ValueError: It has several lines and neither box nor marker says which part counts.
-    """
-    answer = final_answer(reference, marker)
-    if answer is not None:
-        return answer
-    is_matrix = r"\begin" in reference
-    if "\n" in reference.strip() and not is_matrix:
-        raise ValueError(unmarked_reference(reference))
-    return " ".join(reference.split())
+    return " ".join(reference_answer(reference, marker).split())
