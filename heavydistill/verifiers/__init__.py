@@ -3,7 +3,7 @@
 A verifier reads a problem and the answer text of one response and gives a ``schema.Verdict``:
 correct, incorrect or undecided, with a reason. ``pool.VerdictPool`` is what a run calls. ``settle``
 tells what needs no verifier, and whatever may take long or break is decided in workers that can be
-killed (``crew``, ``workers``). Programs run in ``sandbox``. A verifier of one's own is a file with
+killed (``workers``). Programs run in ``sandbox``. A verifier of one's own is a file with
 a class like ``exact.Exact``; ``verify.own`` of the configuration names it.
 
 ``judge`` is what a model is asked about verdicts that stay undecided, where a run declares one.
