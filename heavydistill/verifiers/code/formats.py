@@ -11,7 +11,7 @@ One of these, and next to it ``equality``, which is ``strict`` or ``python`` (se
         a test may be ``{"input": "[1, 2]\\n3", "output": "5"}``: one JSON argument a line.
         ``tolerance`` is for these as well, where a float is or should be.
     {"public_test_cases": "[{...}]", "private_test_cases": "eJx...", "entry_point": "Solution.f"}
-        Tests of either kind as the columns of LiveCodeBench hold them, packed or not (``arguments``).
+        Tests of either kind as the columns of LiveCodeBench hold them; see ``arguments``.
     {"asserts": ["assert f(2) == 4", ...], "imports": "import math", "setup": "table = [1, 2]"}
         As in MBPP; its own names ``test_list``, ``test_imports`` and ``test_setup_code`` do too.
     {"test": "def check(candidate): ...", "entry_point": "f", "prompt": "def f(x): ..."}
