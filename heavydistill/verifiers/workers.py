@@ -297,13 +297,12 @@ class Worker:
         with self._lock:
             if self._is_killed:
                 return False
-            ours, theirs = Pipe()
-            with theirs:
-                try:
+            try:
+                ours, theirs = Pipe()
+                with theirs:
                     self._process = _new_process(theirs.fileno())
-                except OSError:  # no more processes, or none allowed here
-                    ours.close()
-                    return False
+            except Exception:  # no more processes or open files, or none allowed here
+                return False
             self._connection = ours
         return True
 

@@ -155,12 +155,16 @@ def test_a_verifier_without_a_worker_leaves_the_others_theirs(pool: VerdictPool)
         assert each.verdict.reason == reasons.get(kind, "told")
 
 
+@pytest.mark.parametrize("needed", ["Pipe", "_new_process"])
 def test_a_system_that_lets_us_have_no_process_is_not_waited_for_for_ever(
-    pool: VerdictPool, monkeypatch: pytest.MonkeyPatch
+    pool: VerdictPool, monkeypatch: pytest.MonkeyPatch, needed: str
 ) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError("Resource temporarily unavailable")
+
     monkeypatch.setattr(workers, "_MOST_REFUSED_STARTS", 2)
     monkeypatch.setattr(workers, "_LOOK_S", 0.01)
-    monkeypatch.setattr(workers.Worker, "start", lambda self: False)
+    monkeypatch.setattr(workers, needed, refuse)
     assert said(pool, "7") == ("undecided", "worker_died")
     monkeypatch.undo()
     assert said(pool, "8") == ("incorrect", "told")
