@@ -83,7 +83,6 @@ def test_rows_outside_the_window_are_counted(tmp_path: Path, call: Any) -> None:
     assert "Not asked for: 1 row(s) outside contest_date 2024-08-01 to 2025-05-31" in printed
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("name", ["gsm8k", "gpqa-diamond"])
 def test_the_micro_model_is_evaluated_on_a_file_of_a_benchmarks_shape(

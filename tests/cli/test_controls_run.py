@@ -56,7 +56,6 @@ def run(verb: str, url: str, problems: Path, *more: str) -> subprocess.Completed
     return run_command(verb, *asked, *sizes, *lengths, *more)
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_an_evaluation_is_held_against_its_controls(problems: Path, tmp_path: Path) -> None:
     out = tmp_path / "x"
@@ -93,7 +92,6 @@ def test_an_evaluation_is_held_against_its_controls(problems: Path, tmp_path: Pa
     assert "without an answer" in printed and "first answers alone, without attempts" in printed
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_every_thinker_is_crossed_with_every_deliberator(problems: Path, tmp_path: Path) -> None:
     out = tmp_path / "x"
@@ -117,7 +115,6 @@ def test_every_thinker_is_crossed_with_every_deliberator(problems: Path, tmp_pat
     ]
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_trajectories_alone_are_deliberated_later(problems: Path, tmp_path: Path) -> None:
     first, later = tmp_path / "first", tmp_path / "later"

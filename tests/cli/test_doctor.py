@@ -72,7 +72,6 @@ def test_a_good_endpoint_ends_with_0_and_the_file(run, cache):
     assert file.read_text(encoding="utf-8").isascii()
 
 
-@pytest.mark.slow
 def test_a_run_after_it_obeys_the_file(run, tmp_path):
     habits = Habits(
         refused=frozenset({"seed", "top_p"}),

@@ -59,7 +59,6 @@ def sometimes(faults: list[str], lasting: list[str]) -> Any:
     return plan
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("faults", [FREE_FAULTS, FREE_FAULTS + COSTLY_FAULTS])
 def test_no_row_is_lost_and_every_failure_has_its_kind(tmp_path, faults):
     with faulty(plan=sometimes(faults, list(LASTING)), reasoning="reasoning") as server:
@@ -89,7 +88,6 @@ def test_no_row_is_lost_and_every_failure_has_its_kind(tmp_path, faults):
         assert told < booked.spent_tokens and booked.estimated > 0
 
 
-@pytest.mark.slow
 def test_a_budget_holds_over_resumptions_and_nothing_is_paid_twice(tmp_path):
     with faulty(seconds=0.05) as server:
         small = command(server, tmp_path, "--budget=20ktok")
@@ -109,7 +107,6 @@ def test_a_budget_holds_over_resumptions_and_nothing_is_paid_twice(tmp_path):
     assert len(list(read_traces(tmp_path / "run"))) == PROBLEMS
 
 
-@pytest.mark.slow
 def test_more_samples_into_the_same_folder_go_on_with_its_account(tmp_path):
     def into(*more: str) -> subprocess.CompletedProcess[str]:
         return run(*command(server, tmp_path, "--limit=4", *more))
@@ -145,7 +142,6 @@ def test_a_budget_for_a_model_in_this_process_is_refused(tmp_path):
     assert refused.returncode == 2 and "run in this process" in refused.stderr
 
 
-@pytest.mark.slow
 def test_a_teacher_that_lost_its_thinking_ends_the_run_with_what_to_change(tmp_path):
     profile = tmp_path / "thinker.yaml"
     profile.write_text(
@@ -181,7 +177,6 @@ def test_a_key_that_is_refused_in_mid_run_costs_nothing_that_is_paid(tmp_path):
     assert len(list(read_traces(tmp_path / "run"))) == PROBLEMS
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fault", "says"),
     [

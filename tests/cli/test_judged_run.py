@@ -223,7 +223,6 @@ def test_a_failing_judge_leaves_verdicts_undecided_and_the_same_command_asks_aga
         assert "not empty" in ended("generate", *command, code=2)
 
 
-@pytest.mark.slow
 def test_a_run_that_is_killed_while_it_judges_pays_for_no_vote_twice(tmp_path, teacher):
     finished: Counter[int] = Counter()
     lock = threading.Lock()
@@ -300,7 +299,6 @@ def test_a_plan_bounds_what_a_judge_may_be_asked(tmp_path, teacher):
         assert re.search(r"judging: 7 tokens each", later)
 
 
-@pytest.mark.slow
 def test_a_teacher_in_this_process_may_have_a_judge_elsewhere(tmp_path, teacher):
     with serving(by_rule) as judge:
         arguments(teacher, judge, tmp_path)

@@ -339,7 +339,6 @@ def test_a_checkpoint_stands_for_a_student_that_is_elsewhere(sets, tmp_path):
     )
 
 
-@pytest.mark.slow
 def test_a_checkpoint_of_the_micro_model_refilters_for_real(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # seeds depend on the name of the checkpoint
     write_caches(Path("sets"), [""] * 12)

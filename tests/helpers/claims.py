@@ -7,9 +7,6 @@ CLAIMS = {
     "a run that is killed again and again ends as if undisturbed and pays for nothing twice": (
         "cli/test_resume.py::test_a_run_that_is_killed_again_and_again_ends_as_if_undisturbed[4]"
     ),
-    "a budget holds over resumptions": (
-        "cli/test_faulty_run.py::test_a_budget_holds_over_resumptions_and_nothing_is_paid_twice"
-    ),
     "a vLLM server that dies ends the run, and the same command goes on": (
         "cli/test_serve.py::test_a_server_that_dies_ends_the_run_and_the_same_command_goes_on"
     ),
