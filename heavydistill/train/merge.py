@@ -2,10 +2,10 @@
 
 It holds the weights, in the dtype of the base unless another one is asked for, the configuration,
 the base's generation settings with the end of sequence of the adapter's tokenizer among their
-stops, that tokenizer with its chat template, and ``train.json`` as the adapter has it: a method
+stops, that tokenizer with its chat template, and ``training.json`` as the adapter has it: a method
 such as ``lora`` beside whole weights says that it was merged. What is left out is what was said of
 the adapter alone, its card and its evaluation; and where another base is named than that of the
-training, ``train.json`` too, which would be false.
+training, ``training.json`` too, which would be false.
 
 Before the folder gets its name the model is loaded from it, and must give the logits of base and
 adapter up to rounding. How much that is is measured, on the model itself: every weight is rounded
@@ -56,7 +56,7 @@ class Merged:
     effect: float
     """Of the adapter on the base."""
     has_record: bool
-    """Whether ``train.json`` is in the folder."""
+    """Whether ``training.json`` is in the folder."""
 
     @property
     def is_right(self) -> bool:

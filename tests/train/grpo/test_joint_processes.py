@@ -1,4 +1,4 @@
-"""The joint objective in one process and in two: the gradients of plain loops over all episodes."""
+"""The joint objective in two processes: the gradients of plain loops over all episodes."""
 
 from __future__ import annotations
 
@@ -18,13 +18,15 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 PROGRAM = joint_steps.__file__
 
 
-@pytest.mark.parametrize("processes", [1, 2])
+PROCESSES = 2  # what one makes, test_joint.py sees in this process
+
+
 def test_gradients_are_those_of_plain_loops_over_the_episodes_of_all_processes(
-    tmp_path: Path, processes: int
+    tmp_path: Path,
 ) -> None:
     from transformers import AutoModelForCausalLM
 
-    launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]
+    launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(PROCESSES)]
     done = subprocess.run(
         [sys.executable, *launch, PROGRAM, str(tmp_path)],
         stdout=subprocess.PIPE,
@@ -39,12 +41,12 @@ def test_gradients_are_those_of_plain_loops_over_the_episodes_of_all_processes(
         },
     )
     assert done.returncode == 0, done.stdout
-    of_processes = [torch.load(tmp_path / f"{number}.pt") for number in range(processes)]
+    of_processes = [torch.load(tmp_path / f"{number}.pt") for number in range(PROCESSES)]
     of_each = brute_force.advantages(joint_steps.REWARDS, joint_steps.GROUP)
     old = AutoModelForCausalLM.from_pretrained(STUDENT, dtype=torch.float32)
     met: list[int] = []
     for step, seen in enumerate(zip(*of_processes, strict=True)):
-        assert len(seen) == processes
+        assert len(seen) == PROCESSES
         numbers = [number for one in seen for number in _episodes(one["rows"])]
         met += numbers
         model = AutoModelForCausalLM.from_pretrained(STUDENT, dtype=torch.float32)
@@ -57,7 +59,7 @@ def test_gradients_are_those_of_plain_loops_over_the_episodes_of_all_processes(
             *joint_steps.BOUNDS,
         )
         expected.backward()
-        loss = sum(one["loss"] for one in seen) / processes
+        loss = sum(one["loss"] for one in seen) / PROCESSES
         assert loss == pytest.approx(expected.item(), rel=1e-5, abs=1e-6)
         for one in seen:
             off = (one["gradient"] - brute_force.gradient(model)).norm()
