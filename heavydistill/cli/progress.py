@@ -27,8 +27,7 @@ from heavydistill.store.redact import name_alone
 
 if TYPE_CHECKING:
     from heavydistill.config.run import RunConfig
-    from heavydistill.curate.redeliberation.asking import ResolvedDeliberator, Volume
-    from heavydistill.curate.redeliberation.deliberate import Tally
+    from heavydistill.curate.redeliberation.deliberator import ResolvedDeliberator, Tally, Volume
     from heavydistill.models.contact import Contact
     from heavydistill.models.resolve import ResolvedRun
     from heavydistill.problems import OnChecked
@@ -168,28 +167,28 @@ def _starting(run: ResolvedRun) -> str:
     return f"loading {' and '.join(loaded)}" if loaded else "starting the steps of the run"
 
 
-def print_volume(volume: Volume, asking: ResolvedDeliberator, console: Console) -> None:
+def print_volume(volume: Volume, deliberator: ResolvedDeliberator, console: Console) -> None:
     """Print in a line what a deliberator will be asked, and what the user should know of it."""
     if volume.skipped:
         from heavydistill.store.journal import skipped_note
 
-        say(skipped_note(asking.journal, volume.skipped), console)
-    if asking.context and not asking.context.is_known:
-        say(str(asking.context), console)
+        say(skipped_note(deliberator.journal, volume.skipped), console)
+    if deliberator.context and not deliberator.context.is_known:
+        say(str(deliberator.context), console)
     left = volume.requests - volume.in_journal
     parts = [f"{left:,} of {volume.requests:,} deliberations on {volume.caches:,} caches"]
     if volume.in_journal:
-        parts += [f"{volume.in_journal:,} are in the journal {asking.journal}"]
+        parts += [f"{volume.in_journal:,} are in the journal {deliberator.journal}"]
     parts += [
         f"{volume.prompt_tokens:,} tokens of prompts",
         f"at most {volume.completion_tokens:,} of responses",
     ]
-    if asking.model.kind == "local":
+    if deliberator.model.kind == "local":
         parts += ["free"]
     else:
         usd = volume.usd
         parts += ["price unknown" if usd is None else f"at most {usd:,.2f} USD"]
-    say(f"To ask of {asking.model.name}: {', '.join(parts)}", console)
+    say(f"To ask of {deliberator.model.name}: {', '.join(parts)}", console)
 
 
 def show_deliberations(bar: Bar, tally: Tally, total: int) -> None:

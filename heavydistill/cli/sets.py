@@ -88,7 +88,7 @@ def build(
 
     from heavydistill.config.sets import load_build_config
     from heavydistill.curate.build import EmptyError, build_sets
-    from heavydistill.curate.redeliberation.asking import journal_of
+    from heavydistill.curate.redeliberation.deliberator import journal_of
     from heavydistill.hub.dataset_card import write_card
     from heavydistill.report.sets import print_manifest
 
@@ -103,7 +103,7 @@ def build(
             manifest = build_sets(
                 resolved,
                 bar.show,
-                lambda asking, volume: print_volume(volume, asking, console),
+                lambda deliberator, volume: print_volume(volume, deliberator, console),
                 write_card,
                 dry_run,
             )
@@ -149,11 +149,11 @@ def refilter(
     plan = refilter.check(config, None if dry_run else Contact())
     for warning in plan.warnings:
         say(f"Warning: {warning}", console, "yellow")
-    print_volume(plan.volume, plan.asking, console)
+    print_volume(plan.volume, plan.deliberator, console)
     if dry_run:
         return
     with (
-        ending_early(console, plan.out, plan.asking.journal),
+        ending_early(console, plan.out, plan.deliberator.journal),
         Bar(console) as bar,
     ):
         total = plan.volume.caches
@@ -181,7 +181,7 @@ def _print_success(outcome: RefilterOutcome, console: Console) -> None:
 
 def _print_asked(plan: RefilterPlan, outcome: RefilterOutcome, console: Console) -> None:
     tally = outcome.tally
-    asked = tally.asked(plan.asking)
+    asked = tally.asked(plan.deliberator)
     parts = [f"{asked.deliberations:,} deliberations by {asked.model}"]
     counts = {
         "failed": tally.failed,

@@ -26,7 +26,7 @@ from heavydistill.curate.manifest import manifest_of
 from heavydistill.curate.mixture import Mixture, preset_of
 from heavydistill.curate.notes import Build, NoteTaker, OnProgress, ProblemNote
 from heavydistill.curate.prompts import Prompter
-from heavydistill.curate.redeliberation.asking import ResolvedDeliberator, Volume
+from heavydistill.curate.redeliberation.deliberator import ResolvedDeliberator, Volume
 from heavydistill.curate.redeliberation.sets import Redeliberation, meet_servers
 from heavydistill.curate.rows import SetWriter
 from heavydistill.curate.sources import Source, open_sources
@@ -52,7 +52,7 @@ OnVolume = Callable[[ResolvedDeliberator, Volume], None]
 def build_sets(
     config: BuildConfig,
     on_progress: OnProgress = lambda what, done, total: None,
-    on_volume: OnVolume = lambda asking, volume: None,
+    on_volume: OnVolume = lambda deliberator, volume: None,
     on_written: Callable[[Path], object] = lambda folder: None,
     dry_run: bool = False,
 ) -> Manifest:
@@ -82,8 +82,8 @@ def build_sets(
         asked, answers = [], None
         if config.redeliberate:
             redeliberation = Redeliberation(build, contact)
-            for asking, volume in redeliberation.volumes.values():
-                on_volume(asking, volume)
+            for deliberator, volume in redeliberation.volumes.values():
+                on_volume(deliberator, volume)
             if not dry_run:
                 rows = held.enter_context(TemporaryDirectory(prefix="heavydistill-"))
                 asked, answers = redeliberation.ask(Path(rows), on_progress), redeliberation.answers

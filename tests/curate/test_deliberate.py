@@ -11,12 +11,14 @@ from fault_server import FaultServer, faulty
 
 from heavydistill.config.run import Verifying
 from heavydistill.config.sets import load_build_config
-from heavydistill.curate.redeliberation.asking import ResolvedDeliberator, resolve, volume_of
-from heavydistill.curate.redeliberation.deliberate import (
+from heavydistill.curate.redeliberation.deliberator import (
     CacheDeliberations,
     Deliberations,
+    ResolvedDeliberator,
     Tally,
     deliberate,
+    resolve,
+    volume_of,
 )
 from heavydistill.errors import ConfigError, RunError, StoppedError, TeacherError
 from heavydistill.models.ledger import Ledger, balance_of
@@ -27,7 +29,7 @@ from heavydistill.store.journal import Journal
 VERIFY = Verifying(workers=1)
 
 
-def asking_of(server: FaultServer, folder: Path, **keys: Any) -> ResolvedDeliberator:
+def deliberator_of(server: FaultServer, folder: Path, **keys: Any) -> ResolvedDeliberator:
     """The served model, with a journal in the folder."""
     server.reasoning = "none"
     chosen = {
@@ -53,11 +55,11 @@ def micro(folder: Path, **keys: Any) -> ResolvedDeliberator:
 def everything(tmp_path_factory):
     """Asks about so many caches: (deliberations on each, tally)."""
 
-    def ask(asking: ResolvedDeliberator, count: int, of=pairs, **more: Any):
+    def ask(deliberator: ResolvedDeliberator, count: int, of=pairs, **more: Any):
         asked = of(count)
-        volume = volume_of(asking, (cache for _, cache in asked))
+        volume = volume_of(deliberator, (cache for _, cache in asked))
         folder = tmp_path_factory.mktemp("rows")
-        written, tally = deliberate(asking, volume, VERIFY, lambda: asked, folder, **more)
+        written, tally = deliberate(deliberator, volume, VERIFY, lambda: asked, folder, **more)
         return [written.on(problem.id, cache.id) for problem, cache in asked], tally
 
     return ask
@@ -66,11 +68,13 @@ def everything(tmp_path_factory):
 def test_the_micro_model_deliberates_and_the_same_again_comes_from_the_journal(
     tmp_path, everything
 ):
-    asking = micro(tmp_path, **{"redeliberate.d": 1})
+    deliberator = micro(tmp_path, **{"redeliberate.d": 1})
     told: list[int] = []
-    written, tally = everything(asking, 17, on_progress=lambda tally: told.append(tally.caches))
+    written, tally = everything(
+        deliberator, 17, on_progress=lambda tally: told.append(tally.caches)
+    )
     flat = [one for deliberations in written for one in deliberations]
-    asked = tally.asked(asking)
+    asked = tally.asked(deliberator)
     assert len(flat) == 17 == asked.deliberations == asked.sets
     assert told[-1] == 17
     assert {one.index for one in flat} == {0} and {one.model for one in flat} == {"micro"}
@@ -79,8 +83,8 @@ def test_the_micro_model_deliberates_and_the_same_again_comes_from_the_journal(
     assert any(one.is_correct for one in flat)
     assert asked.completion_tokens == sum(one.completion_tokens for one in flat)
     assert (asked.cost_usd, tally.from_journal) == (0, 0)
-    again, second = everything(asking, 17)
-    assert (again, second.asked(asking), second.from_journal) == (written, asked, 17)
+    again, second = everything(deliberator, 17)
+    assert (again, second.asked(deliberator), second.from_journal) == (written, asked, 17)
 
 
 def test_caches_of_several_rounds_are_asked_about_in_their_rounds(tmp_path, everything):
@@ -91,8 +95,8 @@ def test_caches_of_several_rounds_are_asked_about_in_their_rounds(tmp_path, ever
         ]
 
     with faulty() as server:
-        asking = asking_of(server, tmp_path)
-        written, tally = everything(asking, 5, of_two_rounds)
+        deliberator = deliberator_of(server, tmp_path)
+        written, tally = everything(deliberator, 5, of_two_rounds)
         assert len(server.requests) == 10 and tally.caches == 5
     assert [[one.round for one in each] for each in written] == [[1 + n % 2] * 2 for n in range(5)]
 
@@ -114,8 +118,8 @@ def test_the_slots_of_an_endpoint_are_full_and_caches_are_read_as_they_are_neede
         assert read - tally.caches <= 64
 
     with faulty(seconds=0.05) as server:
-        asking = asking_of(server, tmp_path, endpoint__concurrency=4)
-        everything(asking, 120, lambda count: Counted(pairs(count)), on_progress=look)
+        deliberator = deliberator_of(server, tmp_path, endpoint__concurrency=4)
+        everything(deliberator, 120, lambda count: Counted(pairs(count)), on_progress=look)
         assert server.most_in_flight == 4 and len(server.requests) == 240
     assert read == 120
 
@@ -125,13 +129,13 @@ def test_nothing_is_paid_twice_and_who_failed_is_asked_again(tmp_path, everythin
         return "too long" if body["seed"] % 3 == 0 else None
 
     with faulty(plan=plan) as server:
-        asking = asking_of(server, tmp_path)
-        written, tally = everything(asking, 10)
+        deliberator = deliberator_of(server, tmp_path)
+        written, tally = everything(deliberator, 10)
         failed = [one for deliberations in written for one in deliberations if one.error]
         assert 0 < tally.failed == len(failed) < 20
         assert all(one.verdict and one.verdict.reason == "error" for one in failed)
         assert len(server.requests) == 20
-        again, _ = everything(asking, 10)
+        again, _ = everything(deliberator, 10)
         assert len(server.requests) == 20 + len(failed)
     assert [[one.id for one in each] for each in again] == [
         [one.id for one in each] for each in written
@@ -142,13 +146,13 @@ def test_where_the_budget_ends_all_that_was_sent_is_kept_and_a_higher_one_goes_o
     tmp_path, everything
 ):
     with faulty(seconds=0.05) as server:
-        poor = asking_of(server, tmp_path, budget="5ktok", endpoint__concurrency=4)
+        poor = deliberator_of(server, tmp_path, budget="5ktok", endpoint__concurrency=4)
         with pytest.raises(StoppedError, match="higher --budget"):
             everything(poor, 30)
         paid = len(server.requests)
         assert 0 < paid < 60 and server.tokens <= 5_000
         assert Journal(poor.journal).answered == paid == len(server.bill)
-        rich = asking_of(server, tmp_path, budget="1Mtok", endpoint__concurrency=4)
+        rich = deliberator_of(server, tmp_path, budget="1Mtok", endpoint__concurrency=4)
         _, tally = everything(rich, 30)
         assert len(server.requests) == 60 and tally.asked(rich).deliberations == 60
         assert balance_of(rich.account).spent_tokens == server.tokens
@@ -156,20 +160,20 @@ def test_where_the_budget_ends_all_that_was_sent_is_kept_and_a_higher_one_goes_o
 
 def test_the_same_is_not_asked_by_two_at_once(tmp_path, everything):
     with faulty() as server:
-        asking = asking_of(server, tmp_path)
-        with Ledger(asking.account).running(), pytest.raises(ConfigError, match="in progress"):
-            everything(asking, 1)
+        deliberator = deliberator_of(server, tmp_path)
+        with Ledger(deliberator.account).running(), pytest.raises(ConfigError, match="in progress"):
+            everything(deliberator, 1)
         assert not server.requests
 
 
 def test_a_server_that_does_not_have_the_model_is_refused_before_it_is_asked(tmp_path, everything):
     with faulty() as server:
-        asking = asking_of(server, tmp_path, teacher="other")
+        deliberator = deliberator_of(server, tmp_path, teacher="other")
         with pytest.raises(TeacherError, match="does not serve 'other'"):
-            everything(asking, 1)
+            everything(deliberator, 1)
         assert not server.requests
     with pytest.raises(TeacherError, match="Nothing answers"):
-        everything(asking_of(FaultServer(base_url="http://127.0.0.1:9/v1"), tmp_path), 1)
+        everything(deliberator_of(FaultServer(base_url="http://127.0.0.1:9/v1"), tmp_path), 1)
 
 
 def test_a_row_that_failed_is_an_error_and_not_left_out(tmp_path):

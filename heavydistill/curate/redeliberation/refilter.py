@@ -35,15 +35,16 @@ from heavydistill.curate.candidates import (
     success_of,
 )
 from heavydistill.curate.manifest import quantiles
-from heavydistill.curate.redeliberation.asking import (
+from heavydistill.curate.redeliberation.deliberator import (
     ResolvedDeliberator,
+    Tally,
     Volume,
     account_in,
-    asking_of,
+    deliberate,
+    deliberator_of,
     journal_of,
     volume_of,
 )
-from heavydistill.curate.redeliberation.deliberate import Tally, deliberate
 from heavydistill.curate.rows import SetFiles, rl_row
 from heavydistill.errors import ConfigError, TeacherError
 from heavydistill.metrics.counts import unanswered_because
@@ -78,7 +79,7 @@ class RefilterPlan:
     manifest: Manifest  # of the sets
     student: Student  # of the sets
     problems: dict[str, ProblemRow]  # by id
-    asking: ResolvedDeliberator  # who is asked
+    deliberator: ResolvedDeliberator  # who is asked
     volume: Volume  # how much
     warnings: list[str]  # what the user should know before anything is asked
 
@@ -133,9 +134,9 @@ def check(config: RefilterConfig, contact: Contact | None = None) -> RefilterPla
     if contact:
         _require_server(config, manifest, contact)
     student = _student(manifest, config)
-    asking = _asking(config, manifest, student, contact)
+    deliberator = _deliberator(config, manifest, student, contact)
     problems = {row["id"]: from_row(ProblemRow, row) for row in read_rows(sets, "problems")}
-    volume = volume_of(asking, (cache for _, cache in _pairs(sets, problems)))
+    volume = volume_of(deliberator, (cache for _, cache in _pairs(sets, problems)))
     if not volume.caches:
         raise ConfigError(
             f"{sets} has no cache that can be a prompt of RL",
@@ -145,8 +146,8 @@ def check(config: RefilterConfig, contact: Contact | None = None) -> RefilterPla
         f"{lacking}\nIts verdicts would be undecided; give the command again then."
         for lacking in _unavailable(config, problems.values())
     ]
-    warnings += _differences(manifest, config, asking, student)
-    return RefilterPlan(config, manifest, student, problems, asking, volume, warnings)
+    warnings += _differences(manifest, config, deliberator, student)
+    return RefilterPlan(config, manifest, student, problems, deliberator, volume, warnings)
 
 
 def refilter(
@@ -171,7 +172,7 @@ def refilter(
     with new_folder(plan.out) as new, contextlib.ExitStack() as held:
         rows = Path(held.enter_context(TemporaryDirectory(prefix="heavydistill-")))
         written, tally = deliberate(
-            plan.asking, plan.volume, plan.config.verify, plan.pairs, rows, on_progress
+            plan.deliberator, plan.volume, plan.config.verify, plan.pairs, rows, on_progress
         )
         outcome = RefilterOutcome(tally)
         _copy(plan.sets, new)
@@ -200,12 +201,12 @@ def _require_server(config: RefilterConfig, manifest: Manifest, contact: Contact
 
 
 def _about(config: RefilterConfig, manifest: Manifest) -> list[dict[str, Any]]:
-    """What is asked for, as of ``asking_of``."""
+    """What is asked for, as of ``deliberator_of``."""
     chosen = config.model_dump(include={"checkpoint", "sampling", "d", "seed"})
     return [manifest.model_dump(), chosen]
 
 
-def _asking(
+def _deliberator(
     config: RefilterConfig, manifest: Manifest, student: Student, contact: Contact | None
 ) -> ResolvedDeliberator:
     endpoint, sampling = config.endpoint, config.sampling
@@ -227,7 +228,7 @@ def _asking(
         journal=config.journal,
         budget=config.budget,
     )
-    return asking_of(choice, "", Path(config.out), _about(config, manifest), contact)
+    return deliberator_of(choice, "", Path(config.out), _about(config, manifest), contact)
 
 
 def _unavailable(config: RefilterConfig, problems: Iterable[ProblemRow]) -> list[str]:
@@ -292,7 +293,7 @@ def _measured(
             stratum=cache.stratum,
             right=cache.right,
             width=len(cache.items),
-            measured_on=plan.asking.model.name,
+            measured_on=plan.deliberator.model.name,
         )
         files.writer("rl", problem.split, RlRow).write(row)
         outcome.rows[problem.split] += 1
@@ -309,8 +310,8 @@ def _is_undecided(deliberation: Deliberation) -> bool:
 
 
 def _manifest(plan: RefilterPlan, outcome: RefilterOutcome) -> Manifest:
-    old, asking, tally = plan.manifest, plan.asking, outcome.tally
-    local = asking.model.kind == "local"
+    old, deliberator, tally = plan.manifest, plan.deliberator, outcome.tally
+    local = deliberator.model.kind == "local"
     kept = {name: old.rows[name] for name in ("problems", "caches") if name in old.rows}
     return old.model_copy(
         update={
@@ -323,9 +324,9 @@ def _manifest(plan: RefilterPlan, outcome: RefilterOutcome) -> Manifest:
             "guarded": {},
             "unmeasured": outcome.labelled(UNMEASURED),
             "refiltered": RefilterSummary(
-                checkpoint=asking.model.name,
-                revision=revision_of(asking.model, asking.endpoint) if local else "",
-                d=asking.d,
+                checkpoint=deliberator.model.name,
+                revision=revision_of(deliberator.model, deliberator.endpoint) if local else "",
+                d=deliberator.d,
                 seed=plan.config.seed,
                 caches=tally.caches,
                 kept=outcome.labelled(USED),
@@ -343,7 +344,7 @@ def _manifest(plan: RefilterPlan, outcome: RefilterOutcome) -> Manifest:
 
 def _nothing_left(plan: RefilterPlan, outcome: RefilterOutcome) -> ConfigError:
     never, always, unmeasured = map(outcome.labelled, (NEVER_RIGHT, ALWAYS_RIGHT, UNMEASURED))
-    label = plan.asking.model.name
+    label = plan.deliberator.model.name
     if unmeasured >= max(never, always):
         fix = "See why with `heavydistill journal stats`, and raise --set sampling.max_tokens if "
         fix += "they are cut off."
@@ -382,17 +383,17 @@ def _student(manifest: Manifest, config: RefilterConfig) -> Student:
 
 
 def _differences(
-    manifest: Manifest, config: RefilterConfig, asking: ResolvedDeliberator, student: Student
+    manifest: Manifest, config: RefilterConfig, deliberator: ResolvedDeliberator, student: Student
 ) -> list[str]:
     """What the user should know: who stands for the student, and which template is another one."""
     warnings = []
     name = config.student or manifest.student.name
     if student.name != name:
         warnings.append(
-            f"The student of the sets, {name}, is not found here: {asking.model.name} stands for "
-            "it, which has its chat template.\nIf it is no child of it, give --student FOLDER."
+            f"The student of the sets, {name}, is not found here: {deliberator.model.name} stands "
+            "for it, which has its chat template.\nIf it is no child of it, give --student FOLDER."
         )
-    return warnings + _other_template(config, asking, student)
+    return warnings + _other_template(config, deliberator, student)
 
 
 def _template(config: RefilterConfig) -> Path | None:
@@ -402,17 +403,17 @@ def _template(config: RefilterConfig) -> Path | None:
 
 
 def _other_template(
-    config: RefilterConfig, asking: ResolvedDeliberator, student: Student
+    config: RefilterConfig, deliberator: ResolvedDeliberator, student: Student
 ) -> list[str]:
     """What is to be said if the checkpoint is not asked as the sets say, or may not be."""
-    mended, name = _template(config), asking.model.name
-    if asking.model.kind == "endpoint":
+    mended, name = _template(config), deliberator.model.name
+    if deliberator.model.kind == "endpoint":
         if not mended:
             return []
         return [f"The server must ask {name} in the chat template of the sets, {mended}."]
     from transformers import AutoTokenizer
 
-    template = own_template(AutoTokenizer.from_pretrained(asking.model.model))
+    template = own_template(AutoTokenizer.from_pretrained(deliberator.model.model))
     probe = [{"role": "user", "content": "?"}]
     theirs = Chat(student.chat.tokenizer, student.chat.stops, template)
     if theirs.render(probe, opens=True) == student.chat.render(probe, opens=True):

@@ -13,13 +13,15 @@ from pathlib import Path
 from heavydistill.config.sets import BuildConfig
 from heavydistill.curate.notes import Build, OnProgress, SetNote, generations_of
 from heavydistill.curate.prompts import in_sets
-from heavydistill.curate.redeliberation.asking import (
+from heavydistill.curate.redeliberation.deliberator import (
+    Deliberations,
     ResolvedDeliberator,
+    Tally,
     Volume,
+    deliberate,
     resolve,
     volume_of,
 )
-from heavydistill.curate.redeliberation.deliberate import Deliberations, Tally, deliberate
 from heavydistill.curate.sources import Source, open_sources
 from heavydistill.models.contact import Contact
 from heavydistill.schema import Cache, Deliberation, Generation, Problem
@@ -67,9 +69,9 @@ class Redeliberation:
         self._written: dict[str, Deliberations] = {}
         for source in build.sources:
             if next(self._sets(source), None):
-                asking = resolve(build.config, source.config, contact)
-                volume = volume_of(asking, (cache for _, _, cache, _ in self._sets(source)))
-                self.volumes[source.name] = asking, volume
+                deliberator = resolve(build.config, source.config, contact)
+                volume = volume_of(deliberator, (cache for _, _, cache, _ in self._sets(source)))
+                self.volumes[source.name] = deliberator, volume
 
     def ask(self, folder: Path, on_progress: OnProgress) -> list[RedeliberationSummary]:
         """Ask, and note what is found out about the answers; ``answers`` gives them afterwards.
@@ -86,11 +88,11 @@ class Redeliberation:
         for source in self._build.sources:
             if source.name not in self.volumes:
                 continue
-            asking, volume = self.volumes[source.name]
+            deliberator, volume = self.volumes[source.name]
             place = folder / source.name
             place.mkdir()
             written, tally = deliberate(
-                asking,
+                deliberator,
                 volume,
                 self._build.config.verify,
                 partial(self._pairs, source),
@@ -103,7 +105,7 @@ class Redeliberation:
                     seen = self._build.taker.deliberation(problem, shown, deliberation)
                     note.deliberations.append(seen)
             before += tally.caches
-            asked.append(tally.asked(asking))
+            asked.append(tally.asked(deliberator))
         return asked
 
     def answers(self, run: str, problem: Problem, cache: Cache) -> list[Deliberation]:

@@ -10,8 +10,7 @@ from fault_server import faulty
 
 from heavydistill.config.run import RunConfig, load_config
 from heavydistill.config.sets import BuildConfig, load_build_config
-from heavydistill.curate.redeliberation.asking import resolve, volume_of
-from heavydistill.curate.redeliberation.deliberate import deliberate
+from heavydistill.curate.redeliberation.deliberator import deliberate, resolve, volume_of
 from heavydistill.errors import ConfigError, TeacherError
 from heavydistill.models.resolve import resolve as resolve_run
 
@@ -35,26 +34,26 @@ def test_the_deliberator_of_a_run_is_asked_as_it_was_in_the_run(tmp_path):
     before = resolve_run(
         run(teacher="strong", deliberator="wise", deliberate__sampling__temperature=0.3, **SERVED)
     ).config
-    asking = resolve(build(tmp_path, d=3), before)
-    assert asking.model.name == "wise" and asking.d == 3
-    assert asking.endpoint == before.endpoint
-    assert asking.sampling.model_dump() == before.deliberate.sampling.model_dump()
-    assert asking.journal == tmp_path / "journal"
+    deliberator = resolve(build(tmp_path, d=3), before)
+    assert deliberator.model.name == "wise" and deliberator.d == 3
+    assert deliberator.endpoint == before.endpoint
+    assert deliberator.sampling.model_dump() == before.deliberate.sampling.model_dump()
+    assert deliberator.journal == tmp_path / "journal"
 
 
 def test_a_part_of_the_sampling_may_be_other_than_in_the_run(tmp_path):
     before = resolve_run(run(teacher="wise", deliberate__sampling__top_p=0.5, **SERVED)).config
-    asking = resolve(build(tmp_path, sampling__temperature=0.7), before)
-    assert (asking.sampling.temperature, asking.sampling.top_p) == (0.7, 0.5)
+    deliberator = resolve(build(tmp_path, sampling__temperature=0.7), before)
+    assert (deliberator.sampling.temperature, deliberator.sampling.top_p) == (0.7, 0.5)
 
 
 def test_another_teacher_has_its_own_sampling_and_nothing_of_the_runs_model(tmp_path):
     price = {"endpoint__price_in": 1, "endpoint__price_out": 2}
     before = run(teacher="wise", deliberate__sampling__temperature=0.3, **price, **SERVED)
-    asking = resolve(build(tmp_path, teacher="qwen3-8b"), before)
-    assert asking.model.name == "qwen3-8b" and asking.sampling.temperature == 1.0
-    assert asking.endpoint.base_url == before.endpoint.base_url
-    assert asking.model.tokenizer != MICRO and asking.model.price is None
+    deliberator = resolve(build(tmp_path, teacher="qwen3-8b"), before)
+    assert deliberator.model.name == "qwen3-8b" and deliberator.sampling.temperature == 1.0
+    assert deliberator.endpoint.base_url == before.endpoint.base_url
+    assert deliberator.model.tokenizer != MICRO and deliberator.model.price is None
 
 
 def test_the_samples_are_others_than_those_of_a_run_with_the_same_seed(tmp_path):
@@ -115,9 +114,9 @@ def test_a_model_that_is_not_known_is_refused(tmp_path):
 
 
 def test_a_prompt_that_does_not_fit_beside_the_response_is_refused_with_what_would(tmp_path):
-    asking = resolve(build(tmp_path, sampling__max_tokens=1900), run())
+    deliberator = resolve(build(tmp_path, sampling__max_tokens=1900), run())
     with pytest.raises(ConfigError, match=r"redeliberate\.sampling\.max_tokens to (\d+)") as error:
-        volume_of(asking, CACHES)
+        volume_of(deliberator, CACHES)
     fitting = int(str(error.value).split("max_tokens to ")[1].split()[0])
     volume_of(resolve(build(tmp_path, sampling__max_tokens=fitting), run()), CACHES)
     with pytest.raises(ConfigError):
@@ -125,9 +124,9 @@ def test_a_prompt_that_does_not_fit_beside_the_response_is_refused_with_what_wou
 
 
 def test_prompts_are_counted_with_the_tokenizer_of_the_model_that_reads_them(tmp_path):
-    asking = resolve(build(tmp_path), run())
+    deliberator = resolve(build(tmp_path), run())
     foreign = [dataclasses.replace(one, reader="other", prompt_tokens=1) for one in CACHES]
-    assert volume_of(asking, foreign) == volume_of(asking, CACHES)
+    assert volume_of(deliberator, foreign) == volume_of(deliberator, CACHES)
 
 
 def test_the_volume_is_what_is_not_in_the_journal_yet(tmp_path):
@@ -136,14 +135,14 @@ def test_the_volume_is_what_is_not_in_the_journal_yet(tmp_path):
         keys |= {"endpoint__tokenizer": MICRO, "endpoint__context": 2048, "d": 2}
         keys |= {"endpoint__price_in": 1.0, "endpoint__price_out": 3.0}
         config = build(tmp_path, sampling__max_tokens=100, **keys)
-        asking = resolve(config, None)
-        volume = volume_of(asking, CACHES)
+        deliberator = resolve(config, None)
+        volume = volume_of(deliberator, CACHES)
         assert (volume.caches, volume.requests, volume.in_journal) == (3, 6, 0)
         assert volume.prompt_tokens == 2 * sum(cache.prompt_tokens for cache in CACHES)
         assert volume.completion_tokens == 600
         assert volume.usd == pytest.approx((volume.prompt_tokens + 3 * 600) / 1e6)
         assert volume.longest == max(cache.prompt_tokens for cache in CACHES)
-        deliberate(asking, volume, config.verify, lambda: pairs(3)[:2], tmp_path)
-    left = volume_of(asking, CACHES)
+        deliberate(deliberator, volume, config.verify, lambda: pairs(3)[:2], tmp_path)
+    left = volume_of(deliberator, CACHES)
     assert (left.requests, left.in_journal, left.completion_tokens) == (6, 4, 200)
     assert left.prompt_tokens == 2 * CACHES[2].prompt_tokens
