@@ -25,10 +25,10 @@ from typing import Any, NoReturn
 
 from heavydistill.config.run import Problems
 from heavydistill.config.sets import FormatName, ImportConfig
-from heavydistill.curate.imports.attempts import UNKNOWN_MODEL
 from heavydistill.curate.imports.files import PoolFile
 from heavydistill.curate.imports.formats import (
     ANSWER_FIELDS,
+    UNKNOWN_MODEL,
     Answers,
     Format,
     HeavySkill,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heavydistill.curate.imports.attempts import attempt_of, attempts_of
+from heavydistill.curate.imports.formats import attempt_of, attempts_of
 from heavydistill.errors import ProblemsError
 
 
