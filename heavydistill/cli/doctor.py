@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from heavydistill.doctor.endpoint import Examination
     from heavydistill.doctor.questions import ExaminedModel
     from heavydistill.heavy.pruning import Reader
-    from heavydistill.models.context import Context
+    from heavydistill.models.capabilities import Context
     from heavydistill.models.profiles import Profile
 
 _PROBLEM = "What is 17 + 25 - 8?"
@@ -66,8 +66,8 @@ def _sections(config: RunConfig, console: Console) -> Iterator[tuple[str, list[F
     from heavydistill.doctor import Finding, machine
     from heavydistill.doctor.machine import listen
     from heavydistill.errors import UserError
+    from heavydistill.models.capabilities import contexts_of
     from heavydistill.models.contact import Contact
-    from heavydistill.models.context import contexts_of
     from heavydistill.models.registry import file_of, find
     from heavydistill.models.resolve import resolve
 

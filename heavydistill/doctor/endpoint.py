@@ -22,8 +22,8 @@ from heavydistill.config.models import Capabilities, Endpoint
 from heavydistill.doctor import Finding, Result
 from heavydistill.doctor.questions import Answer, Asker, ExaminedModel, thinking_in
 from heavydistill.heavy.pruning import Reader
+from heavydistill.models.capabilities import SET_IT
 from heavydistill.models.contact import Contact
-from heavydistill.models.context import SET_IT
 from heavydistill.models.http.completion import MOST_CHARACTERS_OF_A_TOKEN
 from heavydistill.models.tokenizer import ESTIMATED
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from heavydistill.config.models import Endpoint, Sampling
 from heavydistill.errors import TeacherError
-from heavydistill.models.context import Context
-from heavydistill.models.http.reasoning import split_reasoning
+from heavydistill.models.capabilities import Context
+from heavydistill.models.http.completion import split_reasoning
 from heavydistill.models.http.reply import UNKNOWN, Redactor, count
 from heavydistill.models.profiles import Profile
 from heavydistill.models.request import user_turn

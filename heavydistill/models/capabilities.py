@@ -1,18 +1,28 @@
-"""The capability files: what ``heavydistill doctor`` saw of a model at an address, kept for runs.
+"""What a model takes at an address: the capability files of ``heavydistill doctor``, its context.
 
 One YAML file for each pair, in the user's cache folder, made to be read and, if need be, changed
 by hand. A run whose configuration says nothing of ``endpoint.capabilities`` obeys the files of
 its models at its addresses: together where there are several, the strictest wins. What it obeyed
 is in the configuration that is saved with it, also if that was nothing, so a replay reads no file.
+
+The context, in tokens of prompt and response together, is what the user set, else what doctor saw,
+else that of the run in the folder that goes on, unless the server has come to take less; else the
+smaller of what the server says of the model and what its profile says, else what the checkpoint
+beside the tokenizer was made for. If none is known, ``ASSUMED`` tokens are assumed, which is said.
+What is known of the checkpoint alone, and what is assumed, yields to a configuration that asks for
+more: a server may take more than a checkpoint was made for.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Literal
 from urllib.parse import urlsplit
 
 import yaml
@@ -20,12 +30,32 @@ import yaml
 from heavydistill.config.models import Capabilities, Endpoint, Sampling, SamplingChoice
 from heavydistill.config.yaml import Section, parse, read_yaml
 from heavydistill.errors import ConfigError, TeacherError
+from heavydistill.models.contact import Contact
 from heavydistill.models.profiles import Profile
+from heavydistill.models.tokenizer import SERVER
 
 _HEADER = """\
 # What `heavydistill doctor` saw of this model at this address. Runs obey it. Run doctor again to
 # renew it, or remove this file to forget it.
 """
+ASSUMED = 8192
+"""Tokens that are assumed of a model whose context nobody says: few servers take less."""
+_SMALLEST = 256
+Source = Literal[
+    "set", "doctor", "saved", "server", "profile", "tokenizer", "shared", "configured", "assumed"
+]
+_SAID: dict[Source, str] = {
+    "set": "as endpoint.context is set",
+    "doctor": "as doctor saw",
+    "saved": "as the run in the folder has it",
+    "server": "as the server says",
+    "profile": "by the profile",
+    "tokenizer": "by the config.json beside its tokenizer",
+    "shared": "as another model at its endpoint takes no more",
+    "configured": "assumed, as the configuration asks for them",
+    "assumed": "assumed",
+}
+SET_IT = "set what the server takes with --set endpoint.context=N"
 
 
 class CapabilityFile(Section):
@@ -173,3 +203,115 @@ def _strictest(files: Sequence[Capabilities | None]) -> Capabilities:
         seed=seeds.pop() if len(seeds) == 1 else "unknown",
         checked=" | ".join(seen.checked for seen in known if seen.checked),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """The context of a served model."""
+
+    model: str  # Name of its profile
+    tokens: int  # Most tokens of prompt and response together
+    source: Source  # Where the number is from
+
+    @property
+    def is_known(self) -> bool:
+        return self.source not in ("assumed", "configured")
+
+    @property
+    def why(self) -> str:
+        """Who says so, in words that follow the number."""
+        return _SAID[self.source]
+
+    def __str__(self) -> str:
+        if self.is_known:
+            return f"Context of {self.model}: {self.tokens:,} tokens, {self.why}"
+        return f"Context of {self.model}: unknown, {self.tokens:,} tokens are {self.why}; {SET_IT}"
+
+
+def contexts_of(
+    given: Endpoint,
+    seen: Endpoint,
+    profiles: Sequence[Profile],
+    contact: Contact | None,
+    needed: int = 0,
+    saved: int | None = None,
+) -> list[Context]:
+    """The context of each served model.
+
+    Args:
+        given: Where they are served, as the user gave it.
+        seen: The same with what doctor saw (``capabilities.obeyed``).
+        profiles: Profiles of the models there, found with ``seen``.
+        contact: Asks the server; None sends nothing.
+        needed: Tokens that a prompt and its response have in a configuration that sets its limits.
+        saved: The context of the run in the folder that this one may go on with.
+
+    Raises:
+        TeacherError: As of ``Contact.context``.
+    """
+    contexts = []
+    for profile in profiles:
+        said = contact.context(profile.model, seen) if contact else None
+        contexts.append(_decided(given, seen, profile, said, needed, saved))
+    return contexts
+
+
+def held(endpoint: Endpoint, contexts: list[Context]) -> tuple[Endpoint, list[Context]]:
+    """(the endpoint with the smallest of these contexts, the contexts with which its models are
+    asked then); both as they are if the profiles say them all."""
+    if all(context.source in ("set", "profile") for context in contexts):
+        return endpoint, contexts
+    least = min(context.tokens for context in contexts)
+    shared = [
+        each if each.tokens == least else Context(each.model, least, "shared") for each in contexts
+    ]
+    return endpoint.model_copy(update={"context": least}), shared
+
+
+def _decided(
+    given: Endpoint,
+    seen: Endpoint,
+    profile: Profile,
+    said: int | None,
+    needed: int,
+    saved: int | None,
+) -> Context:
+    if given.context:
+        return Context(profile.name, given.context, "set")
+    if seen.context:
+        return Context(profile.name, seen.context, "doctor")
+    if saved and (said is None or said >= saved):
+        return Context(profile.name, saved, "saved")
+    if profile.context_is_known:
+        if said and said < profile.context:
+            return Context(profile.name, said, "server")
+        return Context(profile.name, profile.context, "profile")
+    if said:
+        return Context(profile.name, said, "server")
+    made_for = None if profile.tokenizer == SERVER else _positions(Path(profile.tokenizer))
+    if needed > (made_for or ASSUMED):
+        return Context(profile.name, needed, "configured")
+    if made_for:
+        return Context(profile.name, made_for, "tokenizer")
+    return Context(profile.name, ASSUMED, "assumed")
+
+
+def positions_in(config: Mapping[str, Any]) -> int | None:
+    """The positions that a checkpoint was made for, by its ``config.json``; None without them.
+
+    A model that reads images too has them in the part for its text.
+    """
+    text = config.get("text_config")
+    for part in (config, text if isinstance(text, dict) else {}):
+        if type(positions := part.get("max_position_embeddings")) is int:
+            return positions
+    return None
+
+
+def _positions(folder: Path) -> int | None:
+    try:
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return None
+    positions = positions_in(config) if isinstance(config, dict) else None
+    return positions if positions and positions >= _SMALLEST else None

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, model_validator
 
-from heavydistill.config.models import Sampling
+from heavydistill.config.models import Endpoint, Sampling
 from heavydistill.config.run import Domain, SamplingName
 from heavydistill.config.yaml import Section, parse, read_yaml
 
@@ -27,6 +27,11 @@ Distillation = Literal["allowed", "restricted", "unknown"]
 GPU_COUNTS = (1, 2, 4, 8)
 _PACKAGE = Path(__file__).parents[1]
 _IN_PACKAGE = "package:"
+LOCAL_BATCH = 16
+"""Rows of a batch for a model in this process, at least."""
+_LOCAL_REQUESTS = 64  # of a batch, at least: with fewer a small model waits for Python
+_ROWS_PER_SLOT = 8
+_MOST_IN_FLIGHT = 512
 
 
 class Samplings(Section):
@@ -320,3 +325,23 @@ def provider_at(base_url: str) -> str | None:
     host = urlsplit(base_url).hostname
     hosts = {urlsplit(provider.base_url).hostname: name for name, provider in PROVIDERS.items()}
     return hosts.get(host)
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How the rows of a stage that asks a model are batched."""
+
+    batch: int  # Rows a batch
+    in_flight: int  # Batches at once
+
+    @classmethod
+    def of(cls, model: Profile, samples: int, endpoint: Endpoint) -> Pace:
+        """For so many samples a row; 0 asks nothing, and of an endpoint is as slow as 1."""
+        if model.kind == "local":
+            return cls(max(LOCAL_BATCH, _LOCAL_REQUESTS // samples if samples else 0), 1)
+        slots = -(-endpoint.slots // max(1, samples))
+        return cls(1, max(slots, min(_MOST_IN_FLIGHT, _ROWS_PER_SLOT * slots)))
+
+    @property
+    def rows(self) -> int:
+        return self.batch * self.in_flight

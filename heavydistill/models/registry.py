@@ -18,7 +18,7 @@ from pathlib import Path
 from heavydistill.config.models import Capabilities, Endpoint, Sampling
 from heavydistill.config.run import SamplingName
 from heavydistill.errors import TeacherError
-from heavydistill.models.context import ASSUMED, positions_in
+from heavydistill.models.capabilities import ASSUMED, positions_in
 from heavydistill.models.hub_files import file_in, is_hub_id, remedy, why
 from heavydistill.models.ledger import Ledger, Tariff
 from heavydistill.models.local.adapter import Adapter, adapter_of

@@ -18,9 +18,8 @@ from typing import Any
 from heavydistill.config.models import Endpoint, Judge, Sampling, SamplingChoice
 from heavydistill.config.run import RunConfig, SamplingName, load_config
 from heavydistill.errors import ConfigError
-from heavydistill.models.capabilities import bounded, obeyed
+from heavydistill.models.capabilities import Context, bounded, contexts_of, held, obeyed
 from heavydistill.models.contact import Contact
-from heavydistill.models.context import Context, contexts_of, held
 from heavydistill.models.profiles import PROVIDERS, Profile, ProfileFile, provider_at
 from heavydistill.models.registry import file_of, find, names, nearest
 from heavydistill.models.request import JUDGE, THINK

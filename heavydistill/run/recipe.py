@@ -16,8 +16,8 @@ from typing import Any
 
 from heavydistill.config.run import RunConfig
 from heavydistill.models.ledger import Ledger, account_of, adopt, alone
-from heavydistill.models.pace import LOCAL_BATCH as LOCAL_BATCH
-from heavydistill.models.pace import Pace as Pace
+from heavydistill.models.profiles import LOCAL_BATCH as LOCAL_BATCH
+from heavydistill.models.profiles import Pace as Pace
 from heavydistill.models.request import JUDGE, THINK, deliberate_stage, sample_seed
 from heavydistill.models.resolve import ResolvedRun, resolve
 from heavydistill.run.judging import JudgeUndecided

@@ -83,7 +83,7 @@ def load_base(arguments: TrainArguments[Any], found: Sequence[SetsFolder]) -> Ba
         obstacle()
     try:
         config = AutoConfig.from_pretrained(path, **options).get_text_config()
-        # TRL decodes with it, and tidying up spaces would alter text (``models.http.reasoning``).
+        # TRL decodes with it, and tidying up spaces would alter text (``models.http.completion``).
         tokenizer = AutoTokenizer.from_pretrained(
             path, clean_up_tokenization_spaces=False, **options
         )

@@ -13,7 +13,7 @@ from heavydistill.doctor.endpoint import Examination, examine
 from heavydistill.doctor.questions import ExaminedModel
 from heavydistill.errors import TeacherError
 from heavydistill.heavy.pruning import Reader
-from heavydistill.models.context import ASSUMED, Context
+from heavydistill.models.capabilities import ASSUMED, Context
 from heavydistill.models.profiles import Profile
 from heavydistill.models.tokenizer import ByteEstimate
 

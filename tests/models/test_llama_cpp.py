@@ -22,7 +22,7 @@ from heavydistill.config.models import Endpoint, Sampling
 from heavydistill.config.run import load_config
 from heavydistill.doctor.endpoint import examine
 from heavydistill.doctor.questions import ExaminedModel
-from heavydistill.models.context import Context
+from heavydistill.models.capabilities import Context
 from heavydistill.models.http.engine import OpenAIEngine
 from heavydistill.models.registry import find
 from heavydistill.models.request import Request, user_turn

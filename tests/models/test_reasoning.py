@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import heavydistill
-from heavydistill.models.http.reasoning import decoded, split_reasoning
+from heavydistill.models.http.completion import decoded, split_reasoning
 from heavydistill.models.local.engine import load_tokenizer
 
 MICRO = Path(heavydistill.__file__).parent / "micro" / "teacher"

@@ -42,7 +42,7 @@ from typing import Any, ClassVar
 
 from heavydistill.curate.imports.files import PoolFile
 from heavydistill.errors import ProblemsError
-from heavydistill.models.http.reasoning import split_reasoning
+from heavydistill.models.http.completion import split_reasoning
 from heavydistill.problems.columns import FIELDS
 from heavydistill.problems.tables import Row, choices
 from heavydistill.schema import Failure, FinishReason, Trajectory, content_id

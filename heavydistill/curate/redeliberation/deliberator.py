@@ -29,12 +29,10 @@ from heavydistill.config.run import RunConfig, Verifying, caps_of
 from heavydistill.config.sets import BuildConfig, Redeliberate, RefilterConfig
 from heavydistill.errors import ConfigError, RunError
 from heavydistill.metrics.counts import UsageTally
-from heavydistill.models.capabilities import bounded
+from heavydistill.models.capabilities import Context, bounded
 from heavydistill.models.contact import Contact
-from heavydistill.models.context import Context
 from heavydistill.models.ledger import Ledger
-from heavydistill.models.pace import LOCAL_BATCH, Pace
-from heavydistill.models.profiles import Profile
+from heavydistill.models.profiles import LOCAL_BATCH, Pace, Profile
 from heavydistill.models.registry import find, revision_of, tariff_of
 from heavydistill.models.request import Request, deliberate_stage, sample_seed, samples, user_turn
 from heavydistill.models.resolve import located, of_another_model, reach

@@ -36,8 +36,12 @@ from heavydistill.config.models import Capabilities, Endpoint
 from heavydistill.errors import StoppedError, TeacherError
 from heavydistill.models.http import gate
 from heavydistill.models.http.circuit_breaker import CircuitBreaker, RejectionBreaker
-from heavydistill.models.http.completion import LONGEST_CONTEXT, ChatCompletion, failed
-from heavydistill.models.http.reasoning import ThinkingCheck
+from heavydistill.models.http.completion import (
+    LONGEST_CONTEXT,
+    ChatCompletion,
+    ThinkingCheck,
+    failed,
+)
 from heavydistill.models.http.reply import (
     REPEATABLE,
     OverrunError,

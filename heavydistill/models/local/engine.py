@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from heavydistill.config.models import Sampling
 from heavydistill.errors import TeacherError
-from heavydistill.models.http.reasoning import decoded, split_reasoning
+from heavydistill.models.http.completion import decoded, split_reasoning
 from heavydistill.models.hub_files import file_in, has_chat_template, obstacle, remedy, why
 from heavydistill.models.local.adapter import (
     CONFIG,
