@@ -7,9 +7,8 @@ arguments   what a dataset may say about its answers
 find        where the final answer stands
 beside      what stands around it, and may change it; whether it only repeats the problem
 shape       what kind of answer it is, on the tokens of ``tokens``: a list, an interval, ...
-compare     kind by kind, with ``sets``, ``relations`` and ``units``
+compare     kind by kind, with ``sets``, ``relations`` and ``units``; unfit references
 formula     a single formula as SymPy has it, bounded before anything is computed
 equality    whether two formulas are equal, exactly and at many digits
 numbers     plain numbers, exactly
-readable    what makes a reference unfit
 """

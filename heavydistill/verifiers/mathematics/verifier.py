@@ -102,7 +102,7 @@ class Math(Verifier):
             return "the reference holds no answer; write one"
         if _normal_reference(reference).value is not None:
             return None
-        from heavydistill.verifiers.mathematics.readable import fault
+        from heavydistill.verifiers.mathematics.compare import fault
 
         return fault(shape_of(reference))
 

@@ -36,14 +36,19 @@ from typing import Any
 from heavydistill.verifiers.base import Decision
 from heavydistill.verifiers.normal import normal_form, plain_decimal
 from heavydistill.verifiers.procedural import forms
-from heavydistill.verifiers.procedural.antiderivative import judge_antiderivative
 from heavydistill.verifiers.procedural.forms import (
     plain_notation,
     unwrapped,
     without_name,
     without_period,
 )
-from heavydistill.verifiers.procedural.formulas import NotAFormula, constant, numbers_in, parsed
+from heavydistill.verifiers.procedural.formulas import (
+    NotAFormula,
+    constant,
+    judge_antiderivative,
+    numbers_in,
+    parsed,
+)
 
 Judge = Callable[[Any, dict[str, Any], str], Decision]
 """Dataset, item and answer to the decision."""

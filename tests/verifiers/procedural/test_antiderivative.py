@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from heavydistill.verifiers.procedural.antiderivative import judge_antiderivative
+from heavydistill.verifiers.procedural.formulas import judge_antiderivative
 
 CORRECT, INCORRECT = ("correct", "scored"), ("incorrect", "scored_below_1")
 
@@ -95,7 +95,7 @@ def test_what_would_keep_sympy_busy_never_reaches_it(text, monkeypatch):
     def refuse(*_):
         raise AssertionError("sympy was asked")
 
-    monkeypatch.setattr("heavydistill.verifiers.procedural.antiderivative._symbolic", refuse)
+    monkeypatch.setattr("heavydistill.verifiers.procedural.formulas._symbolic", refuse)
     assert judge_antiderivative(text, "2*x", "x")[0] in ("undecided", "incorrect")
 
 
