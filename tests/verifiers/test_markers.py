@@ -12,7 +12,7 @@ from generations import problem, trajectory
 from heavydistill.config.run import Verifying
 from heavydistill.schema import Trace
 from heavydistill.verifiers import markers
-from heavydistill.verifiers.extraction import candidate_markers, unmarked_reference
+from heavydistill.verifiers.extraction import candidate_markers, reference_answer
 from heavydistill.verifiers.markers import Shared, shared_marker
 from heavydistill.verifiers.pool import VerdictPool
 
@@ -109,4 +109,6 @@ def test_a_long_line_or_one_without_a_value_has_no_marker() -> None:
     ("last", "example"), [("A: 18", "A:"), ("#### 18", "####"), ("So it is 18.", "####")]
 )
 def test_a_reference_of_several_lines_is_told_its_own_marker(last: str, example: str) -> None:
-    assert unmarked_reference(f"9 * 2 = 18\n{last}").endswith(f'{{"marker": "{example}"}}')
+    with pytest.raises(ValueError, match="several lines") as refused:
+        reference_answer(f"9 * 2 = 18\n{last}", None)
+    assert str(refused.value).endswith(f'{{"marker": "{example}"}}')
