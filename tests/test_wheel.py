@@ -81,6 +81,11 @@ def test_the_page_of_reports_is_whole_in_an_installed_wheel(
     folder = ROOT / "heavydistill" / "report" / "page" / "katex"
     sizes = [len((folder / name).read_text("utf-8")) for name in ("katex.min.js", "LICENSE")]
     assert katex == sizes and all(ours)
+    for folder in ("report/page/web", "hub/templates"):
+        shipped = {path.name for path in (ROOT / "heavydistill" / folder).iterdir()}
+        assert shipped and shipped == {
+            p.name for p in (installed / "heavydistill" / folder).iterdir()
+        }
     (metadata,) = installed.glob("heavydistill-*.dist-info/METADATA")
     told = metadata.read_text(encoding="utf-8")
     assert "License-Expression: Apache-2.0 AND MIT" in told

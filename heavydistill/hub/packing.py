@@ -76,8 +76,10 @@ def pack(folder: Path, options: PublishOptions) -> Parcel:
     """What is sent of a folder of sets or of a trained model; changes and asks nothing.
 
     Raises:
-        PublishError: The folder is neither, or both; or see ``pack_sets`` and ``pack_model``.
-        ConfigError: See there.
+        PublishError: The folder is neither, or both; a name or licence is malformed, sets are
+            others than the manifest says, a link leads out of the folder, the terms do not allow
+            it, or a key stands in a text; or see ``pack_model``.
+        ConfigError: The manifest or the record is of another version, or a profile is none.
     """
     check_options(options)
     is_sets, is_model = ((folder / name).is_file() for name in (MANIFEST, RECORD))
@@ -87,22 +89,14 @@ def pack(folder: Path, options: PublishOptions) -> Parcel:
             "Move one of them to a folder of its own.",
         )
     if is_sets:
-        return pack_sets(folder, options)
+        return _pack_sets(folder, options)
     if is_model:
         return pack_model(folder, options)
     raise _neither(folder)
 
 
-def pack_sets(folder: Path, options: PublishOptions) -> Parcel:
-    """Check everything that can be checked here, and make the card; changes and asks nothing.
-
-    Raises:
-        PublishError: The name of the repository or licence is malformed, the folder holds other
-            sets than its manifest says, a link leads out of it, the terms do not allow it, or a
-            key stands in it.
-        ConfigError: There is no manifest or one of another version, or a profile is none.
-    """
-    check_options(options)
+def _pack_sets(folder: Path, options: PublishOptions) -> Parcel:
+    """Check everything that can be checked here, and make the card; changes and asks nothing."""
     refuse_links(folder, MANIFEST, _is_of_sets)
     manifest = read_manifest(folder)
     _check_set_files(folder, manifest)

@@ -16,12 +16,15 @@ import pytest
 from generations import deliberation, problem, trajectory, unboxed
 from hypothesis import given
 from hypothesis import strategies as st
+from markupsafe import Markup
+from rendering import rendered
 
 from heavydistill.errors import ConfigError
 from heavydistill.report.grid import Grid, Line
 from heavydistill.report.page import traces as pages
 from heavydistill.report.page import writer
 from heavydistill.report.page.html import environment, tag
+from heavydistill.report.page.sections import Card, Section
 from heavydistill.report.page.traces import SAID, entry, whole
 from heavydistill.schema import FAILED, Trace
 from heavydistill.store.traces import TRACES_FOLDER, write_traces
@@ -155,6 +158,26 @@ def test_no_text_leaves_its_json_element_or_its_tag(text):
     shown = tag("p", text, title=text)
     assert shown.count("<") == 2 and shown.count(">") == 2
     assert shown.count('"') == 2
+
+
+def test_every_text_of_a_section_is_escaped():
+    evil = """<b>"'&{{ 7 * 7 }}"""
+    grid = Grid([evil, evil], [Line(evil, [f"{evil}\n{evil}"], evil)], [evil])
+    parts = {"tables": [grid], "notes": [evil], "warnings": [evil]}
+    card = Card(
+        evil,
+        [(evil, Markup("<svg></svg>"))],
+        [("vote", evil)],
+        folded=[(evil, grid)],
+        facts=[(evil, evil)],
+        config=evil,
+        banner=evil,
+        **parts,
+    )
+    shown = rendered(Section(evil, None, evil, [(evil, evil)], cards=[card], **parts))
+    assert "<b" not in shown and "49" not in shown and "<svg></svg>" in shown
+    # Seven in each of three tables, six around them, ten in the card.
+    assert html.unescape(re.sub("<[^>]*>", "", shown)).count(evil) == 3 * 7 + 6 + 10
 
 
 def test_columns_of_words_are_told_from_those_of_numbers():
