@@ -208,9 +208,9 @@ def _explain(error: Exception, repo_id: str, token: str) -> NoReturn:
     hub = urlsplit(constants.ENDPOINT).hostname or "the Hub"
     chain = list(_causes(error))
     said = _said(error, token)
-    answered = next((one for one in chain if isinstance(one, HfHubHTTPError)), None)
+    answered = next((cause for cause in chain if isinstance(cause, HfHubHTTPError)), None)
     if answered is None:
-        if any(_is_unreachable(one) for one in chain):
+        if any(_is_unreachable(cause) for cause in chain):
             raise PublishError(
                 f"{hub} cannot be reached: {said}",
                 "Check the connection and HF_ENDPOINT, and repeat the same command.",

@@ -138,13 +138,15 @@ def refuse_other_problems(before: Side, after: Side) -> None:
         after.name: [problem for problem in then if problem not in now],
         before.name: [problem for problem in now if problem not in then],
     }
-    told = [f"{_listed(names)} missing {where}" for where, names in lonely.items() if names]
+    faults = [f"{_listed(names)} missing {where}" for where, names in lonely.items() if names]
     changed = [p for p in then if p in now and _question(then[p]) != _question(now[p])]
     if changed:
-        told.append(f"{_listed(changed)} with another text, reference, verifier or arguments of it")
-    if told:
+        faults.append(
+            f"{_listed(changed)} with another text, reference, verifier or arguments of it"
+        )
+    if faults:
         raise ConfigError(
-            f"The runs are not over the same problems: {'; '.join(told)}",
+            f"The runs are not over the same problems: {'; '.join(faults)}",
             "Compare runs on the same problems.",
         )
 
@@ -161,12 +163,12 @@ def refuse_other_verdicts(before: Side, after: Side) -> None:
     for rule in sorted(before.tally.rules | after.tally.rules):
         versions.setdefault(rule.partition("@")[0], set()).add(rule)
     if mixed := [rule for rules in versions.values() if len(rules) > 1 for rule in sorted(rules)]:
-        told = [
+        listed = [
             f"{rule} ({' and '.join(side.name for side in sides if rule in side.tally.rules)})"
             for rule in mixed
         ]
         raise ConfigError(
-            f"The runs were judged by different versions of a verifier: {', '.join(told)}",
+            f"The runs were judged by different versions of a verifier: {', '.join(listed)}",
             _JUDGE_AGAIN,
         )
     judges = [set(side.summary.judging.judges) for side in sides]
@@ -175,12 +177,12 @@ def refuse_other_verdicts(before: Side, after: Side) -> None:
         not names and not side.tally.left_open for names, side in zip(judges, sides, strict=True)
     ]
     if judges[0] != judges[1] and not any(needs_none):
-        told = [
+        listed = [
             f"{', '.join(sorted(names)) or 'nobody'} ({side.name})"
             for names, side in zip(judges, sides, strict=True)
         ]
         raise ConfigError(
-            f"What rules left undecided was judged by different judges: {', '.join(told)}",
+            f"What rules left undecided was judged by different judges: {', '.join(listed)}",
             "Compare runs with the same judge, or without one.",
         )
 
@@ -344,11 +346,11 @@ def _changes(
     def change(name: str) -> Change | None:
         if name not in values[0][0]:
             return None
-        told = [[value[name] for value in of_run] for of_run in values]
-        now = bootstrap_mean(told[-1])
-        if len(told) == 1:
+        by_run = [[value[name] for value in of_run] for of_run in values]
+        now = bootstrap_mean(by_run[-1])
+        if len(by_run) == 1:
             return Change(None, now, None)
-        return Change(bootstrap_mean(told[0]), now, bootstrap_difference(told[1], told[0]))
+        return Change(bootstrap_mean(by_run[0]), now, bootstrap_difference(by_run[1], by_run[0]))
 
     return {"problems": len(runs[-1]), **{name: change(name) for name in NAMES}}
 

@@ -181,16 +181,17 @@ class _Answers:
         problem = trace.problem.id
         deliberations = deliberations_of(trace, round)
         given: Sequence[Generation] = deliberations if round else trace.pool
-        self.right[problem] = [one.is_correct for one in given]
+        self.right[problem] = [sample.is_correct for sample in given]
         self.caches[problem] = deliberations[0].cache if deliberations else ""
         self.failed |= {problem} if trace.status.startswith(FAILED) else set()
         self.prompts |= prompts_of(trace)
         self.verifiers |= verifiers_of(trace)
         self._samples += len(given)
-        self._cut_off += sum(one.unusable_because == "truncated" for one in given)
-        self._without += sum(one.unusable_because in ("error", "empty") for one in given)
+        self._cut_off += sum(sample.unusable_because == "truncated" for sample in given)
+        self._without += sum(sample.unusable_because in ("error", "empty") for sample in given)
         self._unanswered += sum(
-            one.unusable_because is None and unanswered_because(one) is not None for one in given
+            sample.unusable_because is None and unanswered_because(sample) is not None
+            for sample in given
         )
         tokens = Round.of(trace, round).tokens if round else _mean_tokens(given)
         for cost, of_one in tokens.items():

@@ -74,7 +74,7 @@ class Crossing:
     @property
     def samples(self) -> dict[str, GenerationCounts]:
         """What became of the samples of each row and cell, as far as known."""
-        found = {f"trajectories of {one.name}": one.samples for one in self.thinkers}
+        found = {f"trajectories of {thinker.name}": thinker.samples for thinker in self.thinkers}
         found |= {
             f"deliberations of {cell.deliberator} on {cell.thinker}": cell.samples
             for cell in self.cells

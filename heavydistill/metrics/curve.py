@@ -165,10 +165,10 @@ def _deliberations(
 ) -> Iterator[Point]:
     """Points of one deliberation of each round, and of votes among those of the last round."""
     for round in range(1, rounds + 1):
-        told = [row.round(round) for row in rows]
-        used = Counter(each.used for each in told)
+        of_round = [row.round(round) for row in rows]
+        used = Counter(each.used for each in of_round)
         for count in range(1, d + 1 if round == rounds else 2):
-            values = [each.mean if count == 1 else each.vote_at(count) for each in told]
+            values = [each.mean if count == 1 else each.vote_at(count) for each in of_round]
             yield Point(
                 way="deliberation" if count == 1 else "heavy_vote",
                 k=max(used, key=lambda size: (used[size], size)),

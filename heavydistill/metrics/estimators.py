@@ -94,7 +94,7 @@ def agreement_by_place(trace: Trace, round: int) -> tuple[float, ...]:
     if the round has no deliberation, or if all attempts in its cache say the same, so that no place
     can be preferred.
     """
-    answers = {one.id: one.extracted for one in (*trace.pool, *trace.deliberations)}
+    answers = {sample.id: sample.extracted for sample in (*trace.pool, *trace.deliberations)}
     items = [item for cache in trace.caches if cache.round == round for item in cache.items]
     standing = [answers.get(item.generation) for item in items]
     given = [deliberation.extracted for deliberation in deliberations_of(trace, round)]
@@ -124,7 +124,7 @@ _LARGEST_OF_FLOATS = 1_000
 
 def passes_at(pool: Sequence[Generation]) -> tuple[float, ...]:
     """P@k for k = 1 to the size of the pool."""
-    n, right = len(pool), sum(one.is_correct for one in pool)
+    n, right = len(pool), sum(sample.is_correct for sample in pool)
     return tuple(chance_of_any(n, right, k) for k in range(1, n + 1))
 
 
@@ -132,10 +132,10 @@ def votes_at(pool: Sequence[Generation]) -> tuple[float, ...]:
     """V@k for k = 1 to the size of the pool."""
     sizes: Counter[str] = Counter()
     right: Counter[str] = Counter()
-    for one in pool:
-        if one.unusable_because is None and one.extracted is not None:
-            sizes[one.extracted] += 1
-            right[one.extracted] += one.is_correct
+    for sample in pool:
+        if sample.unusable_because is None and sample.extracted is not None:
+            sizes[sample.extracted] += 1
+            right[sample.extracted] += sample.is_correct
     answers = tuple(sorted((sizes[answer], right[answer]) for answer in sizes))
     return _votes_of(answers, len(pool))
 

@@ -55,7 +55,7 @@ class Round:
             passes=passes_at(deliberations),
             copies=estimators.vote_copy_rate(trace, round),
             d=len(deliberations),
-            first_right=any(one.index == 0 and one.is_correct for one in deliberations),
+            first_right=any(sample.index == 0 and sample.is_correct for sample in deliberations),
             places=estimators.agreement_by_place(trace, round),
             used=int(share * len(trace.pool) + 0.5),
             tokens={cost: _spent(trace, round, deliberations, share, cost) for cost in COSTS},
@@ -157,16 +157,16 @@ def _of_one(deliberations: Sequence[Deliberation], cost: Cost) -> float | None:
 
 def tokens_of(generations: Sequence[Generation], cost: Cost) -> float | None:
     """Tokens of all generations; None if any count is unknown."""
-    counts = [one.completion_tokens for one in generations]
+    counts = [sample.completion_tokens for sample in generations]
     if cost == "all":
-        counts += [one.prompt_tokens for one in generations]
+        counts += [sample.prompt_tokens for sample in generations]
     return None if any(count < 0 for count in counts) else float(sum(counts))
 
 
 def _share_used(trace: Trace, round: int) -> float:
     """Share of the pool that had to be sampled for the caches of the rounds up to this one."""
     caches = [cache for cache in trace.caches if cache.round <= round]
-    usable = {one.id for one in trace.pool if one.unusable_because is None}
+    usable = {sample.id for sample in trace.pool if sample.unusable_because is None}
     if not caches or not usable or any(cache.selection != "random" for cache in caches):
         return 1.0
     shown = {item.generation for cache in caches for item in cache.items}

@@ -145,13 +145,13 @@ def rates(rows: Sequence[Row]) -> dict[str, Any]:
 
 def vote_copy_rate(rounds: Iterable[Round]) -> Interval | None:
     """The mean of a round's ``copies`` over problems; None if there was nothing to copy."""
-    copies = [told.copies for told in rounds if told.copies is not None]
+    copies = [of_round.copies for of_round in rounds if of_round.copies is not None]
     return bootstrap_mean(copies) if copies else None
 
 
 def places_of(rounds: Iterable[Round]) -> list[Place]:
     """What one round gives of each place in its caches; the first tells of first-position bias."""
-    caches = [told.places for told in rounds if told.places]
+    caches = [of_round.places for of_round in rounds if of_round.places]
     return [_place(place, caches) for place in range(max(map(len, caches), default=0))]
 
 
@@ -248,8 +248,8 @@ def summary_of(tally: Tally) -> Summary:
         )
     last_round = [row.round(rounds) for row in rows]
     k = _most_common(row.k for row in rows)
-    d = _most_common(told.d for told in last_round)
-    means, heavy_means = [row.mean for row in rows], [told.mean for told in last_round]
+    d = _most_common(of_round.d for of_round in last_round)
+    means, heavy_means = [row.mean for row in rows], [of_round.mean for of_round in last_round]
     table = _outcomes_by_stratum(rows)
     return Summary(
         **measure(rows, rounds, k, d),
@@ -290,11 +290,11 @@ def _outcomes_by_stratum(rows: Iterable[Row]) -> dict[str, dict[str, int]]:
 
 
 def _round_metrics(rows: Sequence[Row], round: int, d: int) -> RoundMetrics:
-    told = [row.round(round) for row in rows]
+    of_round = [row.round(round) for row in rows]
     return RoundMetrics(
         round,
-        bootstrap_mean([each.mean for each in told]),
-        bootstrap_mean([each.pass_at(d) for each in told]),
+        bootstrap_mean([each.mean for each in of_round]),
+        bootstrap_mean([each.pass_at(d) for each in of_round]),
     )
 
 

@@ -93,11 +93,13 @@ def prompts_of(trace: Trace) -> set[str]:
 
 
 def _is_one_text(trace: Trace) -> bool:
-    texts = [f"{one.reasoning}\n{one.answer_text}" for one in trace.pool if one.error is None]
+    texts = [
+        f"{sample.reasoning}\n{sample.answer_text}" for sample in trace.pool if sample.error is None
+    ]
     return len(texts) > 1 and len(set(texts)) == 1 and len(texts[0]) >= _NO_CHANCE
 
 
 def verifiers_of(trace: Trace) -> set[str]:
     """Names and versions behind the verdicts of a trace."""
     samples = (*trace.pool, *trace.deliberations)
-    return {one.verdict.verifier for one in samples if one.verdict}
+    return {sample.verdict.verifier for sample in samples if sample.verdict}

@@ -154,12 +154,12 @@ def _found(
     if name is not None and name not in folders.SETS:
         raise ConfigError(f"There is no set {name!r}", f"Give one of {', '.join(folders.SETS)}.")
     ids: dict[str, None] = {}
-    for one in [name] if name else folders.TRAINED:
-        for split in folders.splits_of(folder, one):
-            for row in folders.read_rows(folder, one, split):
-                id = row["id"] if one == "problems" else row["problem"]
+    for shown in [name] if name else folders.TRAINED:
+        for split in folders.splits_of(folder, shown):
+            for row in folders.read_rows(folder, shown, split):
+                id = row["id"] if shown == "problems" else row["problem"]
                 if problem in (None, id):
-                    return one, split, row
+                    return shown, split, row
                 ids[id] = None
     where = f"{folder}: {name or ', '.join(folders.TRAINED)}"
     if not ids:
@@ -172,7 +172,7 @@ def _found(
 
 def _print_heading(name: str, split: str, row: Mapping[str, Any], console: Console) -> None:
     what = [row.get("problem") or row.get("id"), row.get("generation") or row.get("cache")]
-    title = f"{name}, {split}: {', '.join(str(one) for one in what if one)}"
+    title = f"{name}, {split}: {', '.join(str(part) for part in what if part)}"
     console.print(Text("== ", style="bold") + plain(title, style="bold"))
 
 

@@ -302,15 +302,15 @@ def matched_lines(summary: Summary) -> Iterator[str]:
         return
     heavy, k = f"HM@{summary.d}", curve.k
     for cost, matched in curve.matched.items():
-        told = f"{heavy} takes the {COUNTED[cost]} of {matched.votes:,.1f} votes"
+        takes = f"{heavy} takes the {COUNTED[cost]} of {matched.votes:,.1f} votes"
         if matched.vote and matched.heavy_minus_vote:
             added = bracketed(matched.heavy_minus_vote, signed=True)
             yield (
-                f"{told}, which are right in {bracketed(matched.vote)}; {heavy} minus that: "
+                f"{takes}, which are right in {bracketed(matched.vote)}; {heavy} minus that: "
                 f"{added} points"
             )
         else:
-            yield f"{told}; to compare, pools need {matched.needs:,} trajectories, and have {k:,}"
+            yield f"{takes}; to compare, pools need {matched.needs:,} trajectories, and have {k:,}"
     if curve.smaller_pools:
         yield (
             f"Left out of what tokens are worth: {curve.smaller_pools:,} with fewer than {k:,} "

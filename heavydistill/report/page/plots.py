@@ -81,7 +81,7 @@ def curve_plot(dots: Sequence[Dot]) -> Markup:
 
     A line joins the votes, and one those of which any is right.
     """
-    tokens = [one.tokens for one in dots]
+    tokens = [each.tokens for each in dots]
     low, high = math.log2(max(min(tokens), 1)) - 0.15, math.log2(max(max(tokens), 2)) + 0.15
     left, bottom = 44, _CURVE_HEIGHT
 
@@ -105,11 +105,11 @@ def curve_plot(dots: Sequence[Dot]) -> Markup:
         parts.append(_line(x, 12, x, bottom, "grid"))
     parts.append(_text(_WIDTH - 8, bottom + 32, "written tokens a problem", "end"))
     for mark, shape in (("pass", "dashed"), ("vote", "solid")):
-        joined_by_it = [one for one in dots if one.mark == mark]
-        path = " ".join("{:.1f},{:.1f}".format(*at(one, one.accuracy.mean)) for one in joined_by_it)
+        joined = [each for each in dots if each.mark == mark]
+        path = " ".join("{:.1f},{:.1f}".format(*at(each, each.accuracy.mean)) for each in joined)
         parts.append(tag("polyline", points=path, class_=f"curve {mark} {shape}"))
-        parts += [_mark(one, at) for one in joined_by_it]
-    parts += [_mark(one, at) for one in dots if one.mark not in ("pass", "vote")]
+        parts += [_mark(each, at) for each in joined]
+    parts += [_mark(each, at) for each in dots if each.mark not in ("pass", "vote")]
     return _svg("Accuracy over tokens", _CURVE_HEIGHT + 40, parts)
 
 
@@ -155,7 +155,7 @@ def lengths_plot(right: Counter[int], wrong: Counter[int], title: str) -> Markup
     bins = sorted({_bin(tokens) for tokens in (*right, *wrong)})
     low, high, height, left = bins[0], bins[-1] + 1, 110.0, 12.0
     counts = {name: _binned(one) for name, one in (("right", right), ("wrong", wrong))}
-    most = max(max(one.values(), default=0) for one in counts.values())
+    most = max(max(each.values(), default=0) for each in counts.values())
     step = (_WIDTH - left - _RIGHT) / (high - low)
     parts = [_line(left, height, _WIDTH - _RIGHT, height, "axis")]
     for name, one in counts.items():
@@ -225,21 +225,21 @@ def _share_grid(bottom: float) -> Markup:
     return Markup("").join(parts)
 
 
-def _mark(one: Dot, at: Callable[[Dot, float], tuple[float, float]]) -> Markup:
+def _mark(shown: Dot, at: Callable[[Dot, float], tuple[float, float]]) -> Markup:
     """A dot with its interval, and its name on hovering."""
-    x, y = at(one, one.accuracy.mean)
-    _, low = at(one, one.accuracy.low)
-    _, high = at(one, one.accuracy.high)
-    title = f"{one.name}: {percent(one.accuracy.mean)}, {one.tokens:,.0f} tokens"
-    kind = f"{one.mark} outdone" if one.outdone else one.mark
+    x, y = at(shown, shown.accuracy.mean)
+    _, low = at(shown, shown.accuracy.low)
+    _, high = at(shown, shown.accuracy.high)
+    title = f"{shown.name}: {percent(shown.accuracy.mean)}, {shown.tokens:,.0f} tokens"
+    kind = f"{shown.mark} outdone" if shown.outdone else shown.mark
     shape = {
         "vote": tag("circle", cx=x, cy=y, r=4.5, class_=kind),
         "pass": tag("rect", x=x - 4, y=y - 4, width=8, height=8, class_=kind),
         "deliberation": tag("path", d=f"M{x:.1f} {y - 8:.1f}l8 8l-8 8l-8-8z", class_=kind),
         "control": tag("path", d=f"M{x:.1f} {y - 7:.1f}l7 12h-14z", class_=kind),
-    }[one.mark]
+    }[shown.mark]
     side = ("end", -9) if x > _WIDTH - 80 else ("start", 9)
-    label = _text(x + side[1], y + 4, one.label, side[0], "name") if one.label else ""
+    label = _text(x + side[1], y + 4, shown.label, side[0], "name") if shown.label else ""
     return tag("g", tag("title", title), _line(x, low, x, high, "interval"), shape, label)
 
 
