@@ -3,9 +3,8 @@
     python benchmarks/memory.py                     # 2,000 and 20,000 problems
 
 Thinker and deliberator are ``stub_server.py``, which answers at once. Prints, for each process of
-a run, the most resident memory at both sizes and what each row more has cost. Problems are held
-in memory by the two processes that read them, and each process that asks holds an index of the
-journal; all else is meant to be flat.
+a run, the most resident memory at both sizes and what each row more has cost. The process of the
+run holds the problems and an index of the journal; all else is meant to be flat.
 """
 
 from __future__ import annotations
