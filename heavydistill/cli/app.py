@@ -1,6 +1,6 @@
 """Entry point of the command line.
 
-Exit codes: 0 done; 1 the run ended with less than it should have, or broke; 2 the user can mend
+Exit codes: 0 done; 1 the run ended with less than it should have, or broke; 2 the user can fix
 it; 130 interrupted, without a traceback at any moment: so this module imports nothing but
 ``interrupts`` before it handles Ctrl-C.
 """

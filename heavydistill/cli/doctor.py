@@ -34,7 +34,7 @@ def doctor(config: RunConfig) -> None:
 
     Takes the flags of generate. A served model is asked a dozen small questions; what a run must
     obey is written to a capability file, which every run that asks this model at this address
-    reads. Exit code 0 if a run can go on, 1 if something must be mended first, 2 if the endpoint
+    reads. Exit code 0 if a run can go on, 1 if something must be fixed first, 2 if the endpoint
     cannot be asked at all.
     """
     from rich.console import Console
@@ -55,7 +55,7 @@ def doctor(config: RunConfig) -> None:
     if config.endpoint.capabilities:
         _say("The configuration has endpoint.capabilities, so its run reads no file.", console)
     failures, warnings = results.count("failure"), results.count("warning")
-    ending = "mend the failures before a run" if failures else "a run can go on"
+    ending = "fix the failures before a run" if failures else "a run can go on"
     _say(f"{failures} failure(s), {warnings} warning(s): {ending}.", console)
     if failures:
         raise typer.Exit(1)

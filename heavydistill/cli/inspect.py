@@ -13,21 +13,21 @@ from heavydistill.errors import ConfigError, JournalError
 def show(
     folder: Annotated[Path, typer.Argument(help="Folder of a run, or of sets that were built.")],
     problem: Annotated[
-        str | None, typer.Option(help="Id of a problem; the first if left out.")
+        str | None, typer.Option(help="Id of a problem (default: the first).")
     ] = None,
     full: Annotated[bool, typer.Option("--full", help="Print long texts whole.")] = False,
     tokens: Annotated[
-        bool, typer.Option("--tokens", help="Of sets: show which tokens of a row are learnt.")
+        bool, typer.Option("--tokens", help="Show which tokens of a row of sets are learnt.")
     ] = False,
     set_name: Annotated[
         str | None,
-        typer.Option("--set", help="Of sets: which one; the first to train on if left out."),
+        typer.Option("--set", help="Name of the set (default: the first to train on)."),
     ] = None,
     student: Annotated[
         str | None,
         typer.Option(
-            help="With --tokens: checkpoint folder or Hub id of the student, if it is not found "
-            "under the name that the sets give it."
+            help="Folder or Hub id of the student for --tokens, if it is not found under "
+            "the name that the sets give it."
         ),
     ] = None,
 ) -> None:

@@ -23,10 +23,10 @@ def publish(
         ),
     ],
     to: Annotated[str, typer.Option(metavar="ORG/NAME", help="Dataset or model on the Hub.")],
-    private: Annotated[bool, typer.Option("--private", help="Make it a private one.")] = False,
+    private: Annotated[bool, typer.Option("--private", help="Make a private repository.")] = False,
     dry_run: Annotated[
         bool,
-        typer.Option("--dry-run", help="Write what would be sent beside DIR, and ask nobody."),
+        typer.Option("--dry-run", help="Write what would be sent beside DIR, and send nothing."),
     ] = False,
     revision: Annotated[
         str | None,

@@ -188,7 +188,7 @@ def _print_asked(plan: RefilterPlan, outcome: RefilterOutcome, console: Console)
         "cut off": tally.cut_off,
         "undecided": outcome.undecided,
         "unanswered": outcome.unanswered,
-        "paid for earlier": tally.from_journal,
+        "already billed": tally.from_journal,
     }
     parts += [f"{count:,} {name}" for name, count in counts.items() if count]
     parts += [f"{asked.prompt_tokens:,} tokens in, {asked.completion_tokens:,} out"]

@@ -210,8 +210,8 @@ class RunConfig(Section):
     """Maximum cost of served models, e.g. 25usd or 40Mtok, over all runs into the same folder. A
     run with more K, another D, limit, seed or time-out goes on with what is left."""
     processes: int = Field(1, ge=1)
-    """Number of processes of this machine that share the problems of the run, each with the models
-    that run in a process in its memory: use one for each core or GPU. An endpoint needs one."""
+    """Number of processes that share the problems of the run, e.g. one for each core or GPU. Each
+    has a copy of the models that run in this process; an endpoint needs one process."""
     out: str | None = None
     """Folder of the run (default: runs/TEACHER-TIME)."""
 
@@ -219,7 +219,7 @@ class RunConfig(Section):
     def asked(self) -> dict[str, Any]:
         """What a run is, as JSON: the same wherever it is kept and whoever serves its models.
 
-        How many processes work or judge changes nothing; what each verdict may take does.
+        The number of processes that work or judge changes nothing; limits of a verdict do.
         Pools are told apart by what is in them.
         """
         transport = set(Endpoint.model_fields) - {"tokenizer"}

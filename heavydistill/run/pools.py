@@ -31,25 +31,18 @@ _READ = ("problem", "pool.id", "pool.model", "pool.verdict.verifier", "pool.verd
 
 @dataclass(slots=True)
 class Pools:
-    """What is taken over.
+    """What is read of another run."""
 
-    Attributes:
-        problems: By id, in their order.
-        k: Trajectories of the largest pool.
-        models: Who wrote the trajectories.
-        unjudged: Trajectories without a verdict, or with one of a judge that failed.
-        outdated: Trajectories whose verdict is of another version, by what gave it.
-        voted: Ids of the trajectories that a judge was asked about, and whose verdict stands.
-        rejects: Rows of that run that are left out, because one of its steps failed on them.
-    """
-
-    problems: dict[str, Problem] = field(default_factory=dict)
-    k: int = 0
-    models: set[str] = field(default_factory=set)
+    problems: dict[str, Problem] = field(default_factory=dict)  # by id, in their order
+    k: int = 0  # trajectories of the largest pool
+    models: set[str] = field(default_factory=set)  # models that wrote the trajectories
     unjudged: int = 0
+    """Trajectories without a verdict, or with one of a judge that failed."""
     outdated: Counter[str] = field(default_factory=Counter)
+    """Trajectories whose verdict is of another version, by what gave it."""
     voted: set[str] = field(default_factory=set)
-    rejects: int = 0
+    """Ids of the trajectories that a judge was asked about, and whose verdict stands."""
+    rejects: int = 0  # rows that are left out, because a step of that run failed on them
 
     def add(self, problem: Problem, pool: list[dict[str, Any]]) -> None:
         """Take note of a trace; of its trajectories ``_READ`` is enough."""

@@ -122,7 +122,7 @@ def test_hidden_thinking_ends_with_1_and_stops_the_run_that_follows(run, thinkin
         code, printed = run("doctor", *flags)
         assert code == 1
         assert "Fix: Start vLLM with --reasoning-parser p1" in unfolded(printed)
-        assert "mend the failures before a run" in printed
+        assert "fix the failures before a run" in printed
         code, said = run("generate", *flags)
         assert code == 2 and "mine thinks" in said
         code, _ = run("generate", *flags, "--dry-run", "--set=endpoint.reasoning=optional")

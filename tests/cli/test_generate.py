@@ -250,16 +250,6 @@ class Running:
                 continue
         return found
 
-    def step_processes(self) -> list[int]:
-        """Children of the fork server: one for each step."""
-        parents = [
-            int((Path("/proc") / str(p) / "stat").read_text().rpartition(")")[2].split()[1])
-            for p in self.alive()
-        ]
-        return [
-            p for p, parent in zip(self.alive(), parents, strict=False) if parents.count(parent) > 3
-        ]
-
 
 def eventually(condition: Callable[[], bool], seconds: float) -> bool:
     deadline = time.monotonic() + seconds
@@ -275,7 +265,7 @@ def test_no_process_outlives_the_run(signum: signal.Signals, tmp_path: Path) -> 
     with serving(lambda body: time.sleep(300) or completion("late")) as server:  # type: ignore[func-returns-value]
         run = Running(server.base_url, tmp_path)
         assert eventually(lambda: len(server.requests) > 0, 120), "the run has begun to ask"
-        assert len(run.alive()) > 5
+        assert run.alive()
         run.process.send_signal(signum)
         if signum is signal.SIGINT:
             run.interrupt_again()
@@ -310,17 +300,6 @@ def test_what_was_finished_before_an_interrupt_is_kept(tmp_path: Path) -> None:
     assert f"what was finished is in {run.out}" in printed
     assert len(list(read_traces(run.out))) == 16
     assert json.loads((run.out / "summary.json").read_text())["missing"] == 4
-
-
-def test_a_worker_that_is_killed_ends_the_run_loudly(tmp_path: Path) -> None:
-    with serving(lambda body: time.sleep(300) or completion("late")) as server:  # type: ignore[func-returns-value]
-        run = Running(server.base_url, tmp_path)
-        assert eventually(lambda: len(server.requests) > 0, 120)
-        os.kill(max(run.step_processes()), signal.SIGKILL)
-        printed, _ = run.process.communicate(timeout=GRACE_S)
-        assert eventually(lambda: not run.alive(), GRACE_S)
-    assert run.process.returncode == 1
-    assert "ended with code -9" in printed
 
 
 OWN = Path(__file__).parents[1] / "verifiers" / "own_verifiers.py"

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 import yaml
-from heavydistill.train.grpo.thinking import run_of
 
 from heavydistill.config.run import load_config
 from heavydistill.errors import ConfigError
+from heavydistill.train.grpo.data import run_of
 from heavydistill.verifiers import registry
 
 FIXED = Path(__file__).parents[1] / "fixed_points"
@@ -101,7 +101,7 @@ def test_whoever_names_the_files_may_use_the_configuration(
 
 def test_neither_does_a_training_that_asks_as_the_run_did() -> None:
     class Given:
-        class rl:
+        class config:
             run = str(RUN / "config.yaml")
 
     given: Any = Given()
