@@ -90,3 +90,13 @@ def test_the_page_of_reports_is_whole_in_an_installed_wheel(
     told = metadata.read_text(encoding="utf-8")
     assert "License-Expression: Apache-2.0 AND MIT" in told
     assert "License-File: heavydistill/report/page/katex/LICENSE" in told
+
+
+def test_words_prompts_and_templates_are_in_the_wheel(installed: Path) -> None:
+    def beside_modules(root: Path) -> set[str]:
+        folders = (root / "heavydistill/heavy", root / "heavydistill/curate/exports/templates")
+        files = (file for folder in folders for file in folder.rglob("*.*") if file.is_file())
+        return {str(f.relative_to(root)) for f in files if f.suffix not in (".py", ".pyc")}
+
+    assert beside_modules(installed) == beside_modules(ROOT)
+    assert "heavydistill/heavy/mentions.yaml" in beside_modules(ROOT)

@@ -72,10 +72,6 @@ class Mixture:
     not_admitted: Counter[str] = field(default_factory=Counter)  # those the preset does not admit
     over_bound: Counter[str] = field(default_factory=Counter)  # those beyond what it takes
 
-    @property
-    def after(self) -> Counter[str]:
-        return Counter(candidate.stratum for candidate in self.kept)
-
 
 def preset_of(config: BuildConfig) -> Preset:
     """The preset of a build, with the widths that it sets."""
