@@ -1,4 +1,4 @@
-"""What an endpoint really honours, found out by asking it: some fifteen small requests.
+"""What an endpoint really honours, found out by asking it: a dozen small requests.
 
 Each check asks what a run would ask, with the parameters that the run would send, and reads what
 came back; a limit is read from what the server says of it and then tried. What a run obeys is put

@@ -81,7 +81,7 @@ class Record:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class SegmentLine:
     """Where a sound line stands."""
 
     key: bytes  # Key of the request, as bytes
@@ -97,7 +97,7 @@ class Segment:
     torn: int  # Bytes of an unfinished last line
     damaged: list[int]  # Numbers, from 1, of lines whose checksum is wrong
     foreign: list[int]  # Numbers of lines whose checksum is right and which hold no record
-    lines: list[Line]  # The sound ones
+    lines: list[SegmentLine]  # The sound ones
 
     @property
     def skipped(self) -> int:
@@ -218,7 +218,7 @@ def read(path: Path, thorough: bool = False) -> Segment:
                 found.foreign.append(number)
             elif number > 1:
                 key = bytes.fromhex(line[_KEY].decode())
-                found.lines.append(Line(key, line[_MARK : _MARK + 1] == b"-", offset))
+                found.lines.append(SegmentLine(key, line[_MARK : _MARK + 1] == b"-", offset))
             offset += len(line)
     return dataclasses.replace(found, torn=torn)
 

@@ -65,7 +65,7 @@ def test_a_good_endpoint_ends_with_0_and_the_file(run, cache):
     assert code == 0 and printed.isascii()
     (file,) = (cache / "heavydistill" / "capabilities").iterdir()
     assert f"Runs obey {file}" in printed
-    assert "11 requests, 1,100 + 504 tokens" in printed
+    assert "10 requests, 1,000 + 488 tokens" in printed
     assert "0 failure(s)" in printed and "a run can go on." in printed
     assert KEY not in file.read_text(encoding="utf-8")
     assert "n: 4" in file.read_text(encoding="utf-8")
@@ -135,7 +135,7 @@ def test_hidden_thinking_ends_with_1_and_stops_the_run_that_follows(run, thinkin
 def test_what_it_cost_is_priced(run):
     with serving(Habits()) as served:
         _, printed = run("doctor", *of(served.url), "--price-in=1000", "--price-out=1000")
-    assert "11 requests, 1,100 + 126 tokens, 1.2260 USD." in printed
+    assert "10 requests, 1,000 + 117 tokens, 1.1170 USD." in printed
 
 
 def test_two_models_at_two_addresses_are_asked_one_by_one(run, cache, thinking):
