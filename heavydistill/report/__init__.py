@@ -1,5 +1,6 @@
-"""What a person reads of a run: the table of its metrics and the view of one trace.
+"""What a person reads of runs, comparisons, controls and sets, each figure computed once.
 
-Both print to a ``rich`` console, so the caller chooses width, colour and where it goes. Texts of
-problems and models are printed as they are: nothing in them is read as markup.
+``summary``, ``comparison``, ``controls`` and ``sets`` make the figures as grids (``grid``);
+``terminal``, ``markdown`` and ``page`` print them. ``trace`` and ``row`` show a trace of a run and
+a row of a set, ``curves`` draws a training.
 """

@@ -34,11 +34,11 @@ def print_row(
     """Print one row of a set, field by field; the parts of a completion once.
 
     Args:
-        folder: That of the sets.
-        name: Of the set; None for the first one with rows to train on.
-        problem: Id of its problem; None for the first row.
-        console: Where to.
-        full: Print long texts whole.
+        folder: Folder of the sets.
+        name: Name of the set; None for the first one with rows to train on.
+        problem: Id of the problem; None for the first row.
+        console: Where to print it.
+        full: Whether to print long texts whole.
 
     Raises:
         ConfigError: There is no such folder, set or row.
@@ -60,18 +60,14 @@ def print_tokens(
 ) -> None:
     """Print one row as the student reads it, and which of its tokens are learnt.
 
+    The other arguments are those of ``print_row``; the set must be one that is trained on.
+
     Args:
-        folder: As for ``print_row``.
-        name: As for ``print_row``; a set that is trained on.
-        problem: As for ``print_row``.
-        console: As for ``print_row``.
-        full: As for ``print_row``.
-        student_name: Folder, Hub id or profile of the student; None for the name that the sets
-            give it.
+        student_name: Folder, Hub id or profile of the student; None for the one in the manifest.
 
     Raises:
-        ConfigError: As for ``print_row``; or nobody trains on the set, there is no student under
-            the name that the sets give, or its template does not take the row.
+        ConfigError: See ``print_row``; or nobody trains on the set, the student in the manifest
+            cannot be found, or its template does not accept the row.
         TeacherError: There is no student under the given name.
     """
     if name in folders.VIEWS:
@@ -154,12 +150,12 @@ def _found(
     if name is not None and name not in folders.SETS:
         raise ConfigError(f"There is no set {name!r}", f"Give one of {', '.join(folders.SETS)}.")
     ids: dict[str, None] = {}
-    for shown in [name] if name else folders.TRAINED:
-        for split in folders.splits_of(folder, shown):
-            for row in folders.read_rows(folder, shown, split):
-                id = row["id"] if shown == "problems" else row["problem"]
+    for set_name in [name] if name else folders.TRAINED:
+        for split in folders.splits_of(folder, set_name):
+            for row in folders.read_rows(folder, set_name, split):
+                id = row["id"] if set_name == "problems" else row["problem"]
                 if problem in (None, id):
-                    return shown, split, row
+                    return set_name, split, row
                 ids[id] = None
     where = f"{folder}: {name or ', '.join(folders.TRAINED)}"
     if not ids:

@@ -26,8 +26,8 @@ def print_trace(trace: Trace, console: Console, full: bool = False) -> None:
 
     Args:
         trace: The trace.
-        console: Where to.
-        full: Print all of the reasoning instead of its first lines.
+        console: Where to print it.
+        full: Whether to print all of the reasoning instead of its first lines.
     """
     _print_problem(trace, console)
     for number, trajectory in enumerate(trace.pool, 1):

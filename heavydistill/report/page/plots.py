@@ -48,24 +48,16 @@ def metrics_plot(named: Sequence[tuple[str, Interval]]) -> Markup:
 
 @dataclass(frozen=True, slots=True)
 class Dot:
-    """What stands in the plot of accuracy over tokens.
+    """A mark in the plot of accuracy over tokens."""
 
-    Attributes:
-        mark: Its shape and colour: ``vote``, ``pass``, ``deliberation`` or ``control``.
-        name: Shown on hovering.
-        accuracy: Of one answer.
-        tokens: Written for it.
-        label: Shown beside it.
-        outdone: Whether another answer in the plot is as often right for fewer tokens; then it is
-            hollow. Of ``pass``, which is no way to answer, it is not asked.
-    """
-
-    mark: str
-    name: str
+    mark: str  # shape and colour: "vote", "pass", "deliberation" or "control"
+    name: str  # shown on hovering
     accuracy: Interval
-    tokens: float
-    label: str = ""
+    tokens: float  # written for one answer
+    label: str = ""  # shown beside the mark
     outdone: bool = False
+    """Whether another answer in the plot is as often right for fewer tokens; then the mark is
+    hollow. Never true of "pass", which is no way to answer."""
 
 
 def dot(point: Point) -> Dot:

@@ -205,23 +205,23 @@ def _finished(run: Path, name: str) -> Source:
 def _lacks(recorded: dict[str, Any], place: Workplace) -> str:
     """What a run under its name still lacks."""
     missing = recorded.get("missing", 0)
-    state_lines = [f"{missing:,} problems have no row: the run was stopped."] if missing else []
+    sentences = [f"{missing:,} problems have no row: the run was stopped."] if missing else []
     if place.is_claimed:
-        state_lines.append(
+        sentences.append(
             "The same command is going on just now; its new rows are not in this report."
         )
-    return " ".join(state_lines)
+    return " ".join(sentences)
 
 
 def _of_several(place: Workplace, member: str, name: str) -> Source:
     """A run of an evaluation or a crossing that has not ended."""
     (run,) = _runs(place.new / member, f"{name} / {member}")
     state = "is in progress" if place.is_claimed else "was killed"
-    state_lines = f"The whole of it {state}. {run.unfinished or 'This run of it is finished.'}"
+    progress = f"The whole of it {state}. {run.unfinished or 'This run of it is finished.'}"
     return Source(
         name=run.name,
         files=run.files,
-        unfinished=state_lines,
+        unfinished=progress,
         config=run.config,
         recorded=run.recorded,
     )
