@@ -26,7 +26,7 @@ GENERATE = [str(BIN / "heavydistill"), "generate", "--k=2", "--d=1", "--limit=4"
 EVALUATE = [str(BIN / "heavydistill"), "evaluate", "--thinker=micro", "--deliberator=micro"]
 EVALUATE += ["--before=micro-student", "--k=2", "--d=1", "--limit=4", "--out=evaluation"]
 SFT = [sys.executable, str(ROOT / "scripts" / "sft.py"), "--dataset_name=none"]
-SFT += [f"--config={ROOT / 'configs' / 'sft' / 'micro' / 'thinker.yaml'}"]
+SFT += [f"--config={ROOT / 'configs' / 'sft' / 'micro.yaml'}", "--role=thinker"]
 INTERRUPTING = """
 import os, signal, sys
 
