@@ -215,7 +215,8 @@ def _server_of(
     if not shard.server:
         yield shard.run, lambda: None
         return
-    log = shard.rows.with_name(f"vllm-{shard.number}.log")
+    out = Path(shard.run.config.out or shard.rows)
+    log = out.with_name(f"{out.name}.vllm-{shard.number}.log")
     endpoint = shard.run.config.endpoint
     with serving.served(list(shard.server), endpoint, log) as server:
         yield shard.run.at(server.endpoint), server.failure

@@ -5,12 +5,14 @@ from __future__ import annotations
 import collections
 import dataclasses
 import os
+import re
 import signal
 import threading
 import time
 from pathlib import Path
 from typing import Any
 
+import fake_vllm
 import pytest
 from fake_server import serving
 from sharded_runs import (
@@ -33,7 +35,7 @@ from heavydistill.models.ledger import account_of, balance_of
 from heavydistill.models.request import Work
 from heavydistill.models.resolve import resolve
 from heavydistill.run import recipe
-from heavydistill.run.generate import Plan
+from heavydistill.run.generate import Plan, check
 from heavydistill.run.recipe import build_heavy_pipeline, paying
 from heavydistill.run.result import write
 from heavydistill.run.shards import (
@@ -205,6 +207,37 @@ def test_slots_and_limits_are_divided_but_for_a_server_of_each_shard() -> None:
     own = shards_of(started, Threads(3), Path("rows"), server=["vllm", "serve", "m"])
     assert own[0].run.deliberator.endpoint.concurrency == 10
     assert own[0].server == ("vllm", "serve", "m")
+
+
+def test_each_shard_may_start_a_server_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    for name, value in fake_vllm.install(tmp_path / "bin", 1).items():
+        monkeypatch.setenv(name, value)
+    problems = tmp_path / "problems.jsonl"
+    problems.write_text(
+        "".join(f'{{"id": "p{n}", "text": "{n}?", "reference": "1"}}\n' for n in range(4))
+    )
+    keys = {
+        "teacher": "qwen3-8b",
+        "endpoint.start_vllm": True,
+        "endpoint.tokenizer": MICRO,
+        "endpoint.reasoning": "optional",
+        "problems.source": str(problems),
+        "think.k": 2,
+        "deliberate.d": 1,
+        "out": str(tmp_path / "run"),
+    }
+    plan, pool, counts = check(load_config(None, keys)), Threads(2), Counts()
+    shards = shards_of(plan.run, pool, tmp_path / "rows", server=plan.server)
+    with paying(plan.run):
+        run_shards(pool, shards, counts.on_batch, counts.on_work)
+    assert counts.rows["label_traces"] == 4
+    logs = sorted(tmp_path.glob("run.vllm-*.log"))
+    assert [log.name for log in logs] == ["run.vllm-0.log", "run.vllm-1.log"]
+    ports = {re.search(r"--port (\d+)", log.read_text())[1] for log in logs}  # type: ignore[index]
+    assert len(ports) == 2
 
 
 @pytest.fixture
