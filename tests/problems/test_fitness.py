@@ -12,7 +12,7 @@ from heavydistill.errors import ConfigError, ProblemsError
 from heavydistill.problems import load, load_fit
 from heavydistill.verifiers import registry
 
-OWN = str(Path(__file__).parents[1] / "own_verifiers.py")
+OWN = str(Path(__file__).parents[1] / "verifiers" / "own_verifiers.py")
 VERIFY = Verifying(own=[OWN], workers=2, timeout_s=1.0, memory_mb=1024)
 
 
