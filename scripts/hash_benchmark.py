@@ -13,7 +13,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from heavydistill.curate.filters.contamination import COLUMNS, Benchmark, texts_of
+from heavydistill.curate.filters.contamination import COLUMNS, BenchmarkHashes, texts_of
 from heavydistill.errors import ProblemsError, UserError
 from heavydistill.problems.tables import Table, read_hub, read_jsonl, read_parquet
 
@@ -35,7 +35,7 @@ def main() -> None:
         parser.error(f"--out {chosen.out} must end in .parquet")
     try:
         texts = texts_of(table(chosen.source, chosen.subset, chosen.split), chosen.column)
-        benchmark = Benchmark.of(chosen.name, texts)
+        benchmark = BenchmarkHashes.of(chosen.name, texts)
         chosen.out.parent.mkdir(parents=True, exist_ok=True)
         benchmark.save(chosen.out)
     except (UserError, OSError) as error:

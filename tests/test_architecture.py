@@ -151,6 +151,15 @@ def _normal(distribution: str) -> str:
     return re.sub(r"[-_.]+", "-", distribution).lower()
 
 
+def test_no_two_public_classes_have_one_name() -> None:
+    homes: dict[str, list[str]] = {}
+    for module in MODULES:
+        for node in module.tree.body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                homes.setdefault(node.name, []).append(module.name)
+    assert not {name: modules for name, modules in homes.items() if len(modules) > 1}
+
+
 def test_modules_are_short_and_say_what_they_are() -> None:
     lengths = {module.name: len(module.text.splitlines()) for module in MODULES}
     assert not {name: lines for name, lines in lengths.items() if lines > MAX_LINES}

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from heavydistill.run.estimate import Amounts, Estimate, Range, StageEstimate
     from heavydistill.run.generate import Plan
-    from heavydistill.run.pools import Pools
+    from heavydistill.run.pools import PoolsOfRun
 
 _SAMPLE_RUN = 40  # problems of a small run whose journal makes the estimate a narrow one
 _UNKNOWN = "unknown"
@@ -173,7 +173,7 @@ def _notes_on_servers(plan: Plan) -> Iterator[tuple[str, bool]]:
         yield f"Server: {shlex.join(plan.server)}\nIts log: {plan.server_log}", False
 
 
-def _notes_on_pools(pools: Pools) -> Iterator[str]:
+def _notes_on_pools(pools: PoolsOfRun) -> Iterator[str]:
     if pools.rejects:
         yield f"Left out: {pools.rejects:,} row(s) that failed in a step of that run"
     for by, count in pools.outdated.most_common():

@@ -27,7 +27,11 @@ from heavydistill.store.redact import name_alone
 
 if TYPE_CHECKING:
     from heavydistill.config.run import RunConfig
-    from heavydistill.curate.redeliberation.deliberator import ResolvedDeliberator, Tally, Volume
+    from heavydistill.curate.redeliberation.deliberator import (
+        DeliberationTally,
+        ResolvedDeliberator,
+        Volume,
+    )
     from heavydistill.models.contact import Contact
     from heavydistill.models.resolve import ResolvedRun
     from heavydistill.problems import OnChecked
@@ -191,7 +195,7 @@ def print_volume(volume: Volume, deliberator: ResolvedDeliberator, console: Cons
     say(f"To ask of {deliberator.model.name}: {', '.join(parts)}", console)
 
 
-def show_deliberations(bar: Bar, tally: Tally, total: int) -> None:
+def show_deliberations(bar: Bar, tally: DeliberationTally, total: int) -> None:
     """Show how many caches a model has deliberated on."""
     note = f"{tally.tokens.usage.completion:,} tokens, "
     note += f"{tally.failed + tally.cut_off:,} failed or cut off"

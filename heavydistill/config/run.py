@@ -156,7 +156,7 @@ class CacheChoice(Section):
     80,000)."""
 
 
-class Deliberate(Section):
+class Deliberating(Section):
     """The second stage: D deliberations on each cache, in N rounds."""
 
     d: int = Field(4, ge=0)
@@ -198,7 +198,7 @@ class RunConfig(Section):
     """Language of the prompts."""
     think: Think = Think()
     cache: CacheChoice = CacheChoice()
-    deliberate: Deliberate = Deliberate()
+    deliberate: Deliberating = Deliberating()
     judge: Judge | None = None
     """Model that settles verdicts which rules leave undecided (default: none)."""
     seed: int = Field(0, ge=0)

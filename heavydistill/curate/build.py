@@ -29,7 +29,7 @@ from heavydistill.curate.prompts import Prompter
 from heavydistill.curate.redeliberation.deliberator import ResolvedDeliberator, Volume
 from heavydistill.curate.redeliberation.sets import Redeliberation, meet_servers
 from heavydistill.curate.rows import SetWriter
-from heavydistill.curate.sources import Source, open_sources
+from heavydistill.curate.sources import SourceRun, open_sources
 from heavydistill.errors import ConfigError, MissingModelError
 from heavydistill.models.contact import Contact
 from heavydistill.schema import Trace
@@ -162,7 +162,7 @@ def select(build: Build) -> None:
     selection.select_for_rl(notes, problems, build.preset, seed)
 
 
-def _student_for(config: BuildConfig, sources: Sequence[Source]) -> str:
+def _student_for(config: BuildConfig, sources: Sequence[SourceRun]) -> str:
     """The student that is named, or the bundled one for runs of the bundled models alone.
 
     Raises:
@@ -180,7 +180,7 @@ def _student_for(config: BuildConfig, sources: Sequence[Source]) -> str:
     return "micro-student"
 
 
-def _note_problem(build: Build, source: Source, trace: Trace, key: str) -> None:
+def _note_problem(build: Build, source: SourceRun, trace: Trace, key: str) -> None:
     """Note where a problem stands, and screen it when it is seen for the first time."""
     note = build.problems.get(key)
     if note is None:

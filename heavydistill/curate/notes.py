@@ -24,7 +24,7 @@ from heavydistill.curate.filters.contamination import Screen
 from heavydistill.curate.filters.labels import fingerprint, look_at_deliberation, look_at_trajectory
 from heavydistill.curate.mixture import Mixture, Preset
 from heavydistill.curate.prompts import Prompter, in_sets
-from heavydistill.curate.sources import Source, key_of
+from heavydistill.curate.sources import SourceRun, key_of
 from heavydistill.errors import ConfigError
 from heavydistill.schema import (
     Cache,
@@ -132,7 +132,7 @@ class Build:
     preset: Preset
     student: Student
     prompter: Prompter
-    sources: list[Source]  # the runs
+    sources: list[SourceRun]  # the runs
     screen: Screen  # what problems were compared with
     taker: NoteTaker
     problems: dict[str, ProblemNote]  # by their ids in the sets
@@ -150,11 +150,11 @@ class Build:
         sets = (note for trace in self.all_notes for note in trace.sets)
         return [note for note in sets if note.wanted and not note.usable]
 
-    def traces_of(self, source: Source) -> Iterator[tuple[Trace, TraceNote]]:
+    def traces_of(self, source: SourceRun) -> Iterator[tuple[Trace, TraceNote]]:
         """The traces of a run with what is known of them."""
         return zip(source.traces(), self.notes[source.name], strict=True)
 
-    def cache_of(self, source: Source, trace: Trace, note: SetNote, key: str) -> Cache | None:
+    def cache_of(self, source: SourceRun, trace: Trace, note: SetNote, key: str) -> Cache | None:
         """The cache of a set: the run's, or a drawn one; None if the student cannot hold it."""
         if note.cache:
             return next(cache for cache in trace.caches if cache.id == note.cache)

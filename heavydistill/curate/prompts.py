@@ -15,7 +15,7 @@ from heavydistill.chat.student import Student
 from heavydistill.config.sets import BuildConfig
 from heavydistill.curate.candidates import CandidateSet, generator
 from heavydistill.curate.mixture import Preset
-from heavydistill.curate.sources import Source
+from heavydistill.curate.sources import SourceRun
 from heavydistill.errors import BudgetError, ConfigError
 from heavydistill.heavy import prompts
 from heavydistill.heavy.cache import build_cache, recut
@@ -56,7 +56,7 @@ class Prompter:
         self._config, self._student = config, student
 
     def drawn(
-        self, source: Source, problem: Problem, of: CandidateSet, pool: Sequence[Trajectory]
+        self, source: SourceRun, problem: Problem, of: CandidateSet, pool: Sequence[Trajectory]
     ) -> Cache | None:
         """The cache of a drawn set; None if the student's context does not hold it."""
         members = set(of.members)
@@ -78,7 +78,7 @@ class Prompter:
 
     def readable(
         self,
-        source: Source,
+        source: SourceRun,
         problem: Problem,
         cache: Cache,
         shown: Sequence[Generation],
@@ -119,12 +119,12 @@ class Prompter:
         except BudgetError:
             return None
 
-    def thinker(self, source: Source, problem: Problem) -> tuple[str, str]:
+    def thinker(self, source: SourceRun, problem: Problem) -> tuple[str, str]:
         """(what a thinker is asked, the version of the wording)."""
         wording = self._wording("thinker", source, problem)
         return prompts.thinker_prompt(problem.text, wording), wording.version
 
-    def _wording(self, role: prompts.Role, source: Source, problem: Problem) -> prompts.Prompt:
+    def _wording(self, role: prompts.Role, source: SourceRun, problem: Problem) -> prompts.Prompt:
         return prompts.load(role, source.domain_of(problem, self._student.domain), source.language)
 
     def _wording_of(self, version: str) -> prompts.Prompt | None:

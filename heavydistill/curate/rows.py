@@ -18,7 +18,7 @@ from heavydistill.curate.notes import (
     generations_of,
 )
 from heavydistill.curate.prompts import in_sets
-from heavydistill.curate.sources import Source
+from heavydistill.curate.sources import SourceRun
 from heavydistill.models.tokenizer import TEMPLATE_TOKENS
 from heavydistill.schema import Cache, Deliberation, Generation, Problem, Trace, Trajectory
 from heavydistill.store.sets.folder import Writer, file_of, rows_of
@@ -104,7 +104,7 @@ class SetWriter:
         """What stands behind the rows: names of each ``thinker`` and ``deliberator``, versions of
         ``prompts`` and ``verifiers``."""
 
-    def write(self, source: Source, trace: Trace, note: TraceNote) -> None:
+    def write(self, source: SourceRun, trace: Trace, note: TraceNote) -> None:
         """Write the rows of a trace."""
         problem_note = self._build.problems[note.problem]
         problem = in_sets(trace.problem, note.problem)
@@ -142,7 +142,7 @@ class SetWriter:
         self._files.close()
 
     def _write_trajectories(
-        self, source: Source, problem: Problem, pool: Sequence[Trajectory], note: TraceNote
+        self, source: SourceRun, problem: Problem, pool: Sequence[Trajectory], note: TraceNote
     ) -> None:
         passed = [n for n, attempt in enumerate(note.trajectories) if not attempt.label]
         if passed:
@@ -174,7 +174,7 @@ class SetWriter:
 
     def _write_set(
         self,
-        source: Source,
+        source: SourceRun,
         problem: Problem,
         note: SetNote,
         cache: Cache,
@@ -253,7 +253,7 @@ class SetWriter:
 
     def _readable(
         self,
-        source: Source,
+        source: SourceRun,
         problem: Problem,
         note: SetNote,
         cache: Cache,
@@ -278,7 +278,7 @@ class SetWriter:
         return None if limits else cache
 
     def _sft_row(
-        self, source: Source, problem: Problem, prompt: str, generation: Generation, **of: Any
+        self, source: SourceRun, problem: Problem, prompt: str, generation: Generation, **of: Any
     ) -> SftRow | str:
         student, max_tokens = self._build.student, self._build.prompter.max_tokens
         return sft_row(student, max_tokens, source, problem, prompt, generation, **of)
@@ -323,7 +323,7 @@ class SetWriter:
 def sft_row(
     student: Student,
     max_tokens: int,
-    source: Source,
+    source: SourceRun,
     problem: Problem,
     prompt: str,
     generation: Generation,

@@ -23,7 +23,7 @@ MICRO_MODELS = frozenset({"micro", "micro-student"})
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class SourceRun:
     """A run."""
 
     name: str  # of its folder
@@ -62,7 +62,7 @@ class Source:
         return without_places(self.config) if self.config else {}
 
 
-def open_sources(folders: Sequence[str]) -> list[Source]:
+def open_sources(folders: Sequence[str]) -> list[SourceRun]:
     """The runs of these folders, in their order.
 
     Raises:
@@ -84,7 +84,7 @@ def key_of(problem: Problem) -> str:
     return content_id("p", problem.text, problem.reference, problem.verifier, problem.verifier_args)
 
 
-def _open(folder: Path) -> Source:
+def _open(folder: Path) -> SourceRun:
     folder = folder.resolve()
     if Workplace(folder).is_claimed:
         raise ConfigError(
@@ -93,7 +93,7 @@ def _open(folder: Path) -> Source:
         )
     read_traces(folder)
     config = folder / "config.yaml"
-    return Source(
+    return SourceRun(
         name=folder.name,
         folder=folder,
         config=load_config(config) if config.is_file() else None,

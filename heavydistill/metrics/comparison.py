@@ -35,9 +35,9 @@ from heavydistill.metrics.intervals import (
     bootstrap_mean,
     paired,
 )
-from heavydistill.metrics.row import Row
+from heavydistill.metrics.row import ProblemFigures
 from heavydistill.metrics.summary import NAMES, Summary, grouped, values_of
-from heavydistill.metrics.tally import Tally
+from heavydistill.metrics.tally import RunTally
 from heavydistill.schema import FAILED
 
 FORMAT = "heavydistill-evaluation/3"
@@ -79,7 +79,7 @@ class Side:
     deliberator: Model | None  # None if nobody deliberated
     config: dict[str, Any]  # its configuration without models, folders and addresses
     summary: Summary
-    tally: Tally
+    tally: RunTally
     left_out: int | None = None  # rows of its source that cannot be judged; None if not known
 
 
@@ -187,7 +187,7 @@ def refuse_other_verdicts(before: Side, after: Side) -> None:
         )
 
 
-def _question(row: Row) -> tuple[str, ...]:
+def _question(row: ProblemFigures) -> tuple[str, ...]:
     return row.text, row.reference, row.verifier, row.verifier_args
 
 
@@ -335,7 +335,7 @@ def read_comparison(path: Path) -> Comparison:
 
 
 def _changes(
-    runs: Sequence[Sequence[Row]], rounds: Sequence[int], k: int, d: int
+    runs: Sequence[Sequence[ProblemFigures]], rounds: Sequence[int], k: int, d: int
 ) -> dict[str, Any]:
     """The fields of ``Changes``; position i of each run is the same problem."""
     values = [
@@ -356,7 +356,7 @@ def _changes(
 
 
 def _pairs(
-    runs: Sequence[Sequence[Row]], rounds: Sequence[int], sizes: Sequence[int]
+    runs: Sequence[Sequence[ProblemFigures]], rounds: Sequence[int], sizes: Sequence[int]
 ) -> dict[str, Any]:
     """``vote_pairs`` and ``deliberation_pairs``; ``sizes`` are the K of each run."""
     if len(runs) == 1:

@@ -20,8 +20,8 @@ import heavydistill
 from heavydistill.config.versioned import read_versioned
 from heavydistill.metrics.counts import GenerationCounts
 from heavydistill.metrics.intervals import Interval, bootstrap_difference, bootstrap_mean
-from heavydistill.metrics.row import Row
-from heavydistill.metrics.tally import Tally
+from heavydistill.metrics.row import ProblemFigures
+from heavydistill.metrics.tally import RunTally
 from heavydistill.schema import Trace
 
 FORMAT = "heavydistill-crossing/2"
@@ -99,13 +99,13 @@ def cross(
         rounds: Rounds of deliberation, of which the last counts.
         sampling: How each model was sampled; None if not known.
     """
-    pools: dict[str, dict[str, Row]] = {}
+    pools: dict[str, dict[str, ProblemFigures]] = {}
     thinkers: dict[str, Thinker] = {}
     cells = []
     prompts: set[str] = set()
     verifiers: set[str] = set()
     for (thinker, deliberator), traces in runs.items():
-        tally = Tally(traces)
+        tally = RunTally(traces)
         rows = {row.problem: row for row in tally.rows}
         prompts |= tally.prompts
         verifiers |= tally.verifiers
@@ -128,7 +128,7 @@ def cross(
     )
 
 
-def _thinker(name: str, rows: Sequence[Row], samples: GenerationCounts) -> Thinker:
+def _thinker(name: str, rows: Sequence[ProblemFigures], samples: GenerationCounts) -> Thinker:
     return Thinker(
         name=name,
         mean_at_k=bootstrap_mean([row.mean for row in rows]),
@@ -139,7 +139,11 @@ def _thinker(name: str, rows: Sequence[Row], samples: GenerationCounts) -> Think
 
 
 def _cell(
-    thinker: str, deliberator: str, own: Mapping[str, Row], rows: Mapping[str, Row], rounds: int
+    thinker: str,
+    deliberator: str,
+    own: Mapping[str, ProblemFigures],
+    rows: Mapping[str, ProblemFigures],
+    rounds: int,
 ) -> Cell:
     """What became of the thinker's own pools where the deliberator read them."""
     last = [rows[name].round(rounds) if name in rows else row.without for name, row in own.items()]

@@ -37,7 +37,7 @@ from statistics import fmean
 from typing import Literal
 
 from heavydistill.metrics.intervals import Interval, bootstrap_difference, bootstrap_mean
-from heavydistill.metrics.row import COSTS, Cost, Row
+from heavydistill.metrics.row import COSTS, Cost, ProblemFigures
 
 Way = Literal["vote", "pass", "deliberation", "heavy_vote"]
 _NO_ANSWER: set[Way] = {"pass"}
@@ -83,7 +83,7 @@ class Curve:
     matched: dict[Cost, MatchedVote]  # empty without deliberations or known tokens
 
 
-def curve_of(rows: Sequence[Row], k: int, d: int, rounds: int) -> Curve | None:
+def curve_of(rows: Sequence[ProblemFigures], k: int, d: int, rounds: int) -> Curve | None:
     """The curve of a run; None if it has no trajectories.
 
     Args:
@@ -134,12 +134,14 @@ def _outdoes(rival: Point, point: Point, cost: Cost) -> bool:
     return theirs != ours and theirs[0] >= ours[0] and theirs[1] >= ours[1]
 
 
-def _is_known(row: Row, rounds: int, cost: Cost) -> bool:
+def _is_known(row: ProblemFigures, rounds: int, cost: Cost) -> bool:
     """Whether all tokens of the problem are known: a deliberation's include its pool's."""
     return row.round(rounds).tokens[cost] is not None and row.tokens[cost] is not None
 
 
-def _votes(rows: Sequence[Row], counted: dict[Cost, list[Row]], k: int) -> Iterator[Point]:
+def _votes(
+    rows: Sequence[ProblemFigures], counted: dict[Cost, list[ProblemFigures]], k: int
+) -> Iterator[Point]:
     """Points of votes, and of passes, which take as many tokens."""
     of_one = {
         cost: bootstrap_mean([_of_one(row, cost) for row in those])
@@ -161,7 +163,7 @@ def _votes(rows: Sequence[Row], counted: dict[Cost, list[Row]], k: int) -> Itera
 
 
 def _deliberations(
-    rows: Sequence[Row], counted: dict[Cost, list[Row]], d: int, rounds: int
+    rows: Sequence[ProblemFigures], counted: dict[Cost, list[ProblemFigures]], d: int, rounds: int
 ) -> Iterator[Point]:
     """Points of one deliberation of each round, and of votes among those of the last round."""
     for round in range(1, rounds + 1):
@@ -184,7 +186,7 @@ def _deliberations(
             )
 
 
-def _matched(rows: Sequence[Row], k: int, rounds: int, cost: Cost) -> MatchedVote:
+def _matched(rows: Sequence[ProblemFigures], k: int, rounds: int, cost: Cost) -> MatchedVote:
     spent = fmean(row.round(rounds).tokens[cost] or 0.0 for row in rows)
     of_one = fmean(_of_one(row, cost) for row in rows)
     votes = round(spent / of_one, _DIGITS)
@@ -200,12 +202,12 @@ def _matched(rows: Sequence[Row], k: int, rounds: int, cost: Cost) -> MatchedVot
     )
 
 
-def _of_one(row: Row, cost: Cost) -> float:
+def _of_one(row: ProblemFigures, cost: Cost) -> float:
     """Mean tokens of one trajectory."""
     return (row.tokens[cost] or 0.0) / row.k
 
 
-def _vote_between(row: Row, votes: float) -> float:
+def _vote_between(row: ProblemFigures, votes: float) -> float:
     low = math.floor(votes)
     more = votes - low
     value = (1 - more) * row.votes[low - 1]

@@ -78,7 +78,7 @@ class Round:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ProblemFigures:
     """What one problem counts for."""
 
     problem: str  # id of the problem
@@ -100,7 +100,7 @@ class Row:
     without: Round  # what a round counts for that the problem does not have
 
     @classmethod
-    def of(cls, trace: Trace) -> Row:
+    def of(cls, trace: Trace) -> ProblemFigures:
         problem = trace.problem
         last = max((d.round for d in trace.deliberations), default=0)
         return cls(

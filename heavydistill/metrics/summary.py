@@ -30,8 +30,8 @@ from heavydistill.metrics.intervals import (
     bootstrap_mean,
     wilson,
 )
-from heavydistill.metrics.row import Round, Row
-from heavydistill.metrics.tally import Tally
+from heavydistill.metrics.row import ProblemFigures, Round
+from heavydistill.metrics.tally import RunTally
 from heavydistill.schema import Outcome, Stratum, Trace
 
 STRATA: tuple[str, ...] = get_args(Stratum)
@@ -49,7 +49,7 @@ NAMES = (
 )
 """The metrics, in the order in which they are shown."""
 
-GROUPINGS: dict[str, Callable[[Row], str]] = {
+GROUPINGS: dict[str, Callable[[ProblemFigures], str]] = {
     "verifier": lambda row: row.verifier,
     "family": lambda row: row.family,
     "stratum": lambda row: row.stratum or "",
@@ -69,7 +69,7 @@ class Metrics:
     heavy_minus_vote: Interval | None  # HM@D - V@K, paired by problem
 
 
-def values_of(row: Row, rounds: int, k: int, d: int) -> dict[str, float]:
+def values_of(row: ProblemFigures, rounds: int, k: int, d: int) -> dict[str, float]:
     """What a problem counts for in each metric.
 
     Args:
@@ -92,14 +92,14 @@ def values_of(row: Row, rounds: int, k: int, d: int) -> dict[str, float]:
     return values
 
 
-def measure(rows: Sequence[Row], rounds: int, k: int, d: int) -> dict[str, Any]:
+def measure(rows: Sequence[ProblemFigures], rounds: int, k: int, d: int) -> dict[str, Any]:
     """The fields of the ``Metrics`` of at least one problem; arguments as in ``values_of``."""
     values = [values_of(row, rounds, k, d) for row in rows]
     metrics = {name: bootstrap_mean([each[name] for each in values]) for name in values[0]}
     return {"problems": len(rows), **dict.fromkeys(NAMES), **metrics}
 
 
-def grouped(rows: Sequence[Row], by: str) -> dict[str, list[Row]]:
+def grouped(rows: Sequence[ProblemFigures], by: str) -> dict[str, list[ProblemFigures]]:
     """The rows of each group by one of ``GROUPINGS``, sorted by name; rows of no group left out."""
     name_of = GROUPINGS[by]
     names = sorted({name_of(row) for row in rows} - {""})
@@ -108,7 +108,9 @@ def grouped(rows: Sequence[Row], by: str) -> dict[str, list[Row]]:
     return {name: [row for row in rows if name_of(row) == name] for name in names}
 
 
-def breakdown(rows: Sequence[Row], rounds: int, k: int, d: int, by: str) -> dict[str, Metrics]:
+def breakdown(
+    rows: Sequence[ProblemFigures], rounds: int, k: int, d: int, by: str
+) -> dict[str, Metrics]:
     """The metrics of each group; arguments as in ``measure`` and ``grouped``."""
     return {name: Metrics(**measure(of, rounds, k, d)) for name, of in grouped(rows, by).items()}
 
@@ -124,7 +126,7 @@ class Rate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class CachePlace:
     """One place in the caches of a round."""
 
     place: int  # from 1, in the order in which attempts stand
@@ -133,7 +135,7 @@ class Place:
     over_expected: Interval  # `agrees` minus the mean over all places of the cache, paired
 
 
-def rates(rows: Sequence[Row]) -> dict[str, Any]:
+def rates(rows: Sequence[ProblemFigures]) -> dict[str, Any]:
     """``rescue``, ``regress`` and ``emergent`` of a ``Summary``."""
     all_wrong = [row for row in rows if row.stratum == "all-wrong"]
     return {
@@ -149,22 +151,22 @@ def vote_copy_rate(rounds: Iterable[Round]) -> Interval | None:
     return bootstrap_mean(copies) if copies else None
 
 
-def places_of(rounds: Iterable[Round]) -> list[Place]:
+def places_of(rounds: Iterable[Round]) -> list[CachePlace]:
     """What one round gives of each place in its caches; the first tells of first-position bias."""
     caches = [of_round.places for of_round in rounds if of_round.places]
     return [_place(place, caches) for place in range(max(map(len, caches), default=0))]
 
 
-def _rate(rows: Iterable[Row], hits: Sequence[str], among: Sequence[str]) -> Rate:
+def _rate(rows: Iterable[ProblemFigures], hits: Sequence[str], among: Sequence[str]) -> Rate:
     holds = [row.outcome in hits for row in rows if row.outcome in among]
     count, of = sum(holds), len(holds)
     return Rate(count, of, count / of if of else None, wilson(count, of) if of else None)
 
 
-def _place(place: int, caches: Sequence[tuple[float, ...]]) -> Place:
+def _place(place: int, caches: Sequence[tuple[float, ...]]) -> CachePlace:
     having = [places for places in caches if len(places) > place]
     agrees = [places[place] for places in having]
-    return Place(
+    return CachePlace(
         place=place + 1,
         problems=len(having),
         agrees=bootstrap_mean(agrees),
@@ -194,7 +196,7 @@ class Summary(Metrics):
     regress: Rate  # deliberation wrong, where the vote is right
     emergent: Rate  # deliberation right, where no trajectory is
     vote_copy_rate: Interval | None  # share of the last round that gives the vote's answer
-    places: list[Place]  # places in the caches of the last round
+    places: list[CachePlace]  # places in the caches of the last round
     by_verifier: dict[str, Metrics]
     by_family: dict[str, Metrics]  # groups of procedural problems
     by_stratum: dict[str, Metrics]
@@ -232,10 +234,10 @@ def summarize(traces: Iterable[Trace], voted: Collection[str] | None = None) -> 
     Raises:
         RunError: There are no traces.
     """
-    return summary_of(Tally(traces, voted))
+    return summary_of(RunTally(traces, voted))
 
 
-def summary_of(tally: Tally) -> Summary:
+def summary_of(tally: RunTally) -> Summary:
     """The summary of traces that were read.
 
     Raises:
@@ -281,7 +283,7 @@ def summary_of(tally: Tally) -> Summary:
     )
 
 
-def _outcomes_by_stratum(rows: Iterable[Row]) -> dict[str, dict[str, int]]:
+def _outcomes_by_stratum(rows: Iterable[ProblemFigures]) -> dict[str, dict[str, int]]:
     """Every stratum by every outcome, zeros included, so that all runs have the same keys."""
     table = {stratum: dict.fromkeys((*OUTCOMES, NO_LABEL), 0) for stratum in (*STRATA, NO_LABEL)}
     for row in rows:
@@ -289,7 +291,7 @@ def _outcomes_by_stratum(rows: Iterable[Row]) -> dict[str, dict[str, int]]:
     return table
 
 
-def _round_metrics(rows: Sequence[Row], round: int, d: int) -> RoundMetrics:
+def _round_metrics(rows: Sequence[ProblemFigures], round: int, d: int) -> RoundMetrics:
     of_round = [row.round(round) for row in rows]
     return RoundMetrics(
         round,

@@ -18,13 +18,13 @@ from heavydistill.metrics.counts import (
     Usage,
     UsageTally,
 )
-from heavydistill.metrics.row import Row
+from heavydistill.metrics.row import ProblemFigures
 from heavydistill.schema import Trace
 
 _NO_CHANCE = 200  # characters that two samples do not have in common by chance
 
 
-class Tally:
+class RunTally:
     """Reads the traces of a run.
 
     Args:
@@ -33,7 +33,7 @@ class Tally:
     """
 
     def __init__(self, traces: Iterable[Trace], voted: Collection[str] | None = None) -> None:
-        self.rows: list[Row] = []  # one a problem, in the order of the traces
+        self.rows: list[ProblemFigures] = []  # one a problem, in the order of the traces
         self.prompts: set[str] = set()  # names and hashes of the prompt templates
         self.verifiers: set[str] = set()  # names and versions, with that of a judge
         self.thinkers: set[str] = set()  # names of the models, as in the traces
@@ -76,7 +76,7 @@ class Tally:
         )
 
     def _add(self, trace: Trace) -> None:
-        self.rows.append(Row.of(trace))
+        self.rows.append(ProblemFigures.of(trace))
         self.prompts |= prompts_of(trace)
         self.verifiers |= verifiers_of(trace)
         self.thinkers |= {trajectory.model for trajectory in trace.pool}

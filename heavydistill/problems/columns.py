@@ -25,7 +25,7 @@ from heavydistill.config.run import Domain, Problems
 from heavydistill.errors import ProblemsError
 from heavydistill.problems.options import lettered
 from heavydistill.problems.shapes import shaped
-from heavydistill.problems.tables import Row, Table, choices
+from heavydistill.problems.tables import Table, TableRow, choices
 from heavydistill.schema import Problem
 from heavydistill.verifiers import registry
 from heavydistill.verifiers.base import Verifier
@@ -49,7 +49,7 @@ def to_problems(table: Table, config: Problems) -> list[Problem | ProblemsError]
         ProblemsError: A column is not there, or two problems have one id.
     """
     rows = [_shaped(row, config) for row in table.rows]
-    there = [row for row in rows if isinstance(row, Row)]
+    there = [row for row in rows if isinstance(row, TableRow)]
     columns = columns_of(replace(table, rows=there), config.columns) if there else {}
     found: list[Problem | ProblemsError] = []
     first_use: dict[str, str] = {}
@@ -72,7 +72,7 @@ def to_problems(table: Table, config: Problems) -> list[Problem | ProblemsError]
     return found
 
 
-def _shaped(row: Row, config: Problems) -> Row | ProblemsError:
+def _shaped(row: TableRow, config: Problems) -> TableRow | ProblemsError:
     try:
         return shaped(row, config.shape) if config.shape else row
     except ProblemsError as error:
@@ -126,7 +126,7 @@ def _own_column(field: str, there: list[str], where: str) -> str | None:
     )
 
 
-def _problem(row: Row, columns: dict[str, str], table: Table, config: Problems) -> Problem:
+def _problem(row: TableRow, columns: dict[str, str], table: Table, config: Problems) -> Problem:
     verifier = _verifier(row, columns, config)
     problem = Problem(
         id=_id(row, columns, table.stem),
@@ -140,7 +140,7 @@ def _problem(row: Row, columns: dict[str, str], table: Table, config: Problems) 
     return _with_options(problem, row, columns, config)
 
 
-def _verifier(row: Row, columns: dict[str, str], config: Problems) -> Verifier:
+def _verifier(row: TableRow, columns: dict[str, str], config: Problems) -> Verifier:
     name = _optional(row, columns.get("verifier"))
     if _options(row, columns) is None:
         name = name or config.verifier or DEFAULT_VERIFIER
@@ -158,11 +158,11 @@ def _verifier(row: Row, columns: dict[str, str], config: Problems) -> Verifier:
         raise ProblemsError(f"{row.where}: {error.what}", error.fix) from error
 
 
-def _options(row: Row, columns: dict[str, str]) -> Any:
+def _options(row: TableRow, columns: dict[str, str]) -> Any:
     return row.values.get(columns.get("options", ""))
 
 
-def _reference(row: Row, columns: dict[str, str], verifier: Verifier) -> str:
+def _reference(row: TableRow, columns: dict[str, str], verifier: Verifier) -> str:
     """The right answer; empty where there is none and the verifier needs none."""
     column = columns.get("reference")
     if not verifier.needs_reference:
@@ -176,7 +176,9 @@ def _reference(row: Row, columns: dict[str, str], verifier: Verifier) -> str:
     return _required(row, column, "the reference answer")
 
 
-def _with_options(problem: Problem, row: Row, columns: dict[str, str], config: Problems) -> Problem:
+def _with_options(
+    problem: Problem, row: TableRow, columns: dict[str, str], config: Problems
+) -> Problem:
     """The problem with its options shown; as it is if the row has none."""
     options = _options(row, columns)
     if options is None:
@@ -199,13 +201,13 @@ def _with_options(problem: Problem, row: Row, columns: dict[str, str], config: P
     )
 
 
-def _id(row: Row, columns: dict[str, str], stem: str) -> str:
+def _id(row: TableRow, columns: dict[str, str], stem: str) -> str:
     if "id" not in columns:
         return f"{stem}:{row.number}"
     return _required(row, columns["id"], "the id")
 
 
-def _required(row: Row, column: str, what: str, *, numbers: bool = True) -> str:
+def _required(row: TableRow, column: str, what: str, *, numbers: bool = True) -> str:
     if column not in row.values:
         raise ProblemsError(
             f"{row.where}: there is no column {column!r}, so {what} is missing",
@@ -219,13 +221,13 @@ def _required(row: Row, column: str, what: str, *, numbers: bool = True) -> str:
     return text
 
 
-def _optional(row: Row, column: str | None) -> str:
+def _optional(row: TableRow, column: str | None) -> str:
     if column is None:
         return ""
     return _text(row, column, row.values.get(column), numbers=False)
 
 
-def _text(row: Row, column: str, value: Any, *, numbers: bool) -> str:
+def _text(row: TableRow, column: str, value: Any, *, numbers: bool) -> str:
     """The value as text; null is empty."""
     if value is None:
         return ""
@@ -244,7 +246,7 @@ def _text(row: Row, column: str, value: Any, *, numbers: bool) -> str:
     return value
 
 
-def _all_args(row: Row, columns: dict[str, str], verifier: Verifier, config: Problems) -> str:
+def _all_args(row: TableRow, columns: dict[str, str], verifier: Verifier, config: Problems) -> str:
     """The arguments of the row or else of the run, and what the verifier's own columns add."""
     args = _verifier_args(row, columns.get("verifier_args"))
     own = json.loads(args) if args else dict(config.verifier_args)
@@ -260,7 +262,7 @@ def _all_args(row: Row, columns: dict[str, str], verifier: Verifier, config: Pro
         ) from error
 
 
-def _verifier_args(row: Row, column: str | None) -> str:
+def _verifier_args(row: TableRow, column: str | None) -> str:
     """A JSON object as text, from an object or from its text; empty if there is none."""
     value = row.values.get(column) if column else None
     if value is None or value == "":
@@ -277,7 +279,7 @@ def _verifier_args(row: Row, column: str | None) -> str:
     return json.dumps(args, ensure_ascii=False)
 
 
-def _domain(row: Row, column: str | None) -> str:
+def _domain(row: TableRow, column: str | None) -> str:
     domain = _optional(row, column)
     if domain and domain not in get_args(Domain):
         raise ProblemsError(

@@ -21,7 +21,7 @@ from typing import Any
 
 from heavydistill.config.run import Shape
 from heavydistill.errors import ProblemsError
-from heavydistill.problems.tables import Row, choices
+from heavydistill.problems.tables import TableRow, choices
 
 _RIGHT = "Correct Answer"
 _WRONG = ("Incorrect Answer 1", "Incorrect Answer 2", "Incorrect Answer 3")
@@ -29,7 +29,7 @@ _READS_STDIN = "Write a program that reads standard input and writes standard ou
 _COMPLETES = "The program completes this code:"
 
 
-def shaped(row: Row, shape: Shape) -> Row:
+def shaped(row: TableRow, shape: Shape) -> TableRow:
     """The row with columns that can be mapped.
 
     Raises:
@@ -38,7 +38,7 @@ def shaped(row: Row, shape: Shape) -> Row:
     return replace(row, values={**row.values, **_SHAPES[shape](row)})
 
 
-def _gpqa(row: Row) -> dict[str, Any]:
+def _gpqa(row: TableRow) -> dict[str, Any]:
     question = _text(row, "Question", "gpqa")
     options = [_text(row, column, "gpqa") for column in _WRONG]
     place = hashlib.sha256(question.encode("utf-8", "replace")).digest()[0] % (len(_WRONG) + 1)
@@ -46,7 +46,7 @@ def _gpqa(row: Row) -> dict[str, Any]:
     return {"text": question, "options": options, "reference": place}
 
 
-def _livecodebench(row: Row) -> dict[str, Any]:
+def _livecodebench(row: TableRow) -> dict[str, Any]:
     question, starter = (
         _text(row, column, "livecodebench") for column in ("question_content", "starter_code")
     )
@@ -64,7 +64,7 @@ def _livecodebench(row: Row) -> dict[str, Any]:
     return {"text": told, "entry_point": name and f"{in_class}{name}"}
 
 
-def _text(row: Row, column: str, shape: Shape) -> str:
+def _text(row: TableRow, column: str, shape: Shape) -> str:
     """The text in a column; a number is its text."""
     if column not in row.values:
         raise ProblemsError(
@@ -82,7 +82,7 @@ def _text(row: Row, column: str, shape: Shape) -> str:
     )
 
 
-_SHAPES: dict[Shape, Callable[[Row], dict[str, Any]]] = {
+_SHAPES: dict[Shape, Callable[[TableRow], dict[str, Any]]] = {
     "gpqa": _gpqa,
     "livecodebench": _livecodebench,
 }

@@ -18,7 +18,7 @@ from heavydistill.models.hub_files import obstacle, remedy
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class TableRow:
     """One row."""
 
     where: str  # place for messages, e.g. ``sets/algebra.jsonl:3``
@@ -32,7 +32,7 @@ class Table:
 
     origin: str  # for ``Problem.source``: the file's name without its folder, or the Hub id
     stem: str  # opens the ids of rows that have none
-    rows: list[Row]  # in their order; at least one
+    rows: list[TableRow]  # in their order; at least one
 
 
 def read_jsonl(path: Path) -> Table:
@@ -47,7 +47,7 @@ def read_jsonl(path: Path) -> Table:
         path.stem,
         str(path),
         [
-            Row(f"{path}:{number}", number, object_of(line, f"{path}:{number}"))
+            TableRow(f"{path}:{number}", number, object_of(line, f"{path}:{number}"))
             for number, line in enumerate(lines, 1)
             if line.strip()
         ],
@@ -70,7 +70,7 @@ def read_parquet(path: Path) -> Table:
         raise ProblemsError(
             f"{path} cannot be read as parquet: {error}", "Write it again, or give a .jsonl file."
         ) from error
-    rows = [Row(f"{path}: row {number}", number, row) for number, row in enumerate(values, 1)]
+    rows = [TableRow(f"{path}: row {number}", number, row) for number, row in enumerate(values, 1)]
     return _table(path.name, path.stem, str(path), rows)
 
 
@@ -105,7 +105,7 @@ def read_hub(name: str, subset: str | None, split: str) -> Table:
             "Check the name, problems.subset and problems.split; a private or gated dataset needs "
             "HF_TOKEN.",
         ) from error
-    rows = [Row(f"{where}, row {number}", number, row) for number, row in enumerate(values, 1)]
+    rows = [TableRow(f"{where}, row {number}", number, row) for number, row in enumerate(values, 1)]
     return _table(f"{where}/{split}", name.partition("/")[2], where, rows)
 
 
@@ -136,7 +136,7 @@ def within(table: Table, bounds: dict[str, tuple[str, str]]) -> Table:
     return Table(table.origin, table.stem, rows)
 
 
-def _text_of(row: Row, column: str) -> str:
+def _text_of(row: TableRow, column: str) -> str:
     value = row.values.get(column)
     if isinstance(value, date):
         return value.isoformat()
@@ -149,7 +149,7 @@ def _text_of(row: Row, column: str) -> str:
     return value
 
 
-def _table(origin: str, stem: str, where: str, rows: list[Row]) -> Table:
+def _table(origin: str, stem: str, where: str, rows: list[TableRow]) -> Table:
     if not rows:
         raise ProblemsError(f"{where} holds no problems", "Give a source with at least one row.")
     return Table(origin, stem, rows)

@@ -19,8 +19,8 @@ from heavydistill.metrics.summary import NAMES, STRATA, Summary
 from heavydistill.report import markdown
 from heavydistill.report.grid import (
     FEW_NOTE,
-    Estimate,
     Grid,
+    IntervalCell,
     Line,
     Value,
     counted,
@@ -260,7 +260,9 @@ def _habits(runs: list[Measured], titles: list[str]) -> Grid:
     lines = []
     for name, meaning in _RATES.items():
         rates = [getattr(summary, name) for summary in summaries]
-        cells = [Estimate(rate.interval, note=f"{rate.count:,} of {rate.of:,}") for rate in rates]
+        cells = [
+            IntervalCell(rate.interval, note=f"{rate.count:,} of {rate.of:,}") for rate in rates
+        ]
         lines.append(Line(name, cells, meaning))
     copies = [share(summary.vote_copy_rate) for summary in summaries]
     lines.append(Line("vote copy", copies, "a deliberation repeats the vote"))
@@ -269,11 +271,11 @@ def _habits(runs: list[Measured], titles: list[str]) -> Grid:
     return Grid(["Rate, 95% intervals", *titles], lines)
 
 
-def _first_place(summary: Summary) -> Estimate:
+def _first_place(summary: Summary) -> IntervalCell:
     if not summary.places:
-        return Estimate(None)
+        return IntervalCell(None)
     first = summary.places[0]
-    return Estimate(first.over_expected, signed=True, note=marked_problems(first.problems))
+    return IntervalCell(first.over_expected, signed=True, note=marked_problems(first.problems))
 
 
 def _tokens(runs: list[Measured], titles: list[str]) -> Grid:

@@ -1,8 +1,8 @@
 """Figures as grids of cells, and numbers as they are written everywhere.
 
 A figure is computed once, as a ``Grid``; ``terminal``, ``markdown`` and ``page`` print it. A cell
-is a text, whose further lines explain the first, or an ``Estimate``, which each printer lays out in
-its own way. Everything here is ASCII.
+is a text, whose further lines explain the first, or an ``IntervalCell``, which each printer lays
+out in its own way. Everything here is ASCII.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _NEUTRAL = {"min_p": 0, "repetition_penalty": 1}
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
+class IntervalCell:
     """A share with its interval, or a difference of shares in points."""
 
     value: Interval | None  # None is shown as "-"
@@ -31,7 +31,7 @@ class Estimate:
     note: str = ""  # stands below
 
 
-Value = str | Estimate
+Value = str | IntervalCell
 
 
 class Line(NamedTuple):
@@ -55,20 +55,20 @@ class Grid:
     def has_few(self) -> bool:
         """Whether anything in it is marked as over few problems."""
         return any(
-            FEW in (cell.note if isinstance(cell, Estimate) else cell)
+            FEW in (cell.note if isinstance(cell, IntervalCell) else cell)
             for line in self.lines
             for cell in (line.note, *line.cells)
         )
 
 
-def share(value: Interval | None, *, narrow: bool = False) -> Estimate:
+def share(value: Interval | None, *, narrow: bool = False) -> IntervalCell:
     """A cell with a share."""
-    return Estimate(value, narrow=narrow)
+    return IntervalCell(value, narrow=narrow)
 
 
-def difference(value: Interval | None, *, narrow: bool = False) -> Estimate:
+def difference(value: Interval | None, *, narrow: bool = False) -> IntervalCell:
     """A cell with a difference in points."""
-    return Estimate(value, signed=True, narrow=narrow)
+    return IntervalCell(value, signed=True, narrow=narrow)
 
 
 def percent(value: float | None) -> str:

@@ -22,8 +22,8 @@ from heavydistill.metrics.row import COSTS, Cost
 from heavydistill.metrics.summary import NAMES, NO_LABEL, Metrics, Summary
 from heavydistill.models.tokenizer import ESTIMATED
 from heavydistill.report.grid import (
-    Estimate,
     Grid,
+    IntervalCell,
     Line,
     bracketed,
     counted,
@@ -246,7 +246,10 @@ def _groups(title: str, groups: Mapping[str, Metrics], summary: Summary, notes: 
     lines = [
         Line(
             label,
-            [Estimate(getattr(group, key), signed="minus" in key, narrow=True) for key in shown],
+            [
+                IntervalCell(getattr(group, key), signed="minus" in key, narrow=True)
+                for key in shown
+            ],
             marked_problems(group.problems),
         )
         for label, group in groups.items()

@@ -18,8 +18,8 @@ from heavydistill.metrics.intervals import FEW_PROBLEMS, FEW_WARNING
 from heavydistill.report.grid import (
     FEW_NOTE,
     UNKNOWN,
-    Estimate,
     Grid,
+    IntervalCell,
     Value,
     bare_ends,
     percent,
@@ -105,13 +105,13 @@ def print_few_warning(problems: int, console: Console) -> None:
 
 
 def _cell(cell: Value) -> Text:
-    if isinstance(cell, Estimate):
+    if isinstance(cell, IntervalCell):
         return Text(f"{_estimate(cell)}\n{cell.note}" if cell.note else _estimate(cell))
     style = next((_COLOURS[start] for start in _COLOURS if cell.startswith(start)), "")
     return plain(cell, style=style)
 
 
-def _estimate(cell: Estimate) -> str:
+def _estimate(cell: IntervalCell) -> str:
     """The mean, and its interval below; in narrow cells with ends in whole numbers."""
     value = cell.value
     if value is None:

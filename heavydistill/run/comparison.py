@@ -27,7 +27,7 @@ from heavydistill.metrics.comparison import (
 )
 from heavydistill.metrics.counts import Usage
 from heavydistill.metrics.summary import summary_of
-from heavydistill.metrics.tally import Tally
+from heavydistill.metrics.tally import RunTally
 from heavydistill.run.result import all_traces
 from heavydistill.store.atomic import Workplace, recover
 from heavydistill.store.redact import without_places
@@ -76,7 +76,7 @@ def side_of(run: Path, name: str) -> Side:
     # A run on the pools of another reads no source, and does not know what that left out.
     taken = config is not None and config.pools is not None
     not_asked = {*_NOT_ASKED, "problems"} if taken else _NOT_ASKED
-    tally = Tally(all_traces(run))
+    tally = RunTally(all_traces(run))
     if not tally.rows:
         raise ConfigError(f"{run} holds no traces", _A_RUN)
     summary = summary_of(tally)

@@ -32,7 +32,7 @@ _FEWEST = 2  # samples of a problem, see ``config.Think.k``
 
 
 @dataclass(frozen=True, slots=True)
-class Control:
+class ControlRun:
     """A run that is to be made after the evaluated one."""
 
     name: str
@@ -55,7 +55,7 @@ class Control:
         return problems * (attempts + self.config.deliberate.d)
 
 
-def controls_of(evaluated: generate.Plan, names: Collection[str], orders: int) -> list[Control]:
+def controls_of(evaluated: generate.Plan, names: Collection[str], orders: int) -> list[ControlRun]:
     """The controls of a checked run.
 
     Args:
@@ -87,14 +87,14 @@ def controls_of(evaluated: generate.Plan, names: Collection[str], orders: int) -
     return made + _other_orders(config, orders)
 
 
-def _alone(evaluated: generate.Plan) -> Control:
+def _alone(evaluated: generate.Plan) -> ControlRun:
     config = evaluated.config
     does = "answers alone, without attempts"
     k = max(_FEWEST, config.deliberate.d)
     return _asking(evaluated, ALONE, config.roles[1], does, k, config.deliberate.sampling)
 
 
-def _chain(evaluated: generate.Plan) -> Control:
+def _chain(evaluated: generate.Plan) -> ControlRun:
     config, thinker = evaluated.config, evaluated.run.in_stage(THINK)
     random = config.cache.selection == "random"  # else all are sampled for it
     attempts = (config.cache.width if random else None) or config.think.k
@@ -115,7 +115,7 @@ def _chain(evaluated: generate.Plan) -> Control:
 
 def _asking(
     evaluated: generate.Plan, name: str, who: str, does: str, k: int, sampling: SamplingChoice
-) -> Control:
+) -> ControlRun:
     """A control that asks about the problems of the evaluated run anew, and deliberates nothing."""
     config = evaluated.config
     folder = evaluated.folder.with_name(name)
@@ -129,7 +129,7 @@ def _asking(
     }
     run = resolve(config.model_copy(update=changed))
     plan = dataclasses.replace(evaluated, run=run, folder=folder)
-    return Control(name, run.config, f"{who} {does}, {k} times", plan)
+    return ControlRun(name, run.config, f"{who} {does}, {k} times", plan)
 
 
 def _room_of(evaluated: generate.Plan, thinker: ResolvedModel) -> int:
@@ -148,7 +148,7 @@ def _room_of(evaluated: generate.Plan, thinker: ResolvedModel) -> int:
     return profile.context - longest - TEMPLATE_TOKENS
 
 
-def _choose(evaluated: generate.Plan) -> Control:
+def _choose(evaluated: generate.Plan) -> ControlRun:
     config = evaluated.config
     deliberate = config.deliberate.model_copy(update={"task": "choose", "rounds": 1})
     chooses = evaluated.run.with_config(deliberate=deliberate)
@@ -156,10 +156,10 @@ def _choose(evaluated: generate.Plan) -> Control:
     does = f"{config.roles[1]} names the best of the same attempts, {deliberate.d} times"
     if {problem.domain or config.domain for problem in evaluated.problems} != {"general"}:
         does += ", in the wording that serves all domains"
-    return Control(CHOOSE, reading_pools(config, deliberate=deliberate), does)
+    return ControlRun(CHOOSE, reading_pools(config, deliberate=deliberate), does)
 
 
-def _other_orders(config: RunConfig, orders: int) -> list[Control]:
+def _other_orders(config: RunConfig, orders: int) -> list[ControlRun]:
     width = config.cache.width or config.think.k
     if orders > 1 and config.rounds > 1:
         raise ConfigError(
@@ -176,7 +176,7 @@ def _other_orders(config: RunConfig, orders: int) -> list[Control]:
     for places in range(1, orders):
         cache = config.cache.model_copy(update={"order": config.cache.order + places})
         does = f"{config.roles[1]} deliberates on the same attempts, moved round by {places}"
-        controls += [Control(order_name(places), reading_pools(config, cache=cache), does)]
+        controls += [ControlRun(order_name(places), reading_pools(config, cache=cache), does)]
     return controls
 
 

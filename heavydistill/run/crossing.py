@@ -27,14 +27,20 @@ from heavydistill.models.resolve import ResolvedRun, resolve
 from heavydistill.problems import OnChecked
 from heavydistill.run import generate
 from heavydistill.run.context_check import check_room
-from heavydistill.run.experiment import Place, RunOne, experiment, place_of, reading_pools
+from heavydistill.run.experiment import (
+    ExperimentFolder,
+    RunOne,
+    experiment,
+    place_of,
+    reading_pools,
+)
 
 
 @dataclass(frozen=True, slots=True)
 class CrossingPlan:
     """A checked crossing."""
 
-    place: Place
+    place: ExperimentFolder
     asked: dict[str, generate.Plan]
     """For each thinker by name, the run that asks it."""
     deliberators: dict[str, ResolvedRun]

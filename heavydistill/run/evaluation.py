@@ -29,8 +29,8 @@ from heavydistill.models.resolve import ResolvedRun, resolve
 from heavydistill.problems import OnChecked
 from heavydistill.run import generate
 from heavydistill.run.comparison import side_of
-from heavydistill.run.controls import Control, controls_of
-from heavydistill.run.experiment import Place, RunOne, experiment, place_of
+from heavydistill.run.controls import ControlRun, controls_of
+from heavydistill.run.experiment import ExperimentFolder, RunOne, experiment, place_of
 
 BEFORE, AFTER = "before", "after"
 _RAN_BY = ("distilabel", "torch", "transformers")
@@ -40,10 +40,10 @@ _RAN_BY = ("distilabel", "torch", "transformers")
 class EvaluationPlan:
     """A checked evaluation."""
 
-    place: Place
+    place: ExperimentFolder
     runs: dict[str, generate.Plan]
     """``BEFORE``, if there is one, and ``AFTER``, in the order in which they are made."""
-    controls: list[Control] = field(default_factory=list)
+    controls: list[ControlRun] = field(default_factory=list)
     """Runs that are made after them."""
 
 

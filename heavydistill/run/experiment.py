@@ -32,7 +32,7 @@ RunOne = Callable[[str, generate.Plan], generate.Finished]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ExperimentFolder:
     """Where an experiment will be."""
 
     folder: Path
@@ -51,7 +51,7 @@ class Place:
         return generate.check(self.within(config, name), on_checked=on_checked, contact=contact)
 
 
-def place_of(config: RunConfig, default: str) -> Place:
+def place_of(config: RunConfig, default: str) -> ExperimentFolder:
     """The place that a configuration names, else one under ``runs/``.
 
     Raises:
@@ -59,7 +59,7 @@ def place_of(config: RunConfig, default: str) -> Place:
     """
     folder = Path(config.out or f"runs/{default}-{time.strftime('%Y%m%d-%H%M%S')}")
     refuse_taken(folder)
-    return Place(folder, Path(config.journal or folder.parent / "journal"))
+    return ExperimentFolder(folder, Path(config.journal or folder.parent / "journal"))
 
 
 def reading_pools(config: RunConfig, **changes: Any) -> RunConfig:
@@ -77,7 +77,7 @@ def reading_pools(config: RunConfig, **changes: Any) -> RunConfig:
 class Experiment:
     """An experiment that is being made."""
 
-    place: Place
+    place: ExperimentFolder
     folder: Path
     """Folder in which its runs are written until all are there."""
     run_one: RunOne
@@ -112,7 +112,7 @@ class Experiment:
 
 @contextlib.contextmanager
 def experiment(
-    place: Place, asked: Iterable[ResolvedRun], contact: Contact | None, run_one: RunOne
+    place: ExperimentFolder, asked: Iterable[ResolvedRun], contact: Contact | None, run_one: RunOne
 ) -> Iterator[Experiment]:
     """The experiment whose runs are made while this lasts.
 

@@ -38,9 +38,9 @@ from heavydistill.models.resolve import ResolvedRun, resolve
 from heavydistill.models.vllm import server as serving
 from heavydistill.run.context_check import check_room, with_tokenizer
 from heavydistill.run.interrupts import loading
-from heavydistill.run.pools import Pools, read_pools, with_pools
+from heavydistill.run.pools import PoolsOfRun, read_pools, with_pools
 from heavydistill.run.result import earlier, write
-from heavydistill.run.shards import Pool, Processes, run_shards, shards_of
+from heavydistill.run.shards import Processes, ShardPool, run_shards, shards_of
 from heavydistill.run.status import STATUS, OnStatus, StatusWriter
 from heavydistill.schema import OK, Problem
 from heavydistill.store import segment
@@ -77,7 +77,7 @@ class Plan:
     server_log: Path
     unfit: dict[int, str] = field(default_factory=dict)
     server: list[str] | None = None
-    pools: Pools | None = None
+    pools: PoolsOfRun | None = None
     pools_at: Path | None = None
     outside: int = 0
     contact: Contact | None = None
@@ -244,7 +244,7 @@ def run(
         return _run(plan, run, on_status, replay, pool, watch)
 
 
-def _pool(plan: Plan, run: ResolvedRun, ray: str | None) -> Pool | None:
+def _pool(plan: Plan, run: ResolvedRun, ray: str | None) -> ShardPool | None:
     """Whatever runs the shards of a run; None if it is not divided.
 
     Raises:
@@ -273,7 +273,7 @@ def _run(
     resolved: ResolvedRun,
     on_status: OnStatus | None,
     replay: bool,
-    pool: Pool | None,
+    pool: ShardPool | None,
     watch: Callable[[], HeavydistillError | None] | None,
 ) -> Finished:
     """Run a plan with models whose addresses are known."""

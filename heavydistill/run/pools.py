@@ -30,7 +30,7 @@ _READ = ("problem", "pool.id", "pool.model", "pool.verdict.verifier", "pool.verd
 
 
 @dataclass(slots=True)
-class Pools:
+class PoolsOfRun:
     """What is read of another run."""
 
     problems: dict[str, Problem] = field(default_factory=dict)  # by id, in their order
@@ -60,7 +60,7 @@ class Pools:
                 self.unjudged += 1
 
 
-def read_pools(config: RunConfig) -> Pools:
+def read_pools(config: RunConfig) -> PoolsOfRun:
     """The pools of ``config.pools``, up to ``problems.limit``.
 
     Verifiers of one's own must be loaded.
@@ -70,7 +70,7 @@ def read_pools(config: RunConfig) -> Pools:
             two of one problem.
         ProblemsError: A verifier is not known.
     """
-    run, pools = Path(config.pools or ""), Pools()
+    run, pools = Path(config.pools or ""), PoolsOfRun()
     pools.rejects = count_rows(run / REJECTS_FOLDER)
     for row in itertools.islice(read_columns(run, _READ), config.problems.limit):
         problem = from_row(Problem, row["problem"])
@@ -91,7 +91,7 @@ def read_pools(config: RunConfig) -> Pools:
     return pools
 
 
-def with_pools(config: RunConfig, pools: Pools) -> RunConfig:
+def with_pools(config: RunConfig, pools: PoolsOfRun) -> RunConfig:
     """The configuration with what the pools decide: K, and what tells them from others.
 
     Raises:

@@ -50,7 +50,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WrittenRun:
     """What was written.
 
     Attributes:
@@ -83,7 +83,7 @@ def write(
     old: Path | None,
     left_out: int = 0,
     voted: Collection[str] | None = None,
-) -> Written:
+) -> WrittenRun:
     """Write the folder of a run, and check that rows out are rows in.
 
     Args:
@@ -109,7 +109,7 @@ def write(
     kept = [place for place in places if not place.status.startswith(FAILED)]
     rejected = [place for place in places if place.status.startswith(FAILED)]
     summary = _priced(summarize(_traces(places), voted), run)
-    written = Written(summary, len(rejected), len(wanted) - len(places))
+    written = WrittenRun(summary, len(rejected), len(wanted) - len(places))
     write_traces(_traces(kept), folder / TRACES_FOLDER)
     if rejected:
         write_traces(_traces(rejected), folder / REJECTS_FOLDER)

@@ -146,7 +146,7 @@ class _ToldToStopError(StoppedError):
     """The run told its shards to stop."""
 
 
-class Pool(Protocol):
+class ShardPool(Protocol):
     """Whatever runs shards."""
 
     @property
@@ -308,7 +308,7 @@ class _Followed:
 
 
 def run_shards(
-    pool: Pool,
+    pool: ShardPool,
     shards: list[Shard],
     on_batch: OnBatch,
     on_work: OnWork,
@@ -378,7 +378,7 @@ def _keep_one_attempt(leaf: Path, ends: Mapping[int, ShardEnd]) -> None:
 
 def shards_of(
     run: ResolvedRun,
-    pool: Pool,
+    pool: ShardPool,
     rows: Path,
     known_unfit: tuple[int, ...] = (),
     server: list[str] | None = None,

@@ -45,7 +45,7 @@ from heavydistill.schema import Generation, Problem, Verdict
 from heavydistill.verifiers import registry, workers
 from heavydistill.verifiers.base import Decision, Verifier, error_reason, stamped
 from heavydistill.verifiers.settle import Open, decided, settle, settle_generation
-from heavydistill.verifiers.workers import Crew, Outcome, plain
+from heavydistill.verifiers.workers import Crew, TaskOutcome, plain
 
 MOST_KEPT = 8192
 FAILURE_KEPT_S = 600.0
@@ -162,7 +162,7 @@ class VerdictPool:
             said.set_result(self._unchecked(error_reason(error), 0))
             return said
 
-        def say(task: Future[Outcome]) -> None:
+        def say(task: Future[TaskOutcome]) -> None:
             if task.cancelled():
                 said.cancel()
                 return
@@ -170,7 +170,7 @@ class VerdictPool:
             fault = outcome.fault or (unlimited if outcome.value is None else None)
             said.set_result(self._unchecked(fault, limit_s) if fault else outcome.value)
 
-        task: Future[Outcome] = Future()
+        task: Future[TaskOutcome] = Future()
         task.add_done_callback(say)
         self._crew.submit(verifier.name, ("check", problem), limit_s, task)
         return said
@@ -217,7 +217,7 @@ class VerdictPool:
     def _decide(self, found: Open, limit_s: float, future: Future[Judged]) -> None:
         """Have a worker decide, unless that was done or is being done."""
         key = _key(found)
-        fresh: Future[Outcome] = Future()
+        fresh: Future[TaskOutcome] = Future()
         fresh.add_done_callback(functools.partial(self._on_decided, key, found.verifier))
         task = None
         try:
@@ -239,7 +239,7 @@ class VerdictPool:
             if not isinstance(error, RuntimeError):
                 raise
 
-    def _on_decided(self, key: bytes, verifier: Verifier, task: Future[Outcome]) -> None:
+    def _on_decided(self, key: bytes, verifier: Verifier, task: Future[TaskOutcome]) -> None:
         if task.cancelled():
             with self._lock:
                 futures = self._open.pop(key)

@@ -1,7 +1,7 @@
 """The processes that decide: limited, killable, replaced, and which of them gets which task.
 
 ``Crew`` has a thread for each worker. The thread takes the next task, starts a process if it has
-none, hands the task over and waits for what comes of it, an ``Outcome``. Nothing is raised, and
+none, hands the task over and waits for what comes of it, an ``TaskOutcome``. Nothing is raised, and
 nothing waits for ever:
 
     it takes longer than its limit           ``timeout``: the process is killed
@@ -80,7 +80,7 @@ _LABELS = typing.get_args(Label)
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class TaskOutcome:
     """What came of a task.
 
     Attributes:
@@ -119,7 +119,7 @@ class _Task:
     kind: str
     message: tuple[Any, ...]
     limit_s: float
-    done: Future[Outcome]
+    done: Future[TaskOutcome]
     tries: int = 0
 
 
@@ -151,7 +151,7 @@ class Crew:
         return self._started > 0
 
     def submit(
-        self, kind: str, message: tuple[Any, ...], limit_s: float, done: Future[Outcome]
+        self, kind: str, message: tuple[Any, ...], limit_s: float, done: Future[TaskOutcome]
     ) -> None:
         """Have a worker that has prepared a verifier do a task.
 
@@ -218,7 +218,7 @@ class Crew:
 
     def _is_to_be_tried_again(self, worker: Worker, task: _Task) -> bool:
         """Try a task, and say what came of it unless the worker is to try it again."""
-        outcome = Outcome(fault=DIED)
+        outcome = TaskOutcome(fault=DIED)
         with self._lock:
             is_hopeless = self._broken_starts[task.kind] >= _MOST_BROKEN_STARTS
         if not is_hopeless:
@@ -253,11 +253,11 @@ class Crew:
             if not is_over:
                 self._tasks.put(task)
         if is_over:
-            self._finish(task, Outcome(fault=DIED))
+            self._finish(task, TaskOutcome(fault=DIED))
         else:
             time.sleep(_LOOK_S)
 
-    def _finish(self, task: _Task, outcome: Outcome) -> None:
+    def _finish(self, task: _Task, outcome: TaskOutcome) -> None:
         """Say what became of a task, if anybody still wants to know."""
         with self._lock:
             self._unfinished -= 1
@@ -314,7 +314,7 @@ class Worker:
             self._prepared.add(kind)
         return True
 
-    def do(self, message: tuple[Any, ...], limit_s: float) -> Outcome:
+    def do(self, message: tuple[Any, ...], limit_s: float) -> TaskOutcome:
         """What comes of a task; where it is not done in time, the process is ended."""
         return self._answer(message, limit_s)
 
@@ -338,20 +338,20 @@ class Worker:
         process.kill()
         return process.wait()
 
-    def _answer(self, message: tuple[Any, ...], limit_s: float) -> Outcome:
+    def _answer(self, message: tuple[Any, ...], limit_s: float) -> TaskOutcome:
         connection = self._connection
         try:
             if connection is None:
                 raise EOFError("it has no process")
             connection.send(message)
             if connection.poll(limit_s):
-                answer: Outcome = connection.recv()
+                answer: TaskOutcome = connection.recv()
                 return answer
         except Exception:  # the pipe broke, or brought something broken
             is_memory = self.end(_MOST_EXIT_S) == _OUT_OF_MEMORY
-            return Outcome(fault=MEMORY if is_memory else DIED)
+            return TaskOutcome(fault=MEMORY if is_memory else DIED)
         self.end()
-        return Outcome(fault=TIMEOUT, seconds=limit_s)
+        return TaskOutcome(fault=TIMEOUT, seconds=limit_s)
 
 
 def _new_process(descriptor: int) -> subprocess.Popen[bytes]:
@@ -407,7 +407,7 @@ class _Judging:
         self._memory = resource.RLIM_INFINITY
         self._unprepared: dict[str, str] = {}
 
-    def prepare(self, config: Verifying, kind: str) -> Outcome:
+    def prepare(self, config: Verifying, kind: str) -> TaskOutcome:
         """Prepare a verifier; if that fails, the reason is that of all its verdicts."""
         self._memory = config.memory_mb * 2**20
         try:
@@ -415,15 +415,15 @@ class _Judging:
             registry.get(kind).prepare(config)
         except BaseException as error:  # whatever a verifier of one's own raises
             self._unprepared[kind] = error_reason(error)
-        return Outcome()
+        return TaskOutcome()
 
-    def decide(self, problem: Problem, candidate: str) -> Outcome:
+    def decide(self, problem: Problem, candidate: str) -> TaskOutcome:
         """The verdict of the problem's verifier."""
         return self._limited(
             problem.verifier, lambda verifier: plain(decided(Open(verifier, problem, candidate)))
         )
 
-    def check(self, problem: Problem) -> Outcome:
+    def check(self, problem: Problem) -> TaskOutcome:
         """What makes a problem unfit for its verifier; the value is None if it is fit."""
 
         def fault(verifier: Verifier) -> str | None:
@@ -432,10 +432,10 @@ class _Judging:
 
         return self._limited(problem.verifier, fault)
 
-    def _limited(self, kind: str, work: Callable[[Verifier], Any]) -> Outcome:
+    def _limited(self, kind: str, work: Callable[[Verifier], Any]) -> TaskOutcome:
         """What the work returns, or the reason why not; it is not allowed all memory."""
         if kind in self._unprepared:
-            return Outcome(fault=self._unprepared[kind])
+            return TaskOutcome(fault=self._unprepared[kind])
         started = time.perf_counter()
         value, fault = None, None
         try:
@@ -447,7 +447,7 @@ class _Judging:
         if fault == out_of_memory or getattr(value, "reason", None) == out_of_memory:
             # What is left of this process is not to be relied on.
             os._exit(_OUT_OF_MEMORY)
-        return Outcome(value, fault, time.perf_counter() - started)
+        return TaskOutcome(value, fault, time.perf_counter() - started)
 
 
 @contextlib.contextmanager

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heavydistill.config.run import Problems
-from heavydistill.curate.filters.contamination import Benchmark, Screen, read, shipped
+from heavydistill.curate.filters.contamination import BenchmarkHashes, Screen, read, shipped
 from heavydistill.curate.filters.words import masked, tokens_of
 from heavydistill.errors import ProblemsError
 from heavydistill.problems.procedural import gym_problems, micro_problems
@@ -30,7 +30,7 @@ LONG = (
 )
 SHORT = "What is 12 times 7?"
 CHINESE = "小明有12个苹果，他把其中的三分之一给了妹妹，又买了5个，现在他一共有多少个苹果？"
-BENCHMARK = Benchmark.of("farm", [LONG, SHORT, CHINESE])
+BENCHMARK = BenchmarkHashes.of("farm", [LONG, SHORT, CHINESE])
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_half_of_the_runs_of_eight_words_is_enough_and_less_is_not():
 
 
 def test_sums_and_lists_of_numbers_are_not_the_same_because_they_are_masked():
-    sums = Benchmark.of("sums", ["Evaluate 12 + 34 - 5.", "Sort " + "3, 1, 4, 1, 5, " * 8])
+    sums = BenchmarkHashes.of("sums", ["Evaluate 12 + 34 - 5.", "Sort " + "3, 1, 4, 1, 5, " * 8])
     assert sums.hit("Evaluate 12 + 34 - 6.") is None
     assert sums.hit("Evaluate 12 + 34 + 5.") is None
     assert sums.hit("Here are the marks of a class: " + "2, 7, 1, 8, 2, " * 8) is None
@@ -89,11 +89,11 @@ def test_what_three_texts_have_in_common_is_their_manner_of_speaking():
     own = "Tell me a long story about the lighthouse keeper and his seven daughters in winter."
     subjects = ["a song for my cat", "a letter to the mayor of our town", "an ode to rain"]
     texts = [f"Please write {subject}. {manner}" for subject in subjects]
-    two, three = (Benchmark.of("style", texts[:count]) for count in (2, 3))
+    two, three = (BenchmarkHashes.of("style", texts[:count]) for count in (2, 3))
     assert two.hit(f"{own} {manner}") is not None
     assert three.hit(f"{own} {manner}") is None
     assert all(three.hit(text) is not None for text in texts)
-    again = Benchmark.of("style", [text for text in texts[:2] for _ in range(5)])
+    again = BenchmarkHashes.of("style", [text for text in texts[:2] for _ in range(5)])
     assert again == two and again.size == 2
 
 
@@ -107,10 +107,10 @@ def test_hashes_survive_their_file_and_hold_no_text(tmp_path):
 
 
 def test_the_same_texts_in_any_order_give_the_same_bytes(tmp_path):
-    Benchmark.of("farm", [LONG, SHORT, CHINESE]).save(tmp_path / "one.parquet")
-    Benchmark.of("farm", [CHINESE, SHORT, LONG, SHORT]).save(tmp_path / "two.parquet")
+    BenchmarkHashes.of("farm", [LONG, SHORT, CHINESE]).save(tmp_path / "one.parquet")
+    BenchmarkHashes.of("farm", [CHINESE, SHORT, LONG, SHORT]).save(tmp_path / "two.parquet")
     assert (tmp_path / "one.parquet").read_bytes() == (tmp_path / "two.parquet").read_bytes()
-    assert BENCHMARK.sha256 != Benchmark.of("farm", [LONG, SHORT]).sha256
+    assert BENCHMARK.sha256 != BenchmarkHashes.of("farm", [LONG, SHORT]).sha256
 
 
 def test_texts_of_a_users_own_file_are_a_benchmark(tmp_path):
@@ -173,14 +173,14 @@ def test_hashes_that_were_made_in_another_way_are_refused(tmp_path, monkeypatch)
 
 @given(st.lists(st.text(alphabet="ab 1+.", max_size=60), max_size=6), st.text())
 def test_any_text_of_words_is_found_in_a_benchmark_of_it(texts, text):
-    benchmark = Benchmark.of("b", [*texts, text])
+    benchmark = BenchmarkHashes.of("b", [*texts, text])
     for one in (*texts, text):
         if masked(tokens_of(one)):
             assert benchmark.hit(one) is not None
 
 
 @pytest.fixture(scope="module")
-def benchmarks() -> dict[str, Benchmark]:
+def benchmarks() -> dict[str, BenchmarkHashes]:
     return {one.name: one for one in map(read, shipped())}
 
 
@@ -199,7 +199,7 @@ def test_what_is_shipped_is_what_the_texts_give(benchmarks, name):
     file, column, _ = MADE_OF[name]
     lines = (SHARED / file).read_text(encoding="utf-8").splitlines()
     texts = [json.loads(line)[column] for line in lines]
-    assert Benchmark.of(name, texts) == benchmarks[name]
+    assert BenchmarkHashes.of(name, texts) == benchmarks[name]
     assert all(benchmarks[name].hit(text) for text in texts)
 
 

@@ -14,8 +14,8 @@ from heavydistill.config.sets import load_build_config
 from heavydistill.curate.redeliberation.deliberator import (
     CacheDeliberations,
     Deliberations,
+    DeliberationTally,
     ResolvedDeliberator,
-    Tally,
     deliberate,
     resolve,
     volume_of,
@@ -114,7 +114,7 @@ def test_the_slots_of_an_endpoint_are_full_and_caches_are_read_as_they_are_neede
                 read += 1
                 yield pair
 
-    def look(tally: Tally) -> None:
+    def look(tally: DeliberationTally) -> None:
         assert read - tally.caches <= 64
 
     with faulty(seconds=0.05) as server:

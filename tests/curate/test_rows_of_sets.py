@@ -11,11 +11,11 @@ from students import checkpoint, real_template
 from heavydistill.chat.guard import guard
 from heavydistill.chat.student import Student
 from heavydistill.curate.rows import sft_row
-from heavydistill.curate.sources import Source
+from heavydistill.curate.sources import SourceRun
 from heavydistill.schema import Generation
 from heavydistill.store.sets.rows import SftRow
 
-SOURCE = Source("run", Path("run"), None, {})
+SOURCE = SourceRun("run", Path("run"), None, {})
 
 
 @pytest.fixture(scope="module", params=["qwen2_5", "qwen3"])

@@ -28,7 +28,7 @@ from heavydistill.metrics.comparison import (
 )
 from heavydistill.metrics.intervals import Interval
 from heavydistill.metrics.summary import summarize, summary_of
-from heavydistill.metrics.tally import Tally
+from heavydistill.metrics.tally import RunTally
 from heavydistill.schema import Trace
 
 MakeTrace = Callable[..., Trace]
@@ -48,7 +48,7 @@ def numbered(traces: Sequence[Trace]) -> list[Trace]:
 
 def side(traces: Sequence[Trace], name: str = "base", **changed: Any) -> Side:
     config = {"think": {"k": 4}, "deliberate": {"d": 2, "rounds": 1}, "seed": 0} | changed
-    model, tally = Model(name, "abc"), Tally(traces)
+    model, tally = Model(name, "abc"), RunTally(traces)
     return Side(
         name="before" if name == "base" else "after",
         heavydistill="0.1.0",

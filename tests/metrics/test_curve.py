@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from heavydistill.metrics.curve import Curve, Point, curve_of, mark_pareto
 from heavydistill.metrics.estimators import votes_at
 from heavydistill.metrics.intervals import Interval, bootstrap_difference, bootstrap_mean
-from heavydistill.metrics.row import Row
+from heavydistill.metrics.row import ProblemFigures
 from heavydistill.metrics.summary import summarize
 from heavydistill.schema import Trace
 
@@ -33,7 +33,7 @@ def costing(trace: Trace, prompt: int, completion: int) -> Trace:
 
 
 def of(traces: Sequence[Trace], k: int = 4, rounds: int = 1, d: int = 1) -> Curve:
-    curve = curve_of([Row.of(trace) for trace in traces], k, d, rounds)
+    curve = curve_of([ProblemFigures.of(trace) for trace in traces], k, d, rounds)
     assert curve
     return curve
 
@@ -100,13 +100,13 @@ def test_a_cache_of_some_costs_what_it_took_to_draw_them(
     trace = make_trace(["7", "8", "8", "9"], ["7"])
     cut_off = dataclasses.replace(trace.pool[2], finish_reason="length")
     trace = dataclasses.replace(trace, pool=[*trace.pool[:2], cut_off, trace.pool[3]])
-    row = Row.of(with_cache(trace, shown, selection=selection))
+    row = ProblemFigures.of(with_cache(trace, shown, selection=selection))
     assert row.round(1).tokens["completion"] == pytest.approx(share * 4 * WRITTEN + WRITTEN)
     assert row.round(1).used == round(share * 4)
 
 
 def test_a_problem_that_was_not_deliberated_costs_its_pool(make_trace: MakeTrace) -> None:
-    row = Row.of(make_trace(["7", None, None, None]))
+    row = ProblemFigures.of(make_trace(["7", None, None, None]))
     assert row.round(1).tokens == {"completion": 4 * WRITTEN, "all": 4 * (WRITTEN + READ)}
 
 
@@ -163,7 +163,7 @@ def test_smaller_pools_are_left_out_and_counted(make_trace: MakeTrace) -> None:
     curve = of([make_trace(["7"] * 4, ["7"]), make_trace(["8"] * 3, ["7"]), make_trace([])])
     assert (curve.problems, curve.smaller_pools) == (1, 2)
     assert point(curve, "vote").accuracy.mean == 1.0
-    assert curve_of([Row.of(make_trace([]))], 0, 0, 0) is None
+    assert curve_of([ProblemFigures.of(make_trace([]))], 0, 0, 0) is None
 
 
 @settings(max_examples=25, deadline=None)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from heavydistill.errors import RunError
 from heavydistill.metrics.estimators import agreement_by_place
 from heavydistill.metrics.intervals import bootstrap_difference, bootstrap_mean, wilson
-from heavydistill.metrics.row import Row, family_of
+from heavydistill.metrics.row import ProblemFigures, family_of
 from heavydistill.metrics.summary import (
     NAMES,
     Usage,
@@ -263,7 +263,7 @@ def test_groups_are_named_in_order_and_count_every_problem_once(kinds: list[Trac
 
 
 def test_without_deliberations_a_group_has_no_metrics_of_them(make_trace: MakeTrace) -> None:
-    (group,) = breakdown([Row.of(make_trace(["7", "8"]))], 0, 2, 0, "verifier").values()
+    (group,) = breakdown([ProblemFigures.of(make_trace(["7", "8"]))], 0, 2, 0, "verifier").values()
     assert group.heavy_mean_at_d is None and group.heavy_minus_vote is None
     assert group.mean_at_k.mean == 0.5
     assert grouped([], "stratum") == {}
@@ -288,7 +288,7 @@ def test_a_share_has_the_interval_of_the_problems_for_which_it_could_hold(
     make_trace: MakeTrace,
 ) -> None:
     outcomes = ["kept"] * 6 + ["overturned"] * 2 + ["lost", "rescued"]
-    rows = [Row.of(make_trace(["7"], ["7"], outcome=outcome)) for outcome in outcomes]
+    rows = [ProblemFigures.of(make_trace(["7"], ["7"], outcome=outcome)) for outcome in outcomes]
     regress = rates(rows)["regress"]
     assert (regress.count, regress.of, regress.share) == (2, 8, 0.25)
     assert regress.interval == wilson(2, 8)
@@ -300,7 +300,7 @@ def test_the_vote_copy_rate_is_a_mean_over_problems_with_something_to_copy(
     make_trace: MakeTrace,
 ) -> None:
     traces = [make_trace(["8", "8"], ["8", "7"]), make_trace(["7"], ["7"]), make_trace([None])]
-    rounds = [Row.of(trace).round(1) for trace in traces]
+    rounds = [ProblemFigures.of(trace).round(1) for trace in traces]
     assert vote_copy_rate(rounds) == bootstrap_mean([0.5, 1.0])
     assert vote_copy_rate(rounds[2:]) is None
 
@@ -348,7 +348,7 @@ def test_bias_is_shown_where_there_is_one_and_nowhere_else(
         given = answers[order[0]] if believes_the_first and rng.random() < 0.3 else None
         trace = make_trace(answers, [given or rng.choice(answers)])
         trace = with_cache(trace, [f"t_{index}" for index in order])
-        rounds.append(Row.of(trace).round(1))
+        rounds.append(ProblemFigures.of(trace).round(1))
     first = places_of(rounds)[0].over_expected
     assert (first.low > 0) == believes_the_first
     assert believes_the_first or first.low < 0 < first.high

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from heavydistill.report.page.html import environment
-from heavydistill.report.page.sections import Section
+from heavydistill.report.page.sections import PageSection
 
 
-def rendered(*sections: Section) -> str:
+def rendered(*sections: PageSection) -> str:
     return str(environment().get_template("cards.html").module.sections(sections))

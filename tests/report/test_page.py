@@ -24,7 +24,7 @@ from heavydistill.report.grid import Grid, Line
 from heavydistill.report.page import traces as pages
 from heavydistill.report.page import writer
 from heavydistill.report.page.html import environment, tag
-from heavydistill.report.page.sections import Card, Section
+from heavydistill.report.page.sections import Card, PageSection
 from heavydistill.report.page.traces import SAID, entry, whole
 from heavydistill.schema import FAILED, Trace
 from heavydistill.store.traces import TRACES_FOLDER, write_traces
@@ -174,7 +174,7 @@ def test_every_text_of_a_section_is_escaped():
         banner=evil,
         **parts,
     )
-    shown = rendered(Section(evil, None, evil, [(evil, evil)], cards=[card], **parts))
+    shown = rendered(PageSection(evil, None, evil, [(evil, evil)], cards=[card], **parts))
     assert "<b" not in shown and "49" not in shown and "<svg></svg>" in shown
     # Seven in each of three tables, six around them, ten in the card.
     assert html.unescape(re.sub("<[^>]*>", "", shown)).count(evil) == 3 * 7 + 6 + 10

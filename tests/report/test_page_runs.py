@@ -14,7 +14,7 @@ from heavydistill.schema import FAILED
 from heavydistill.store.atomic import Workplace
 from heavydistill.store.traces import LEAF_FOLDER, REJECTS_FOLDER, TRACES_FOLDER, write_traces
 
-RUN = runs.Source(name="run", files=[])
+RUN = runs.ReportedRun(name="run", files=[])
 
 
 def test_the_rows_that_a_step_failed_on_are_reported_too(run, traces, tmp_path):

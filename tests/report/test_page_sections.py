@@ -19,10 +19,10 @@ from heavydistill.schema import Trace
 from heavydistill.store.atomic import Workplace
 from heavydistill.store.traces import LEAF_FOLDER, TRACES_FOLDER, write_traces
 
-RUN = runs.Source(name="run", files=[])
+RUN = runs.ReportedRun(name="run", files=[])
 
 
-def recorded(told: dict) -> runs.Source:
+def recorded(told: dict) -> runs.ReportedRun:
     return dataclasses.replace(RUN, recorded=told)
 
 

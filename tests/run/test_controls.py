@@ -14,7 +14,7 @@ from heavydistill.errors import BudgetError, ConfigError
 from heavydistill.models.request import THINK
 from heavydistill.models.resolve import resolve
 from heavydistill.run import generate
-from heavydistill.run.controls import Control, controls_of, names_of
+from heavydistill.run.controls import ControlRun, controls_of, names_of
 
 MICRO = str(Path(heavydistill.__file__).parent / "micro" / "teacher")
 
@@ -25,7 +25,7 @@ def planned(tmp_path: Path, **keys: Any) -> generate.Plan:
     return generate.check(load_config(None, {**usual, **keys}))
 
 
-def control(tmp_path: Path, name: str, **keys: Any) -> Control:
+def control(tmp_path: Path, name: str, **keys: Any) -> ControlRun:
     (one,) = controls_of(planned(tmp_path, **keys), [name], 1)
     return one
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from command_line import run_script
 
-from heavydistill.curate.filters.contamination import Benchmark, read
+from heavydistill.curate.filters.contamination import BenchmarkHashes, read
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "hash_benchmark.py"
 TEXTS = ["How many of the nine hens that live behind the barn lay eggs?", "What is 3 + 4?"]
@@ -33,7 +33,7 @@ def test_a_file_of_texts_becomes_a_file_of_hashes(file: Path, tmp_path: Path) ->
         done = run("--from", file, "--column", "task", "--name", "tasks-2-of-9", "--out", out)
         assert done.returncode == 0, done.stderr
         assert "2 different texts in 3 rows" in done.stdout
-    assert read(outs[0]) == Benchmark.of("tasks-2-of-9", TEXTS)
+    assert read(outs[0]) == BenchmarkHashes.of("tasks-2-of-9", TEXTS)
     assert outs[0].read_bytes() == outs[1].read_bytes()
 
 

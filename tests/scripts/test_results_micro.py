@@ -14,7 +14,7 @@ import runs
 from command_line import run_script
 
 from heavydistill.config.models import SamplingChoice
-from heavydistill.config.run import CacheChoice, Deliberate, RunConfig, dump_config
+from heavydistill.config.run import CacheChoice, Deliberating, RunConfig, dump_config
 from heavydistill.schema import Trace
 from heavydistill.store.traces import TRACES_FOLDER, read_traces, write_traces
 
@@ -34,7 +34,7 @@ def measured(folder: Path, right: int | None = None, **options: int) -> None:
     if right is not None:
         traces = [_judged(trace, n < right) for n, trace in enumerate(read_traces(folder))]
         write_traces(traces, folder / TRACES_FOLDER)
-    asked = Deliberate(
+    asked = Deliberating(
         sampling=SamplingChoice(temperature=1.0, top_p=0.95, top_k=10, max_tokens=99)
     )
     config = RunConfig(domain="brief", cache=CacheChoice(width=4), deliberate=asked)

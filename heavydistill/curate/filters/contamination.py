@@ -64,7 +64,7 @@ class Hit:
 
 
 @dataclass(frozen=True, slots=True)
-class Benchmark:
+class BenchmarkHashes:
     """The hashes of a benchmark."""
 
     name: str  # for reports
@@ -74,7 +74,7 @@ class Benchmark:
     short: frozenset[int]  # of all runs of 8 words
 
     @classmethod
-    def of(cls, name: str, texts: Iterable[str]) -> Benchmark:
+    def of(cls, name: str, texts: Iterable[str]) -> BenchmarkHashes:
         """The benchmark of these texts; one that is there twice counts once."""
         seen: set[int] = set()
         brief: set[int] = set()
@@ -149,7 +149,7 @@ def shipped() -> list[Path]:
     return sorted(folder.glob("*.parquet"))
 
 
-def read(path: Path) -> Benchmark:
+def read(path: Path) -> BenchmarkHashes:
     """A benchmark from a file of hashes, or from a user's own file of texts, named after the file.
 
     Args:
@@ -161,13 +161,13 @@ def read(path: Path) -> Benchmark:
             damaged or those of another version.
     """
     if path.suffix == ".jsonl":
-        return Benchmark.of(path.stem, texts_of(read_jsonl(path)))
+        return BenchmarkHashes.of(path.stem, texts_of(read_jsonl(path)))
     if path.suffix != ".parquet":
         raise ProblemsError(
             f"{path} is neither a .parquet nor a .jsonl file",
             "Give files of hashes, or files with texts under one of these names.",
         )
-    return _read_hashes(path) or Benchmark.of(path.stem, texts_of(read_parquet(path)))
+    return _read_hashes(path) or BenchmarkHashes.of(path.stem, texts_of(read_parquet(path)))
 
 
 def texts_of(table: Table, column: str | None = None) -> list[str]:
@@ -198,7 +198,7 @@ def texts_of(table: Table, column: str | None = None) -> list[str]:
     return texts
 
 
-def _read_hashes(path: Path) -> Benchmark | None:
+def _read_hashes(path: Path) -> BenchmarkHashes | None:
     """The benchmark in a file of hashes; None if it is another kind of file."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -226,7 +226,9 @@ def _read_hashes(path: Path) -> Benchmark | None:
             f"{path} holds damaged hashes: {error}",
             "Copy it again, or make it again with scripts/hash_benchmark.py.",
         ) from error
-    return Benchmark(about["name"], about["size"], *(frozenset(kinds[kind]) for kind in _KINDS))
+    return BenchmarkHashes(
+        about["name"], about["size"], *(frozenset(kinds[kind]) for kind in _KINDS)
+    )
 
 
 class Screen:

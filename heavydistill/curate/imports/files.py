@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import IO, Any, Literal
 
 from heavydistill.errors import ProblemsError
-from heavydistill.problems.tables import Row, object_of, refuse_constant
+from heavydistill.problems.tables import TableRow, object_of, refuse_constant
 from heavydistill.store.traces import writing
 
 _BOM = b"\xef\xbb\xbf"
@@ -69,7 +69,7 @@ class PoolFile:
             with contextlib.suppress(ProblemsError):
                 self._kind, self._document = "document", _document(path)
 
-    def rows(self) -> Iterator[Row]:
+    def rows(self) -> Iterator[TableRow]:
         """All rows in their order.
 
         Raises:
@@ -80,24 +80,24 @@ class PoolFile:
             return
         if self._kind == "document":
             for number, values in enumerate(self._document, 1):
-                yield Row(self._where(number), number, values)
+                yield TableRow(self._where(number), number, values)
             return
         _ = self._unpacked
         yield from map(self.row, self._offsets)
 
-    def row(self, number: int) -> Row:
+    def row(self, number: int) -> TableRow:
         """A row that ``rows`` has given."""
         where = self._where(number)
         if self._kind == "lines":
             with self.path.open("rb") as file:
                 file.seek(self._offsets[number])
-                return Row(where, number, object_of(file.readline().removeprefix(_BOM), where))
+                return TableRow(where, number, object_of(file.readline().removeprefix(_BOM), where))
         if self._kind == "document":
-            return Row(where, number, self._document[number - 1])
+            return TableRow(where, number, self._document[number - 1])
         self._unpacked.seek(self._offsets[number])
-        return Row(where, number, pickle.load(self._unpacked))
+        return TableRow(where, number, pickle.load(self._unpacked))
 
-    def _lines(self) -> Iterator[Row]:
+    def _lines(self) -> Iterator[TableRow]:
         offset = 0
         with self.path.open("rb") as file:
             for number, line in enumerate(file, 1):
@@ -106,7 +106,7 @@ class PoolFile:
                 if text.strip():
                     self._offsets[number] = start
                     where = self._where(number)
-                    yield Row(where, number, object_of(text, where))
+                    yield TableRow(where, number, object_of(text, where))
 
     def _where(self, number: int) -> str:
         return f"{self.name}:{number}" if self._kind == "lines" else f"{self.name}: row {number}"

@@ -44,7 +44,7 @@ from heavydistill.curate.imports.files import PoolFile
 from heavydistill.errors import ProblemsError
 from heavydistill.models.http.completion import split_reasoning
 from heavydistill.problems.columns import FIELDS
-from heavydistill.problems.tables import Row, choices
+from heavydistill.problems.tables import TableRow, choices
 from heavydistill.schema import Failure, FinishReason, Trajectory, content_id
 
 ANSWER_FIELDS = ("answers", "answer_text", "labels", "finish_reasons")
@@ -103,7 +103,7 @@ class Format:
         """The columns by which a row of this format is known and that this one has not."""
         return [column for column in (self.own["text"], self.answers) if column not in values]
 
-    def problem(self, row: Row) -> dict[str, Any] | None:
+    def problem(self, row: TableRow) -> dict[str, Any] | None:
         """The values that belong to the problem; None for a row without answers.
 
         Raises:
@@ -112,7 +112,7 @@ class Format:
         values = {name: row.values[name] for name in self._kept if name in row.values}
         return values | {field: row.values.get(column) for field, column in self.own.items()}
 
-    def attempts(self, row: Row) -> list[Attempt]:
+    def attempts(self, row: TableRow) -> list[ImportedAttempt]:
         """The answers of a row.
 
         Raises:
@@ -141,7 +141,7 @@ class HeavySkill(Format):
         answers = self._target if self._is_target(values) else self.answers
         return [column for column in (self._query, answers) if column not in values]
 
-    def problem(self, row: Row) -> dict[str, Any] | None:
+    def problem(self, row: TableRow) -> dict[str, Any] | None:
         if self._is_target(row.values):
             return None
         values = super().problem(row) or {}
@@ -178,7 +178,7 @@ class PaCoRe(Format):
         "answers": "responses",
     }
 
-    def problem(self, row: Row) -> dict[str, Any] | None:
+    def problem(self, row: TableRow) -> dict[str, Any] | None:
         values = super().problem(row) or {}
         values["text"] = _question(values.get("text"), row.where)
         reference = values.get("reference")
@@ -218,7 +218,7 @@ class NeMo(Format):
         "answers": "generation",
     }
 
-    def attempts(self, row: Row) -> list[Attempt]:
+    def attempts(self, row: TableRow) -> list[ImportedAttempt]:
         answer = {key: row.values[key] for key in _NEMO_ANSWER if key in row.values}
         answer[self.answers] = row.values.get(self.answers)
         whole = row.values.get(f"_full_{self.answers}")
@@ -270,7 +270,7 @@ class Answers(Format):
         beside = [name for name in (self._labels, self._ends) if name and name not in values]
         return answers + beside
 
-    def problem(self, row: Row) -> dict[str, Any] | None:
+    def problem(self, row: TableRow) -> dict[str, Any] | None:
         more = set(guess(row.values)) - set(self._patterns) if self._is_guessed else ()
         if more:
             raise ProblemsError(
@@ -281,7 +281,7 @@ class Answers(Format):
         of_answers = {*self._names(row.values), self._labels, self._ends}
         return {name: value for name, value in row.values.items() if name not in of_answers}
 
-    def attempts(self, row: Row) -> list[Attempt]:
+    def attempts(self, row: TableRow) -> list[ImportedAttempt]:
         names = self._names(row.values)
         if not names:
             raise ProblemsError(
@@ -301,7 +301,7 @@ class Answers(Format):
             return attempts_of(answers, row.where, text_key=key, labels=labels, ends=ends)
         return [self._attempt(row, self.answers, label=labels, finish_reason=ends)]
 
-    def _attempt(self, row: Row, name: str, **known: Any) -> Attempt:
+    def _attempt(self, row: TableRow, name: str, **known: Any) -> ImportedAttempt:
         return attempt_of(row.values[name], row.where, text_key=self._text_key, **known)
 
     def _names(self, values: Mapping[str, Any]) -> list[str]:
@@ -365,7 +365,7 @@ _HALF_CHARACTER = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Attempt:
+class ImportedAttempt:
     """One answer; counts and seconds are -1 where the file does not say."""
 
     reasoning: str  # may be empty
@@ -417,7 +417,7 @@ def attempt_of(
     model: str = "",
     label: Any = None,
     finish_reason: Any = None,
-) -> Attempt:
+) -> ImportedAttempt:
     """One answer of a file.
 
     Args:
@@ -455,7 +455,7 @@ def attempt_of(
     named = known.get("model")
     if isinstance(named, str) and not _HALF_CHARACTER.search(named):
         model = named or model
-    return Attempt(
+    return ImportedAttempt(
         reasoning=reasoning,
         answer_text=answer,
         finish_reason=finish,
@@ -473,7 +473,7 @@ def attempt_of(
 
 def attempts_of(
     values: Any, where: str, *, text_key: str | None = None, labels: Any = None, ends: Any = None
-) -> list[Attempt]:
+) -> list[ImportedAttempt]:
     """The answers of a list, with the lists of labels and finish reasons beside it, if any.
 
     Raises:

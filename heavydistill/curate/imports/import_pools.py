@@ -25,7 +25,7 @@ from typing import Any
 
 import heavydistill
 from heavydistill.config.sets import ImportConfig
-from heavydistill.curate.imports.pools import Pool, Pools
+from heavydistill.curate.imports.pools import ImportedPool, ImportedPools
 from heavydistill.errors import ConfigError
 from heavydistill.heavy import voting
 from heavydistill.metrics.summary import Summary, summarize
@@ -95,7 +95,7 @@ def import_pools(config: ImportConfig, show: Show | None = None) -> Imported:
     """
     folder = Path(config.out).expanduser()
     refuse_taken(folder)
-    pools = Pools(config, functools.partial(show, "checking references") if show else None)
+    pools = ImportedPools(config, functools.partial(show, "checking references") if show else None)
     if unable := registry.unavailable({each.verifier for each in pools.problems}, config.verify):
         raise ConfigError(unable[0], "Else every verdict would be undecided.")
     tally = _Tally(len(pools.problems), show)
@@ -113,11 +113,13 @@ def import_pools(config: ImportConfig, show: Show | None = None) -> Imported:
     return Imported(folder, summary, tally.agreement, record, marker)
 
 
-def _judged(pools: Iterable[Pool], judges: VerdictPool) -> Iterator[tuple[Pool, list[Judged]]]:
+def _judged(
+    pools: Iterable[ImportedPool], judges: VerdictPool
+) -> Iterator[tuple[ImportedPool, list[Judged]]]:
     """Each pool with its verdicts, in order; some pools are on their way at once."""
-    waiting: deque[tuple[Pool, list[Future[Judged]]]] = deque()
+    waiting: deque[tuple[ImportedPool, list[Future[Judged]]]] = deque()
 
-    def first() -> tuple[Pool, list[Judged]]:
+    def first() -> tuple[ImportedPool, list[Judged]]:
         pool, futures = waiting.popleft()
         return pool, [future.result() for future in futures]
 
@@ -140,7 +142,7 @@ class _Tally:
         self.assumed = self.unclear = 0
         self._done, self._of, self._show = 0, problems, show
 
-    def trace(self, judged: tuple[Pool, list[Judged]]) -> Trace:
+    def trace(self, judged: tuple[ImportedPool, list[Judged]]) -> Trace:
         """The trace of a pool with its verdicts."""
         pool, verdicts = judged
         trajectories = [
@@ -165,7 +167,7 @@ class _Tally:
         )
 
 
-def _summary(summary: Summary, pools: Pools) -> dict[str, Any]:
+def _summary(summary: Summary, pools: ImportedPools) -> dict[str, Any]:
     return {
         **dataclasses.asdict(summary),
         "rejects": 0,
@@ -175,7 +177,7 @@ def _summary(summary: Summary, pools: Pools) -> dict[str, Any]:
     }
 
 
-def _record(config: ImportConfig, pools: Pools, tally: _Tally) -> dict[str, Any]:
+def _record(config: ImportConfig, pools: ImportedPools, tally: _Tally) -> dict[str, Any]:
     agreement = tally.agreement
     verify = config.verify.model_dump()
     verify["own"] = [Path(file).name for file in config.verify.own]

@@ -39,7 +39,7 @@ from heavydistill.curate.imports.formats import (
 from heavydistill.errors import ProblemsError
 from heavydistill.problems.columns import DEFAULT_VERIFIER, FIELDS, columns_of
 from heavydistill.problems.loading import OnChecked, fit_problems, refusal
-from heavydistill.problems.tables import Row, Table, choices
+from heavydistill.problems.tables import Table, TableRow, choices
 from heavydistill.schema import Problem, Trajectory
 from heavydistill.verifiers import registry
 
@@ -55,7 +55,7 @@ _SAME = tuple(name for name in FIELDS if name not in ("id", "domain"))
 
 
 @dataclass(frozen=True, slots=True)
-class Pool:
+class ImportedPool:
     """A problem and the answers to it."""
 
     problem: Problem
@@ -68,7 +68,7 @@ class Pool:
 
 
 @dataclass(slots=True)
-class LeftOut:
+class SkippedRows:
     """Rows that were left out for one reason."""
 
     rows: int = 0
@@ -84,13 +84,13 @@ class LeftOut:
 class _Group:
     """The rows of one problem."""
 
-    first: Row  # the earliest
+    first: TableRow  # the earliest
     values: dict[str, Any]  # its values
     places: list[tuple[int, int]]  # file and number of each
     answers: int  # how many there are in all
 
 
-class Pools:
+class ImportedPools:
     """The problems of an import, and what was left out; iterating gives each with its pool.
 
     Attributes:
@@ -116,7 +116,7 @@ class Pools:
         kind = FORMATS[config.format]
         _check_fields(columns, kind, config.format)
         self.format = kind(columns, self.files, self._verifier.argument_columns)
-        self.left_out: dict[str, LeftOut] = {}
+        self.left_out: dict[str, SkippedRows] = {}
         self._faults: list[ProblemsError] = []
         groups = self._wide_enough(self._grouped(self._read()))
         checked = self._checked(groups, on_checked)
@@ -124,7 +124,7 @@ class Pools:
         self._groups = [group for _, group in checked]
         self.joined = sum(len(group.places) - 1 for group in self._groups)
 
-    def __iter__(self) -> Iterator[Pool]:
+    def __iter__(self) -> Iterator[ImportedPool]:
         for problem, group in zip(self.problems, self._groups, strict=True):
             attempts = [
                 attempt
@@ -132,7 +132,7 @@ class Pools:
                 for attempt in self.format.attempts(self.files[file].row(number))
             ]
             model = self._config.model or UNKNOWN_MODEL
-            yield Pool(
+            yield ImportedPool(
                 problem,
                 [each.trajectory(problem.id, i, model) for i, each in enumerate(attempts)],
                 [each.label for each in attempts],
@@ -164,7 +164,7 @@ class Pools:
                 if values is None:
                     self.without_answers += 1
                 else:
-                    first = Row(row.where, row.number, {})
+                    first = TableRow(row.where, row.number, {})
                     found.append(_Group(first, values, [(place, row.number)], count))
             if not self.rows[-1]:
                 raise ProblemsError(f"{file.name} holds no rows", "Give files with answers.")
@@ -269,7 +269,7 @@ class Pools:
         self._note(reason, rows, fault.what)
 
     def _note(self, reason: str, rows: int, what: str) -> None:
-        self.left_out.setdefault(reason, LeftOut()).add(rows, what)
+        self.left_out.setdefault(reason, SkippedRows()).add(rows, what)
 
     def _refusal(self, otherwise: str) -> ProblemsError:
         if not self._faults:
@@ -301,7 +301,9 @@ def _check_fields(columns: Mapping[str, str], kind: type[Format], name: str) -> 
             )
 
 
-def _refuse_format(name: FormatName, lacks: Sequence[str], file: PoolFile, row: Row) -> NoReturn:
+def _refuse_format(
+    name: FormatName, lacks: Sequence[str], file: PoolFile, row: TableRow
+) -> NoReturn:
     fix = _alike(name, file) or (
         "Name what stands where: --columns text=COLUMN,reference=COLUMN,answers=COLUMN. "
         + choices(lacks[0], row.values, "Columns there")
@@ -323,7 +325,7 @@ def _alike(name: FormatName, file: PoolFile) -> str:
 
 
 def _table(groups: Sequence[_Group]) -> Table:
-    rows = [Row(group.first.where, i, group.values) for i, group in enumerate(groups, 1)]
+    rows = [TableRow(group.first.where, i, group.values) for i, group in enumerate(groups, 1)]
     return Table("", "", rows)
 
 

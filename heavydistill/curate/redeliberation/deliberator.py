@@ -286,7 +286,7 @@ def _check_room(deliberator: ResolvedDeliberator, longest: int) -> None:
 
 
 @dataclass(slots=True)
-class Tally:
+class DeliberationTally:
     """What was asked for so far, and what came of it."""
 
     caches: int = 0  # whose deliberations are there
@@ -365,8 +365,8 @@ def deliberate(
     verify: Verifying,
     pairs: Callable[[], Pairs],
     folder: Path,
-    on_progress: Callable[[Tally], None] = lambda tally: None,
-) -> tuple[Deliberations, Tally]:
+    on_progress: Callable[[DeliberationTally], None] = lambda tally: None,
+) -> tuple[Deliberations, DeliberationTally]:
     """Deliberate on caches and judge what comes.
 
     Args:
@@ -389,7 +389,7 @@ def deliberate(
         What was sent before any of the last four is answered and in the journal; only SIGTERM
         does not wait for it.
     """
-    result, tally = Deliberations(), Tally()
+    result, tally = Deliberations(), DeliberationTally()
 
     def count(step: str, rows: list[Row]) -> None:
         if step == _DELIBERATE:

@@ -36,8 +36,8 @@ from heavydistill.curate.candidates import (
 )
 from heavydistill.curate.manifest import quantiles
 from heavydistill.curate.redeliberation.deliberator import (
+    DeliberationTally,
     ResolvedDeliberator,
-    Tally,
     Volume,
     account_in,
     deliberate,
@@ -100,7 +100,7 @@ class RefilterPlan:
 class RefilterOutcome:
     """What became of the caches that the checkpoint was asked about."""
 
-    tally: Tally  # what was asked for
+    tally: DeliberationTally  # what was asked for
     before: Counter[str] = field(default_factory=Counter)  # that were prompts of RL, by stratum
     after: Counter[tuple[str, str]] = field(default_factory=Counter)  # all, by stratum and label
     rows: Counter[str] = field(default_factory=Counter)  # of ``rl``, by split
@@ -152,7 +152,7 @@ def check(config: RefilterConfig, contact: Contact | None = None) -> RefilterPla
 
 def refilter(
     plan: RefilterPlan,
-    on_progress: Callable[[Tally], None] = lambda tally: None,
+    on_progress: Callable[[DeliberationTally], None] = lambda tally: None,
     write_card: Callable[[Path], None] = lambda folder: None,
 ) -> RefilterOutcome:
     """Ask the checkpoint and write the folder.

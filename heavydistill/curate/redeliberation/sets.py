@@ -15,14 +15,14 @@ from heavydistill.curate.notes import Build, OnProgress, SetNote, generations_of
 from heavydistill.curate.prompts import in_sets
 from heavydistill.curate.redeliberation.deliberator import (
     Deliberations,
+    DeliberationTally,
     ResolvedDeliberator,
-    Tally,
     Volume,
     deliberate,
     resolve,
     volume_of,
 )
-from heavydistill.curate.sources import Source, open_sources
+from heavydistill.curate.sources import SourceRun, open_sources
 from heavydistill.models.contact import Contact
 from heavydistill.schema import Cache, Deliberation, Generation, Problem
 from heavydistill.store.sets.folder import RedeliberationSummary
@@ -112,10 +112,12 @@ class Redeliberation:
         """The deliberations on a cache of a run."""
         return self._written[run].on(problem.id, cache.id)
 
-    def _pairs(self, source: Source) -> Iterator[tuple[Problem, Cache]]:
+    def _pairs(self, source: SourceRun) -> Iterator[tuple[Problem, Cache]]:
         return ((problem, cache) for _, problem, cache, _ in self._sets(source))
 
-    def _sets(self, source: Source) -> Iterator[tuple[SetNote, Problem, Cache, list[Generation]]]:
+    def _sets(
+        self, source: SourceRun
+    ) -> Iterator[tuple[SetNote, Problem, Cache, list[Generation]]]:
         """(Note, problem, cache, attempts that it shows) of each set of a run to ask about."""
         for trace, of_trace in self._build.traces_of(source):
             if not any(note.asked for note in of_trace.sets):
@@ -131,5 +133,5 @@ class Redeliberation:
                 yield note, problem, cache, [by_id[member] for member in note.of.members]
 
 
-def _show(on_progress: OnProgress, before: int, total: int, tally: Tally) -> None:
+def _show(on_progress: OnProgress, before: int, total: int, tally: DeliberationTally) -> None:
     on_progress("Asking for deliberations", before + tally.caches, total)

@@ -11,8 +11,8 @@ from markupsafe import Markup, escape
 from heavydistill.report.grid import (
     FEW_NOTE,
     UNKNOWN,
-    Estimate,
     Grid,
+    IntervalCell,
     Value,
     bare_ends,
     percent,
@@ -74,7 +74,7 @@ def lines(cell: Value) -> list[str]:
 def column_classes(grid: Grid) -> Iterator[str]:
     """The class of each column but that of labels: ``words``, or empty for one of numbers."""
     for column in zip(*(line.cells for line in grid.lines), strict=True):
-        texts = [cell for cell in column if not isinstance(cell, Estimate)]
+        texts = [cell for cell in column if not isinstance(cell, IntervalCell)]
         yield "" if all(NUMBER.match(text) for text in texts) else "words"
 
 

@@ -29,9 +29,9 @@ from heavydistill.errors import ConfigError
 from heavydistill.metrics.comparison import COMPARISON
 from heavydistill.metrics.counts import Usage
 from heavydistill.metrics.crossing import CROSSING
-from heavydistill.metrics.row import Row
+from heavydistill.metrics.row import ProblemFigures
 from heavydistill.metrics.summary import Summary, summary_of
-from heavydistill.metrics.tally import Tally
+from heavydistill.metrics.tally import RunTally
 from heavydistill.report.grid import counted, listed
 from heavydistill.report.page.traces import name_of
 from heavydistill.schema import Generation, Trace
@@ -46,7 +46,7 @@ _CONFIG, _SUMMARY = "config.yaml", "summary.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+class ReportedRun:
     """A run to report."""
 
     name: str  # name of its folder, behind that of its evaluation or crossing
@@ -76,7 +76,7 @@ class RunFigures:
     left_out: int  # rows of the source that are no problems of the run
 
 
-def figures(source: Source, traces: Iterable[Trace]) -> RunFigures:
+def figures(source: ReportedRun, traces: Iterable[Trace]) -> RunFigures:
     """The figures of a run, whose traces are read once and not kept.
 
     Raises:
@@ -94,7 +94,7 @@ def figures(source: Source, traces: Iterable[Trace]) -> RunFigures:
                         lengths[stage, response.is_correct][response.completion_tokens] += 1
             yield trace
 
-    tally = Tally(measured(traces))
+    tally = RunTally(measured(traces))
     summary = summary_of(tally)
     if not (tally.verifiers or source.unfinished):  # an unfinished run may get some yet
         raise _nothing_judged(source.name, summary)
@@ -112,7 +112,7 @@ def figures(source: Source, traces: Iterable[Trace]) -> RunFigures:
     )
 
 
-def _problem_digest(row: Row) -> int:
+def _problem_digest(row: ProblemFigures) -> int:
     fields = (row.problem, row.text, row.reference, row.verifier, row.verifier_args)
     return int.from_bytes(hashlib.sha256("\x1f".join(fields).encode()).digest())
 
@@ -141,7 +141,7 @@ def _own_usage(recorded: dict[str, Any]) -> dict[str, Usage] | None:
         return None
 
 
-def find(folder: Path) -> list[Source]:
+def find(folder: Path) -> list[ReportedRun]:
     """The run in a folder, or the runs of the evaluation or the crossing in it.
 
     Raises:
@@ -150,7 +150,7 @@ def find(folder: Path) -> list[Source]:
     return _runs(folder, folder.absolute().name)
 
 
-def _runs(folder: Path, name: str) -> list[Source]:
+def _runs(folder: Path, name: str) -> list[ReportedRun]:
     is_several = any((folder / file).is_file() for file in (COMPARISON, CROSSING))
     if is_several and (runs := _members(folder)):
         return [_finished(folder / run, f"{name} / {run}") for run in runs]
@@ -162,7 +162,7 @@ def _runs(folder: Path, name: str) -> list[Source]:
     if begun := _members(place.new):
         return [_of_several(place, run, name) for run in begun]
     if files := _rows_so_far(place):
-        return [Source(name=name, files=files, unfinished=_progress(place, len(files)))]
+        return [ReportedRun(name=name, files=files, unfinished=_progress(place, len(files)))]
     raise _nothing(folder, place)
 
 
@@ -181,7 +181,7 @@ def _name_of(path: Path) -> str:
     return path.name[1:].removesuffix(".unfinished") if hidden else path.name
 
 
-def _finished(run: Path, name: str) -> Source:
+def _finished(run: Path, name: str) -> ReportedRun:
     files = [
         path
         for part in (TRACES_FOLDER, REJECTS_FOLDER)
@@ -193,7 +193,7 @@ def _finished(run: Path, name: str) -> Source:
             "Give the folder that `heavydistill generate --out FOLDER` wrote.",
         )
     recorded = _recorded(run / _SUMMARY)
-    return Source(
+    return ReportedRun(
         name=name,
         files=files,
         unfinished=_lacks(recorded, Workplace(run)),
@@ -213,12 +213,12 @@ def _lacks(recorded: dict[str, Any], place: Workplace) -> str:
     return " ".join(sentences)
 
 
-def _of_several(place: Workplace, member: str, name: str) -> Source:
+def _of_several(place: Workplace, member: str, name: str) -> ReportedRun:
     """A run of an evaluation or a crossing that has not ended."""
     (run,) = _runs(place.new / member, f"{name} / {member}")
     state = "is in progress" if place.is_claimed else "was killed"
     progress = f"The whole of it {state}. {run.unfinished or 'This run of it is finished.'}"
-    return Source(
+    return ReportedRun(
         name=run.name,
         files=run.files,
         unfinished=progress,

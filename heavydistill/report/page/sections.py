@@ -35,7 +35,7 @@ from heavydistill.report.grid import (
     versions,
 )
 from heavydistill.report.page import plots
-from heavydistill.report.page.runs import STAGES, RunFigures, Source
+from heavydistill.report.page.runs import STAGES, ReportedRun, RunFigures
 from heavydistill.schema import FAILED
 
 _NUMBERS = "The numbers"
@@ -77,7 +77,7 @@ class Card:
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
+class PageSection:
     """A part of the page with a heading."""
 
     title: str
@@ -90,7 +90,7 @@ class Section:
     cards: Sequence[Card] = ()
 
 
-def of_run(number: int, source: Source, figures: RunFigures) -> Section:
+def of_run(number: int, source: ReportedRun, figures: RunFigures) -> PageSection:
     """The section of a run; ``number`` is in its id."""
     summary = figures.summary
     banners = []
@@ -110,10 +110,10 @@ def of_run(number: int, source: Source, figures: RunFigures) -> Section:
         _failures(summary),
         _making(source, summary),
     ]
-    return Section(source.name, number, " · ".join(_facts(figures)), banners, cards=cards)
+    return PageSection(source.name, number, " · ".join(_facts(figures)), banners, cards=cards)
 
 
-def of_all(sources: Sequence[Source], figures: Sequence[RunFigures]) -> Iterator[Section]:
+def of_all(sources: Sequence[ReportedRun], figures: Sequence[RunFigures]) -> Iterator[PageSection]:
     """The runs beside each other, and whether that compares anything; nothing for a single one."""
     if len(sources) < 2:
         return
@@ -138,10 +138,10 @@ def of_all(sources: Sequence[Source], figures: Sequence[RunFigures]) -> Iterator
     head = ["Run", "Problems", "K", "D", "M@K", "V@K", "P@K", "HM@D", "HP@D", "HM - V"]
     grid = Grid([*head, "Verifiers", "Prompts"], lines)
     notes = [_SAME_PROBLEMS] if same else []
-    yield Section("Runs", notes=notes, warnings=warnings, tables=[grid])
+    yield PageSection("Runs", notes=notes, warnings=warnings, tables=[grid])
 
 
-def of_folder(folder: Path) -> Iterator[Section]:
+def of_folder(folder: Path) -> Iterator[PageSection]:
     """The section of an evaluation or a crossing; nothing if the folder is neither.
 
     A file that cannot be read, such as one of another version, is named in its place.
@@ -159,7 +159,7 @@ def of_folder(folder: Path) -> Iterator[Section]:
             except ConfigError as error:
                 cards.append(Card(name, banner=str(error), wide=True))
     if cards:
-        yield Section(f"{folder.absolute().name}: its runs together", cards=cards)
+        yield PageSection(f"{folder.absolute().name}: its runs together", cards=cards)
 
 
 def _facts(figures: RunFigures) -> Iterator[str]:
@@ -269,7 +269,7 @@ def _failures(summary: Summary) -> Card:
     return Card("What failed", tables=[run.samples(summary.samples)], notes=notes)
 
 
-def _making(source: Source, summary: Summary) -> Card:
+def _making(source: ReportedRun, summary: Summary) -> Card:
     facts = [
         ("Verifiers", ", ".join(summary.verifiers) or "-"),
         ("Prompts", ", ".join(summary.prompts) or "-"),

@@ -32,8 +32,8 @@ import heavydistill
 from heavydistill.errors import ConfigError
 from heavydistill.report.page.html import environment, shipped
 from heavydistill.report.page.plots import pattern_definitions
-from heavydistill.report.page.runs import RunFigures, Source, figures, find
-from heavydistill.report.page.sections import Section, of_all, of_folder, of_run
+from heavydistill.report.page.runs import ReportedRun, RunFigures, figures, find
+from heavydistill.report.page.sections import PageSection, of_all, of_folder, of_run
 from heavydistill.report.page.traces import Chunks, entry, json_element, whole
 from heavydistill.schema import Trace
 from heavydistill.store.traces import read_files, writing
@@ -45,15 +45,15 @@ _HEAD_BYTES = 2000
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WrittenReport:
     """A report that was written, with its runs and the figures of each."""
 
     file: Path
-    runs: list[Source]
+    runs: list[ReportedRun]
     figures: list[RunFigures]
 
 
-def write_report(folders: Sequence[Path], out: Path) -> Written:
+def write_report(folders: Sequence[Path], out: Path) -> WrittenReport:
     """Report runs and evaluations.
 
     Args:
@@ -78,7 +78,7 @@ def write_report(folders: Sequence[Path], out: Path) -> Written:
         chunks.seek(0)
         with _appearing(out) as file:
             _write(file, sources, sections, [index for _, index in read], chunks)
-    return Written(out, sources, all_figures)
+    return WrittenReport(out, sources, all_figures)
 
 
 def script() -> str:
@@ -87,7 +87,7 @@ def script() -> str:
     return f'"use strict";\n(() => {{\n{"".join(parts)}}})();\n'
 
 
-def _read(number: int, source: Source, file: IO[bytes]) -> tuple[RunFigures, Markup]:
+def _read(number: int, source: ReportedRun, file: IO[bytes]) -> tuple[RunFigures, Markup]:
     """The figures of a run and the index of its traces, which go into the file."""
     chunks = Chunks(file, number)
     entries: list[dict[str, Any]] = []
@@ -110,8 +110,8 @@ def _read(number: int, source: Source, file: IO[bytes]) -> tuple[RunFigures, Mar
 
 def _write(
     file: IO[bytes],
-    sources: Sequence[Source],
-    sections: Iterable[Section],
+    sources: Sequence[ReportedRun],
+    sections: Iterable[PageSection],
     indices: Sequence[Markup],
     chunks: IO[bytes],
 ) -> None:
@@ -151,7 +151,7 @@ def _hash(text: str) -> str:
     return f"'sha256-{base64.b64encode(digest).decode()}'"
 
 
-def _distinct(sources: list[Source]) -> list[Source]:
+def _distinct(sources: list[ReportedRun]) -> list[ReportedRun]:
     """With a number behind names that several have."""
     seen: Counter[str] = Counter()
     distinct = []

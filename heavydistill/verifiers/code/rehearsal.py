@@ -20,7 +20,7 @@ from heavydistill.config.run import Sandboxing
 from heavydistill.verifiers.code import running
 from heavydistill.verifiers.code.running import (
     Became,
-    Outcome,
+    ProgramOutcome,
     processor_s,
     reports,
     start,
@@ -99,11 +99,13 @@ def wall_s(config: Sandboxing) -> float:
     return 2 * running.wall_s(tests) + running.wall_s(program)
 
 
-def calls_of(tests: Rehearsable, sandbox: Sandbox, config: Sandboxing) -> Calls | str | Outcome:
+def calls_of(
+    tests: Rehearsable, sandbox: Sandbox, config: Sandboxing
+) -> Calls | str | ProgramOutcome:
     """The calls; why the tests cannot be rehearsed; or what kept the sandbox from telling."""
     if tests not in _known:
         found = _first_time(tests, sandbox, config)
-        if isinstance(found, Outcome):
+        if isinstance(found, ProgramOutcome):
             return found
         if len(_known) >= _MOST_KNOWN:
             _known.pop(next(iter(_known)))
@@ -120,12 +122,16 @@ def performed(calls: Calls) -> list[dict[str, Any]]:
 
 
 def counts_of(
-    tests: Rehearsable, calls: Calls, given: list[Outcome], sandbox: Sandbox, config: Sandboxing
-) -> Counts | str | Outcome:
+    tests: Rehearsable,
+    calls: Calls,
+    given: list[ProgramOutcome],
+    sandbox: Sandbox,
+    config: Sandboxing,
+) -> Counts | str | ProgramOutcome:
     """What became of the assertions, or as ``calls_of``."""
     answers = [_answer(outcome) for outcome in given]
     letter, payload = _run(tests, sandbox, config, calls=list(calls.texts), answers=answers)
-    if isinstance(payload, Outcome):
+    if isinstance(payload, ProgramOutcome):
         return payload
     if letter == b"D":
         return "the tests make other calls when they know the values"
@@ -136,9 +142,11 @@ def counts_of(
     return Counts(yes, no, types, unsure)
 
 
-def _first_time(tests: Rehearsable, sandbox: Sandbox, config: Sandboxing) -> Calls | str | Outcome:
+def _first_time(
+    tests: Rehearsable, sandbox: Sandbox, config: Sandboxing
+) -> Calls | str | ProgramOutcome:
     letter, payload = _run(tests, sandbox, config, calls=[], answers=None)
-    if isinstance(payload, Outcome):
+    if isinstance(payload, ProgramOutcome):
         return payload
     if letter != b"C":
         return payload.decode("utf-8", "replace")
@@ -152,7 +160,7 @@ def _first_time(tests: Rehearsable, sandbox: Sandbox, config: Sandboxing) -> Cal
     return Calls(tuple(trees), tuple(texts[1:]), assertions)
 
 
-def _answer(outcome: Outcome) -> list[Any]:
+def _answer(outcome: ProgramOutcome) -> list[Any]:
     if outcome.became == "value":
         return ["V", outcome.tree] if _is_answer(outcome.tree) else ["U", ""]
     if outcome.became == "raised":
@@ -173,7 +181,7 @@ def _is_answer(tree: Tree) -> bool:
 
 def _run(
     tests: Rehearsable, sandbox: Sandbox, config: Sandboxing, **more: Any
-) -> tuple[bytes, bytes | Outcome]:
+) -> tuple[bytes, bytes | ProgramOutcome]:
     token = secrets.token_hex(16)
     job: Mapping[str, Any] = {
         "token": token,

@@ -107,7 +107,7 @@ Became = Literal[
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ProgramOutcome:
     """What became of one test.
 
     Attributes:
@@ -130,7 +130,7 @@ _ENDS: dict[bytes, Became] = {
 }
 
 
-def run_tests(sandbox: Sandbox, config: Sandboxing, job: Mapping[str, Any]) -> list[Outcome]:
+def run_tests(sandbox: Sandbox, config: Sandboxing, job: Mapping[str, Any]) -> list[ProgramOutcome]:
     """Run a program against tests, in one start of the sandbox.
 
     Args:
@@ -197,12 +197,14 @@ def program_of(entry: str) -> str:
     return "\n".join(["from __future__ import annotations", *kept, _READS, f"{entry}(job)\n"])
 
 
-def _outcomes(ran: Ran, token: bytes, count: int, widest: int, end_s: float) -> list[Outcome]:
-    outcomes: list[Outcome] = []
+def _outcomes(
+    ran: Ran, token: bytes, count: int, widest: int, end_s: float
+) -> list[ProgramOutcome]:
+    outcomes: list[ProgramOutcome] = []
     begun, end = 0, math.inf
     for index, letter, payload in reports(ran.stdout, token):
         if letter == b"P":
-            return [Outcome("not_python", _told(payload)[0])] * count
+            return [ProgramOutcome("not_python", _told(payload)[0])] * count
         if letter == b"B" and index == len(outcomes) == begun:
             begun += 1
             end = int(payload) / 1000 + end_s if _MILLISECONDS.fullmatch(payload) else math.inf
@@ -216,7 +218,7 @@ def _outcomes(ran: Ran, token: bytes, count: int, widest: int, end_s: float) -> 
         outcomes.append(stopped(ran, begun > len(outcomes)))
     if outcomes[-1].became in ("out_of_time", "timeout", "killed", "no_sandbox"):
         return outcomes + [outcomes[-1]] * (count - len(outcomes))
-    return outcomes + [Outcome("not_run")] * (count - len(outcomes))
+    return outcomes + [ProgramOutcome("not_run")] * (count - len(outcomes))
 
 
 def reports(stdout: bytes, token: bytes) -> list[tuple[int, bytes, bytes]]:
@@ -232,18 +234,20 @@ def reports(stdout: bytes, token: bytes) -> list[tuple[int, bytes, bytes]]:
     return found
 
 
-def _outcome(letter: bytes, payload: bytes, widest: int) -> Outcome:
+def _outcome(letter: bytes, payload: bytes, widest: int) -> ProgramOutcome:
     if len(payload) > widest:
-        return Outcome("too_large")
+        return ProgramOutcome("too_large")
     if letter == b"V":
         try:
-            return Outcome("value", tree=parsed(payload))
+            return ProgramOutcome("value", tree=parsed(payload))
         except Malformed:
-            return Outcome("not_a_value")
+            return ProgramOutcome("not_a_value")
     if letter == b"E":
         kind, missing = _told(payload)
-        return Outcome("missing_module", missing) if missing else Outcome("raised", kind)
-    return Outcome(_ENDS.get(letter, "not_a_value"))
+        return (
+            ProgramOutcome("missing_module", missing) if missing else ProgramOutcome("raised", kind)
+        )
+    return ProgramOutcome(_ENDS.get(letter, "not_a_value"))
 
 
 def _told(payload: bytes) -> tuple[str, str]:
@@ -257,18 +261,18 @@ def _told(payload: bytes) -> tuple[str, str]:
     return kind, "" if missing in _STANDARD else missing
 
 
-def stopped(ran: Ran, in_test: bool = False) -> Outcome:
+def stopped(ran: Ran, in_test: bool = False) -> ProgramOutcome:
     """What became of the test that was being run, if any, when everything ended."""
     if ran.ended == "unavailable":
-        return Outcome("no_sandbox", ran.stderr.decode("utf-8", "replace").strip()[:500])
+        return ProgramOutcome("no_sandbox", ran.stderr.decode("utf-8", "replace").strip()[:500])
     if ran.ended == "wall":
-        return Outcome("timeout")
+        return ProgramOutcome("timeout")
     if ran.ended == "cpu" or (ran.ended == "signal" and ran.exit_code == signal.SIGXCPU):
-        return Outcome("too_slow" if in_test else "out_of_time")
+        return ProgramOutcome("too_slow" if in_test else "out_of_time")
     if ran.ended == "output":
-        return Outcome("too_large")
+        return ProgramOutcome("too_large")
     if not in_test:
-        return Outcome("no_sandbox", "the sandbox ended before the first test")
+        return ProgramOutcome("no_sandbox", "the sandbox ended before the first test")
     if ran.ended == "signal" and ran.exit_code == signal.SIGKILL:
-        return Outcome("killed")
-    return Outcome("died")
+        return ProgramOutcome("killed")
+    return ProgramOutcome("died")

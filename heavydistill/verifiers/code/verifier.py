@@ -61,7 +61,7 @@ from heavydistill.verifiers.code.formats import (
 )
 from heavydistill.verifiers.code.rehearsal import Rehearsable
 from heavydistill.verifiers.code.running import (
-    Outcome,
+    ProgramOutcome,
     prelude,
     processor_s,
     run_tests,
@@ -179,7 +179,7 @@ def _run(tests: Runs, program: str, sandbox: Sandbox, config: Sandboxing) -> lis
     ]
 
 
-def _printed(outcome: Outcome, wanted: str, tests: Runs) -> Result:
+def _printed(outcome: ProgramOutcome, wanted: str, tests: Runs) -> Result:
     if outcome.became != "value":
         return _failed(outcome)
     given = outcome.tree
@@ -191,7 +191,7 @@ def _printed(outcome: Outcome, wanted: str, tests: Runs) -> Result:
     return "rounding" if found == "close" else "different", {"got": shown(given)}
 
 
-def _judged(case: Case, outcomes: list[Outcome], task: Task) -> Result:
+def _judged(case: Case, outcomes: list[ProgramOutcome], task: Task) -> Result:
     failed = [_failed(outcome) for outcome in outcomes if outcome.became != "value"]
     if failed:
         reason, shown_of_it = failed[0]
@@ -209,7 +209,7 @@ def _judged(case: Case, outcomes: list[Outcome], task: Task) -> Result:
     return truth if truth != "no" else "different", {"got": [shown(value) for value in values]}
 
 
-def _failed(outcome: Outcome) -> Result:
+def _failed(outcome: ProgramOutcome) -> Result:
     return outcome.became, {"detail": outcome.detail} if outcome.detail else {}
 
 
@@ -241,7 +241,7 @@ def _rehearsed(
     return _counted(task, counts, calls, outcomes, program)
 
 
-def _not_rehearsed(why: str | Outcome, program: str) -> Decision:
+def _not_rehearsed(why: str | ProgramOutcome, program: str) -> Decision:
     if isinstance(why, str):
         evidence = json.dumps({"way": "rehearsal", "why": why})
         return Decision("undecided", "unfit_tests", program, evidence=evidence)
@@ -254,7 +254,7 @@ def _counted(
     task: Task,
     counts: rehearsal.Counts,
     calls: rehearsal.Calls,
-    outcomes: list[Outcome],
+    outcomes: list[ProgramOutcome],
     program: str,
 ) -> Decision:
     passed = counts.yes + (counts.types if task.as_python else 0)

@@ -31,14 +31,14 @@ from heavydistill.verifiers.mathematics.formula import Unread, read
 from heavydistill.verifiers.mathematics.numbers import DIFFERENT, EQUAL
 from heavydistill.verifiers.mathematics.shape import (
     Based,
-    Clock,
+    Brackets,
+    ClockTime,
     Formula,
     Many,
     Matrix,
     Measure,
     Ratio,
     Relation,
-    Row,
     Shape,
     Unclear,
     Union,
@@ -99,7 +99,7 @@ def _reason(part: Shape) -> str | None:
 
 def _parts(shape: Shape) -> Iterator[Shape]:
     """The shapes that hold no others, in their order."""
-    if isinstance(shape, Many | Row | Union):
+    if isinstance(shape, Many | Brackets | Union):
         inner: tuple[Shape, ...] = shape.items
     elif isinstance(shape, Relation):
         # The name on the left may be any notation.
@@ -132,7 +132,7 @@ _ALIKE = (frozenset(("yes", "true")), frozenset(("no", "false", "none", "never")
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class AnswerComparison:
     """What holds for a whole problem.
 
     Attributes:
@@ -190,7 +190,7 @@ class Comparison:
 
     def _hedged(self, given: Many, wanted: Shape) -> Outcome:
         """Several values for one: right only if they are all the same."""
-        if isinstance(wanted, Row):
+        if isinstance(wanted, Brackets):
             return self._brackets(self._in_order(given.items, wanted.items))
         if not all(isinstance(item, Formula | Measure | Relation) for item in given.items):
             return "undecided", "several_values"
@@ -204,7 +204,7 @@ class Comparison:
         return "incorrect", "hedged"
 
     def _too_few(self, given: Shape, items: Sequence[Shape]) -> Outcome:
-        if isinstance(given, Row):
+        if isinstance(given, Brackets):
             return self._brackets(self._in_order(given.items, items))
         if isinstance(given, Formula) and not all(
             isinstance(item, Formula | Measure | Relation) for item in items
@@ -243,24 +243,24 @@ class Comparison:
         return unclear or DIFFERENT
 
     def _single(self, given: Shape, wanted: Shape) -> Outcome:
-        if isinstance(given, Row) and isinstance(wanted, Row):
+        if isinstance(given, Brackets) and isinstance(wanted, Brackets):
             return self._rows(given, wanted)
         if isinstance(given, Words | Formula) and isinstance(wanted, Words | Formula):
             return _texts(given, wanted)
         if isinstance(given, Matrix) and isinstance(wanted, Matrix):
             return self._matrices(given, wanted)
-        if isinstance(given, Matrix | Row) and isinstance(wanted, Matrix | Row):
+        if isinstance(given, Matrix | Brackets) and isinstance(wanted, Matrix | Brackets):
             return self._brackets(self._in_order(_cells(given), _cells(wanted)))
         if isinstance(given, Ratio) and isinstance(wanted, Ratio):
             return self._ratios(given, wanted)
         if isinstance(given, Based) and isinstance(wanted, Based):
             same = _value(given) is not None and _value(given) == _value(wanted)
             return ("undecided", "not_reduced") if same else DIFFERENT
-        if isinstance(given, Clock) and isinstance(wanted, Clock):
+        if isinstance(given, ClockTime) and isinstance(wanted, ClockTime):
             return DIFFERENT
         return OTHER_KIND
 
-    def _rows(self, given: Row, wanted: Row) -> Outcome:
+    def _rows(self, given: Brackets, wanted: Brackets) -> Outcome:
         outcome = self._in_order(given.items, wanted.items)
         if outcome != EQUAL or (given.opens, given.closes) == (wanted.opens, wanted.closes):
             return outcome
@@ -295,7 +295,7 @@ def _sets_meet(given: Shape, wanted: Shape) -> bool:
     if not (sets.is_set(given) or sets.is_set(wanted)):
         return False
     others = [shape for shape in (given, wanted) if not sets.is_set(shape)]
-    return all(isinstance(other, Row | Many) for other in others)
+    return all(isinstance(other, Brackets | Many) for other in others)
 
 
 def _may_be_one_number(many: Shape, other: Shape) -> bool:
@@ -327,8 +327,8 @@ def _holds_one(many: Many) -> bool:
     return len(many.items) == 1 and not isinstance(many.items[0], Many)
 
 
-def _cells(shape: Matrix | Row) -> Sequence[Shape]:
-    if isinstance(shape, Row):
+def _cells(shape: Matrix | Brackets) -> Sequence[Shape]:
+    if isinstance(shape, Brackets):
         return shape.items
     return [cell for row in shape.rows for cell in row]
 
@@ -515,7 +515,7 @@ def _text(shape: Shape) -> str:
         return normal_form(_written(value_of(shape.tokens))).text
     if isinstance(shape, Many):
         return ", ".join(sorted(map(_text, shape.items)))
-    if isinstance(shape, Row):
+    if isinstance(shape, Brackets):
         return f"{shape.opens}{', '.join(map(_text, shape.items))}{shape.closes}"
     if isinstance(shape, Measure):
         # Most answers to a problem have the same unit, and some leave it out.

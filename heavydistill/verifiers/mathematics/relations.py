@@ -16,10 +16,10 @@ from heavydistill.verifiers.mathematics.equality import Outcome, value_of
 from heavydistill.verifiers.mathematics.formula import Unread, can_be_expanded
 from heavydistill.verifiers.mathematics.numbers import DIFFERENT, EQUAL, ROUNDED
 from heavydistill.verifiers.mathematics.shape import (
+    Brackets,
     Formula,
     Many,
     Relation,
-    Row,
     Shape,
     Words,
 )
@@ -43,7 +43,7 @@ def name_of(shape: Shape) -> str | None:
     left = shape.parts[0]
     if isinstance(left, Words):
         return left.text
-    if isinstance(left, Row) and all(isinstance(item, Formula) for item in left.items):
+    if isinstance(left, Brackets) and all(isinstance(item, Formula) for item in left.items):
         letters = ["".join(item.tokens) for item in left.items if isinstance(item, Formula)]
         is_point = all(re.fullmatch(_LETTER, letter) for letter in letters)
         return f"({','.join(letters)})" if is_point and not _NO_NAMES & {*letters} else None
@@ -79,9 +79,9 @@ def spread(shape: Shape) -> Shape:
         first, *others = shape.items
         value = _bare(first)
         if (
-            isinstance(value, Row)
+            isinstance(value, Brackets)
             and value is not first
-            and all(isinstance(other, Row) for other in others)
+            and all(isinstance(other, Brackets) for other in others)
         ):
             return Many((value, *others), shape.joined)
     is_named = isinstance(shape, Relation) and shape.signs == ("=",) and name_of(shape)
@@ -176,7 +176,7 @@ def _are_explicit(name: str | None, values: Sequence[Shape | None]) -> bool:
 
 
 def _free(value: Shape | None) -> set[sympy.Symbol]:
-    if isinstance(value, Row):
+    if isinstance(value, Brackets):
         return set().union(*map(_free, value.items))
     if not isinstance(value, Formula):
         raise Unread("other_kind")

@@ -17,10 +17,10 @@ from heavydistill.verifiers.mathematics.equality import Outcome, compare_constan
 from heavydistill.verifiers.mathematics.formula import Unread
 from heavydistill.verifiers.mathematics.numbers import DIFFERENT, EQUAL, ROUNDED, is_rounded
 from heavydistill.verifiers.mathematics.shape import (
+    Brackets,
     Formula,
     Many,
     Relation,
-    Row,
     Shape,
     Union,
     Without,
@@ -38,7 +38,7 @@ def is_set(shape: Shape) -> bool:
     """Whether a shape can only be a set of numbers."""
     if isinstance(shape, Relation):
         return all(sign in _FLIPPED for sign in shape.signs) or shape.signs == (r"\in",)
-    if isinstance(shape, Row):
+    if isinstance(shape, Brackets):
         return shape.must_be_interval
     if isinstance(shape, Formula):
         return shape.tokens in _NAMED
@@ -102,7 +102,7 @@ def real_set(shape: Shape) -> sympy.Set:
     """
     if isinstance(shape, Formula) and shape.tokens in _NAMED:
         return _NAMED[shape.tokens]
-    if isinstance(shape, Row) and len(shape.items) == 2:
+    if isinstance(shape, Brackets) and len(shape.items) == 2:
         low, high = (_end(item) for item in shape.items)
         is_point = low == high and (shape.opens, shape.closes) == ("[", "]")
         if not (is_point or (low < high) == True):  # noqa: E712 - it may be no truth value

@@ -77,7 +77,7 @@ class Many:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class Brackets:
     """Values in brackets that are not braces: a tuple, a vector or an interval."""
 
     opens: str
@@ -140,7 +140,7 @@ class Based:
 
 
 @dataclass(frozen=True, slots=True)
-class Clock:
+class ClockTime:
     """A time of day, as written; ``half`` is ``am``, ``pm`` or nothing."""
 
     hours: int
@@ -154,14 +154,14 @@ Shape = (
     | Words
     | Measure
     | Many
-    | Row
+    | Brackets
     | Relation
     | Union
     | Without
     | Matrix
     | Ratio
     | Based
-    | Clock
+    | ClockTime
 )
 
 
@@ -192,7 +192,7 @@ def shape_of(answer: str) -> Shape:
         return Unclear("hedged" if several else "doubtful")
     clock = _CLOCK.fullmatch(text)
     if clock and (clock[3] is None) == (not clock[4]) and int(clock[1]) < 25 and clock[3]:
-        return Clock(int(clock[1]), int(clock[2]), f"{clock[3].lower()}m")
+        return ClockTime(int(clock[1]), int(clock[2]), f"{clock[3].lower()}m")
     tokens = stripped(tokens_of(text))
     if _ELLIPSES & set(tokens):
         return Unclear("ellipsis")
@@ -308,7 +308,7 @@ def _bracketed(tokens: Tokens) -> Shape | None:
         swapped = {"]": "(", "[": ")"}
         if len(parts) == 2 and all(parts):
             ends = swapped.get(opens, opens), swapped.get(closes, closes)
-            return Row(ends[0], tuple(_shape(part) for part in parts), ends[1])
+            return Brackets(ends[0], tuple(_shape(part) for part in parts), ends[1])
         return Unclear("not_understood")
     if closing(tokens, 0) != len(tokens) - 1:
         return None
@@ -322,7 +322,7 @@ def _bracketed(tokens: Tokens) -> Shape | None:
         return _shape(inner) if (opens, closes) in (("(", ")"), ("[", "]")) else None
     if not all(parts) or len(parts) > MOST_PARTS:
         return Unclear("not_understood")
-    return Row(opens, tuple(_shape(part) for part in parts), closes)
+    return Brackets(opens, tuple(_shape(part) for part in parts), closes)
 
 
 def _braces(inner: Tokens, closes: str) -> Shape:

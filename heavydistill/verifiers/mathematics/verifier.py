@@ -71,12 +71,12 @@ class Math(Verifier):
 
     def decide(self, problem: Problem, candidate: str) -> Decision:
         # SymPy takes most of a second to import; a run's own process never needs it.
-        from heavydistill.verifiers.mathematics.compare import Comparison, canonical
+        from heavydistill.verifiers.mathematics.compare import AnswerComparison, canonical
 
         args = arguments.read(problem.verifier_args)
         answer, _, earlier = candidate.partition("\n")
         given = shape_of(answer)
-        comparison = Comparison(args, problem.text)
+        comparison = AnswerComparison(args, problem.text)
         wanted = shape_of(_reference(problem.reference, args.marker))
         label, reason = comparison.outcome(given, wanted)
         if label == "incorrect" and earlier and isinstance(wanted, Many):
@@ -115,10 +115,12 @@ class Math(Verifier):
         return len(reference) <= MOST_CHARACTERS and _normal_reference(reference).value is not None
 
     def prepare(self, config: Verifying) -> None:
-        from heavydistill.verifiers.mathematics.compare import Comparison
+        from heavydistill.verifiers.mathematics.compare import AnswerComparison
 
         # The first formula that SymPy compares costs it further imports.
-        Comparison(arguments.Arguments(), "").outcome(shape_of("(x+1)^2"), shape_of("x^2+2x+1"))
+        AnswerComparison(arguments.Arguments(), "").outcome(
+            shape_of("(x+1)^2"), shape_of("x^2+2x+1")
+        )
 
 
 def _settled(answer: str, reference: str, problem: Problem) -> Decision | None:

@@ -21,17 +21,17 @@ from import_files import (
     parquet,
 )
 
-from heavydistill.curate.imports.pools import Pool, Pools
+from heavydistill.curate.imports.pools import ImportedPool, ImportedPools
 from heavydistill.errors import ProblemsError
 
 
-def texts(pool: Pool) -> list[str]:
+def texts(pool: ImportedPool) -> list[str]:
     return [each.answer_text for each in pool.trajectories]
 
 
 def test_heavyskill_results_with_their_targets_in_the_rows(tmp_path: Path) -> None:
     path = document(tmp_path / "result.json", [heavyskill_row(target="42")])
-    pools = Pools(config_of("heavyskill", path, model="r1"))
+    pools = ImportedPools(config_of("heavyskill", path, model="r1"))
     (pool,) = pools
     assert (pool.problem.text, pool.problem.reference) == (EGGS, "42")
     assert (pool.problem.id, pool.problem.source) == ("result:1", "result.json:1")
@@ -48,7 +48,7 @@ def test_a_single_heavyskill_result_and_a_file_of_targets(tmp_path: Path) -> Non
         tmp_path / "targets.json",
         [{"query": STAIRS, "target": "36"}, {"query": EGGS, "target": 42}],
     )
-    pools = Pools(config_of("heavyskill", result, targets))
+    pools = ImportedPools(config_of("heavyskill", result, targets))
     (pool,) = pools
     assert pool.problem.reference == "42" and len(pool.trajectories) == 3
     assert pools.without_answers == 2
@@ -57,21 +57,21 @@ def test_a_single_heavyskill_result_and_a_file_of_targets(tmp_path: Path) -> Non
 def test_heavyskill_results_without_targets_say_what_to_give(tmp_path: Path) -> None:
     result = document(tmp_path / "result.json", heavyskill_row())
     with pytest.raises(ProblemsError, match=r"No row has a reference.*file of targets"):
-        Pools(config_of("heavyskill", result))
+        ImportedPools(config_of("heavyskill", result))
 
 
 def test_two_targets_of_one_query_are_refused(tmp_path: Path) -> None:
     result = document(tmp_path / "result.json", heavyskill_row())
     twice = [{"query": EGGS, "target": "42"}, {"query": EGGS, "target": "43"}]
     with pytest.raises(ProblemsError, match=r"targets\.json: row 2: .*another target.*'42'"):
-        Pools(config_of("heavyskill", result, document(tmp_path / "targets.json", twice)))
+        ImportedPools(config_of("heavyskill", result, document(tmp_path / "targets.json", twice)))
 
 
 @pytest.mark.parametrize("kind", ["parquet", "array", "lines"])
 def test_pacore_rows(kind: str, tmp_path: Path) -> None:
     rows = [pacore_row(), pacore_row(STAIRS, "36", f"Slowly.</think>{boxed(36)}", boxed(15))]
     write = {"parquet": parquet, "array": document, "lines": lambda p, r: lines(p, *r)}[kind]
-    first, second = Pools(config_of("pacore", write(tmp_path / "stage1", rows)))
+    first, second = ImportedPools(config_of("pacore", write(tmp_path / "stage1", rows)))
     assert (first.problem.text, first.problem.reference) == (EGGS, "42")
     assert texts(second) == [boxed(36), boxed(15)]
     assert second.trajectories[0].reasoning == "Slowly."
@@ -79,14 +79,14 @@ def test_pacore_rows(kind: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("truth", [42, {"answer": "42"}])
 def test_the_truth_of_pacore_may_be_a_number_or_an_object(truth: Any, tmp_path: Path) -> None:
-    (pool,) = Pools(config_of("pacore", lines(tmp_path / "rows", pacore_row(EGGS, truth))))
+    (pool,) = ImportedPools(config_of("pacore", lines(tmp_path / "rows", pacore_row(EGGS, truth))))
     assert pool.problem.reference == "42"
 
 
 def test_a_system_message_of_pacore_is_part_of_the_problem(tmp_path: Path) -> None:
     row = pacore_row()
     row["conversation"].insert(0, {"role": "system", "content": "Be brief."})
-    (pool,) = Pools(config_of("pacore", lines(tmp_path / "rows", row)))
+    (pool,) = ImportedPools(config_of("pacore", lines(tmp_path / "rows", row)))
     assert pool.problem.text == f"Be brief.\n\n{EGGS}"
 
 
@@ -94,7 +94,7 @@ def test_a_conversation_of_several_turns_is_no_problem(tmp_path: Path) -> None:
     row = pacore_row()
     row["conversation"] += [{"role": "assistant", "content": "?"}] + row["conversation"]
     with pytest.raises(ProblemsError, match=r"rows:1: .*roles are \['user', 'assistant', 'user'"):
-        Pools(config_of("pacore", lines(tmp_path / "rows", row)))
+        ImportedPools(config_of("pacore", lines(tmp_path / "rows", row)))
 
 
 def test_nemo_files_are_joined_by_problem_in_the_order_of_their_seeds(tmp_path: Path) -> None:
@@ -103,7 +103,7 @@ def test_nemo_files_are_joined_by_problem_in_the_order_of_their_seeds(tmp_path: 
         lines(tmp_path / "output-rs2.jsonl", nemo_row(STAIRS, 36, 36), nemo_row(EGGS, 42, 2)),
         lines(tmp_path / "output-rs0.jsonl", nemo_row(EGGS, 42, 42), nemo_row(STAIRS, 36, 0)),
     ]
-    pools = Pools(config_of("nemo", *files))
+    pools = ImportedPools(config_of("nemo", *files))
     eggs, stairs = pools
     assert [file.name for file in pools.files] == [
         "output-rs0.jsonl",
@@ -133,7 +133,7 @@ def test_nemo_thinking_is_found_where_it_was_taken_out(tmp_path: Path) -> None:
         lines(tmp_path / "output-rs0.jsonl", nemo_row(**taken)),
         lines(tmp_path / "output-rs1.jsonl", nemo_row(**lost)),
     ]
-    (pool,) = Pools(config_of("nemo", *files))
+    (pool,) = ImportedPools(config_of("nemo", *files))
     assert [(t.reasoning, t.answer_text) for t in pool.trajectories] == [
         ("6 times 7", boxed(42)),
         ("6 times", ""),
@@ -145,7 +145,7 @@ def test_nemo_thinking_is_found_where_it_was_taken_out(tmp_path: Path) -> None:
 def test_a_single_nemo_file_has_no_pools(tmp_path: Path) -> None:
     path = lines(tmp_path / "output-rs0.jsonl", nemo_row())
     with pytest.raises(ProblemsError, match=r"output-rs0\.jsonl:1: .*has 1 answer.*together"):
-        Pools(config_of("nemo", path))
+        ImportedPools(config_of("nemo", path))
 
 
 def test_a_list_of_answers_is_found_by_its_name_with_what_is_beside_it(tmp_path: Path) -> None:
@@ -156,7 +156,7 @@ def test_a_list_of_answers_is_found_by_its_name_with_what_is_beside_it(tmp_path:
         "correctness": [True, False, None],
         "finish_reasons": ["stop", "stop", "length"],
     }
-    (pool,) = Pools(config_of("answers", lines(tmp_path / "a.jsonl", row)))
+    (pool,) = ImportedPools(config_of("answers", lines(tmp_path / "a.jsonl", row)))
     assert texts(pool) == [boxed(42), boxed(13), ""]
     assert pool.labels == [True, False, None]
     assert [each.model for each in pool.trajectories] == ["unknown", "b", "unknown"]
@@ -172,7 +172,7 @@ def test_columns_of_objects_are_found_and_named_after(tmp_path: Path) -> None:
         "large": {"solution": boxed(42), "is_correct": True},
         "meta": {"level": 3},
     }
-    pools = Pools(config_of("answers", lines(tmp_path / "a.jsonl", row)))
+    pools = ImportedPools(config_of("answers", lines(tmp_path / "a.jsonl", row)))
     (pool,) = pools
     assert [each.model for each in pool.trajectories] == ["small", "large"]
     assert pool.labels == [False, True]
@@ -185,12 +185,12 @@ def test_a_column_of_answers_that_the_first_row_has_not_is_never_passed_over(
 ) -> None:
     first = {"question": EGGS, "gold": "42", "a[1]": {"text": boxed(1)}, "b": {"text": boxed(2)}}
     path = lines(tmp_path / "a.jsonl", {**first, "c": None})
-    (pool,) = Pools(config_of("answers", path, **GOLD))
+    (pool,) = ImportedPools(config_of("answers", path, **GOLD))
     assert texts(pool) == [boxed(1), boxed(2)]
     second = {**first, "question": STAIRS, "c": {"text": boxed(3)}}
     lines(path, first, second)
     with pytest.raises(ProblemsError, match=r"a\.jsonl:2: answers are also in c, .*Name all"):
-        Pools(config_of("answers", path, **GOLD))
+        ImportedPools(config_of("answers", path, **GOLD))
 
 
 @pytest.mark.parametrize(
@@ -207,7 +207,7 @@ def test_columns_of_texts(
     full = {"question": EGGS, "gold": "42", names[0]: boxed(42), names[1]: boxed(13)}
     keys = {"problems.columns.answers": pattern} if pattern else {}
     path = lines(tmp_path / "a.jsonl", full, {**full, "question": STAIRS, "extra": None})
-    first, second = Pools(config_of("answers", path, **GOLD, **keys))
+    first, second = ImportedPools(config_of("answers", path, **GOLD, **keys))
     assert texts(first) == texts(second) == [boxed(42), boxed(13)]
     assert {each.model for each in first.trajectories} == models
 
@@ -216,12 +216,12 @@ def test_labels_beside_columns_of_their_own_are_refused(tmp_path: Path) -> None:
     row = {"question": EGGS, "gold": "42", "answer_1": "a", "answer_2": "b", "right": [True, False]}
     keys = {**GOLD, "problems.columns.labels": "right"}
     with pytest.raises(ProblemsError, match=r"columns\.labels has no effect on answers in columns"):
-        Pools(config_of("answers", lines(tmp_path / "a.jsonl", row), **keys))
+        ImportedPools(config_of("answers", lines(tmp_path / "a.jsonl", row), **keys))
 
 
 def test_null_in_a_column_of_its_own_is_no_answer(tmp_path: Path) -> None:
     row = {"question": EGGS, "gold": 42, "answer_1": boxed(1), "answer_2": None, "answer_3": ""}
-    (pool,) = Pools(config_of("answers", lines(tmp_path / "a.jsonl", row), **GOLD))
+    (pool,) = ImportedPools(config_of("answers", lines(tmp_path / "a.jsonl", row), **GOLD))
     assert texts(pool) == [boxed(1), ""]
     assert pool.trajectories[1].unusable_because == "error"
 
@@ -232,7 +232,7 @@ def test_one_answer_a_row_is_joined(tmp_path: Path) -> None:
         for n in (42, 13, 7)
     ]
     keys = {"problems.columns.text": "q", "problems.columns.answers": "reply"}
-    pools = Pools(config_of("answers", lines(tmp_path / "a.jsonl", *rows), **GOLD, **keys))
+    pools = ImportedPools(config_of("answers", lines(tmp_path / "a.jsonl", *rows), **GOLD, **keys))
     (pool,) = pools
     assert texts(pool) == [boxed(42), boxed(13), boxed(7)]
     assert pool.labels == [True, False, False]
@@ -249,7 +249,7 @@ def test_options_stay_in_the_order_of_the_file(tmp_path: Path) -> None:
         }
         for n in range(6)
     ]
-    for pool in Pools(config_of("answers", lines(tmp_path / "a.jsonl", *rows), **GOLD)):
+    for pool in ImportedPools(config_of("answers", lines(tmp_path / "a.jsonl", *rows), **GOLD)):
         assert pool.problem.verifier == "choice" and pool.problem.reference == "B"
         assert "B) 42" in pool.problem.text
 
@@ -259,13 +259,13 @@ def test_a_file_without_a_known_column_of_answers_says_what_to_name(tmp_path: Pa
     with pytest.raises(
         ProblemsError, match=r"a\.jsonl:1 is no row of answers.*--columns .*replies"
     ):
-        Pools(config_of("answers", path, **GOLD))
+        ImportedPools(config_of("answers", path, **GOLD))
 
 
 def test_two_lists_could_each_be_the_answers(tmp_path: Path) -> None:
     path = lines(tmp_path / "a.jsonl", {**answers_row(), "responses": []})
     with pytest.raises(ProblemsError, match="answers and responses could each be"):
-        Pools(config_of("answers", path, **GOLD))
+        ImportedPools(config_of("answers", path, **GOLD))
 
 
 @pytest.mark.parametrize(
@@ -284,7 +284,7 @@ def test_another_format_is_recognized(
     given: str, row: dict[str, Any], like: str, tmp_path: Path
 ) -> None:
     with pytest.raises(ProblemsError, match=rf"It looks like {like}: give --from {like}\."):
-        Pools(config_of(given, lines(tmp_path / "rows.jsonl", row)))
+        ImportedPools(config_of(given, lines(tmp_path / "rows.jsonl", row)))
 
 
 @pytest.mark.parametrize(
@@ -300,4 +300,4 @@ def test_a_field_without_a_meaning_is_refused(
 ) -> None:
     path = lines(tmp_path / "rows.jsonl", row)
     with pytest.raises(ProblemsError, match=rf"problems\.columns\.{field} has no effect"):
-        Pools(config_of(given, path, **{f"problems.columns.{field}": "x"}))
+        ImportedPools(config_of(given, path, **{f"problems.columns.{field}": "x"}))

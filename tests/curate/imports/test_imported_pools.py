@@ -11,14 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from import_files import EGGS, GOLD, STAIRS, answers_row, boxed, config_of, lines
 
-from heavydistill.curate.imports.pools import Pools
+from heavydistill.curate.imports.pools import ImportedPools
 from heavydistill.errors import ProblemsError
 
 LEAVE_OUT = {"problems.unfit": "leave_out"}
 
 
-def pools_of(folder: Path, *rows: Any, **keys: Any) -> Pools:
-    return Pools(config_of("answers", lines(folder / "a.jsonl", *rows), **GOLD, **keys))
+def pools_of(folder: Path, *rows: Any, **keys: Any) -> ImportedPools:
+    return ImportedPools(config_of("answers", lines(folder / "a.jsonl", *rows), **GOLD, **keys))
 
 
 def test_rows_of_one_problem_are_one_pool(tmp_path: Path) -> None:
@@ -42,7 +42,7 @@ def test_one_question_with_other_arguments_is_not_joined(tmp_path: Path) -> None
     rows = [{**asked, "instruction_id_list": kind, "kwargs": [{}]} for kind in kinds]
     path = lines(tmp_path / "a.jsonl", *rows)
     keys = {"problems.verifier": "instructions", **LEAVE_OUT}
-    pools = Pools(config_of("answers", path, **keys))
+    pools = ImportedPools(config_of("answers", path, **keys))
     assert len(pools.problems) == 1 and pools.left_out["contradictory"].rows == 1
 
 
@@ -103,7 +103,7 @@ def test_a_reference_that_the_verifier_cannot_read_is_unfit(tmp_path: Path) -> N
 def test_no_reference_at_all_names_the_option(tmp_path: Path) -> None:
     path = lines(tmp_path / "a.jsonl", {"question": EGGS, "answers": ["a", "b"]})
     with pytest.raises(ProblemsError, match=r"No row has a reference.*--columns reference="):
-        Pools(config_of("answers", path))
+        ImportedPools(config_of("answers", path))
 
 
 def test_two_problems_of_one_id_are_refused(tmp_path: Path) -> None:
@@ -116,7 +116,7 @@ def test_two_files_of_one_name_are_refused(tmp_path: Path) -> None:
     (tmp_path / "b").mkdir()
     files = [lines(place / "a.jsonl", answers_row()) for place in (tmp_path, tmp_path / "b")]
     with pytest.raises(ProblemsError, match=r"Two of the files are named a\.jsonl"):
-        Pools(config_of("answers", *files, **GOLD))
+        ImportedPools(config_of("answers", *files, **GOLD))
 
 
 @pytest.mark.parametrize("content", ["", "[]", "\n\n"])
@@ -124,7 +124,7 @@ def test_a_file_without_rows_is_refused(content: str, tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_text(content, encoding="utf-8")
     with pytest.raises(ProblemsError, match=r"a\.jsonl holds no rows"):
-        Pools(config_of("answers", path, **GOLD, **{"problems.columns.answers": "answers"}))
+        ImportedPools(config_of("answers", path, **GOLD, **{"problems.columns.answers": "answers"}))
 
 
 def test_an_unknown_field_and_an_unknown_verifier_are_named(tmp_path: Path) -> None:

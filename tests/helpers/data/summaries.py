@@ -9,7 +9,7 @@ from heavydistill.metrics.counts import GenerationCounts, Usage
 from heavydistill.metrics.curve import Curve, MatchedVote, Point, Way
 from heavydistill.metrics.intervals import Interval
 from heavydistill.metrics.row import COSTS, Cost
-from heavydistill.metrics.summary import Metrics, Place, Rate, RoundMetrics, Summary
+from heavydistill.metrics.summary import CachePlace, Metrics, Rate, RoundMetrics, Summary
 
 OUTCOMES = {"kept": 90, "rescued": 20, "emergent": 0, "overturned": 5, "lost": 75, "none": 10}
 
@@ -91,7 +91,7 @@ def summary(**changed: Any) -> Summary:
         emergent=Rate(0, 0, None, None),
         vote_copy_rate=Interval(0.625, 0.6, 0.65),
         places=[
-            Place(
+            CachePlace(
                 place=1,
                 problems=700,
                 agrees=Interval(0.3, 0.25, 0.35),
