@@ -42,7 +42,7 @@ def test_every_benchmark_has_a_line_that_is_not_folded(call: Any) -> None:
 def test_everything_is_told_of_one(name: str, call: Any) -> None:
     code, printed, _ = call("benchmarks", name)
     assert code == 0 and printed.isascii()
-    assert f"name        {name}\n" in printed and "\nsource" in printed
+    assert f"name: {name}\n" in printed and "\nsource: " in printed
 
 
 def test_what_a_gated_one_needs_is_told(call: Any) -> None:
