@@ -1,6 +1,6 @@
 """The card of a trained model: its ``README.md``, with the metadata that the Hub reads.
 
-All of it comes from ``train.json``, the configuration of an adapter, the figures of an
+All of it comes from ``training.json``, the configuration of an adapter, the figures of an
 evaluation and the profiles of the models, so the same training has the same card.
 """
 

@@ -1,9 +1,9 @@
 """The curves of a GRPO training, ``curves.png`` and ``curves.svg``, from ``log_history`` alone.
 
-What is logged at every step is drawn thin, its running median, which the guards look at, thick;
+Logged steps are thin lines, their running median, which the guards look at, a thick one;
 evaluations have markers. A guard that fired is a vertical line, named in the panel that it watches.
-The colours are those of Okabe and Ito, and no two lines of a panel differ in colour alone. The same
-history gives the same bytes with the same matplotlib.
+Colours are those of Okabe and Ito, and no two lines of a panel differ in colour alone. The same
+history and matplotlib give the same bytes.
 """
 
 from __future__ import annotations
@@ -24,43 +24,27 @@ Point = tuple[int, float]
 """(step, value)."""
 NAME = "curves"
 _BLUE, _ORANGE, _GREEN, _RED, _GREY = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#666666"
-# (title, unit, guard, lines); a line is (name in the logs, label, colour, style, marker).
-_PANELS: tuple[tuple[str, str, str, tuple[tuple[str, str, str, str, str], ...]], ...] = (
-    (
-        "Held-out accuracy",
-        "share right",
-        "evaluation",
-        (
-            ("eval_hm", "HM: deliberations", _BLUE, "-", "o"),
-            ("eval_v", "V: vote of the attempts", _ORANGE, "--", "^"),
-            ("eval_pass_at_1", "pass@1: thinker", _GREEN, "-", "s"),
-        ),
-    ),
-    (
-        "Deliberation against the vote",
-        "HM - V, share right",
-        "",
-        (("eval_hm_minus_v", "HM - V", _BLUE, "-", "o"),),
-    ),
-    ("Training reward", "mean reward", "", (("reward", "reward", _BLUE, "-", ""),)),
-    ("Entropy", "nats a token", "entropy", (("entropy", "entropy", _BLUE, "-", ""),)),
-    (
-        "Length",
-        "tokens a completion",
-        "length",
-        (("completions/mean_length", "mean", _BLUE, "-", ""),),
-    ),
-    (
-        "Groups that teach nothing",
-        "share of groups",
-        "all_right",
-        (
-            ("frac_reward_zero_std", "all rewards equal", _GREY, "-", ""),
-            ("groups/all_right", "solved", _RED, "--", ""),
-            ("groups/all_wrong", "hopeless", _BLUE, ":", ""),
-            ("groups/uncompared", "fewer than 2 judged", _ORANGE, "-.", ""),
-        ),
-    ),
+_LINES = {  # by name in the logs: label, colour, style, marker
+    "eval_hm": ("HM: deliberations", _BLUE, "-", "o"),
+    "eval_v": ("V: vote of the attempts", _ORANGE, "--", "^"),
+    "eval_pass_at_1": ("pass@1: thinker", _GREEN, "-", "s"),
+    "eval_hm_minus_v": ("HM - V", _BLUE, "-", "o"),
+    "reward": ("reward", _BLUE, "-", ""),
+    "entropy": ("entropy", _BLUE, "-", ""),
+    "completions/mean_length": ("mean", _BLUE, "-", ""),
+    "frac_reward_zero_std": ("all rewards equal", _GREY, "-", ""),
+    "groups/all_right": ("solved", _RED, "--", ""),
+    "groups/all_wrong": ("hopeless", _BLUE, ":", ""),
+    "groups/uncompared": ("fewer than 2 judged", _ORANGE, "-.", ""),
+}
+_GROUPS = ["frac_reward_zero_std", "groups/all_right", "groups/all_wrong", "groups/uncompared"]
+_PANELS = (  # title, unit, guard, lines
+    ("Held-out accuracy", "share right", "evaluation", ["eval_hm", "eval_v", "eval_pass_at_1"]),
+    ("Deliberation against the vote", "HM - V, share right", "", ["eval_hm_minus_v"]),
+    ("Training reward", "mean reward", "", ["reward"]),
+    ("Entropy", "nats a token", "entropy", ["entropy"]),
+    ("Length", "tokens a completion", "length", ["completions/mean_length"]),
+    ("Groups that teach nothing", "share of groups", "all_right", _GROUPS),
 )
 
 
@@ -85,13 +69,9 @@ def smoothed(points: Sequence[Point], window: int) -> list[Point]:
 def draw(
     history: Sequence[Mapping[str, Any]], folder: Path, fired: Sequence[Alarm], window: int = 5
 ) -> None:
-    """Write both files, each in one piece.
+    """Write both files, each atomically, into a folder that is created if missing.
 
-    Args:
-        history: ``log_history`` of the Trainer's state; a panel says if there is nothing.
-        folder: Created if missing.
-        fired: Guards to mark.
-        window: Logged values of a running median.
+    A panel for which nothing was logged says so. ``window`` logged values make a running median.
     """
     import matplotlib
     from matplotlib.figure import Figure
@@ -106,7 +86,7 @@ def draw(
             axes.set_title(title, loc="left", fontweight="bold")
             axes.set_ylabel(unit)
             axes.grid(alpha=0.25)
-            drawn = [_draw_line(axes, line, series(history, line[0]), window) for line in lines]
+            drawn = [_draw_line(axes, line, series(history, line), window) for line in lines]
             if not any(drawn):
                 axes.text(0.5, 0.5, "nothing logged", transform=axes.transAxes, ha="center")
             for alarm in fired:
@@ -130,25 +110,15 @@ def draw(
             new.replace(folder / f"{NAME}.{kind}")
 
 
-def _draw_line(
-    axes: Axes, line: tuple[str, str, str, str, str], points: list[Point], window: int
-) -> bool:
-    """Whether there was anything to draw."""
-    _, label, colour, style, marker = line
+def _draw_line(axes: Axes, name: str, points: list[Point], window: int) -> bool:
+    """Draw what was logged under a name; whether there was anything."""
+    label, colour, style, marker = _LINES[name]
     thick = [] if marker else smoothed(points, window)
     if thick:
         axes.plot(*zip(*points, strict=True), "-", color=colour, alpha=0.3, linewidth=0.8)
     shown = thick or points
     if shown:
-        # A line of one point is none.
-        marker = marker or ("." if len(shown) == 1 else "")
-        width = 2 if thick else 1
-        axes.plot(
-            *zip(*shown, strict=True),
-            style,
-            color=colour,
-            marker=marker,
-            linewidth=width,
-            label=label,
-        )
+        marker = marker or ("." if len(shown) == 1 else "")  # a line of one point is invisible
+        line: dict[str, Any] = {"color": colour, "marker": marker, "linewidth": 2 if thick else 1}
+        axes.plot(*zip(*shown, strict=True), style, label=label, **line)
     return bool(shown)

@@ -1,4 +1,4 @@
-"""The record of a training, ``train.json`` in the folder of the model: how it came about.
+"""The record of a training, ``training.json`` in the folder of the model: how it came about.
 
 It is written when a training begins, without a ``result``, and again when it has ended. A card is
 made from it, and a training that goes on from a checkpoint is compared with it.

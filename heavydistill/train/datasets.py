@@ -7,8 +7,11 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+from pydantic import Field
+
+from heavydistill.config.yaml import Section
 from heavydistill.errors import ConfigError
 from heavydistill.models.hub_files import obstacle
 from heavydistill.store.sets.folder import (
@@ -25,15 +28,13 @@ ROLES = ("thinker", "deliberator")
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 
 
-@dataclass(frozen=True, slots=True)
-class SetSource:
+class SetSource(Section):
     """Rows of one role from one folder of sets."""
 
     path: str
     """A folder that ``heavydistill build`` wrote, or its id on the Hub."""
-    role: str
-    """``thinker`` or ``deliberator``."""
-    fraction: float | None = None
+    role: Literal["thinker", "deliberator"]
+    fraction: float | None = Field(default=None, gt=0, le=1, strict=True)
     """Share of the mixture, as in TRL: shares add up to one, and no row is repeated. None takes
     all rows; then all sources take all of theirs."""
     revision: str | None = None

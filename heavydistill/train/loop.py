@@ -1,8 +1,7 @@
 """How every training runs, from a checked plan to a model and its record in the output folder.
 
-What the libraries raise meanwhile is explained. Out of memory names three settings to change, in
-this order, with their values: first what costs time alone, then a few long rows, then another
-method.
+What the libraries raise meanwhile is explained; out of memory names the settings to change, with
+their values, in order.
 """
 
 from __future__ import annotations
@@ -323,10 +322,10 @@ def explained(
         isinstance(error, OSError) and error.errno == errno.ENOMEM
     )
     if is_memory or any(words in message for words in _MEMORY):
-        first, second, third = settings(arguments, record)
+        ways = enumerate(_less_memory(arguments, record), start=1)
         return ConfigError(
             f"The memory does not suffice ({record.launch.device}; {first_line})",
-            f"Change these, in this order: 1. {first} 2. {second} 3. {third}",
+            f"Change these, in this order: {' '.join(f'{n}. {way}' for n, way in ways)}",
         )
     if any(words in message for words in _DISK):
         return RunError(
@@ -337,48 +336,23 @@ def explained(
     return None
 
 
-def settings(arguments: TrainArguments[Any], record: TrainingRecord) -> tuple[str, str, str]:
-    """Three settings that lower the memory, in the order in which to change them."""
-    config, model, launch = arguments.config, arguments.model, record.launch
-    is_grpo = record.stage == "grpo"
-    quantized = model.load_in_4bit or model.load_in_8bit
-    ways = list(_smaller_batches(config, record))
-    if not config.gradient_checkpointing:
-        ways.append("--gradient_checkpointing true (slower by about a third).")
-    ways.append(
-        f"--max_completion_length {config.max_completion_length // 2} (longer responses earn "
-        "nothing)."
-        if is_grpo
-        else f"--max_length {record.max_length // 2} --too_long leave_out (longer rows are left "
-        "out and counted)."
-    )
-    if not model.use_peft:
-        ways.append("--use_peft true (an adapter has small optimizer states).")
-    elif not quantized and not (is_grpo and config.use_vllm):
-        ways.append("--load_in_4bit true (the model in a quarter of the memory).")
-    if launch.device != "cpu" and not quantized:
-        ways.append("configs/accelerate/zero3_offload.yaml (weights and states on the host).")
-    first, second, third = [*ways, "A smaller model.", "A machine with more memory."][:3]
-    return first, second, third
-
-
-def _smaller_batches(config: Any, record: TrainingRecord) -> Iterator[str]:
-    """Smaller batches that train the same; GRPO evaluates whole groups and has episodes."""
-    batch, steps = config.per_device_train_batch_size, config.gradient_accumulation_steps
-    if record.stage == "sft":
-        if config.do_eval and config.per_device_eval_batch_size > batch:
-            yield f"--per_device_eval_batch_size {batch} (slower evaluation)."
-        if batch > 1:
-            yield (
-                "--per_device_train_batch_size 1 --gradient_accumulation_steps "
-                f"{batch * steps} (the same tokens a step)."
-            )
-        return
-    if config.use_vllm and config.vllm_mode == "colocate" and not config.vllm_enable_sleep_mode:
-        yield "--vllm_enable_sleep_mode true (vLLM gives its memory back for the update)."
+def _less_memory(arguments: TrainArguments[Any], record: TrainingRecord) -> Iterator[str]:
+    """What lowers the memory: first what costs time alone, then long rows, then the method."""
+    config, model = arguments.config, arguments.model
     least = record.rl.rows_of_episode if record.rl else 1
-    if (times := batch // least) > 1:
-        yield (
-            f"--per_device_train_batch_size {least} --gradient_accumulation_steps {times * steps} "
-            f"--steps_per_generation {times * config.steps_per_generation} (the same rows a step)."
-        )
+    if (times := config.per_device_train_batch_size // least) > 1:
+        keys = f"--gradient_accumulation_steps {times * config.gradient_accumulation_steps}"
+        if record.stage == "grpo":
+            keys += f" --steps_per_generation {times * config.steps_per_generation}"
+        yield f"--per_device_train_batch_size {least} {keys} (the same rows a step)."
+    if not config.gradient_checkpointing:
+        yield "--gradient_checkpointing true (slower by about a third)."
+    if record.stage == "grpo":
+        yield f"--max_completion_length {config.max_completion_length // 2}."
+    else:
+        yield f"--max_length {record.max_length // 2} --too_long leave_out."
+    if not model.use_peft:
+        yield "--use_peft true (an adapter has small optimizer states)."
+    if record.launch.device != "cpu" and not (model.load_in_4bit or model.load_in_8bit):
+        yield "configs/accelerate/zero3_offload.yaml (weights and states on the host)."
+    yield "A smaller model, or a machine with more memory."

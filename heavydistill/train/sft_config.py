@@ -6,7 +6,6 @@ under ``env`` of the file is set before, by ``arguments.set_environment``.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,14 +13,9 @@ from typing import Any, ClassVar, cast
 
 from trl import ModelConfig, SFTConfig
 
+from heavydistill.config.yaml import parse as parse_section
 from heavydistill.errors import ConfigError
-from heavydistill.train.arguments import (
-    Refused,
-    TrainArguments,
-    TrainingOptions,
-    nearest,
-    read_arguments,
-)
+from heavydistill.train.arguments import Refused, TrainArguments, TrainingOptions, read_arguments
 from heavydistill.train.datasets import ROLES, SetSource
 
 _COMPLETION = "what is learnt are the completions of the sets, and nothing else"
@@ -131,7 +125,7 @@ class SftConfig(SFTConfig, TrainingOptions):
         if not self.role:
             raise ConfigError("Whose rows are learnt is not said", "Give --role: a role, or both.")
         roles = ROLES if self.role == "both" else (self.role,)
-        return tuple(SetSource(self.dataset_name, role) for role in roles)
+        return tuple(SetSource(path=self.dataset_name, role=role) for role in roles)
 
     @property
     def roles(self) -> str:
@@ -165,30 +159,7 @@ def _mixture(entries: list[Any]) -> tuple[SetSource, ...]:
     return sources
 
 
-def _source(number: int, entry: Any) -> SetSource:
-    where = f"datasets, entry {number}"
-    keys = [field.name for field in dataclasses.fields(SetSource)]
-    fix = f"An entry has {', '.join(keys)}; the last two may be left out."
-    if not isinstance(entry, dict):
-        raise ConfigError(f"{where} is no mapping: {entry!r}", fix)
-    for key in entry:
-        if key not in keys:
-            raise ConfigError(f"{where}: there is no key {key!r}", nearest(key, keys, "sft"))
-    for key in ("path", "role"):
-        if not isinstance(entry.get(key), str):
-            raise ConfigError(f"{where}: {key} is missing or no text", fix)
-    if entry["role"] not in ROLES:
-        raise ConfigError(
-            f"{where}: role: {entry['role']!r} is none", f"Give {' or '.join(ROLES)}."
-        )
-    if not isinstance(entry.get("revision", ""), str):
-        raise ConfigError(
-            f"{where}: revision: {entry['revision']!r} is no text", "Put it between quotes."
-        )
-    fraction = entry.get("fraction")
-    is_share = isinstance(fraction, int | float) and fraction is not True and 0 < fraction <= 1
-    if fraction is not None and not is_share:
-        raise ConfigError(
-            f"{where}: fraction: {fraction!r} is no share", "Give more than 0, up to 1."
-        )
-    return SetSource(**entry)
+def _source(number: int, entry: dict[str, Any]) -> SetSource:
+    keys = ", ".join(SetSource.model_fields)
+    fix = f"An entry has {keys}; the last two may be left out."
+    return parse_section(SetSource, dict(entry), f"datasets, entry {number}: ", fix)

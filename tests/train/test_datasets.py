@@ -52,7 +52,7 @@ def refused(*sources: SetSource) -> str:
 
 def test_a_folder_is_found_with_its_name_and_files(tmp_path: Path) -> None:
     folder = write_sets(tmp_path / "sets")
-    (found,) = locate_sources([SetSource(str(folder), "deliberator")])
+    (found,) = locate_sources([SetSource(path=str(folder), role="deliberator")])
     assert (found.sets.name, found.sets.revision, found.sets.template) == ("sets", "", "")
     train = found.file("train")
     assert train is not None and train.is_file()
@@ -61,16 +61,20 @@ def test_a_folder_is_found_with_its_name_and_files(tmp_path: Path) -> None:
 
 def test_a_role_that_the_sets_lack_is_named_with_what_they_have(tmp_path: Path) -> None:
     folder = write_sets(tmp_path / "sets", without=("sft_thinker", "train"))
-    message = refused(SetSource(str(folder), "thinker"))
+    message = refused(SetSource(path=str(folder), role="thinker"))
     assert "has no rows to train a thinker: it has rows for a deliberator" in message
 
 
 def test_a_place_that_is_none_is_named(tmp_path: Path) -> None:
-    assert "There is no folder nowhere/at/all" in refused(SetSource("nowhere/at/all", "thinker"))
+    assert "There is no folder nowhere/at/all" in refused(
+        SetSource(path="nowhere/at/all", role="thinker")
+    )
     (tmp_path / "empty").mkdir()
-    assert "holds no sets" in refused(SetSource(str(tmp_path / "empty"), "thinker"))
+    assert "holds no sets" in refused(SetSource(path=str(tmp_path / "empty"), role="thinker"))
     folder = write_sets(tmp_path / "sets")
-    assert "has no revision" in refused(SetSource(str(folder), "thinker", revision="main"))
+    assert "has no revision" in refused(
+        SetSource(path=str(folder), role="thinker", revision="main")
+    )
 
 
 @pytest.mark.parametrize("split", ["train", "validation"])
@@ -82,15 +86,15 @@ def test_rows_that_were_changed_after_the_build_are_refused(tmp_path: Path, spli
     }
     other = files["validation" if split == "train" else "train"]
     shutil.copy(other, files[split])
-    message = refused(SetSource(str(folder), "thinker"))
+    message = refused(SetSource(path=str(folder), role="thinker"))
     assert files[split].name in message and "changed, added or removed after the build" in message
-    assert locate_sources([SetSource(str(folder), "deliberator")])
+    assert locate_sources([SetSource(path=str(folder), role="deliberator")])
 
 
 def test_a_template_that_was_added_after_the_build_is_refused(tmp_path: Path) -> None:
     folder = write_sets(tmp_path / "sets")
     (folder / "chat_template.jinja").write_text("{{ messages }}", encoding="utf-8")
-    assert "chat_template.jinja is not what" in refused(SetSource(str(folder), "thinker"))
+    assert "chat_template.jinja is not what" in refused(SetSource(path=str(folder), role="thinker"))
 
 
 @pytest.fixture
@@ -119,41 +123,41 @@ def test_sets_of_the_hub_are_read_without_their_views_and_known_by_their_commit(
     hub: HubServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     commit = hub.repos["org/sets"].branches["main"][-1].sha
-    (found,) = locate_sources([SetSource("org/sets", "deliberator")])
+    (found,) = locate_sources([SetSource(path="org/sets", role="deliberator")])
     assert (found.sets.name, found.sets.revision) == ("org/sets", commit)
     there = {path.name for path in found.sets.folder.iterdir()}
     assert there == {"manifest.json", "sft_deliberator"}
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
-    assert locate_sources([SetSource("org/sets", "deliberator")]) == [found]
+    assert locate_sources([SetSource(path="org/sets", role="deliberator")]) == [found]
 
 
 def test_a_revision_is_asked_for(hub: HubServer) -> None:
-    assert "org/sets" in refused(SetSource("org/sets", "thinker", revision="nowhere"))
-    (found,) = locate_sources([SetSource("org/sets", "thinker", revision="main")])
+    assert "org/sets" in refused(SetSource(path="org/sets", role="thinker", revision="nowhere"))
+    (found,) = locate_sources([SetSource(path="org/sets", role="thinker", revision="main")])
     assert found.sets.revision
 
 
 def test_what_the_hub_does_not_give_is_said(
     hub: HubServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    message = refused(SetSource("org/other", "thinker"))
+    message = refused(SetSource(path="org/other", role="thinker"))
     assert "There is no folder org/other, and the Hub does not give such a dataset" in message
     assert message.endswith("A private one needs HF_TOKEN.")
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
-    message = refused(SetSource("org/sets", "thinker"))
+    message = refused(SetSource(path="org/sets", role="thinker"))
     assert "There is no folder org/sets" in message and "offline" in message.lower()
 
 
 def test_what_is_only_in_part_in_the_cache_is_not_taken_for_all_of_it(
     hub: HubServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    locate_sources([SetSource("org/sets", "deliberator")])
+    locate_sources([SetSource(path="org/sets", role="deliberator")])
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
-    assert "cached snapshot" in refused(SetSource("org/sets", "thinker"))
+    assert "cached snapshot" in refused(SetSource(path="org/sets", role="thinker"))
 
 
 def test_a_file_that_is_gone_is_missed(tmp_path: Path) -> None:
     folder = write_sets(tmp_path / "sets")
     (folder / "sft_thinker" / "validation-00000-of-00001.parquet").unlink()
-    message = refused(SetSource(str(folder), "thinker"))
+    message = refused(SetSource(path=str(folder), role="thinker"))
     assert "validation-00000-of-00001.parquet is not what manifest.json says" in message

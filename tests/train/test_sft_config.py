@@ -45,8 +45,8 @@ def test_the_file_is_read_in_both_spellings_and_flags_win(tmp_path: Path) -> Non
         assert (read.config.learning_rate, read.model.lora_r) == (1e-5, 8)
         assert read.config.num_train_epochs == 2
         assert read.config.sources == (
-            SetSource("sets", "thinker"),
-            SetSource("sets", "deliberator"),
+            SetSource(path="sets", role="thinker"),
+            SetSource(path="sets", role="deliberator"),
         )
         assert read.config.roles == "both"
 
@@ -162,8 +162,8 @@ def test_a_mixture_has_a_source_for_each_entry(tmp_path: Path) -> None:
     path = written(tmp_path, datasets=entries, dataset_name=None, role=None)
     read = parse(["--config", path])
     assert read.config.sources == (
-        SetSource("a", "thinker", 0.25),
-        SetSource("a", "deliberator", 1, "v1"),
+        SetSource(path="a", role="thinker", fraction=0.25),
+        SetSource(path="a", role="deliberator", fraction=1, revision="v1"),
     )
     assert read.config.roles == "both"
     assert parse(["--config", path, "--max_steps", "1"]).config.sources == read.config.sources
@@ -173,15 +173,27 @@ def test_a_mixture_has_a_source_for_each_entry(tmp_path: Path) -> None:
     ("entries", "message"),
     [
         (["a"], "datasets"),
-        ([{**THINKER, "rol": "x"}], "entry 1: there is no key 'rol'. Did you mean role?"),
-        ([THINKER, {"path": "b"}], "entry 2: role is missing"),
-        ([{"path": 3, "role": "thinker"}], "entry 1: path is missing or no text"),
-        ([{"path": "a", "role": "both"}], "entry 1: role: 'both' is none"),
-        ([{**THINKER, "fraction": 0}], "fraction: 0 is no share"),
-        ([{**THINKER, "fraction": 1.5}], "fraction: 1.5 is no share"),
-        ([{**THINKER, "fraction": True}], "fraction: True is no share"),
-        ([{**THINKER, "fraction": "half"}], "fraction: 'half' is no share"),
-        ([{**THINKER, "revision": 1234567}], "revision: 1234567 is no text"),
+        ([{**THINKER, "rol": "x"}], "entry 1: unknown key rol. Did you mean role?"),
+        ([THINKER, {"path": "b"}], "entry 2: role: Field required. An entry has path, role"),
+        ([{"path": 3, "role": "thinker"}], "entry 1: path: Input should be a valid string (got 3)"),
+        (
+            [{"path": "a", "role": "both"}],
+            "entry 1: role: Input should be 'thinker' or 'deliberator' (got 'both')",
+        ),
+        ([{**THINKER, "fraction": 0}], "fraction: Input should be greater than 0 (got 0)"),
+        (
+            [{**THINKER, "fraction": 1.5}],
+            "fraction: Input should be less than or equal to 1 (got 1.5)",
+        ),
+        ([{**THINKER, "fraction": True}], "fraction: Input should be a valid number (got True)"),
+        (
+            [{**THINKER, "fraction": "half"}],
+            "fraction: Input should be a valid number (got 'half')",
+        ),
+        (
+            [{**THINKER, "revision": 1234567}],
+            "revision: Input should be a valid string (got 1234567)",
+        ),
         ([{**THINKER, "fraction": 0.5}, DELIBERATOR], "some entries have a fraction"),
         ([THINKER, THINKER], "two entries are the same rows"),
         ([THINKER, {**THINKER, "path": "./a/"}], "two entries are the same rows"),

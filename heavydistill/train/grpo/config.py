@@ -248,8 +248,8 @@ class GrpoConfig(GRPOConfig, GuardOptions, TrainingOptions):
     held_out_from: str | None = field(
         default=None,
         metadata={
-            "help": "Folder of sets whose validation problems are held out, or, for thinkers "
-            "and joint, of another run, all of whose problems are. [default: that of dataset_name]"
+            "help": "Folder of sets whose validation problems are held out. [default: that of "
+            "dataset_name]"
         },
     )
     chat_template_path: str | None = field(

@@ -34,12 +34,11 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
 
-from heavydistill.errors import BudgetError, ConfigError
+from heavydistill.errors import ConfigError
 from heavydistill.heavy.voting import vote_value
-from heavydistill.schema import Cache, Generation, Problem, Trajectory, content_id, from_row
+from heavydistill.schema import Cache, Generation, Problem, content_id, from_row
 from heavydistill.store.sets.folder import MANIFEST, read_rows
 from heavydistill.store.sets.rows import USED, CacheRow, ProblemRow, TrajectoryRow
-from heavydistill.store.traces import read_columns, read_traces
 from heavydistill.train.grpo.episodes import problem_row
 
 DELIBERATOR, THINKER = "deliberator", "thinker"
@@ -59,8 +58,6 @@ FIT = frozenset(
 Row = dict[str, Any]
 ThinkerPrompt = Callable[[Problem], str]
 """What a thinker is asked about a problem."""
-CacheOf = Callable[[Problem, Sequence[Trajectory]], Cache]
-"""The cache of a pool, for the student; may raise ``BudgetError``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,17 +72,13 @@ class HeldOut:
     drawn: int = 0
     """Number of caches that no run made but the build."""
     too_long: int = 0
-    """Rows that are left out because they do not fit, and of a run's problems those of which no
-    cache could be made that fits."""
-    unusable: int = 0
-    """Problems of a run of which no attempt can be shown. HM and V are without them."""
+    """Rows that are left out because they do not fit."""
 
     def __str__(self) -> str:
         drawn = f" ({self.drawn:,} drawn by the build)" if self.drawn else ""
         too_long = f", {self.too_long:,} too long" if self.too_long else ""
-        unusable = f", {self.unusable:,} without a usable attempt" if self.unusable else ""
         thinker = f"{len(self.thinker):,}" if self.thinker else "no"
-        caches = f"{len(self.deliberator):,} caches{drawn}{too_long}{unusable}"
+        caches = f"{len(self.deliberator):,} caches{drawn}{too_long}"
         return f"{caches}, {thinker} problems for a thinker"
 
     @property
@@ -104,42 +97,34 @@ class HeldOut:
             [row for row in rows if fits(role, row)] for role, rows in self.roles.items()
         )
         lost = len(self.deliberator) - len(deliberator) + len(self.thinker) - len(thinker)
-        return HeldOut(deliberator, thinker, self.drawn, self.too_long + lost, self.unusable)
+        return HeldOut(deliberator, thinker, self.drawn, self.too_long + lost)
 
 
 def held_out(
-    folder: Path,
-    most: int,
-    thinker_prompt: ThinkerPrompt | None,
-    cache_of: CacheOf | None = None,
-    learnt: Collection[str] = (),
+    folder: Path, most: int, thinker_prompt: ThinkerPrompt | None, learnt: Collection[str] = ()
 ) -> HeldOut:
-    """The prompts of a folder of sets, or of a run.
+    """The prompts of a folder of sets.
 
     Args:
         folder: The folder.
-        most: Most rows of each kind; more are left out by a hash of the problem's id, so that the
-            same ones stay with every seed.
+        most: Maximum number of rows of each kind; a hash of the problem's id chooses them, so that
+            they are the same with every seed.
         thinker_prompt: None if no thinker is measured.
-        cache_of: Needed for a run.
         learnt: Texts of the problems that are learnt from.
 
     Raises:
-        ConfigError: The folder is neither; there is nothing to hold out in it, or it lacks the
-            attempts behind its caches; or one of its problems is learnt from.
+        ConfigError: The folder holds no sets, no validation problems or not the attempts behind its
+            caches; or one of its problems is learnt from.
     """
     if most < 1:
         raise ConfigError(f"held_out: {most} is below 1", "Give 1 or more.")
-    if (folder / MANIFEST).is_file():
-        found = _of_sets(folder, most, thinker_prompt)
-    elif cache_of:
-        found = _of_run(folder, most, thinker_prompt, cache_of)
-    else:
+    if not (folder / MANIFEST).is_file():
         raise ConfigError(
             f"held_out_from: {folder} holds no sets: it has no {MANIFEST}",
-            "Give the folder that `heavydistill build --out FOLDER` wrote; a run's does only "
-            "where thinkers learn, or episodes, for which its caches are made anew.",
+            "Give the folder that `heavydistill build --out FOLDER` wrote. Of a run, build sets "
+            f"first: heavydistill build {folder} --out {folder}-sets --set validation=0.5",
         )
+    found = _of_sets(folder, most, thinker_prompt)
     if both := sorted(found.texts & set(learnt)):
         raise ConfigError(
             f"held_out_from: {len(both)} of the held-out problems are learnt from, such as "
@@ -198,38 +183,6 @@ def _attempts(folder: Path, wanted: set[str]) -> dict[str, TrajectoryRow]:
             "A refilter leaves them out: give the folder of the build with --held_out_from.",
         )
     return found
-
-
-def _of_run(
-    folder: Path, most: int, thinker_prompt: ThinkerPrompt | None, cache_of: CacheOf
-) -> HeldOut:
-    ids = {row["problem"]["id"] for row in read_columns(folder, ["problem.id"])}
-    chosen = sorted(ids, key=lambda id: content_id("held", id))[:most]
-    traces = {
-        trace.problem.id: trace for trace in read_traces(folder) if trace.problem.id in chosen
-    }
-    deliberator: list[Row] = []
-    too_long = unusable = 0
-    for problem, pool in ((traces[id].problem, traces[id].pool) for id in chosen):
-        try:
-            cache = cache_of(problem, pool)
-        except BudgetError:
-            too_long += 1
-            continue
-        shown = {item.generation for item in cache.items}
-        if shown:
-            attempts = [attempt for attempt in pool if attempt.id in shown]
-            deliberator.append(_cache_row(problem, cache, attempts))
-        else:
-            unusable += 1
-    if not deliberator:
-        raise ConfigError(
-            f"held_out_from: of no pool in {folder} could a cache be made "
-            f"({too_long} do not fit the student, {unusable} have no usable attempt)",
-            "Give a run with usable attempts, or a smaller max_completion_length.",
-        )
-    thinker = _thinker_rows([traces[id].problem for id in chosen], thinker_prompt)
-    return HeldOut(deliberator, thinker, too_long=too_long, unusable=unusable)
 
 
 def _thinker_rows(problems: Sequence[Problem], thinker_prompt: ThinkerPrompt | None) -> list[Row]:

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 import heavydistill
 from heavydistill.errors import ConfigError
 from heavydistill.store.redact import without_places
-from heavydistill.store.sets.folder import MANIFEST
 from heavydistill.store.training_record import Ends, Result, RlUsed, SetsUsed, TrainingRecord
 from heavydistill.train import checkpoints
 from heavydistill.train import launch as launching
@@ -239,22 +238,18 @@ def _held_out(
     if config.held_out_from is None and sets is None:
         raise ConfigError(
             "Evaluation is asked for, and a run holds no problems out",
-            "Give --held_out_from: a folder of sets, or of another run; or --eval_strategy no.",
+            "Give --held_out_from, a folder of sets, or --eval_strategy no.",
         )
     folder = Path(config.held_out_from or str(sets and sets.folder))
     wording = prompts.run or wording_of(sets.manifest if sets else None)
-    is_run = not (folder / MANIFEST).is_file()
-    plays = config.mode == JOINT or is_run
-    episodes = episodes_of(config, base, prompts.run) if prompts.run and plays else None
     most = dict.fromkeys((DELIBERATOR, THINKER), int(config.max_completion_length or 0))
-    if config.mode == JOINT and episodes:
-        most = episodes.most_tokens
+    if config.mode == JOINT and prompts.run:
+        most = episodes_of(config, base, prompts.run).most_tokens
     room = {role: context_of(config, base) - tokens for role, tokens in most.items()}
     found = held_out(
         folder,
         config.held_out,
         (lambda problem: thinker_prompt(problem, wording)) if wording else None,
-        episodes.cache_of if episodes else None,
         prompts.train["text"],
     ).that_fit(lambda role, row: base.chat.prompt_tokens(row["prompt"]) <= room[role])
     check_verifiers([*found.deliberator, *found.thinker], prompts.verify)
