@@ -125,13 +125,8 @@ def check_episodes(batch: GenerationBatch, attempts: int) -> None:
     )
 
 
-def check_prompts(batch: GenerationBatch, prompts: int, more: str = "more prompts") -> None:
-    """See to it that there is a step to take.
-
-    Args:
-        batch: GenerationBatch of a generation.
-        prompts: How many there are.
-        more: What would be enough of them, in words.
+def check_prompts(batch: GenerationBatch, prompts: int) -> None:
+    """See to it that so many prompts are enough for a step.
 
     Raises:
         ConfigError: There are fewer prompts than one generation asks.
@@ -144,10 +139,10 @@ def check_prompts(batch: GenerationBatch, prompts: int, more: str = "more prompt
     raise ConfigError(
         f"A generation asks {batch.prompts:,} prompts ({_product(batch)}, {batch.group} of each), "
         f"and there are {prompts:,}",
-        f"Give --steps_per_generation {steps}, or {more}."
+        f"Give --steps_per_generation {steps}, or more prompts."
         if steps
         else f"Give a smaller batch ({least} responses are the least that are whole groups of this "
-        f"size here), or {more}.",
+        "size here), or more prompts.",
     )
 
 

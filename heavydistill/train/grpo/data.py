@@ -38,7 +38,7 @@ import json
 import math
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -157,11 +157,11 @@ def read_prompts(
         found = train
         train = _teaching(found, config.max_accuracy, left_out)
         if not train and config.mode == DELIBERATOR:
-            raise _no_cache_left(arguments, base, sets, found, left_out)
+            raise _no_cache_left(arguments, sets, found, left_out)
         if not train:
             raise _no_problem_left(sets, left_out)
     train, lengths = with_room(config, base, run, train, left_out)
-    check_prompts(config.batch, len(train), _more_prompts(arguments, base, sets, left_out))
+    check_prompts(config.batch, len(train))
     return Prompts(
         train=_dataset(train),
         lengths=lengths,
@@ -302,13 +302,10 @@ def _listed(left_out: Counter[str]) -> str:
 
 def _no_cache_left(
     arguments: TrainArguments[GrpoConfig],
-    base: BaseCheckpoint,
     sets: SetsFolder,
     caches: Iterable[_Row],
     left_out: Counter[str],
 ) -> ConfigError:
-    """What is said of a set without successes, or with nothing else."""
-    again = _refilter(arguments)
     if left_out[OVER]:
         lowest = min(row["right"] / row["width"] for row in caches if _may_teach(row))
         return ConfigError(
@@ -321,52 +318,22 @@ def _no_cache_left(
     )
     if not labels and sets.manifest.unmeasured:  # caches are not always fetched from the Hub
         labels = Counter({UNMEASURED: sets.manifest.unmeasured})
+    path, model = str(arguments.config.dataset_name), str(arguments.model.model_name_or_path)
+    command = ["heavydistill", "refilter", path, "--checkpoint", model, "--out"]
+    again = f"`{shlex.join([*command, f'{path}-refiltered'])}`"
     if labels[UNMEASURED] > labels[ALWAYS] + labels[NEVER]:
         fix = f"Measure them with {again}, or ask them as they are with --unmeasured ask."
     elif labels[ALWAYS] > labels[NEVER]:
-        fix = "Build harder sets, for instance with --preset heavyskill or from harder problems."
-        if others := _measured_on_others(sets, base):
-            fix = f"That was measured on {others}: measure it on {base.name} with {again}. {fix}"
+        fix = f"Measure them on this model with {again}, or build sets from harder problems."
     else:
         fix = (
             "Train the model on the set sft_deliberator first (scripts/sft.py), and measure again "
-            f"with {again}; or build from easier problems."
+            f"with {again}; or build sets from easier problems."
         )
     return ConfigError(
         f"{sets.name} has no cache that is answered rightly sometimes and not always"
         f"{f' ({_listed(labels)})' if labels else ''}, so there is nothing to learn",
         fix,
-    )
-
-
-def _refilter(arguments: TrainArguments[GrpoConfig]) -> str:
-    """The command that measures the caches on the model that is trained."""
-    sets, model = str(arguments.config.dataset_name), str(arguments.model.model_name_or_path)
-    command = ["heavydistill", "refilter", sets, "--checkpoint", model]
-    return f"`{shlex.join([*command, '--out', f'{sets}-refiltered'])}`"
-
-
-def _measured_on_others(sets: SetsFolder, base: BaseCheckpoint) -> str:
-    """On whose deliberations the success of the caches was measured, but for the base itself."""
-    refiltered = sets.manifest.refiltered
-    models = {refiltered.checkpoint} if refiltered else {*sets.manifest.models["deliberator"]}
-    return ", ".join(sorted(models - {base.name}))
-
-
-def _more_prompts(
-    arguments: TrainArguments[GrpoConfig],
-    base: BaseCheckpoint,
-    sets: SetsFolder | None,
-    left_out: Counter[str],
-) -> str:
-    """How there may be more of them, in words."""
-    lost = left_out[ALWAYS] + left_out[NEVER]
-    others = sets and arguments.config.mode == DELIBERATOR and _measured_on_others(sets, base)
-    if not lost or not others:
-        return "more prompts"
-    return (
-        f"more prompts: {lost:,} caches are left out that {others} always or never got right; "
-        f"{_refilter(arguments)} measures them on {base.name}"
     )
 
 
@@ -466,12 +433,13 @@ def _refuse_unused(run: RunConfig, config: GrpoConfig) -> None:
 
 
 def context_of(config: GrpoConfig, base: BaseCheckpoint) -> int:
-    """Most tokens of a prompt and a response together."""
-    return min(base.context, _server(config) or base.context)
+    """Maximum number of tokens of a prompt and a response together."""
+    server = config.vllm_max_model_length if config.use_vllm else None
+    return min(base.context, server or base.context)
 
 
 def episodes_of(config: GrpoConfig, base: BaseCheckpoint, run: RunConfig) -> Episodes:
-    """What plays the episodes of a training, or makes caches as they have them."""
+    """What plays the episodes of a training."""
     most = config.max_completion_length
     return Episodes(run, base.chat, ReaderTokenizer(base.path), context_of(config, base), most)
 
@@ -490,94 +458,54 @@ def with_room(
         base: The model.
         run: How problems are asked; None where the prompts are caches.
         rows: With ``prompt``; for episodes also with the fields of a problem.
-        left_out: What is left out is counted there.
+        left_out: Counts what is left out.
 
     Raises:
         ConfigError: One does not fit and is not to be left out, or none does; the message says
-            what would do.
+            what would do for the longest.
     """
     lengths = [_tokens(base, row) for row in rows]
-    leaves_out = config.too_long == LEAVE_OUT
     if config.mode == JOINT:
         assert run, "episodes are of a run"
-        fits = _of_episodes(episodes_of(config, base, run), rows, lengths, leaves_out)
+        episodes = episodes_of(config, base, run)
+        lacks = [episodes.lack_of_room(row) for row in rows]
     else:
-        response = config.max_completion_length
-        room = context_of(config, base) - response
-        fits = [tokens <= room for tokens in lengths]
-        if leaves_out and not any(fits):
-            raise ConfigError(
-                f"max_completion_length: no prompt leaves room for {response:,} tokens of a "
-                f"response in {room + response:,}; the shortest has {min(lengths):,}",
-                "Give a smaller one.",
-            )
-        if not leaves_out:
-            check_room(lengths, response, base.context, _server(config))
-    kept = [at for at, is_fit in enumerate(fits) if is_fit]
-    if lost := len(rows) - len(kept):
-        left_out[TOO_LONG] += lost
+        lacks = [
+            _lack_of_room(config, base, row, tokens)
+            for row, tokens in zip(rows, lengths, strict=True)
+        ]
+    lacking = {at: lack for at, lack in enumerate(lacks) if lack}
+    if lacking and (config.too_long != LEAVE_OUT or len(lacking) == len(rows)):
+        what, fix = lacking[max(lacking, key=lambda at: lengths[at])]
+        if len(lacking) < len(rows):
+            fix = f"leave out what is longer with --too_long {LEAVE_OUT}, or {fix}"
+        many = f"{len(lacking):,} of {len(rows):,} prompts"
+        raise ConfigError(f"{what} ({many})", f"{fix[0].upper()}{fix[1:]}.")
+    if lacking:
+        left_out[TOO_LONG] += len(lacking)
+    kept = [at for at, lack in enumerate(lacks) if lack is None]
     return [rows[at] for at in kept], [lengths[at] for at in kept]
 
 
-def _of_episodes(
-    episodes: Episodes, rows: Sequence[_Row], lengths: Sequence[int], leaves_out: bool
-) -> list[bool]:
-    lacks = [episodes.lack_of_room(row) for row in rows]
-    found = [at for at, lack in enumerate(lacks) if lack]
-    if found and (not leaves_out or len(found) == len(rows)):
-        # What would do for the longest prompt would do for all.
-        lack = lacks[max(found, key=lambda at: lengths[at])]
-        assert lack
-        what, fix = lack
-        if len(found) < len(rows):
-            fix = f"leave out what is longer with --too_long {LEAVE_OUT}, or {fix}"
-        many = f"{len(found):,} of {len(rows):,} problems"
-        raise ConfigError(f"{what} ({many})", f"{fix[0].upper()}{fix[1:]}.")
-    return [lack is None for lack in lacks]
-
-
-def check_room(lengths: Sequence[int], response: int, context: int, server: int | None) -> None:
-    """See to it that the longest prompt and a response fit.
-
-    Args:
-        lengths: Tokens of the prompts.
-        response: ``max_completion_length``.
-        context: Of the model.
-        server: ``vllm_max_model_length``.
-
-    Raises:
-        ConfigError: They do not.
-    """
-    longest = max(lengths)
-    if longest + response > context:
-        many = sum(length + response > context for length in lengths)
-        fixes = []
-        if longest < context:
-            fixes.append(f"give --max_completion_length {context - longest}")
-        if many < len(lengths):
-            fixes.append("leave out what is longer with --too_long leave_out")
-        if not fixes:
-            fixes.append(
-                "take a model that reads more or shorter prompts; caches are cut to fit by "
-                f"`heavydistill build --set max_tokens={context}`"
-            )
-        fix = ", or ".join(fixes)
-        raise ConfigError(
-            f"max_completion_length: {many:,} of {len(lengths):,} prompts and {response:,} tokens "
-            f"of a response do not fit the {context:,} of the model; the longest prompt has "
-            f"{longest:,}",
-            f"{fix[0].upper()}{fix[1:]}.",
+def _lack_of_room(
+    config: GrpoConfig, base: BaseCheckpoint, row: _Row, tokens: int
+) -> tuple[str, str] | None:
+    """(what does not fit, what would) of a prompt of so many tokens and a response to it."""
+    response, room = config.max_completion_length, context_of(config, base)
+    if tokens + response <= room:
+        return None
+    if tokens + response <= base.context:
+        fix = f"give --vllm_max_model_length {tokens + response}"
+    elif tokens < base.context:
+        fix = f"give --max_completion_length {base.context - tokens}"
+    else:
+        fix = (
+            "take a model that reads more, or cut caches to fit with "
+            f"`heavydistill build --set max_tokens={base.context}`"
         )
-    if server is not None and longest + response > server:
-        raise ConfigError(
-            f"vllm_max_model_length: {server:,} tokens do not hold the longest prompt, "
-            f"{longest:,}, and a response of {response:,}",
-            f"Give --vllm_max_model_length {longest + response}.",
-        )
-
-
-def _server(config: GrpoConfig) -> int | None:
-    return config.vllm_max_model_length if config.use_vllm else None
+    limit = "the model" if room == base.context else "vllm_max_model_length"
+    what = f"its prompt of {tokens:,} tokens and {response:,} of a response do not fit the {room:,}"
+    return f"Problem {row['problem']}: {what} of {limit}", fix
 
 
 def _tokens(base: BaseCheckpoint, row: _Row) -> int:

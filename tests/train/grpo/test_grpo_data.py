@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 import shutil
+from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,7 +20,13 @@ from heavydistill.errors import ConfigError, UserError
 from heavydistill.heavy.prompts import load
 from heavydistill.store.sets.folder import RunUsed, file_of, read_manifest, write_manifest
 from heavydistill.train.base_model import load_base
-from heavydistill.train.grpo.data import Prompts, check_room, context_of, find_sets, read_prompts
+from heavydistill.train.grpo.data import (
+    Prompts,
+    context_of,
+    find_sets,
+    read_prompts,
+    with_room,
+)
 
 
 def with_rows(folder: Path, *rows: dict[str, Any]) -> Path:
@@ -76,23 +84,12 @@ def test_a_set_without_successes_is_refused_with_what_to_do(tmp_path: Path) -> N
     assert f"heavydistill refilter {never} --checkpoint micro-student" in message
 
 
-def test_caches_that_another_model_always_gets_right_are_to_be_measured_again(
-    tmp_path: Path,
-) -> None:
+def test_caches_that_are_always_right_are_to_be_measured_on_this_model(tmp_path: Path) -> None:
     rows = [{"success": 1.0, "cache": f"c{n}"} for n in range(3)]
     always = with_rows(tmp_path / "always", *rows)
     again = f"refilter {always} --checkpoint micro-student --out {always}-refiltered"
     message = refused(always, tmp_path)
-    assert "That was measured on micro: measure it on micro-student" in message
-    assert f"`heavydistill {again}`. Build harder sets" in message
-    few = with_rows(tmp_path / "few", *rows, {"success": 0.5, "cache": "c4"})
-    message = refused(few, tmp_path, steps_per_generation=8)
-    assert "3 caches are left out that micro always or never got right" in message
-    assert f"refilter {few} --checkpoint micro-student" in message
-    own = read_manifest(always).model_copy(update={"models": {"deliberator": ["micro-student"]}})
-    write_manifest(own, always)
-    message = refused(always, tmp_path)
-    assert "Build harder sets" in message and "refilter" not in message
+    assert f"Measure them on this model with `heavydistill {again}`, or build sets" in message
 
 
 def test_an_empty_set_tells_what_became_of_its_caches(tmp_path: Path) -> None:
@@ -166,11 +163,12 @@ def test_prompts_that_do_not_fit_are_refused_or_left_out_and_counted(tmp_path: P
     long = [{"role": "user", "content": "one plus one " * 400}]
     sets = with_rows(tmp_path / "sets", {"cache": "c0"}, {"cache": "c1", "prompt": long})
     message = refused(sets, tmp_path, max_completion_length=1000)
-    assert "1 of 2 prompts and 1,000 tokens" in message and "--too_long leave_out" in message
+    assert "and 1,000 of a response do not fit the 2,048 of the model (1 of 2 prompts)" in message
+    assert "--too_long leave_out" in message
     kept = found(sets, tmp_path, max_completion_length=1000, too_long="leave_out")
     assert kept.train["cache"] == ["c0"] and kept.left_out == {"too_long": 1}
     message = refused(sets, tmp_path, max_completion_length=2040, too_long="leave_out")
-    assert "no prompt leaves room" in message
+    assert "(2 of 2 prompts)" in message and "leave_out" not in message
 
 
 def test_fewer_prompts_than_a_generation_asks_are_refused(tmp_path: Path) -> None:
@@ -263,7 +261,7 @@ def test_a_prompt_of_an_episode_leaves_room_for_an_attempt_which_may_be_shorter(
     keys = {**EPISODES, "max_completion_length": 2040, "too_long": "leave_out"}
     shorter = {"deliberate": {"sampling": {"max_tokens": 90}}}
     message = refused(None, tmp_path, run=run_file(tmp_path, think={"k": 2}, **shorter), **keys)
-    assert "and 2040 of an attempt do not fit the student's 2048 (12 of 12 problems)" in message
+    assert "and 2040 of an attempt do not fit the student's 2048 (12 of 12 prompts)" in message
     assert "Set max_completion_length to 19" in message and "leave_out" not in message
     run = run_file(tmp_path, think={"k": 2, "sampling": {"max_tokens": 1900}}, **shorter)
     for more in (keys, {**keys, "too_long": "refuse"}):
@@ -284,12 +282,12 @@ def test_problems_that_have_no_room_for_a_cache_are_left_out_where_that_is_asked
         try:
             some = found(None, tmp_path, run=run, too_long="leave_out", **EPISODES)
         except ConfigError as none:
-            assert "(12 of 12 problems)" in str(none)
+            assert "(12 of 12 prompts)" in str(none)
             continue
         break
     assert 0 < some.left_out["too_long"] < 12 and longest not in some.train["text"]
     message = refused(None, tmp_path, run=run, **EPISODES)
-    assert f"and there is room for {budget} ({some.left_out['too_long']} of 12 problems)" in message
+    assert f"and there is room for {budget} ({some.left_out['too_long']} of 12 prompts)" in message
     assert "Leave out what is longer with --too_long leave_out, or give more room" in message
 
 
@@ -388,10 +386,22 @@ def test_problems_of_which_none_can_teach_are_refused_with_what_to_do(tmp_path: 
     assert "Build sets from harder problems" in message and "give --run" in message
 
 
-def no_room(*arguments: object) -> str:
-    with pytest.raises(ConfigError) as raised:
-        check_room(*arguments)  # type: ignore[arg-type]
-    return str(raised.value)
+def room(
+    lengths: list[int], response: int, context: int, server: int | None, too_long: str = "refuse"
+) -> list[int]:
+    """The lengths of the prompts that ``with_room`` keeps."""
+    config: Any = SimpleNamespace(
+        mode="deliberator",
+        too_long=too_long,
+        max_completion_length=response,
+        use_vllm=server is not None,
+        vllm_max_model_length=server,
+    )
+    base: Any = SimpleNamespace(
+        context=context, chat=SimpleNamespace(prompt_tokens=lambda prompt: prompt)
+    )
+    rows = [{"problem": f"p{n}", "prompt": length} for n, length in enumerate(lengths)]
+    return with_room(config, base, None, rows, Counter())[1]
 
 
 @given(
@@ -403,21 +413,24 @@ def no_room(*arguments: object) -> str:
 def test_prompts_and_a_response_fit_or_the_message_says_what_would(
     lengths: list[int], response: int, context: int, server: int | None
 ) -> None:
-    longest = max(lengths)
-    if longest + response <= min(context, server or context):
-        check_room(lengths, response, context, server)
+    most = min(context, server or context) - response
+    kept = [length for length in lengths if length <= most]
+    if kept:
+        assert room(lengths, response, context, server, "leave_out") == kept
+    if kept == lengths:
+        assert room(lengths, response, context, server) == kept
         return
-    message = no_room(lengths, response, context, server)
+    with pytest.raises(ConfigError) as raised:
+        room(lengths, response, context, server)
+    message = str(raised.value)
+    assert f"({len(lengths) - len(kept):,} of {len(lengths):,} prompts)" in message
     if found := re.search(r"--max_completion_length (\d+)", message):
-        check_room(lengths, int(found[1]), context, None)
+        assert room(lengths, int(found[1]), context, None) == lengths
     elif found := re.search(r"--vllm_max_model_length (\d+)", message):
-        check_room(lengths, response, context, int(found[1]))
+        assert room(lengths, response, context, int(found[1])) == lengths
     else:
-        assert longest >= context
-        assert ("Take a model that reads more" in message) == ("--too_long" not in message)
-    assert ("--too_long leave_out" in message) == (
-        longest + response > context and min(lengths) + response <= context
-    )
+        assert max(lengths) >= context and "ake a model that reads more" in message
+    assert ("--too_long leave_out" in message) == bool(kept)
 
 
 def test_with_a_server_the_shorter_context_counts(

@@ -55,7 +55,7 @@ def test_a_dry_run_says_what_would_be_trained_and_writes_nothing(
     [
         ({"num_generatons": 4}, "Error: There is no flag --num_generatons"),
         ({"num_generations": 3}, "Error: num_generations: 3 does not divide the 16 responses"),
-        ({"max_completion_length": 2000}, "Error: max_completion_length: "),
+        ({"max_completion_length": 2000}, "Give --max_completion_length 1751."),
         ({"dataset_name": "nowhere"}, "Error: There is no folder nowhere"),
         ({"max_accuracy": 0.0}, "Error: max_accuracy: "),
         ({"evaluate": "nowhere.yaml"}, "Error: nowhere.yaml: No such file"),
