@@ -14,11 +14,12 @@ import typer
 from heavydistill.errors import ConfigError
 from heavydistill.report.grid import percent
 from heavydistill.report.terminal import plain
+from heavydistill.schema import OK
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-    from heavydistill.run.status import StageStatus, Status
+    from heavydistill.run.status import Status
 
 _LOOKS_EVERY_S = 1.0
 _PATIENCE_S = 10.0  # between two runs of an evaluation nobody writes for a moment
@@ -106,68 +107,32 @@ def line_of(which: str, status: Status, is_alive: bool | None = True) -> str:
         status: What the run says.
         is_alive: Whether its process is there; None where that is not known.
     """
-    stages = [
-        ", ".join([f"{stage.name} {stage.done:,}/{stage.total:,}", *_samples(stage)])
-        for stage in status.stages
-    ]
-    done = f"{status.finished:,} of {status.problems:,} problems finished"
-    parts = [which, _life(status, is_alive), done, *stages]
-    facts = dict(_facts(status))
-    if "failures" in facts:
-        facts["failures"] += " failed or cut off"
-    if unanswered := facts.pop("unanswered", ""):
-        facts["tokens"] = f"{unanswered} without a final answer; {facts['tokens']}"
-    strata = ", ".join(f"{count:,} {name}" for name, count in _strata(status))
-    if right := ", ".join(part for part in (facts.pop("right so far", ""), strata) if part):
-        facts["right"] = f"so far {right}"
-    return "; ".join(part for part in (*parts, *facts.values()) if part)
+    facts = [value for _, value in _facts(status) if value]
+    return "; ".join(filter(None, [which, _life(status, is_alive), *facts]))
 
 
 def picture_of(which: str, status: Status, is_alive: bool | None = True) -> RenderableType:
-    """A status as bars and tables; arguments as of ``line_of``."""
-    from rich import box
+    """What ``line_of`` says as a table below a bar; arguments as there."""
     from rich.console import Group
     from rich.progress_bar import ProgressBar
     from rich.table import Table
 
-    bars = Table.grid(padding=(0, 2))
-    for stage in status.stages:
-        bars.add_row(
-            plain(stage.name),
-            ProgressBar(total=max(1, stage.total), completed=stage.done, width=30),
-            plain(f"{stage.done:,}/{stage.total:,}"),
-            plain(", ".join(_samples(stage))),
-        )
     facts = Table.grid(padding=(0, 2))
-    kinds = ", ".join(f"{count:,} {name}" for name, count in status.statuses.items())
-    of_them = f" ({kinds})" if kinds else ""
-    done = f"{status.finished:,} of {status.problems:,} problems{of_them}"
-    for label, value in [("finished", done), *_facts(status)]:
+    for label, value in _facts(status):
         if value:
-            facts.add_row(label, plain(value))
-    heading = ", ".join(part for part in (which, _life(status, is_alive)) if part)
-    who = " and ".join(dict.fromkeys(name for name in (status.thinker, status.deliberator) if name))
+            facts.add_row(plain(label), plain(value))
+    heading = ", ".join(filter(None, [which, _life(status, is_alive)]))
+    who = " and ".join(dict.fromkeys(filter(None, [status.thinker, status.deliberator])))
     style = "bold red" if is_alive is False else "bold"
-    shown: list[RenderableType] = [
+    return Group(
         plain(f"{heading}: K={status.k}, D={status.d}, {who}", style=style),
-        bars,
+        ProgressBar(
+            total=max(1, sum(stage.total for stage in status.stages)),
+            completed=sum(stage.done for stage in status.stages),
+            width=60,
+        ),
         facts,
-    ]
-    if status.strata:
-        strata = Table("Stratum so far", box=box.SIMPLE_HEAD, show_edge=False)
-        strata.add_column("Problems", justify="right")
-        for name, count in _strata(status):
-            strata.add_row(name, f"{count:,}")
-        shown.append(strata)
-    return Group(*shown)
-
-
-def _samples(stage: StageStatus) -> Iterator[str]:
-    """Of a stage, beside the problems that have left it."""
-    if stage.sent and stage.done < stage.total:
-        yield f"{stage.ended:,} of {stage.sent:,} samples"
-    if stage.from_journal:
-        yield f"{stage.from_journal:,} from the journal"
+    )
 
 
 def _life(status: Status, is_alive: bool | None) -> str:
@@ -182,7 +147,17 @@ def _life(status: Status, is_alive: bool | None) -> str:
 
 
 def _facts(status: Status) -> Iterator[tuple[str, str]]:
-    """(what, what is known of it), where something is."""
+    """(label, text) of all that is known of a run; the text of what is not known is empty."""
+    from heavydistill.metrics.summary import STRATA
+
+    yield "finished", f"{status.finished:,} of {status.problems:,} problems finished"
+    for stage in status.stages:
+        parts = [f"{stage.name} {stage.done:,}/{stage.total:,}"]
+        if stage.sent and stage.done < stage.total:
+            parts.append(f"{stage.ended:,} of {stage.sent:,} samples")
+        if stage.from_journal:
+            parts.append(f"{stage.from_journal:,} from the journal")
+        yield "stage", ", ".join(parts)
     pace = []
     if status.problems_per_minute:
         pace.append(f"{status.problems_per_minute:,.1f} problems a minute")
@@ -191,20 +166,20 @@ def _facts(status: Status) -> Iterator[tuple[str, str]]:
     if status.left_s is not None:
         pace.append(f"about {_span(status.left_s)} left")
     yield "pace", ", ".join(pace) or "time left unknown"
-    begun = f"{status.loaded - status.finished:,} problems begun"
-    yield (
-        "in flight",
-        begun if status.requests is None else f"{status.requests:,} requests, {begun}",
-    )
+    requests = "" if status.requests is None else f"{status.requests:,} requests, "
+    yield "in flight", f"{requests}{status.loaded - status.finished:,} problems begun"
     kinds: Counter[str] = Counter()
     for stage in status.stages:
         kinds.update(stage.failures)
     reasons = ", ".join(f"{count:,} {kind}" for kind, count in kinds.most_common())
     if asked := sum(stage.asked for stage in status.stages):
-        failed = f"{kinds.total():,} of {asked:,} samples"
-        yield "failures", f"{failed} ({reasons})" if reasons else failed
+        because = f" ({reasons})" if reasons else ""
+        yield "failures", f"{kinds.total():,} of {asked:,} samples{because} failed or cut off"
+    others = [f"{count:,} {name}" for name, count in status.statuses.items() if name != OK]
+    yield "problems", ", ".join(others)
     if status.unanswered:
-        yield "unanswered", f"{status.unanswered:,} of {status.judged:,} finished samples"
+        counts = f"{status.unanswered:,} of {status.judged:,} finished samples"
+        yield "unanswered", f"{counts} without a final answer"
     read = sum(stage.prompt_tokens for stage in status.stages)
     written = sum(stage.tokens for stage in status.stages)
     yield "tokens", f"{read:,} tokens read, {written:,} written"
@@ -214,13 +189,8 @@ def _facts(status: Status) -> Iterator[tuple[str, str]]:
         yield "cost", "free" if status.requests is None else f"{status.usd:,.2f} USD"
     means = [(f"M@{status.k}", status.mean_at_k), (f"HM@{status.d}", status.heavy_mean_at_d)]
     right = [f"{name} {percent(value)}" for name, value in means if value is not None]
-    yield "right so far", ", ".join(right)
-
-
-def _strata(status: Status) -> list[tuple[str, int]]:
-    from heavydistill.metrics.summary import STRATA
-
-    return [(name, status.strata[name]) for name in STRATA if name in status.strata]
+    right += [f"{status.strata[name]:,} {name}" for name in STRATA if name in status.strata]
+    yield "right", f"so far {', '.join(right)}" if right else ""
 
 
 def _span(seconds: float) -> str:

@@ -166,7 +166,7 @@ def test_ctrl_c_leaves_the_watch_and_not_the_run(slow_server: FakeServer, tmp_pa
     process = started(generate(slow_server, out))
     await_finished(out, 1, process)
     first = Terminal(COMMAND, "watch", str(out))
-    first.await_text("Stratum so far")
+    first.await_text("problems begun")
     first.press_ctrl_c()
     assert first.exit_code() == 130 and "Traceback" not in first.printed
     assert process.poll() is None
