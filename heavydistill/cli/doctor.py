@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from heavydistill.cli.flags import with_run_flags
+from heavydistill.cli.progress import say
 from heavydistill.config.models import Capabilities, Endpoint
 from heavydistill.config.run import RunConfig
 
@@ -50,13 +51,14 @@ def doctor(config: RunConfig) -> None:
     results = []
     for title, findings, note in _sections(fresh, console):
         _print(title, findings, console)
-        _say(note, console)
+        if note:
+            say(note, console)
         results += [finding.result for finding in findings]
     if config.endpoint.capabilities:
-        _say("The configuration has endpoint.capabilities, so its run reads no file.", console)
+        say("The configuration has endpoint.capabilities, so its run reads no file.", console)
     failures, warnings = results.count("failure"), results.count("warning")
     ending = "fix the failures before a run" if failures else "a run can go on"
-    _say(f"{failures} failure(s), {warnings} warning(s): {ending}.", console)
+    say(f"{failures} failure(s), {warnings} warning(s): {ending}.", console)
     if failures:
         raise typer.Exit(1)
 
@@ -184,11 +186,7 @@ def _visit(
 def _cost(seen: Examination, profile: Profile) -> str:
     text = f"{seen.requests} requests, {seen.prompt_tokens:,} + {seen.completion_tokens:,} tokens"
     if profile.price:
-        usd = (
-            seen.prompt_tokens * profile.price.usd_per_mtok_in
-            + seen.completion_tokens * profile.price.usd_per_mtok_out
-        ) / 10**6
-        text += f", {usd:.4f} USD"
+        text += f", {profile.price.usd(seen.prompt_tokens, seen.completion_tokens):.4f} USD"
     return f"{text}{'' if seen.is_counted else ' as far as they were counted'}."
 
 
@@ -205,10 +203,5 @@ def _print(title: str, findings: list[Finding], console: Console) -> None:
         fix = [plain(f"{advice}: {finding.fix}")] if finding.fix else []
         text = Text("\n").join([plain(finding.text), *fix])
         rows.add_row(plain(finding.check), Text(finding.result, _STYLES[finding.result]), text)
-    _say(f"\n{title}", console)
+    say(f"\n{title}", console)
     print_table(rows, console)
-
-
-def _say(text: str, console: Console) -> None:
-    if text:
-        console.print(text, markup=False, highlight=False, soft_wrap=True)

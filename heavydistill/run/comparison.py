@@ -41,11 +41,7 @@ _A_RUN = "Give the folder that `heavydistill generate --out FOLDER` wrote."
 
 
 def compare_runs(a: Path, b: Path) -> Comparison:
-    """What is different in run B.
-
-    Args:
-        a: Folder of the run that it is compared with.
-        b: Folder of the run.
+    """What is different in the run in folder ``b`` from that in ``a``.
 
     Raises:
         ConfigError: A folder holds no finished run, or the runs cannot be compared (see
@@ -59,11 +55,7 @@ def compare_runs(a: Path, b: Path) -> Comparison:
 
 
 def side_of(run: Path, name: str) -> Side:
-    """A finished run as one side of a comparison.
-
-    Args:
-        run: Its folder.
-        name: What it is called in the comparison.
+    """The finished run in a folder, as the side of that name in a comparison.
 
     Raises:
         ConfigError: The folder holds no run, or one of another version.

@@ -67,7 +67,7 @@ def check(
     """Check the runs of an evaluation, each as ``generate.check`` does.
 
     Args:
-        config: The configuration as the user gave it.
+        config: Configuration as the user gave it.
         before: Model that both roles are compared with; None makes one run alone.
         controls: Names of ``metrics.controls.NAMES``.
         orders: Number of orders in which the caches of the run after are read.
@@ -95,11 +95,6 @@ def paired(
     What is left open is filled in for the model before and holds for both; so does that model
     itself for a role that nobody is named for.
 
-    Args:
-        config: The configuration as the user gave it.
-        before: Model that both roles are compared with.
-        contact: Asks the servers, as in ``generate.check``; None sends nothing.
-
     Raises:
         UserError: As of ``models.resolve.resolve``; or the models are the same, or cannot be
             asked alike.
@@ -125,11 +120,7 @@ def paired(
 
 
 def evaluate(plan: EvaluationPlan, run_one: RunOne) -> Evaluated:
-    """Make the runs of an evaluation, compare them, and write the folder.
-
-    Args:
-        plan: The plan from ``check``.
-        run_one: Makes a run under ``BEFORE``, ``AFTER`` or the name of a control.
+    """Make the runs of a plan from ``check``, compare them, and write the folder.
 
     Raises:
         TeacherError: A server does not have a model; nothing was asked.

@@ -63,12 +63,7 @@ def place_of(config: RunConfig, default: str) -> ExperimentFolder:
 
 
 def reading_pools(config: RunConfig, **changes: Any) -> RunConfig:
-    """A completed configuration without its thinker, to be given pools.
-
-    Args:
-        config: Of the run whose pools will be read, or of one asked like it.
-        changes: Fields that differ.
-    """
+    """A completed configuration without its thinker, to be given pools; ``changes`` are fields."""
     nobody = {"thinker": None, "think": Think(min_k=config.think.min_k), "problems": Problems()}
     return config.model_copy(update={**nobody, "pools_sha256": None, **changes})
 
@@ -116,11 +111,8 @@ def experiment(
 ) -> Iterator[Experiment]:
     """The experiment whose runs are made while this lasts.
 
-    Args:
-        place: Where it will be.
-        asked: Runs whose servers must be there before the first one begins.
-        contact: Has asked these servers; None asks them anew.
-        run_one: Makes a run.
+    The servers of all ``asked`` must be there before the first run begins; ``contact`` has asked
+    them, None asks them anew.
 
     Raises:
         TeacherError: A server does not have a model; nothing was asked.

@@ -41,12 +41,7 @@ _Questions = dict[int, str]
 class JudgeUndecided(HeavyTask):
     """Asks a judge ``num_generations`` times about each answer that the rules left undecided.
 
-    Input columns:
-        - problem (``dict``), and the column named by ``column``, with the verdicts of rules.
-
-    Output columns:
-        - the same column, where the judge's verdicts have replaced those it was asked about.
-        - status (``str``).
+    Its verdicts replace those in ``column`` that it was asked about.
     """
 
     column: str = "pool"

@@ -40,31 +40,20 @@ EXTRAS = (
 class HeavyLLM(LLM):
     """A model by the name of its profile, which is looked up unless ``resolved`` gave it.
 
-    Attributes:
-        teacher: Profile name, checkpoint folder, Hub id, or served name.
-        sampling: How to sample.
-        seed: Of the run; see ``models.request.sample_seed``.
-        stage: For the record; see ``models.request.Request``.
-        endpoint: Where the model is served, if it is.
-        journal: Folder where responses are kept; see ``store.journal``. None keeps none.
-        ledger: File of the run's account; see ``models.ledger``. None keeps none.
-        most_tokens: Cap of the account, if it is in tokens.
-        most_usd: Cap of the account, if it is in money.
-        holder: Shard that pays; see ``models.ledger.Ledger``.
-        replay: Ask nobody, take all from the journal.
+    Caps, holder and the account itself are those of ``models.ledger.Ledger``.
     """
 
-    teacher: str
+    teacher: str  # Profile name, checkpoint folder, Hub id, or served name
     sampling: Sampling
-    seed: int = 0
-    stage: str = ""
+    seed: int = 0  # Seed of the run; see ``models.request.sample_seed``
+    stage: str = ""  # Stage for the record; see ``models.request.Request``
     endpoint: Endpoint = Endpoint()
-    journal: str | None = None
-    ledger: str | None = None
+    journal: str | None = None  # Folder where responses are kept; None keeps none
+    ledger: str | None = None  # File of the run's account; None keeps none
     most_tokens: int | None = None
     most_usd: float | None = None
     holder: str = ""
-    replay: bool = False
+    replay: bool = False  # Send no request, take all from the journal
 
     _engine: Engine | None = PrivateAttr(default=None)
     _found: Profile | None = PrivateAttr(default=None)
@@ -114,11 +103,6 @@ class HeavyLLM(LLM):
         if self._engine:
             self._engine.close()
         self._engine = None
-
-    @property
-    def is_open(self) -> bool:
-        """Whether it can be asked: it is loaded, and not unloaded."""
-        return self._engine is not None
 
     @property
     def work(self) -> Work:

@@ -18,7 +18,6 @@ from __future__ import annotations
 import math
 import os
 import socket
-import time
 import uuid
 from pathlib import Path
 from typing import Any
@@ -44,7 +43,6 @@ LOCAL = "local"
 _PASSED = {"HF_TOKEN", "OMP_NUM_THREADS"}
 _RETRIES = 3
 _CONNECT_TIMEOUT_S = 5.0
-_ROOM_WARNING_S = 60.0
 
 
 class Tasks:
@@ -73,12 +71,10 @@ class Tasks:
         )
         self._tasks: list[Any] = []
         self._ends: dict[int, ShardEnd] = {}
-        self._started = 0.0
 
     def start(self, shards: list[Shard]) -> None:
         options: dict[str, Any] = {"max_retries": _RETRIES, "scheduling_strategy": "SPREAD"}
         task = ray.remote(_run_here).options(num_gpus=self._gpus, **options)
-        self._started = time.monotonic()
         self._tasks = [task.remote(shard) for shard in shards]
 
     def ended(self) -> dict[int, ShardEnd]:

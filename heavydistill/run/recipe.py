@@ -50,9 +50,9 @@ def llm_of(run: ResolvedRun, stage: str, replay: bool = False, holder: str = "")
     """The LLM of a stage, with the journal and the account of the run.
 
     Args:
-        run: Its journal must be set if it has a budget.
-        stage: As in ``models.request``.
-        replay: Ask nobody; take every response from the journal.
+        run: Resolved run; its journal must be set if it has a budget.
+        stage: Name as in ``models.request``.
+        replay: Send no request; take every response from the journal.
         holder: Shard that pays; see ``models.ledger.Ledger``.
     """
     config, model = run.config, run.in_stage(stage)
@@ -75,12 +75,7 @@ def llm_of(run: ResolvedRun, stage: str, replay: bool = False, holder: str = "")
 
 
 def counting_of(run: ResolvedRun, replay: bool = False) -> dict[str, Any]:
-    """The arguments of ``BuildCaches`` that say what counts the tokens of a cache.
-
-    Args:
-        run: The run whose deliberator reads the caches.
-        replay: Take every count from the journal, and send no request.
-    """
+    """The arguments of ``BuildCaches`` that say what counts the tokens of a cache."""
     deliberator = run.deliberator
     return {
         "reader": deliberator.profile.tokenizer,
@@ -94,14 +89,9 @@ def counting_of(run: ResolvedRun, replay: bool = False) -> dict[str, Any]:
 def judge_of(
     run: ResolvedRun, column: str, round: int = 0, replay: bool = False, holder: str = ""
 ) -> JudgeUndecided:
-    """The step that puts what is undecided in a column to the judge of a run.
+    """The step that puts what is undecided in ``pool`` or ``deliberations`` to a run's judge.
 
-    Args:
-        run: It must have a judge.
-        column: ``pool`` or ``deliberations``.
-        round: Of the deliberations; 0 for a pool.
-        replay: See ``llm_of``, as for the next one.
-        holder: Shard that pays.
+    ``round`` is that of the deliberations, 0 for a pool; see ``llm_of`` for the others.
     """
     config, judge, pace = run.config, run.in_stage(JUDGE), pace_of(run, JUDGE)
     llm = llm_of(run, JUDGE, replay, holder)

@@ -174,9 +174,7 @@ class ShardPool(Protocol):
 def run_shard(shard: Shard, place: str = "") -> ShardEnd:
     """Run a shard to its end; rows and counts are in files then.
 
-    Args:
-        shard: The shard.
-        place: Where this is, for people; empty on this machine.
+    ``place`` is where this is, for people; empty on this machine.
     """
     name = f"{shard.number:04d}-{uuid.uuid4().hex[:8]}"
     try:

@@ -192,14 +192,9 @@ class _Mean:
 
 
 class StatusWriter:
-    """Counts what leaves the steps of a run, and writes its status.
+    """Counts what leaves the steps of a run, and writes its status; a replay asks no servers.
 
-    Args:
-        path: The file.
-        run: Models and configuration.
-        problems: Number of problems.
-        asks_servers: Whether any server is asked; a replay asks none.
-        on_status: Called with each status that is written.
+    ``on_status`` is called with each status that is written.
     """
 
     def __init__(
@@ -378,9 +373,6 @@ def read_status(path: Path) -> Status | None:
 
 def running(run: Path) -> tuple[str, Status] | None:
     """A run that lasts, or that was killed and has not begun again; None if there is none.
-
-    Args:
-        run: The name that the folder of the run or the evaluation will have.
 
     Returns:
         Name of the run inside of an evaluation or a crossing, empty for a run alone; its status.

@@ -65,12 +65,17 @@ def advance(rows: list[Row], station: str, work: Callable[[Row], Row]) -> list[R
     return rows
 
 
-class LoadProblems(GeneratorStep):
-    """Yields one row a problem.
+def _batches(rows: Iterator[Row], size: int) -> Iterator[tuple[list[Row], bool]]:
+    """Batches of rows, and whether each is the last."""
+    batch = list(islice(rows, size))
+    while batch:
+        following = list(islice(rows, size))
+        yield batch, not following
+        batch = following
 
-    Output columns:
-        - problem (``dict``): A ``schema.Problem``.
-    """
+
+class LoadProblems(GeneratorStep):
+    """Yields one row a problem."""
 
     source: Problems
     """Where from; see ``config.Problems``."""
@@ -103,14 +108,7 @@ class LoadProblems(GeneratorStep):
 
 
 class LoadCaches(GeneratorStep):
-    """Yields one row a cache that is there, without the pool that it is of.
-
-    Output columns:
-        - problem (``dict``): A ``schema.Problem``.
-        - problem_id, cache_id (``str``).
-        - caches (``list[dict]``): What ``Deliberate`` reads of the cache.
-        - pool, deliberations (``list[dict]``): Empty.
-    """
+    """Yields one row a cache that is there; its pool and its deliberations are empty."""
 
     _pairs: Iterator[tuple[Problem, Cache]] = PrivateAttr(default_factory=lambda: iter(()))
 
@@ -125,12 +123,7 @@ class LoadCaches(GeneratorStep):
     def process(self, offset: int = 0) -> Iterator[tuple[list[Row], bool]]:
         """Batches of rows, of which two are in memory, and whether it is the last."""
         rows = (self._row(problem, cache) for problem, cache in self._pairs)
-        size = int(self.batch_size)
-        batch = list(islice(rows, size))
-        while batch:
-            following = list(islice(rows, size))
-            yield batch, not following
-            batch = following
+        return _batches(rows, int(self.batch_size))
 
     def _row(self, problem: Problem, cache: Cache) -> Row:
         values = to_row(problem)
@@ -145,12 +138,9 @@ class LoadCaches(GeneratorStep):
 
 
 class LoadPools(GeneratorStep):
-    """Yields one row a trace of an earlier run, with its pool; see ``pools``.
+    """Yields one row a trace of an earlier run: its pool with the verdicts that stand.
 
-    Output columns:
-        - problem (``dict``): A ``schema.Problem``.
-        - pool (``list[dict]``): ``schema.Trajectory``, with the verdicts that stand.
-        - thinker_prompt_version (``str``).
+    See ``pools``.
     """
 
     source: str
@@ -174,13 +164,7 @@ class LoadPools(GeneratorStep):
     def process(self, offset: int = 0) -> Iterator[tuple[list[Row], bool]]:
         """Batches of rows, of which two are in memory, and whether it is the last."""
         traces = islice(read_traces(Path(self.source)), self.first, self.limit, self.every)
-        rows = map(self._row, islice(traces, offset, None))
-        size = int(self.batch_size)
-        batch = list(islice(rows, size))
-        while batch:
-            following = list(islice(rows, size))
-            yield batch, not following
-            batch = following
+        return _batches(map(self._row, islice(traces, offset, None)), int(self.batch_size))
 
     def _row(self, trace: Trace) -> Row:
         now = verifier_now(trace.problem)
@@ -199,14 +183,7 @@ _pools = SharedResources(VerdictPool.close)  # workers of one run judge for all 
 
 
 class Verify(Step):
-    """Judges every generation of a column with the verifier of its problem.
-
-    Input columns:
-        - problem (``dict``), and the column named by ``column``.
-
-    Output columns:
-        - the same column, with verdicts.
-    """
+    """Judges every generation of a column with the verifier of its problem."""
 
     column: str = "pool"
     """``pool`` or ``deliberations``."""
@@ -214,11 +191,6 @@ class Verify(Step):
     """Limits, workers, and verifiers of one's own."""
 
     _judges: VerdictPool | None = PrivateAttr(default=None)
-
-    @property
-    def computes(self) -> bool:
-        """Whether a replica on every node of a cluster is worth its memory; see ``ray``."""
-        return True
 
     @property
     def inputs(self) -> list[str]:
@@ -272,15 +244,7 @@ class Verify(Step):
 
 
 class BuildCaches(Step):
-    """Builds the cache of one round from the pool and the deliberations of the round before.
-
-    Input columns:
-        - problem (``dict``), pool (``list[dict]``).
-
-    Output columns:
-        - caches (``list[dict]``): One more ``schema.Cache``.
-        - deliberations (``list[dict]``): As it was; empty before the first round.
-    """
+    """Builds the cache of one round from the pool and the deliberations of the round before."""
 
     choice: CacheChoice
     """Selection, pruning and budget; ``budget_tokens`` must be set."""
@@ -363,14 +327,7 @@ class BuildCaches(Step):
 
 
 class LabelTraces(Step):
-    """Adds stratum and outcome and brings the row to the columns of ``schema.Trace``.
-
-    Input columns:
-        - problem (``dict``), pool (``list[dict]``).
-
-    Output columns:
-        - all of ``schema.Trace``.
-    """
+    """Adds stratum and outcome and brings the row to the columns of ``schema.Trace``."""
 
     @property
     def inputs(self) -> list[str]:

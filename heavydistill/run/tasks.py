@@ -35,11 +35,6 @@ class HeavyTask(Task):
     batches_in_flight: int = Field(default=1, ge=1)
     """Batches that are asked at once; see ``worker``."""
 
-    @property
-    def computes(self) -> bool:
-        """Whether a replica on every node of a cluster is worth its memory; see ``ray``."""
-        return self.llm.in_process
-
     def format_output(self, output: str | None, input: Row | None = None) -> Row:
         """Not used: ``process`` reads the whole response, not its text alone."""
         return {}
@@ -92,16 +87,7 @@ def _raiser(error: Exception) -> Callable[[Row], Row]:
 
 
 class SampleTrajectories(HeavyTask):
-    """Samples ``num_generations`` independent trajectories a problem.
-
-    Input columns:
-        - problem (``dict``).
-
-    Output columns:
-        - pool (``list[dict]``): ``schema.Trajectory``, not yet judged.
-        - thinker_prompt_version (``str``).
-        - status (``str``).
-    """
+    """Samples ``num_generations`` independent trajectories a problem, not yet judged."""
 
     domain: Domain = "general"
     """Wording for problems that name none."""
@@ -144,13 +130,7 @@ class SampleTrajectories(HeavyTask):
 class Deliberate(HeavyTask):
     """Samples ``num_generations`` deliberations on the cache of one round.
 
-    Input columns:
-        - problem (``dict``), pool (``list[dict]``), caches (``list[dict]``), deliberations
-          (``list[dict]``).
-
-    Output columns:
-        - deliberations (``list[dict]``): Those of this round after the earlier ones.
-        - status (``str``).
+    They stand in their column after those of earlier rounds.
     """
 
     round: int = Field(default=1, ge=1)
