@@ -200,12 +200,7 @@ class _Shown:
         return self.finished[name]
 
     def end(self, what: str, folder: Path, journal: Path) -> None:
-        """Say where the experiment is, and which of its figures count failures.
-
-        Args:
-            what: What was made, e.g. ``Evaluation``.
-            folder: Its folder.
-            journal: Journal of its runs.
+        """Say where the experiment ``what`` is, and which of its figures count failures.
 
         Raises:
             Exit: Something failed, with code 1.

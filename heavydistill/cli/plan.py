@@ -33,10 +33,8 @@ _NOISE = 1e-9  # of binary fractions
 
 def print_heading(plan: Plan, console: Console) -> None:
     """Print what is to be done, and everything about it that is not as expected."""
-    config = plan.config
-    thinker = config.thinker
-    if plan.pools:
-        thinker = f"{', '.join(sorted(plan.pools.models))}, of {config.pools}"
+    config, pools = plan.config, plan.pools
+    thinker = f"{', '.join(sorted(pools.models))}, of {config.pools}" if pools else config.thinker
     say(
         f"{len(plan.problems):,} problems, K={config.think.k} trajectories by {thinker}, "
         f"{_deliberations(config)}{_judge(config)}",
@@ -205,53 +203,38 @@ def _notes(estimate: Estimate, plan: Plan) -> Iterator[tuple[str, str]]:
     for context in plan.run.contexts:
         yield "Context", str(context)
     yield "Calls", _note_on_calls(estimate, plan)
-    yield "Prompts", _note_on_prompts(estimate, plan.config)
+    if estimate.thinking:
+        yield "Prompts", _note_on_prompts(estimate.thinker_tokenizer)
+    asked = [stage for stage in estimate.stages if stage.expected.calls.high]
     responses: dict[str, list[str]] = {}
-    for stage in estimate.stages:
+    for stage in asked:
         responses.setdefault(_note_on_responses(stage, plan), []).append(_name(stage, plan.config))
     for note, stages in responses.items():
         yield "Responses", f"{', '.join(stages)}: {note}"
     for note in dict.fromkeys(map(_note_on_price, estimate.stages)):
         yield "Price", note
-    yield "Hours", _note_on_hours(estimate)
+    yield "Hours", _note_on_hours(estimate, asked)
     if plan.config.budget:
         yield "Budget", _note_on_budget(estimate, plan.config)
 
 
 def _note_on_calls(estimate: Estimate, plan: Plan) -> str:
-    thinking = estimate.thinking
-    if not thinking:
-        known = f"nobody thinks, the trajectories are those of {plan.config.pools}"
-    elif not thinking.in_journal.low:
-        known = f"no trajectory is in the journal {plan.journal}"
-    else:
-        total = thinking.in_journal.low + thinking.expected.calls.low
+    if thinking := estimate.thinking:
+        there = thinking.in_journal.low
         known = (
-            f"the journal {plan.journal} has {thinking.in_journal.low:,} of {total:,} "
+            f"the journal {plan.journal} has {there:,} of {there + thinking.expected.calls.low:,} "
             "trajectories, which are not billed again"
         )
-    rounds = [stage for stage in estimate.stages if stage.stage not in (THINK, JUDGE)]
-    if may_be := sum(stage.in_journal.high for stage in rounds):
-        known += f", and may have up to {may_be:,} of the deliberations"
-    if plan.config.judge:
-        known += "; a judge is asked at most for every vote on every answer, equal ones once"
+    else:
+        known = f"nobody thinks, the trajectories are those of {plan.config.pools}"
     return f"{known}. Requests that fail and are repeated come on top"
 
 
-def _note_on_prompts(estimate: Estimate, config: RunConfig) -> str:
+def _note_on_prompts(counter: str) -> str:
     from heavydistill.models.tokenizer import ESTIMATED, TEMPLATE_TOKENS
-    from heavydistill.verifiers.judge import MOST_BYTES
 
-    notes = []
-    if estimate.thinking:
-        name = estimate.thinker_tokenizer
-        counter = f"an {ESTIMATED}" if name == ESTIMATED else f"the tokenizer {name}"
-        notes += [f"counted with {counter}, and up to {TEMPLATE_TOKENS} of chat template each"]
-    if config.rounds:
-        notes += [f"caches up to their budget of {config.cache.budget_tokens:,}"]
-    if config.judge:
-        notes += [f"a judge reads problem, reference and up to {MOST_BYTES:,} bytes of answer"]
-    return "; ".join(notes)
+    name = f"an {ESTIMATED}" if counter == ESTIMATED else f"the tokenizer {counter}"
+    return f"counted with {name}, and up to {TEMPLATE_TOKENS} of chat template each"
 
 
 def _note_on_responses(stage: StageEstimate, plan: Plan) -> str:
@@ -261,14 +244,9 @@ def _note_on_responses(stage: StageEstimate, plan: Plan) -> str:
             f"{means.completion_tokens:,.0f} tokens each, the mean of {means.responses:,} "
             "responses in the journal"
         )
-    if not stage.expected.calls.high:
-        return "all in the journal"
-    unknown = f"no length is known, so 1 to {most:,} tokens each"
-    if means:
-        return f"{unknown}: the server counts no tokens"
-    if len(plan.problems) > _SAMPLE_RUN:
-        return f"{unknown}. A run with --limit {_SAMPLE_RUN} and another --out narrows this"
-    return unknown
+    narrows = f". A run with --limit {_SAMPLE_RUN} and another --out narrows this"
+    more = narrows if len(plan.problems) > _SAMPLE_RUN and not means else ""
+    return f"no length is known, so 1 to {most:,} tokens each{more}"
 
 
 def _note_on_price(stage: StageEstimate) -> str:
@@ -293,9 +271,8 @@ def _endpoint(estimate: Estimate) -> Endpoint:
     return next((m.endpoint for m in models if not m.is_local), Endpoint())
 
 
-def _note_on_hours(estimate: Estimate) -> str:
+def _note_on_hours(estimate: Estimate, asked: list[StageEstimate]) -> str:
     endpoint = _endpoint(estimate)
-    asked = [stage for stage in estimate.stages if stage.expected.calls.high]
     if any(map(_is_assumed, asked)):
         basis = (
             f"{endpoint.tokens_per_second:g} tokens a second for each response, {endpoint.slots} "
@@ -308,8 +285,7 @@ def _note_on_hours(estimate: Estimate) -> str:
         basis = "responses as fast as in the journal"
         basis += f", {endpoint.slots} at once in each stage" if endpoint.is_served else ""
     limits = (endpoint.requests_per_minute, "requests"), (endpoint.tokens_per_minute, "tokens")
-    notes = [f"at most {limit:,} {what} a minute" for limit, what in limits if limit]
-    return "; ".join([basis, *notes, *(["stages overlap"] if len(asked) > 1 else [])])
+    return "; ".join([basis, *(f"at most {n:,} {what} a minute" for n, what in limits if n)])
 
 
 def _is_assumed(stage: StageEstimate) -> bool:

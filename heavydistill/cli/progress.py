@@ -208,10 +208,7 @@ def show_deliberations(bar: Bar, tally: DeliberationTally, total: int) -> None:
 def ending_early(console: Console, out: object, journal: Path | None) -> Iterator[None]:
     """Say what was kept if the budget ends or it is interrupted, also by SIGTERM, and exit.
 
-    Args:
-        console: Terminal or file.
-        out: Folder that is about to be written.
-        journal: Folder of the responses; None if nobody is asked.
+    ``out`` is about to be written; ``journal`` is None if no model is asked.
 
     Raises:
         typer.Exit: With 1 where it was stopped, and 130 where it was interrupted.

@@ -27,12 +27,9 @@ def remarks(summary: Summary, run: ResolvedRun) -> list[str]:
 
 
 def thinking_remark(run: ResolvedRun, answered: int, thoughts: int) -> str:
-    """The line while a run lasts, after so many trajectories; empty while there is none.
+    """The line while a run lasts, of whose ``answered`` trajectories so many hold thinking.
 
-    Args:
-        run: The run.
-        answered: Number of trajectories that did not fail.
-        thoughts: Number of these with thinking.
+    Empty while there is none.
     """
     if answered < FIRST_TRAJECTORIES or not run.thinker:
         return ""

@@ -100,12 +100,9 @@ def _follow(run: Path, seen: Seen | None, console: Console) -> Seen | None:
 
 
 def line_of(which: str, status: Status, is_alive: bool | None = True) -> str:
-    """A status in one line.
+    """A status in one line; ``which`` names the run inside of an evaluation.
 
-    Args:
-        which: Name of the run inside of an evaluation.
-        status: What the run says.
-        is_alive: Whether its process is there; None where that is not known.
+    ``is_alive`` says whether its process is there; None where that is not known.
     """
     facts = [value for _, value in _facts(status) if value]
     return "; ".join(filter(None, [which, _life(status, is_alive), *facts]))

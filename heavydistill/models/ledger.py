@@ -244,12 +244,8 @@ def balance_of(file: Path) -> Balance:
 def alone(file: Path, taken: str) -> Iterator[None]:
     """While this lasts nobody else holds the lock of that file.
 
-    Args:
-        file: Made if it is not there.
-        taken: Message where somebody does.
-
     Raises:
-        ConfigError: Somebody does, or the file cannot be used.
+        ConfigError: Somebody does, with the message ``taken``, or the file cannot be used.
     """
     try:
         file.parent.mkdir(parents=True, exist_ok=True)

@@ -64,9 +64,9 @@ def check(
     """Check the runs of a crossing, each as ``generate.check`` does.
 
     Args:
-        config: The configuration as the user gave it, without roles.
-        thinkers: Models as a configuration names them.
-        deliberators: Models as a configuration names them.
+        config: Configuration as the user gave it, without roles.
+        thinkers: Names of models, as in a configuration.
+        deliberators: Names of models, as in a configuration.
         on_checked: As of ``generate.check``, for one thinker after the other.
         contact: Asks the servers, as in ``generate.check``; None sends nothing.
 
@@ -103,10 +103,6 @@ def check(
 
 def crossed(plan: CrossingPlan, run_one: RunOne) -> Crossing:
     """Make the runs, and the table of them.
-
-    Args:
-        plan: The plan from ``check``.
-        run_one: Makes a run under the name of its folder.
 
     Raises:
         TeacherError: A server does not have a model; nothing was asked.

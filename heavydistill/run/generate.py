@@ -51,37 +51,23 @@ from heavydistill.verifiers import registry
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A checked run.
+    """A checked run."""
 
-    Attributes:
-        run: Its models, and the configuration with everything filled in.
-        problems: All of them, in order.
-        folder: Where the run will be.
-        journal: Where its responses are kept.
-        server_log: What a server prints that is started for it: beside the folder, which appears
-            at the end alone.
-        unfit: Of each row of the source that is left out, its number and why.
-        outside: Rows of the source that were not asked for.
-        contact: Has asked the servers; None if nothing was sent.
-        changed: Where another run is in the folder, what that asked otherwise, as of ``Earlier``.
-            Its folder stays as it is until this one is whole.
-        server: The command that serves its teacher, if one is to be started.
-        pools: What is taken over from another run in place of thinking, if anything is.
-        pools_at: Where that run lies while this one is made, if not where its configuration says.
-    """
-
-    run: ResolvedRun
+    run: ResolvedRun  # its models, and the configuration with everything filled in
     problems: list[Problem]
     folder: Path
     journal: Path
-    server_log: Path
-    unfit: dict[int, str] = field(default_factory=dict)
-    server: list[str] | None = None
-    pools: PoolsOfRun | None = None
+    server_log: Path  # beside the folder, which appears at the end alone
+    unfit: dict[int, str] = field(default_factory=dict)  # number of a row left out, and why
+    server: list[str] | None = None  # command that serves its teacher, if one is to be started
+    pools: PoolsOfRun | None = None  # pools of another run in place of thinking
     pools_at: Path | None = None
-    outside: int = 0
-    contact: Contact | None = None
+    """Where that run lies while this one is made, if not where its configuration says."""
+    outside: int = 0  # rows of the source that were not asked for
+    contact: Contact | None = None  # has asked the servers; None if nothing was sent
     changed: dict[str, tuple[Any, Any]] = field(default_factory=dict)
+    """What another run in the folder asked otherwise, as in ``Earlier``; that stays as it is until
+    this one is whole."""
 
     @property
     def config(self) -> RunConfig:
@@ -90,21 +76,13 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """What came of a run.
-
-    Attributes:
-        folder: Where it is.
-        summary: Over all rows, failed ones too.
-        rejects: Rows that a step failed on.
-        missing: Problems that the run never finished, because it was interrupted.
-        shards_of_places: Number of shards that each node of a Ray cluster finished.
-    """
+    """What came of a run."""
 
     folder: Path
-    summary: Summary
-    rejects: int
-    missing: int
-    shards_of_places: dict[str, int]
+    summary: Summary  # over all rows, failed ones too
+    rejects: int  # rows that a step failed on
+    missing: int  # problems that the run never finished, because it was interrupted
+    shards_of_places: dict[str, int]  # shards that each node of a Ray cluster finished
 
     @property
     def is_complete(self) -> bool:
@@ -121,8 +99,8 @@ def check(
     """Resolve a configuration, load its problems and check that each fits its prompt.
 
     Args:
-        config: As the user gave it.
-        asks: Whether somebody will be asked, who must be there.
+        config: Configuration as the user gave it.
+        asks: Whether a model will be asked, which must be there.
         on_checked: Called with (references checked, all of them).
         contact: Asks the servers whether they can be asked, and how much context they take; None
             sends nothing.
@@ -324,14 +302,10 @@ def _publish(
 
 
 def require_endpoints(run: ResolvedRun, contact: Contact) -> None:
-    """Refuse a run whose servers cannot be asked, or do not serve its models.
-
-    Args:
-        run: With its journal.
-        contact: Asks them, once for each.
+    """Ask each server of a run once, by ``contact``; the run must have its journal.
 
     Raises:
-        TeacherError: That.
+        TeacherError: A server cannot be asked, or does not serve a model of the run.
         ConfigError: The run has a budget, and its account cannot be used.
     """
     config = run.config

@@ -51,17 +51,11 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class WrittenRun:
-    """What was written.
+    """What was written."""
 
-    Attributes:
-        summary: Over all rows, failed ones too.
-        rejects: Rows that a step failed on.
-        missing: Problems without a row.
-    """
-
-    summary: Summary
-    rejects: int
-    missing: int
+    summary: Summary  # over all rows, failed ones too
+    rejects: int  # rows that a step failed on
+    missing: int  # problems without a row
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,14 +81,13 @@ def write(
     """Write the folder of a run, and check that rows out are rows in.
 
     Args:
-        run: Its models and configuration.
-        problems: All of them, in order.
+        run: Models and configuration.
+        problems: All problems, in order.
         rows: Folder of the parquet files that the pipeline left.
-        folder: Must not be there.
-        old: Of a run that was interrupted: the folder that it goes on from, if that is there. None
-            if every problem must have a row.
-        left_out: Rows of the source that are no problems of the run.
-        voted: As of ``summarize``.
+        folder: Folder of the run; must not be there.
+        old: Folder that an interrupted run goes on from; None if every problem must have a row.
+        left_out: Number of rows of the source that are no problems of the run.
+        voted: See ``summarize``.
 
     Raises:
         RunError: Rows are missing, or the disk is full.
@@ -157,15 +150,11 @@ def _made(model: ResolvedModel | None) -> dict[str, Any] | None:
 
 @dataclass(frozen=True, slots=True)
 class Earlier:
-    """A run that is in a folder.
+    """A run that is in a folder."""
 
-    Attributes:
-        lacks: Rows and samples that it lacks, which the same command asks for again.
-        changed: What another run asks otherwise: keys with (what it was, what it would be).
-    """
-
-    lacks: int
+    lacks: int  # rows and samples that it lacks, which the same command asks for again
     changed: dict[str, tuple[Any, Any]]
+    """What another run asks otherwise: keys with (what it was, what it would be)."""
 
     @property
     def may_go_on(self) -> bool:

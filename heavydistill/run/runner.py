@@ -263,12 +263,6 @@ class _Flow:
         window: Maximum number of rows inside.
         writer: Where the rows of the last step go.
         on_batch: Progress callback.
-
-    Attributes:
-        over: Set when all rows are written, or when something failed.
-        error: Why the run ends before all rows are written.
-        is_draining: Whether models are asked nothing more; what was answered goes on to the end.
-        is_ending: Whether what is finished now is left out.
     """
 
     def __init__(
@@ -280,8 +274,13 @@ class _Flow:
         on_batch: OnBatch | None,
     ) -> None:
         self.over = threading.Event()
+        """Set when all rows are written, or when something failed."""
         self.error: Exception | None = None
-        self.is_draining = self.is_ending = False
+        """Why the run ends before all rows are written."""
+        self.is_draining = False
+        """Whether models are asked nothing more; what was answered goes on to the end."""
+        self.is_ending = False
+        """Whether what is finished now is left out."""
         self._source, self._stages = source, [_Stage(step) for step in steps]
         self._window, self._writer, self._on_batch = window, writer, on_batch
         self._lock = threading.Lock()
