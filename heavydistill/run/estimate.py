@@ -351,11 +351,22 @@ def _mean(records: list[Record], in_process: bool) -> Means:
 
     responses = [record.response for record in records]
     times = [response.latency_s for response in responses]
-    # All responses of a batch in this process have its time, which no other batch has.
-    seconds = sum(set(times) if in_process else times) / len(times)
+    # Samples of a batch in this process run side by side, so their times overlap.
+    seconds = (busy_seconds(records) if in_process else sum(times)) / len(times)
     return Means(
         responses=len(records),
         prompt_tokens=tokens([response.prompt_tokens for response in responses]),
         completion_tokens=tokens([response.completion_tokens for response in responses]),
         seconds=seconds,
     )
+
+
+def busy_seconds(records: list[Record]) -> float:
+    """Seconds in which at least one of the responses was being written."""
+    seconds, end = 0.0, 0.0
+    for begin, until in sorted(
+        (record.at - record.response.latency_s, record.at) for record in records
+    ):
+        seconds += max(0.0, until - max(begin, end))
+        end = max(end, until)
+    return seconds

@@ -28,10 +28,11 @@ from heavydistill.models.request import (
     samples,
     user_turn,
 )
-from heavydistill.run.estimate import Amounts, Estimate, Range, estimate
+from heavydistill.run.estimate import Amounts, Estimate, Range, busy_seconds, estimate
 from heavydistill.run.generate import Plan, check
 from heavydistill.schema import Problem
 from heavydistill.store.journal import Journal
+from heavydistill.store.segment import Record
 
 MICRO = str(Path(__file__).parents[2] / "heavydistill" / "micro" / "teacher")
 
@@ -321,3 +322,20 @@ def test_the_bounds_hold_whatever_the_models_write(
     assert calls in told.bounds.calls
     assert read in told.bounds.prompt_tokens
     assert written in told.bounds.completion_tokens
+
+
+@pytest.mark.parametrize(
+    ("ends_and_latencies", "seconds"),
+    [
+        ([(110.0, 10.0), (106.0, 6.0), (103.0, 3.0)], 10.0),  # a batch, whose rows end as they may
+        ([(110.0, 10.0), (125.0, 10.0), (121.0, 6.0)], 20.0),  # and a later one, after a pause
+    ],
+)
+def test_time_of_samples_side_by_side_is_counted_once(
+    ends_and_latencies: list[tuple[float, float]], seconds: float
+) -> None:
+    records = [
+        Record("", "", {}, Response(answer_text="", finish_reason="stop", latency_s=latency), at)
+        for at, latency in ends_and_latencies
+    ]
+    assert busy_seconds(records) == pytest.approx(seconds)
