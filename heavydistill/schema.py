@@ -9,7 +9,7 @@ Numbers that are not known are -1 (counts) rather than null, texts that do not e
 a field that may be null says so. Ids are content hashes: ``t_`` trajectory, ``c_`` cache,
 ``d_`` deliberation.
 
-Not covered: where the rows live on disk (``run.output``).
+Not covered: where the rows live on disk (``store.traces``).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Each check asks what a run would ask, with the parameters that the run would send, and reads what
 came back; a limit is read from what the server says of it and then tried. What a run obeys is put
-together as ``config.Capabilities``.
+together as ``config.models.Capabilities``.
 
 Not covered: whether a parameter that is taken also has an effect (``top_k`` may be taken and
 ignored), and limits by the minute that only a real load meets.

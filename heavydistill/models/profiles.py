@@ -166,7 +166,7 @@ class ProfileFile(Section):
     otherwise."""
     tokenizer: str | None
     """Hub id of the ``tokenizer.json`` that counts what it reads, or a folder as above; null if
-    there is none, so that its server counts, see ``config.Endpoint.tokenizer``."""
+    there is none, so that its server counts, see ``config.models.Endpoint.tokenizer``."""
     context: int = Field(ge=256)
     """Most tokens of prompt and response together."""
     output: int | None = Field(None, ge=1)

@@ -19,7 +19,7 @@ from heavydistill.models.tokenizer import ESTIMATED, SERVER, ServerTokenizer, re
 from heavydistill.schema import Problem
 
 _ANSWER_TOKENS = 32
-_NARROWEST = 2  # attempts; see ``config.CacheChoice.width``
+_NARROWEST = 2  # attempts; see ``config.run.CacheChoice.width``
 _log = logging.getLogger(__name__)
 
 

@@ -28,7 +28,7 @@ from heavydistill.run import generate
 from heavydistill.run.context_check import check_room
 from heavydistill.run.experiment import reading_pools
 
-_FEWEST = 2  # samples of a problem, see ``config.Think.k``
+_FEWEST = 2  # samples of a problem, see ``config.run.Think.k``
 
 
 @dataclass(frozen=True, slots=True)

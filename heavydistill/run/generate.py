@@ -1,6 +1,6 @@
 """Runs a configuration from checked problems to a folder on disk.
 
-The folder of a run, which appears under its name when all of it is written (see ``workplace``):
+The folder of a run, which appears under its name when all of it is written (see ``store.atomic``):
 
     config.yaml    the resolved configuration; ``generate --config`` repeats the run from it
     traces/        parquet, one row a problem; ``datasets.load_dataset`` reads it

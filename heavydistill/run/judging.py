@@ -47,7 +47,7 @@ class JudgeUndecided(HeavyTask):
     column: str = "pool"
     """``pool`` or ``deliberations``."""
     reasons: list[str] | None = None
-    """See ``config.Judge``."""
+    """See ``config.models.Judge``."""
     language: Language = "en"
     """Of its prompt."""
     tokenizer: str = ""

@@ -66,8 +66,8 @@ def read_pools(config: RunConfig) -> PoolsOfRun:
     Verifiers of one's own must be loaded.
 
     Raises:
-        ConfigError: The folder holds no traces, or none that can be read here (see ``storage``), or
-            two of one problem.
+        ConfigError: The folder holds no traces, or none that can be read here (``store.traces``),
+            or two of one problem.
         ProblemsError: A verifier is not known.
     """
     run, pools = Path(config.pools or ""), PoolsOfRun()

@@ -78,7 +78,7 @@ class LoadProblems(GeneratorStep):
     """Yields one row a problem."""
 
     source: Problems
-    """Where from; see ``config.Problems``."""
+    """Where from; see ``config.run.Problems``."""
     verify: Verifying = Verifying()
     """How references are checked, and verifiers of one's own."""
     known_unfit: list[int] | None = None

@@ -1,7 +1,7 @@
 """What our trainers do beside TRL's: no cards, tied weights once, Muon where it is asked for.
 
 At every checkpoint TRL would write a card of its own over that of the output folder, which is made
-of the record of the training (see ``record``), and in which users keep notes.
+of the record of the training (see ``store.training_record``), and in which users keep notes.
 
 The weights that engines gather of several processes may hold a tied one twice. It is written once,
 whatever the launch: the file has the same names, and no second embedding that others would load.

@@ -60,7 +60,7 @@ class Transport:
             RefusedError: It refuses the request.
             OverrunError: The reply goes on far past ``max_tokens``.
             TimeoutError: It was silent for too long.
-            Exception: Whatever else ``failures.failure_of`` knows: no connection, a connection
+            Exception: Whatever else ``reply.failure_of`` knows: no connection, a connection
                 that broke, a body that is no completion.
         """
         loop = asyncio.get_running_loop()

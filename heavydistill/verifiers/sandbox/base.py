@@ -81,7 +81,7 @@ class Sandbox(abc.ABC):
     """A place where programs can do no harm. It may be used from several threads."""
 
     name: ClassVar[str]
-    """The word in ``config.Sandboxing.backend``."""
+    """The word in ``config.run.Sandboxing.backend``."""
 
     @abc.abstractmethod
     def unavailable(self) -> str | None:
