@@ -119,13 +119,7 @@ def read_arguments(
     arguments: Sequence[str] | None,
     description: str | None,
 ) -> TrainArguments[C]:
-    """Read the command line, and the file that it names.
-
-    Args:
-        config: Class of the script's configuration.
-        model: Class of the model's.
-        arguments: In place of those of the process.
-        description: What ``--help`` begins with.
+    """Read the command line (default: that of the process), and the file that it names.
 
     Raises:
         ConfigError: An unknown key, or a value that is not accepted; see the module.
@@ -156,9 +150,6 @@ def read_arguments(
 
 def set_environment(arguments: Sequence[str] | None = None) -> None:
     """Set the variables under ``env`` of the file, before libraries are imported that read them.
-
-    Args:
-        arguments: In place of those of the process.
 
     Raises:
         ConfigError: The file cannot be read, or ``env`` is no mapping.
@@ -255,10 +246,8 @@ def _check_file(parser: TrlParser, path: Path, tree: dict[str, Any], script: str
         if choices is not None and value is not None and value not in choices:
             words = [str(choice) for choice in choices]
             # Which YAML takes for false.
-            word = next((word for word in words if word in ("no", "off")), None)
-            fix = "Take one of them."
-            if value is False and word:
-                fix = f'Write "{word}", between quotes.'
+            word = next((word for word in words if value is False and word in ("no", "off")), None)
+            fix = f'Write "{word}", between quotes.' if word else "Take one of them."
             raise ConfigError(f"{path}: {key}: {value!r} is none of {', '.join(words)}", fix)
         try:
             # Text is what a flag is too, such as 1e-4, which is no number in YAML.

@@ -27,11 +27,8 @@ from heavydistill.train.grpo.guards import (
 class KeepWhole(TrainerCallback):
     """Says of each checkpoint that all of it is there, once every process has written its part.
 
-    Only then are older ones removed: the Trainer would do it before, and a training that was
-    killed meanwhile would have none to go on from.
-
-    Args:
-        limit: ``save_total_limit``: most checkpoints that are kept, the best one among them.
+    Only then are older ones removed, down to ``limit`` with the best one among them: the Trainer
+    would do it before, and a training killed in between would have none to resume from.
     """
 
     def __init__(self, limit: int | None) -> None:
@@ -84,17 +81,9 @@ class GoOn(TrainerCallback):
 class WatchGuards(TrainerCallback):
     """Looks for a collapse in all that is logged, and does what the guards are set to.
 
-    A step in which all responses were cut off is said at once, whatever they are set to.
-
-    A training that goes on from a checkpoint behind which it was ended ends again, without a step;
-    with the guard at ``warn`` it goes on.
-
-    Args:
-        guards: Bounds and actions, checked.
-        metric: The held-out accuracy.
-
-    Attributes:
-        alarms: What fired so far, for the record.
+    A step in which all responses were cut off is reported at once, whatever they are set to. A
+    training that resumes from a checkpoint behind which a guard ended it ends again, without a
+    step; with that guard at ``warn`` it goes on. ``alarms`` are what fired so far.
     """
 
     def __init__(self, guards: GuardOptions, metric: str = "eval_hm") -> None:
@@ -168,12 +157,7 @@ def _say_if_nothing_was_learnt(args: Any, state: Any) -> None:
 
 
 class DrawCurves(TrainerCallback):
-    """Draws the curves into the output folder, at every evaluation and at the end.
-
-    Args:
-        guards: Whose alarms are marked.
-        metric: As of ``WatchGuards``.
-    """
+    """Draws the curves into the output folder, at every evaluation and at the end."""
 
     def __init__(self, guards: GuardOptions, metric: str = "eval_hm") -> None:
         self._guards, self._metric = guards, metric

@@ -50,13 +50,9 @@ def mark_whole(checkpoint: Path) -> None:
 
 
 def remove_old(folder: Path, limit: int | None, best: str | None) -> None:
-    """Remove the oldest checkpoints of a folder.
+    """Remove the oldest checkpoints but for ``limit``, the last and the best among them.
 
-    Args:
-        folder: The output folder.
-        limit: ``save_total_limit``: how many are kept, the last and the best one among them; None
-            keeps all.
-        best: The path of the best one, if there is one.
+    ``None`` as limit keeps all; ``best`` is a path.
     """
     if not limit:
         return
@@ -78,16 +74,12 @@ def is_whole(checkpoint: Path) -> bool:
 
 
 def start_of(folder: Path, resume: str | bool | None) -> Path | None:
-    """The checkpoint that a training begins with; None if it begins anew.
-
-    Args:
-        folder: The output folder.
-        resume: ``resume_from_checkpoint``: a checkpoint, or whether to take the last one.
+    """The checkpoint of the output folder that a training starts from; None if it starts anew.
 
     Raises:
-        ConfigError: The checkpoint is not whole, or there is none; or the training is to begin
-            anew in a folder that has one already, or that cannot be made; or an evaluation is
-            there, which is of another model than the one that comes.
+        ConfigError: ``resume_from_checkpoint`` names none that is whole; or a training that starts
+            anew has a folder with another one in it or that cannot be written; or an evaluation of
+            the previous model is there.
     """
     there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
     if not there.is_dir() or not os.access(there, os.W_OK):
@@ -136,12 +128,9 @@ def _refuse_evaluation(folder: Path) -> None:
 
 
 def remove_others(folder: Path, start: Path | None) -> list[str]:
-    """Remove the checkpoints of a folder that are not whole or come after the start.
+    """Remove the checkpoints that are not whole or come after the start; a sentence for each.
 
-    A later one would be written over file by file, and look whole meanwhile.
-
-    Returns:
-        What was removed, and why, a sentence each.
+    A later one would be overwritten file by file, and look whole meanwhile.
     """
     checkpoints = _checkpoints(folder)
     names = [path.name for path in checkpoints]

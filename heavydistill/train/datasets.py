@@ -102,14 +102,10 @@ def _located(source: SetSource) -> LocatedSource:
 
 
 def shares(rows: Sequence[int], fractions: Sequence[float | None]) -> list[int]:
-    """How many rows each source gives to the mixture.
+    """How many rows each source gives to the mixture; all of them where no fraction is given.
 
-    As TRL counts (https://huggingface.co/docs/trl/script_utils): fractions are brought to a sum of
-    one, and the mixture is as large as it can be without a row that is there twice.
-
-    Args:
-        rows: Number of each source, at least 1.
-        fractions: Fraction of each; all None gives all rows.
+    As in TRL (https://huggingface.co/docs/trl/script_utils), fractions are scaled to a sum of one,
+    and the mixture is as large as it can be without repeating a row.
     """
     known = [fraction for fraction in fractions if fraction is not None]
     if not known:
@@ -120,12 +116,7 @@ def shares(rows: Sequence[int], fractions: Sequence[float | None]) -> list[int]:
 
 
 def locate(path: str, names: Sequence[str], revision: str | None = None) -> SetsFolder:
-    """Find a folder of sets; one on the Hub is downloaded, without what is not read.
-
-    Args:
-        path: The folder, or its id on the Hub.
-        names: Names of the sets and views that are read.
-        revision: Branch, tag or commit on the Hub.
+    """Find a folder of sets by its path or Hub id; from the Hub only ``names`` are downloaded.
 
     Raises:
         ConfigError: There are no such sets, or files that are read are not those of the build.

@@ -83,11 +83,8 @@ def accumulate_in_float32(plugin: DeepSpeedPlugin | None) -> None:
     """Have ZeRO add the gradients of a step's micro-batches in float32.
 
     DeepSpeed adds them in the type it computes with, and a sum of several in bfloat16 keeps 8 bits.
-    A ``grad_accum_dtype`` in the user's own DeepSpeed configuration stays as it is.
-
-    Args:
-        plugin: Plugin of the trainer's arguments, before the trainer is made; None without
-            DeepSpeed.
+    A ``grad_accum_dtype`` in the user's own DeepSpeed configuration stays as it is. Call this
+    before the trainer is made.
     """
     # Stage 0 spreads nothing, and DeepSpeed refuses another type than the model's there.
     if plugin is not None and plugin.zero_stage > 0:

@@ -216,12 +216,7 @@ def run_training(
 ) -> TrainingRecord:
     """Train, and write the model and its record into the output folder.
 
-    Every process of the launch calls this.
-
-    Args:
-        plan: The training.
-        new_trainer: Makes its trainer.
-        result: What came out; called in all processes, before the model is saved.
+    Every process of the launch calls this, and in it ``result``, before the model is saved.
 
     Raises:
         ConfigError: The memory does not suffice, or TRL, PEFT or transformers reject the arguments.

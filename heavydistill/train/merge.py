@@ -70,15 +70,15 @@ class Merged:
 
 
 def merge(name: str, out: Path, base: str | None = None, dtype: str | None = None) -> Merged:
-    """Merge an adapter into its base, and look whether it is the same model.
+    """Merge an adapter into its base, and check that the result is the same model.
 
     Args:
         name: Folder or Hub id of the adapter.
         out: The new folder.
-        base: Folder or Hub id of the base, in place of what the adapter names; it is taken as it
-            is, without a look at its revision.
-        dtype: One of ``DTYPES``; the weights are merged in float32 and rounded at the end. None
-            takes that of the base.
+        base: Folder or Hub id of the base (default: what the adapter names); its revision is not
+            checked.
+        dtype: One of ``DTYPES``, to which weights merged in float32 are rounded (default: that of
+            the base).
 
     Raises:
         ConfigError: There is no adapter or its training has not ended; the base is not the one of

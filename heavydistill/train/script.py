@@ -30,12 +30,8 @@ def exit_code(
 ) -> int:
     """Run a script and turn what it raises into a message and an exit code.
 
-    Of several processes each says which one it is: what broke one of them may be on its machine
-    alone.
-
-    Args:
-        script: The script.
-        goes_on: How it goes on after Ctrl-C.
+    Of several processes each names itself: what broke one may be on its machine alone. ``goes_on``
+    is printed after Ctrl-C.
     """
     try:
         with interrupts.recognized():
@@ -55,14 +51,12 @@ def is_main() -> bool:
 
 
 def run_script(arguments: Any, stage: ModuleType) -> None:
-    """A training from its arguments to a model, its card, its figures and its place on the Hub.
+    """A training from its ``TrainArguments`` to a model, its card, figures and place on the Hub.
 
-    Args:
-        arguments: ``TrainArguments`` of the stage.
-        stage: The module with ``prepare``, ``train`` and ``summary`` for them.
+    ``stage`` is the module with ``prepare``, ``train`` and ``summary``.
 
     Raises:
-        HeavydistillError: Whatever does not work out; the message says what is there by then.
+        HeavydistillError: Whatever fails; the message says what exists by then.
     """
     from heavydistill.config.run import load_config
     from heavydistill.hub.model_card import write_model_card
@@ -114,15 +108,12 @@ def run_script(arguments: Any, stage: ModuleType) -> None:
 
 
 def evaluate(config: Path, before: str, folder: Path) -> None:
-    """Measure a trained model and what it was, by ``heavydistill evaluate``, in its own process.
+    """Measure the base (``before``) and the model in ``folder`` with ``heavydistill evaluate``.
 
-    Args:
-        config: Configuration of the run.
-        before: The base model.
-        folder: Folder of the trained model, in which the evaluation becomes a folder.
+    It runs in a process of its own, and its figures become a folder beside the model.
 
     Raises:
-        RunError: It did not end well; its message is on the terminal.
+        RunError: It failed; its message is on the terminal.
     """
     import torch
 

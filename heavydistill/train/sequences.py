@@ -126,12 +126,9 @@ def _split(config: SftConfig, base: BaseCheckpoint, source: LocatedSource, split
 
 
 def _look(row: Mapping[str, Any], chat: Chat, counted: bool) -> dict[str, Any]:
-    """A row as the trainer takes it, and what is wrong with it.
+    """A row of the file as the trainer takes it, and its faults.
 
-    Args:
-        row: As it stands in the file.
-        chat: The tokenizer and template in use.
-        counted: Whether its token counts are of this template.
+    ``counted``: whether its token counts are of this template.
     """
     seen, found = seen_and_inspected(chat, row)
     faults = [[fault.code, fault.detail] for fault in found]
@@ -229,11 +226,7 @@ def of_role(parts: Sequence[Dataset], role: str) -> Dataset:
 
 
 def pack(parts: Sequence[Dataset], max_length: int) -> Dataset:
-    """Sequences of rows of one role each.
-
-    Args:
-        parts: Rows of all roles, none longer than ``max_length``.
-        max_length: Tokens of a sequence, at most.
+    """Sequences of up to ``max_length`` tokens, each of rows of one role, none of them longer.
 
     Returns:
         Columns ``input_ids``, ``labels`` and ``seq_lengths``, the tokens of each row.

@@ -40,9 +40,7 @@ _SHARE_OF_REST = 0.5
 class RolesMixin(Trainer):
     """Stands before one of TRL's trainers; writes no card, and tied weights once.
 
-    Args:
-        muon: Whether Muon takes the place of the optimizer of the arguments.
-        options: As of TRL's trainer.
+    With ``muon``, Muon replaces the optimizer of the arguments.
     """
 
     def __init__(self, *, muon: bool, **options: Any) -> None:
@@ -131,12 +129,7 @@ class RolesTrainer(RolesMixin, SFTTrainer):
 class MuonAdamW(torch.optim.Optimizer):
     """Both as one optimizer, so that schedules, clipping and checkpoints see a usual one.
 
-    Args:
-        parameters: (name, parameter) of all that is trained.
-        lr: Of the matrices, in the scale of AdamW's; half of it is that of all else.
-        weight_decay: Of the matrices.
-        betas: Of AdamW.
-        eps: Of AdamW.
+    ``lr`` and ``weight_decay`` are of the matrices; all else has half the rate and no decay.
     """
 
     def __init__(

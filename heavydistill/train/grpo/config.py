@@ -79,32 +79,18 @@ _LOSSES = ("grpo", "dr_grpo", "dapo", "bnpo", "cispo", "sapo", "luspo", "vespo")
 _CORRECTIONS = ("token_truncate", "token_mask", "sequence_truncate", "sequence_mask")
 # Settings of a generation_config.json that change which tokens are sampled, or where a response
 # ends, and what leaves that alone beside null and an empty list.
-_BENDING = {
-    "typical_p": 1.0,
-    "top_h": None,
-    "epsilon_cutoff": 0.0,
-    "eta_cutoff": 0.0,
-    "no_repeat_ngram_size": 0,
-    "encoder_no_repeat_ngram_size": 0,
-    "encoder_repetition_penalty": 1.0,
-    "exponential_decay_length_penalty": None,
-    "bad_words_ids": None,
-    "sequence_bias": None,
-    "suppress_tokens": None,
-    "begin_suppress_tokens": None,
-    "forced_bos_token_id": None,
-    "forced_eos_token_id": None,
-    "force_words_ids": None,
-    "constraints": None,
-    "guidance_scale": 1.0,
-    "watermarking_config": None,
-    "penalty_alpha": None,
-    "dola_layers": None,
-    "num_beams": 1,
-    "min_length": 0,
-    "min_new_tokens": 0,
-    "stop_strings": None,
-    "max_time": None,
+_AT_0 = ("epsilon_cutoff", "eta_cutoff", "min_length", "min_new_tokens", "no_repeat_ngram_size")
+_AT_1 = ("encoder_repetition_penalty", "guidance_scale", "num_beams", "typical_p")
+_AT_NULL = (
+    *("bad_words_ids", "begin_suppress_tokens", "constraints", "dola_layers", "force_words_ids"),
+    *("exponential_decay_length_penalty", "forced_bos_token_id", "forced_eos_token_id"),
+    *("max_time", "penalty_alpha", "sequence_bias", "stop_strings", "suppress_tokens", "top_h"),
+    "watermarking_config",
+)
+_BENDING: dict[str, int | None] = {
+    **dict.fromkeys((*_AT_0, "encoder_no_repeat_ngram_size"), 0),
+    **dict.fromkeys(_AT_1, 1),
+    **dict.fromkeys(_AT_NULL),
 }
 
 
@@ -511,10 +497,6 @@ def check_sampling(model: str, revision: str | None = None) -> None:
 
     TRL sets temperature, top_p, top_k, min_p and repetition_penalty; transformers takes whatever
     else is in a model's ``generation_config.json``, and vLLM, as TRL calls it, nothing of it.
-
-    Args:
-        model: What transformers loads it from.
-        revision: Revision of its repository.
 
     Raises:
         ConfigError: The file has a setting that bends the distribution.

@@ -345,11 +345,7 @@ def _dataset(rows: list[_Row]) -> Dataset:
 
 
 def run_of(arguments: TrainArguments[GrpoConfig], manifest: Manifest | None) -> RunConfig:
-    """How problems are asked: the configuration of a run, with the wording filled in.
-
-    Args:
-        arguments: The training.
-        manifest: Manifest of the sets; None where the run is given.
+    """How problems are asked: the run that is given, or that behind the sets of the manifest.
 
     Raises:
         ConfigError: It is none, sets something that would have no effect, or has a K that does not
@@ -453,12 +449,7 @@ def with_room(
 ) -> tuple[list[_Row], list[int]]:
     """The prompts that fit, and their tokens.
 
-    Args:
-        config: The training.
-        base: The model.
-        run: How problems are asked; None where the prompts are caches.
-        rows: With ``prompt``; for episodes also with the fields of a problem.
-        left_out: Counts what is left out.
+    ``run`` is None where the prompts are caches; ``left_out`` counts what does not fit.
 
     Raises:
         ConfigError: One does not fit and is not to be left out, or none does; the message says

@@ -89,18 +89,12 @@ class Episodes:
     """Plays episodes.
 
     Args:
-        run: Of it count ``think.k`` and ``think.min_k``, ``cache``, ``domain``, ``language`` and of
-            both roles ``sampling.max_tokens``.
+        run: Its ``think.k`` and ``think.min_k``, ``cache``, ``domain``, ``language`` and both
+            roles' ``sampling.max_tokens`` count.
         chat: Renders prompts for the student.
         reader: The student's tokenizer.
-        context: Most tokens that it can read and write.
-        max_tokens: Most tokens of a response of a role for which ``run`` says nothing.
-
-    Attributes:
-        k: Thinkers of an episode.
-        thinker_tokens: Most tokens of an attempt.
-        deliberator_tokens: Most tokens of a deliberation.
-        budget_tokens: Most tokens of a cache.
+        context: Maximum number of tokens that the student reads and writes.
+        max_tokens: Maximum tokens of a response where ``run`` has no ``max_tokens``.
 
     Raises:
         ConfigError: Another task, other than one round, or tokens that do not fit the context.
@@ -188,13 +182,9 @@ class Episodes:
         sample: Sample,
         verdicts: VerdictPool,
     ) -> list[Episode]:
-        """An episode for each row.
+        """An episode for each row, which has a thinker's ``prompt`` and the fields of a problem.
 
-        Args:
-            rows: With ``prompt``, which asks a thinker, and the fields of a problem.
-            seeds: Of the selection and order of each cache.
-            sample: Asks the policy; called twice.
-            verdicts: Judges attempts.
+        ``seeds`` choose and order the attempts of each cache; ``sample`` is called twice.
         """
         problems = [problem_of(row) for row in rows]
         prompts = [list(row["prompt"]) for row in rows for _ in range(self.k)]
@@ -361,7 +351,7 @@ def figures(episodes: Sequence[Episode]) -> dict[str, float]:
 
 
 def _fates(episode: Episode) -> list[str]:
-    """Why each attempt that is not shown is not."""
+    """Why each attempt is not shown, where it is not."""
     if episode.failed:
         return [attempt.unusable_because or "unused" for attempt in episode.pool]
     return [one.reason for one in episode.cache.left_out]

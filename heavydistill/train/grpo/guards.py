@@ -201,13 +201,9 @@ def idle(guards: GuardOptions, seen: ExpectedLogs) -> dict[str, str]:
 def alarms(
     history: Sequence[Mapping[str, Any]], guards: GuardOptions, metric: str = "eval_hm"
 ) -> list[Alarm]:
-    """All that fired in a training, in the order of its steps; those that are off do not.
+    """All that fired in a training's ``log_history``, in the order of its steps.
 
-    Args:
-        history: ``log_history`` of the Trainer's state. A value that is missing in an entry, or
-            null, or no number, is passed over.
-        guards: Bounds and actions.
-        metric: The held-out accuracy.
+    Values that are missing, null or not finite are skipped; ``metric`` is the held-out accuracy.
     """
     rules = {
         "entropy": _below_peak(series(history, "entropy"), guards.guard_entropy_below, guards),

@@ -223,12 +223,9 @@ def figures(
     thinker: Sequence[Row],
     responses: Mapping[str, list[HeldOutResponse]],
 ) -> dict[str, float]:
-    """The metrics of an evaluation, without ``eval_``.
+    """The metrics of an evaluation, without ``eval_``, of the roles that have rows.
 
-    Args:
-        deliberator: Held-out caches; those of the votes are not there if it is empty.
-        thinker: Held-out problems; likewise.
-        responses: Of each role, as many to each row.
+    ``responses``: of each role, equally many to each row.
     """
     found: dict[str, float] = {}
     if deliberator:
@@ -252,13 +249,9 @@ class HeldOutEvaluation:
 
         class RlTrainer(HeldOutEvaluation, ..., GRPOTrainer): ...
 
-    Its ``eval_dataset`` is a mapping of ``deliberator`` and ``thinker``, or one of them, to rows as
-    of ``held_out.HeldOut``. It may be evaluated while it trains, or after.
-
-    Args:
-        judge: Needed for an evaluation.
-        most_tokens: Of a response of each role; ``max_completion_length`` where it says nothing.
-        options: As of the trainer.
+    ``eval_dataset`` maps ``deliberator`` and ``thinker``, or one of them, to rows as in
+    ``HeldOut``. ``judge`` is needed for an evaluation; ``most_tokens`` bound a role's responses
+    (default: ``max_completion_length``).
     """
 
     def __init__(
@@ -274,13 +267,7 @@ class HeldOutEvaluation:
     def evaluate(
         self, eval_dataset: Any = None, ignore_keys: Any = None, metric_key_prefix: str = "eval"
     ) -> dict[str, float]:
-        """Measure, log, and tell the callbacks.
-
-        Args:
-            eval_dataset: In place of that of the trainer.
-            ignore_keys: Not used.
-            metric_key_prefix: What names begin with.
-        """
+        """Measure, log, and call the callbacks, as the Trainer's; ``ignore_keys`` is not used."""
         trainer: Any = self
         rows = {
             role: list(of_role)

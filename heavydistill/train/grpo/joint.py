@@ -44,13 +44,9 @@ class JointTrainer(RlTrainer):
     episode, its deliberation, with the problem's columns. Episodes of a group:
     ``num_generations / (K + 1)``.
 
-    Args:
-        episodes: Plays them.
-        verdicts: Judges the thinkers' attempts for it.
-        args: TRL's, with whole episodes (``batches.check_episodes``) and no correction by sequence
-            of what vLLM samples (``config``). For GSPO ``importance_sampling_level`` is
-            ``sequence`` and ``loss_type`` is ``grpo``.
-        options: As of ``RlTrainer``.
+    ``args`` are TRL's, with whole episodes (``batches.check_episodes``) and no correction by
+    sequence of what vLLM samples (``config``). For GSPO ``importance_sampling_level`` is
+    ``sequence`` and ``loss_type`` is ``grpo``.
     """
 
     def __init__(
@@ -82,13 +78,6 @@ class JointTrainer(RlTrainer):
         first = self.accelerator.process_index * mine
         made["advantages"] = advantages[first : first + mine]
         return {name: self._joined(value) for name, value in made.items()}
-
-    def _log_advantages(self, values: list[float]) -> None:
-        """Put the advantages of a batch, of all processes, in the place of TRL's in its table."""
-        logged = self._logs["advantages"]
-        for _ in range(min(len(values), len(logged))):
-            logged.pop()
-        logged.extend(values)
 
     def _rolled_out(self, prompts: list[Any], _: Any) -> dict[str, Any]:
         """What TRL calls to have completions."""

@@ -80,14 +80,9 @@ def _larger_group(k: int, config: GRPOConfig) -> str:
 
 
 def advantages(rewards: Sequence[float], k: int) -> list[float]:
-    """The advantages of a group; see the module.
+    """The advantages of a group's answers, of which those without a reward have NaN.
 
-    Args:
-        rewards: Of its answers; NaN where there is none.
-        k: Answers of a set.
-
-    Returns:
-        As many, 0 where there is no reward, and everywhere if k or fewer answers have one.
+    They are 0 where there is no reward, and everywhere if k or fewer answers have one.
 
     Raises:
         ValueError: ``k`` is below 1.
@@ -129,11 +124,8 @@ class PassAtK:
 
         class ThinkerTrainer(PassAtK, RlTrainer): ...
 
-    What is logged of rewards stays what the answers earned one by one.
-
-    Args:
-        pass_at_k: Attempts of a pool, checked by ``check_pass_at_k``.
-        options: TrainArguments of the trainer.
+    What is logged of rewards stays what the answers earned one by one. ``pass_at_k`` was checked by
+    ``check_pass_at_k``.
     """
 
     def __init__(self, *, pass_at_k: int, **options: Any) -> None:
@@ -159,10 +151,7 @@ class PassAtK:
         own = output["advantages"]
         first = trainer.accelerator.process_index * len(own)
         output["advantages"] = own.new_tensor(of_all[first : first + len(own)])
-        logged = trainer._logs["advantages"]  # the plain ones, last
-        for _ in of_all:
-            logged.pop()
-        logged.extend(of_all)
+        trainer._log_advantages(of_all)
         few = sum(sum(map(math.isnan, group)) >= len(group) - self._k for group in groups)
         trainer._metrics["train"][TOO_FEW].append(few / len(groups))
         return output

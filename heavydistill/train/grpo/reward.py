@@ -91,14 +91,8 @@ FAILED = Reward(None, "", "failed")
 class FinalAnswer:
     """The reward as a function that TRL calls.
 
-    Args:
-        pool: Judges; closed by whoever made it.
-        chat: Tokenizer and template of the model.
-        format_share: See the module.
-        group: Responses that are compared with each other; see ``group_shares``.
-
-    Attributes:
-        ends: Ids one of which ends a response that was not cut off.
+    The pool is closed by whoever made it. ``group`` responses are compared with each other (see
+    ``group_shares``); one of the ids ``ends`` ends a response that was not cut off.
     """
 
     __name__ = "final_answer"
@@ -211,12 +205,9 @@ def rewards(
     responses: Iterable[tuple[Problem, str | Reward]],
     format_share: float = 0.0,
 ) -> list[Reward]:
-    """The rewards of responses, which are judged side by side.
+    """The rewards of responses, judged side by side.
 
-    Args:
-        pool: Judges.
-        responses: Of each its problem, and its whole text, or its reward where that is known.
-        format_share: See the module.
+    Each is a problem and a whole text, or the reward where that is known.
     """
     whole = [(problem, _parted(written)) for problem, written in responses]
     to_judge = [(problem, parts[1]) for problem, parts in whole if not isinstance(parts, Reward)]
@@ -291,16 +282,14 @@ def group_shares(right: Sequence[bool | None], size: int) -> dict[str, float]:
     """The shares of the groups that teach nothing, by the reason, as logged metrics.
 
     Args:
-        right: Of each answer of the batch, of all processes and group after group, whether it is
-            right in full; None if that could not be decided.
+        right: Of each answer of all processes, group after group, whether it is right in full;
+            None if undecided or cut off, which earns no reward and is passed over.
         size: Answers of a group, ``num_generations``.
 
     Returns:
-        ``groups/all_right``: of all groups, those with right answers and no wrong one;
-        ``groups/all_wrong``: those with wrong answers and no right one; ``groups/uncompared``:
-        those in which fewer than two answers were decided, whichever way, so that there is nothing
-        to compare. An undecided answer, which one that was cut off is too, gets no reward, so it is
-        passed over.
+        ``groups/all_right``: share of the groups with right answers and no wrong one;
+        ``groups/all_wrong``: with wrong ones and no right one; ``groups/uncompared``: with fewer
+        than two decided answers, so that there is nothing to compare.
 
     Raises:
         ValueError: There is no group, or the last one is not whole.

@@ -183,12 +183,7 @@ def train(plan: GrpoPlan) -> TrainingRecord:
 
 
 def new_trainer(plan: GrpoPlan, pool: VerdictPool) -> RlTrainer:
-    """The trainer of the mode, as ``train`` runs it.
-
-    Args:
-        plan: The training.
-        pool: Judges responses.
-    """
+    """The trainer of the mode, as ``train`` runs it; ``pool`` judges responses."""
     from datasets import Dataset
 
     from heavydistill.train.callbacks import DrawCurves, WatchGuards

@@ -65,11 +65,7 @@ _OF_EVERY_CALL = {
 
 
 class RlTrainer(HeldOutEvaluation, RolesMixin, GRPOTrainer):
-    """TRL's trainer for GRPO, GSPO and their like, measured on held-out rows.
-
-    Args:
-        options: TrainArguments of ``HeldOutEvaluation`` and ``GRPOTrainer``.
-    """
+    """TRL's trainer for GRPO, GSPO and their like, measured on held-out rows."""
 
     _buffered_inputs: list[dict[str, Any]] | None
 
@@ -106,6 +102,13 @@ class RlTrainer(HeldOutEvaluation, RolesMixin, GRPOTrainer):
         }
         return next((reason for reason, holds in reasons.items() if holds), "")
 
+    def _log_advantages(self, values: list[float]) -> None:
+        """Put the advantages of a batch, of all processes, in the place of TRL's in its table."""
+        logged = self._logs["advantages"]
+        for _ in range(min(len(values), len(logged))):
+            logged.pop()
+        logged.extend(values)
+
     def _get_train_sampler(self, dataset: Any = None) -> Sampler[int]:
         sampler: RepeatSampler = super()._get_train_sampler(dataset)
         return _OfEpoch(sampler, lambda: int(self.state.epoch or 0))
@@ -121,13 +124,9 @@ class RlTrainer(HeldOutEvaluation, RolesMixin, GRPOTrainer):
     ) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]:
         """TRL's, micro-batch after micro-batch, each without its padding.
 
-        Args:
-            model: The model.
-            input_ids: (rows, prompt + completion).
-            attention_mask: Mask of the same shape; all 0 in a completion that is masked as a whole.
-            logits_to_keep: Columns of the completion.
-            batch_size: Maximum number of rows of a micro-batch (default: all rows).
-            options: TRL's.
+        Ids and mask are (rows, prompt + completion), the mask all 0 in a completion that is masked
+        as a whole. ``logits_to_keep`` are the columns of the completion, ``batch_size`` the rows of
+        a micro-batch (default: all).
 
         Returns:
             Log-probabilities and entropies, (rows, completion), 0 where the mask is, and the mean

@@ -292,7 +292,9 @@ def test_a_model_that_bends_its_own_distribution_is_refused_before_it_is_loaded(
 ) -> None:
     bent = model_with(tmp_path / "bent", no_repeat_ngram_size=3, typical_p=0.3)
     few = {"steps_per_generation": 2}
-    with pytest.raises(ConfigError, match=r'"typical_p": 0[.]3, "no_repeat') as raised:
+    with pytest.raises(
+        ConfigError, match=r'"no_repeat_ngram_size": 3, "typical_p": 0[.]3'
+    ) as raised:
         prepare(grpo_arguments(sets, tmp_path / "out", model_name_or_path=bent, **few))
     assert "Take a copy of the model without them" in raised.value.fix
 

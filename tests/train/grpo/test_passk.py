@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from heavydistill.errors import ConfigError
 from heavydistill.train.grpo.passk import TOO_FEW, PassAtK, advantages, check_pass_at_k
+from heavydistill.train.grpo.trainer import RlTrainer
 
 GROUPS = st.lists(st.sampled_from([0.0, 1.0, 0.05, 0.5]), min_size=2, max_size=7)
 
@@ -120,6 +121,8 @@ def test_arguments_with_which_it_cannot_are_refused(
 
 class _Stock:
     """What the trainer has that the advantage is put into: two processes, this is the second."""
+
+    _log_advantages = RlTrainer._log_advantages
 
     def __init__(self, rewards: Any) -> None:
         import torch
