@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from heavydistill.errors import ConfigError, HeavydistillError, RunError
 from heavydistill.store.training_record import Result, TrainingRecord, write_record
@@ -55,24 +55,16 @@ _DISK = (
 )
 
 
-class TrainingPlan(Protocol):
+@dataclass(frozen=True, slots=True)
+class TrainingPlan:
     """A training, checked, without its weights."""
 
-    @property
-    def arguments(self) -> TrainArguments[Any]:
-        """What the user wants."""
-
-    @property
-    def base(self) -> BaseCheckpoint:
-        """The model."""
-
-    @property
-    def record(self) -> TrainingRecord:
-        """Record of the training, without what is known when the launch is there."""
-
-    @property
-    def start(self) -> Path | None:
-        """The checkpoint that it goes on from."""
+    arguments: TrainArguments[Any]
+    base: BaseCheckpoint
+    record: TrainingRecord
+    """What is known of it before the launch."""
+    start: Path | None
+    """The checkpoint that it resumes from."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,20 +1,18 @@
 """An adapter merged into its base model: a folder with a whole model, for any engine.
 
-It holds the weights, in the dtype of the base unless another one is asked for, the configuration,
-the base's generation settings with the end of sequence of the adapter's tokenizer among their
-stops, that tokenizer with its chat template, and ``training.json`` as the adapter has it: a method
-such as ``lora`` beside whole weights says that it was merged. What is left out is what was said of
-the adapter alone, its card and its evaluation; and where another base is named than that of the
-training, ``training.json`` too, which would be false.
+It holds the weights, in the base's dtype unless another is chosen, the configuration, the base's
+generation settings with the end of sequence of the adapter's tokenizer among their stops, that
+tokenizer with its chat template, and the adapter's ``training.json`` unless another base is named:
+a method such as ``lora`` beside whole weights says that it was merged. The adapter's card and
+evaluation are left out.
 
-Before the folder gets its name the model is loaded from it, and must give the logits of base and
-adapter up to rounding. How much that is is measured, on the model itself: every weight is rounded
-once more, and a difference of ``TIMES`` the one that this makes is taken for a fault. Merging made
-0.4 to 2.2 of it, with LoRA, rsLoRA and DoRA, float32, bfloat16 and float16, 3 to 48 layers.
+Before the folder gets its name the model is loaded from it and must give the logits of base and
+adapter up to rounding, which is measured on the model itself: every weight is rounded once more,
+and a difference of more than ``TIMES`` its effect is a fault. Merging made 0.4 to 2.2 of it, with
+LoRA, rsLoRA and DoRA, float32, bfloat16 and float16, 3 to 48 layers.
 
-All is done on the CPU, with one model in memory at a time.
-
-Not covered: quantizing what was merged, and merging several adapters.
+All of this runs on the CPU, with one model in memory at a time. Not covered: quantizing the result,
+and merging several adapters.
 """
 
 from __future__ import annotations

@@ -1,16 +1,14 @@
-"""Rows of sets as sequences of tokens: each looked at by the guard, then packed.
+"""Rows of sets as sequences of tokens: each checked by the guard, then packed.
 
-Training does not start on a row that would lose its thinking, its answer or its end, whose prompt
-is none, or whose tokens are not those that the build counted. A row that is longer than
-``max_length`` is refused or left out and counted; none is cut. Tokens are kept in the cache of
-``datasets`` under a hash of file, tokenizer and template, so the other processes of a machine, and
-the next start, take them from there.
+Training does not start on a row that would lose its thinking, its answer or its end, that has no
+prompt, or whose tokens differ from those the build counted. A row longer than ``max_length`` is
+refused or left out and counted, never cut. Tokens are kept in the cache of ``datasets`` under a
+hash of file, tokenizer and template, for the other processes and the next start.
 
-Packing is TRL's best fit decreasing: rows stay whole, rows of different roles are never in one
-sequence, and what is packed is counted again. Rows of a sequence must not see each other. Attention
-keeps them apart; of linear attention, convolutions and state spaces it depends on the kernels that
-are installed, and transformers falls back without an error to code that lets rows run into each
-other. ``check_isolation`` measures it.
+Packing is TRL's best fit decreasing: rows stay whole, a sequence has rows of one role, and tokens
+are counted again afterwards. Attention keeps the rows of a sequence apart; linear attention,
+convolutions and state spaces do so only with the right kernels, and transformers silently falls
+back to code that does not. ``check_isolation`` measures it.
 """
 
 from __future__ import annotations

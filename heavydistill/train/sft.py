@@ -18,9 +18,10 @@ from heavydistill.store.training_record import SetsUsed, TrainingRecord
 from heavydistill.train import checkpoints
 from heavydistill.train import launch as launching
 from heavydistill.train.arguments import TrainArguments, recorded
-from heavydistill.train.base_model import BaseCheckpoint, load_base
+from heavydistill.train.base_model import load_base
 from heavydistill.train.datasets import ROLES, locate_sources
 from heavydistill.train.loop import (
+    TrainingPlan,
     check_steps,
     common_summary,
     known_at_end,
@@ -46,17 +47,14 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class SftPlan:
-    """A training, checked, without its weights; see ``loop.TrainingPlan``."""
+class SftPlan(TrainingPlan):
+    """A training by SFT, checked, without its weights."""
 
     arguments: TrainArguments[SftConfig]
-    base: BaseCheckpoint
     train: Dataset
     """Sequences of tokens."""
     validation: dict[str, Dataset]
-    """Likewise, by role; empty if none are looked at."""
-    record: TrainingRecord
-    start: Path | None
+    """Sequences by role; empty without evaluation."""
 
 
 def prepare(arguments: TrainArguments[SftConfig]) -> SftPlan:
@@ -103,7 +101,7 @@ def prepare(arguments: TrainArguments[SftConfig]) -> SftPlan:
     )
     if start:
         checkpoints.check_same(folder, record)
-    return SftPlan(arguments, base, sequences, validation, record, start)
+    return SftPlan(arguments, base, record, start, sequences, validation)
 
 
 def train(plan: SftPlan) -> TrainingRecord:

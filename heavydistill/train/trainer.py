@@ -1,14 +1,12 @@
 """What our trainers do beside TRL's: no cards, tied weights once, Muon where it is asked for.
 
-At every checkpoint TRL would write a card of its own over that of the output folder, which is made
-of the record of the training (see ``store.training_record``), and in which users keep notes.
-
-The weights that engines gather of several processes may hold a tied one twice. It is written once,
-whatever the launch: the file has the same names, and no second embedding that others would load.
+TRL would write a card over the output folder's at every checkpoint; ours is made of the training's
+record, and users keep notes in it. Weights that an engine gathers from several processes may hold a
+tied one twice; it is written once, so that the file has the same names with every launch.
 
 Muon (https://kellerjordan.github.io/posts/muon/) makes every direction of a matrix learn alike; the
-bundled models were made with it. Not covered: weights that are spread over processes (DeepSpeed's
-ZeRO, FSDP), since it needs a matrix as a whole; adapters, whose matrices are thin.
+bundled models were made with it. Not covered: weights spread over processes (DeepSpeed's ZeRO,
+FSDP), because it needs whole matrices; adapters, whose matrices are thin.
 """
 
 from __future__ import annotations

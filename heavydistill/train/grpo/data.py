@@ -1,34 +1,27 @@
-"""What is asked in a GRPO training: caches that are there, or problems; and which of them fit.
+"""The prompts of a GRPO training, caches or problems, and which of them are asked.
 
-A deliberator is asked the prompts of the set ``rl``, with ``unmeasured: ask`` also caches of
-``caches`` whose success nobody has measured; a thinker, and the thinkers of an episode, are
-asked the problems of a folder of sets or of a run, in the wording of the run. A prompt that is
-left out is counted by its reason:
+A deliberator is asked the prompts of the set ``rl``, with ``unmeasured: ask`` also caches whose
+success is unmeasured; thinkers, alone or in episodes, are asked the problems of a folder of sets or
+of a run, in the wording of the run. Prompts that are left out are counted by reason:
 
     never_right    no response was right, so that a group would teach nothing
-    always_right   all were, likewise
+    always_right   all responses were right
     over_accuracy  more than ``max_accuracy`` of its attempts are right
-    too_long       it leaves no room for a response in the model's context; none is ever cut
+    too_long       no room for a response in the model's context; prompts are never cut
     unfit          its problem cannot be judged, and the run has ``problems.unfit: leave_out``
 
-The responses are those that were judged, two or more: deliberations on the cache; attempts at the
-problem, of the set ``trajectories``, where a thinker learns; and of an episode, whose reward is the
-deliberation's, both, for where no attempt was right a deliberation still may be. A problem with
-fewer is asked unfiltered, and so is each one of a run, which nobody has answered yet. A refilter
-leaves the attempts out: of its sets an episode goes by the deliberations alone, and a thinker is
-asked all problems.
+The responses are two or more judged ones: deliberations on the cache; for a thinker attempts of the
+set ``trajectories``; for an episode, rewarded for its deliberation, both. Problems with fewer are
+asked unfiltered, as all of a run are. A refilter drops the attempts: from its sets, episodes go by
+deliberations alone, and a thinker is asked all problems.
 
-The rows of the dataset have ``prompt``, one user turn; the problem's ``problem`` (its id),
-``text``, ``reference``, ``verifier``, ``verifier_args``; of a cache also ``cache`` (its id),
-``stratum``, ``right``, ``width`` and ``success`` (null: not measured), of a problem ``domain`` and,
-where it is one of sets, ``success``.
+Rows have ``prompt`` (one user turn), ``problem`` (its id), ``text``, ``reference``, ``verifier``,
+``verifier_args``; of a cache also ``cache`` (its id), ``stratum``, ``right``, ``width`` and
+``success`` (null: unmeasured), of a problem ``domain`` and, from sets, ``success``.
 
-How problems are asked is the configuration of a run: the given one, or that of the runs behind the
-sets. Of it count ``domain``, ``language``, ``think``, ``cache`` and ``deliberate``, and where it is
-given also ``problems`` and ``verify``. The model that is trained answers, sampled as the training
-says.
-
-Not covered: what is measured meanwhile (``held_out``).
+How problems are asked is the configuration of the given run or of those behind the sets: its
+``domain``, ``language``, ``think``, ``cache`` and ``deliberate``, of a given one also ``problems``
+and ``verify``. Not covered: what is measured while it trains (``held_out``).
 """
 
 from __future__ import annotations

@@ -1,25 +1,23 @@
 """Guards against the collapse that HeavySkill's RLVR with K=16 shows (arXiv 2605.02396, Figure 6).
 
 There the training reward and the share of solved groups climb while entropy, length and the
-held-out accuracy fall: the model learns to copy and to vote, and no longer to deliberate. Four
-guards look for it in what the training logs, and a fifth for responses that never end:
+held-out accuracy fall: the model learns to copy and to vote instead of deliberating. Four guards
+look for it in the training's logs, a fifth for responses that never end:
 
     entropy     the entropy of the policy is below a share of its peak
-    length      the mean completion is shorter than a share of the longest there was
+    length      the mean completion is shorter than a share of the longest so far
     all_right   so many groups are solved that the rest teaches little
-    evaluation  the held-out accuracy fell at so many evaluations in a row, and the training reward
-                is higher than before them
+    evaluation  the held-out accuracy fell at several evaluations in a row while the training reward
+                rose
     cut_off     most responses are cut off: they have no reward, and groups shrink
 
-A logged value counts as the median of itself and those before it, ``guard_window`` in all, so that
-no odd step fires a guard or is a peak. Evaluations are taken as they are, of several at one step
-the first: with ``eval_on_start`` the Trainer evaluates again where a training goes on. Where all
-responses are cut off in ``guard_window`` logged values in a row, nothing is learnt, and ``cut_off``
-ends the training whatever else it does, unless it is off.
+A logged value counts as the median of ``guard_window`` values up to it. Evaluations count as they
+are, of several at one step the first, because ``eval_on_start`` evaluates again on resuming. When
+all responses are cut off in ``guard_window`` logged values in a row, ``cut_off`` ends the training
+even at ``warn``.
 
-A guard fires once, when its bound is passed for the first time; ``cut_off`` a second time to end
-the training. What fires is found in ``log_history`` alone, which is in every checkpoint: a training
-that goes on finds what fired before.
+A guard fires once; ``cut_off`` a second time to end the training. Alarms are derived from
+``log_history`` alone, which is in every checkpoint, so a resumed training finds those before it.
 """
 
 from __future__ import annotations

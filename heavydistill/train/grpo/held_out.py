@@ -1,25 +1,22 @@
-"""What a GRPO training is measured on meanwhile, and how: prompts that it never learns from.
+"""What a GRPO training is measured on while it trains, and how: prompts that it never learns from.
 
-Caches are those that the runs made, one a problem of the validation split, whatever its success:
-unlike the prompts of the set ``rl``, they are not chosen for being answered rightly at times, nor
-by stratum, so HM - V is that of the problems. A problem for which no run made a cache has one that
-the build drew, if it drew any; how many those are is said. Where a folder of a run is given, caches
-are made anew of its pools.
+There is one cache for each problem of the validation split, whatever its success: unlike the
+prompts of the set ``rl`` they are not chosen for being solved sometimes, nor by stratum, so HM - V
+is that of the problems. It is one that a run made, or else one that the build drew (counted).
 
     eval_hm            share of deliberations on held-out caches that are right
-    eval_v             value of the vote of the attempts that they read; the same every time
+    eval_v             value of the vote of the attempts in them; the same at every evaluation
     eval_hm_minus_v    HM - V
     eval_pass_at_1     share of a thinker's attempts at held-out problems that are right
-    eval_pass_at_d     share of these problems of whose attempts one is right
+    eval_pass_at_d     share of these problems with at least one right attempt
     eval_undecided     share of all responses that could not be decided; they are not right
     eval_unanswered    share of all responses without a final answer; they are not right
     eval_cut_off       share of all responses that were cut off
 
-All responses are sampled as in training, by the same code, ``num_generations_eval`` times for each
-row. Without a server, random numbers are the same at every evaluation, so a curve shows the model
-and not the draw; those of the training are not touched. TRL's own loop would log several sets under
-one name, take the mean of batches of different sizes, show several processes some rows twice, and
-in mode ``joint`` make caches anew.
+Responses are sampled by the code of the training, ``num_generations_eval`` for each row. Without a
+server random numbers are the same at every evaluation, and those of the training stay untouched.
+TRL's own loop would log several sets under one name, average batches of different sizes, count some
+rows twice with several processes, and in mode ``joint`` make caches anew.
 
 Not covered: several rounds; problems that differ in a word from those that are learnt from.
 """
@@ -43,18 +40,10 @@ from heavydistill.train.grpo.episodes import problem_row
 
 DELIBERATOR, THINKER = "deliberator", "thinker"
 # Labels of ``rl`` that say how a cache fares or how many are wanted, and not that it is unfit.
-FIT = frozenset(
-    {
-        USED,
-        "always_right",
-        "never_right",
-        "unmeasured",
-        "duplicate",
-        "over_bound",
-        "not_admitted",
-        "over_cap",
-    }
-)
+FIT = {
+    *(USED, "always_right", "never_right", "unmeasured"),
+    *("duplicate", "over_bound", "not_admitted", "over_cap"),
+}
 Row = dict[str, Any]
 ThinkerPrompt = Callable[[Problem], str]
 """What a thinker is asked about a problem."""

@@ -51,18 +51,11 @@ from heavydistill.verifiers.finals import final_answers
 from heavydistill.verifiers.pool import VerdictPool
 
 # Reasons of undecided verdicts that are a fault of the response.
-UNANSWERED = NO_FINAL_ANSWER | frozenset(
-    {
-        "not_text",
-        "no_option",
-        "outside_box",
-        "several_boxes",
-        "conflict",
-        "unclear",
-        "retracted",
-        "echoed",
-    }
-)
+UNANSWERED = {
+    *NO_FINAL_ANSWER,
+    *("not_text", "no_option", "outside_box", "several_boxes"),
+    *("conflict", "unclear", "retracted", "echoed"),
+}
 _OF_PROBLEM = ("problem", "text", "reference", "verifier", "verifier_args")
 _LEAST_REPEATED = 16  # characters; verifiers look at what is shorter
 _OF_PARTS = ("code",)  # verifiers whose score is the reward

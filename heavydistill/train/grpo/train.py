@@ -43,6 +43,7 @@ from heavydistill.train.grpo.guards import expected_logs, idle
 from heavydistill.train.grpo.held_out import HeldOut, held_out
 from heavydistill.train.grpo.reward import METRICS, FinalAnswer
 from heavydistill.train.loop import (
+    TrainingPlan,
     TrainResult,
     check_steps,
     common_summary,
@@ -76,17 +77,13 @@ _RECORDED = (
 
 
 @dataclass(frozen=True, slots=True)
-class GrpoPlan:
-    """A training, checked, without its weights; see ``loop.TrainingPlan``."""
+class GrpoPlan(TrainingPlan):
+    """A training by GRPO, checked, without its weights."""
 
     arguments: TrainArguments[GrpoConfig]
-    base: BaseCheckpoint
     prompts: Prompts
-    """What is asked."""
     held_out: HeldOut | None
-    """What it is measured on meanwhile; None if it is not."""
-    record: TrainingRecord
-    start: Path | None
+    """Prompts to measure on while it trains; None if it is not measured."""
 
 
 def prepare(arguments: TrainArguments[GrpoConfig]) -> GrpoPlan:
@@ -150,7 +147,7 @@ def prepare(arguments: TrainArguments[GrpoConfig]) -> GrpoPlan:
     _idle_guards(config, len(prompts.train))
     if start:
         checkpoints.check_same(folder, record)
-    return GrpoPlan(arguments, base, prompts, measured_on, record, start)
+    return GrpoPlan(arguments, base, record, start, prompts, measured_on)
 
 
 def _steps(config: GrpoConfig, prompts: int) -> int:

@@ -1,23 +1,20 @@
-"""TRL's ``GRPOTrainer`` without most of its padding, and with the manners of all our trainers.
+"""TRL's ``GRPOTrainer`` without most of its padding, and with what all our trainers do.
 
-TRL pads the rows of a generation to the longest prompt and the longest completion among them,
-shuffles them and cuts the result into micro-batches. Here a micro-batch holds rows of similar
-length, the order of the micro-batches is shuffled instead of the rows, and no forward pass sees a
-column that is padding in all of its rows. Loss and gradients are those of the padded rows up to
-rounding.
+TRL pads the rows of a generation to its longest prompt and completion, shuffles them and cuts the
+result into micro-batches. Here a micro-batch holds rows of similar length, the micro-batches are
+shuffled instead of the rows, and no forward pass has a column that is padding in all of its rows.
+Loss and gradients are those of the padded rows up to rounding.
 
-The old log-probabilities and those of a reference model are computed on exactly the micro-batches
-that the loss is computed on later. Rounding depends on the shapes of a pass: in bfloat16, two
-passes of the same weights over the same row in other company differ by more than GSPO's clipping
-range. In the same company they do not, so a ratio is exactly 1 until the weights change.
+Old log-probabilities and those of a reference model are computed on exactly the micro-batches of
+the loss, because rounding depends on the shapes of a pass: in bfloat16, the same weights over the
+same row in another micro-batch differ by more than GSPO's clipping range. This way a ratio is
+exactly 1 until the weights change.
 
-Nor is the model asked about rows that have ended, where it generates by itself and nothing is asked
-of that which counts from the beginning. If something is, that is said.
+Where the model itself generates, rows that have ended leave the batch, unless a setting counts from
+the beginning; that is printed. The order of the prompts depends on the seed and the epoch, so that
+a resumed training asks what it would have asked; TRL's depends on the epochs of the process.
 
-The order of the prompts is of the seed and the number of the epoch, so that a training that goes on
-asks what it would have asked. TRL's is of how many epochs the process has begun.
-
-Not covered: images; models with absolute positions, to which padding before a prompt is not
+Not covered: images; models with absolute positions, for which padding before a prompt is not
 neutral in TRL either.
 """
 
