@@ -3,29 +3,15 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from command_line import run_command
 
-from heavydistill.cli.app import main
 from heavydistill.config.run import load_config
 from heavydistill.problems.benchmarks import shipped
 from heavydistill.store.traces import read_traces
-
-
-@pytest.fixture
-def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
-    def run(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["heavydistill", *arguments])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        printed = capsys.readouterr()
-        return int(ended.value.code or 0), printed.out, printed.err
-
-    return run
 
 
 def test_every_benchmark_has_a_line_that_is_not_folded(call: Any) -> None:

@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 from runs import STUDENT, write_run
 
-from heavydistill.cli.app import main
 from heavydistill.config.run import RunConfig, dump_config
 from heavydistill.store.sets.folder import read_manifest, read_rows
 
@@ -22,18 +21,12 @@ Command = Callable[..., tuple[int, str]]
 
 
 @pytest.fixture
-def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
-    def call(*arguments: object) -> tuple[int, str]:
-        monkeypatch.setattr(sys, "argv", ["heavydistill", *map(str, arguments)])
-        code = 0
-        try:
-            main()
-        except SystemExit as end:
-            code = int(end.code or 0)
-        printed = capsys.readouterr()
-        return code, " ".join((printed.out + printed.err).split())
+def command(call: Callable[..., tuple[int, str, str]]) -> Command:
+    def run(*arguments: object) -> tuple[int, str]:
+        code, *printed = call(*arguments)
+        return code, " ".join("".join(printed).split())
 
-    return call
+    return run
 
 
 @pytest.fixture(scope="module")
@@ -135,14 +128,8 @@ def test_the_command_that_it_prints_last_shows_a_row_of_a_student_in_a_folder(
     run: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    call: Callable[..., tuple[int, str, str]],
 ) -> None:
-    def call(*words: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["heavydistill", *map(str, words)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        return int(ended.value.code or 0), *capsys.readouterr()
-
     shutil.copytree(STUDENT, tmp_path / "my models" / "mine")
     monkeypatch.chdir(tmp_path)
     built = ["build", run, "--student", "my models/mine", "--out", "new sets"]

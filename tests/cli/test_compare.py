@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from command_line import run_command
 from runs import write_run
 
-from heavydistill.cli.app import main
 from heavydistill.metrics.comparison import read_comparison
 
 
@@ -20,17 +19,6 @@ def runs(tmp_path: Path) -> tuple[str, str]:
     first = write_run(tmp_path / "a", 40, k=4)
     second = write_run(tmp_path / "b", 40, k=4, thinker="other", words=20)
     return str(first), str(second)
-
-
-def called(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *arguments: str
-) -> tuple[int | str | None, str, str]:
-    """Exit code, output and errors of the command, called in this process."""
-    monkeypatch.setattr(sys, "argv", ["heavydistill", "compare", *arguments])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    said = capsys.readouterr()
-    return ended.value.code, said.out, said.err
 
 
 def test_two_runs_are_compared_in_three_forms(runs: tuple[str, str], tmp_path: Path) -> None:
@@ -58,24 +46,22 @@ def test_two_runs_are_compared_in_three_forms(runs: tuple[str, str], tmp_path: P
 def test_what_cannot_be_compared_ends_with_2_and_writes_nothing(
     runs: tuple[str, str],
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    call: Callable[..., tuple[int, str, str]],
 ) -> None:
     fewer, file = str(write_run(tmp_path / "c", 39, k=4)), tmp_path / "x.json"
-    code, out, err = called(monkeypatch, capsys, runs[0], fewer, f"--json={file}")
+    code, out, err = call("compare", runs[0], fewer, f"--json={file}")
     assert (code, out) == (2, "") and "sum:39 missing B" in err
     assert not file.exists()
-    code, _, err = called(monkeypatch, capsys, runs[0], str(tmp_path))
+    code, _, err = call("compare", runs[0], str(tmp_path))
     assert code == 2 and "is not the folder of a finished run" in err
 
 
 @pytest.mark.parametrize("flag", ["--markdown", "--json"])
 def test_a_file_that_cannot_be_is_refused_before_anything_is_read(
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    call: Callable[..., tuple[int, str, str]],
     flag: str,
 ) -> None:
     for file in (tmp_path, tmp_path / "nowhere" / "x"):
-        code, _, err = called(monkeypatch, capsys, "a", "b", f"{flag}={file}")
+        code, _, err = call("compare", "a", "b", f"{flag}={file}")
         assert code == 2 and f"{flag}: {file} cannot be a file" in err

@@ -10,7 +10,6 @@ import pytest
 from command_line import run_command
 from habitual_server import Habits, serving
 
-from heavydistill.cli.app import main
 from heavydistill.store.traces import read_traces
 
 COMMAND = str(Path(sys.executable).parent / "heavydistill")
@@ -27,16 +26,13 @@ def cache(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def run(monkeypatch, capsys):
-    def call(*arguments: str) -> tuple[int, str]:
-        monkeypatch.setattr(sys, "argv", ["heavydistill", *arguments])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        printed = capsys.readouterr()
-        assert KEY not in printed.out + printed.err
-        return int(ended.value.code or 0), printed.out + printed.err
+def run(call):
+    def visit(*arguments: str) -> tuple[int, str]:
+        code, printed, errors = call(*arguments)
+        assert KEY not in printed + errors
+        return code, printed + errors
 
-    return call
+    return visit
 
 
 @pytest.fixture

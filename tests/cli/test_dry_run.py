@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import random
 import re
-import sys
 import threading
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,7 +13,6 @@ from typing import Any
 import pytest
 from fake_server import FakeServer, completion, serving
 
-from heavydistill.cli.app import main
 from heavydistill.config.run import load_config
 from heavydistill.models.tokenizer import ReaderTokenizer
 from heavydistill.run.estimate import Estimate, estimate
@@ -104,16 +102,13 @@ def planned(server: FakeServer, folder: Path, out: str) -> Estimate:
 
 
 @pytest.fixture
-def said(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
+def said(call: Any) -> Any:
     """Runs ``generate`` in this process; what it prints, without its line breaks."""
 
     def run(arguments: list[str], *codes: int) -> str:
-        monkeypatch.setattr(sys, "argv", ["heavydistill", "generate", *arguments])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        printed = capsys.readouterr()
-        assert (ended.value.code or 0) in (codes or (0,)), printed.out + printed.err
-        return " ".join((printed.out + printed.err).split())
+        code, *printed = call("generate", *arguments)
+        assert code in (codes or (0,)), printed
+        return " ".join("".join(printed).split())
 
     return run
 

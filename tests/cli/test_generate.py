@@ -15,7 +15,6 @@ import pytest
 from command_line import run_command
 from fake_server import completion, serving
 
-from heavydistill.cli.app import main
 from heavydistill.metrics.summary import summarize
 from heavydistill.store.traces import read_traces
 
@@ -198,16 +197,11 @@ def test_bad_input_is_told_before_anything_is_done(
     name: str,
     said: str,
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    call: Any,
 ) -> None:
     out = tmp_path / "run"
-    arguments = ["heavydistill", "generate", "--out", str(out), *bad(tmp_path, name)]
-    monkeypatch.setattr(sys, "argv", arguments)
-    with pytest.raises(SystemExit) as ended:
-        main()
-    message = capsys.readouterr().err
-    assert ended.value.code == 2
+    code, _, message = call("generate", "--out", out, *bad(tmp_path, name))
+    assert code == 2
     assert said in message and "Traceback" not in message
     assert not out.exists()
 

@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 from import_files import EGGS, document, heavyskill_row, lines, nemo_row, pacore_row
 
-from heavydistill.cli.app import main
 from heavydistill.store.traces import read_traces
 
 COMMAND = str(Path(sys.executable).parent / "heavydistill")
@@ -23,16 +22,8 @@ Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+def run(call: Run, monkeypatch: pytest.MonkeyPatch) -> Run:
     monkeypatch.setenv("COLUMNS", "120")
-
-    def call(*arguments: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["heavydistill", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        printed = capsys.readouterr()
-        return int(ended.value.code or 0), printed.out, printed.err
-
     return call
 
 

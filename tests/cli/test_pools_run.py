@@ -15,7 +15,6 @@ from command_line import run_command
 from fake_server import FakeServer, completion, serving
 from pool_folders import pool_folder, pool_of
 
-from heavydistill.cli.app import main
 from heavydistill.store.traces import read_traces
 
 COMMAND = str(Path(sys.executable).parent / "heavydistill")
@@ -191,17 +190,12 @@ def test_contradictions_are_told_before_anything_is_done(
     said: str,
     pools: Path,
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    call: Any,
 ) -> None:
     before = (pools / TRACES).read_bytes()
     given = [flag.format(folder=tmp_path, pools=pools) for flag in flags]
-    arguments = ["heavydistill", "generate", "--deliberator=micro", f"--out={tmp_path}/run", *given]
-    monkeypatch.setattr(sys, "argv", arguments)
-    with pytest.raises(SystemExit) as ended:
-        main()
-    message = capsys.readouterr().err
-    assert ended.value.code == 2
+    code, _, message = call("generate", "--deliberator=micro", f"--out={tmp_path}/run", *given)
+    assert code == 2
     assert said in message and "Traceback" not in message
     assert not (tmp_path / "run").exists()
     assert (pools / TRACES).read_bytes() == before

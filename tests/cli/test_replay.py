@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -48,20 +47,14 @@ def shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def ended(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Callable[..., tuple[int, str]]:
+def ended(call: Callable[..., tuple[int, str, str]]) -> Callable[..., tuple[int, str]]:
     """Runs a verb, and gives its exit code and what it prints."""
 
-    def ended(*arguments: object) -> tuple[int, str]:
-        from heavydistill.cli.app import main
+    def run(*arguments: object) -> tuple[int, str]:
+        code, *printed = call(*arguments)
+        return code, " ".join("".join(printed).split())
 
-        monkeypatch.setattr(sys, "argv", ["heavydistill", *map(str, arguments)])
-        with pytest.raises(SystemExit) as end:
-            main()
-        return int(end.value.code or 0), " ".join("".join(capsys.readouterr()).split())
-
-    return ended
+    return run
 
 
 def test_a_replay_runs_the_files_of_a_run_with_the_flag_alone(

@@ -17,7 +17,6 @@ from set_folders import write_sets
 from students import real_template
 
 from heavydistill.chat.student import Student
-from heavydistill.cli.app import main
 from heavydistill.report.row import print_tokens
 
 COMMAND = str(Path(sys.executable).parent / "heavydistill")
@@ -36,33 +35,25 @@ def sets(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def show(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+def show(call: Callable[..., tuple[int, str, str]]) -> Callable[..., str]:
     """Runs the verb and gives what it prints."""
 
     def run(*arguments: object) -> str:
-        monkeypatch.setattr(sys, "argv", ["heavydistill", "show", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        shown = capsys.readouterr()
-        assert ended.value.code == 0, shown.err
-        return shown.out
+        code, printed, errors = call("show", *arguments)
+        assert code == 0, errors
+        return printed
 
     return run
 
 
 @pytest.fixture
-def refused(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Callable[..., str]:
+def refused(call: Callable[..., tuple[int, str, str]]) -> Callable[..., str]:
     """Runs the verb, which must refuse, and gives its message."""
 
     def run(*arguments: object) -> str:
-        monkeypatch.setattr(sys, "argv", ["heavydistill", "show", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        shown = capsys.readouterr()
-        assert (ended.value.code, shown.out) == (2, "")
-        return shown.err
+        code, printed, errors = call("show", *arguments)
+        assert (code, printed) == (2, "")
+        return errors
 
     return run
 

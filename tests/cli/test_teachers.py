@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import subprocess
 import sys
@@ -10,21 +11,13 @@ from pathlib import Path
 import pytest
 import yaml
 
-from heavydistill.cli.app import main
 from heavydistill.models.profiles import ProfileFile
 from heavydistill.models.registry import names, profile_of
 
 
 @pytest.fixture
-def run(monkeypatch, capsys):
-    def call(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["heavydistill", "teachers", *arguments])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        printed = capsys.readouterr()
-        return int(ended.value.code or 0), printed.out, printed.err
-
-    return call
+def run(call):
+    return functools.partial(call, "teachers")
 
 
 def test_every_teacher_has_a_line_that_is_not_folded(run):

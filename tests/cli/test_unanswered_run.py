@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shlex
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,21 +13,17 @@ import pytest
 from fake_server import FakeServer, completion, serving
 from import_files import lines
 
-from heavydistill.cli.app import main
-
 MICRO = Path(__file__).parents[2] / "heavydistill" / "micro" / "teacher"
 
 
 @pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
-    def call(*arguments: object) -> str:
-        monkeypatch.setattr(sys, "argv", ["heavydistill", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        assert not ended.value.code
-        return capsys.readouterr().out
+def run(call: Callable[..., tuple[int, str, str]]) -> Callable[..., str]:
+    def printed(*arguments: object) -> str:
+        code, out, _ = call(*arguments)
+        assert not code
+        return out
 
-    return call
+    return printed
 
 
 def test_a_run_without_boxes_names_the_marker_and_the_short_prompts(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import os
 import pty
@@ -21,7 +22,6 @@ from fake_server import FakeServer, completion, serving
 from runs import write_run
 
 import heavydistill
-from heavydistill.cli.app import main
 from heavydistill.config.run import RunConfig
 from heavydistill.metrics.summary import summarize
 from heavydistill.models.resolve import resolve
@@ -35,15 +35,8 @@ PROBLEMS, K, D = 40, 4, 2
 
 
 @pytest.fixture
-def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
-    def run(folder: Path) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["heavydistill", "watch", str(folder)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        printed = capsys.readouterr()
-        return int(ended.value.code or 0), printed.out, printed.err
-
-    return run
+def call(call: Any) -> Any:
+    return functools.partial(call, "watch")
 
 
 @pytest.fixture

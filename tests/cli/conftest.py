@@ -1,0 +1,25 @@
+"""A command line of heavydistill that is called in this process."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+import pytest
+
+
+@pytest.fixture
+def call(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., tuple[int, str, str]]:
+    """Called with the words after the program's name: exit code, output, errors."""
+
+    def run(*words: object) -> tuple[int, str, str]:
+        from heavydistill.cli.app import main
+
+        monkeypatch.setattr(sys, "argv", ["heavydistill", *map(str, words)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        return int(ended.value.code or 0), *capsys.readouterr()
+
+    return run
