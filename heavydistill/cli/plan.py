@@ -193,8 +193,8 @@ def _cells(amounts: Amounts) -> list[str]:
         _span(amounts.calls, _count),
         _span(amounts.prompt_tokens, _tokens),
         _span(amounts.completion_tokens, _tokens),
-        _span(amounts.usd, _usd) if amounts.usd else _UNKNOWN,
-        _span(amounts.hours, _hours),
+        _span(amounts.usd, _amount) if amounts.usd else _UNKNOWN,
+        _span(amounts.hours, _amount),
     ]
 
 
@@ -354,12 +354,9 @@ def _tokens(value: float, up: bool) -> str:
     return f"{_rounded(value / unit, up, 1 if unit > 1 and value < 10 * unit else 0)}{_UNITS[unit]}"
 
 
-def _usd(value: float, up: bool) -> str:
+def _amount(value: float, up: bool) -> str:
+    """Dollars or hours."""
     return _rounded(value, up, 2 if value < 100 else 0)
-
-
-def _hours(value: float, up: bool) -> str:
-    return _rounded(value, up, 2 if value < 1 else 1 if value < 10 else 0)
 
 
 def _rounded(value: float, up: bool, decimals: int) -> str:

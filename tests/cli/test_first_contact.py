@@ -12,7 +12,6 @@ import pytest
 from fake_server import completion, serving
 from loopback import Handler, listening
 
-from heavydistill.cli.app import main
 from heavydistill.config.run import RunConfig, dump_config, load_config
 from heavydistill.models.contact import Contact
 from heavydistill.models.ledger import Balance, Ledger, account_of, balance_of
@@ -85,7 +84,7 @@ def test_a_refused_key_is_said_before_anything_large_is_imported(tmp_path, monke
     assert not list(tmp_path.iterdir())
 
 
-def test_a_dry_run_sends_nothing_and_says_what_the_run_will_ask(tmp_path, monkeypatch, capsys):
+def test_a_dry_run_sends_nothing_and_says_what_the_run_will_ask(tmp_path, monkeypatch, call):
     class _Untouched(Handler):
         def do_GET(self) -> None:
             raise AssertionError("asked")
@@ -95,22 +94,17 @@ def test_a_dry_run_sends_nothing_and_says_what_the_run_will_ask(tmp_path, monkey
     monkeypatch.chdir(tmp_path)
     with listening(_Untouched) as url:
         flags = ["--teacher=m", f"--endpoint={url}", f"--tokenizer={MICRO}", "--limit=2"]
-        monkeypatch.setattr(sys, "argv", ["heavydistill", "generate", *flags, "--dry-run"])
-        with pytest.raises(SystemExit) as ended:
-            main()
-    assert not ended.value.code
-    said = " ".join(capsys.readouterr().out.split())
+        code, printed, _ = call("generate", *flags, "--dry-run")
+    assert code == 0
+    said = " ".join(printed.split())
     assert "Context of m: 2,048 tokens, by the config.json beside its tokenizer" in said
     assert "the run asks the server when it starts" in said
 
 
-def test_a_context_that_nobody_says_is_assumed_and_said_to_be(tmp_path, monkeypatch, capsys):
+def test_a_context_that_nobody_says_is_assumed_and_said_to_be(tmp_path, monkeypatch, call):
     monkeypatch.chdir(tmp_path)
     flags = ["--teacher=m", "--endpoint=http://127.0.0.1:9/v1", "--limit=2"]
-    monkeypatch.setattr(sys, "argv", ["heavydistill", "generate", *flags, "--dry-run"])
-    with pytest.raises(SystemExit):
-        main()
-    said = " ".join(capsys.readouterr().out.split())
+    said = " ".join(call("generate", *flags, "--dry-run")[1].split())
     assert (
         "Context of m: unknown, 8,192 tokens are assumed; set what the server takes with " in said
     )
@@ -195,18 +189,16 @@ def test_what_is_wrong_with_files_is_said_before_anything_large_is_imported(tmp_
 
 
 def test_a_run_from_anywhere_to_a_provider_without_a_key_says_so_in_its_plan(
-    tmp_path, monkeypatch, capsys
+    tmp_path, monkeypatch, call
 ):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("OPENROUTER_API_KEY", raising=False)
     flags = ["--teacher=a/model", "--endpoint=openrouter", f"--tokenizer={MICRO}", "--limit=2"]
     told = "openrouter needs a key, and the environment variable OPENROUTER_API_KEY is not set"
     for dry_run, code in ((["--dry-run"], 0), ([], 2)):
-        monkeypatch.setattr(sys, "argv", ["heavydistill", "generate", *flags, *dry_run])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        assert (ended.value.code or 0) == code
-        assert told in " ".join("".join(capsys.readouterr()).split())
+        ended, *printed = call("generate", *flags, *dry_run)
+        assert ended == code
+        assert told in " ".join("".join(printed).split())
 
 
 def test_the_token_that_shows_the_key_is_booked_in_the_account_that_the_run_goes_on_with(
