@@ -49,13 +49,10 @@ def with_tokenizer(run: ResolvedRun) -> ResolvedRun:
 
 
 def check_room(run: ResolvedRun, problems: Sequence[Problem], asks: bool = True) -> None:
-    """Check a run against the problem that leaves the least room.
+    """Check a run whose tokenizer is at hand against the problem that leaves the least room.
 
-    Args:
-        run: A run whose tokenizer is at hand.
-        problems: Problems of the run.
-        asks: Whether a server that counts tokens may be asked. If not, or if it is still to be
-            started, nothing is refused for an estimate alone, which is never less than the count.
+    ``asks`` says whether a server that counts tokens may be asked. If not, or if it is still to be
+    started, nothing is refused for an estimate alone, which is never less than the count.
 
     Raises:
         TeacherError: The tokenizer of a model cannot be loaded.

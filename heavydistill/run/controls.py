@@ -59,7 +59,7 @@ def controls_of(evaluated: generate.Plan, names: Collection[str], orders: int) -
     """The controls of a checked run.
 
     Args:
-        evaluated: The run that they are held against.
+        evaluated: Run that they are compared with.
         names: Names of ``metrics.controls.NAMES``.
         orders: Number of orders in which its caches are read, its own among them.
 

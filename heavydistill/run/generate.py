@@ -191,7 +191,7 @@ def run(
     Args:
         plan: From ``check``.
         on_status: Called with how far the run is every ``status.EVERY_S`` seconds, and at its end.
-        replay: Ask nobody; take every response from the journal.
+        replay: Send no request; take every response from the journal.
         ray: Address of a Ray cluster that shards of the run are spread over, or ``local``.
         on_start: As of ``models.vllm.server.served``, if a server is to be started.
 

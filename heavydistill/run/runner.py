@@ -106,9 +106,7 @@ class HeavyPipeline(Pipeline):
     def keep_in(self, folder: Path, prefix: str = "") -> None:
         """Put rows and log there instead of a temporary folder; call it before ``run``.
 
-        Args:
-            folder: Other pipelines may have theirs there too.
-            prefix: First part of the names of the files of rows.
+        Other pipelines may use the folder too; ``prefix`` begins the names of the files of rows.
         """
         self.discard()
         self._folder, self._prefix = folder, prefix
@@ -145,9 +143,6 @@ class HeavyPipeline(Pipeline):
 
     def run_to_files(self, parameters: dict[str, Any] | None = None) -> None:
         """Run to the end and leave the rows in ``leaf_files``, none of them in memory.
-
-        Args:
-            parameters: Runtime parameters by step name, as in distilabel.
 
         Raises:
             RunError: The steps form no chain, a step could not be loaded or raised, or the disk is
@@ -255,15 +250,7 @@ class _Stage:
 
 
 class _Flow:
-    """Rows on their way through the stages of a run.
-
-    Args:
-        source: The step that loads rows.
-        steps: The steps after it, in their order.
-        window: Maximum number of rows inside.
-        writer: Where the rows of the last step go.
-        on_batch: Progress callback.
-    """
+    """Rows on their way through the stages of a run, of which ``window`` may be inside at once."""
 
     def __init__(
         self,
@@ -312,8 +299,7 @@ class _Flow:
     def end(self, drains: bool = False) -> None:
         """Begin nothing more and unload all steps; does nothing the second time.
 
-        Args:
-            drains: Wait for requests in flight, however long they take, or until Ctrl-C.
+        With ``drains`` it waits for requests in flight, however long they take, or until Ctrl-C.
         """
         if self._has_ended:
             return
@@ -496,13 +482,7 @@ def logging_to(
     shown: logging.Handler | None = None,
     matters: Callable[[logging.LogRecord], bool] = lambda record: True,
 ) -> Iterator[None]:
-    """While this lasts warnings are shown and kept in a file.
-
-    Args:
-        file: Where they are added.
-        shown: Shows them; the terminal by default.
-        matters: Whether one is neither left out.
-    """
+    """While this lasts warnings that matter are shown, on the terminal by default, and kept."""
     if shown is None:
         shown = RichHandler()
         shown.setFormatter(logging.Formatter("['%(name)s'] %(message)s"))

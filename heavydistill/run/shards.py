@@ -381,15 +381,10 @@ def shards_of(
     known_unfit: tuple[int, ...] = (),
     server: list[str] | None = None,
 ) -> list[Shard]:
-    """The shards of a run.
+    """The shards of a run, as many as ``pool`` runs, which put their rows into ``rows``.
 
-    Args:
-        run: The whole run.
-        pool: What will run them.
-        rows: Folder of the rows of the run.
-        known_unfit: See ``LoadProblems``.
-        server: Command of the server of its teacher, if it has no address yet: each shard starts
-            one for itself.
+    ``server`` is the command of the server of its teacher, if that has no address yet: each shard
+    starts one for itself.
 
     Raises:
         ConfigError: There is less than one slot or request a minute for each.

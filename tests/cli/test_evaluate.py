@@ -17,7 +17,6 @@ from command_line import run_command
 from fake_server import completion, serving
 
 import heavydistill
-from heavydistill.cli.app import main
 from heavydistill.metrics.comparison import COMPARISON, Comparison, read_comparison
 from heavydistill.metrics.summary import summarize
 from heavydistill.store.traces import read_traces
@@ -34,14 +33,6 @@ def arguments(model: Path, *more: str) -> list[str]:
 
 def run(command: list[str]) -> subprocess.CompletedProcess[str]:
     return run_command(*command[1:])
-
-
-def called(monkeypatch: pytest.MonkeyPatch, command: list[str]) -> int | str | None:
-    """The exit code of a command line that is called in this process."""
-    monkeypatch.setattr(sys, "argv", command)
-    with pytest.raises(SystemExit) as ended:
-        main()
-    return ended.value.code
 
 
 @pytest.fixture
@@ -78,37 +69,33 @@ def test_a_trained_model_is_shown_beside_its_base(model: Path) -> None:
     assert {path.name for path in model.iterdir() if path.name.startswith(".")} == set()
 
 
-def test_a_dry_run_shows_both_runs_and_writes_nothing(
-    model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_dry_run_shows_both_runs_and_writes_nothing(model: Path) -> None:
     there = sorted(model.parent.rglob("*"))
-    assert called(monkeypatch, arguments(model, "--dry-run")) == 0
-    printed = " ".join(capsys.readouterr().out.split())
+    done = run(arguments(model, "--dry-run"))
+    assert done.returncode == 0
+    printed = " ".join(done.stdout.split())
     assert "plan: before" in printed and "K=4 trajectories by micro-student" in printed
     assert "plan: after" in printed and "run:" not in printed
     assert sorted(model.parent.rglob("*")) == there
 
 
-def test_the_bundled_teacher_takes_no_role_without_a_word(
-    model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_bundled_teacher_takes_no_role_without_a_word(model: Path) -> None:
     given = ["evaluate", f"--thinker={model}", "--limit=6"]
-    assert called(monkeypatch, [COMMAND, *given]) == 2
-    said = capsys.readouterr().err
+    done = run([COMMAND, *given])
+    said = done.stderr
+    assert done.returncode == 2
     assert "No model is named as deliberator" in said and "--before BASE" in said
     assert said.endswith(f"The command: heavydistill {' '.join(given)} --deliberator MODEL\n")
     assert list(model.parent.iterdir()) == [model]
 
 
-def test_what_can_be_mended_is_an_error_of_the_user(
-    model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert called(monkeypatch, [COMMAND, "evaluate", "--before=micro-student"]) == 2
-    assert "compared with itself" in capsys.readouterr().err
+def test_what_can_be_mended_is_an_error_of_the_user(model: Path) -> None:
+    same = run([COMMAND, "evaluate", "--before=micro-student"])
+    assert same.returncode == 2 and "compared with itself" in same.stderr
     (model / "evaluation").mkdir()
     (model / "evaluation" / "mine.txt").touch()
-    assert called(monkeypatch, arguments(model)) == 2
-    assert "exists and is not empty" in capsys.readouterr().err
+    taken = run(arguments(model))
+    assert taken.returncode == 2 and "exists and is not empty" in taken.stderr
     assert not (model / "journal").exists()
 
 
