@@ -64,6 +64,12 @@ _NOT_RECORDED = re.compile(
 )
 
 
+def option(default: Any, text: str, *choices: str) -> Any:
+    """A field of a script's configuration: its default, help, and what it may be."""
+    metadata = {"help": text} | ({"choices": [*choices]} if choices else {})
+    return field(default=default, metadata=metadata)
+
+
 @dataclass
 class TrainingOptions:
     """Our own arguments of every training; a base of the scripts' configurations beside TRL's."""
@@ -78,25 +84,18 @@ class TrainingOptions:
     """Those of its own fields that stand in the record of the training, unless they have the value
     that is given here."""
 
-    evaluate: str | None = field(
-        default=None,
-        metadata={
-            "help": "Configuration of a run (as of `heavydistill evaluate --config`) in which the "
-            "model is measured before and after."
-        },
+    evaluate: str | None = option(
+        None,
+        "Configuration of a run (as of `heavydistill evaluate --config`) in which the model is "
+        "measured before and after.",
     )
-    license: str | None = field(
-        default=None,
-        metadata={
-            "help": "With push_to_hub: licence of the model, e.g. apache-2.0, where no profile "
-            "names that of its base."
-        },
+    license: str | None = option(
+        None,
+        "With push_to_hub: licence of the model, e.g. apache-2.0, where no profile names that of "
+        "its base.",
     )
-    dry_run: bool = field(
-        default=False,
-        metadata={
-            "help": "Read and check everything but the weights, print what would be trained."
-        },
+    dry_run: bool = option(
+        False, "Read and check everything but the weights, print what would be trained."
     )
 
 

@@ -15,7 +15,13 @@ from trl import ModelConfig, SFTConfig
 
 from heavydistill.config.yaml import parse as parse_section
 from heavydistill.errors import ConfigError
-from heavydistill.train.arguments import Refused, TrainArguments, TrainingOptions, read_arguments
+from heavydistill.train.arguments import (
+    Refused,
+    TrainArguments,
+    TrainingOptions,
+    option,
+    read_arguments,
+)
 from heavydistill.train.datasets import ROLES, SetSource
 
 _COMPLETION = "what is learnt are the completions of the sets, and nothing else"
@@ -42,18 +48,15 @@ class SftConfig(SFTConfig, TrainingOptions):
         "shuffle_dataset": ((False,), "packs are shuffled in every epoch"),
     }
 
-    dataset_name: str | None = field(
-        default=None,
-        metadata={"help": "Folder of sets from `heavydistill build`, or its id on the Hub."},
+    dataset_name: str | None = option(
+        None, "Folder of sets from `heavydistill build`, or its id on the Hub."
     )
-    role: str | None = field(
-        default=None,
-        metadata={
-            "help": "Role whose rows are learnt. output_dir is out/ROLE by default, and "
-            "metric_for_best_model the loss on the role's validation rows, of both the "
-            "deliberator's.",
-            "choices": [*ROLES, "both"],
-        },
+    role: str | None = option(
+        None,
+        "Role whose rows are learnt. output_dir is out/ROLE by default, and metric_for_best_model "
+        "the loss on the role's validation rows, of both the deliberator's.",
+        *ROLES,
+        "both",
     )
     datasets: list[dict] = field(  # type: ignore[type-arg]
         default_factory=list,
@@ -62,29 +65,23 @@ class SftConfig(SFTConfig, TrainingOptions):
             "wanted, `fraction` and `revision`."
         },
     )
-    muon: bool = field(
-        default=False,
-        metadata={
-            "help": "Muon for the matrices of the layers and AdamW for all else, instead of "
-            "`optim`. For full training of small models, with one process or plain data "
-            "parallelism."
-        },
+    muon: bool = option(
+        False,
+        "Muon for the matrices of the layers and AdamW for all else, instead of `optim`. For full "
+        "training of small models, with one process or plain data parallelism.",
     )
-    too_long: str = field(
-        default="refuse",
-        metadata={
-            "help": "Rows of more than max_length tokens: `refuse` to train, or `leave_out` and "
-            "count them. They are never cut.",
-            "choices": ["refuse", "leave_out"],
-        },
+    too_long: str = option(
+        "refuse",
+        "Rows of more than max_length tokens: `refuse` to train, or `leave_out` and count them. "
+        "They are never cut.",
+        "refuse",
+        "leave_out",
     )
     # TRL's 1,024 would cut the answers off long rows.
-    max_length: int | None = field(
-        default=None,
-        metadata={
-            "help": "Maximum tokens of a row and of a pack. [default: the longest row's length, or "
-            "with `too_long leave_out` that of the 99th of 100]"
-        },
+    max_length: int | None = option(
+        None,
+        "Maximum tokens of a row and of a pack. [default: the longest row's length, or with "
+        "`too_long leave_out` that of the 99th of 100]",
     )
 
     def __post_init__(self) -> None:

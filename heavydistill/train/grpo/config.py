@@ -25,7 +25,13 @@ from heavydistill.chat.student import generation_config
 from heavydistill.config.run import Verifying
 from heavydistill.config.yaml import parse as parse_section
 from heavydistill.errors import ConfigError
-from heavydistill.train.arguments import Refused, TrainArguments, TrainingOptions, read_arguments
+from heavydistill.train.arguments import (
+    Refused,
+    TrainArguments,
+    TrainingOptions,
+    option,
+    read_arguments,
+)
 from heavydistill.train.grpo.batches import (
     GenerationBatch,
     batch_of,
@@ -95,8 +101,7 @@ _BENDING: dict[str, int | None] = {
 
 
 def _of_preset(what: str, *choices: str) -> Any:
-    metadata = {"help": f"{what}. [default: the preset's, or else TRL's]"}
-    return field(default=None, metadata=metadata | ({"choices": [*choices]} if choices else {}))
+    return option(None, f"{what}. [default: the preset's, or else TRL's]", *choices)
 
 
 @dataclass
@@ -147,75 +152,59 @@ class GrpoConfig(GRPOConfig, GuardOptions, TrainingOptions):
         ),
     }
 
-    mode: str | None = field(
-        default=None,
-        metadata={
-            "help": "Who learns: a deliberator, from caches that are there; joint: K thinkers and "
-            "a deliberation on their attempts, as one episode; or a thinker, from problems.",
-            "choices": [*MODES],
-        },
+    mode: str | None = option(
+        None,
+        "Who learns: a deliberator, from caches that are there; joint: K thinkers and a "
+        "deliberation on their attempts, as one episode; or a thinker, from problems.",
+        *MODES,
     )
-    preset: str = field(
-        default=GSPO,
-        metadata={
-            "help": "How rewards become steps: sets loss_type, importance_sampling_level, epsilon "
-            "and the like where they are not given.",
-            "choices": [*PRESETS],
-        },
+    preset: str = option(
+        GSPO,
+        "How rewards become steps: sets loss_type, importance_sampling_level, epsilon and the "
+        "like where they are not given.",
+        *PRESETS,
     )
-    dataset_name: str | None = field(
-        default=None,
-        metadata={
-            "help": "Folder of sets from `heavydistill build` or `refilter`, or its id on the Hub. "
-            "A deliberator is asked the prompts of its set `rl`, the others its problems that were "
-            "answered rightly sometimes."
-        },
+    dataset_name: str | None = option(
+        None,
+        "Folder of sets from `heavydistill build` or `refilter`, or its id on the Hub. A "
+        "deliberator is asked the prompts of its set `rl`, the others its problems that were "
+        "answered rightly sometimes.",
     )
-    run: str | None = field(
-        default=None,
-        metadata={
-            "help": "Instead, for thinkers and joint: configuration of a run, as of `heavydistill "
-            "generate --config`. Its problems, verify, domain, language, think, cache and "
-            "deliberate say what is asked and how; the model that is trained answers."
-        },
+    run: str | None = option(
+        None,
+        "Instead, for thinkers and joint: configuration of a run, as of `heavydistill generate "
+        "--config`. Its problems, verify, domain, language, think, cache and deliberate say what "
+        "is asked and how; the model that is trained answers.",
     )
-    max_accuracy: float | None = field(
-        default=None,
-        metadata={
-            "help": "Deliberator: only caches in which at most this share of the attempts is "
-            "right. Those that are always or never answered rightly are left out in any case."
-        },
+    max_accuracy: float | None = option(
+        None,
+        "Deliberator: only caches in which at most this share of the attempts is right. Those "
+        "that are always or never answered rightly are left out in any case.",
     )
-    unmeasured: str = field(
-        default=LEAVE_OUT,
-        metadata={
-            "help": "Deliberator: caches on which too few deliberations were judged to tell: "
-            "`leave_out`, or `ask` them as well. That spares the deliberations of a run (`generate "
-            "--d 0`), and some of these caches teach nothing.",
-            "choices": [LEAVE_OUT, ASK],
-        },
+    unmeasured: str = option(
+        LEAVE_OUT,
+        "Deliberator: caches on which too few deliberations were judged to tell: `leave_out`, or "
+        "`ask` them as well. That spares the deliberations of a run (`generate --d 0`), and some "
+        "of these caches teach nothing.",
+        LEAVE_OUT,
+        ASK,
     )
-    too_long: str = field(
-        default="refuse",
-        metadata={
-            "help": "Prompts that leave no room for max_completion_length in the model's context: "
-            "`refuse` to train, or `leave_out` and count them. They are never cut.",
-            "choices": ["refuse", "leave_out"],
-        },
+    too_long: str = option(
+        "refuse",
+        "Prompts that leave no room for max_completion_length in the model's context: `refuse` to "
+        "train, or `leave_out` and count them. They are never cut.",
+        "refuse",
+        "leave_out",
     )
-    pass_at_k: int = field(
-        default=1,
-        metadata={
-            "help": "Thinker: raise the chance that one of so many attempts is right. 1 is plain "
-            "RLVR; more is an extension of ours, for a pool that a deliberator reads."
-        },
+    pass_at_k: int = option(
+        1,
+        "Thinker: raise the chance that one of so many attempts is right. 1 is plain RLVR; more "
+        "is an extension of ours, for a pool that a deliberator reads.",
     )
-    format_share: float = field(
-        default=0.0,
-        metadata={
-            "help": "Share of the reward that a response earns by its form alone, right or wrong: "
-            "thinking that ends, and one final answer. At most 0.05."
-        },
+    format_share: float = option(
+        0.0,
+        "Share of the reward that a response earns by its form alone, right or wrong: thinking "
+        "that ends, and one final answer. At most 0.05.",
     )
     verify: dict | None = field(  # type: ignore[type-arg]
         default=None,
@@ -224,25 +213,17 @@ class GrpoConfig(GRPOConfig, GuardOptions, TrainingOptions):
             "a run (workers, timeout_s, memory_mb, sandbox, own)."
         },
     )
-    held_out: int = field(
-        default=128,
-        metadata={
-            "help": "With eval_strategy: maximum number of held-out caches, and of problems, that "
-            "an evaluation asks about, each num_generations_eval times."
-        },
+    held_out: int = option(
+        128,
+        "With eval_strategy: maximum number of held-out caches, and of problems, that an "
+        "evaluation asks about, each num_generations_eval times.",
     )
-    held_out_from: str | None = field(
-        default=None,
-        metadata={
-            "help": "Folder of sets whose validation problems are held out. [default: that of "
-            "dataset_name]"
-        },
+    held_out_from: str | None = option(
+        None,
+        "Folder of sets whose validation problems are held out. [default: that of dataset_name]",
     )
-    chat_template_path: str | None = field(
-        default=None,
-        metadata={
-            "help": "Jinja file with the chat template, in place of that of the sets or the model."
-        },
+    chat_template_path: str | None = option(
+        None, "Jinja file with the chat template, in place of that of the sets or the model."
     )
     # TRL's, with other defaults.
     loss_type: str | None = _of_preset("Loss", *_LOSSES)
@@ -255,23 +236,16 @@ class GrpoConfig(GRPOConfig, GuardOptions, TrainingOptions):
     epsilon: float | None = _of_preset("Lower bound of clipping")
     epsilon_high: float | None = _of_preset("Upper bound of clipping")
     beta: float | None = _of_preset("Weight of the KL term; 0 loads no reference model")
-    mask_truncated_completions: bool = field(
-        default=True,
-        metadata={"help": "Learn nothing of what was cut off: it is neither right nor wrong."},
+    mask_truncated_completions: bool = option(
+        True, "Learn nothing of what was cut off: it is neither right nor wrong."
     )
-    min_p: float | None = field(
-        default=0.0, metadata={"help": "Always 0; at TRL's default a model's own would count."}
-    )
-    disable_dropout: bool = field(
-        default=True, metadata={"help": "Always true, so that the ratio of the same weights is 1."}
-    )
-    vllm_importance_sampling_mode: str = field(
-        default="token_truncate",
-        metadata={
-            "help": "Correction of what vLLM samples. The ratio of a whole long response, the "
-            "product of its tokens', is nearly always out of bounds.",
-            "choices": [*_CORRECTIONS],
-        },
+    min_p: float | None = option(0.0, "Always 0; at TRL's default a model's own would count.")
+    disable_dropout: bool = option(True, "Always true, so that the ratio of the same weights is 1.")
+    vllm_importance_sampling_mode: str = option(
+        "token_truncate",
+        "Correction of what vLLM samples. The ratio of a whole long response, the product of its "
+        "tokens', is nearly always out of bounds.",
+        *_CORRECTIONS,
     )
 
     def __post_init__(self) -> None:
@@ -427,8 +401,8 @@ class GrpoConfig(GRPOConfig, GuardOptions, TrainingOptions):
 class GrpoModelConfig(ModelConfig):
     """TRL's arguments of the model; an adapter has no dropout."""
 
-    lora_dropout: float | None = field(
-        default=None, metadata={"help": "Always 0: it would add noise to the importance ratios."}
+    lora_dropout: float | None = option(
+        None, "Always 0: it would add noise to the importance ratios."
     )
 
     def __post_init__(self) -> None:

@@ -24,13 +24,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from heavydistill.errors import ConfigError
 from heavydistill.report.curves import Point, series, smoothed
 from heavydistill.store.training_record import Alarm
+from heavydistill.train.arguments import option
 
 if TYPE_CHECKING:
     from trl import GRPOConfig
@@ -59,11 +60,11 @@ def _action(what: str, default: str | None = WARN) -> Any:
     )
     if default is None:
         text += f" [default: {WARN}, or {OFF} without evaluation]"
-    return field(default=default, metadata={"help": text, "choices": [*ACTIONS]})
+    return option(default, text, *ACTIONS)
 
 
 def _share(what: str, default: float) -> Any:
-    return field(default=default, metadata={"help": f"Share of {what}, between 0 and 1."})
+    return option(default, f"Share of {what}, between 0 and 1.")
 
 
 @dataclass
@@ -80,16 +81,11 @@ class GuardOptions:
         "The held-out accuracy falls guard_evaluation_falls times in a row while the reward rises",
         default=None,
     )
-    guard_evaluation_falls: int = field(
-        default=3, metadata={"help": "Evaluations in a row, each below the one before."}
-    )
+    guard_evaluation_falls: int = option(3, "Evaluations in a row, each below the one before.")
     guard_cut_off: str = _action("More than guard_cut_off_above of the responses are cut off")
     guard_cut_off_above: float = _share("the responses", 0.5)
-    guard_window: int = field(
-        default=5,
-        metadata={
-            "help": "A logged value counts as the median of so many, itself and those before it."
-        },
+    guard_window: int = option(
+        5, "A logged value counts as the median of so many, itself and those before it."
     )
 
     def action_of(self, guard: str) -> str:
