@@ -270,6 +270,8 @@ def _file_of(arguments: list[str]) -> tuple[Path | None, list[str]]:
 
 def _check(arguments: TrainArguments[Any]) -> None:
     """What every training needs."""
+    from transformers.integrations import get_available_reporting_integrations
+
     config, model = arguments.config, arguments.model
     for name, (allowed, why) in {**REFUSED, **config.refused}.items():
         if getattr(config, name) not in allowed:
@@ -300,21 +302,15 @@ def _check(arguments: TrainArguments[Any]) -> None:
             raise ConfigError(
                 f"model_init_kwargs: {key} has a flag of its own", f"Give --{_FLAG_OF[key]}."
             )
-    _check_trackers(config.report_to)
+    available = get_available_reporting_integrations()
+    for name in config.report_to:
+        if name not in available:
+            raise ConfigError(
+                f"report_to: {name} is not installed here, or is no tracker",
+                f"Install it (pip install {name}), or leave it out of report_to.",
+            )
     if model.model_name_or_path is None:
         raise ConfigError(
             "There is no model to train",
             "Give --model_name_or_path: a folder, an id on the Hub, or a profile's name.",
         )
-
-
-def _check_trackers(names: list[str]) -> None:
-    from transformers.integrations import get_available_reporting_integrations
-
-    there = get_available_reporting_integrations()
-    for name in names:
-        if name not in there:
-            raise ConfigError(
-                f"report_to: {name} is not installed here, or is no tracker",
-                f"Install it (pip install {name}), or leave it out of report_to.",
-            )

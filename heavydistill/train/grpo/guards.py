@@ -132,9 +132,8 @@ def check_guards(guards: GuardOptions, config: GRPOConfig) -> None:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class ExpectedLogs:
-    """How many values a training will log, at most."""
+class ExpectedLogs(NamedTuple):
+    """Maximum numbers of values that a training will log."""
 
     logs: int
     responses: int

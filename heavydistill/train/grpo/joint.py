@@ -10,12 +10,10 @@ which is GSPO (arXiv 2507.18071) with an episode in the place of a response, and
 normaliser of length and one advantage for all that was written. The reward is the verdict on the
 deliberation; an episode that failed (``episodes``) has none, and teaches nothing.
 
-How. TRL samples and scores rows. What it makes of them is then joined: the rows of an episode
-become one row, prompts after prompts and completions after completions. TRL shuffles these, cuts
-micro-batches of them and computes its loss on them, so that all of its options see an episode as
-one response: its clipping and its metrics, a reference model, the correction for a server's
-log-probabilities. Only the forward pass takes them apart again, and there thinkers and
-deliberations go separately, for they are padded to different lengths.
+TRL samples and scores rows; then the rows of an episode become one row, prompts after prompts and
+completions after completions. TRL's micro-batches, loss, clipping, metrics, reference model and
+correction for a server's log-probabilities all see an episode as one response. Only the forward
+pass takes them apart, thinkers and deliberations separately, because they differ in length.
 
 ``dr_grpo`` divides by ``max_completion_length`` for a whole episode. The weight of a mixture of
 experts' auxiliary loss is the mean of those of both passes.

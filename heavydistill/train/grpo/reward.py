@@ -1,22 +1,20 @@
 """The reward of a response: what its problem's verifier says of its final answer.
 
     1      the verifier calls it correct
-    0      it calls it incorrect; of code the share of tests that pass
-    0      it ended without one final answer: there is none, or there are several different ones, or
-           one is taken back, or only repeats the problem; or thinking and answer are not told apart
-    None   nobody can tell: it was cut off, or the verifier is undecided for any other reason
+    0      it calls it incorrect; for code the share of tests that pass
+    0      it ended without one final answer: with none, several different ones, one that is taken
+           back or only repeats the problem, or with thinking and answer not told apart
+    None   it was cut off, or the verifier is undecided for any other reason
 
-From None TRL learns nothing, and a group's mean is that of the others. What is undecided for want
-of one final answer is 0 all the same: a model that got None for it would learn to give none where
-it does not know. An answer that the verifier cannot read or compare has None and is counted; if
-their share grows, look at them.
+TRL learns nothing from None, and a group's mean leaves it out. A missing final answer is 0: with
+None a model would learn to give none where it does not know. An answer that the verifier cannot
+read or compare has None and is counted; if that share grows, look at them.
 
-With a ``format_share`` f the reward is (1 - f) times that, and f more for its form: thinking that
-is not empty and ends, if there is any, and one final answer, right or wrong.
+With a ``format_share`` f the reward is (1 - f) times that, and f for its form: thinking, if any,
+that is not empty and ends, and one final answer, right or wrong.
 
-What is judged is what follows the thinking, as in use. A response may have one pair of think tags,
-the first thing in it; other tags, and tokens that the tokenizer takes for control, are a fault of
-form, so that nothing can be hidden from whoever reads the answer.
+The text after the thinking is judged. A response may begin with one pair of think tags; other tags,
+and control tokens of the tokenizer, are a fault of form, so that nothing is hidden from readers.
 
     final_answer   for `trl grpo`: reward_funcs: [heavydistill.train.grpo.reward.final_answer]
     FinalAnswer    the same for scripts/grpo.py, which knows the tokenizer
@@ -26,8 +24,7 @@ response was cut off: set ``mask_truncated_completions``. Nor does it see such a
 ``\boxed{4<|pad|>2}`` is 42 there, and earns 1. Where the prompt opens the thinking, or think tags
 are special tokens, thinking is not told from the answer. For all of these take scripts/grpo.py.
 
-Verdicts come from a pool of killable workers with limits of time and memory; each comes, so that
-no step waits for ever.
+Verdicts come from a pool of killable workers with limits of time and memory, so no step hangs.
 
 Not covered: whether the way to an answer is right; what a test does not see; models that mark their
 thinking otherwise than with think tags.

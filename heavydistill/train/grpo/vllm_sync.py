@@ -1,9 +1,9 @@
 """The weights that vLLM receives of a model with an adapter: base + delta.
 
-TRL merges the adapter into the base, sends the result, and subtracts the adapter again. In bfloat16
-the subtraction does not restore the base: it drifts with every synchronisation, and the adapter
-that is saved was trained beside another base than the one it is loaded on. Here PEFT merges into a
-copy in float32, which is cast once to the dtype of the base; the base itself is never written.
+TRL merges the adapter into the base, sends the result, and subtracts the adapter again, which in
+bfloat16 does not restore the base: it drifts with every synchronisation, away from the base that
+the saved adapter is loaded on. Here PEFT merges into a copy in float32, which is cast once to the
+dtype of the base; the base itself is never written.
 
 Not covered: quantized bases, which ``config`` refuses, and FSDP with an adapter, which ``train``
 refuses.
