@@ -14,7 +14,14 @@ from heavydistill.config.run import Problems
 from heavydistill.errors import ProblemsError
 from heavydistill.problems.tables import choices
 from heavydistill.schema import Problem
-from heavydistill.verifiers.procedural.verifier import Procedural, Spec, dataset, entry, refusal
+from heavydistill.verifiers.procedural.verifier import (
+    Procedural,
+    Spec,
+    dataset,
+    entry,
+    reasoning_gym,
+    refusal,
+)
 
 # Families and settings of the source ``micro``: what the bundled models were trained on.
 MICRO_LEVELS: dict[str, dict[str, Any]] = {
@@ -72,10 +79,9 @@ def gym_problems(families: list[str], config: Problems) -> list[Problem]:
 
 def _settings(family: str, families: list[str], config: Problems) -> str:
     """The checked settings of a family as JSON."""
-    from reasoning_gym.factory import DATASETS
-
-    if family not in DATASETS:
-        fit = [name for name in sorted(DATASETS) if not refusal(name)]
+    known = reasoning_gym().factory.DATASETS
+    if family not in known:
+        fit = [name for name in sorted(known) if not refusal(name)]
         raise ProblemsError(f"There is no family {family!r}", choices(family, fit, "Families"))
     if families.count(family) > 1:
         raise ProblemsError(f"The source names {family} twice", "Name each family once.")
@@ -83,7 +89,7 @@ def _settings(family: str, families: list[str], config: Problems) -> str:
     if reason:
         raise ProblemsError(f"The family {family} cannot be judged: {reason}", _INSTEAD)
     chosen = config.gym.get(family, {})
-    keys = [field.name for field in dataclasses.fields(DATASETS[family][1])]
+    keys = [field.name for field in dataclasses.fields(known[family][1])]
     own = [key for key in keys if key not in ("seed", "size")]
     for key in chosen:
         if key not in own:

@@ -17,7 +17,9 @@ from __future__ import annotations
 
 import dataclasses
 import decimal
+import importlib
 import json
+import warnings
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from importlib import metadata
@@ -106,12 +108,17 @@ def refusal(family: str) -> str | None:
     return _UNFIT_FAMILIES.get(family)
 
 
+def reasoning_gym() -> Any:
+    """The library; what its dependencies warn of when Python first compiles them is not shown."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SyntaxWarning)
+        return importlib.import_module("reasoning_gym")
+
+
 @lru_cache(maxsize=256)
 def dataset(family: str, seed: int, size: int, settings: str) -> Any:
     """The reasoning-gym dataset. Raises whatever reasoning-gym raises for bad settings."""
-    import reasoning_gym
-
-    return reasoning_gym.create_dataset(family, seed=seed, size=size, **json.loads(settings))
+    return reasoning_gym().create_dataset(family, seed=seed, size=size, **json.loads(settings))
 
 
 @lru_cache(maxsize=4096)
@@ -155,7 +162,7 @@ class Procedural(Verifier):
         return _decide(problem, candidate)
 
     def prepare(self, config: Verifying) -> None:
-        import reasoning_gym  # noqa: F401
+        reasoning_gym()
 
     def check_reference(self, problem: Problem) -> str | None:
         try:
