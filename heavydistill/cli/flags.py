@@ -180,7 +180,7 @@ def _retired(name: str) -> inspect.Parameter:
 
 def refuse_retired(name: str) -> NoReturn:
     """Say what became of a flag or verb that an earlier version had."""
-    raise ConfigError(f"{name} is a name of an earlier version", RETIRED[name].instead)
+    raise ConfigError(f"{name} does not exist any more", RETIRED[name].instead)
 
 
 def _keyword(name: str, annotation: Any, default: Any = None) -> inspect.Parameter:

@@ -89,7 +89,7 @@ def print_line(estimate: Estimate, plan: Plan, console: Console) -> None:
     _print_skipped(estimate, plan, console)
     if config.budget:
         say(_spent(config), console)
-    say(f"To ask: {', '.join(parts)} ({basis}; --dry-run prints more)", console)
+    say(f"To ask: {', '.join(parts)} ({basis}; generate --dry-run prints more)", console)
 
 
 def print_estimate(estimate: Estimate, plan: Plan, console: Console) -> None:

@@ -57,9 +57,7 @@ def carried_over(tree: dict[str, Any], where: str = "", section: str = "") -> di
         elif not known:
             now[key] = value
         elif value != known.default:
-            _log.warning(
-                "%s%s.%s is a name of an earlier version. %s", where, section, key, known.instead
-            )
+            _log.warning("%s%s.%s does not exist any more. %s", where, section, key, known.instead)
             if known.new:
                 now[known.new] = value
     return now

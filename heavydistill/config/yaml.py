@@ -110,9 +110,7 @@ def _refuse_unknown(
     for key, value in list(tree.items()):
         if key not in section.model_fields:
             if retired := retired_key(f"{at}{key}"):
-                raise ConfigError(
-                    f"{where}{at}{key} is a name of an earlier version", retired.instead
-                )
+                raise ConfigError(f"{where}{at}{key} does not exist any more", retired.instead)
             keys = [f"{at}{sibling}" for sibling in section.model_fields]
             keys += [dotted for dotted in _all_keys(root) if dotted not in keys]
             near = difflib.get_close_matches(f"{at}{key}", keys, n=1, cutoff=0.5)

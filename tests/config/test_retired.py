@@ -29,8 +29,7 @@ def test_an_old_flag_or_verb_says_the_new_one(
     words = ["generate", name] if name.startswith("--") else [name, "--teacher=glm-4.6"]
     assert ended(*words) == 2
     assert (
-        f"Error: {name} is a name of an earlier version. {RETIRED[name].instead}"
-        in capsys.readouterr().err
+        f"Error: {name} does not exist any more. {RETIRED[name].instead}" in capsys.readouterr().err
     )
     assert ended("--help") == 0 and f" {name} " not in capsys.readouterr().out
 
@@ -39,7 +38,7 @@ def test_an_old_flag_or_verb_says_the_new_one(
 def test_an_old_key_says_the_new_one(key: str) -> None:
     with pytest.raises(ConfigError) as refused:
         load_config(None, {key: RETIRED[key].default})
-    assert refused.value.what == f"{key} is a name of an earlier version"
+    assert refused.value.what == f"{key} does not exist any more"
     assert refused.value.fix == RETIRED[key].instead
 
 
@@ -58,5 +57,5 @@ def test_a_file_of_an_earlier_version_opens(
     assert len(caplog.records) == 2 * warnings
     if warnings:
         assert caplog.messages[0] == (
-            f"{file}: endpoint.serve is a name of an earlier version. Write endpoint.start_vllm."
+            f"{file}: endpoint.serve does not exist any more. Write endpoint.start_vllm."
         )
