@@ -325,21 +325,26 @@ def explained(
 
 def _less_memory(arguments: TrainArguments[Any], record: TrainingRecord) -> Iterator[str]:
     """What lowers the memory: first what costs time alone, then long rows, then the method."""
-    config, model = arguments.config, arguments.model
+    config, model, is_grpo = arguments.config, arguments.model, record.stage == "grpo"
+    quantized, samples = model.load_in_4bit or model.load_in_8bit, is_grpo and config.use_vllm
     least = record.rl.rows_of_episode if record.rl else 1
+    if samples and config.vllm_mode == "colocate" and not config.vllm_enable_sleep_mode:
+        yield "--vllm_enable_sleep_mode true (vLLM gives its memory back for the update)."
     if (times := config.per_device_train_batch_size // least) > 1:
         keys = f"--gradient_accumulation_steps {times * config.gradient_accumulation_steps}"
-        if record.stage == "grpo":
+        if is_grpo:
             keys += f" --steps_per_generation {times * config.steps_per_generation}"
         yield f"--per_device_train_batch_size {least} {keys} (the same rows a step)."
     if not config.gradient_checkpointing:
         yield "--gradient_checkpointing true (slower by about a third)."
-    if record.stage == "grpo":
+    if is_grpo:
         yield f"--max_completion_length {config.max_completion_length // 2}."
     else:
         yield f"--max_length {record.max_length // 2} --too_long leave_out."
     if not model.use_peft:
         yield "--use_peft true (an adapter has small optimizer states)."
-    if record.launch.device != "cpu" and not (model.load_in_4bit or model.load_in_8bit):
+    elif not quantized and not samples:
+        yield "--load_in_4bit true (the model in a quarter of the memory)."
+    if record.launch.device != "cpu" and not quantized:
         yield "configs/accelerate/zero3_offload.yaml (weights and states on the host)."
     yield "A smaller model, or a machine with more memory."

@@ -35,8 +35,13 @@ def less_memory(arguments: TrainArguments[Any], record: TrainingRecord) -> str:
         ("cuda", {}, f"1. {BATCH.format(1, 2)} ", "A machine"),
         ("cuda", {"gradient_accumulation_steps": 4}, f"1. {BATCH.format(1, 8)} ", "A machine"),
         ("cuda", ONE_ROW, "1. --max_length 350 --too_long leave_out. 2. --use_peft", "_batch_size"),
-        ("cuda", {**ONE_ROW, "use_peft": True}, "2. configs/accelerate/zero3_offload", "use_peft"),
-        ("cpu", {**ONE_ROW, "use_peft": True}, "2. A smaller model", "zero3"),
+        (
+            "cuda",
+            {**ONE_ROW, "use_peft": True},
+            "2. --load_in_4bit true (the model in a quarter of the memory). 3. configs",
+            "use_peft",
+        ),
+        ("cpu", {**ONE_ROW, "use_peft": True}, "3. A smaller model", "zero3"),
         ("cuda", {**ONE_ROW, "use_peft": True, "load_in_8bit": True}, "2. A smaller", "zero3"),
     ],
 )
@@ -106,6 +111,18 @@ def test_of_grpo_a_step_keeps_its_rows_and_episodes_stay_whole(
     )
     record = on("cuda").model_copy(update={"stage": "grpo", "rl": rl})
     assert wanted in less_memory(grpo_arguments("sets", tmp_path, **keys), record)
+
+
+def test_where_vllm_samples_it_gives_memory_back_and_weights_keep_their_bits(
+    tmp_path: Path,
+) -> None:
+    arguments = grpo_arguments("sets", tmp_path, **ONE_ROW, use_peft=True)
+    arguments.config.use_vllm, arguments.config.vllm_mode = True, "colocate"
+    record = on("cuda").model_copy(update={"stage": "grpo"})
+    message = less_memory(arguments, record)
+    assert "1. --vllm_enable_sleep_mode true" in message and "4bit" not in message
+    arguments.config.vllm_enable_sleep_mode = True
+    assert "sleep_mode" not in less_memory(arguments, record)
 
 
 @pytest.mark.parametrize(
