@@ -133,6 +133,13 @@ ENCODE = 'def encode(s):\n    return s[::-1]\n\ndef decode(s):\n    """Undo it."
             "correct",
         ),
         (RAISING, "f", "", "def f(x): return int(abs(x) ** 0.5)", "incorrect"),
+        (
+            RAISING,
+            "f",
+            "",
+            "def f(x):\n    if x < 0: raise ValueError\n    return x ** 0.5",
+            "undecided",  # equal, and of another type
+        ),
         (RAISING, "f", "", "def f(x): raise ValueError", "incorrect"),
     ],
 )
