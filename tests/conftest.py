@@ -5,7 +5,7 @@ import os
 import pytest
 from claims import CLAIMS
 
-# With a key a run asks a server for one token more, see ``teachers.contact``; a developer's own key
+# With a key a run asks a server for one token more, see ``models.contact``; a developer's own key
 # must not change what the servers of tests are asked.
 os.environ.pop("OPENAI_API_KEY", None)
 

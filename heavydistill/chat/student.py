@@ -221,12 +221,12 @@ def generation_config(name: str, revision: str | None = None) -> dict[str, Any]:
 def fit(
     tokenizer: Any, stops: frozenset[int] = frozenset(), template: str | None = None
 ) -> FittedTemplate:
-    """Find the form of a template, and mend it if it has none.
+    """Find the form of a template, and repair it if it has none.
 
     Args:
-        tokenizer: Of transformers.
+        tokenizer: Tokenizer of transformers.
         stops: Ids at which generation stops, beside the tokenizer's end of sequence.
-        template: In place of the tokenizer's own.
+        template: Jinja text that replaces the tokenizer's own template.
 
     Raises:
         ConfigError: There is no template, it is not Jinja, or no form of it keeps everything.

@@ -44,9 +44,9 @@ class Chat:
     """Renders conversations.
 
     Args:
-        tokenizer: Of transformers; it is left as it is.
+        tokenizer: Tokenizer of transformers, which is not changed.
         stops: Ids at which generation stops, beside the tokenizer's own end of sequence.
-        template: In place of the tokenizer's own.
+        template: Jinja text that replaces the tokenizer's own template.
 
     Attributes:
         tokenizer: As given.

@@ -63,7 +63,7 @@ def load_fit(
             - ``gym:FAMILY,...``: ``size`` problems of each family of reasoning-gym, with
               ``seed`` and the settings in ``gym``.
         verify: How references are checked; null is the default.
-        known_unfit: As of ``fit_problems``.
+        known_unfit: Numbers of rows that an earlier check found unfit; see ``fit_problems``.
         on_checked: Called after each reference of a file or dataset.
 
     Raises:

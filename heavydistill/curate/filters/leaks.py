@@ -98,7 +98,7 @@ def leaks_reference(problem: Problem, texts: Sequence[str], shown: Sequence[str]
 
     Args:
         problem: The problem.
-        texts: Of a response: thinking and answer. Of any length; reading is linear.
+        texts: Thinking and answer of a response, of any length; reading is linear.
         shown: All that the attempts which it was shown hold.
     """
     return any(_says_so(text, problem) for text in texts) or _repeats(problem, texts, shown)

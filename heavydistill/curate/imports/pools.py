@@ -94,12 +94,12 @@ class ImportedPools:
     """The problems of an import, and what was left out; iterating gives each with its pool.
 
     Attributes:
-        files: In the order in which their answers stand in the pools.
-        rows: Of each file, how many were read.
-        without_answers: Rows that tell the reference of another row.
-        format: That of all.
+        files: Files in the order in which their answers stand in the pools.
+        rows: Number of rows read of each file.
+        without_answers: Rows that hold the reference of another row.
+        format: Format of all files.
         columns: Field to column, as they were found.
-        problems: Checked, in the order of their first rows.
+        problems: Checked problems, in the order of their first rows.
         joined: Rows that were joined to an earlier row of the same problem.
         left_out: Rows by reason.
 
