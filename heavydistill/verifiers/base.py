@@ -5,8 +5,7 @@ called where the run is, so it costs microseconds and never more than the length
 ``decide`` may take long, break or run model-written text through a library; unless the verifier
 ``runs_in`` the run's own process, it is called in a worker that can be killed (``pool``).
 
-Not covered: responses that failed, were cut off or hold no text; ``pool`` settles those alike
-for all verifiers.
+Not covered: responses that failed, were cut off or hold no text (``screening``).
 """
 
 from __future__ import annotations
@@ -23,24 +22,19 @@ Place = Literal["here", "worker"]
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What a verifier found out about one response.
-
-    Attributes:
-        label: ``undecided`` where the verifier cannot tell; never a guess.
-        reason: Short code of why, e.g. ``equal`` or ``too_complex``.
-        extracted: The answer in a form in which equal answers are equal texts; None if none
-            was found.
-        score: The share of what was asked that holds, 0 to 1, where there are parts (tests,
-            instructions); None where there are none.
-        evidence: JSON object with what a reader needs to check the decision; empty if the rest
-            says it all. The same for the same response: no times, no addresses.
-    """
+    """What a verifier found out about one response."""
 
     label: Label
+    """``undecided`` where the verifier cannot tell; never a guess."""
     reason: str
+    """Short code of why, e.g. ``equal`` or ``too_complex``."""
     extracted: str | None = None
+    """The answer in a form in which equal answers are equal texts; None if none was found."""
     score: float | None = None
+    """Share of the parts (tests, instructions) that hold, 0 to 1; None where there are none."""
     evidence: str = ""
+    """JSON object with what a reader needs to check the decision; empty if the rest says it all.
+    The same for the same response: no times, no addresses."""
 
 
 class Verifier(abc.ABC):
@@ -91,10 +85,7 @@ class Verifier(abc.ABC):
         return False
 
     def prepare(self, config: Verifying) -> None:
-        """Called once in every process before its first ``decide``, outside its time limit.
-
-        The place for slow imports.
-        """
+        """Slow imports: called once in every process before its first ``decide``, untimed."""
         return None
 
     def limit_s(self, problem: Problem, config: Verifying) -> float:

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 _BOX_OPENS = re.compile(r"\\(?:boxed|fbox)\s*\{")
-# Of a marker that is sought in a text.
+_FENCE = re.compile(r"^[ \t]*(```|~~~)[^\n]*$", re.MULTILINE)
+# A marker that is sought in a text.
 _LONGEST_LINE = 400
 _LONGEST_MARKER = 40
 _MOST_WORDS = 4
@@ -28,17 +29,14 @@ _BRACE = re.compile(r"\\[\\{}]|[{}]")
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    r"""Where a ``\boxed{...}`` or ``\fbox{...}`` stands in a text.
-
-    Attributes:
-        start: Its backslash.
-        inside: What follows its opening brace.
-        closes: Its closing brace; None if there is none.
-    """
+    r"""Where a ``\boxed{...}`` or ``\fbox{...}`` stands in a text."""
 
     start: int
+    """Its backslash."""
     inside: int
+    """What follows its opening brace."""
     closes: int | None
+    """Its closing brace; None if there is none."""
 
 
 def boxes(text: str) -> list[Box]:
@@ -58,6 +56,19 @@ def boxed(text: str) -> str | None:
     r"""The content of the last complete ``\boxed{...}`` or ``\fbox{...}``, braces balanced."""
     last = next((box for box in reversed(boxes(text)) if box.closes is not None), None)
     return text[last.inside : last.closes].strip() if last else None
+
+
+def without_code(text: str) -> str:
+    """``text`` without fenced code; an open fence runs to the end."""
+    kept: list[str] = []
+    at, inside = 0, ""
+    for fence in _FENCE.finditer(text):
+        if not inside:
+            kept.append(text[at : fence.start()])
+            inside = fence[1]
+        elif fence[1] == inside:
+            at, inside = fence.end(), ""
+    return "\n".join(kept if inside else [*kept, text[at:]])
 
 
 def after_marker(text: str, marker: str) -> str | None:
@@ -110,17 +121,12 @@ def candidate_markers(text: str) -> set[str]:
     line = line.strip(_MARKUP)
     if len(line) > _LONGEST_LINE:
         return set()
+    leads = [line[: value.start()] for value in [_VALUE.search(line)] if value]
+    leads += [line[: colon.start() + 1] for colon in _COLON.finditer(line)]
     found = set(_CHINESE.findall(line))
-    if value := _VALUE.search(line):
-        found |= _ends(line[: value.start()])
-    for colon in _COLON.finditer(line):
-        found |= _ends(line[: colon.start() + 1])
+    for lead in (lead.rstrip(_MARKUP) for lead in leads):
+        starts = [word.start() for word in re.finditer(r"\S+", lead)][-_MOST_WORDS:]
+        # A word alone counts only if it is all, or a label.
+        ends = (lead[start:] for start in starts)
+        found |= {end for end in ends if " " in end or end == lead or end[-1] in _LABEL_ENDS}
     return {marker for marker in found if len(marker) <= _LONGEST_MARKER and _LETTER.search(marker)}
-
-
-def _ends(lead: str) -> set[str]:
-    """The last words of what stands before a value: a word alone only if it is all, or a label."""
-    lead = lead.rstrip(_MARKUP)
-    starts = [word.start() for word in re.finditer(r"\S+", lead)][-_MOST_WORDS:]
-    ends = {lead[start:] for start in starts}
-    return {end for end in ends if " " in end or end == lead or end[-1] in _LABEL_ENDS}

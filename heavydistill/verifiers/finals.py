@@ -19,7 +19,7 @@ from __future__ import annotations
 import json
 import re
 import textwrap
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from heavydistill.schema import Problem
 from heavydistill.verifiers import registry
@@ -28,13 +28,13 @@ from heavydistill.verifiers.choice.claims import claims_in
 from heavydistill.verifiers.choice.reading import options_of
 from heavydistill.verifiers.code.answer import programs_in
 from heavydistill.verifiers.code.formats import task_of
-from heavydistill.verifiers.extraction import boxes
-from heavydistill.verifiers.mathematics.find import find, without_code
+from heavydistill.verifiers.extraction import boxes, without_code
+from heavydistill.verifiers.mathematics.find import find
 from heavydistill.verifiers.normal import normal_form
+from heavydistill.verifiers.screening import THINKING_ENDS
 
 MOST_CHARACTERS = 1000
-"""Of an answer; longer ones are compared as they stand."""
-_THINKING_ENDS = "</think>"
+"""Limit of an answer; longer ones are compared as they stand."""
 _NAME = re.compile(r"\s*[A-Za-z](?:_\{?\w{1,3}\}?)?\s*=(?![^=]*=)")
 _UNIT = re.compile(
     r"(?<=[\d}])(?:\\[,;:! ]|[\s~]){0,4}(?:\\?%|\^?\{?\\circ\}?"
@@ -49,10 +49,23 @@ def final_answers(problem: Problem, answer_text: str) -> int | None:
 
     Args:
         problem: One that its verifier accepts.
-        answer_text: Of a response that it calls correct.
+        answer_text: The answer text of a response that it calls correct.
     """
-    count = _COUNTS.get(problem.verifier)
-    return count(problem, answer_text.rpartition(_THINKING_ENDS)[2]) if count else None
+    text = answer_text.rpartition(THINKING_ENDS)[2]
+    if problem.verifier == "math":
+        return _mathematical(problem, text)
+    if problem.verifier in ("exact", "procedural"):
+        marker, contents = _marker(problem), _boxed(text)
+        return _different(_marked(text, marker) if marker and not contents else contents)
+    if problem.verifier == "choice":
+        claims = claims_in(text, options_of(problem.verifier_args))
+        return min(2, len({letters for letters in claims.made if letters}))
+    if problem.verifier == "code":
+        programs = programs_in(text, task_of(problem).names)
+        if programs:
+            return min(2, len({textwrap.dedent(program).strip() for program in programs} - {""}))
+        return int(not isinstance(registry.get("code").extract(problem, text), Decision))
+    return None
 
 
 def _mathematical(problem: Problem, text: str) -> int:
@@ -70,15 +83,13 @@ def _mathematical(problem: Problem, text: str) -> int:
 
 def _bare(answer: str) -> str:
     """An answer without the name in front of it and the unit behind it."""
-    return (
-        _UNIT.sub("", _NAME.sub("", answer, count=1)) if len(answer) < MOST_CHARACTERS else answer
-    )
+    is_long = len(answer) >= MOST_CHARACTERS
+    return answer if is_long else _UNIT.sub("", _NAME.sub("", answer, count=1))
 
 
-def _boxed_or_marked(problem: Problem, text: str) -> int:
-    marker = _marker(problem)
-    contents = _boxed(text)
-    return _different(_marked(text, marker) if marker and not contents else contents)
+def _marker(problem: Problem) -> str | None:
+    marker: str | None = json.loads(problem.verifier_args).get("marker")
+    return marker
 
 
 def _marked(text: str, marker: str) -> list[str]:
@@ -96,18 +107,6 @@ def _boxed(text: str) -> list[str]:
     return contents
 
 
-def _claimed(problem: Problem, text: str) -> int:
-    claims = claims_in(text, options_of(problem.verifier_args))
-    return min(2, len({letters for letters in claims.made if letters}))
-
-
-def _programs(problem: Problem, text: str) -> int:
-    programs = programs_in(text, task_of(problem).names)
-    if programs:
-        return min(2, len({textwrap.dedent(program).strip() for program in programs} - {""}))
-    return int(not isinstance(registry.get(problem.verifier).extract(problem, text), Decision))
-
-
 def _different(answers: Iterable[str]) -> int:
     different: set[str] = set()
     for answer in dict.fromkeys(answers):
@@ -116,17 +115,3 @@ def _different(answers: Iterable[str]) -> int:
         if len(different - {""}) > 1:
             return 2
     return len(different - {""})
-
-
-def _marker(problem: Problem) -> str | None:
-    marker: str | None = json.loads(problem.verifier_args).get("marker")
-    return marker
-
-
-_COUNTS: dict[str, Callable[[Problem, str], int]] = {
-    "choice": _claimed,
-    "code": _programs,
-    "exact": _boxed_or_marked,
-    "math": _mathematical,
-    "procedural": _boxed_or_marked,
-}

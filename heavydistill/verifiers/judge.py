@@ -32,13 +32,11 @@ from heavydistill.heavy.prompts import FENCE_SLOT, Prompt
 from heavydistill.heavy.pruning import defuse
 from heavydistill.schema import Generation, Problem
 from heavydistill.verifiers import registry
-from heavydistill.verifiers.settle import Open, settle_generation
+from heavydistill.verifiers.screening import THINKING_ENDS, Candidate, screen_generation
 
 MOST_BYTES = 16_000
 # What a reason begins with, up to a colon.
 NOT_FOR_A_JUDGE = frozenset({"verifier_error", "no_sandbox", "worker_died", "echoed"})
-
-_THINKING_ENDS = "</think>"
 
 
 def is_comparable(problem: Problem) -> bool:
@@ -56,10 +54,7 @@ def answer_for_judge(
 ) -> str | None:
     """The answer that is put to a judge; None if its verdict stays as it is.
 
-    Args:
-        problem: Its problem.
-        generation: One that a verifier has judged.
-        reasons: Those about which a judge is asked; None for all that the module names.
+    ``reasons`` are those about which a judge is asked; None for all that the module names.
     """
     verdict = generation.verdict
     if verdict is None or verdict.label != "undecided" or not is_comparable(problem):
@@ -69,33 +64,23 @@ def answer_for_judge(
     by_default = reasons is None and kind not in NOT_FOR_A_JUDGE
     if kind in NEVER_JUDGED or not (named or by_default):
         return None
-    found = settle_generation(problem, generation)
-    answer = (
-        found.candidate
-        if isinstance(found, Open)
-        else generation.answer_text.rpartition(_THINKING_ENDS)[2]
-    ).strip()
+    screened = screen_generation(problem, generation)
+    spoken = generation.answer_text.rpartition(THINKING_ENDS)[2]
+    answer = (screened.answer if isinstance(screened, Candidate) else spoken).strip()
     return answer if answer and len(answer.encode(errors="replace")) <= MOST_BYTES else None
 
 
 def question(
     problem: Problem, answer: str, prompt: Prompt, control_tokens: tuple[str, ...] = ()
 ) -> str:
-    """What the judge reads, the same for the same problem and answer.
+    """What the judge reads, the same for the same problem and answer (of ``answer_for_judge``).
 
-    Args:
-        problem: The problem, with its reference.
-        answer: From ``answer_for_judge``.
-        prompt: The judge's wording.
-        control_tokens: Of the judge's tokenizer, if that is known; the common ones of other models
-            are made harmless too.
+    The ``control_tokens`` of the judge's tokenizer, if that is known, are made harmless beside the
+    common ones of other models.
     """
-    blocks = {
-        "Problem": problem.text.strip(),
-        "Reference answer": problem.reference.strip(),
-        "Answer": answer,
-    }
-    texts = {name: defuse(text, control_tokens)[0] for name, text in blocks.items()}
+    names = ("Problem", "Reference answer", "Answer")
+    blocks = zip(names, (problem.text.strip(), problem.reference.strip(), answer), strict=True)
+    texts = {name: defuse(text, control_tokens)[0] for name, text in blocks}
     fence = fence_for(list(texts.values()))
     parts = [prompt.opening.replace(FENCE_SLOT, fence)]
     for name, text in texts.items():

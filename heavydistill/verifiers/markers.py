@@ -16,7 +16,6 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -38,25 +37,21 @@ _VERIFIERS = ("math", "exact")
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """A marker that most unanswered answers share.
-
-    Attributes:
-        marker: The text.
-        arguments: Arguments of the configuration, with the marker.
-        count: Answers that have it in their last line.
-        of: Unanswered ones that were read.
-        judged: Answers that were judged by it.
-        answers: Judged ones in which it gives an answer.
-        right: Judged ones that are right.
-    """
+    """A marker that most unanswered answers share."""
 
     marker: str
     arguments: dict[str, Any]
+    """Arguments of the configuration, with the marker."""
     count: int
+    """Answers that have it in their last line."""
     of: int
+    """Unanswered ones that were read."""
     judged: int
+    """Answers that were judged by it."""
     answers: int
+    """Judged ones in which it gives an answer."""
     right: int
+    """Judged ones that are right."""
 
 
 def shared_marker(
@@ -70,24 +65,20 @@ def shared_marker(
         config: How answers are judged.
     """
     unanswered = list(itertools.islice(_unanswered(traces, arguments), MOST_READ))
-    found = [candidate_markers(text) for _, text in unanswered]
-    counts = Counter(marker for each in found for marker in each)
-    shared = [marker for marker, count in counts.items() if 2 * count > len(unanswered)]
-    shared.sort(key=lambda marker: (-counts[marker], -len(marker), marker))
+    having: dict[str, list[tuple[Problem, str]]] = {}
+    for problem, text in unanswered:
+        for marker in candidate_markers(text):
+            having.setdefault(marker, []).append((problem, text))
+    common = [marker for marker, pairs in having.items() if 2 * len(pairs) > len(unanswered)]
+    common.sort(key=lambda marker: (-len(having[marker]), -len(marker), marker))
+    fit: list[Shared] = []
     with VerdictPool(config) as pool:
-        tried = [
-            _judged(
-                marker,
-                arguments,
-                [one for one, each in zip(unanswered, found, strict=True) if marker in each],
-                len(unanswered),
-                pool,
-            )
-            for marker in shared[:_MOST_CANDIDATES]
-        ]
-    fit = [one for one in tried if _gives_answers(one)]
-    # Of equal ones the first, which is the most frequent and then the longest.
-    return max(fit, key=lambda one: (one.right, one.answers), default=None)
+        for marker in common[:_MOST_CANDIDATES]:
+            tried = _tried(marker, arguments, having[marker], len(unanswered), pool)
+            if 2 * tried.answers > tried.judged or tried.right >= _ENOUGH_RIGHT * tried.judged > 0:
+                fit.append(tried)
+    # The first of equal ones, which is the most frequent and then the longest.
+    return max(fit, key=lambda shared: (shared.right, shared.answers), default=None)
 
 
 def _unanswered(
@@ -96,12 +87,12 @@ def _unanswered(
     for trace in traces:
         problem = trace.problem
         if problem.verifier in _VERIFIERS and json.loads(problem.verifier_args) == arguments:
-            for one in (*trace.pool, *trace.deliberations):
-                if unanswered_because(one) == "no_answer":
-                    yield problem, one.answer_text
+            for generation in (*trace.pool, *trace.deliberations):
+                if unanswered_because(generation) == "no_answer":
+                    yield problem, generation.answer_text
 
 
-def _judged(
+def _tried(
     marker: str,
     arguments: Mapping[str, Any],
     having: Sequence[tuple[Problem, str]],
@@ -109,20 +100,20 @@ def _judged(
     pool: VerdictPool,
 ) -> Shared:
     given = {**arguments, "marker": marker}
-    told = json.dumps(given, ensure_ascii=False)
-    # From all of them, for the first ones may be of one kind.
+    verifier_args = json.dumps(given, ensure_ascii=False)
+    # Spread over all of them, for the first ones may be of one kind.
     step = max(1, len(having) // MOST_JUDGED)
     pairs = [
-        (dataclasses.replace(problem, verifier_args=told), text)
+        (dataclasses.replace(problem, verifier_args=verifier_args), text)
         for problem, text in having[::step][:MOST_JUDGED]
     ]
-    verdicts = [one.verdict for one in pool.judge_all(pairs)]
-    answers = [
+    verdicts = [judged.verdict for judged in pool.judge_all(pairs)]
+    answers = sum(
         _is_answer(problem.reference, marker, verdict)
         for (problem, _), verdict in zip(pairs, verdicts, strict=True)
-    ]
+    )
     right = sum(verdict.is_correct for verdict in verdicts)
-    return Shared(marker, given, len(having), of, len(pairs), sum(answers), right)
+    return Shared(marker, given, len(having), of, len(pairs), answers, right)
 
 
 def _is_answer(reference: str, marker: str, verdict: Verdict) -> bool:
@@ -131,7 +122,3 @@ def _is_answer(reference: str, marker: str, verdict: Verdict) -> bool:
         return verdict.is_correct
     wanted = normal_form(final_answer(reference, marker) or reference)
     return wanted.value is not None and normal_form(verdict.extracted).value is not None
-
-
-def _gives_answers(tried: Shared) -> bool:
-    return 2 * tried.answers > tried.judged or tried.right >= _ENOUGH_RIGHT * tried.judged > 0

@@ -1,7 +1,7 @@
 """Verdicts from any thread: cheap ones at once, all others in workers that can be killed.
 
 ``VerdictPool`` is what the pipeline, the builder, evaluation and a trainer's reward call. What
-``settle`` can tell, and a verifier that ``runs_in`` the process itself, cost no worker; the first
+``screen`` can tell, and a verifier that ``runs_in`` the process itself, cost no worker; the first
 other response starts them. Each verdict has a time limit of its own (``Verifier.limit_s``) and
 each worker an address space of ``verify.memory_mb``.
 
@@ -26,6 +26,7 @@ the clock, so that a machine with far more to do than it has cores gives more ti
 from __future__ import annotations
 
 import atexit
+import dataclasses
 import functools
 import hashlib
 import json
@@ -44,12 +45,12 @@ from heavydistill.config.run import Verifying
 from heavydistill.schema import Generation, Problem, Verdict
 from heavydistill.verifiers import registry, workers
 from heavydistill.verifiers.base import Decision, Verifier, error_reason, stamped
-from heavydistill.verifiers.settle import Open, decided, settle, settle_generation
-from heavydistill.verifiers.workers import Crew, TaskOutcome, plain
+from heavydistill.verifiers.screening import Candidate, decide, screen, screen_generation
+from heavydistill.verifiers.workers import Crew, TaskOutcome, limit_of, sound
 
 MOST_KEPT = 8192
 FAILURE_KEPT_S = 600.0
-# Of all pairs, so many are on their way at once.
+# Pairs that are on their way at once.
 _MOST_AHEAD = 2048
 # Whether a reference is fit must not depend on how busy the machine is.
 _REFERENCE_LIMITS = 3
@@ -57,15 +58,12 @@ _REFERENCE_LIMITS = 3
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A verdict, and what it took.
-
-    Attributes:
-        verdict: The same for the same response, as long as no limit is met.
-        seconds: Of the deciding, when it was done; 0 if it needed no worker. Never stored in rows.
-    """
+    """A verdict, and what it took."""
 
     verdict: Verdict
+    """The same for the same response, as long as no limit is met."""
     seconds: float
+    """Time of the decision; 0 if it needed no worker. Never stored in rows."""
 
 
 class VerdictPool:
@@ -101,17 +99,16 @@ class VerdictPool:
             text: The whole response or what follows its thinking, any text.
 
         Returns:
-            A future; ``asyncio.wrap_future`` makes it one of asyncio. It is cancelled if the pool
-            is closed before the verdict is there.
+            A future, which is cancelled if the pool is closed before the verdict is there.
 
         Raises:
             RuntimeError: The pool is closed.
         """
-        return self._submit(settle(problem, text))
+        return self._submit(screen(problem, text))
 
     def submit_generation(self, problem: Problem, generation: Generation) -> Future[Judged]:
         """As ``submit``; a generation that failed or was cut off is undecided."""
-        return self._submit(settle_generation(problem, generation))
+        return self._submit(screen_generation(problem, generation))
 
     def judge(self, problem: Problem, text: str) -> Judged:
         """As ``submit``, and wait."""
@@ -122,9 +119,7 @@ class VerdictPool:
     ) -> list[Judged]:
         """The verdicts on all pairs of a problem and a response, in their order.
 
-        Args:
-            pairs: Read as they are needed.
-            on_done: Called after each, in order, in this thread.
+        The pairs are read as they are needed; ``on_done`` is called after each, in this thread.
         """
         return _in_order((self.submit(problem, text) for problem, text in pairs), on_done)
 
@@ -134,54 +129,40 @@ class VerdictPool:
         """What makes each problem unfit for its verifier, and what to do; None if it is fit.
 
         A reference on which the verifier hangs or breaks is unfit, so it costs no answer later.
-
-        Args:
-            problems: Their verifiers are known.
-            on_done: Called after each, in order, in this thread.
+        ``on_done`` is called after each, in order, in this thread.
 
         Raises:
             ProblemsError: There is no such verifier.
         """
-        return _in_order(map(self._check, problems), on_done)
+        outcomes = _in_order(map(self._check, problems), on_done)
+        return [self._unfit_because(outcome) for outcome in outcomes]
 
-    def _check(self, problem: Problem) -> Future[str | None]:
+    def _check(self, problem: Problem) -> Future[TaskOutcome]:
         verifier = registry.get(problem.verifier)
-        said: Future[str | None] = Future()
+        checked: Future[TaskOutcome] = Future()
         try:
             if verifier.runs_in == "here" or verifier.is_plain(problem):
-                said.set_result(verifier.check_reference(problem))
-                return said
-            # Of a malformed problem there may be no limit; the check says what is wrong with it.
-            limit_s, unlimited = self.config.timeout_s, ""
-            try:
-                limit_s = _limit_s(verifier, problem, self.config)
-            except Exception as error:
-                unlimited = error_reason(error)
-            limit_s *= _REFERENCE_LIMITS
+                checked.set_result(TaskOutcome(verifier.check_reference(problem)))
+                return checked
         except Exception as error:  # of a verifier of one's own
-            said.set_result(self._unchecked(error_reason(error), 0))
-            return said
+            checked.set_result(TaskOutcome(fault=error_reason(error)))
+            return checked
+        try:
+            limit_s = limit_of(verifier, problem, self.config)
+        except Exception:  # of a malformed problem; the check says what is wrong with it
+            limit_s = self.config.timeout_s
+        self._crew.submit(verifier.name, ("check", problem), _REFERENCE_LIMITS * limit_s, checked)
+        return checked
 
-        def say(task: Future[TaskOutcome]) -> None:
-            if task.cancelled():
-                said.cancel()
-                return
-            outcome = task.result()
-            fault = outcome.fault or (unlimited if outcome.value is None else None)
-            said.set_result(self._unchecked(fault, limit_s) if fault else outcome.value)
-
-        task: Future[TaskOutcome] = Future()
-        task.add_done_callback(say)
-        self._crew.submit(verifier.name, ("check", problem), limit_s, task)
-        return said
-
-    def _unchecked(self, fault: str, limit_s: float) -> str:
-        """What is said of a problem whose reference could not be checked."""
+    def _unfit_because(self, outcome: TaskOutcome) -> str | None:
+        if outcome.fault is None:
+            unfit: str | None = outcome.value
+            return unfit
         why = {
-            workers.TIMEOUT: f"took more than {limit_s:g} s",
+            workers.TIMEOUT: f"took more than {outcome.seconds:g} s",
             workers.MEMORY: f"needed more than {self.config.memory_mb} MiB",
             workers.DIED: "ended its process",
-        }.get(fault, f"failed ({fault})")
+        }.get(outcome.fault, f"failed ({outcome.fault})")
         return f"the check of the reference {why}; simplify it or leave the problem out"
 
     def close(self) -> None:
@@ -195,30 +176,31 @@ class VerdictPool:
     def __exit__(self, *raised: object) -> None:
         self.close()
 
-    def _submit(self, found: Verdict | Open) -> Future[Judged]:
+    def _submit(self, screened: Verdict | Candidate) -> Future[Judged]:
         if self._is_closed:
             raise RuntimeError("the pool of verdicts has been closed")
         future: Future[Judged] = Future()
-        if isinstance(found, Verdict):
-            future.set_result(Judged(_sound(found), 0.0))
+        if isinstance(screened, Verdict):
+            future.set_result(Judged(_sound(screened), 0.0))
             return future
-        verifier = found.verifier
+        verifier = screened.verifier
         try:
-            if not isinstance(found.candidate, str):
+            if not isinstance(screened.answer, str):
                 raise TypeError("extract gave no text")
             if verifier.runs_in == "here":
-                future.set_result(Judged(_sound(decided(found)), 0.0))
+                future.set_result(Judged(_sound(decide(screened)), 0.0))
             else:
-                self._decide(found, _limit_s(verifier, found.problem, self.config), future)
+                limit_s = limit_of(verifier, screened.problem, self.config)
+                self._decide(screened, limit_s, future)
         except Exception as error:  # of a verifier of one's own
             future.set_result(Judged(_undecided(verifier, error_reason(error)), 0.0))
         return future
 
-    def _decide(self, found: Open, limit_s: float, future: Future[Judged]) -> None:
+    def _decide(self, candidate: Candidate, limit_s: float, future: Future[Judged]) -> None:
         """Have a worker decide, unless that was done or is being done."""
-        key = _key(found)
+        key = _key(candidate)
         fresh: Future[TaskOutcome] = Future()
-        fresh.add_done_callback(functools.partial(self._on_decided, key, found.verifier))
+        fresh.add_done_callback(functools.partial(self._on_decided, key, candidate.verifier))
         task = None
         try:
             with self._lock:
@@ -231,8 +213,8 @@ class VerdictPool:
                     self._open[key].append(future)
                     return
                 self._open[key], task = [future], fresh
-            message = "decide", found.problem, found.candidate
-            self._crew.submit(found.verifier.name, message, limit_s, task)
+            message = "decide", candidate.problem, candidate.answer
+            self._crew.submit(candidate.verifier.name, message, limit_s, task)
         except BaseException as error:  # closed; or an interrupt, after which nobody would decide
             if task:
                 task.cancel()
@@ -248,10 +230,8 @@ class VerdictPool:
             return
         outcome = task.result()
         failed = outcome.fault in (workers.TIMEOUT, workers.MEMORY, workers.DIED)
-        judged = Judged(
-            outcome.value if outcome.fault is None else _undecided(verifier, outcome.fault),
-            outcome.seconds,
-        )
+        verdict = _undecided(verifier, outcome.fault) if outcome.fault else outcome.value
+        judged = Judged(verdict, outcome.seconds)
         with self._lock:
             futures = self._open.pop(key)
             self._kept[key] = judged, time.monotonic() + (FAILURE_KEPT_S if failed else math.inf)
@@ -285,29 +265,16 @@ def _in_order(futures: Iterable[Future[_T]], on_done: Callable[[], None] | None)
     return results
 
 
-def _key(found: Open) -> bytes:
+def _key(candidate: Candidate) -> bytes:
     """The same for the same response to the same problem; verifiers do not change meanwhile."""
-    problem = found.problem
-    parts = [getattr(problem, name) for name in problem.__dataclass_fields__]
-    return hashlib.sha256(json.dumps([*parts, found.candidate]).encode()).digest()
-
-
-def _limit_s(verifier: Verifier, problem: Problem, config: Verifying) -> float:
-    """The time limit of a verdict.
-
-    Raises:
-        ValueError: It is no limit.
-    """
-    limit_s = float(verifier.limit_s(problem, config))
-    if not (limit_s > 0 and math.isfinite(limit_s)):
-        raise ValueError(f"limit_s of the verifier {verifier.name} gave {limit_s}")
-    return limit_s
+    fields = dataclasses.astuple(candidate.problem)
+    return hashlib.sha256(json.dumps([*fields, candidate.answer]).encode()).digest()
 
 
 def _sound(verdict: Verdict) -> Verdict:
     """The verdict of a verifier in this process, unless it is none."""
     try:
-        return plain(verdict)
+        return sound(verdict)
     except Exception as error:
         reason = error_reason(error)
         return Verdict(label="undecided", reason=reason, extracted=None, verifier=verdict.verifier)

@@ -22,14 +22,7 @@ from heavydistill.verifiers.instructions.verifier import Instructions
 from heavydistill.verifiers.mathematics.verifier import Math
 from heavydistill.verifiers.procedural.verifier import Procedural
 
-_SHIPPED: tuple[Verifier, ...] = (
-    Choice(),
-    Code(),
-    Exact(),
-    Instructions(),
-    Math(),
-    Procedural(),
-)
+_SHIPPED = (Choice(), Code(), Exact(), Instructions(), Math(), Procedural())
 _known: dict[str, Verifier] = {verifier.name: verifier for verifier in _SHIPPED}
 _own: dict[str, Path] = {}
 
@@ -52,8 +45,8 @@ def get(name: str) -> Verifier:
 
 def unavailable(kinds: Iterable[str], config: Verifying) -> list[str]:
     """Why this machine cannot judge with some of these verifiers, and what to install."""
-    found = ((kind, get(kind).unavailable(config)) for kind in sorted(set(kinds)))
-    return [f"The verifier {kind} cannot judge here: {why}" for kind, why in found if why]
+    reasons = ((kind, get(kind).unavailable(config)) for kind in sorted(set(kinds)))
+    return [f"The verifier {kind} cannot judge here: {why}" for kind, why in reasons if why]
 
 
 def load_own(files: Iterable[str]) -> None:
@@ -82,23 +75,18 @@ def load_own(files: Iterable[str]) -> None:
 
 
 def _verifiers_in(path: Path) -> list[Verifier]:
-    fix = "See the verifier of one's own in the README."
+    fix, module = "See the verifier of one's own in the README.", f"heavydistill_own_{path.stem}"
     try:
-        there = runpy.run_path(str(path), run_name=f"heavydistill_own_{path.stem}")
+        verifiers = [
+            value()
+            for value in runpy.run_path(str(path), run_name=module).values()
+            if inspect.isclass(value) and issubclass(value, Verifier)
+            if not inspect.isabstract(value) and value.__module__ == module
+        ]
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}", "Correct verify.own.") from error
-    except Exception as error:
-        # Whatever code of the user's own raises.
+    except Exception as error:  # whatever code of the user's own raises
         raise ConfigError(f"{path}: {type(error).__name__}: {error}", fix) from error
-    classes = [
-        value
-        for value in there.values()
-        if inspect.isclass(value) and issubclass(value, Verifier) and not inspect.isabstract(value)
-        if value.__module__ == f"heavydistill_own_{path.stem}"
-    ]
-    if not classes:
+    if not verifiers:
         raise ConfigError(f"{path} holds no complete subclass of Verifier", fix)
-    try:
-        return [found() for found in classes]
-    except Exception as error:
-        raise ConfigError(f"{path}: {type(error).__name__}: {error}", fix) from error
+    return verifiers

@@ -1,7 +1,7 @@
-"""The processes that decide: limited, killable, replaced, and which of them gets which task.
+"""Killable processes that decide, and which of them gets which task.
 
 ``Crew`` has a thread for each worker. The thread takes the next task, starts a process if it has
-none, hands the task over and waits for what comes of it, an ``TaskOutcome``. Nothing is raised, and
+none, hands the task over and waits for what comes of it, a ``TaskOutcome``. Nothing is raised, and
 nothing waits for ever:
 
     it takes longer than its limit           ``timeout``: the process is killed
@@ -9,14 +9,13 @@ nothing waits for ever:
     its process dies, or is never ready      ``worker_died``
 
 The last two may be the doing of the task before, or of the machine, so such a task is tried
-``_TRIES`` times, again by a fresh process. Workers are started when there is work for them, at
-most ``size`` of them. A verifier with which processes only die before they take a task is given
-up; others are not touched.
+``_TRIES`` times, again by a fresh process. A verifier with which processes only die before they
+take a task is given up; others are not touched.
 
 A process is a fresh interpreter that does not import the program's main module, connected by a
 pipe. It prepares a verifier before its first task, so that no time limit covers an import. While it
-works it may have so much address space and no more; it has no standard streams, one thread for
-numerical libraries, and ends with the process that started it, however that ends.
+works its address space is limited; it has no standard streams, one thread for numerical libraries,
+and ends with the process that started it, however that ends.
 
 An interrupt (Ctrl-C) can break off a call of ``submit`` at any place, and leaves nothing undone
 there but that call: all else is done in threads that interrupts do not reach.
@@ -30,6 +29,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import dataclasses
+import math
 import os
 import resource
 import signal
@@ -40,7 +40,7 @@ import time
 import typing
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
 from multiprocessing import Pipe
@@ -53,18 +53,18 @@ from heavydistill.config.run import Verifying
 from heavydistill.schema import Label, Problem, Verdict
 from heavydistill.verifiers import registry
 from heavydistill.verifiers.base import Verifier, error_reason
-from heavydistill.verifiers.settle import Open, decided
+from heavydistill.verifiers.screening import Candidate, decide
 
 MEMORY, DIED, TIMEOUT = "memory", "worker_died", "timeout"
 MOST_CHARACTERS = 1_000_000
-"""Of what a verifier says in one field of a verdict."""
+"""Limit of each text field of a verdict."""
 
 _TRIES = 2
 # A busy machine takes its time to start a process and to import what a verifier needs.
 _MOST_START_S = 300.0
 # After so many deaths before its first task there is no hope for a verifier.
 _MOST_BROKEN_STARTS = 3
-# Of processes that the system refuses to each worker, a second apart, while there is no other.
+# Processes that the system refuses to each worker, a second apart, while there is no other.
 _MOST_REFUSED_STARTS = 60
 _LOOK_S = 1.0
 # An interrupt in a future's own code can leave it locked, and whoever sets it waits for ever. Such
@@ -76,22 +76,18 @@ _OUT_OF_MEMORY = 77
 """Exit status of a process that came to the end of its memory."""
 _PR_SET_PDEATHSIG = 1
 _CONTROL_GROUP = Path("/sys/fs/cgroup")
-_LABELS = typing.get_args(Label)
 
 
 @dataclass(frozen=True, slots=True)
 class TaskOutcome:
-    """What came of a task.
-
-    Attributes:
-        value: What it returned; None if it did not.
-        fault: Why it did not: ``timeout``, ``memory``, ``worker_died``, ``verifier_error:TYPE``.
-        seconds: What it took in the process; of a task that was killed, what it was given.
-    """
+    """What came of a task."""
 
     value: Any = None
+    """What it returned; None if it did not."""
     fault: str | None = None
+    """``timeout``, ``memory``, ``worker_died`` or ``verifier_error:TYPE``."""
     seconds: float = 0.0
+    """Time that it took in the process; of a task that was killed, its limit."""
 
 
 def default_size() -> int:
@@ -114,21 +110,28 @@ def available_cores() -> int:
     return max(1, cores)
 
 
+def limit_of(verifier: Verifier, problem: Problem, config: Verifying) -> float:
+    """The time limit of a verdict in seconds.
+
+    Raises:
+        ValueError: The verifier gives something else; a verifier of one's own may raise anything.
+    """
+    limit_s = float(verifier.limit_s(problem, config))
+    if not (limit_s > 0 and math.isfinite(limit_s)):
+        raise ValueError(f"limit_s of the verifier {verifier.name} gave {limit_s}")
+    return limit_s
+
+
 @dataclass(slots=True)
 class _Task:
     kind: str
     message: tuple[Any, ...]
     limit_s: float
     done: Future[TaskOutcome]
-    tries: int = 0
 
 
 class Crew:
-    """See the module. May be used from several threads.
-
-    Args:
-        config: Of the workers; ``workers`` is their number, ``default_size`` if null.
-    """
+    """See the module. May be used from several threads."""
 
     def __init__(self, config: Verifying) -> None:
         self._config = config
@@ -145,11 +148,6 @@ class Crew:
         self._broken_starts: Counter[str] = Counter()
         self._refused_starts = 0
 
-    @property
-    def has_begun(self) -> bool:
-        """Whether there has been work for a worker."""
-        return self._started > 0
-
     def submit(
         self, kind: str, message: tuple[Any, ...], limit_s: float, done: Future[TaskOutcome]
     ) -> None:
@@ -157,10 +155,9 @@ class Crew:
 
         Args:
             kind: Name of the verifier.
-            message: ``("decide", problem, candidate)`` or ``("check", problem)``.
-            limit_s: Seconds that it may take.
-            done: Is set when it is done, and never raises; it is cancelled if the crew is closed
-                before.
+            message: ``("decide", problem, answer)`` or ``("check", problem)``.
+            limit_s: Time limit in seconds.
+            done: Future that gets the outcome; cancelled if the crew is closed before.
 
         Raises:
             RuntimeError: The crew is closed.
@@ -212,60 +209,50 @@ class Crew:
                 return
             self._workers[threading.current_thread()] = worker
         while task := self._tasks.get():
-            while self._is_to_be_tried_again(worker, task):
-                pass
+            outcome = self._outcome(worker, task)
+            with self._lock:
+                self._unfinished -= outcome is not None
+                is_closed = self._is_closed
+            if outcome is None:
+                time.sleep(_LOOK_S)
+            elif is_closed:
+                task.done.cancel()
+            elif task.done.set_running_or_notify_cancel():
+                task.done.set_result(outcome)
         worker.end()
 
-    def _is_to_be_tried_again(self, worker: Worker, task: _Task) -> bool:
-        """Try a task, and say what came of it unless the worker is to try it again."""
+    def _outcome(self, worker: Worker, task: _Task) -> TaskOutcome | None:
+        """What comes of a task; None if it is left to workers that have a process."""
         outcome = TaskOutcome(fault=DIED)
-        with self._lock:
-            is_hopeless = self._broken_starts[task.kind] >= _MOST_BROKEN_STARTS
-        if not is_hopeless:
+        for _ in range(_TRIES):
+            with self._lock:
+                if self._broken_starts[task.kind] >= _MOST_BROKEN_STARTS:
+                    return TaskOutcome(fault=DIED)
             if not (worker.is_alive or worker.start()):
-                self._give_back(task)
-                return False
+                return None if self._is_given_back(task) else outcome
             is_ready = worker.prepare(task.kind)
-            self._note_start(task.kind, is_ready)
+            with self._lock:
+                self._refused_starts = 0
+                if is_ready:
+                    self._proven.add(task.kind)
+                elif task.kind not in self._proven:
+                    self._broken_starts[task.kind] += 1
             if is_ready:
-                outcome = worker.do(task.message, task.limit_s)
-            task.tries += 1
-            if outcome.fault in (MEMORY, DIED) and task.tries < _TRIES:
-                return True
-        self._finish(task, outcome)
-        return False
+                outcome = worker.answer(task.message, task.limit_s)
+                if outcome.fault not in (MEMORY, DIED):
+                    break
+        return outcome
 
-    def _note_start(self, kind: str, is_ready: bool) -> None:
-        with self._lock:
-            self._refused_starts = 0
-            if is_ready:
-                self._proven.add(kind)
-            elif kind not in self._proven:
-                self._broken_starts[kind] += 1
-
-    def _give_back(self, task: _Task) -> None:
-        """Leave a task to workers that have a process; this one gets none."""
+    def _is_given_back(self, task: _Task) -> bool:
+        """Queue the task of a worker without a process again, unless no worker can have one."""
         with self._lock:
             self._refused_starts += 1
             is_refused = self._refused_starts >= _MOST_REFUSED_STARTS * len(self._workers)
             has_others = any(worker.is_alive for worker in self._workers.values())
-            is_over = self._is_closed or (is_refused and not has_others)
-            if not is_over:
-                self._tasks.put(task)
-        if is_over:
-            self._finish(task, TaskOutcome(fault=DIED))
-        else:
-            time.sleep(_LOOK_S)
-
-    def _finish(self, task: _Task, outcome: TaskOutcome) -> None:
-        """Say what became of a task, if anybody still wants to know."""
-        with self._lock:
-            self._unfinished -= 1
-            is_closed = self._is_closed
-        if is_closed:
-            task.done.cancel()
-        elif task.done.set_running_or_notify_cancel():
-            task.done.set_result(outcome)
+            if self._is_closed or (is_refused and not has_others):
+                return False
+            self._tasks.put(task)
+            return True
 
 
 class Worker:
@@ -273,9 +260,6 @@ class Worker:
 
     ``kill`` may be called from any thread; all else from the one that starts its processes, with
     which they end, as Linux has it.
-
-    Args:
-        config: Its limits, and the files with verifiers of one's own.
     """
 
     def __init__(self, config: Verifying) -> None:
@@ -309,14 +293,10 @@ class Worker:
     def prepare(self, kind: str) -> bool:
         """Have a verifier prepared, once in each process; whether the process outlived it."""
         if kind not in self._prepared:
-            if self._answer(("prepare", self._config, kind), _MOST_START_S).fault:
+            if self.answer(("prepare", self._config, kind), _MOST_START_S).fault:
                 return False
             self._prepared.add(kind)
         return True
-
-    def do(self, message: tuple[Any, ...], limit_s: float) -> TaskOutcome:
-        """What comes of a task; where it is not done in time, the process is ended."""
-        return self._answer(message, limit_s)
 
     def kill(self) -> None:
         """Kill the process, whatever it does, and start no other one."""
@@ -338,14 +318,14 @@ class Worker:
         process.kill()
         return process.wait()
 
-    def _answer(self, message: tuple[Any, ...], limit_s: float) -> TaskOutcome:
-        connection = self._connection
+    def answer(self, message: tuple[Any, ...], limit_s: float) -> TaskOutcome:
+        """What the process answers; one that gives no answer in time is ended."""
         try:
-            if connection is None:
+            if self._connection is None:
                 raise EOFError("it has no process")
-            connection.send(message)
-            if connection.poll(limit_s):
-                answer: TaskOutcome = connection.recv()
+            self._connection.send(message)
+            if self._connection.poll(limit_s):
+                answer: TaskOutcome = self._connection.recv()
                 return answer
         except Exception:  # the pipe broke, or brought something broken
             is_memory = self.end(_MOST_EXIT_S) == _OUT_OF_MEMORY
@@ -355,14 +335,12 @@ class Worker:
 
 
 def _new_process(descriptor: int) -> subprocess.Popen[bytes]:
-    """A fresh interpreter that reads messages from a connection.
-
-    Numerical libraries in it keep to one thread: there is a worker for every core.
-    """
+    """A fresh interpreter that reads messages from a connection."""
     program = (
         "import sys; sys.path[:] = sys.argv[3:]; from heavydistill.verifiers import workers; "
         "workers.serve(int(sys.argv[1]), int(sys.argv[2]))"
     )
+    # There is a worker for every core.
     single = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
     return subprocess.Popen(
         [sys.executable, "-c", program, str(descriptor), str(os.getpid()), *map(str, sys.path)],
@@ -376,7 +354,11 @@ def _new_process(descriptor: int) -> subprocess.Popen[bytes]:
 
 def serve(descriptor: int, parent: int) -> None:
     """In a worker's process: do what the messages say until there is nobody to send one."""
-    _end_with(parent)
+    if sys.platform == "linux":
+        # End as soon as the process that started this one is gone.
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        if os.getppid() != parent:
+            os._exit(0)
     os.set_inheritable(descriptor, False)
     # Ctrl-C in the terminal is meant for the program, and was held back until now.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -391,25 +373,16 @@ def serve(descriptor: int, parent: int) -> None:
             connection.send(getattr(judging, what)(*args))
 
 
-def _end_with(parent: int) -> None:
-    """End this process as soon as the one that started it is gone."""
-    if sys.platform != "linux":
-        return
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != parent:
-        os._exit(0)
-
-
 class _Judging:
-    """What a worker's process does; each method answers one kind of message."""
+    """What a worker's process does; each public method answers one kind of message."""
 
     def __init__(self) -> None:
-        self._memory = resource.RLIM_INFINITY
+        self._config = Verifying()
         self._unprepared: dict[str, str] = {}
 
     def prepare(self, config: Verifying, kind: str) -> TaskOutcome:
         """Prepare a verifier; if that fails, the reason is that of all its verdicts."""
-        self._memory = config.memory_mb * 2**20
+        self._config = config
         try:
             registry.load_own(config.own)
             registry.get(kind).prepare(config)
@@ -417,10 +390,11 @@ class _Judging:
             self._unprepared[kind] = error_reason(error)
         return TaskOutcome()
 
-    def decide(self, problem: Problem, candidate: str) -> TaskOutcome:
+    def decide(self, problem: Problem, answer: str) -> TaskOutcome:
         """The verdict of the problem's verifier."""
         return self._limited(
-            problem.verifier, lambda verifier: plain(decided(Open(verifier, problem, candidate)))
+            problem.verifier,
+            lambda verifier: sound(decide(Candidate(verifier, problem, answer))),
         )
 
     def check(self, problem: Problem) -> TaskOutcome:
@@ -428,21 +402,28 @@ class _Judging:
 
         def fault(verifier: Verifier) -> str | None:
             said = verifier.check_reference(problem)
+            if said is None:
+                limit_of(verifier, problem, self._config)
             return None if said is None else str(said)[:MOST_CHARACTERS]
 
         return self._limited(problem.verifier, fault)
 
     def _limited(self, kind: str, work: Callable[[Verifier], Any]) -> TaskOutcome:
-        """What the work returns, or the reason why not; it is not allowed all memory."""
+        """What the work returns within its memory, or the reason why not."""
         if kind in self._unprepared:
             return TaskOutcome(fault=self._unprepared[kind])
         started = time.perf_counter()
         value, fault = None, None
+        size, (_, most) = self._config.memory_mb * 2**20, resource.getrlimit(resource.RLIMIT_AS)
+        limit = size if most == resource.RLIM_INFINITY else min(size, most)
+        # The limit holds for the work alone, so that there is room for the messages.
+        resource.setrlimit(resource.RLIMIT_AS, (limit, most))
         try:
-            with _limited_memory(self._memory):
-                value = work(registry.get(kind))
+            value = work(registry.get(kind))
         except BaseException as error:  # of any kind, since a library may raise its own
             fault = error_reason(error)
+        finally:
+            resource.setrlimit(resource.RLIMIT_AS, (most, most))
         out_of_memory = error_reason(MemoryError())
         if fault == out_of_memory or getattr(value, "reason", None) == out_of_memory:
             # What is left of this process is not to be relied on.
@@ -450,26 +431,15 @@ class _Judging:
         return TaskOutcome(value, fault, time.perf_counter() - started)
 
 
-@contextlib.contextmanager
-def _limited_memory(size: int) -> Iterator[None]:
-    """The limit holds for the work alone, so that there is room for the messages."""
-    _, most = resource.getrlimit(resource.RLIMIT_AS)
-    limit = size if most == resource.RLIM_INFINITY else min(size, most)
-    resource.setrlimit(resource.RLIMIT_AS, (limit, most))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_AS, (most, most))
-
-
-def plain(verdict: Verdict) -> Verdict:
+def sound(verdict: Verdict) -> Verdict:
     """The verdict, if its fields hold what they should and can be sent and stored.
 
     Raises:
         TypeError, ValueError: One does not.
     """
     texts = (verdict.label, verdict.reason, verdict.evidence, verdict.extracted or "")
-    if verdict.label not in _LABELS or any(type(text) is not str for text in texts):
+    known = verdict.label in typing.get_args(Label)
+    if not known or any(type(text) is not str for text in texts):
         raise TypeError("a verifier gave something else than a label and texts")
     if any(len(text) > MOST_CHARACTERS for text in texts):
         raise ValueError(f"a verifier gave more than {MOST_CHARACTERS} characters")

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from heavydistill.schema import Problem, Verdict
-from heavydistill.verifiers.settle import Open, decided, settle
+from heavydistill.verifiers.screening import Candidate, decide, screen
 
 
 def judged(problem: Problem, text: str) -> Verdict:
     """What a run would say of a finished response, but for time and memory limits."""
-    found = settle(problem, text)
-    return decided(found) if isinstance(found, Open) else found
+    screened = screen(problem, text)
+    return decide(screened) if isinstance(screened, Candidate) else screened

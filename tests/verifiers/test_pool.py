@@ -18,7 +18,7 @@ from heavydistill.errors import ConfigError
 from heavydistill.schema import Verdict
 from heavydistill.verifiers import workers
 from heavydistill.verifiers.pool import VerdictPool
-from heavydistill.verifiers.workers import plain
+from heavydistill.verifiers.workers import sound
 
 pytestmark = pytest.mark.usefixtures("known_here_alone")
 
@@ -192,7 +192,7 @@ def test_a_decision_of_no_sense_in_the_run_s_own_process_is_undecided(
 def test_a_score_that_is_no_share_is_a_fault_of_the_verifier(score: float) -> None:
     verdict = Verdict(label="correct", reason="r", extracted=None, verifier="own@1", score=score)
     with pytest.raises(ValueError, match="not between 0 and 1"):
-        plain(verdict)
+        sound(verdict)
 
 
 def test_a_limit_that_is_none_is_a_fault_of_the_verifier(shared: VerdictPool) -> None:
@@ -207,16 +207,16 @@ def test_cheap_verdicts_start_no_worker() -> None:
         assert pool.judge(problem(), "  ").verdict.reason == "empty"
         assert pool.judge(problem(verifier="none"), "7").verdict.reason == "unknown_verifier"
         assert pool.judge(problem(), "\ud800").verdict.reason == "not_text"
-        assert not pool._crew.has_begun
+        assert not pool._crew._started
 
 
 def test_plain_references_start_no_worker_and_others_do() -> None:
     plain = problem("5 apples, so\n#### 5", "math", verifier_args='{"marker": "####"}')
     with VerdictPool(Verifying(workers=1)) as pool:
         assert pool.check_references([plain] * 3) == [None] * 3
-        assert not pool._crew.has_begun
+        assert not pool._crew._started
         assert pool.check_references([problem("\\sqrt{2}", "math")]) == [None]
-        assert pool._crew.has_begun
+        assert pool._crew._started
 
 
 def test_many_threads_ask_at_once(shared: VerdictPool) -> None:

@@ -26,7 +26,7 @@ import signal
 from heavydistill.config.run import Verifying
 from heavydistill.schema import Problem, Verdict
 from heavydistill.verifiers.pool import VerdictPool
-from heavydistill.verifiers.workers import plain
+from heavydistill.verifiers.workers import sound
 
 # As in a terminal, whatever runs the tests has made of it.
 signal.signal(signal.SIGINT, signal.default_int_handler)

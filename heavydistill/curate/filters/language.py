@@ -16,7 +16,7 @@ import re
 import unicodedata
 from collections import Counter
 
-from heavydistill.verifiers.mathematics.find import without_code
+from heavydistill.verifiers.extraction import without_code
 
 FEWEST_LETTERS = 40
 DOMINANT = 2 / 3

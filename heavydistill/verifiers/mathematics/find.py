@@ -14,13 +14,12 @@ import itertools
 import re
 from dataclasses import dataclass
 
-from heavydistill.verifiers.extraction import after_marker, boxes
+from heavydistill.verifiers.extraction import after_marker, boxes, without_code
 from heavydistill.verifiers.mathematics.beside import beside as beside_box
 from heavydistill.verifiers.mathematics.beside import same_number
 
 MOST_BETWEEN = 80
 MOST_EARLIER = 5
-_FENCE = re.compile(r"^[ \t]*(```|~~~)[^\n]*$", re.MULTILINE)
 # \boxed 5: no braces, one number or letter.
 _BARE = re.compile(
     r"\\(?:boxed|fbox)(?:\s*(-?[0-9]+(?:\.[0-9]+)?)|\s+([a-zA-Z]))(?![a-zA-Z0-9{\\^_])"
@@ -81,23 +80,6 @@ def find(text: str, marker: str | None, problem: str) -> Found | None:
     if spoken != text and _outermost(text):
         return Found("", doubt="in_code")
     return None
-
-
-def without_code(text: str) -> str:
-    """``text`` without fenced code; an open fence runs to the end."""
-    kept: list[str] = []
-    at = 0
-    inside: str | None = None
-    for fence in _FENCE.finditer(text):
-        if inside is None:
-            kept.append(text[at : fence.start()])
-            inside = fence[1]
-        elif fence[1] == inside:
-            inside = None
-            at = fence.end()
-    if inside is None:
-        kept.append(text[at:])
-    return "\n".join(kept)
 
 
 def _outermost(text: str) -> list[_Place]:

@@ -14,7 +14,7 @@ from linear import assert_linear
 
 from heavydistill.schema import Problem
 from heavydistill.verifiers.mathematics.verifier import Math
-from heavydistill.verifiers.settle import settle
+from heavydistill.verifiers.screening import screen
 
 DATA = Path(__file__).parents[3] / ".." / "shared" / "data"
 
@@ -149,7 +149,7 @@ LONG = {
 @pytest.mark.parametrize("name", LONG)
 def test_finding_the_answer_is_linear_in_the_text(name):
     posed = problem("5", marker="A:")
-    assert_linear(lambda text: settle(posed, text), LONG[name])
+    assert_linear(lambda text: screen(posed, text), LONG[name])
 
 
 def rows(name: str) -> list[dict]:

@@ -5,7 +5,7 @@ from judging import judged
 from samples import trajectory
 
 from heavydistill.schema import Problem, Trajectory, Verdict
-from heavydistill.verifiers.settle import Open, decided, settle_generation
+from heavydistill.verifiers.screening import Candidate, decide, screen_generation
 
 
 def answered(answer_text: str, finish_reason: str = "stop") -> Trajectory:
@@ -18,8 +18,8 @@ def problem(verifier: str = "exact", verifier_args: str = "{}") -> Problem:
 
 
 def verdict_of(problem: Problem, generation: Trajectory) -> Verdict:
-    found = settle_generation(problem, generation)
-    return decided(found) if isinstance(found, Open) else found
+    found = screen_generation(problem, generation)
+    return decide(found) if isinstance(found, Candidate) else found
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
-"""What all verdicts have in common: what settles one without a verifier, and how one is reached.
+"""From a response to a verdict: what needs no verifier, what the verifier reads, its decision.
 
-    settle     what became of the response, its thinking, ``extract``: cheap, in any process
-    decided    ``decide``, with whatever it raises turned into a verdict
+``screen`` is cheap, in any process: what became of the response, its thinking, ``extract``.
+``decide`` calls the verifier and turns whatever it raises into a verdict.
 
 Verdicts of this module, all undecided: ``error`` and ``truncated`` (of the generation), ``empty``,
 ``not_text`` (lone surrogates, which no encoding of Unicode holds), ``open_thinking`` (the thinking
@@ -18,35 +18,30 @@ from heavydistill.schema import Generation, Problem, Verdict
 from heavydistill.verifiers import registry
 from heavydistill.verifiers.base import Decision, Verifier, error_reason, stamped
 
-_THINKING_ENDS = "</think>"
+THINKING_ENDS = "</think>"
 _THINKING_BEGINS = "<think>"
 _HALF_CHARACTER = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True)
-class Open:
-    """A response that a verifier has to decide on.
-
-    Attributes:
-        verifier: That of the problem.
-        problem: The problem.
-        candidate: What ``Verifier.extract`` found.
-    """
+class Candidate:
+    """An answer that a verifier has to decide on."""
 
     verifier: Verifier
     problem: Problem
-    candidate: str
+    answer: str
+    """What ``Verifier.extract`` found."""
 
 
-def settle_generation(problem: Problem, generation: Generation) -> Verdict | Open:
-    """As ``settle``; a generation that failed or was cut off is undecided. Never raises."""
+def screen_generation(problem: Problem, generation: Generation) -> Verdict | Candidate:
+    """As ``screen``; a generation that failed or was cut off is undecided. Never raises."""
     unusable = generation.unusable_because
     if unusable in ("error", "truncated"):
         return _undecided(problem, unusable)
-    return settle(problem, generation.answer_text)
+    return screen(problem, generation.answer_text)
 
 
-def settle(problem: Problem, text: str) -> Verdict | Open:
+def screen(problem: Problem, text: str) -> Verdict | Candidate:
     """The verdict on a response, or what is left to decide. Never raises.
 
     Args:
@@ -55,43 +50,36 @@ def settle(problem: Problem, text: str) -> Verdict | Open:
     """
     if not isinstance(text, str) or _HALF_CHARACTER.search(text):
         return _undecided(problem, "not_text")
-    if not text.strip():
-        return _undecided(problem, "empty")
-    _, ended, spoken = text.rpartition(_THINKING_ENDS)
+    _, _, spoken = text.rpartition(THINKING_ENDS)
     if _THINKING_BEGINS in spoken:
         return _undecided(problem, "open_thinking")
-    if ended and not spoken.strip():
+    if not spoken.strip():
         return _undecided(problem, "empty")
     try:
         verifier = registry.get(problem.verifier)
     except ProblemsError:
         return _undecided(problem, "unknown_verifier")
     try:
-        found = verifier.extract(problem, spoken)
+        answer = verifier.extract(problem, spoken)
     except Exception as error:
-        return stamped(verifier, Decision("undecided", error_reason(error)))
-    return (
-        stamped(verifier, found) if isinstance(found, Decision) else Open(verifier, problem, found)
-    )
+        answer = Decision("undecided", error_reason(error))
+    if isinstance(answer, Decision):
+        return stamped(verifier, answer)
+    return Candidate(verifier, problem, answer)
 
 
-def decided(open: Open) -> Verdict:
+def decide(candidate: Candidate) -> Verdict:
     """The verdict of its verifier, in this process. Never raises; an exception is a reason."""
     try:
-        decision = open.verifier.decide(open.problem, open.candidate)
+        decision = candidate.verifier.decide(candidate.problem, candidate.answer)
     except Exception as error:
         decision = Decision("undecided", error_reason(error))
-    return stamped(open.verifier, decision)
+    return stamped(candidate.verifier, decision)
 
 
 def _undecided(problem: Problem, reason: str) -> Verdict:
-    decision = Decision("undecided", reason)
     try:
-        return stamped(registry.get(problem.verifier), decision)
+        return stamped(registry.get(problem.verifier), Decision("undecided", reason))
     except ProblemsError:
-        return Verdict(
-            label="undecided",
-            reason=reason,
-            extracted=None,
-            verifier=f"{problem.verifier}@unknown",
-        )
+        name = f"{problem.verifier}@unknown"
+        return Verdict(label="undecided", reason=reason, extracted=None, verifier=name)
