@@ -20,7 +20,7 @@ from rich.live import Live
 from rich.text import Text
 
 from heavydistill.cli.remarks import thinking_remark
-from heavydistill.cli.watch import line_of, picture_of
+from heavydistill.cli.watch import lines_of, picture_of
 from heavydistill.errors import StoppedError, printable
 from heavydistill.run.status import THINKING, Status
 from heavydistill.store.redact import name_alone
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
         Volume,
     )
     from heavydistill.models.contact import Contact
-    from heavydistill.models.resolve import ResolvedRun
     from heavydistill.problems import OnChecked
     from heavydistill.run.generate import Plan
 
@@ -110,7 +109,10 @@ class Progress:
     def __init__(self, console: Console, plan: Plan) -> None:
         self._console, self._run = console, plan.run
         self._live = Live(console=console, auto_refresh=False) if console.is_terminal else None
-        self._starting = _starting(plan.run)
+        # Models in this process are loaded first, servers need nothing.
+        names = dict.fromkeys(model.name for model in plan.run.models if model.is_local)
+        loaded = " and ".join(map(name_alone, names))
+        self._starting = f"loading {loaded}" if loaded else "starting the steps of the run"
         self._last: Status | None = None
         self._is_remarked = False
         self._last_line = 0.0
@@ -133,10 +135,15 @@ class Progress:
         self._draw(f"starting vLLM: {printable(line)}")
 
     def on_status(self, status: Status) -> None:
-        """Show how far the run is."""
+        """Show how far the run is, and once that its trajectories hold no thinking."""
         with self._lock:
             self._last = status
-            self._remark(status)
+            for stage in status.stages:
+                if stage.name == THINKING and not self._is_remarked:
+                    answered = stage.asked - stage.failed
+                    if remark := thinking_remark(self._run, answered, stage.thoughts):
+                        self._is_remarked = True
+                        say(remark, self._console)
             self._draw(status if status.loaded else self._starting)
 
     def reused(self) -> str:
@@ -148,27 +155,12 @@ class Progress:
     def _draw(self, shown: Status | str, now: bool = False) -> None:
         with self._lock:
             if self._live:
-                drawn = Text(shown) if isinstance(shown, str) else picture_of("", shown, None)
+                drawn = Text(shown) if isinstance(shown, str) else picture_of("", shown)
                 self._live.update(drawn, refresh=True)
             elif now or time.monotonic() - self._last_line > _PLAIN_LINE_EVERY_S:
                 self._last_line = time.monotonic()
-                say(shown if isinstance(shown, str) else line_of("", shown, None), self._console)
-
-    def _remark(self, status: Status) -> None:
-        for stage in status.stages:
-            if stage.name == THINKING and not self._is_remarked:
-                answered = stage.asked - stage.failed
-                remark = thinking_remark(self._run, answered, stage.thoughts)
-                self._is_remarked = bool(remark)
-                if remark:
-                    say(remark, self._console)
-
-
-def _starting(run: ResolvedRun) -> str:
-    """What a run does first: models in this process are loaded, servers need nothing."""
-    names = dict.fromkeys(model.name for model in run.models if model.is_local)
-    loaded = [name_alone(name) for name in names]
-    return f"loading {' and '.join(loaded)}" if loaded else "starting the steps of the run"
+                line = shown if isinstance(shown, str) else "; ".join(lines_of("", shown))
+                say(printable(line), self._console)
 
 
 def print_volume(volume: Volume, deliberator: ResolvedDeliberator, console: Console) -> None:

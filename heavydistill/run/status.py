@@ -1,8 +1,9 @@
 """How far a run is: counted as batches leave its steps, and kept in a small file for others.
 
 ``status.json`` stands in the hidden folder of the run (see ``store.atomic``) and goes with it. It
-is replaced as a whole every ``EVERY_S`` seconds, whether anything was finished or not, so its age
-tells whether the run is alive. Where it cannot be written the run goes on, and says so once.
+is replaced as a whole every ``EVERY_S`` seconds, so that an old one belongs to a run that hangs;
+one that nobody holds the folder of belongs to a run that was killed. Where it cannot be written
+the run goes on, and says so once.
 
 Shares of what is right are over the problems that are done so far. The early ones are the quick
 ones, so they do not estimate the end.
@@ -18,10 +19,9 @@ import dataclasses
 import json
 import logging
 import os
-import socket
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,11 +29,10 @@ from typing import Any
 
 from heavydistill.errors import ConfigError
 from heavydistill.heavy.ballot import ballot_of
-from heavydistill.metrics.counts import unanswered_because
 from heavydistill.models.ledger import Balance, account_of, balance_of
 from heavydistill.models.request import Work
 from heavydistill.models.resolve import ResolvedRun
-from heavydistill.schema import Generation, Verdict, from_row
+from heavydistill.schema import Verdict, from_row
 from heavydistill.store.atomic import Workplace
 from heavydistill.store.redact import name_alone
 
@@ -42,11 +41,8 @@ EVERY_S = 2.0
 PACE_S = 300.0
 """Paces are those of so many seconds back."""
 THINKING = "thinking"
-TRUNCATED, NO_VERDICT = "truncated", "no_verdict"
-"""Why a sample cannot be used though its request did not fail."""
-_VERSION = 3
-_LOADS = ("load_problems", "load_pools")
-_THINKS, _LABELS = "sample_trajectories", "label_traces"
+_VERSION = 4
+_THINKS = "sample_trajectories"
 
 Row = dict[str, Any]
 
@@ -57,32 +53,21 @@ _log = logging.getLogger(__name__)
 class StageStatus:
     """A step that asks a model."""
 
-    name: str
-    """Name for people."""
-    total: int
-    """Problems that will leave it."""
-    samples: int
-    """Samples per problem; 0 where that depends on the problem, as for a judge."""
-    done: int = 0
-    """Problems that have left it."""
-    asked: int = 0
-    """Samples that have left it."""
-    from_journal: int = 0
-    """Samples of these that the journal had."""
-    thoughts: int = 0
-    """Samples of these with thinking; 0 for a judge's."""
+    name: str  # for people
+    total: int  # problems that will leave it
+    samples: int  # samples per problem; 0 where that depends on the problem, as for a judge
+    done: int = 0  # problems that have left it
+    asked: int = 0  # samples that have left it
+    from_journal: int = 0  # those of them that the journal had
+    thoughts: int = 0  # those of them with thinking; 0 for a judge's
     failures: dict[str, int] = field(default_factory=dict)
     """Samples that cannot be used, by reason."""
     prompt_tokens: int = 0
     completion_tokens: int = 0
     """Completion tokens of samples that have left it."""
-    new_tokens: float = 0.0
-    """Completion tokens without the journal's; a share of them where a problem has both."""
-    sent: int = 0
-    """Samples that the model was asked for, without the journal's."""
-    ended: int = 0
-    """Samples of these whose responses are there."""
-    in_work_tokens: int = 0
+    sent: int = 0  # samples that the model was asked for, without the journal's
+    ended: int = 0  # those of them whose responses are there
+    new_tokens: int = 0
     """Tokens of these responses, also of those that have not left the step."""
 
     @property
@@ -91,14 +76,9 @@ class StageStatus:
         return sum(self.failures.values())
 
     @property
-    def written(self) -> float:
-        """New tokens, also of samples that have not left the step."""
-        return max(self.new_tokens, self.in_work_tokens)
-
-    @property
     def tokens(self) -> int:
-        """Completion tokens, the journal's and those of samples in the step included."""
-        return self.completion_tokens + round(self.written - self.new_tokens)
+        """Completion tokens, also of samples that have not left the step."""
+        return max(self.completion_tokens, self.new_tokens)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -106,41 +86,23 @@ class Status:
     """A run at a moment; what the file holds."""
 
     version: int = _VERSION
-    host: str = ""
-    """Machine of the run."""
-    pid: int = 0
-    """Process of the run there."""
-    born: int = 0
-    """Start of that process in ticks of the machine; 0 where it does not say."""
-    began: float = 0.0
-    """Start of the run in seconds since 1970."""
-    told: float = 0.0
-    """Time of this status, likewise."""
-    thinker: str
-    """Thinker; empty where pools are read."""
+    began: float = 0.0  # start of the run in seconds since 1970
+    at: float = 0.0  # time of this status, likewise
+    thinker: str  # empty where pools are read
     deliberator: str
     k: int
     d: int
-    problems: int
-    """Problems of the run."""
-    stages: list[StageStatus]
-    """Steps that ask, in their order."""
-    loaded: int = 0
-    """Problems that have entered."""
-    finished: int = 0
-    """Problems that have left the last step."""
+    problems: int  # problems of the run
+    stages: list[StageStatus]  # steps that ask, in their order
+    budget: str = ""  # budget of the run; empty without one
+    loaded: int = 0  # problems that have entered
+    finished: int = 0  # problems that have left the last step
     statuses: dict[str, int] = field(default_factory=dict)
     """Finished problems by status: ``ok``, ``too_few_usable`` and ``failed``."""
-    strata: dict[str, int] = field(default_factory=dict)
-    """Finished problems by stratum."""
     mean_at_k: float | None = None
     """M@K of the problems whose trajectories are judged."""
     heavy_mean_at_d: float | None = None
     """HM@D of the last round, likewise."""
-    judged: int = 0
-    """Samples with a verdict that ended by themselves."""
-    unanswered: int = 0
-    """Samples of these that hold no final answer."""
     problems_per_minute: float | None = None
     """Pace of late; None until it is known, as for the next two."""
     tokens_per_s: float | None = None
@@ -149,20 +111,10 @@ class Status:
     """Seconds that the rest takes at this pace."""
     requests: int | None = None
     """Requests in flight at servers; None where none is asked."""
-    usd: float | None = None
-    """Cost of all runs into the folder; 0 where no server is asked, None without a price."""
-
-    def is_alive(self) -> bool | None:
-        """Whether its process is there now; None where this machine cannot tell."""
-        if self.host != socket.gethostname():
-            return None
-        try:
-            os.kill(self.pid, 0)
-        except ProcessLookupError:
-            return False
-        except PermissionError:
-            pass
-        return _born(self.pid) == self.born
+    spent_tokens: int = 0
+    """Tokens that all runs into the folder have spent at servers."""
+    spent_usd: float | None = None
+    """Their cost; 0 where no server is asked, None without a price."""
 
 
 OnStatus = Callable[[Status], None]
@@ -174,21 +126,8 @@ class _Moment:
 
     at: float
     finished: int
-    tokens: float
-    share: float
-    """Share of the samples of the run that are there."""
-
-
-class _Mean:
-    """A mean over problems, as they come."""
-
-    def __init__(self) -> None:
-        self._total, self._problems = 0.0, 0
-
-    def add(self, share: float) -> float:
-        """The mean with one more problem."""
-        self._total, self._problems = self._total + share, self._problems + 1
-        return self._total / self._problems
+    tokens: int
+    share: float  # of the samples of the run that are there
 
 
 class StatusWriter:
@@ -209,9 +148,6 @@ class StatusWriter:
         thinker, deliberator = map(name_alone, config.roles)
         self._steps = _stages(run, problems)
         self._status = Status(
-            host=socket.gethostname(),
-            pid=os.getpid(),
-            born=_born(os.getpid()),
             began=time.time(),
             thinker="" if config.pools else thinker,
             deliberator=deliberator,
@@ -219,16 +155,18 @@ class StatusWriter:
             d=config.deliberate.d,
             problems=problems,
             stages=list(self._steps.values()),
+            budget=config.budget or "",
         )
         self._path, self._on_status = path, on_status
         self._account = account_of(config) if asks_servers else None
         # All that are asked have a price, or cost nothing.
         self._is_priced = all(model.profile.usd(1, 1) is not None for model in run.models)
-        self._rounds = config.rounds
-        self._judges = "judge_" if run.judge else "verify_"
+        # The last step of each stage that gives verdicts.
+        judging = "judge" if run.judge else "verify"
+        self._pool, self._last_round = f"{judging}_pool", f"{judging}_deliberations_{config.rounds}"
         self._work: dict[tuple[str, int], Work] = {}
-        self._mean_at_k, self._heavy_mean_at_d = _Mean(), _Mean()
-        self._moments: deque[_Moment] = deque([_Moment(time.monotonic(), 0, 0.0, 0.0)])
+        self._judged: Counter[str] = Counter()
+        self._moments: deque[_Moment] = deque([_Moment(time.monotonic(), 0, 0, 0.0)])
         self._lock = threading.Lock()
         self._ends = threading.Event()
         self._is_silent = False
@@ -238,26 +176,28 @@ class StatusWriter:
         with self._lock:
             status = self._status
             if step in self._steps:
-                _count(self._steps[step], rows, step)
-            if step in _LOADS:
+                for row in rows:
+                    _count(self._steps[step], row, step)
+            if step.startswith("load_"):
                 status.loaded += len(rows)
-            elif step == _LABELS:
+            elif step == "label_traces":
                 status.finished += len(rows)
                 for row in rows:
-                    _add(status.strata, row["stratum"])
                     _add(status.statuses, row["status"].partition(":")[0])
-            if step.startswith(self._judges):
-                self._count_verdicts(step, rows)
+            elif step == self._pool:
+                status.mean_at_k = self._mean(status.mean_at_k, step, rows)
+            elif step == self._last_round:
+                status.heavy_mean_at_d = self._mean(status.heavy_mean_at_d, step, rows)
 
-    def on_work(self, step: str, replica: int, work: Work) -> None:
-        """Note what the model of a step was asked so far in one of its replicas."""
+    def on_work(self, step: str, shard: int, work: Work) -> None:
+        """Note what the model of a step was asked so far in a shard."""
         with self._lock:
-            self._work[step, replica] = work
+            self._work[step, shard] = work
             if stage := self._steps.get(step):
                 reported = [each for (name, _), each in self._work.items() if name == step]
                 stage.sent = sum(each.asked for each in reported)
                 stage.ended = sum(each.ended for each in reported)
-                stage.in_work_tokens = sum(each.tokens for each in reported)
+                stage.new_tokens = sum(each.tokens for each in reported)
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:
@@ -291,64 +231,59 @@ class StatusWriter:
 
     def status(self) -> Status:
         """What is known now."""
-        balance = _balance(self._account)
+        balance = self._balance()
         with self._lock:
             per_minute, per_second, left = self._pace()
             free = None if self._account else 0.0
             return dataclasses.replace(
                 copy.deepcopy(self._status),
-                told=time.time(),
+                at=time.time(),
                 problems_per_minute=per_minute,
                 tokens_per_s=per_second,
                 left_s=left,
                 requests=balance.in_flight if balance else None,
-                usd=balance.spent_usd if balance and self._is_priced else free,
+                spent_tokens=round(balance.spent_tokens) if balance else 0,
+                spent_usd=balance.spent_usd if balance and self._is_priced else free,
             )
 
     def _keep_writing(self) -> None:
         while not self._ends.wait(EVERY_S):
             self.write()
 
-    def _count_verdicts(self, step: str, rows: list[Row]) -> None:
-        status = self._status
+    def _balance(self) -> Balance | None:
+        """What stands in the account, which others write meanwhile; None if there is none."""
+        with contextlib.suppress(ConfigError):
+            return balance_of(self._account) if self._account else None
+        return None
+
+    def _mean(self, mean: float | None, step: str, rows: list[Row]) -> float:
+        """A mean over problems with these that have left a step that judges."""
         for row in rows:
-            samples = _generations(row, step)
-            right = [bool(s["verdict"]) and s["verdict"]["label"] == "correct" for s in samples]
-            share = sum(right) / len(right) if right else 0.0
-            if step.endswith("pool"):
-                status.mean_at_k = self._mean_at_k.add(share)
-            elif step.endswith(f"_{self._rounds}"):
-                status.heavy_mean_at_d = self._heavy_mean_at_d.add(share)
-            for sample, is_right in zip(samples, right, strict=True):
-                if sample["verdict"] and sample["finish_reason"] == "stop":
-                    status.judged += 1
-                    generation = None if is_right else from_row(Generation, sample)
-                    status.unanswered += bool(generation and unanswered_because(generation))
+            right = [(s["verdict"] or {}).get("label") == "correct" for s in _samples(row, step)]
+            self._judged[step] += 1
+            before = mean or 0.0
+            mean = before + (sum(right) / max(1, len(right)) - before) / self._judged[step]
+        return mean or 0.0
 
     def _pace(self) -> tuple[float | None, float | None, float | None]:
         """(problems a minute, tokens a second, seconds left) of late; call it under the lock."""
-        now = self._moment()
+        stages = self._status.stages
+        there = sum(max(s.done * s.samples, s.from_journal + s.ended) for s in stages if s.samples)
+        share = min(1.0, there / max(1, sum(stage.total * stage.samples for stage in stages)))
+        tokens = sum(stage.new_tokens for stage in stages)
+        now = _Moment(time.monotonic(), self._status.finished, tokens, share)
         while len(self._moments) > 1 and now.at - self._moments[1].at > PACE_S:
             self._moments.popleft()
         then = self._moments[0]
         self._moments.append(now)
-        seconds = now.at - then.at
+        seconds, share = now.at - then.at, now.share - then.share
         if seconds <= 0:
             return None, None, None
-        share = now.share - then.share
         return (
             60 * (now.finished - then.finished) / seconds or None,
             (now.tokens - then.tokens) / seconds or None,
             seconds * (1 - now.share) / share if share > 0 else None,
         )
-
-    def _moment(self) -> _Moment:
-        stages = [stage for stage in self._status.stages if stage.samples]
-        there = sum(max(s.done * s.samples, s.from_journal + s.ended) for s in stages)
-        total = sum(stage.total * stage.samples for stage in stages)
-        tokens = sum(stage.written for stage in self._status.stages)
-        share = min(1.0, there / max(1, total))
-        return _Moment(time.monotonic(), self._status.finished, tokens, share)
 
 
 def read_status(path: Path) -> Status | None:
@@ -378,7 +313,7 @@ def running(run: Path) -> tuple[str, Status] | None:
         Name of the run inside of an evaluation or a crossing, empty for a run alone; its status.
 
     Raises:
-        ConfigError: As of ``read_status``.
+        ConfigError: A status cannot be read.
     """
     place = Workplace(run).path
     if status := read_status(place / STATUS):
@@ -406,73 +341,41 @@ def _stages(run: ResolvedRun, total: int) -> dict[str, StageStatus]:
     }
 
 
-def _count(stage: StageStatus, rows: list[Row], step: str) -> None:
-    """Count a batch that left the step of a stage."""
-    for row in rows:
-        samples = list(_votes(row, step) if step.startswith("judge_") else _samples(row, step))
-        tokens = sum(max(0, written) for _, _, written, _ in samples)
-        reused = row.get("from_journal", 0)
-        stage.done += 1
-        stage.asked += len(samples)
-        stage.from_journal += reused
-        stage.completion_tokens += tokens
-        stage.new_tokens += tokens * (1 - min(1.0, reused / max(1, len(samples))))
-        for failure, read, _, thinks in samples:
-            stage.prompt_tokens += max(0, read)
-            stage.thoughts += thinks
-            _add(stage.failures, failure)
+def _count(stage: StageStatus, row: Row, step: str) -> None:
+    """Count a row that left the step of a stage."""
+    stage.done += 1
+    stage.from_journal += row.get("from_journal", 0)
+    for sample in _votes(row, step) if step.startswith("judge_") else _samples(row, step):
+        stage.asked += 1
+        stage.prompt_tokens += max(0, sample["prompt_tokens"])
+        stage.completion_tokens += max(0, sample["completion_tokens"])
+        stage.thoughts += bool(sample["reasoning"])
+        if sample["finish_reason"] != "stop":
+            is_cut = sample["finish_reason"] == "length"
+            _add(stage.failures, "truncated" if is_cut else sample["failure"] or "error")
 
 
-_Sample = tuple[str, int, int, bool]
-"""Failure, prompt tokens, completion tokens, whether it has thinking."""
-
-
-def _samples(row: Row, step: str) -> Iterator[_Sample]:
-    usable = {"stop": "", "length": TRUNCATED}
-    for each in _generations(row, step):
-        failure = usable.get(each["finish_reason"], each["failure"] or "error")
-        yield failure, each["prompt_tokens"], each["completion_tokens"], bool(each["reasoning"])
-
-
-def _votes(row: Row, step: str) -> Iterator[_Sample]:
-    """The votes that were asked for the generations of a row."""
-    for each in _generations(row, step):
-        ballot = each["verdict"] and ballot_of(from_row(Verdict, each["verdict"]))
-        for vote in ballot.votes if ballot and not ballot.same_as else ():
-            failure = "" if vote.is_valid else vote.failure or NO_VERDICT
-            yield failure, vote.prompt_tokens, vote.completion_tokens, False
-
-
-def _generations(row: Row, step: str) -> list[Row]:
-    """Those of a row that are of the step; a row that failed may have come without any."""
+def _samples(row: Row, step: str) -> list[Row]:
+    """The generations of a row that are of the step; a row that failed may have none."""
     if step == _THINKS or step.endswith("pool"):
         return list(row.get("pool", ()))
     round = int(step.rpartition("_")[2])
     return [each for each in row.get("deliberations", ()) if each["round"] == round]
 
 
-def _add(counts: dict[str, int], name: str | None) -> None:
-    if name:
-        counts[name] = counts.get(name, 0) + 1
+def _votes(row: Row, step: str) -> Iterator[Row]:
+    """The votes that were asked for the generations of a row, as samples."""
+    for each in _samples(row, step):
+        ballot = each["verdict"] and ballot_of(from_row(Verdict, each["verdict"]))
+        for vote in ballot.votes if ballot and not ballot.same_as else ():
+            yield {
+                "prompt_tokens": vote.prompt_tokens,
+                "completion_tokens": vote.completion_tokens,
+                "reasoning": "",
+                "finish_reason": "stop" if vote.is_valid else "error",
+                "failure": vote.failure or "no_verdict",
+            }
 
 
-def _balance(account: Path | None) -> Balance | None:
-    """What stands in the account of the run, which others write meanwhile; None if it has none."""
-    if account is None:
-        return None
-    with contextlib.suppress(ConfigError):
-        return balance_of(account)
-    return None
-
-
-def _born(pid: int) -> int:
-    """When a process began, in ticks since the machine did.
-
-    0 where that is not told; -1 of one that has ended and that nobody waited for.
-    """
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return 0
-    state, *fields = stat.rpartition(")")[2].split()
-    return -1 if state == "Z" else int(fields[18])
+def _add(counts: dict[str, int], name: str) -> None:
+    counts[name] = counts.get(name, 0) + 1

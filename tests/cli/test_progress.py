@@ -61,7 +61,7 @@ def test_loading_is_shown_until_problems_enter_and_a_line_comes_now_and_then(tmp
         assert shown.lines == ["loading micro"]
         bars.on_status(shown.status)
         assert shown.lines == ["loading micro"] * 2
-        shown.on(bars, sent=256, ended=3, in_work_tokens=2_000)
+        shown.on(bars, sent=256, ended=3, new_tokens=2_000)
     assert shown.lines[2].startswith(
         "running for 0 s; 0 of 40 problems finished; thinking 0/40, 3 of"
     )
