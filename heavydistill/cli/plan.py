@@ -1,8 +1,4 @@
-"""What a run will do, send and cost, printed before it sends anything.
-
-Ranges are rounded outwards. ``generate --dry-run`` prints what stands behind each number below
-them.
-"""
+"""What a run will do, send and cost, printed before it sends anything; ranges round outwards."""
 
 from __future__ import annotations
 
@@ -12,8 +8,6 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from heavydistill.cli.progress import say
-from heavydistill.config.models import Capabilities, Endpoint
-from heavydistill.config.run import RunConfig
 from heavydistill.errors import TeacherError
 from heavydistill.models.contact import refuse_missing_key
 from heavydistill.models.request import JUDGE, THINK
@@ -23,7 +17,6 @@ if TYPE_CHECKING:
 
     from heavydistill.run.estimate import Amounts, Estimate, Range, StageEstimate
     from heavydistill.run.generate import Plan
-    from heavydistill.run.pools import PoolsOfRun
 
 _SAMPLE_RUN = 40  # problems of a small run whose journal makes the estimate a narrow one
 _UNKNOWN = "unknown"
@@ -33,15 +26,32 @@ _NOISE = 1e-9  # of binary fractions
 
 def print_heading(plan: Plan, console: Console) -> None:
     """Print what is to be done, and everything about it that is not as expected."""
-    config, pools = plan.config, plan.pools
+    from heavydistill.problems.options import orders_kept
+
+    config, pools, judge = plan.config, plan.pools, plan.config.judge
     thinker = f"{', '.join(sorted(pools.models))}, of {config.pools}" if pools else config.thinker
+    deliberations = "no deliberations"
+    if config.rounds:
+        what = "deliberations" if config.deliberate.task == "deliberate" else "choices"
+        deliberations = f"D={config.deliberate.d} {what} by {config.deliberator}, "
+        deliberations += f"{config.deliberate.rounds} round(s)"
+    votes = f"{judge.votes} vote{'s' if judge.votes > 1 else ''}" if judge else ""
+    settled = f"; what rules leave undecided is put to {judge.model}, {votes} each" if judge else ""
     say(
         f"{len(plan.problems):,} problems, K={config.think.k} trajectories by {thinker}, "
-        f"{_deliberations(config)}{_judge(config)}",
+        f"{deliberations}{settled}",
         console,
     )
-    for line in _notes_on_problems(plan):
-        say(line, console)
+    if plan.outside:
+        within = config.problems.within.items()
+        bounds = " and ".join(f"{column} {low} to {high}" for column, (low, high) in within)
+        say(f"Not asked for: {plan.outside:,} row(s) outside {bounds}", console)
+    if kept := orders_kept(plan.problems):
+        say(
+            "Options in the order of the dataset, which they or the text speak of: "
+            f"{kept:,} of {len(plan.problems):,} problems",
+            console,
+        )
     print_warnings(plan, console)
     for line, is_warning in dict.fromkeys(_notes_on_servers(plan)):
         say(line, console, "yellow" if is_warning else None)
@@ -53,7 +63,17 @@ def print_warnings(plan: Plan, console: Console) -> None:
     from heavydistill.problems.loading import MOST_LISTED
     from heavydistill.verifiers.registry import unavailable
 
-    lines = list(_notes_on_pools(plan.pools)) if plan.pools else []
+    lines = []
+    if pools := plan.pools:
+        if pools.rejects:
+            lines += [f"Left out: {pools.rejects:,} row(s) that failed in a step of that run"]
+        lines += [
+            f"Judged again: {count:,} trajectories, whose verdicts are of another version, {by}"
+            for by, count in pools.outdated.most_common()
+        ]
+        if pools.unjudged:
+            without = "without a verdict, or whose judge failed"
+            lines += [f"Judged now: {pools.unjudged:,} trajectories {without}"]
     if plan.changed:
         keys = ", ".join(f"{key} {was}, now {now}" for key, (was, now) in plan.changed.items())
         lines += [f"{plan.folder} holds a run with {keys}; it is replaced when this one is whole."]
@@ -72,80 +92,43 @@ def print_warnings(plan: Plan, console: Console) -> None:
 
 def print_line(estimate: Estimate, plan: Plan, console: Console) -> None:
     """Print the estimate in one line."""
-    amounts, config = estimate.expected, plan.config
-    usd, hours = _cells(amounts)[-2:]
+    amounts = estimate.amounts
+    calls, _, _, usd, hours = _cells(amounts)
     is_free = all(stage.model.is_local for stage in estimate.stages)
     parts = [
-        f"{_span(amounts.calls, _count)} calls",
+        f"{calls} calls",
         f"{_span(amounts.tokens, _tokens)} tokens",
         "free" if is_free else f"{usd} USD" if amounts.usd else "price unknown",
         f"hours {_UNKNOWN}" if hours == _UNKNOWN else f"{hours} hours",
     ]
     measured = all(stage.is_measured for stage in estimate.stages)
     basis = "as in the journal" if measured else "least to most"
-    if any(map(_is_assumed, estimate.stages)):
-        speed = _endpoint(estimate).tokens_per_second
+    if assumed := next(filter(_is_assumed, estimate.stages), None):
+        speed = assumed.model.endpoint.tokens_per_second
         basis += f", hours at an assumed {speed:g} tokens a second"
     _print_skipped(estimate, plan, console)
-    if config.budget:
-        say(_spent(config), console)
+    if plan.config.budget:
+        say(_spent(plan), console)
     say(f"To ask: {', '.join(parts)} ({basis}; generate --dry-run prints more)", console)
 
 
 def print_estimate(estimate: Estimate, plan: Plan, console: Console) -> None:
     """Print the estimate by stage, and what it rests on."""
-    from rich.table import Table
-
-    from heavydistill.report.terminal import plain, print_table, table
+    from heavydistill.report.terminal import print_table, table
 
     _print_skipped(estimate, plan, console)
     rows = table(console, "Still to ask", "calls", "tokens in", "tokens out", "USD", "hours")
     for stage in estimate.stages:
-        rows.add_row(_name(stage, plan.config), *_cells(stage.expected))
-    rows.add_row("all", *_cells(estimate.expected))
-    if any(stage.means for stage in estimate.stages):
-        rows.add_row("certain bounds", *_cells(estimate.bounds))
+        rows.add_row(_name(stage, plan), *_cells(stage.amounts))
+    rows.add_row("all", *_cells(estimate.amounts))
     print_table(rows, console)
-    console.print()
-    notes = Table.grid(padding=(0, 2))
-    for label, text in _notes(estimate, plan):
-        notes.add_row(label, plain(text))
-    console.print(notes)
-
-
-def _deliberations(config: RunConfig) -> str:
-    if not config.rounds:
-        return "no deliberations"
-    what = "deliberations" if config.deliberate.task == "deliberate" else "choices"
-    d, rounds = config.deliberate.d, config.deliberate.rounds
-    return f"D={d} {what} by {config.deliberator}, {rounds} round(s)"
-
-
-def _judge(config: RunConfig) -> str:
-    if not config.judge:
-        return ""
-    votes = "1 vote" if config.judge.votes == 1 else f"{config.judge.votes} votes"
-    return f"; what rules leave undecided is put to {config.judge.model}, {votes} each"
-
-
-def _notes_on_problems(plan: Plan) -> Iterator[str]:
-    from heavydistill.problems.options import orders_kept
-
-    if plan.outside:
-        bounds = (
-            f"{column} {first} to {last}"
-            for column, (first, last) in plan.config.problems.within.items()
-        )
-        yield f"Not asked for: {plan.outside:,} row(s) outside {' and '.join(bounds)}"
-    if kept := orders_kept(plan.problems):
-        yield (
-            "Options in the order of the dataset, which they or the text speak of: "
-            f"{kept:,} of {len(plan.problems):,} problems"
-        )
+    for line in _notes(estimate, plan):
+        say(line, console)
 
 
 def _notes_on_servers(plan: Plan) -> Iterator[tuple[str, bool]]:
     """(note, whether it is a warning)."""
+    from heavydistill.config.models import Capabilities
     from heavydistill.models.tokenizer import SERVER
 
     config = plan.config
@@ -171,16 +154,6 @@ def _notes_on_servers(plan: Plan) -> Iterator[tuple[str, bool]]:
         yield f"Server: {shlex.join(plan.server)}\nIts log: {plan.server_log}", False
 
 
-def _notes_on_pools(pools: PoolsOfRun) -> Iterator[str]:
-    if pools.rejects:
-        yield f"Left out: {pools.rejects:,} row(s) that failed in a step of that run"
-    for by, count in pools.outdated.most_common():
-        yield f"Judged again: {count:,} trajectories, whose verdicts are of another version, {by}"
-    if pools.unjudged:
-        without = "without a verdict, or whose judge failed"
-        yield f"Judged now: {pools.unjudged:,} trajectories {without}"
-
-
 def _print_skipped(estimate: Estimate, plan: Plan, console: Console) -> None:
     if estimate.skipped:
         from heavydistill.store.journal import skipped_note
@@ -190,7 +163,7 @@ def _print_skipped(estimate: Estimate, plan: Plan, console: Console) -> None:
 
 def _cells(amounts: Amounts) -> list[str]:
     return [
-        _span(amounts.calls, _count),
+        _span(amounts.calls, lambda value, up: f"{value:,.0f}"),
         _span(amounts.prompt_tokens, _tokens),
         _span(amounts.completion_tokens, _tokens),
         _span(amounts.usd, _amount) if amounts.usd else _UNKNOWN,
@@ -198,43 +171,42 @@ def _cells(amounts: Amounts) -> list[str]:
     ]
 
 
-def _notes(estimate: Estimate, plan: Plan) -> Iterator[tuple[str, str]]:
-    """(what, the basis of it)."""
-    for context in plan.run.contexts:
-        yield "Context", str(context)
-    yield "Calls", _note_on_calls(estimate, plan)
-    if estimate.thinking:
-        yield "Prompts", _note_on_prompts(estimate.thinker_tokenizer)
-    asked = [stage for stage in estimate.stages if stage.expected.calls.high]
-    responses: dict[str, list[str]] = {}
-    for stage in asked:
-        responses.setdefault(_note_on_responses(stage, plan), []).append(_name(stage, plan.config))
-    for note, stages in responses.items():
-        yield "Responses", f"{', '.join(stages)}: {note}"
-    for note in dict.fromkeys(map(_note_on_price, estimate.stages)):
-        yield "Price", note
-    yield "Hours", _note_on_hours(estimate, asked)
-    if plan.config.budget:
-        yield "Budget", _note_on_budget(estimate, plan.config)
-
-
-def _note_on_calls(estimate: Estimate, plan: Plan) -> str:
-    if thinking := estimate.thinking:
-        there = thinking.in_journal.low
-        known = (
-            f"the journal {plan.journal} has {there:,} of {there + thinking.expected.calls.low:,} "
-            "trajectories, which are not billed again"
-        )
-    else:
-        known = f"nobody thinks, the trajectories are those of {plan.config.pools}"
-    return f"{known}. Requests that fail and are repeated come on top"
-
-
-def _note_on_prompts(counter: str) -> str:
+def _notes(estimate: Estimate, plan: Plan) -> Iterator[str]:
+    """What the estimate rests on."""
     from heavydistill.models.tokenizer import ESTIMATED, TEMPLATE_TOKENS
 
-    name = f"an {ESTIMATED}" if counter == ESTIMATED else f"the tokenizer {counter}"
-    return f"counted with {name}, and up to {TEMPLATE_TOKENS} of chat template each"
+    yield f"Writes {plan.folder} at the end; every response is kept in {plan.journal}"
+    yield from map(str, plan.run.contexts)
+    if thinking := estimate.thinking:
+        there, counter = thinking.in_journal.low, estimate.thinker_tokenizer
+        yield (
+            f"The journal has {there:,} of {there + thinking.amounts.calls.low:,} trajectories, "
+            "which are not billed again; requests that fail and are repeated come on top"
+        )
+        counted = f"an {counter}" if counter == ESTIMATED else f"the tokenizer {counter}"
+        template = f"up to {TEMPLATE_TOKENS} of chat template each"
+        yield f"Prompts of the thinker: counted with {counted}, and {template}"
+    asked = [stage for stage in estimate.stages if stage.amounts.calls.high]
+    for stage in asked:
+        yield f"Responses of {_name(stage, plan)}: {_note_on_responses(stage, plan)}"
+    yield from dict.fromkeys(map(_note_on_price, estimate.stages))
+    served = next((s.model.endpoint for s in estimate.stages if not s.model.is_local), None)
+    if any(map(_is_assumed, asked)) and served:
+        yield (
+            f"Hours: {served.tokens_per_second:g} tokens a second for each response, "
+            f"{served.slots} at once in each stage: assumed (--set endpoint.tokens_per_second=N) "
+            "until the journal has responses of each stage"
+        )
+    elif not served:
+        yield "Hours of models in this process are unknown; `heavydistill watch` says what is left"
+    else:
+        yield f"Hours: responses as fast as in the journal, {served.slots} at once in each stage"
+    if served and served.requests_per_minute:
+        yield f"Hours: at most {served.requests_per_minute:,} requests a minute"
+    if served and served.tokens_per_minute:
+        yield f"Hours: at most {served.tokens_per_minute:,} tokens a minute"
+    if plan.config.budget:
+        yield f"Budget: {_note_on_budget(estimate, plan)}"
 
 
 def _note_on_responses(stage: StageEstimate, plan: Plan) -> str:
@@ -252,101 +224,73 @@ def _note_on_responses(stage: StageEstimate, plan: Plan) -> str:
 def _note_on_price(stage: StageEstimate) -> str:
     model, price = stage.model.profile, stage.model.profile.price
     if stage.model.is_local:
-        return f"{model.name} runs in this process and is free"
+        return f"Price: {model.name} runs in this process and is free"
     if not price:
         keys = "--price-in and --price-out"
         if stage.stage == JUDGE:
             keys = "price_in and price_out of judge.endpoint"
-        return f"unknown for {model.name} here; give {keys}, in USD per million tokens"
+        return f"Price: unknown for {model.name} here; give {keys}, in USD per million tokens"
     return (
-        f"{model.name}: {price.usd_per_mtok_in:g} USD per million prompt tokens, "
+        f"Price: {model.name}: {price.usd_per_mtok_in:g} USD per million prompt tokens, "
         f"{price.usd_per_mtok_out:g} per million completion tokens ({price.as_of}); prompts in a "
         "provider's cache may cost less"
     )
 
 
-def _endpoint(estimate: Estimate) -> Endpoint:
-    """The endpoint that most requests go to, if any go to one."""
-    models = [stage.model for stage in estimate.stages]
-    return next((m.endpoint for m in models if not m.is_local), Endpoint())
-
-
-def _note_on_hours(estimate: Estimate, asked: list[StageEstimate]) -> str:
-    endpoint = _endpoint(estimate)
-    if any(map(_is_assumed, asked)):
-        basis = (
-            f"{endpoint.tokens_per_second:g} tokens a second for each response, {endpoint.slots} "
-            "at once in each stage: assumed (--set endpoint.tokens_per_second=N) until the "
-            "journal has responses of each stage"
-        )
-    elif not all(stage.means for stage in asked):
-        basis = "unknown until the journal has responses of each stage"
-    else:
-        basis = "responses as fast as in the journal"
-        basis += f", {endpoint.slots} at once in each stage" if endpoint.is_served else ""
-    limits = (endpoint.requests_per_minute, "requests"), (endpoint.tokens_per_minute, "tokens")
-    return "; ".join([basis, *(f"at most {n:,} {what} a minute" for n, what in limits if n)])
-
-
 def _is_assumed(stage: StageEstimate) -> bool:
     """Whether its hours rest on an assumed speed."""
-    return bool(stage.expected.calls.high) and not stage.model.is_local and not stage.means
+    return bool(stage.amounts.calls.high) and not stage.model.is_local and not stage.means
 
 
-def _note_on_budget(estimate: Estimate, config: RunConfig) -> str:
-    needed = estimate.billed.usd if config.most_usd is not None else estimate.billed.tokens
+def _note_on_budget(estimate: Estimate, plan: Plan) -> str:
+    in_usd = plan.config.most_usd is not None
+    needed = estimate.billed.usd if in_usd else estimate.billed.tokens
     if needed is None:
         raise RuntimeError("a budget in money was completed without a price")
-    cap, spent = _budget(config)
+    cap, spent = _budget(plan)
     if needed.high <= cap - spent:
         verdict = "is enough"
     elif needed.low > cap - spent:
         verdict = "is not enough: the run will stop there, and go on with a higher one"
     else:
         verdict = "may not be enough: the run would stop there, and go on with a higher one"
-    return f"{config.budget} {verdict}. {_spent(config)}"
+    return f"{plan.config.budget} {verdict}. {_spent(plan)}"
 
 
-def _spent(config: RunConfig) -> str:
+def _spent(plan: Plan) -> str:
     """What runs into the folder have spent of the budget, and what is left."""
-    cap, spent = _budget(config)
-    unit, digits = ("USD", 2) if config.most_usd is not None else ("tokens", 0)
+    cap, spent = _budget(plan)
+    unit, digits = ("USD", 2) if plan.config.most_usd is not None else ("tokens", 0)
     left = max(0.0, cap - spent)
     return (
-        f"Runs into {config.out} have spent {spent:,.{digits}f} of {cap:,.{digits}f} {unit}; "
+        f"Runs into {plan.folder} have spent {spent:,.{digits}f} of {cap:,.{digits}f} {unit}; "
         f"{left:,.{digits}f} are left"
     )
 
 
-def _budget(config: RunConfig) -> tuple[float, float]:
+def _budget(plan: Plan) -> tuple[float, float]:
     """(the budget, what is spent of it), in US dollars or tokens."""
     from heavydistill.models.ledger import spent_in
 
-    spent = spent_in(config)
+    config, spent = plan.config, spent_in(plan.config)
     if config.most_usd is not None:
         return config.most_usd, spent.usd
     return float(config.most_tokens or 0), spent.tokens
 
 
-def _name(stage: StageEstimate, config: RunConfig) -> str:
+def _name(stage: StageEstimate, plan: Plan) -> str:
     if stage.stage in (THINK, JUDGE):
         return "thinking" if stage.stage == THINK else "judging"
     number = stage.stage.rpartition("_")[2]
-    return "deliberating" if config.deliberate.rounds == 1 else f"deliberating {number}"
+    return "deliberating" if plan.config.rounds == 1 else f"deliberating {number}"
 
 
 def _span(amount: Range, write: Callable[[float, bool], str]) -> str:
     """From low, rounded down, to high, rounded up."""
     if math.isinf(amount.high):
         return f"from {write(amount.low, False)}" if amount.low else _UNKNOWN
-    if amount.low == amount.high:
-        return write(amount.high, True)
-    low, high = write(amount.low, False), write(amount.high, True)
+    low, high = write(amount.low, amount.low == amount.high), write(amount.high, True)
     return low if low == high else f"{low} to {high}"
-
-
-def _count(value: float, up: bool) -> str:
-    return f"{value:,.0f}"
 
 
 def _tokens(value: float, up: bool) -> str:
