@@ -4,5 +4,5 @@ verifier         makes a problem again and judges its answer
 families         which judgement each family gets, and the scorers of those that reasoning-gym
                  itself would score wrongly
 forms            what an answer must look like; LaTeX and typography taken away
-formulas         arithmetic and algebra, read and never run; integrals, by their derivative
+formulas         arithmetic and integrals, with the reader of ``mathematics``
 """

@@ -27,8 +27,11 @@ off for it: a list of lists for lines, ``\frac{1}{2}`` for ``1/2``.
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -37,24 +40,65 @@ from heavydistill.verifiers.base import Decision
 from heavydistill.verifiers.normal import normal_form, plain_decimal
 from heavydistill.verifiers.procedural import forms
 from heavydistill.verifiers.procedural.forms import (
+    NotInForm,
     plain_notation,
     unwrapped,
     without_name,
     without_period,
 )
-from heavydistill.verifiers.procedural.formulas import (
-    NotAFormula,
-    constant,
-    judge_antiderivative,
-    numbers_in,
-    parsed,
-)
-
-Judge = Callable[[Any, dict[str, Any], str], Decision]
-"""Dataset, item and answer to the decision."""
+from heavydistill.verifiers.procedural.formulas import NotAFormula, judge_antiderivative, rational
 
 # Significant digits of a probability that is not exact.
 LEAST_DIGITS = 4
+_COMMANDS = r"\\[dt]?frac(?=\{)|\\(?:times|cdot|div|left|right)(?![a-zA-Z])"
+_ARITHMETIC = re.compile(rf"(?:[-+/()\[\]{{}}0-9×·÷\u2212\s]|\*(?!\*)|{_COMMANDS})+")
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An answer to a problem of reasoning-gym."""
+
+    dataset: Any
+    item: dict[str, Any]  # the problem, as the dataset gives it
+    text: str  # what a model wrote; any text
+
+    @property
+    def plain(self) -> str:
+        """The text in plain notation, without a name before it."""
+        return without_name(plain_notation(self.text))
+
+    def scored(self, said: str) -> Decision:
+        """reasoning-gym's own judgement of what the answer says."""
+        return decision(self.dataset.score_answer(said, self.item) == 1, said)
+
+
+Judge = Callable[[Answer], Decision]
+"""Raises ``NotInForm`` where a text is no answer."""
+
+
+def judge(family: str, dataset: Any, item: dict[str, Any], text: str) -> Decision:
+    """The decision on an answer.
+
+    Args:
+        family: One that ``verifier.refusal`` lets pass.
+        dataset: The reasoning-gym dataset.
+        item: The problem, as the dataset gives it.
+        text: What a model wrote; any text.
+
+    Raises:
+        Exception: Whatever reasoning-gym raises for the answer.
+    """
+    try:
+        judged = _JUDGES.get(family, _as_it_is)(Answer(dataset, item, text))
+    except NotInForm:
+        judged = Decision("incorrect", "not_in_form", text)
+    wanted = plain_decimal(item["answer"])
+    if judged.label == "incorrect" and wanted:
+        form = normal_form(plain_notation(text))
+        number = re.match(r"[^\w.+-]*([+-]?[0-9.,]*[0-9])", form.text)
+        if form.is_measure and number and plain_decimal(number[1]) == wanted:
+            return Decision("undecided", "with_words", judged.extracted)
+    return judged
 
 
 def decision(right: bool, extracted: str) -> Decision:
@@ -63,17 +107,13 @@ def decision(right: bool, extracted: str) -> Decision:
     return Decision("incorrect", "scored_below_1", extracted)
 
 
-def not_in_form(answer: str) -> Decision:
-    return Decision("incorrect", "not_in_form", answer)
-
-
 def shown(said: Any) -> str:
     """What was read as a text: equal for equal answers."""
     match said:
         case dict():
             return ", ".join(f"{key}: {said[key]}" for key in sorted(said))
         case [list(), *_]:
-            return "\n".join(shown(row) for row in said)
+            return "\n".join(map(shown, said))
         case list():
             return " ".join(map(shown, said))
         case tuple():
@@ -84,91 +124,130 @@ def shown(said: Any) -> str:
     return str(said)
 
 
-def advanced_geometry(dataset: Any, item: dict[str, Any], answer: str) -> Decision:
+# --- Ways to judge that several families share.
+
+
+def _as_it_is(answer: Answer) -> Decision:
+    plain, outside = plain_notation(answer.text), unwrapped(answer.text)
+    bare = plain if "=" in answer.item["answer"] else without_name(plain)
+    spellings = [answer.text, outside, plain, bare]
+    if outside.endswith("."):
+        spellings.append(f"{plain}.")
+    with contextlib.suppress(NotInForm):
+        if plain.startswith("["):
+            spellings.append("\n".join(map(" ".join, forms.matrix(plain))))
+    decisions = (answer.scored(spelling) for spelling in dict.fromkeys(spellings))
+    return next((each for each in decisions if each.label == "correct"), decision(False, bare))
+
+
+def _counted(unit: str) -> Judge:
+    """A number with or without the one unit that it can have in this family."""
+    pattern = re.compile(f"(?<=[0-9]) ?(?:{unit})$")
+    return lambda answer: _as_it_is(replace(answer, text=pattern.sub("", answer.plain)))
+
+
+def _by_form(form: Callable[[str], str]) -> Judge:
+    """What ``form`` reads is scored by reasoning-gym."""
+    return lambda answer: answer.scored(form(answer.plain))
+
+
+def _by_value(read: Callable[[str], Any]) -> Judge:
+    """What ``read`` finds in the answer and in the reference is equal."""
+
+    def judge_value(answer: Answer) -> Decision:
+        said = read(answer.plain)
+        return decision(said == read(plain_notation(answer.item["answer"])), shown(said))
+
+    return judge_value
+
+
+def _are_near(said: Sequence[Any], wanted: Sequence[Any], most: Any) -> bool:
+    """Whether there are as many numbers, and each differs by ``most`` at the most."""
+    return len(said) == len(wanted) and all(
+        abs(Fraction(one) - Fraction(other)) <= Fraction(most)
+        for one, other in zip(said, wanted, strict=True)
+    )
+
+
+# --- Scorers of one family.
+
+
+def _advanced_geometry(answer: Answer) -> Decision:
     """The reference, or the exact value to the three decimals that are asked for or more."""
-    plain = without_name(plain_notation(answer))
-    metadata = item["metadata"]
+    metadata = answer.item["metadata"]
     if metadata["task_type"] == "orthocenter":
         exact = [Fraction(part) for part in metadata["ortho"]]
-        parts = plain.removeprefix("(").removesuffix(")").split(",")
+        parts = answer.plain.removeprefix("(").removesuffix(")").split(",")
     else:
         key = {"angle_measure": "angle_ABC_degrees", "incircle_radius": "incircle_radius_approx"}
         exact = [Fraction(metadata[key[metadata["task_type"]]])]
-        parts = [re.sub("°$| degrees?$", "", plain)]
+        parts = [re.sub("°$| degrees?$", "", answer.plain)]
     read = [normal_form(part) for part in parts]
     said = [form.value for form in read if form.value is not None]
     if len(said) != len(parts) or len(said) != len(exact):
-        return not_in_form(answer)
-    printed = [Fraction(part.strip(" ()°")) for part in item["answer"].split(",")]
-    right = said == printed or all(
-        abs(one - other) <= Fraction("0.0005000001") for one, other in zip(said, exact, strict=True)
-    )
+        raise NotInForm
+    printed = [Fraction(part.strip(" ()°")) for part in answer.item["answer"].split(",")]
+    right = said == printed or _are_near(said, exact, "0.0005000001")
     return decision(right, ", ".join(form.text for form in read))
 
 
-def antiderivative(dataset: Any, item: dict[str, Any], answer: str) -> Decision:
-    metadata = item["metadata"]
-    formula = without_name(without_period(answer))
+def _antiderivative(answer: Answer) -> Decision:
+    metadata = answer.item["metadata"]
+    formula = without_name(without_period(answer.text))
     label, reason = judge_antiderivative(formula, metadata["integrand"], metadata["variable"])
-    return Decision(label, reason, answer)
+    return Decision(label, reason, answer.text)
 
 
-def base_conversion(dataset: Any, item: dict[str, Any], answer: str) -> Decision:
+def _base_conversion(answer: Answer) -> Decision:
     """The digits, with or without the base that is asked for below them."""
-    plain = without_name(plain_notation(answer))
-    base = item["metadata"]["target_base"]
-    based = re.fullmatch(rf"\(?(-?[0-9A-Za-z]+)\)?_ ?(?:{base}|\{{ ?{base} ?\}})", plain)
-    said = based[1] if based else plain
-    return decision(dataset.score_answer(said, item) == 1, said)
+    base = answer.item["metadata"]["target_base"]
+    pattern = rf"\(?(-?[0-9A-Za-z]+)\)?_ ?(?:{base}|\{{ ?{base} ?\}})"
+    based = re.fullmatch(pattern, answer.plain)
+    return answer.scored(based[1] if based else answer.plain)
 
 
-def coin_flip(dataset: Any, item: dict[str, Any], answer: str) -> Decision:
+def _coin_flip(answer: Answer) -> Decision:
     """The exact probability in any spelling, or a decimal of four right digits or more.
 
     ``15/64 = 0.234`` is one answer if both are right.
     """
-    rational = item["metadata"]["rational"]
-    exact = Fraction(rational["numerator"], rational["denominator"])
-    said = re.sub(r"^[A-Za-z]{1,2}(?: ?\([^()]*\))? ?[=≈]", "", plain_notation(answer))
+    metadata = answer.item["metadata"]["rational"]
+    exact = Fraction(metadata["numerator"], metadata["denominator"])
+    name = r"^[A-Za-z]{1,2}(?: ?\([^()]*\))? ?[=≈]"
+    said = re.sub(name, "", plain_notation(answer.text))
     accuracies = [_accuracy(part, exact) for part in re.split("[=≈]", said)]
-    if None in accuracies:
-        return not_in_form(answer)
     if 0 in accuracies:
-        return decision(False, answer)
-    if max(filter(None, accuracies)) < LEAST_DIGITS:
-        return Decision("undecided", "fewer_digits", answer)
+        return decision(False, answer.text)
+    if max(accuracies) < LEAST_DIGITS:
+        return Decision("undecided", "fewer_digits", answer.text)
     return decision(True, shown(Decimal(exact.numerator) / exact.denominator))
 
 
-def _accuracy(text: str, exact: Fraction) -> int | None:
-    """How many digits of a number are those of the exact one; 0 if not all, None if it is none."""
+def _accuracy(text: str, exact: Fraction) -> int:
+    """How many digits of a number are those of the exact one; 0 if not all."""
     digits = text.strip().removesuffix("%").strip()
     percent = text.strip().endswith("%")
     try:
         value = normal_form(digits).value
-        if value is None:
-            value = constant(parsed(digits, powers=True))
-    except (NotAFormula, ZeroDivisionError):
-        return None
+        value = rational(digits) if value is None else value
+    except NotAFormula as error:
+        raise NotInForm from error
     if value is None:
-        return None
+        raise NotInForm
     wanted = exact * 100 if percent else exact
     if value == wanted:
         return LEAST_DIGITS
-    decimal = forms.number(digits)
-    if not decimal:
+    try:
+        _, said, exponent = forms.number(digits).as_tuple()
+    except NotInForm:
         return 0
-    _, said, exponent = decimal.as_tuple()
     # 1 and 0 are claims of their own, not roundings.
     rounded = percent or int(exponent) < 0
     return len(said) if rounded and abs(value - wanted) <= Fraction(10) ** int(exponent) / 2 else 0
 
 
-def complex_arithmetic(dataset: Any, item: dict[str, Any], answer: str) -> Decision:
-    said = forms.complex_number(without_name(plain_notation(answer)))
-    if said is None:
-        return not_in_form(answer)
-    metadata = item["metadata"]
+def _complex_arithmetic(answer: Answer) -> Decision:
+    said, metadata = forms.complex_number(answer.plain), answer.item["metadata"]
     wanted = [tuple(map(Decimal, metadata["result"]))]
     if metadata["operation"] == "*":
         # The reference is worked out with floats, that round large products.
@@ -177,55 +256,40 @@ def complex_arithmetic(dataset: Any, item: dict[str, Any], answer: str) -> Decis
     return decision(said in wanted, " ".join(map(shown, said)))
 
 
-def power_function(dataset: Any, item: dict[str, Any], answer: str) -> Decision:
+def _power_function(answer: Answer) -> Decision:
     """reasoning-gym takes ``-2.5^4`` for (-2.5)^4; the usual reading, -(2.5^4), is undecided."""
-    value = forms.number(without_name(plain_notation(answer)))
-    if value is None:
-        return not_in_form(answer)
-    metadata = item["metadata"]
+    value, metadata = forms.number(answer.plain), answer.item["metadata"]
     negated = metadata["base"] < 0 and metadata["exponent"] % 2 == 0
-    if negated and dataset.score_answer(str(-value), item) == 1:
+    if negated and answer.scored(str(-value)).label == "correct":
         return Decision("undecided", "ambiguous_sign", str(value))
-    return decision(dataset.score_answer(str(value), item) == 1, str(value))
+    return answer.scored(str(value))
 
 
-def exact_value(target: Callable[[dict[str, Any]], int]) -> Judge:
-    """A formula of the given numbers, each used once, that comes to the target."""
-
-    def judge_formula(dataset: Any, item: dict[str, Any], answer: str) -> Decision:
-        metadata = item["metadata"]
-        text = without_period(answer)
-        written = sorted(map(int, re.findall("[0-9]{1,20}", text)))
-        if written != sorted(metadata["numbers"]):
-            return Decision("incorrect", "scored_below_1", answer)
-        try:
-            formula = parsed(text)
-            value = constant(formula)
-        except NotAFormula as error:
-            return Decision("undecided", str(error), answer)
-        except ZeroDivisionError:
-            return Decision("incorrect", "scored_below_1", answer)
-        used = sorted(numbers_in(formula))
-        return decision(used == written and value == target(metadata), answer)
-
-    return judge_formula
+def _arithmetic(answer: Answer) -> Decision:
+    """A formula of the given numbers, each used once, that comes to the target (or to 24)."""
+    metadata, text = answer.item["metadata"], without_period(answer.text)
+    if sorted(map(int, re.findall("[0-9]{1,20}", text))) != sorted(metadata["numbers"]):
+        return decision(False, answer.text)
+    if not _ARITHMETIC.fullmatch(text):
+        return Decision("undecided", "unsafe_answer", answer.text)
+    try:
+        return decision(rational(text) == metadata.get("target", 24), answer.text)
+    except NotAFormula as error:
+        return Decision("undecided", str(error), answer.text)
 
 
-def decimal_arithmetic(dataset: Any, item: dict[str, Any], answer: str) -> Decision:
+def _decimal_arithmetic(answer: Answer) -> Decision:
     """Within one unit of the last digit asked for, of the reference or of the exact value.
 
     The reference rounds after every operation, so that the two may differ. Fewer digits, rightly
     rounded, are undecided: the problem asks for "a maximum" of digits.
     """
-    value = forms.number(without_name(plain_notation(answer)))
-    if value is None:
-        return not_in_form(answer)
-    question = item["question"].strip().splitlines()[-1].removesuffix("= ?")
-    exact = constant(parsed(question))
+    value, item = forms.number(answer.plain), answer.item
+    exact = rational(item["question"].strip().splitlines()[-1].removesuffix("= ?"))
     assert exact is not None
     for wanted in (Fraction(item["answer"]), exact):
         leading = Decimal(wanted.numerator) / Decimal(wanted.denominator)
-        unit = Fraction(10) ** (leading.adjusted() - dataset.config.precision + 1)
+        unit = Fraction(10) ** (leading.adjusted() - answer.dataset.config.precision + 1)
         if abs(Fraction(value) - wanted) <= unit:
             return decision(True, str(value))
     places = -int(value.as_tuple().exponent)
@@ -234,224 +298,95 @@ def decimal_arithmetic(dataset: Any, item: dict[str, Any], answer: str) -> Decis
     return decision(False, str(value))
 
 
-def number_format(dataset: Any, item: dict[str, Any], answer: str) -> Decision:
+def _number_format(answer: Answer) -> Decision:
     """The number asked for, and none of the others that are as near to what is written."""
-    value = forms.number(plain_notation(answer))
-    if value is None:
-        return not_in_form(answer)
-    wanted = item["metadata"]["solution"]
-    distances = {c: abs(Fraction(value) - Fraction(c)) for c in item["metadata"]["candidates"]}
+    value, metadata = forms.number(answer.plain), answer.item["metadata"]
+    distances = {c: abs(Fraction(value) - Fraction(c)) for c in metadata["candidates"]}
     nearest = min(distances, key=lambda candidate: distances[candidate])
-    return decision(nearest == wanted and distances[nearest] < Fraction(1, 100), str(value))
+    right = nearest == metadata["solution"] and distances[nearest] < Fraction(1, 100)
+    return decision(right, str(value))
 
 
-def n_queens(dataset: Any, item: dict[str, Any], answer: str) -> Decision:
-    rows = forms.matrix(plain_notation(answer))
-    if rows is None:
-        return not_in_form(answer)
-    board = "\n".join(" ".join(row) for row in rows)
-    return decision(board in item["metadata"]["valid_answers"], board)
+def _n_queens(answer: Answer) -> Decision:
+    board = "\n".join(map(" ".join, forms.matrix(answer.plain)))
+    return decision(board in answer.item["metadata"]["valid_answers"], board)
 
 
-def polynomial_equations(dataset: Any, item: dict[str, Any], answer: str) -> Decision:
+def _polynomial_equations(answer: Answer) -> Decision:
     """All roots, each within a unit of the fourth decimal, to which they are rounded."""
-    plain = plain_notation(answer)
+    plain = plain_notation(answer.text)
     if plain.startswith("{") and plain.endswith("}"):
         plain = plain[1:-1]
-    said = [forms.number(without_name(root)) for root in forms.words(without_name(plain))]
-    roots = [root for root in said if root is not None]
-    if len(roots) < len(said):
-        return not_in_form(answer)
-    wanted = sorted(map(Decimal, forms.words(item["answer"])))
-    right = len(wanted) == len(roots) and all(
-        abs(one - other) <= Decimal("0.0001")
-        for one, other in zip(sorted(roots), wanted, strict=True)
-    )
-    return decision(right, shown(sorted(roots)))
+    roots = sorted(forms.number(without_name(root)) for root in forms.words(without_name(plain)))
+    wanted = sorted(map(Decimal, forms.words(answer.item["answer"])))
+    return decision(_are_near(roots, wanted, "0.0001"), shown(roots))
 
 
-def pool_matrix(dataset: Any, item: dict[str, Any], answer: str) -> Decision:
+def _pool_matrix(answer: Answer) -> Decision:
     """Every element right to two decimals, rounded either way."""
-    rows = forms.numbers(plain_notation(answer))
-    if rows is None:
-        return not_in_form(answer)
-    wanted = item["metadata"]["solution"]
-    right = [len(row) for row in rows] == [len(row) for row in wanted] and all(
-        abs(float(cell) - value) <= 0.005 + 1e-9
-        for row, values in zip(rows, wanted, strict=True)
-        for cell, value in zip(row, values, strict=True)
+    rows, wanted = forms.numbers(answer.plain), answer.item["metadata"]["solution"]
+    right = len(rows) == len(wanted) and all(
+        _are_near(row, values, 0.005 + 1e-9) for row, values in zip(rows, wanted, strict=True)
     )
     return decision(right, shown(rows))
 
 
-def survo(dataset: Any, item: dict[str, Any], answer: str) -> Decision:
+def _survo(answer: Answer) -> Decision:
     """Any way to fill in the numbers that makes the sums; one puzzle in sixty has two."""
-    rows = forms.numbers(plain_notation(answer))
-    if rows is None:
-        return not_in_form(answer)
-    puzzle, numbers = item["metadata"]["puzzle"], item["metadata"]["candidate_numbers"]
-    same_shape = [len(row) for row in rows] == [len(row) for row in puzzle]
-    cells = [
-        (given, filled)
-        for given_row, filled_row in zip(puzzle, rows, strict=False)
-        for given, filled in zip(given_row, filled_row, strict=False)
-    ]
+    rows, metadata = forms.numbers(answer.plain), answer.item["metadata"]
+    puzzle = metadata["puzzle"]
+    if [len(row) for row in rows] != [len(row) for row in puzzle]:
+        return decision(False, shown(rows))
+    cells = list(zip(itertools.chain(*puzzle), itertools.chain(*rows), strict=True))
     right = (
-        same_shape
-        and all(given in (0, filled) for given, filled in cells)
-        and sorted(filled for given, filled in cells if given == 0) == sorted(numbers)
+        all(given in (0, filled) for given, filled in cells)
+        and sorted(filled for given, filled in cells if given == 0)
+        == sorted(metadata["candidate_numbers"])
         and all(sum(line[:-1]) == line[-1] for line in [*rows, *zip(*rows, strict=True)])
     )
     return decision(right, shown(rows))
 
 
-def tower_of_hanoi(dataset: Any, item: dict[str, Any], answer: str) -> Decision:
-    moves = forms.moves_of_disks(plain_notation(answer))
+def _tower_of_hanoi(answer: Answer) -> Decision:
+    moves = forms.moves_of_disks(answer.plain)
     # reasoning-gym prints a line for a peg that is not there.
-    pegs = range(1, item["metadata"]["num_pegs"] + 1)
-    if moves is None or any(peg not in pegs for _, *ends in moves for peg in ends):
-        return not_in_form(answer)
-    said = "\n".join(f"Move disk {d} from Peg {a} to Peg {b}" for d, a, b in moves)
-    return decision(dataset.score_answer(said, item) == 1, said)
+    pegs = answer.item["metadata"]["num_pegs"]
+    if any(max(ends) > pegs for _, *ends in moves):
+        raise NotInForm
+    return answer.scored("\n".join(f"Move disk {d} from Peg {a} to Peg {b}" for d, a, b in moves))
 
 
-def time_intervals(dataset: Any, item: dict[str, Any], answer: str) -> Decision:
-    said = forms.duration(plain_notation(answer), item["metadata"]["expected_format"])
-    if said is None:
-        return not_in_form(answer)
-    return decision(dataset.score_answer(said, item) == 1, said)
-
-
-def judge(family: str, dataset: Any, item: dict[str, Any], answer: str) -> Decision:
-    """The decision on an answer.
-
-    Args:
-        family: One that ``verifier.refusal`` lets pass.
-        dataset: The reasoning-gym dataset.
-        item: The problem, as the dataset gives it.
-        answer: What a model wrote; any text.
-
-    Raises:
-        Exception: Whatever reasoning-gym raises for the answer.
-    """
-    judged = _JUDGES.get(family, _as_it_is)(dataset, item, answer)
-    wanted = plain_decimal(item["answer"])
-    if judged.label == "incorrect" and wanted and _number_before_words(answer) == wanted:
-        return Decision("undecided", "with_words", judged.extracted)
-    return judged
-
-
-def _number_before_words(text: str) -> str | None:
-    form = normal_form(plain_notation(text))
-    number = re.match(r"[^\w.+-]*([+-]?[0-9.,]*[0-9])", form.text)
-    return plain_decimal(number[1]) if form.is_measure and number else None
-
-
-def _as_it_is(dataset: Any, item: dict[str, Any], answer: str) -> Decision:
-    plain = plain_notation(answer)
-    bare = plain if "=" in item["answer"] else without_name(plain)
-    outside = unwrapped(answer)
-    spellings = [answer, outside, plain, bare]
-    if outside.endswith("."):
-        spellings.append(f"{plain}.")
-    rows = forms.matrix(plain) if plain.startswith("[") else None
-    if rows:
-        spellings.append("\n".join(map(" ".join, rows)))
-    for spelling in dict.fromkeys(spellings):
-        if dataset.score_answer(spelling, item) == 1:
-            return decision(True, spelling)
-    return decision(False, bare)
-
-
-def _counted(unit: str) -> Judge:
-    """A number with or without the one unit that it can have in this family."""
-
-    def judge_counted(dataset: Any, item: dict[str, Any], answer: str) -> Decision:
-        said = re.sub(f"(?<=[0-9]) ?(?:{unit})$", "", without_name(plain_notation(answer)))
-        return _as_it_is(dataset, item, said)
-
-    return judge_counted
-
-
-def _by_form(form: Callable[[str], str | None]) -> Judge:
-    """What ``form`` reads is scored by reasoning-gym."""
-
-    def judge_form(dataset: Any, item: dict[str, Any], answer: str) -> Decision:
-        said = form(without_name(plain_notation(answer)))
-        if said is None:
-            return not_in_form(answer)
-        return decision(dataset.score_answer(said, item) == 1, said)
-
-    return judge_form
-
-
-def _by_value(read: Callable[[str], Any]) -> Judge:
-    """What ``read`` finds in the answer and in the reference is equal."""
-
-    def judge_value(dataset: Any, item: dict[str, Any], answer: str) -> Decision:
-        said = read(without_name(plain_notation(answer)))
-        if said is None:
-            return not_in_form(answer)
-        return decision(said == read(plain_notation(item["answer"])), shown(said))
-
-    return judge_value
-
-
-def _number(text: str) -> str | None:
-    value = forms.number(text)
-    return None if value is None else str(value)
-
-
-def _binary_grid(text: str) -> str | None:
-    rows = forms.matrix(text)
-    if rows is None or any(cell not in ("0", "1") for row in rows for cell in row):
-        return None
-    return "\n".join(" ".join(row) for row in rows)
-
-
-def _row(text: str) -> list[Decimal] | None:
-    rows = forms.numbers(text)
-    return rows[0] if rows and len(rows) == 1 else None
-
-
-def _letters_alone(text: str) -> str:
-    return re.sub(r"\s", "", text).lower()
-
-
-def _futoshiki_grid(text: str) -> list[list[str]] | None:
-    """The digits of each line that has some; the signs between cells are those of the puzzle."""
-    if not re.fullmatch(r"[0-9\s<>∧∨^v,|\[\]]*", text):
-        return None
-    rows = [re.findall("[0-9]", line) for line in text.replace("],", "]\n").split("\n")]
-    return [row for row in rows if row]
+def _time_intervals(answer: Answer) -> Decision:
+    form = answer.item["metadata"]["expected_format"]
+    return answer.scored(forms.duration(answer.plain, form))
 
 
 _JUDGES: dict[str, Judge] = {
     "acre": _by_value(str.lower),
-    "advanced_geometry": advanced_geometry,
-    "base_conversion": base_conversion,
+    "advanced_geometry": _advanced_geometry,
+    "base_conversion": _base_conversion,
     "binary_alternation": _counted("swaps?"),
     "binary_matrix": _by_value(forms.numbers),
     "calendar_arithmetic": _by_value(str.lower),
-    "chain_sum": _by_form(_number),
-    "coin_flip": coin_flip,
-    "complex_arithmetic": complex_arithmetic,
+    "chain_sum": _by_form(forms.number_alone),
+    "coin_flip": _coin_flip,
+    "complex_arithmetic": _complex_arithmetic,
     "count_bits": _counted("ones|bits"),
     "count_primes": _counted("primes?|prime numbers"),
-    "countdown": exact_value(lambda metadata: int(metadata["target"])),
+    "countdown": _arithmetic,
     "course_schedule": _by_value(str.lower),
     "cryptarithm": _by_form(forms.letter_digits),
-    "decimal_arithmetic": decimal_arithmetic,
-    "figlet_font": _by_value(_letters_alone),
+    "decimal_arithmetic": _decimal_arithmetic,
+    "figlet_font": _by_value(lambda text: re.sub(r"\s", "", text).lower()),
     "fraction_simplification": _by_value(forms.fraction),
-    "futoshiki": _by_value(_futoshiki_grid),
+    "futoshiki": _by_value(forms.futoshiki_grid),
     "game_of_life": _by_value(forms.numbers),
     "game_of_life_halting": _by_value(str.lower),
     "group_anagrams": _by_form(forms.lists_of_words),
     "gsm_symbolic": _by_value(forms.amount),
-    "intermediate_integration": antiderivative,
+    "intermediate_integration": _antiderivative,
     "jugs": _by_form(forms.moves_of_water),
-    "kakurasu": _by_form(_binary_grid),
+    "kakurasu": _by_form(forms.binary_grid),
     "knights_knaves": _by_value(forms.roles),
     "leg_counting": _counted("legs?"),
     "letter_counting": _counted("times?"),
@@ -460,32 +395,32 @@ _JUDGES: dict[str, Judge] = {
     "manipulate_matrix": _by_value(forms.numbers),
     "maze": _counted("steps?"),
     "mini_sudoku": _by_value(forms.numbers),
-    "n_queens": n_queens,
-    "number_filtering": _by_value(_row),
-    "number_format": number_format,
-    "number_sorting": _by_value(_row),
+    "n_queens": _n_queens,
+    "number_filtering": _by_value(forms.row),
+    "number_format": _number_format,
+    "number_sorting": _by_value(forms.row),
     "palindrome_partitioning": _by_form(forms.lists_of_words),
-    "polynomial_equations": polynomial_equations,
-    "pool_matrix": pool_matrix,
-    "power_function": power_function,
+    "polynomial_equations": _polynomial_equations,
+    "pool_matrix": _pool_matrix,
+    "power_function": _power_function,
     "prime_factorization": _by_value(forms.factors),
-    "products": _by_form(_number),
-    "puzzle24": exact_value(lambda metadata: 24),
+    "products": _by_form(forms.number_alone),
+    "puzzle24": _arithmetic,
     "quantum_lock": _by_form(forms.buttons),
     "rectangle_count": _counted("rectangles?"),
     "rotate_matrix": _by_value(forms.numbers),
     "rotten_oranges": _counted("minutes?"),
     "shortest_path": _by_form(forms.directions),
     "simple_geometry": _counted("°|degrees?"),
-    "simple_integration": antiderivative,
+    "simple_integration": _antiderivative,
     "sokoban": _by_form(forms.pushes),
-    "spiral_matrix": _by_value(_row),
+    "spiral_matrix": _by_value(forms.row),
     "string_insertion": _by_value(forms.letters),
     "sudoku": _by_value(forms.numbers),
-    "survo": survo,
+    "survo": _survo,
     "syllogism": _by_value(str.lower),
-    "time_intervals": time_intervals,
-    "tower_of_hanoi": tower_of_hanoi,
+    "time_intervals": _time_intervals,
+    "tower_of_hanoi": _tower_of_hanoi,
     "word_sequence_reversal": _by_value(forms.words),
     "word_sorting": _by_value(forms.words),
 }

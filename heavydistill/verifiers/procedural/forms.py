@@ -1,18 +1,21 @@
 """The forms of procedural answers: what a text must look like to be an answer at all.
 
 A reader takes an answer in ``plain_notation`` and gives what it says, the same for every way of
-writing it, or None if the text is not of that form: more than one answer, words around it, parts
-that are missing. None never means "not understood, perhaps right".
+writing it, or raises ``NotInForm``: more than one answer, words around it, parts that are missing.
+That never means "not understood, perhaps right".
 
 Not covered: whether the answer is right (``families``).
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from decimal import Decimal
-from typing import Any
+from typing import Any, TypeVar
+
+_T = TypeVar("_T")
 
 _TEXT = re.compile(
     r"\\(?:text(?:bf|it|rm|tt|sf)?|math(?:rm|bf|tt|it|sf)|boldsymbol|bm|mbox) ?\{([^{}]*)\}"
@@ -126,54 +129,88 @@ MOST_DIGITS = 400
 _NUMBER = re.compile(
     r"[+-]?(?:(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]+)(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?"
 )
-_CELL_ENDS = re.compile(r" ?, ?| ")
 _MOVE_OF_DISK = re.compile(
-    r"move disk ([0-9]{1,4}) from peg ([0-9]{1,4}) to peg ([0-9]{1,4})\.?", re.IGNORECASE
+    r"move disk ([0-9]{1,4}) from peg ([1-9][0-9]{0,3}) to peg ([1-9][0-9]{0,3})\.?", re.IGNORECASE
 )
-_MOVE_OF_WATER = re.compile(r"(fill|empty) [A-Z]|pour [A-Z] ?(->|→) ?[A-Z]")
-_ROLE = re.compile(r"([\w'-]+)(?: is|:)?(?: an?)? ([a-z]+)")
 _CLOCK = r"[0-9]{1,4}:[0-9]{1,2}(?::[0-9]{1,2}(?:\.[0-9]{3})?)?"
-_DAYS = r"(-?[0-9]{1,6})"
 
 
-def number(text: str) -> Decimal | None:
+class NotInForm(ValueError):
+    """A text is not one answer of the form that its problem asks for."""
+
+
+def _whole(pattern: str | re.Pattern[str], text: str) -> re.Match[str]:
+    """The match of all of a text."""
+    match = re.fullmatch(pattern, text)
+    if not match:
+        raise NotInForm
+    return match
+
+
+def number(text: str) -> Decimal:
     """One decimal number: ``-1,234.50``, ``1.23e+4``; commas part thousands and nothing else."""
-    if len(text) > MOST_DIGITS or not _NUMBER.fullmatch(text):
-        return None
-    return Decimal(text.replace(",", ""))
+    if len(text) > MOST_DIGITS:
+        raise NotInForm
+    return Decimal(_whole(_NUMBER, text)[0].replace(",", ""))
 
 
-def matrix(text: str) -> list[list[str]] | None:
+def number_alone(text: str) -> str:
+    """One decimal number without its thousands marks."""
+    return str(number(text))
+
+
+def matrix(text: str) -> list[list[str]]:
     """The cells of a table: lines, or a list of lists as in JSON, Python or numpy.
 
     Cells are parted by blanks or commas; quotes around them are taken away.
     """
     if text.startswith("["):
-        if not text.endswith("]"):
-            return None
-        flat = re.sub(r"\s+", " ", text).replace("[ ", "[").replace(" ]", "]").removesuffix("]")
-        inner = flat[1:]
+        flat = re.sub(r"\s+", " ", text).replace("[ ", "[").replace(" ]", "]")
+        inner = _whole(r"\[(.*)\]", flat)[1]
         if inner.startswith("[") and inner.endswith("]"):
             inner = inner[1:-1]
         lines = re.split(r"\] ?,? ?\[", inner)
     else:
         lines = [line for line in text.split("\n") if line]
-    rows = [[_unquoted(cell) for cell in _cells(line)] for line in lines]
+    rows = []
+    for line in lines:
+        cells = re.sub(r"\s+", " ", line).strip().removesuffix(",")
+        parts = re.split(r" ?, ?| ", cells) if cells else []
+        rows.append([re.sub(r"""^(['"])(.*)\1$""", r"\2", cell) for cell in parts])
     if any(not cell or re.search(r"""[\[\]'"]""", cell) for row in rows for cell in row):
-        return None
+        raise NotInForm
     return rows
 
 
-def numbers(text: str) -> list[list[Decimal]] | None:
+def numbers(text: str) -> list[list[Decimal]]:
     """A ``matrix`` of decimal numbers."""
     rows = matrix(text)
-    if rows is None or any(
-        len(cell) > MOST_DIGITS or not re.fullmatch(r"[+-]?(?:0|[1-9][0-9]*)(?:\.[0-9]*)?", cell)
-        for row in rows
-        for cell in row
-    ):
-        return None
+    for cell in (cell for row in rows for cell in row):
+        _whole(r"[+-]?(?:0|[1-9][0-9]{0,399})(?:\.[0-9]{0,399})?", cell)
     return [[Decimal(cell) for cell in row] for row in rows]
+
+
+def row(text: str) -> list[Decimal]:
+    """The numbers of one line or list."""
+    return _one_row(numbers(text))
+
+
+def _one_row(rows: list[list[_T]]) -> list[_T]:
+    if len(rows) != 1:
+        raise NotInForm
+    return rows[0]
+
+
+def binary_grid(text: str) -> str:
+    """A ``matrix`` of zeros and ones, as lines."""
+    return _whole(r"[01](?:[ \n][01])*", "\n".join(map(" ".join, matrix(text))))[0]
+
+
+def futoshiki_grid(text: str) -> list[list[str]]:
+    """The digits of each line that has some; the signs between cells are those of the puzzle."""
+    _whole(r"[0-9\s<>∧∨^v,|\[\]]*", text)
+    rows = [re.findall("[0-9]", line) for line in text.replace("],", "]\n").split("\n")]
+    return [row for row in rows if row]
 
 
 def words(text: str) -> list[str]:
@@ -181,146 +218,126 @@ def words(text: str) -> list[str]:
     return [word.strip() for word in text.split(",")]
 
 
-def letters(text: str) -> str | None:
+def letters(text: str) -> str:
     """A word, or the list of its letters."""
-    rows = matrix(text) if text.startswith("[") else [[text]]
-    return "".join(rows[0]) if rows and len(rows) == 1 else None
+    return "".join(_one_row(matrix(text))) if text.startswith("[") else text
 
 
-def complex_number(text: str) -> tuple[Decimal, Decimal] | None:
+def complex_number(text: str) -> tuple[Decimal, Decimal]:
     """Real and imaginary part of ``3 - 4i``; each stands there once or not at all."""
-    plain = text.replace(" ", "")
-    if plain.startswith("(") and plain.endswith(")"):
-        plain = plain[1:-1]
+    plain = re.sub(r"^\((.*)\)$", r"\1", text.replace(" ", ""))
     terms = re.findall(r"[+-]?(?:[eE][+-]|[^+-])+", plain)
     parts: dict[bool, Decimal] = {}
     for term in terms:
         imaginary = term[-1] in "ij"
         digits = term[:-1].removesuffix("*") if imaginary else term
-        value = number(f"{digits}1" if digits in ("", "+", "-") else digits)
-        if value is None or imaginary in parts:
-            return None
-        parts[imaginary] = value
+        if imaginary in parts:
+            raise NotInForm
+        parts[imaginary] = number(f"{digits}1" if digits in ("", "+", "-") else digits)
     if not terms or "".join(terms) != plain:
-        return None
+        raise NotInForm
     return parts.get(False, Decimal(0)), parts.get(True, Decimal(0))
 
 
-def amount(text: str) -> Decimal | None:
+def amount(text: str) -> Decimal:
     """A number with or without a sign of currency or percent."""
     return number(re.sub(r"^([+-]?)[$€£¥] ?", r"\1", text).removesuffix("%").strip())
 
 
-def fraction(text: str) -> tuple[int, int] | None:
+def fraction(text: str) -> tuple[int, int]:
     """Numerator and denominator, as they are written."""
-    match = re.fullmatch(r"([0-9]{1,30}) ?/ ?([0-9]{1,30})", text)
-    return (int(match[1]), int(match[2])) if match else None
+    match = _whole(r"([0-9]{1,30}) ?/ ?([0-9]{1,30})", text)
+    return int(match[1]), int(match[2])
 
 
-def factors(text: str) -> list[int] | None:
+def factors(text: str) -> list[int]:
     """Factors in ascending order; ``3^5`` is five of them."""
     found: list[int] = []
     for part in re.split("[×*·]", text):
-        match = re.fullmatch(r"([0-9]{1,30})(?: ?(?:\^|\*\*) ?\{?([0-9]{1,2})\}?)?", part.strip())
-        if not match:
-            return None
+        match = _whole(r"([0-9]{1,30})(?: ?(?:\^|\*\*) ?\{?([0-9]{1,2})\}?)?", part.strip())
         found += [int(match[1])] * int(match[2] or 1)
     return sorted(found)
 
 
-def roles(text: str) -> dict[str, str] | None:
+def roles(text: str) -> dict[str, str]:
     """Who is what: ``Ada is a knight, and Alan is a knave``; every name once, in lower case."""
     found: dict[str, str] = {}
     for clause in re.split(r",? and |[,;\n]", text.lower().removesuffix(".")):
-        match = _ROLE.fullmatch(clause.strip().removeprefix("and "))
-        if not match or match[1] in found:
-            return None
-        found[match[1]] = match[2]
+        bare = clause.strip().removeprefix("and ")
+        name, role = _whole(r"([\w'-]+)(?: is|:)?(?: an?)? ([a-z]+)", bare).groups()
+        if name in found:
+            raise NotInForm
+        found[name] = role
     return found
 
 
-def letter_digits(text: str) -> str | None:
+def letter_digits(text: str) -> str:
     """``A=1,B=2``: every letter once."""
     pairs = re.split(r"[,;\s]+", re.sub(r" ?= ?", "=", text))
-    if not all(re.fullmatch("[A-Z]=[0-9]", pair) for pair in pairs):
-        return None
-    return ",".join(pairs) if len({pair[0] for pair in pairs}) == len(pairs) else None
+    if len({_whole("([A-Z])=[0-9]", pair)[1] for pair in pairs}) < len(pairs):
+        raise NotInForm
+    return ",".join(pairs)
 
 
-def buttons(text: str) -> str | None:
+def buttons(text: str) -> str:
     """Buttons in the order in which they are pressed."""
-    pressed = re.sub(r"→|->|[,\s]", "", text.upper())
-    return " → ".join(pressed) if re.fullmatch("[A-C]+", pressed) else None
+    return " → ".join(_whole("[A-C]+", re.sub(r"→|->|[,\s]", "", text.upper()))[0])
 
 
-def directions(text: str) -> str | None:
+def directions(text: str) -> str:
     """``left up``, or ``infeasible``."""
-    steps = re.split(r" ?(?:→|->|,|\s) ?", text.lower())
-    known = all(step in ("left", "right", "up", "down") for step in steps)
-    return " ".join(steps) if known or steps == ["infeasible"] else None
+    steps = " ".join(re.split(r" ?(?:→|->|,|\s) ?", text.lower()))
+    step = "(?:left|right|up|down)"
+    return _whole(f"{step}(?: {step})*|infeasible", steps)[0]
 
 
-def pushes(text: str) -> str | None:
+def pushes(text: str) -> str:
     """``LDUR``, or ``L D U R``; two words would be two answers."""
-    moves = text.upper()
-    return moves.replace(" ", "") if re.fullmatch("[LDUR]+|[LDUR](?: [LDUR])*", moves) else None
+    return _whole("[LDUR]+|[LDUR](?: [LDUR])*", text.upper())[0].replace(" ", "")
 
 
-def moves_of_disks(text: str) -> list[tuple[int, int, int]] | None:
+def moves_of_disks(text: str) -> list[tuple[int, int, int]]:
     """``Move disk 1 from Peg 1 to Peg 3``, a line each: disk and pegs."""
-    lines = [_MOVE_OF_DISK.fullmatch(line.strip()) for line in text.split("\n") if line.strip()]
-    moves = [(int(move[1]), int(move[2]), int(move[3])) for move in lines if move]
-    return moves if len(moves) == len(lines) else None
+    lines = [line.strip() for line in text.split("\n") if line.strip()]
+    moves = [_whole(_MOVE_OF_DISK, line) for line in lines]
+    return [(int(move[1]), int(move[2]), int(move[3])) for move in moves]
 
 
-def moves_of_water(text: str) -> str | None:
+def moves_of_water(text: str) -> str:
     """A list of ``fill A``, ``empty B`` and ``pour A->B`` as JSON."""
-    moves = json_value(text)
-    if not isinstance(moves, list) or not all(
-        isinstance(move, str) and _MOVE_OF_WATER.fullmatch(move) for move in moves
-    ):
-        return None
+    pattern = r"(?:fill|empty) [A-Z]|pour [A-Z] ?(?:->|→) ?[A-Z]"
+    moves = [_whole(pattern, move)[0] for move in _texts(_json(text))]
     return json.dumps([re.sub(r" ?(->|→) ?", "->", move) for move in moves])
 
 
-def lists_of_words(text: str) -> str | None:
+def lists_of_words(text: str) -> str:
     """A list of lists of words as JSON."""
-    lists = json_value(text)
-    if not isinstance(lists, list) or not all(
-        isinstance(inner, list) and all(isinstance(word, str) for word in inner) for inner in lists
-    ):
-        return None
-    return json.dumps(lists)
+    lists = _json(text)
+    if not isinstance(lists, list):
+        raise NotInForm
+    return json.dumps([_texts(words) for words in lists])
 
 
-def duration(text: str, form: str) -> str | None:
+def duration(text: str, form: str) -> str:
     """A time in one of reasoning-gym's forms: ``HH:MM``, ``D days`` or ``D days, HH:MM``."""
     if not form.startswith("D"):
-        return text if re.fullmatch(_CLOCK, text) else None
+        return _whole(_CLOCK, text)[0]
+    days = "(-?[0-9]{1,6})"
     if "," not in form:
-        match = re.fullmatch(f"{_DAYS}(?: days?)?", text)
-        return f"{match[1]} days" if match else None
-    match = re.fullmatch(f"{_DAYS} days?,? ({_CLOCK})", text)
-    return f"{match[1]} days, {match[2]}" if match else None
+        return f"{_whole(f'{days}(?: days?)?', text)[1]} days"
+    match = _whole(f"{days} days?,? ({_CLOCK})", text)
+    return f"{match[1]} days, {match[2]}"
 
 
-def json_value(text: str) -> Any:
-    """The JSON in the text, also with the quotes of Python; None if it is none."""
+def _json(text: str) -> Any:
+    """The JSON in a text, also with the quotes of Python; null if it is none."""
     for spelling in (text, text.replace("'", '"')):
-        try:
+        with contextlib.suppress(ValueError, RecursionError):
             return json.loads(spelling)
-        except (ValueError, RecursionError):
-            continue
     return None
 
 
-def _cells(line: str) -> list[str]:
-    line = re.sub(r"\s+", " ", line).strip().removesuffix(",")
-    return _CELL_ENDS.split(line) if line else []
-
-
-def _unquoted(cell: str) -> str:
-    for quote in ("'", '"'):
-        if len(cell) > 1 and cell.startswith(quote) and cell.endswith(quote):
-            return cell[1:-1]
-    return cell
+def _texts(value: Any) -> list[str]:
+    if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+        raise NotInForm
+    return value

@@ -35,7 +35,7 @@ from heavydistill.verifiers.procedural.families import judge
 MOST_CHARACTERS = 10_000
 MOST_STEPS_TO_DIE = 3
 # Raised whenever ``families`` judges anything otherwise.
-_REVISION = 3
+_REVISION = 4
 _UNFIT_FAMILIES: dict[str, str] = {
     "composite": "it mixes families; name those that it is to hold",
     **dict.fromkeys(

@@ -14,6 +14,8 @@ CORRECT, INCORRECT = ("correct", "scored"), ("incorrect", "scored_below_1")
     [
         ("2*x", "x**2 + C"),
         ("2*x", "x^2"),
+        ("2*x", "x²"),
+        ("1/sqrt(1 - x**2)", r"\sin^{-1}(x)"),
         ("2*x", "X**2 + c"),
         ("2*x", "x**2 + 7"),
         ("2*x", "(x+1)**2 - 2x"),
@@ -51,7 +53,6 @@ def test_an_antiderivative_in_any_form_is_correct(integrand, answer):
         ("2*x", "x**2 + C*x"),
         ("2*x", "x**3"),
         ("2*x", "0"),
-        ("2*x", "x**2 + x**(1/0)"),
         ("x**2", "x**3"),
         ("-8*sqrt(2 - 8*x)", "-2*(2 - 8*x)**(3/2)/3 + C"),
         ("log(x)", "x*log(x) + x"),
@@ -79,8 +80,10 @@ def test_an_error_too_small_for_numbers_is_never_correct(extra):
         "y**2",
         "x**2 + diff(x)",
         "x**2; C",
-        "x²",
-        "sin^{-1}(x)",
+        "x**2 + x**(1/0)",
+        "x**2 + 1/2x",
+        "x**2 + i",
+        "x**2 + |x|",
         "",
     ],
 )
@@ -89,13 +92,13 @@ def test_what_is_no_formula_is_undecided(text):
 
 
 @pytest.mark.parametrize(
-    "text", ["x**2 + 9**9**9", "x**2 + 0*exp(exp(exp(99)))", "x**2 + (x+1)**99*((x+2)**99)**99"]
+    "text", ["x**2 + 9**9**9", "x**2 + x*exp(exp(exp(99)))", "x**2 + (x+1)**99*((x+2)**99)**99"]
 )
 def test_what_would_keep_sympy_busy_never_reaches_it(text, monkeypatch):
     def refuse(*_):
         raise AssertionError("sympy was asked")
 
-    monkeypatch.setattr("heavydistill.verifiers.procedural.formulas._symbolic", refuse)
+    monkeypatch.setattr("heavydistill.verifiers.procedural.formulas._is_zero", refuse)
     assert judge_antiderivative(text, "2*x", "x")[0] in ("undecided", "incorrect")
 
 
