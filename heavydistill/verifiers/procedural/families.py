@@ -55,7 +55,7 @@ _ARITHMETIC = re.compile(rf"(?:[-+/()\[\]{{}}0-9×·÷\u2212\s]|\*(?!\*)|{_COMMA
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class GymAnswer:
     """An answer to a problem of reasoning-gym."""
 
     dataset: Any
@@ -72,7 +72,7 @@ class Answer:
         return decision(self.dataset.score_answer(said, self.item) == 1, said)
 
 
-Judge = Callable[[Answer], Decision]
+Judge = Callable[[GymAnswer], Decision]
 """Raises ``NotInForm`` where a text is no answer."""
 
 
@@ -89,7 +89,7 @@ def judge(family: str, dataset: Any, item: dict[str, Any], text: str) -> Decisio
         Exception: Whatever reasoning-gym raises for the answer.
     """
     try:
-        judged = _JUDGES.get(family, _as_it_is)(Answer(dataset, item, text))
+        judged = _JUDGES.get(family, _as_it_is)(GymAnswer(dataset, item, text))
     except NotInForm:
         judged = Decision("incorrect", "not_in_form", text)
     wanted = plain_decimal(item["answer"])
@@ -127,7 +127,7 @@ def shown(said: Any) -> str:
 # --- Ways to judge that several families share.
 
 
-def _as_it_is(answer: Answer) -> Decision:
+def _as_it_is(answer: GymAnswer) -> Decision:
     plain, outside = plain_notation(answer.text), unwrapped(answer.text)
     bare = plain if "=" in answer.item["answer"] else without_name(plain)
     spellings = [answer.text, outside, plain, bare]
@@ -154,7 +154,7 @@ def _by_form(form: Callable[[str], str]) -> Judge:
 def _by_value(read: Callable[[str], Any]) -> Judge:
     """What ``read`` finds in the answer and in the reference is equal."""
 
-    def judge_value(answer: Answer) -> Decision:
+    def judge_value(answer: GymAnswer) -> Decision:
         said = read(answer.plain)
         return decision(said == read(plain_notation(answer.item["answer"])), shown(said))
 
@@ -172,7 +172,7 @@ def _are_near(said: Sequence[Any], wanted: Sequence[Any], most: Any) -> bool:
 # --- Scorers of one family.
 
 
-def _advanced_geometry(answer: Answer) -> Decision:
+def _advanced_geometry(answer: GymAnswer) -> Decision:
     """The reference, or the exact value to the three decimals that are asked for or more."""
     metadata = answer.item["metadata"]
     if metadata["task_type"] == "orthocenter":
@@ -191,14 +191,14 @@ def _advanced_geometry(answer: Answer) -> Decision:
     return decision(right, ", ".join(form.text for form in read))
 
 
-def _antiderivative(answer: Answer) -> Decision:
+def _antiderivative(answer: GymAnswer) -> Decision:
     metadata = answer.item["metadata"]
     formula = without_name(without_period(answer.text))
     label, reason = judge_antiderivative(formula, metadata["integrand"], metadata["variable"])
     return Decision(label, reason, answer.text)
 
 
-def _base_conversion(answer: Answer) -> Decision:
+def _base_conversion(answer: GymAnswer) -> Decision:
     """The digits, with or without the base that is asked for below them."""
     base = answer.item["metadata"]["target_base"]
     pattern = rf"\(?(-?[0-9A-Za-z]+)\)?_ ?(?:{base}|\{{ ?{base} ?\}})"
@@ -206,7 +206,7 @@ def _base_conversion(answer: Answer) -> Decision:
     return answer.scored(based[1] if based else answer.plain)
 
 
-def _coin_flip(answer: Answer) -> Decision:
+def _coin_flip(answer: GymAnswer) -> Decision:
     """The exact probability in any spelling, or a decimal of four right digits or more.
 
     ``15/64 = 0.234`` is one answer if both are right.
@@ -246,7 +246,7 @@ def _accuracy(text: str, exact: Fraction) -> int:
     return len(said) if rounded and abs(value - wanted) <= Fraction(10) ** int(exponent) / 2 else 0
 
 
-def _complex_arithmetic(answer: Answer) -> Decision:
+def _complex_arithmetic(answer: GymAnswer) -> Decision:
     said, metadata = forms.complex_number(answer.plain), answer.item["metadata"]
     wanted = [tuple(map(Decimal, metadata["result"]))]
     if metadata["operation"] == "*":
@@ -256,7 +256,7 @@ def _complex_arithmetic(answer: Answer) -> Decision:
     return decision(said in wanted, " ".join(map(shown, said)))
 
 
-def _power_function(answer: Answer) -> Decision:
+def _power_function(answer: GymAnswer) -> Decision:
     """reasoning-gym takes ``-2.5^4`` for (-2.5)^4; the usual reading, -(2.5^4), is undecided."""
     value, metadata = forms.number(answer.plain), answer.item["metadata"]
     negated = metadata["base"] < 0 and metadata["exponent"] % 2 == 0
@@ -265,7 +265,7 @@ def _power_function(answer: Answer) -> Decision:
     return answer.scored(str(value))
 
 
-def _arithmetic(answer: Answer) -> Decision:
+def _arithmetic(answer: GymAnswer) -> Decision:
     """A formula of the given numbers, each used once, that comes to the target (or to 24)."""
     metadata, text = answer.item["metadata"], without_period(answer.text)
     if sorted(map(int, re.findall("[0-9]{1,20}", text))) != sorted(metadata["numbers"]):
@@ -278,7 +278,7 @@ def _arithmetic(answer: Answer) -> Decision:
         return Decision("undecided", str(error), answer.text)
 
 
-def _decimal_arithmetic(answer: Answer) -> Decision:
+def _decimal_arithmetic(answer: GymAnswer) -> Decision:
     """Within one unit of the last digit asked for, of the reference or of the exact value.
 
     The reference rounds after every operation, so that the two may differ. Fewer digits, rightly
@@ -298,7 +298,7 @@ def _decimal_arithmetic(answer: Answer) -> Decision:
     return decision(False, str(value))
 
 
-def _number_format(answer: Answer) -> Decision:
+def _number_format(answer: GymAnswer) -> Decision:
     """The number asked for, and none of the others that are as near to what is written."""
     value, metadata = forms.number(answer.plain), answer.item["metadata"]
     distances = {c: abs(Fraction(value) - Fraction(c)) for c in metadata["candidates"]}
@@ -307,12 +307,12 @@ def _number_format(answer: Answer) -> Decision:
     return decision(right, str(value))
 
 
-def _n_queens(answer: Answer) -> Decision:
+def _n_queens(answer: GymAnswer) -> Decision:
     board = "\n".join(map(" ".join, forms.matrix(answer.plain)))
     return decision(board in answer.item["metadata"]["valid_answers"], board)
 
 
-def _polynomial_equations(answer: Answer) -> Decision:
+def _polynomial_equations(answer: GymAnswer) -> Decision:
     """All roots, each within a unit of the fourth decimal, to which they are rounded."""
     plain = plain_notation(answer.text)
     if plain.startswith("{") and plain.endswith("}"):
@@ -322,7 +322,7 @@ def _polynomial_equations(answer: Answer) -> Decision:
     return decision(_are_near(roots, wanted, "0.0001"), shown(roots))
 
 
-def _pool_matrix(answer: Answer) -> Decision:
+def _pool_matrix(answer: GymAnswer) -> Decision:
     """Every element right to two decimals, rounded either way."""
     rows, wanted = forms.numbers(answer.plain), answer.item["metadata"]["solution"]
     right = len(rows) == len(wanted) and all(
@@ -331,7 +331,7 @@ def _pool_matrix(answer: Answer) -> Decision:
     return decision(right, shown(rows))
 
 
-def _survo(answer: Answer) -> Decision:
+def _survo(answer: GymAnswer) -> Decision:
     """Any way to fill in the numbers that makes the sums; one puzzle in sixty has two."""
     rows, metadata = forms.numbers(answer.plain), answer.item["metadata"]
     puzzle = metadata["puzzle"]
@@ -347,7 +347,7 @@ def _survo(answer: Answer) -> Decision:
     return decision(right, shown(rows))
 
 
-def _tower_of_hanoi(answer: Answer) -> Decision:
+def _tower_of_hanoi(answer: GymAnswer) -> Decision:
     moves = forms.moves_of_disks(answer.plain)
     # reasoning-gym prints a line for a peg that is not there.
     pegs = answer.item["metadata"]["num_pegs"]
@@ -356,7 +356,7 @@ def _tower_of_hanoi(answer: Answer) -> Decision:
     return answer.scored("\n".join(f"Move disk {d} from Peg {a} to Peg {b}" for d, a, b in moves))
 
 
-def _time_intervals(answer: Answer) -> Decision:
+def _time_intervals(answer: GymAnswer) -> Decision:
     form = answer.item["metadata"]["expected_format"]
     return answer.scored(forms.duration(answer.plain, form))
 
