@@ -3,15 +3,12 @@
 A difference is after minus before, with the interval of pairs: each problem stands against itself.
 What failed counts as wrong in both, and a problem that was not deliberated is worth 0 there (see
 ``estimators``). V, P and HP change with their size, so runs of different sizes are compared at the
-smaller one, with the expected value of so many samples of the larger. Where there is one answer a
-problem, as of the vote of a whole pool and of the first deliberation, McNemar's counts stand
-beside. Any two runs can be compared, by two teachers for instance; then ``before`` is the one that
-the other is compared with. ``dataclasses.asdict`` of a comparison is what ``evaluation.json``
-holds: the same runs give the same bytes, and nothing in it is a path or an address.
+smaller one, with the expected value of so many samples of the larger. ``dataclasses.asdict`` of a
+comparison is what ``evaluation.json`` holds: the same runs give the same bytes, and nothing in it
+is a path or an address.
 
-Both runs must be over the same problems. Runs of different times must have been judged by the same
-versions of verifiers and the same judge: else nobody could tell a difference of answers from one of
-verdicts. Where only the models are to differ, the rest of the configuration must be the same.
+Both runs must be over the same problems, judged by the same versions of verifiers and the same
+judge: else nobody could tell a difference of answers from one of verdicts.
 
 Not covered: more than two runs.
 """
@@ -20,7 +17,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,9 +32,8 @@ from heavydistill.metrics.intervals import (
     bootstrap_mean,
     paired,
 )
-from heavydistill.metrics.row import ProblemFigures
+from heavydistill.metrics.rows import RunTally
 from heavydistill.metrics.summary import NAMES, Summary, grouped, values_of
-from heavydistill.metrics.tally import RunTally
 from heavydistill.schema import FAILED
 
 FORMAT = "heavydistill-evaluation/3"
@@ -70,17 +66,23 @@ class Model:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Side:
-    """A run that is to be compared."""
+class Measured:
+    """One of the runs of a comparison."""
 
     name: str  # "before" or "after", "A" or "B"
     heavydistill: str  # version that made it; empty if not known
     thinker: Model | None  # None if it took its pools from another run
     deliberator: Model | None  # None if nobody deliberated
-    config: dict[str, Any]  # its configuration without models, folders and addresses
-    summary: Summary
-    tally: RunTally
+    summary: Summary  # in a comparison, traces that a step failed on have the status "failed"
     left_out: int | None = None  # rows of its source that cannot be judged; None if not known
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Side(Measured):
+    """A run that is to be compared, with its rows."""
+
+    config: dict[str, Any]  # its configuration without models, folders and addresses
+    tally: RunTally
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +141,7 @@ def refuse_other_problems(before: Side, after: Side) -> None:
         before.name: [problem for problem in now if problem not in then],
     }
     faults = [f"{_listed(names)} missing {where}" for where, names in lonely.items() if names]
-    changed = [p for p in then if p in now and _question(then[p]) != _question(now[p])]
+    changed = [p for p in then if p in now and then[p].question != now[p].question]
     if changed:
         faults.append(
             f"{_listed(changed)} with another text, reference, verifier or arguments of it"
@@ -187,25 +189,9 @@ def refuse_other_verdicts(before: Side, after: Side) -> None:
         )
 
 
-def _question(row: ProblemFigures) -> tuple[str, ...]:
-    return row.text, row.reference, row.verifier, row.verifier_args
-
-
 def _listed(names: list[str]) -> str:
     more = len(names) - _MOST_LISTED
     return ", ".join(names[:_MOST_LISTED]) + (f" and {more:,} more" if more > 0 else "")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Measured:
-    """One of the two runs; the fields are those of ``Side``."""
-
-    name: str
-    heavydistill: str
-    thinker: Model | None
-    deliberator: Model | None
-    summary: Summary  # traces that a step failed on have the status "failed"
-    left_out: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,15 +283,36 @@ def compare(after: Side, before: Side | None, versions: dict[str, str]) -> Compa
         refuse_other_problems(before, after)
     rows = [{row.problem: row for row in side.tally.rows} for side in sides]
     rounds = [side.tally.rounds for side in sides]
-    sizes = [min(getattr(side.summary, size) for side in sides) for size in ("k", "d")]
+    k, d = (min(getattr(side.summary, size) for side in sides) for size in ("k", "d"))
+    order = list(rows[-1])  # of the problems
 
-    def changes(problems: Iterable[str]) -> dict[str, Any]:
-        return _changes([[of[problem] for problem in problems] for of in rows], rounds, *sizes)
+    def changes(problems: Sequence[str]) -> dict[str, Any]:
+        """The fields of ``Changes``."""
+        values = [
+            [values_of(of[problem], of_run if all(rounds) else 0, k, d) for problem in problems]
+            for of, of_run in zip(rows, rounds, strict=True)
+        ]
+        found: dict[str, Any] = {"problems": len(problems), **dict.fromkeys(NAMES)}
+        for name in values[0][0]:
+            found[name] = _change(*([value[name] for value in of_run] for of_run in values))
+        return found
 
     def by(grouping: str) -> dict[str, Changes]:
         groups = grouped(after.tally.rows, grouping)
         return {name: Changes(**changes([r.problem for r in of])) for name, of in groups.items()}
 
+    vote_pairs = deliberation_pairs = None
+    # A vote of some of a pool is no one answer: it is right with a chance.
+    voting = [problem for problem in order if max(of[problem].k for of in rows) <= k]
+    if before and voting and before.summary.k == after.summary.k:
+        vote_pairs = paired(*([of[problem].vote > _HALF for problem in voting] for of in rows))
+    if before and all(rounds):
+        deliberation_pairs = paired(
+            *(
+                [of[problem].round(last).first_right for problem in order]
+                for of, last in zip(rows, rounds, strict=True)
+            )
+        )
     return Comparison(
         heavydistill=heavydistill.__version__,
         versions=versions,
@@ -313,82 +320,33 @@ def compare(after: Side, before: Side | None, versions: dict[str, str]) -> Compa
         asked_differently=asked_differently(before, after) if before else [],
         before=_measured(before) if before else None,
         after=_measured(after),
-        **changes(rows[-1]),
+        **changes(order),
         by_verifier=by("verifier"),
         by_family=by("family"),
-        **_pairs(
-            [[of[problem] for problem in rows[-1]] for of in rows],
-            rounds,
-            [side.summary.k for side in sides],
-        ),
+        vote_pairs=vote_pairs,
+        deliberation_pairs=deliberation_pairs,
     )
 
 
 def read_comparison(path: Path) -> Comparison:
-    """The comparison in a file that ``write_versioned`` wrote.
-
-    Raises:
-        ConfigError: There is none, or it is of another version.
-    """
+    """The comparison in a file; a ConfigError if there is none or it is of another version."""
     fix = "Give the file that `heavydistill evaluate` wrote, or evaluate again."
     return read_versioned(path, Comparison, FORMAT, what="evaluation", missing=fix, other=fix)
 
 
-def _changes(
-    runs: Sequence[Sequence[ProblemFigures]], rounds: Sequence[int], k: int, d: int
-) -> dict[str, Any]:
-    """The fields of ``Changes``; position i of each run is the same problem."""
-    values = [
-        [values_of(row, of_run if all(rounds) else 0, k, d) for row in rows]
-        for rows, of_run in zip(runs, rounds, strict=True)
-    ]
-
-    def change(name: str) -> Change | None:
-        if name not in values[0][0]:
-            return None
-        by_run = [[value[name] for value in of_run] for of_run in values]
-        now = bootstrap_mean(by_run[-1])
-        if len(by_run) == 1:
-            return Change(None, now, None)
-        return Change(bootstrap_mean(by_run[0]), now, bootstrap_difference(by_run[1], by_run[0]))
-
-    return {"problems": len(runs[-1]), **{name: change(name) for name in NAMES}}
-
-
-def _pairs(
-    runs: Sequence[Sequence[ProblemFigures]], rounds: Sequence[int], sizes: Sequence[int]
-) -> dict[str, Any]:
-    """``vote_pairs`` and ``deliberation_pairs``; ``sizes`` are the K of each run."""
+def _change(*runs: list[float]) -> Change:
+    """The values of each problem in one run or in two."""
+    after = bootstrap_mean(runs[-1])
     if len(runs) == 1:
-        return {"vote_pairs": None, "deliberation_pairs": None}
-    k, is_one_size = min(sizes), len(set(sizes)) == 1
-    # A vote of some of a pool is no one answer: it is right with a chance.
-    voting = [each for each in zip(*runs, strict=True) if max(row.k for row in each) <= k]
-    votes = [[row.vote > _HALF for row in rows] for rows in zip(*voting, strict=True)]
-    first = [
-        [row.round(of_run).first_right for row in rows]
-        for rows, of_run in zip(runs, rounds, strict=True)
-    ]
-    return {
-        "vote_pairs": paired(*votes) if is_one_size and voting else None,
-        "deliberation_pairs": paired(*first) if all(rounds) else None,
-    }
+        return Change(None, after, None)
+    return Change(bootstrap_mean(runs[0]), after, bootstrap_difference(runs[1], runs[0]))
 
 
 def _measured(side: Side) -> Measured:
-    return Measured(
-        name=side.name,
-        heavydistill=side.heavydistill,
-        thinker=side.thinker,
-        deliberator=side.deliberator,
-        summary=dataclasses.replace(side.summary, statuses=dict(_statuses(side.summary))),
-        left_out=side.left_out,
-    )
-
-
-def _statuses(summary: Summary) -> Counter[str]:
-    """Without the messages of faults, in which there may be paths."""
-    counts: Counter[str] = Counter()
-    for status, count in summary.statuses.items():
-        counts["failed" if status.startswith(FAILED) else status] += count
-    return counts
+    """Without rows, and without the messages of faults, in which there may be paths."""
+    statuses: Counter[str] = Counter()
+    for status, count in side.summary.statuses.items():
+        statuses["failed" if status.startswith(FAILED) else status] += count
+    fields = {field.name: getattr(side, field.name) for field in dataclasses.fields(Measured)}
+    fields["summary"] = dataclasses.replace(side.summary, statuses=dict(statuses))
+    return Measured(**fields)

@@ -1,14 +1,10 @@
 """Deliberation beside its controls, paired by problem: is it the coordination that helps?
 
 A control is a run on the same problems with the same models, sampling and verifiers, in which one
-thing differs (see ``NAMES``). None is matched in tokens: ``choose`` judges the same cache once, and
-``chain`` may have the tokens of a heavy answer but ends where it ends. So what one answer costs is
-told of each, in written tokens and with those that are read, with what had to be sampled for the
-cache that it reads, as ``row`` counts it: a heavy answer is a cache's trajectories and one
-deliberation. A claim should hold in both.
-
-A run that reads the pools of the evaluated one lacks the problems that a step of that failed on.
-They count as wrong in both.
+thing differs (see ``NAMES``). None is matched in tokens, so what one answer costs is told of each,
+in written tokens and with those that are read, with what had to be sampled for the cache that it
+reads, as ``rows`` counts it. A run that reads the pools of the evaluated one lacks the problems
+that a step of that failed on. They count as wrong in both.
 
 How much the order of the attempts matters is measured between runs whose caches differ in it alone:
 the chance that two deliberations of different orders differ in being right, beside the chance that
@@ -22,7 +18,7 @@ Not covered: votes that spend the same tokens, which come from the pool alone.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
@@ -30,11 +26,10 @@ from statistics import fmean
 import heavydistill
 from heavydistill.config.versioned import read_versioned
 from heavydistill.errors import ConfigError
-from heavydistill.metrics.counts import unanswered_because
+from heavydistill.metrics.counts import GenerationTally
 from heavydistill.metrics.estimators import deliberations_of
 from heavydistill.metrics.intervals import Interval, bootstrap_difference, bootstrap_mean
-from heavydistill.metrics.row import COSTS, Cost, Round, Tokens, tokens_of
-from heavydistill.metrics.tally import prompts_of, verifiers_of
+from heavydistill.metrics.rows import COSTS, Cost, Round, mean_tokens, prompts_of, verifiers_of
 from heavydistill.schema import FAILED, Generation, Trace
 
 FORMAT = "heavydistill-controls/2"
@@ -130,7 +125,8 @@ def hold_against(
                 f"The run {name} is not over the problems of the evaluated one",
                 "Remove the folder of the evaluation and give the same command again.",
             )
-        answers.lack(heavy.right.keys())
+        # What is missing counts as without an answer.
+        answers.right |= {problem: [] for problem in heavy.right.keys() - answers.right.keys()}
     orders = [heavy, *(each for name, each in others.items() if name.startswith(_ORDER))]
     everyone = (heavy, *others.values())
     return Controlled(
@@ -143,7 +139,9 @@ def hold_against(
             Control(
                 name=name,
                 answering=others[name].answering,
-                heavy_minus=bootstrap_difference(heavy.means, others[name].means_of(heavy.right)),
+                heavy_minus=bootstrap_difference(
+                    heavy.means_of(heavy.right), others[name].means_of(heavy.right)
+                ),
             )
             for name in NAMES
             if name in others
@@ -173,42 +171,20 @@ class _Answers:
         self.prompts: set[str] = set()
         self.verifiers: set[str] = set()
         self._tokens: dict[Cost, list[float]] = {cost: [] for cost in COSTS}
-        self._samples = self._cut_off = self._without = self._unanswered = 0
+        self._tally = GenerationTally()
         for trace in traces:
-            self._add(trace, round)
-
-    def _add(self, trace: Trace, round: int) -> None:
-        problem = trace.problem.id
-        deliberations = deliberations_of(trace, round)
-        given: Sequence[Generation] = deliberations if round else trace.pool
-        self.right[problem] = [sample.is_correct for sample in given]
-        self.caches[problem] = deliberations[0].cache if deliberations else ""
-        self.failed |= {problem} if trace.status.startswith(FAILED) else set()
-        self.prompts |= prompts_of(trace)
-        self.verifiers |= verifiers_of(trace)
-        self._samples += len(given)
-        self._cut_off += sum(sample.unusable_because == "truncated" for sample in given)
-        self._without += sum(sample.unusable_because in ("error", "empty") for sample in given)
-        self._unanswered += sum(
-            sample.unusable_because is None and unanswered_because(sample) is not None
-            for sample in given
-        )
-        tokens = Round.of(trace, round).tokens if round else _mean_tokens(given)
-        for cost, of_one in tokens.items():
-            if given and of_one is not None:
-                self._tokens[cost].append(of_one)
-
-    def lack(self, problems: Collection[str]) -> None:
-        """Count missing problems as without an answer."""
-        self.right |= {problem: [] for problem in problems if problem not in self.right}
-
-    @property
-    def _unasked(self) -> int:
-        return sum(not answers for answers in self.right.values())
-
-    @property
-    def means(self) -> list[float]:
-        return self.means_of(self.right)
+            problem, deliberations = trace.problem.id, deliberations_of(trace, round)
+            given: Sequence[Generation] = deliberations if round else trace.pool
+            self.right[problem] = [sample.is_correct for sample in given]
+            self.caches[problem] = deliberations[0].cache if deliberations else ""
+            self.failed |= {problem} if trace.status.startswith(FAILED) else set()
+            self.prompts |= prompts_of(trace)
+            self.verifiers |= verifiers_of(trace)
+            self._tally.add(given)
+            for cost in COSTS:
+                of_one = Round.of(trace, round).tokens[cost] if round else mean_tokens(given, cost)
+                if given and of_one is not None:
+                    self._tokens[cost].append(of_one)
 
     def means_of(self, problems: Iterable[str]) -> list[float]:
         """Share of right answers of each problem; 0 where there is no answer."""
@@ -217,24 +193,20 @@ class _Answers:
     @property
     def answering(self) -> Answering:
         written, with_read = (self._tokens[cost] for cost in COSTS)
-        answered = len(self.right) - self._unasked
+        answered = sum(map(bool, self.right.values()))
+        counts = self._tally.counts
         return Answering(
-            accuracy=bootstrap_mean(self.means),
+            accuracy=bootstrap_mean(self.means_of(self.right)),
             tokens=fmean(written) if written else None,
             unknown_tokens=answered - len(written),
             all_tokens=fmean(with_read) if with_read else None,
             unknown_all_tokens=answered - len(with_read),
-            unasked=self._unasked,
-            samples=self._samples,
-            cut_off=self._cut_off,
-            without_answer=self._without,
-            unanswered=self._unanswered,
+            unasked=len(self.right) - answered,
+            samples=counts.total,
+            cut_off=counts.truncated,
+            without_answer=counts.failed + counts.empty,
+            unanswered=(counts.unanswered or 0) - counts.empty,
         )
-
-
-def _mean_tokens(given: Sequence[Generation]) -> Tokens:
-    sums = {cost: tokens_of(given, cost) for cost in COSTS}
-    return {cost: None if of is None else of / max(1, len(given)) for cost, of in sums.items()}
 
 
 def _share(right: Sequence[bool]) -> float:
@@ -250,7 +222,7 @@ def _orders(orders: Sequence[_Answers]) -> Orders | None:
         return None
     shares = [each.means_of(problems) for each in orders]
     pairs = list(itertools.combinations(orders, _PAIR))
-    between = [fmean(_differ(name, *pair) for pair in pairs) for name in problems]
+    between = [fmean(_differ_between(name, *pair) for pair in pairs) for name in problems]
     within = [fmean(_differ_within(each.right[name]) for each in orders) for name in problems]
     is_known = needed == _PAIR
     return Orders(
@@ -262,7 +234,7 @@ def _orders(orders: Sequence[_Answers]) -> Orders | None:
     )
 
 
-def _differ(problem: str, one: _Answers, other: _Answers) -> float:
+def _differ_between(problem: str, one: _Answers, other: _Answers) -> float:
     """Chance that two samples of different orders differ."""
     if one.caches[problem] == other.caches[problem]:
         return _differ_within(one.right[problem])

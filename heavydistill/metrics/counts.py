@@ -1,12 +1,9 @@
 """What became of the samples of a stage, what they took, and what a judge decided.
 
-A sample can fail, be cut off, give no final answer, or stay without a verdict.
-
 An unanswered sample ended by itself and holds no final answer for a verifier to judge. Whatever its
 verdict says (``incorrect`` of ``math``, ``undecided`` of ``choice`` and ``code``), it is not wrong
-in the way in which an answer is, and metrics count it as not correct.
-
-A vote of a judge is counted once: answers of a problem that were the same to the judge share it.
+in the way in which an answer is, and metrics count it as not correct. A vote of a judge is counted
+once: answers of a problem that were the same to the judge share it.
 
 Not covered: prices, which the run knows and fills in.
 """
@@ -16,23 +13,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
-from heavydistill.heavy.ballot import FAILED, ballot_of
+from heavydistill.heavy.ballot import FAILED, Vote, ballot_of
 from heavydistill.schema import Generation
-
-
-class Counted(Protocol):
-    """A sample with its token counts (see ``schema.Generation``); -1 where unknown."""
-
-    @property
-    def prompt_tokens(self) -> int: ...
-
-    @property
-    def cached_tokens(self) -> int: ...
-
-    @property
-    def completion_tokens(self) -> int: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,33 +33,24 @@ class Usage:
 
 
 class UsageTally:
-    """Adds up what samples took."""
+    """Adds up what samples took; a count of -1 is unknown."""
 
     def __init__(self) -> None:
-        self._total = 0
-        self._known: Counter[str] = Counter()
-        self._unknown: Counter[str] = Counter()
+        self._counts = dict.fromkeys(("requests", *_TOKENS, *(f"unknown_{t}" for t in _TOKENS)), 0)
 
-    def add(self, sample: Counted) -> None:
-        self._total += 1
-        for name in ("prompt", "cached", "completion"):
+    def add(self, sample: Generation | Vote) -> None:
+        self._counts["requests"] += 1
+        for name in _TOKENS:
             tokens = getattr(sample, f"{name}_tokens")
-            self._known[name] += max(0, tokens)
-            self._unknown[name] += tokens < 0
+            self._counts[name] += max(0, tokens)
+            self._counts[f"unknown_{name}"] += tokens < 0
 
     @property
     def usage(self) -> Usage:
-        return Usage(
-            requests=self._total,
-            prompt=self._known["prompt"],
-            cached=self._known["cached"],
-            completion=self._known["completion"],
-            unknown_prompt=self._unknown["prompt"],
-            unknown_cached=self._unknown["cached"],
-            unknown_completion=self._unknown["completion"],
-        )
+        return Usage(**self._counts)
 
 
+_TOKENS = ("prompt", "cached", "completion")
 NO_FINAL_ANSWER = frozenset(
     {"empty", "open_thinking", "no_answer", "unclosed_box", "in_code", "no_code"}
 )
@@ -169,41 +143,41 @@ class GenerationTally:
     """What became of the samples of a stage, and what they took."""
 
     def __init__(self) -> None:
-        self._total = self._unjudged = 0
-        self._undecided: Counter[str] = Counter()
-        self._unanswered: Counter[str] = Counter()
-        self._why: Counter[str | None] = Counter()
-        self._failures: Counter[str] = Counter()
+        self._unusable: Counter[str | None] = Counter()  # all samples, by what is wrong with them
+        self._unjudged = 0
+        self._reasons = {kind: Counter[str]() for kind in ("failures", "unanswered", "undecided")}
         self._usage = UsageTally()
 
     def add(self, generations: Sequence[Generation]) -> None:
-        for generation in generations:
-            self._total += 1
-            self._why[generation.unusable_because] += 1
-            if reason := unanswered_because(generation):
-                self._unanswered[reason] += 1
-            if generation.finish_reason == "error":
-                self._failures[generation.failure or "unknown"] += 1
-            if generation.verdict:
-                if generation.verdict.label == "undecided":
-                    self._undecided[generation.verdict.reason] += 1
-            elif generation.finish_reason != "error":
-                self._unjudged += 1
-            self._usage.add(generation)
+        for sample in generations:
+            verdict, has_failed = sample.verdict, sample.finish_reason == "error"
+            is_undecided = verdict is not None and verdict.label == "undecided"
+            reasons = {
+                "failures": (sample.failure or "unknown") if has_failed else None,
+                "unanswered": unanswered_because(sample),
+                "undecided": verdict.reason if verdict and is_undecided else None,
+            }
+            for kind, reason in reasons.items():
+                if reason is not None:
+                    self._reasons[kind][reason] += 1
+            self._unusable[sample.unusable_because] += 1
+            self._unjudged += verdict is None and not has_failed
+            self._usage.add(sample)
 
     @property
     def counts(self) -> GenerationCounts:
+        by_reason = {kind: dict(found.most_common()) for kind, found in self._reasons.items()}
         return GenerationCounts(
-            total=self._total,
-            failed=self._why["error"],
-            failures=dict(self._failures.most_common()),
-            truncated=self._why["truncated"],
-            empty=self._why["empty"],
-            undecided=self._undecided.total(),
+            total=self._unusable.total(),
+            failed=self._unusable["error"],
+            failures=by_reason["failures"],
+            truncated=self._unusable["truncated"],
+            empty=self._unusable["empty"],
+            undecided=self._reasons["undecided"].total(),
             unjudged=self._unjudged,
-            undecided_because=dict(self._undecided.most_common()),
-            unanswered=self._unanswered.total(),
-            unanswered_because=dict(self._unanswered.most_common()),
+            undecided_because=by_reason["undecided"],
+            unanswered=self._reasons["unanswered"].total(),
+            unanswered_because=by_reason["unanswered"],
         )
 
     @property
@@ -232,7 +206,7 @@ class JudgingTally:
     def __init__(self) -> None:
         self._labels: Counter[str] = Counter()
         self._judges: Counter[str] = Counter()
-        self._said: Counter[str] = Counter()
+        self._votes: Counter[str] = Counter()
         self._failed = 0
         self._usage = UsageTally()
 
@@ -246,10 +220,8 @@ class JudgingTally:
             self._labels[verdict.label] += 1
             self._judges[ballot.name] += 1
             self._failed += verdict.reason == FAILED
-            if ballot.same_as:
-                continue
-            for vote in ballot.votes:
-                self._said[vote.said] += 1
+            for vote in () if ballot.same_as else ballot.votes:
+                self._votes[vote.said] += 1
                 if generation.id not in paid:
                     self._usage.add(vote)
 
@@ -262,9 +234,9 @@ class JudgingTally:
             undecided=self._labels["undecided"],
             failed=self._failed,
             judges=dict(self._judges.most_common()),
-            votes=self._said.total(),
-            invalid_votes=self._said["invalid"] + self._said["truncated"],
-            failed_votes=self._said["failed"],
+            votes=self._votes.total(),
+            invalid_votes=self._votes["invalid"] + self._votes["truncated"],
+            failed_votes=self._votes["failed"],
         )
 
     @property

@@ -11,8 +11,8 @@ Not covered: the runs themselves (``run.crossing``); differences between cells, 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +20,7 @@ import heavydistill
 from heavydistill.config.versioned import read_versioned
 from heavydistill.metrics.counts import GenerationCounts
 from heavydistill.metrics.intervals import Interval, bootstrap_difference, bootstrap_mean
-from heavydistill.metrics.row import ProblemFigures
-from heavydistill.metrics.tally import RunTally
+from heavydistill.metrics.rows import ProblemFigures, RunTally
 from heavydistill.schema import Trace
 
 FORMAT = "heavydistill-crossing/2"
@@ -100,8 +99,8 @@ def cross(
         sampling: How each model was sampled; None if not known.
     """
     pools: dict[str, dict[str, ProblemFigures]] = {}
-    thinkers: dict[str, Thinker] = {}
-    cells = []
+    thinkers: list[Thinker] = []
+    cells: list[Cell] = []
     prompts: set[str] = set()
     verifiers: set[str] = set()
     for (thinker, deliberator), traces in runs.items():
@@ -109,11 +108,31 @@ def cross(
         rows = {row.problem: row for row in tally.rows}
         prompts |= tally.prompts
         verifiers |= tally.verifiers
-        own = pools.setdefault(thinker, rows)
-        if thinker not in thinkers:
-            thinkers[thinker] = _thinker(thinker, list(own.values()), tally.trajectories)
-        cell = _cell(thinker, deliberator, own, rows, rounds)
-        cells.append(replace(cell, samples=tally.deliberations))
+        if thinker not in pools:
+            pools[thinker] = rows
+            thinkers.append(
+                Thinker(
+                    name=thinker,
+                    mean_at_k=bootstrap_mean([row.mean for row in tally.rows]),
+                    vote_at_k=bootstrap_mean([row.vote for row in tally.rows]),
+                    pass_at_k=bootstrap_mean([row.pass_at(row.k) for row in tally.rows]),
+                    samples=tally.trajectories,
+                )
+            )
+        own = pools[thinker]
+        last = [rows[id].round(rounds) if id in rows else row.without for id, row in own.items()]
+        means = [of_round.mean for of_round in last]
+        cells.append(
+            Cell(
+                thinker=thinker,
+                deliberator=deliberator,
+                heavy_mean_at_d=bootstrap_mean(means),
+                heavy_pass_at_d=bootstrap_mean([of_round.pass_at(of_round.d) for of_round in last]),
+                heavy_minus_vote=bootstrap_difference(means, [row.vote for row in own.values()]),
+                unasked=sum(of_round.d == 0 for of_round in last),
+                samples=tally.deliberations,
+            )
+        )
     return Crossing(
         heavydistill=heavydistill.__version__,
         problems=len(next(iter(pools.values()))),
@@ -123,38 +142,8 @@ def cross(
         prompts=sorted(prompts),
         verifiers=sorted(verifiers),
         sampling=sampling or {},
-        thinkers=list(thinkers.values()),
+        thinkers=thinkers,
         cells=cells,
-    )
-
-
-def _thinker(name: str, rows: Sequence[ProblemFigures], samples: GenerationCounts) -> Thinker:
-    return Thinker(
-        name=name,
-        mean_at_k=bootstrap_mean([row.mean for row in rows]),
-        vote_at_k=bootstrap_mean([row.vote for row in rows]),
-        pass_at_k=bootstrap_mean([row.any_right for row in rows]),
-        samples=samples,
-    )
-
-
-def _cell(
-    thinker: str,
-    deliberator: str,
-    own: Mapping[str, ProblemFigures],
-    rows: Mapping[str, ProblemFigures],
-    rounds: int,
-) -> Cell:
-    """What became of the thinker's own pools where the deliberator read them."""
-    last = [rows[name].round(rounds) if name in rows else row.without for name, row in own.items()]
-    votes = [row.vote for row in own.values()]
-    return Cell(
-        thinker=thinker,
-        deliberator=deliberator,
-        heavy_mean_at_d=bootstrap_mean([round.mean for round in last]),
-        heavy_pass_at_d=bootstrap_mean([round.any_right for round in last]),
-        heavy_minus_vote=bootstrap_difference([round.mean for round in last], votes),
-        unasked=sum(round.d == 0 for round in last),
     )
 
 

@@ -1,25 +1,15 @@
 """Accuracy over tokens: what as many tokens are worth when they are spent on votes alone.
 
-Each point is a way to answer, with its accuracy and the mean tokens that it takes a problem:
-
-    vote           the most frequent answer of k trajectories, for k = 1 to K (``estimators``)
-    pass           whether any of k is right: no way to answer, but the bound of every choice
-    deliberation   one deliberation on a cache, for each round
-    heavy_vote     the most frequent answer of d deliberations of the last round, for d = 2 to D
-
 HM@D is the mean over D deliberations of which each is one answer, so its price is what one answer
-costs: the trajectories that its cache was made from (see ``row``), all deliberations of earlier
-rounds, which stand in that cache, and one deliberation of its own round. The other D - 1 only
-measure it more exactly. A vote of d of them takes d - 1 deliberations more, and is worth what it is
-over all subsets, as that of trajectories. Tokens are counted in two ways: those that were written
-(``completion``), as papers count test-time compute, and with those that were read (``all``), which
-is harder on deliberation, whose prompt holds the attempts. A claim should hold in both.
+costs: the trajectories that its cache was made from (see ``rows``), all deliberations of earlier
+rounds, which stand in that cache, and one deliberation of its own round. A vote of d of them takes
+d - 1 deliberations more. Tokens are counted in two ways: those that were written (``completion``),
+as papers count test-time compute, and with those that were read (``all``), which is harder on
+deliberation, whose prompt holds the attempts. A claim should hold in both.
 
 The token-matched vote is V at so many votes as take the same mean tokens a problem. Between two
-whole numbers it is the value of taking one vote more with the chance that makes the tokens equal,
-so it lies on the line between them. It is never extrapolated: where K is too small, ``needs`` says
-how large a pool would have to be. A cache of all K costs more than K votes, so it needs a larger
-pool, for instance K = 16 with ``cache.width`` 4.
+whole numbers it is the value of taking one vote more with the chance that makes the tokens equal.
+It is never extrapolated: where K is too small, ``needs`` says how large a pool would have to be.
 
 Not covered: ways to answer that need calls of their own, such as a judge's choice of one of k or
 one long chain (see ``controls``); prices and time. Intervals of differences take the number of
@@ -37,11 +27,15 @@ from statistics import fmean
 from typing import Literal
 
 from heavydistill.metrics.intervals import Interval, bootstrap_difference, bootstrap_mean
-from heavydistill.metrics.row import COSTS, Cost, ProblemFigures
+from heavydistill.metrics.rows import COSTS, Cost, ProblemFigures
 
 Way = Literal["vote", "pass", "deliberation", "heavy_vote"]
-_NO_ANSWER: set[Way] = {"pass"}
+"""The most frequent answer of k trajectories; whether any of k is right, which is no way to answer
+but bounds every choice; one deliberation on a cache; the most frequent answer of d of them."""
 _DIGITS = 9
+
+_Known = dict[Cost, list[ProblemFigures]]
+"""The problems of a curve whose tokens are all known, by what is counted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,18 +89,23 @@ def curve_of(rows: Sequence[ProblemFigures], k: int, d: int, rounds: int) -> Cur
     on_it = [row for row in rows if row.k >= k] if k else []
     if not on_it:
         return None
-    known = {cost: [row for row in on_it if _is_known(row, rounds, cost)] for cost in COSTS}
-    counted = {cost: those for cost, those in known.items() if those}
-    points = [*_votes(on_it, counted, k), *_deliberations(on_it, counted, d, rounds)]
+    known: _Known = {
+        cost: [
+            row
+            for row in on_it
+            if row.tokens[cost] is not None and row.round(rounds).tokens[cost] is not None
+        ]
+        for cost in COSTS
+    }
     return Curve(
         k=k,
         problems=len(on_it),
         smaller_pools=len(rows) - len(on_it),
         unknown_tokens={cost: len(on_it) - len(those) for cost, those in known.items()},
-        points=mark_pareto(points),
+        points=mark_pareto([*_votes(on_it, known, k), *_deliberations(on_it, known, d, rounds)]),
         matched={
             cost: _matched(those, k, rounds, cost)
-            for cost, those in counted.items()
+            for cost, those in known.items()
             if rounds and any(row.tokens[cost] for row in those)
         },
     )
@@ -115,37 +114,35 @@ def curve_of(rows: Sequence[ProblemFigures], k: int, d: int, rounds: int) -> Cur
 def mark_pareto(points: Iterable[Point]) -> list[Point]:
     """The points with their ``pareto`` filled in."""
     all_points = list(points)
+    answers = [point for point in all_points if point.way != "pass"]
 
-    def stands(point: Point, cost: Cost) -> bool:
-        rivals = (p for p in all_points if p.way not in _NO_ANSWER and cost in p.tokens)
-        return point.way not in _NO_ANSWER and not any(
-            _outdoes(rival, point, cost) for rival in rivals
+    def is_outdone(point: Point, cost: Cost) -> bool:
+        right, tokens = point.accuracy.mean, point.tokens[cost].mean
+        return any(
+            rival.accuracy.mean >= right
+            and rival.tokens[cost].mean <= tokens
+            and (rival.accuracy.mean, rival.tokens[cost].mean) != (right, tokens)
+            for rival in answers
+            if cost in rival.tokens
         )
 
     return [
-        dataclasses.replace(point, pareto={cost: stands(point, cost) for cost in point.tokens})
+        dataclasses.replace(
+            point,
+            pareto={
+                cost: point.way != "pass" and not is_outdone(point, cost) for cost in point.tokens
+            },
+        )
         for point in all_points
     ]
 
 
-def _outdoes(rival: Point, point: Point, cost: Cost) -> bool:
-    theirs = rival.accuracy.mean, -rival.tokens[cost].mean
-    ours = point.accuracy.mean, -point.tokens[cost].mean
-    return theirs != ours and theirs[0] >= ours[0] and theirs[1] >= ours[1]
-
-
-def _is_known(row: ProblemFigures, rounds: int, cost: Cost) -> bool:
-    """Whether all tokens of the problem are known: a deliberation's include its pool's."""
-    return row.round(rounds).tokens[cost] is not None and row.tokens[cost] is not None
-
-
-def _votes(
-    rows: Sequence[ProblemFigures], counted: dict[Cost, list[ProblemFigures]], k: int
-) -> Iterator[Point]:
+def _votes(rows: Sequence[ProblemFigures], known: _Known, k: int) -> Iterator[Point]:
     """Points of votes, and of passes, which take as many tokens."""
     of_one = {
-        cost: bootstrap_mean([_of_one(row, cost) for row in those])
-        for cost, those in counted.items()
+        cost: bootstrap_mean([_tokens_of_one(row, cost) for row in those])
+        for cost, those in known.items()
+        if those
     }
     values: dict[Way, list[tuple[float, ...]]] = {
         "vote": [row.votes for row in rows],
@@ -158,39 +155,47 @@ def _votes(
                 k=count,
                 rounds=0,
                 accuracy=bootstrap_mean([of_row[count - 1] for of_row in of_each]),
-                tokens={cost: _times(count, one) for cost, one in of_one.items()},
+                tokens={
+                    cost: Interval(count * one.mean, count * one.low, count * one.high)
+                    for cost, one in of_one.items()
+                },
             )
 
 
 def _deliberations(
-    rows: Sequence[ProblemFigures], counted: dict[Cost, list[ProblemFigures]], d: int, rounds: int
+    rows: Sequence[ProblemFigures], known: _Known, d: int, rounds: int
 ) -> Iterator[Point]:
     """Points of one deliberation of each round, and of votes among those of the last round."""
-    for round in range(1, rounds + 1):
-        of_round = [row.round(round) for row in rows]
+    for number in range(1, rounds + 1):
+        of_round = [row.round(number) for row in rows]
         used = Counter(each.used for each in of_round)
-        for count in range(1, d + 1 if round == rounds else 2):
+        for count in range(1, d + 1 if number == rounds else 2):
             values = [each.mean if count == 1 else each.vote_at(count) for each in of_round]
             yield Point(
                 way="deliberation" if count == 1 else "heavy_vote",
                 k=max(used, key=lambda size: (used[size], size)),
-                rounds=round,
+                rounds=number,
                 d=count,
                 accuracy=bootstrap_mean(values),
                 tokens={
                     cost: bootstrap_mean(
-                        [row.round(round).tokens_at(count, cost) or 0.0 for row in those]
+                        [row.round(number).tokens_at(count, cost) or 0.0 for row in those]
                     )
-                    for cost, those in counted.items()
+                    for cost, those in known.items()
+                    if those
                 },
             )
 
 
 def _matched(rows: Sequence[ProblemFigures], k: int, rounds: int, cost: Cost) -> MatchedVote:
     spent = fmean(row.round(rounds).tokens[cost] or 0.0 for row in rows)
-    of_one = fmean(_of_one(row, cost) for row in rows)
-    votes = round(spent / of_one, _DIGITS)
-    matched = [_vote_between(row, votes) for row in rows] if 1 <= votes <= k else []
+    votes = round(spent / fmean(_tokens_of_one(row, cost) for row in rows), _DIGITS)
+    low = math.floor(votes)
+    more = votes - low
+    matched = []
+    for row in rows if 1 <= votes <= k else ():
+        value = (1 - more) * row.votes[low - 1]
+        matched.append(value + more * row.votes[low] if more else value)
     heavy = [row.round(rounds).mean for row in rows]
     return MatchedVote(
         problems=len(rows),
@@ -202,17 +207,6 @@ def _matched(rows: Sequence[ProblemFigures], k: int, rounds: int, cost: Cost) ->
     )
 
 
-def _of_one(row: ProblemFigures, cost: Cost) -> float:
+def _tokens_of_one(row: ProblemFigures, cost: Cost) -> float:
     """Mean tokens of one trajectory."""
     return (row.tokens[cost] or 0.0) / row.k
-
-
-def _vote_between(row: ProblemFigures, votes: float) -> float:
-    low = math.floor(votes)
-    more = votes - low
-    value = (1 - more) * row.votes[low - 1]
-    return value + more * row.votes[low] if more else value
-
-
-def _times(count: int, one: Interval) -> Interval:
-    return Interval(count * one.mean, count * one.low, count * one.high)

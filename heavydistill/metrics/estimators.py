@@ -1,15 +1,11 @@
-"""Values of one trace, each a share in [0, 1].
+"""Values of the samples of one problem, each a share in [0, 1].
 
 The pool is never filtered: a trajectory that failed, was cut off, has no answer or could not be
-decided is there and is not right. A round in which a trace has no deliberations is worth 0.
-Where the most frequent answer is tied, the value is the expected one under a random choice.
+decided is there and is not right. Where the most frequent answer is tied, the value is the expected
+one under a random choice. The metrics are those of HeavySkill (arXiv 2605.02396, section 2.1).
 
-For every trace P >= M, P >= V and HP >= HM. The metrics are those of HeavySkill (arXiv
-2605.02396, section 2.1), which names them M@K, P@K, V@K, HM@K and HP@K.
-
-``passes_at`` and ``votes_at`` give P@k and V@k for every k up to the size of the pool: the expected
-value over all subsets of k trajectories, each as likely as any other. It is computed by counting
-subsets, not by drawing some, so it is exact but for rounding. M@k is the same for every k.
+P@k and V@k are the expected values over all subsets of k samples, each as likely as any other. They
+are computed by counting subsets, not by drawing some, so they are exact but for rounding.
 Deliberations of one cache are a pool of their own, so HP@d is P@k of them.
 
 V@k counts as follows. A subset in which an answer wins holds t of its m trajectories, s answers
@@ -33,41 +29,20 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from heavydistill.heavy.voting import vote_value
 from heavydistill.schema import Deliberation, Generation, Trace
 
-
-def mean_at_k(trace: Trace) -> float:
-    """Share of the pool that is right; 0 for an empty pool."""
-    return _share_right(trace.pool)
+# C(n, k) is a float up to here; larger pools are counted in whole numbers, which is slower.
+_LARGEST_OF_FLOATS = 1_000
 
 
-def pass_at_k(trace: Trace) -> float:
-    """1 if any trajectory of the pool is right, else 0."""
-    return float(_right(trace.pool) > 0)
+def deliberations_of(trace: Trace, round: int) -> list[Deliberation]:
+    """The deliberations of one round, counted from 1."""
+    return [d for d in trace.deliberations if d.round == round]
 
 
-def chance_of_any(n: int, right: int, k: int) -> float:
-    """Chance that one of k samples is right, which are drawn from n with so many right ones.
-
-    The unbiased estimator of arXiv 2107.03374; k is from 1 to n.
-    """
-    return 1.0 - math.comb(n - right, k) / math.comb(n, k)
-
-
-def vote_at_k(trace: Trace) -> float:
-    """Chance that the most frequent answer of the pool is right; 0 if nothing was answered."""
-    return vote_value(trace.pool)
-
-
-def heavy_mean_at_d(trace: Trace, round: int) -> float:
-    """Share of a round's deliberations that is right."""
-    return _share_right(deliberations_of(trace, round))
-
-
-def heavy_pass_at_d(trace: Trace, round: int) -> float:
-    """1 if any deliberation of a round is right, else 0."""
-    return float(_right(deliberations_of(trace, round)) > 0)
+def share_right(samples: Sequence[Generation]) -> float:
+    """M@K of a pool, HM@D of deliberations; 0 if there are none."""
+    return sum(sample.is_correct for sample in samples) / len(samples) if samples else 0.0
 
 
 def vote_copy_rate(trace: Trace, round: int) -> float | None:
@@ -76,8 +51,11 @@ def vote_copy_rate(trace: Trace, round: int) -> float | None:
     Who votes is as in ``heavy.voting``. With m answers tied for most frequent, one of them is
     worth 1 / m. None if nobody votes or the round has no deliberation.
     """
-    voters = [t for t in trace.pool if t.unusable_because is None]
-    counts = Counter(t.extracted for t in voters if t.extracted is not None)
+    counts = Counter(
+        sample.extracted
+        for sample in trace.pool
+        if sample.unusable_because is None and sample.extracted is not None
+    )
     deliberations = deliberations_of(trace, round)
     if not counts or not deliberations:
         return None
@@ -105,27 +83,10 @@ def agreement_by_place(trace: Trace, round: int) -> tuple[float, ...]:
     )
 
 
-def deliberations_of(trace: Trace, round: int) -> list[Deliberation]:
-    """The deliberations of one round, counted from 1."""
-    return [d for d in trace.deliberations if d.round == round]
-
-
-def _right(generations: Sequence[Generation]) -> int:
-    return sum(generation.is_correct for generation in generations)
-
-
-def _share_right(generations: Sequence[Generation]) -> float:
-    return _right(generations) / len(generations) if generations else 0.0
-
-
-# C(n, k) is a float up to here; larger pools are counted in whole numbers, which is slower.
-_LARGEST_OF_FLOATS = 1_000
-
-
 def passes_at(pool: Sequence[Generation]) -> tuple[float, ...]:
-    """P@k for k = 1 to the size of the pool."""
+    """P@k for k = 1 to the size of the pool, by the unbiased estimator of arXiv 2107.03374."""
     n, right = len(pool), sum(sample.is_correct for sample in pool)
-    return tuple(chance_of_any(n, right, k) for k in range(1, n + 1))
+    return tuple(1.0 - math.comb(n - right, k) / math.comb(n, k) for k in range(1, n + 1))
 
 
 def votes_at(pool: Sequence[Generation]) -> tuple[float, ...]:

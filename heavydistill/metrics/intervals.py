@@ -5,11 +5,6 @@ resamples, the 95 % percentile interval, and the same seed gives the same interv
 counts for 1 or 0, Wilson's interval is better: few problems that all agree leave a bootstrap
 nothing to resample, and it would say that the share is known.
 
-McNemar's test compares one answer a problem before and after. Only problems on which exactly one of
-the two is right say which is better. If neither is, each of those is as likely to be the one's as
-the other's, so the p-value is that of a fair coin: the exact binomial test, two-sided, without the
-approximation by chi-square (McNemar 1947).
-
 scipy has both Wilson's interval and the binomial test, but rounds differently in the last bits, so
 that files of earlier versions would not be reproduced.
 """
@@ -47,11 +42,7 @@ class Interval:
 
 
 def bootstrap_mean(values: Sequence[float], seed: int = 0) -> Interval:
-    """The mean of one value a problem.
-
-    Raises:
-        ValueError: There are no values.
-    """
+    """The mean of one value a problem; a ValueError if there are none."""
     if not len(values):
         raise ValueError("There are no values to take the mean of")
     distinct, counts = np.unique(np.asarray(values, dtype=float), return_counts=True)
@@ -65,11 +56,8 @@ def bootstrap_mean(values: Sequence[float], seed: int = 0) -> Interval:
 def wilson(count: int, of: int) -> Interval:
     """The share ``count / of`` of problems that are each 1 or 0, with Wilson's score interval.
 
-    Without correction for continuity: E. B. Wilson, Probable Inference, the Law of Succession, and
-    Statistical Inference, JASA 22 (1927), 209-212.
-
-    Raises:
-        ValueError: ``of`` is below 1, or ``count`` is not between 0 and ``of``.
+    Without correction for continuity: Wilson, JASA 22 (1927), 209-212. A ValueError if ``of`` is
+    below 1, or ``count`` is not between 0 and ``of``.
     """
     if not 0 <= count <= of or not of:
         raise ValueError(f"{count} of {of} is no share")
@@ -105,17 +93,18 @@ def _resampled(
 def bootstrap_difference(a: Sequence[float], b: Sequence[float], seed: int = 0) -> Interval:
     """The mean of ``a - b``, paired: position i of both is the same problem.
 
-    Raises:
-        ValueError: There are no values, or the lengths differ.
+    A ValueError if there are no values, or the lengths differ.
     """
-    if len(a) != len(b):
-        raise ValueError(f"Paired values need equal lengths, got {len(a)} and {len(b)}")
     return bootstrap_mean([x - y for x, y in zip(a, b, strict=True)], seed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pairs:
-    """Number of problems by who is right, and McNemar's exact p-value."""
+    """Number of problems by who is right, and McNemar's exact p-value.
+
+    Only problems on which exactly one of the two is right say which is better. If neither is, each
+    of those is as likely to be the one's as the other's: an exact binomial test, two-sided.
+    """
 
     both: int
     only_before: int
@@ -133,19 +122,14 @@ def paired(before: Sequence[bool], after: Sequence[bool]) -> Pairs:
     """Count pairs; position i of both is the same problem. Unequal lengths are a ValueError."""
     pairs = list(zip(before, after, strict=True))
     only_before, only_after = pairs.count((True, False)), pairs.count((False, True))
+    tosses, ways, at_most = only_before + only_after, 1, 1  # of a fair coin
+    for heads in range(min(only_before, only_after)):
+        ways = ways * (tosses - heads) // (heads + 1)
+        at_most += ways
     return Pairs(
         both=pairs.count((True, True)),
         only_before=only_before,
         only_after=only_after,
         neither=pairs.count((False, False)),
-        p_value=_two_sided(only_before, only_after),
+        p_value=float(min(Fraction(1), Fraction(2 * at_most, 2**tosses))),
     )
-
-
-def _two_sided(a: int, b: int) -> float:
-    """The p-value of a heads and b tails of a fair coin."""
-    tosses, ways, at_most = a + b, 1, 1
-    for heads in range(min(a, b)):
-        ways = ways * (tosses - heads) // (heads + 1)
-        at_most += ways
-    return float(min(Fraction(1), Fraction(2 * at_most, 2**tosses)))

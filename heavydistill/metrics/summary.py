@@ -2,12 +2,8 @@
 
 Metrics are over all problems of the run; see ``estimators`` for what counts as wrong and ``curve``
 for tokens. A group (the problems of one verifier, procedural family or stratum) is measured as the
-run is. ``dataclasses.asdict`` of a summary is JSON.
-
-Rates are over the problems that have an outcome (``heavy.voting.outcome``), so over those that were
-deliberated. Attempts stand in a cache in random order, so a deliberator without a preference gives
-the answer of each place equally often; what it gives more often than the mean over all places of
-the same cache, it prefers for the place. Only caches whose attempts disagree show that.
+run is. Rates are over the problems that have an outcome, so over those that were deliberated.
+``dataclasses.asdict`` of a summary is JSON.
 
 Not covered: prices, which the run knows and fills in; differences between groups, whose problems
 are not paired; whether the same cache in another order gives another answer (see ``controls``).
@@ -16,7 +12,7 @@ are not paired; whether the same cache in another order gives another answer (se
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any, get_args
@@ -24,14 +20,8 @@ from typing import Any, get_args
 from heavydistill.errors import RunError
 from heavydistill.metrics.counts import GenerationCounts, Judging, Usage
 from heavydistill.metrics.curve import Curve, curve_of
-from heavydistill.metrics.intervals import (
-    Interval,
-    bootstrap_difference,
-    bootstrap_mean,
-    wilson,
-)
-from heavydistill.metrics.row import ProblemFigures, Round
-from heavydistill.metrics.tally import RunTally
+from heavydistill.metrics.intervals import Interval, bootstrap_difference, bootstrap_mean, wilson
+from heavydistill.metrics.rows import ProblemFigures, Round, RunTally
 from heavydistill.schema import Outcome, Stratum, Trace
 
 STRATA: tuple[str, ...] = get_args(Stratum)
@@ -49,12 +39,6 @@ NAMES = (
 )
 """The metrics, in the order in which they are shown."""
 
-GROUPINGS: dict[str, Callable[[ProblemFigures], str]] = {
-    "verifier": lambda row: row.verifier,
-    "family": lambda row: row.family,
-    "stratum": lambda row: row.stratum or "",
-}
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metrics:
@@ -70,18 +54,12 @@ class Metrics:
 
 
 def values_of(row: ProblemFigures, rounds: int, k: int, d: int) -> dict[str, float]:
-    """What a problem counts for in each metric.
+    """What a problem counts for in each metric, at this K and D or with all that it has of them.
 
-    Args:
-        row: Row of the problem.
-        rounds: Rounds of deliberation in the run; with 0, metrics of deliberation are left out.
-        k: Number of trajectories that vote; a smaller pool votes with all that it has.
-        d: Number of deliberations of which any may be right; with fewer, all that there are.
+    Without ``rounds`` of deliberation, its metrics are left out.
     """
-    vote, any_right = row.vote, row.any_right
-    if row.k > k:
-        vote, any_right = row.votes[k - 1], row.passes[k - 1]
-    values = {"mean_at_k": row.mean, "vote_at_k": vote, "pass_at_k": any_right}
+    vote = row.vote_at(k)
+    values = {"mean_at_k": row.mean, "vote_at_k": vote, "pass_at_k": row.pass_at(k)}
     if rounds:
         last = row.round(rounds)
         values |= {
@@ -93,25 +71,26 @@ def values_of(row: ProblemFigures, rounds: int, k: int, d: int) -> dict[str, flo
 
 
 def measure(rows: Sequence[ProblemFigures], rounds: int, k: int, d: int) -> dict[str, Any]:
-    """The fields of the ``Metrics`` of at least one problem; arguments as in ``values_of``."""
+    """The fields of the ``Metrics`` of at least one problem."""
     values = [values_of(row, rounds, k, d) for row in rows]
     metrics = {name: bootstrap_mean([each[name] for each in values]) for name in values[0]}
     return {"problems": len(rows), **dict.fromkeys(NAMES), **metrics}
 
 
 def grouped(rows: Sequence[ProblemFigures], by: str) -> dict[str, list[ProblemFigures]]:
-    """The rows of each group by one of ``GROUPINGS``, sorted by name; rows of no group left out."""
-    name_of = GROUPINGS[by]
-    names = sorted({name_of(row) for row in rows} - {""})
-    if by == "stratum":
-        names.sort(key=STRATA.index)
-    return {name: [row for row in rows if name_of(row) == name] for name in names}
+    """The rows of each "verifier", "family" or "stratum", sorted; rows of no group left out."""
+    groups: dict[str, list[ProblemFigures]] = {}
+    for row in rows:
+        if name := getattr(row, by):
+            groups.setdefault(name, []).append(row)
+    order = STRATA.index if by == "stratum" else None
+    return {name: groups[name] for name in sorted(groups, key=order)}
 
 
 def breakdown(
     rows: Sequence[ProblemFigures], rounds: int, k: int, d: int, by: str
 ) -> dict[str, Metrics]:
-    """The metrics of each group; arguments as in ``measure`` and ``grouped``."""
+    """The metrics of each group."""
     return {name: Metrics(**measure(of, rounds, k, d)) for name, of in grouped(rows, by).items()}
 
 
@@ -125,7 +104,7 @@ class Rate:
     interval: Interval | None  # the share with Wilson's interval; None if `of` is 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class CachePlace:
     """One place in the caches of a round."""
 
@@ -152,26 +131,25 @@ def vote_copy_rate(rounds: Iterable[Round]) -> Interval | None:
 
 
 def places_of(rounds: Iterable[Round]) -> list[CachePlace]:
-    """What one round gives of each place in its caches; the first tells of first-position bias."""
+    """What one round gives of each place in its caches; the first tells of first-position bias.
+
+    Attempts stand in random order, so a deliberator without a preference gives the answer of each
+    place equally often. Only caches whose attempts disagree show a preference.
+    """
     caches = [of_round.places for of_round in rounds if of_round.places]
-    return [_place(place, caches) for place in range(max(map(len, caches), default=0))]
+    places = []
+    for place in range(max(map(len, caches), default=0)):
+        having = [cache for cache in caches if len(cache) > place]
+        agrees = [cache[place] for cache in having]
+        over_expected = bootstrap_difference(agrees, list(map(fmean, having)))
+        places.append(CachePlace(place + 1, len(having), bootstrap_mean(agrees), over_expected))
+    return places
 
 
 def _rate(rows: Iterable[ProblemFigures], hits: Sequence[str], among: Sequence[str]) -> Rate:
     holds = [row.outcome in hits for row in rows if row.outcome in among]
     count, of = sum(holds), len(holds)
     return Rate(count, of, count / of if of else None, wilson(count, of) if of else None)
-
-
-def _place(place: int, caches: Sequence[tuple[float, ...]]) -> CachePlace:
-    having = [places for places in caches if len(places) > place]
-    agrees = [places[place] for places in having]
-    return CachePlace(
-        place=place + 1,
-        problems=len(having),
-        agrees=bootstrap_mean(agrees),
-        over_expected=bootstrap_difference(agrees, [fmean(places) for places in having]),
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +190,7 @@ class Summary(Metrics):
     rounds) and, if a judge was asked, ``judging``."""
     statuses: dict[str, int]  # number of traces by status, most common first
     thoughts: int = 0  # trajectories with thinking
-    same_texts: int = 0  # pools whose trajectories are all the same text; see `tally.Tally`
+    same_texts: int = 0  # pools whose trajectories are all the same text
     readers: dict[str, int] = field(default_factory=dict)  # caches by what counted their tokens
     prompts: list[str]  # names and hashes of the prompt templates
     verifiers: list[str]  # names and versions behind the verdicts
@@ -238,11 +216,7 @@ def summarize(traces: Iterable[Trace], voted: Collection[str] | None = None) -> 
 
 
 def summary_of(tally: RunTally) -> Summary:
-    """The summary of traces that were read.
-
-    Raises:
-        RunError: There are none.
-    """
+    """The summary of traces that were read; a RunError if there are none."""
     rows, rounds = tally.rows, tally.rounds
     if not rows:
         raise RunError(
@@ -252,14 +226,22 @@ def summary_of(tally: RunTally) -> Summary:
     k = _most_common(row.k for row in rows)
     d = _most_common(of_round.d for of_round in last_round)
     means, heavy_means = [row.mean for row in rows], [of_round.mean for of_round in last_round]
-    table = _outcomes_by_stratum(rows)
+    # Zeros included, so that all runs have the same keys.
+    table = {stratum: dict.fromkeys((*OUTCOMES, NO_LABEL), 0) for stratum in (*STRATA, NO_LABEL)}
+    for row in rows:
+        table[row.stratum or NO_LABEL][row.outcome or NO_LABEL] += 1
+    per_round = []
+    for number in range(1, rounds + 1):
+        each = [row.round(number) for row in rows]
+        passes = bootstrap_mean([of_round.pass_at(d) for of_round in each])
+        per_round.append(RoundMetrics(number, bootstrap_mean([r.mean for r in each]), passes))
     return Summary(
         **measure(rows, rounds, k, d),
         k=k,
         d=d,
         rounds=rounds,
         heavy_minus_mean=bootstrap_difference(heavy_means, means) if rounds else None,
-        per_round=[_round_metrics(rows, round, d) for round in range(1, rounds + 1)],
+        per_round=per_round,
         **rates(rows),
         vote_copy_rate=vote_copy_rate(last_round),
         places=places_of(last_round),
@@ -280,23 +262,6 @@ def summary_of(tally: RunTally) -> Summary:
         readers=dict(tally.readers),
         prompts=sorted(tally.prompts),
         verifiers=sorted(tally.verifiers),
-    )
-
-
-def _outcomes_by_stratum(rows: Iterable[ProblemFigures]) -> dict[str, dict[str, int]]:
-    """Every stratum by every outcome, zeros included, so that all runs have the same keys."""
-    table = {stratum: dict.fromkeys((*OUTCOMES, NO_LABEL), 0) for stratum in (*STRATA, NO_LABEL)}
-    for row in rows:
-        table[row.stratum or NO_LABEL][row.outcome or NO_LABEL] += 1
-    return table
-
-
-def _round_metrics(rows: Sequence[ProblemFigures], round: int, d: int) -> RoundMetrics:
-    of_round = [row.round(round) for row in rows]
-    return RoundMetrics(
-        round,
-        bootstrap_mean([each.mean for each in of_round]),
-        bootstrap_mean([each.pass_at(d) for each in of_round]),
     )
 
 

@@ -26,8 +26,8 @@ from heavydistill.metrics.comparison import (
     refuse_other_verdicts,
 )
 from heavydistill.metrics.counts import Usage
+from heavydistill.metrics.rows import RunTally
 from heavydistill.metrics.summary import summary_of
-from heavydistill.metrics.tally import RunTally
 from heavydistill.run.result import all_traces
 from heavydistill.store.atomic import Workplace, recover
 from heavydistill.store.redact import without_places

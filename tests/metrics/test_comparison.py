@@ -27,8 +27,8 @@ from heavydistill.metrics.comparison import (
     refuse_other_ways,
 )
 from heavydistill.metrics.intervals import Interval
+from heavydistill.metrics.rows import RunTally
 from heavydistill.metrics.summary import summarize, summary_of
-from heavydistill.metrics.tally import RunTally
 from heavydistill.schema import Trace
 
 MakeTrace = Callable[..., Trace]

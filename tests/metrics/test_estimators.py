@@ -15,20 +15,24 @@ from hypothesis import strategies as st
 
 from heavydistill.heavy.voting import vote_value
 from heavydistill.metrics import estimators as subsets
-from heavydistill.metrics.estimators import (
-    heavy_mean_at_d,
-    heavy_pass_at_d,
-    mean_at_k,
-    pass_at_k,
-    passes_at,
-    vote_at_k,
-    vote_copy_rate,
-    votes_at,
-)
+from heavydistill.metrics.estimators import passes_at, vote_copy_rate, votes_at
+from heavydistill.metrics.rows import ProblemFigures
 from heavydistill.schema import Trace, Trajectory
 
 MakeTrace = Callable[..., Trace]
 ANSWERS = st.lists(st.sampled_from(["7", "8", "9", "?", None]), max_size=9)
+
+
+def of_pool(trace: Trace) -> tuple[float, float, float]:
+    """M@K, P@K and V@K."""
+    row = ProblemFigures.of(trace)
+    return row.mean, row.pass_at(row.k), row.vote
+
+
+def of_round(trace: Trace, number: int) -> tuple[float, float]:
+    """HM@D and HP@D."""
+    found = ProblemFigures.of(trace).round(number)
+    return found.mean, found.pass_at(found.d)
 
 
 @pytest.mark.parametrize(
@@ -47,10 +51,7 @@ ANSWERS = st.lists(st.sampled_from(["7", "8", "9", "?", None]), max_size=9)
 def test_golden_values_of_small_pools(
     make_trace: MakeTrace, pool: list[str | None], mean: float, any_right: float, vote: float
 ) -> None:
-    trace = make_trace(pool)
-    assert mean_at_k(trace) == pytest.approx(mean)
-    assert pass_at_k(trace) == any_right
-    assert vote_at_k(trace) == pytest.approx(vote)
+    assert of_pool(make_trace(pool)) == pytest.approx((mean, any_right, vote))
 
 
 def test_undecided_failed_and_unjudged_trajectories_are_not_right(make_trace: MakeTrace) -> None:
@@ -61,15 +62,12 @@ def test_undecided_failed_and_unjudged_trajectories_are_not_right(make_trace: Ma
     )
     unjudged = dataclasses.replace(trace.pool[3], verdict=None)
     trace = dataclasses.replace(trace, pool=[*trace.pool[:2], failed, unjudged])
-    assert mean_at_k(trace) == 0.25
+    assert of_pool(trace)[0] == 0.25
 
 
 def test_deliberations_count_in_their_own_round_only(make_trace: MakeTrace) -> None:
     trace = make_trace(["8"], ["7", "8", "8", None], ["7", "7"])
-    assert heavy_mean_at_d(trace, 1) == 0.25
-    assert heavy_mean_at_d(trace, 2) == 1.0
-    assert heavy_pass_at_d(trace, 1) == 1.0
-    assert heavy_mean_at_d(trace, 3) == heavy_pass_at_d(trace, 3) == 0.0
+    assert [of_round(trace, number) for number in (1, 2, 3)] == [(0.25, 1), (1, 1), (0, 0)]
 
 
 @pytest.mark.parametrize(
@@ -127,8 +125,8 @@ def test_no_estimate_breaks_the_order_that_the_definitions_imply(
         pool=_with_any_finish_and_label(data, clean.pool),
         deliberations=_with_any_finish_and_label(data, clean.deliberations),
     )
-    mean, any_right, vote = mean_at_k(trace), pass_at_k(trace), vote_at_k(trace)
-    heavy_mean, heavy_any = heavy_mean_at_d(trace, 1), heavy_pass_at_d(trace, 1)
+    mean, any_right, vote = of_pool(trace)
+    heavy_mean, heavy_any = of_round(trace, 1)
     assert any_right >= mean
     assert any_right >= vote
     assert heavy_any >= heavy_mean
@@ -180,9 +178,10 @@ def test_one_vote_is_one_trajectory_and_all_votes_are_the_vote(
     trace = make_trace(answers)
     votes, passes = votes_at(trace.pool), passes_at(trace.pool)
     assert len(votes) == len(passes) == len(trace.pool)
-    assert votes[0] == pytest.approx(mean_at_k(trace)) == pytest.approx(passes[0])
-    assert votes[-1] == pytest.approx(vote_at_k(trace))
-    assert passes[-1] == pass_at_k(trace)
+    mean, any_right, vote = of_pool(trace)
+    assert votes[0] == pytest.approx(mean) == pytest.approx(passes[0])
+    assert votes[-1] == pytest.approx(vote)
+    assert passes[-1] == any_right
     assert list(passes) == sorted(passes)
     assert all(0 <= vote <= some + 1e-12 for vote, some in zip(votes, passes, strict=True))
 

@@ -29,9 +29,8 @@ from heavydistill.errors import ConfigError
 from heavydistill.metrics.comparison import COMPARISON
 from heavydistill.metrics.counts import Usage
 from heavydistill.metrics.crossing import CROSSING
-from heavydistill.metrics.row import ProblemFigures
+from heavydistill.metrics.rows import ProblemFigures, RunTally
 from heavydistill.metrics.summary import Summary, summary_of
-from heavydistill.metrics.tally import RunTally
 from heavydistill.report.grid import counted, listed
 from heavydistill.report.page.traces import name_of
 from heavydistill.schema import Generation, Trace

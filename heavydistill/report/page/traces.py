@@ -26,7 +26,7 @@ from typing import IO, Any
 from heavydistill.heavy.cache import blocks_of
 from heavydistill.heavy.mentions import named
 from heavydistill.metrics.counts import unanswered_because
-from heavydistill.metrics.row import family_of
+from heavydistill.metrics.rows import family_of
 from heavydistill.schema import FAILED, Cache, Deliberation, Generation, Trace, to_row
 
 SAID = ("correct", "incorrect", "unanswered", "undecided", "unjudged", "failed", "truncated")

@@ -8,7 +8,7 @@ from typing import Any
 from heavydistill.metrics.counts import GenerationCounts, Usage
 from heavydistill.metrics.curve import Curve, MatchedVote, Point, Way
 from heavydistill.metrics.intervals import Interval
-from heavydistill.metrics.row import COSTS, Cost
+from heavydistill.metrics.rows import COSTS, Cost
 from heavydistill.metrics.summary import CachePlace, Metrics, Rate, RoundMetrics, Summary
 
 OUTCOMES = {"kept": 90, "rescued": 20, "emergent": 0, "overturned": 5, "lost": 75, "none": 10}

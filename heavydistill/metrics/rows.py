@@ -1,0 +1,265 @@
+"""What each problem of a run counts for: all that is kept of its traces, which are read once.
+
+Every figure of ``summary`` and ``comparison`` is a mean over such rows. What is kept does not grow
+with the length of texts, so a run of any size fits.
+
+Tokens are those that the trace records, failed samples included. A prompt that the server read once
+for several samples is spread over them. The pool is what the trajectories of a cache cost, unless
+the cache took some of the usable ones at random: that many can be had for a part of the pool, with
+the unusable ones that come along. Not covered: tokens of a judge, which measure and do not answer.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from heavydistill.config.models import NEVER_JUDGED
+from heavydistill.heavy.ballot import rule_of
+from heavydistill.heavy.voting import vote_value
+from heavydistill.metrics.counts import GenerationTally, JudgingTally, Usage, UsageTally
+from heavydistill.metrics.estimators import (
+    agreement_by_place,
+    deliberations_of,
+    passes_at,
+    share_right,
+    vote_copy_rate,
+    votes_at,
+)
+from heavydistill.schema import Generation, Outcome, Problem, Stratum, Trace
+
+Cost = Literal["completion", "all"]
+"""What is counted: the tokens that were written, or those that were read as well."""
+COSTS: tuple[Cost, ...] = get_args(Cost)
+
+Tokens = dict[Cost, float | None]
+"""Tokens by what is counted; None where a sample's count is unknown."""
+
+_NO_CHANCE = 200  # characters that two samples do not have in common by chance
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """What one round of one problem counts for."""
+
+    mean: float  # HM@D
+    passes: tuple[float, ...]  # HP@d for d = 1 to D
+    copies: float | None  # see `estimators.vote_copy_rate`
+    d: int  # number of deliberations
+    first_right: bool  # whether the first deliberation is right
+    places: tuple[float, ...]  # see `estimators.agreement_by_place`
+    used: int  # trajectories that had to be sampled for one deliberation of this round
+    tokens: Tokens  # of these, of all deliberations of earlier rounds, and of one of this round
+    more: Tokens  # tokens of one more deliberation of this round; 0 if there are none
+    votes: tuple[float, ...]  # the vote of d deliberations for d = 1 to D
+
+    @classmethod
+    def of(cls, trace: Trace, round: int) -> Round:
+        deliberations = deliberations_of(trace, round)
+        earlier = [d for d in trace.deliberations if d.round < round]
+        share = _share_used(trace, round)
+        more = {cost: mean_tokens(deliberations, cost) for cost in COSTS}
+        tokens: Tokens = {}
+        for cost, last in more.items():
+            pool, before = tokens_of(trace.pool, cost), tokens_of(earlier, cost)
+            if pool is None or before is None or last is None:
+                tokens[cost] = None
+            else:
+                tokens[cost] = share * pool + before + last
+        return cls(
+            mean=share_right(deliberations),
+            passes=passes_at(deliberations),
+            copies=vote_copy_rate(trace, round),
+            d=len(deliberations),
+            first_right=any(sample.index == 0 and sample.is_correct for sample in deliberations),
+            places=agreement_by_place(trace, round),
+            used=int(share * len(trace.pool) + 0.5),
+            tokens=tokens,
+            more=more,
+            votes=votes_at(deliberations),
+        )
+
+    def pass_at(self, d: int) -> float:
+        """HP@d; with fewer deliberations, HP of all that there are."""
+        return self.passes[min(d, self.d) - 1] if self.d else 0.0
+
+    def vote_at(self, d: int) -> float:
+        """The vote of d deliberations; with fewer, of all that there are."""
+        return self.votes[min(d, self.d) - 1] if self.d else 0.0
+
+    def tokens_at(self, d: int, cost: Cost) -> float | None:
+        """Tokens of the deliberations that ``vote_at`` counts."""
+        first, more = self.tokens[cost], self.more[cost]
+        return None if first is None or more is None else first + max(0, min(d, self.d) - 1) * more
+
+
+@dataclass(frozen=True, slots=True)
+class ProblemFigures:
+    """What one problem counts for."""
+
+    problem: str  # id of the problem
+    text: str
+    reference: str
+    verifier: str
+    verifier_args: str
+    family: str  # family of a procedural problem; else empty
+    stratum: Stratum | None
+    outcome: Outcome | None  # outcome of the last round against the vote
+    k: int  # number of trajectories
+    mean: float  # M@K
+    vote: float  # V@K
+    votes: tuple[float, ...]  # V@k for k = 1 to K
+    passes: tuple[float, ...]  # P@k for k = 1 to K
+    tokens: Tokens  # of the pool
+    rounds: tuple[Round, ...]
+    without: Round  # what a round counts for that the problem does not have
+
+    @classmethod
+    def of(cls, trace: Trace) -> ProblemFigures:
+        problem = trace.problem
+        last = max((d.round for d in trace.deliberations), default=0)
+        return cls(
+            problem=problem.id,
+            text=problem.text,
+            reference=problem.reference,
+            verifier=problem.verifier,
+            verifier_args=problem.verifier_args,
+            family=family_of(problem),
+            stratum=trace.stratum,
+            outcome=trace.outcome,
+            k=len(trace.pool),
+            mean=share_right(trace.pool),
+            vote=vote_value(trace.pool),
+            votes=votes_at(trace.pool),
+            passes=passes_at(trace.pool),
+            tokens={cost: tokens_of(trace.pool, cost) for cost in COSTS},
+            rounds=tuple(Round.of(trace, round) for round in range(1, last + 1)),
+            without=Round.of(trace, last + 1),
+        )
+
+    @property
+    def question(self) -> tuple[str, ...]:
+        """What was asked and how it is judged."""
+        return self.text, self.reference, self.verifier, self.verifier_args
+
+    def round(self, number: int) -> Round:
+        """A round, counted from 1."""
+        return self.rounds[number - 1] if 0 < number <= len(self.rounds) else self.without
+
+    def pass_at(self, k: int) -> float:
+        """P@k; of a smaller pool, P of all that it has."""
+        return self.passes[min(k, self.k) - 1] if self.k else 0.0
+
+    def vote_at(self, k: int) -> float:
+        """V@k; of a smaller pool, V of all that it has."""
+        return self.votes[k - 1] if self.k > k else self.vote
+
+
+def family_of(problem: Problem) -> str:
+    """The family of a procedural problem, from the arguments of its verifier; else empty."""
+    try:
+        args = json.loads(problem.verifier_args)
+    except ValueError:
+        return ""
+    family = args.get("family") if isinstance(args, dict) else None
+    return family if isinstance(family, str) else ""
+
+
+def tokens_of(samples: Sequence[Generation], cost: Cost) -> float | None:
+    """Tokens of all samples; None if any count is unknown."""
+    counts = [sample.completion_tokens for sample in samples]
+    if cost == "all":
+        counts += [sample.prompt_tokens for sample in samples]
+    return None if any(count < 0 for count in counts) else float(sum(counts))
+
+
+def mean_tokens(samples: Sequence[Generation], cost: Cost) -> float | None:
+    """Tokens of one sample; 0 if there are none."""
+    total = tokens_of(samples, cost)
+    return None if total is None else total / max(1, len(samples))
+
+
+def _share_used(trace: Trace, round: int) -> float:
+    """Share of the pool that had to be sampled for the caches of the rounds up to this one."""
+    caches = [cache for cache in trace.caches if cache.round <= round]
+    usable = {sample.id for sample in trace.pool if sample.unusable_because is None}
+    if not caches or not usable or any(cache.selection != "random" for cache in caches):
+        return 1.0
+    shown = {item.generation for cache in caches for item in cache.items}
+    return len(usable & shown) / len(usable)
+
+
+class RunTally:
+    """The rows of a run, and counts of everything else in its traces.
+
+    Args:
+        traces: All traces of the run, in any order.
+        voted: See ``summary.summarize``.
+    """
+
+    def __init__(self, traces: Iterable[Trace], voted: Collection[str] | None = None) -> None:
+        self.rows: list[ProblemFigures] = []  # one a problem, in the order of the traces
+        self.prompts: set[str] = set()  # names and hashes of the prompt templates
+        self.verifiers: set[str] = set()  # names and versions, with that of a judge
+        self.thinkers: set[str] = set()  # names of the models, as in the traces
+        self.deliberators: set[str] = set()
+        self.thoughts = 0  # trajectories with thinking
+        self.same_texts = 0  # pools of one text, too long for that to be chance
+        self.readers: Counter[str] = Counter()  # caches by what counted their tokens
+        trajectories, deliberations = GenerationTally(), GenerationTally()
+        judging, statuses = JudgingTally(), Counter[str]()
+        for trace in traces:
+            self.rows.append(ProblemFigures.of(trace))
+            self.prompts |= prompts_of(trace)
+            self.verifiers |= verifiers_of(trace)
+            self.thinkers |= {trajectory.model for trajectory in trace.pool}
+            self.deliberators |= {deliberation.model for deliberation in trace.deliberations}
+            self.thoughts += sum(bool(trajectory.reasoning) for trajectory in trace.pool)
+            texts = [f"{t.reasoning}\n{t.answer_text}" for t in trace.pool if t.error is None]
+            is_one_text = len(texts) > 1 and len(set(texts)) == 1
+            self.same_texts += is_one_text and len(texts[0]) >= _NO_CHANCE
+            self.readers.update(cache.reader for cache in trace.caches)
+            trajectories.add(trace.pool)
+            deliberations.add(trace.deliberations)
+            judging.add([*trace.pool, *trace.deliberations], voted or ())
+            statuses[trace.status] += 1
+        self.rounds = max((len(row.rounds) for row in self.rows), default=0)
+        self.trajectories = trajectories.counts
+        self.deliberations = deliberations.counts  # of all rounds
+        self.judging = judging.counts
+        self.statuses = dict(statuses.most_common())  # number of traces by status
+        self.usage: dict[str, Usage] = {  # by stage; see `summary.Summary`
+            "thinking": UsageTally().usage if voted is not None else trajectories.usage,
+            "deliberating": deliberations.usage,
+            **judging.usage,
+        }
+
+    @property
+    def rules(self) -> set[str]:
+        """The verifiers without the judges that were asked after them."""
+        return {rule_of(verifier) for verifier in self.verifiers}
+
+    @property
+    def left_open(self) -> int:
+        """Undecided verdicts about which a judge could be asked."""
+        return sum(
+            count
+            for counts in (self.trajectories, self.deliberations)
+            for reason, count in counts.undecided_because.items()
+            if reason.partition(":")[0] not in NEVER_JUDGED
+        )
+
+
+def prompts_of(trace: Trace) -> set[str]:
+    """Names and hashes of the prompt templates of a trace."""
+    versions = {trace.thinker_prompt_version, *(cache.prompt_version for cache in trace.caches)}
+    return versions - {""}
+
+
+def verifiers_of(trace: Trace) -> set[str]:
+    """Names and versions behind the verdicts of a trace."""
+    samples = (*trace.pool, *trace.deliberations)
+    return {sample.verdict.verifier for sample in samples if sample.verdict}
