@@ -75,8 +75,8 @@ def publish(
     The card is made anew each time; what you write under Notes, at the end of DIR/README.md, goes
     with it.
     """
-    from heavydistill.hub.packing import pack
-    from heavydistill.hub.parcel import PublishOptions, copy
+    from heavydistill.hub.options import PublishOptions
+    from heavydistill.hub.parcel import copy, pack
     from heavydistill.hub.publish import publish as send
 
     options = PublishOptions(

@@ -17,12 +17,13 @@ import jinja2
 
 from heavydistill.config.run import Language
 from heavydistill.errors import ConfigError
-from heavydistill.hub.parcel import CARD
 from heavydistill.hub.terms import Author
 from heavydistill.report.grid import UNKNOWN, count, part
 from heavydistill.report.markdown import code, interval, table, text
 from heavydistill.report.sets import STRATA_COLUMNS, strata
 from heavydistill.store.sets.folder import Manifest
+
+CARD = "README.md"
 
 _TEMPLATES = resources.files("heavydistill.hub") / "templates"
 _NOTES = "\n## Notes\n"

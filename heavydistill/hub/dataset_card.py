@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from heavydistill.hub.cards import languages, render
-from heavydistill.hub.parcel import CARD
+from heavydistill.hub.cards import CARD, languages, render
+from heavydistill.hub.options import IN_FOLDER, PublishOptions
 from heavydistill.hub.terms import (
     Author,
     Licence,
@@ -63,34 +63,16 @@ _SAMPLING = ("temperature", "top_p", "top_k", "max_tokens")
 RowCounts = dict[str, dict[str, int]]  # rows of each set that is there, by split
 
 
-def dataset_card(
-    manifest: Manifest,
-    folder: Path,
-    repo_id: str | None = None,
-    *,
-    revision: str | None = None,
-    licence: str | None = None,
-    profiles: Sequence[Path] = (),
-) -> str:
-    """The card.
-
-    Args:
-        manifest: Manifest of the sets.
-        folder: Folder of the sets.
-        repo_id: Dataset on the Hub; None for a card that stays in the folder.
-        revision: Branch there; None for the main one.
-        licence: Licence of the sets, as the Hub writes it; None derives it.
-        profiles: See ``authors_of``.
+def dataset_card(manifest: Manifest, folder: Path, options: PublishOptions = IN_FOLDER) -> str:
+    """The card of sets, for the place where it goes.
 
     Raises:
-        ConfigError: One of ``profiles`` is no profile, or the card in the folder is no text.
+        ConfigError: A profile of the options is none, or the card in the folder is no text.
     """
-    authors = authors_of(manifest, profiles)
-    chosen = (
-        Licence(licence, "whoever published the sets chose it")
-        if licence
-        else licence_of(manifest, authors)
-    )
+    authors = authors_of(manifest, options.profiles)
+    licence = licence_of(manifest, authors)
+    if options.licence:
+        licence = Licence(options.licence, "whoever published the sets chose it")
     title, counts = _title(manifest, authors), _row_counts(folder)
     few = any(0 < (run.summary.get("problems") or 0) < FEW_PROBLEMS for run in manifest.runs)
     judged = [(run.name, run.summary.get("judging") or {}) for run in manifest.runs]
@@ -98,16 +80,16 @@ def dataset_card(
     return render(
         "dataset_card.md",
         folder,
-        metadata=_metadata(manifest, folder, title, chosen, counts),
+        metadata=_metadata(manifest, folder, title, licence, counts),
         title=title,
         manifest=manifest,
         authors=authors,
-        licence=chosen,
+        licence=licence,
         counts=counts,
         meanings=_ROWS,
         views=VIEWS,
-        place=repo_id or "path/to/this/folder",
-        revision=f', revision="{revision}"' if repo_id and revision else "",
+        place=options.repo_id or "path/to/this/folder",
+        revision=f', revision="{options.revision}"' if options.revision else "",
         samples=list(_samples(manifest)),
         filtered_views=["problems"] if manifest.refiltered else ["problems", *_STAGES],
         labels={"used": "passes everything", **dict(LABELS)},

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from heavydistill.hub.cards import languages, render
-from heavydistill.hub.parcel import CARD
+from heavydistill.hub.cards import CARD, languages, render
+from heavydistill.hub.options import IN_FOLDER, PublishOptions
 from heavydistill.hub.terms import Licence, Origin, origin_of, problem_sources
-from heavydistill.hub.usage import usage_sections
+from heavydistill.hub.usage import usage
 from heavydistill.hub.weights import is_adapter
 from heavydistill.metrics.comparison import COMPARISON, Comparison, read_comparison
 from heavydistill.metrics.counts import COLUMNS
@@ -78,41 +78,26 @@ _HOW = {
 }
 
 
-def model_card(
-    record: TrainingRecord,
-    folder: Path,
-    repo_id: str | None = None,
-    *,
-    revision: str | None = None,
-    licence: str | None = None,
-    profiles: Sequence[Path] = (),
-) -> str:
-    """The card.
-
-    Args:
-        record: Record of a training that has ended.
-        folder: Folder of the trained model.
-        repo_id: Model on the Hub; None for a card that stays in the folder.
-        revision: Branch there; None for the main one.
-        licence: Licence of the weights, as the Hub writes it; None derives it.
-        profiles: See ``terms.known_models``.
+def model_card(record: TrainingRecord, folder: Path, options: PublishOptions = IN_FOLDER) -> str:
+    """The card of a trained model, whose training has ended, for the place where it goes.
 
     Raises:
-        ConfigError: One of ``profiles`` is no profile, the card in the folder is no text, or the
-            figures of the evaluation cannot be read.
+        ConfigError: A profile of the options is none, the card in the folder is no text, or the
+            figures of the evaluation or the configuration of the adapter cannot be read.
     """
-    origin = origin_of(record, profiles)
-    chosen = origin.licence(licence)
+    origin, chosen = origin_of(record, options.profiles), None
+    if options.licence:
+        chosen = Licence(options.licence, "whoever published the model chose it")
+    licence = chosen or origin.licence
     comparison = comparison_in(folder)
     arguments = [(code(key), _value(value)) for key, value in record.arguments.items()]
-    usage = usage_sections(record, folder, origin.base, repo_id, revision)
     return render(
         "model_card.md",
         folder,
-        metadata=_metadata(record, folder, origin, chosen, comparison),
+        metadata=_metadata(record, folder, origin, licence, comparison),
         title=_title(record),
         what_it_is=_what_it_is(record, folder, origin),
-        usage="\n\n".join(usage),
+        use=usage(record, folder, origin.base, options),
         evaluation=_evaluation(comparison) if comparison else None,
         record=record,
         record_name=RECORD,
@@ -124,7 +109,7 @@ def model_card(
         runs_line=lambda manifest: "; ".join(map(_run_line, manifest.runs)),
         filter_lines=_filter_lines,
         authors=origin.authors,
-        licence=chosen,
+        licence=licence,
         base=origin.base,
         training=table(("What", "How much"), _training_rows(record)),
         arguments=table(("Argument", "Value"), arguments),

@@ -1,65 +1,97 @@
-"""What is sent to the Hub as one repository, and that no link or key goes with it.
+"""What is sent to the Hub of a folder of sets or of a trained model.
 
-A key is what an environment variable holds whose name says so (``..._API_KEY``, ``..._TOKEN``,
-``..._SECRET``, ``..._PASSWORD``, with or without a number), one that a provider or a configuration
-names, and the token for the Hub, wherever it is kept. Its value is looked for in everything before
-it leaves; in weights, only their header is text.
+Of sets:
 
-Not covered: values of fewer than eight characters, which are stand-ins for servers that want no
-key, and keys that this process cannot see.
+    README.md                 the card, made for the place where it goes
+    manifest.json
+    chat_template.jinja       if there is one
+    NAME/SPLIT-....parquet    of every set that has rows
+
+Of a model:
+
+    README.md                  the card
+    training.json              the record of the training
+    model.safetensors          or its shards and their index, with config.json and
+                               generation_config.json; or
+    adapter_model.safetensors  with adapter_config.json, in which the base model has the name that
+                               it has on the Hub, and not a folder of this machine
+    tokenizer.json, ...        what the tokenizer needs, and the chat template
+    evaluation/evaluation.json the figures before and after, if it was evaluated
+
+Whatever else lies in the folder stays there and is named: checkpoints, states of optimizers, logs
+and the runs of an evaluation. No link and no key is sent.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from heavydistill.errors import PublishError
-from heavydistill.models.profiles import PROVIDERS
-from heavydistill.store.traces import writing
-
-CARD = "README.md"
+from heavydistill.hub.cards import CARD
+from heavydistill.hub.dataset_card import dataset_card
+from heavydistill.hub.model_card import FIGURES, comparison_in, model_card
+from heavydistill.hub.options import PublishOptions
+from heavydistill.hub.secrets import known_secrets, refuse_secrets
+from heavydistill.hub.terms import authors_of, check_origin, check_terms, origin_of
+from heavydistill.hub.weights import ADAPTER_CONFIG, WEIGHTS, is_adapter, weights_of
+from heavydistill.store.sets.folder import (
+    CHAT_TEMPLATE,
+    MANIFEST,
+    SETS,
+    Manifest,
+    files_of,
+    hashes,
+    read_manifest,
+)
+from heavydistill.store.traces import TRACES_FOLDER, writing
+from heavydistill.store.training_record import RECORD, read_record
 
 _COPY = ".dry-run"
-_LICENCE = re.compile(r"[a-z0-9][a-z0-9.+-]*")
-_KEY_NAME = re.compile(
-    r"(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE)S?(?:_?\d+)?$", re.IGNORECASE
+_CHECKPOINT = re.compile(r"checkpoint-\d+")
+_FULL_CONFIGS = ("config.json", "generation_config.json")
+_TOKENIZER_CONFIG = "tokenizer_config.json"
+_TOKENIZER = (
+    "tokenizer.json",
+    _TOKENIZER_CONFIG,
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.json",
+    "vocab.txt",
+    "merges.txt",
+    "tokenizer.model",
+    "spiece.model",
+    CHAT_TEMPLATE,
 )
-_FEWEST_CHARACTERS = 8
-_KEY_FIELD = "api_key_env"
+_MARKS = {"dataset": MANIFEST, "model": RECORD}
+_OTHERS = (*_FULL_CONFIGS, ADAPTER_CONFIG, *_TOKENIZER, FIGURES)
+_NAMES = {
+    "dataset": re.compile(rf"({'|'.join(SETS)})/[^/]+\.parquet|{re.escape(CHAT_TEMPLATE)}"),
+    "model": re.compile(rf"{WEIGHTS}|{'|'.join(map(re.escape, _OTHERS))}"),
+}
 
-
-@dataclass(frozen=True, slots=True)
-class PublishOptions:
-    """What the user wants published, and how."""
-
-    repo_id: str  # ORG/NAME
-    revision: str | None = None  # branch; None for the main one
-    private: bool = False
-    licence: str | None = (
-        None  # licence of what is published, as the Hub writes it; None derives it
-    )
-    profiles: Sequence[Path] = ()  # YAML files with profiles of models that are not shipped
-    allow_unknown: bool = False  # publish although the terms of a model are unknown
-    allow_restricted: bool = False  # publish although the terms of a model are restricted
+Kind = Literal["dataset", "model"]
 
 
 @dataclass(frozen=True, slots=True)
 class Parcel:
     """What is sent."""
 
-    kind: Literal["dataset", "model"]
+    kind: Kind
     files: dict[str, Path | bytes]  # path in the repository, to a file here or its content
     kept_back: list[str]  # names in the folder that are not sent
     message: str  # of the commit
-    mark: str  # the file by which a repository is known to hold such a parcel
-    is_of_kind: Callable[[str], bool]  # whether such a parcel can have a path, beside card and mark
+
+    @property
+    def mark(self) -> str:
+        """The file by which a repository is known to hold such a parcel."""
+        return _MARKS[self.kind]
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -70,50 +102,142 @@ class Parcel:
         }
 
 
-def check_options(options: PublishOptions) -> None:
-    """Raise a PublishError if the name of the repository, branch or licence is malformed."""
-    _check_name(options.repo_id)
-    if options.licence is not None and not _LICENCE.fullmatch(options.licence):
+def can_hold(kind: Kind, path: str) -> bool:
+    """Whether a parcel of this kind can have a file at this path, beside its card and mark."""
+    return bool(_NAMES[kind].fullmatch(path))
+
+
+def pack(folder: Path, options: PublishOptions) -> Parcel:
+    """What is sent of a folder of sets or of a trained model; changes and asks nothing.
+
+    Raises:
+        PublishError: The folder is neither, or both; a name or licence is malformed; sets are
+            others than the manifest says; a training has not ended, or its weights or what loads
+            them are missing or not whole; a link leads out of the folder, the terms do not allow
+            it, or a key stands in a text.
+        ConfigError: The manifest or the record is of another version, or a profile is none.
+    """
+    options.check()
+    is_sets, is_model = ((folder / name).is_file() for name in (MANIFEST, RECORD))
+    if is_sets and is_model:
         raise PublishError(
-            f"{options.licence!r} is no licence as the Hub writes it",
-            "Give its id in small letters, e.g. --license cc-by-4.0, or other.",
+            f"{folder} holds sets ({MANIFEST}) and a trained model ({RECORD})",
+            "Move one of them to a folder of its own.",
         )
-    if options.revision is not None and not options.revision.strip():
+    if not (is_sets or is_model):
+        raise _neither(folder)
+    kind: Kind = "dataset" if is_sets else "model"
+    _refuse_links(folder, kind)
+    files, message = (_of_sets if is_sets else _of_model)(folder, options)
+    return Parcel(kind, files, _kept_back(folder, files), message)
+
+
+def _of_sets(folder: Path, options: PublishOptions) -> tuple[dict[str, Path | bytes], str]:
+    """The files of sets, which were checked, and the message of the commit."""
+    manifest = read_manifest(folder)
+    _check_set_files(folder, manifest)
+    check_terms(authors_of(manifest, options.profiles), options)
+    files: dict[str, Path | bytes] = {
+        CARD: dataset_card(manifest, folder, options).encode(),
+        MANIFEST: folder / MANIFEST,
+        **files_of(folder),
+    }
+    mend = "leave out the problem or run that has it and build the sets again"
+    refuse_secrets(files, known_secrets(manifest.model_dump()), mend)
+    return files, f"Sets of heavydistill {manifest.heavydistill}"
+
+
+def _check_set_files(folder: Path, manifest: Manifest) -> None:
+    there = hashes(folder)
+    if not any(name.endswith(".parquet") for name in there):
+        raise PublishError(f"{folder} holds no rows of any set", "Build the sets again.")
+    if there != manifest.files:
+        names = sorted({*there, *manifest.files})
+        other = next(name for name in names if there.get(name) != manifest.files.get(name))
         raise PublishError(
-            "The name of the branch is empty", "Give --revision BRANCH, or leave it out for main."
+            f"{folder / other} is not what {MANIFEST} says: it was changed, added or removed "
+            "after the build",
+            "Build the sets again.",
         )
 
 
-def kept_back(folder: Path, files: Mapping[str, Path | bytes]) -> list[str]:
+def _of_model(folder: Path, options: PublishOptions) -> tuple[dict[str, Path | bytes], str]:
+    """The files of a model, which were checked, and the message of the commit."""
+    record = read_record(folder)
+    if record.result is None:
+        raise PublishError(
+            f"The training in {folder} has not ended",
+            "Wait for its end, or let it go on from its last checkpoint.",
+        )
+    weights, adapts = weights_of(folder), is_adapter(folder)
+    configs = (ADAPTER_CONFIG,) if adapts else _FULL_CONFIGS
+    there = [name for name in (*configs, *_TOKENIZER, FIGURES) if (folder / name).is_file()]
+    for name in (configs[0], _TOKENIZER_CONFIG):
+        if name not in there:
+            raise PublishError(
+                f"{folder} lacks {name}, without which nobody can load the model",
+                "Train again, or put back the file.",
+            )
+    check_origin(record, options)
+    files: dict[str, Path | bytes] = {
+        CARD: model_card(record, folder, options).encode(),
+        RECORD: folder / RECORD,
+        **{name: folder / name for name in (*weights, *there)},
+    }
+    if adapts:
+        base, config = origin_of(record, options.profiles).base, folder / ADAPTER_CONFIG
+        try:
+            tree = json.loads(config.read_bytes())
+            tree |= {"base_model_name_or_path": base.hub or base.name, "revision": base.revision}
+        except (ValueError, TypeError) as error:
+            raise PublishError(f"{config} is no configuration", "Train again.") from error
+        files[ADAPTER_CONFIG] = f"{json.dumps(tree, indent=2, ensure_ascii=False)}\n".encode()
+    comparison = comparison_in(folder)
+    secrets = known_secrets(record.model_dump(), comparison.config if comparison else {})
+    refuse_secrets(files, secrets, "train again without it")
+    return files, f"Model of heavydistill {record.heavydistill}"
+
+
+def _neither(folder: Path) -> PublishError:
+    if (folder / TRACES_FOLDER).is_dir():
+        return PublishError(
+            f"{folder} is a run, and what is published are sets and trained models",
+            f"Build sets with `heavydistill build {folder} --out FOLDER`: every problem, attempt, "
+            "candidate set and deliberation of the run is in them too.",
+        )
+    if _CHECKPOINT.fullmatch(folder.resolve().name):
+        return PublishError(
+            f"{folder} is a checkpoint in the middle of a training",
+            f"Give the folder of the trained model, {folder.resolve().parent}.",
+        )
+    return PublishError(
+        f"{folder} holds no sets and no trained model: there is neither {MANIFEST} nor {RECORD}",
+        "Give the folder that `heavydistill build --out FOLDER` wrote, or the output folder of "
+        "scripts/sft.py.",
+    )
+
+
+def _kept_back(folder: Path, files: dict[str, Path | bytes]) -> list[str]:
     """What of a folder is not among these files; a folder of which nothing is goes by its name."""
-    tops = {name.partition("/")[0] for name in files}
-    left = [path for path in folder.iterdir() if path.name not in tops]
     opened = {name.partition("/")[0] for name in files if "/" in name}
+    left = [path for path in folder.iterdir() if path.name not in opened]
     left += [path for name in opened for path in (folder / name).iterdir()]
     names = (path.relative_to(folder).as_posix() for path in left)
     return sorted(name for name in names if name not in files)
 
 
-def refuse_links(folder: Path, mark: str, is_of_kind: Callable[[str], bool]) -> None:
+def _refuse_links(folder: Path, kind: Kind) -> None:
     """Refuse to send what a link leads to outside of the folder, and links that lead nowhere.
 
     Links within the folder are followed. A snapshot in the Hub's cache consists of links to the
     blobs of the same repository, which belong to it.
-
-    Args:
-        folder: Folder that is published.
-        mark: Name of the file by which such a parcel is known.
-        is_of_kind: Whether a path is one that such a parcel can have.
-
-    Raises:
-        PublishError: There is such a link; it is named.
     """
     root = folder.resolve()
     homes = [root, root.parents[1] / "blobs"] if root.parent.name == "snapshots" else [root]
     for top in sorted(folder.iterdir()):
         for path in sorted(top.iterdir()) if top.is_dir() else [top]:
             name = path.relative_to(folder).as_posix()
-            is_sent = name in (CARD, mark) or is_of_kind(name)
+            is_sent = name in (CARD, _MARKS[kind]) or can_hold(kind, name)
             link, real = (top if top.is_symlink() else path), Path(os.path.realpath(path))
             if (is_sent or path == top) and not real.exists():
                 raise PublishError(
@@ -141,7 +265,11 @@ def copy(parcel: Parcel, folder: Path) -> Path:
     """
     folder = folder.resolve()
     target = folder.with_name(folder.name + _COPY)
-    if target.exists() and not _is_copy(target, parcel):
+    files = (path for path in target.rglob("*") if not path.is_dir())
+    names = (path.relative_to(target).as_posix() for path in files)
+    if target.exists() and not (
+        target.is_dir() and all(n in (CARD, parcel.mark) or can_hold(parcel.kind, n) for n in names)
+    ):
         raise PublishError(
             f"{target} is in the way of the copy that shows what would be sent",
             "Give it another name, or remove it.",
@@ -157,132 +285,3 @@ def copy(parcel: Parcel, folder: Path) -> Path:
             else:
                 place.write_bytes(source)
     return target
-
-
-def _is_copy(target: Path, parcel: Parcel) -> bool:
-    """Whether all that is in it is what an earlier call can have written."""
-    files = (path for path in target.rglob("*") if not path.is_dir())
-    names = (path.relative_to(target).as_posix() for path in files)
-    return target.is_dir() and all(
-        name in (CARD, parcel.mark) or parcel.is_of_kind(name) for name in names
-    )
-
-
-def _check_name(repo_id: str) -> None:
-    from huggingface_hub.errors import HFValidationError
-    from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
-
-    fix = "Give ORG/NAME, of letters, digits, '-', '_' and '.', e.g. --to my-org/heavy-traces."
-    try:
-        validate_repo_id(repo_id)
-    except HFValidationError as error:
-        raise PublishError(f"{repo_id!r} is no name on the Hub: {error}", fix) from error
-    if "/" not in repo_id:
-        raise PublishError(f"{repo_id!r} does not say whose it is", fix)
-
-
-def known_secrets(*trees: dict[str, Any]) -> dict[str, str]:
-    """The keys that this process can see: where each is kept, to its value.
-
-    Args:
-        trees: Manifests, records and configurations, which may name variables.
-    """
-    from huggingface_hub import get_token
-
-    names = {name for name in os.environ if _KEY_NAME.search(name)}
-    names |= {provider.key_env for provider in PROVIDERS.values()}
-    names |= {name for tree in trees for name in _named(tree)}
-    found = {name: os.environ.get(name, "") for name in sorted(names)}
-    found["the token for the Hub"] = get_token() or ""
-    return {
-        name: value.strip()
-        for name, value in found.items()
-        if len(value.strip()) >= _FEWEST_CHARACTERS
-    }
-
-
-def refuse_secrets(
-    files: Mapping[str, Path | bytes], secrets: Mapping[str, str], mend: str
-) -> None:
-    """Look for the keys in files that are about to be sent.
-
-    Args:
-        files: Path in the repository, to a file here or its content.
-        secrets: Result of ``known_secrets``.
-        mend: How a key is removed from files other than the card.
-
-    Raises:
-        PublishError: Names the file, row or line, and the variable, not the value.
-    """
-    for name, source in files.items():
-        hits = (
-            _in_rows(source, secrets)
-            if isinstance(source, Path) and source.suffix == ".parquet"
-            else _in_text(_text(source), secrets)
-        )
-        if hit := next(hits, None):
-            variable, place = hit
-            raise PublishError(
-                f"The value of {variable} stands in {name}, {place}; nothing was sent",
-                "Revoke that key if others may have seen it. Take it out of the Notes in the card, "
-                f"or {mend}.",
-            )
-
-
-def _named(tree: Any) -> Iterator[str]:
-    """The variables that a configuration says its keys are in."""
-    for key, value in tree.items() if isinstance(tree, dict) else enumerate(tree):
-        if key == _KEY_FIELD and isinstance(value, str):
-            yield value
-        elif isinstance(value, dict | list):
-            yield from _named(value)
-
-
-def _text(source: Path | bytes) -> bytes:
-    """What is text in a file: of weights, what is told of them before they begin."""
-    if isinstance(source, bytes):
-        return source
-    if source.suffix != ".safetensors":
-        return source.read_bytes()
-    with source.open("rb") as file:
-        return file.read(int.from_bytes(file.read(8), "little"))
-
-
-def _in_text(content: bytes, secrets: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """(variable, line) of each key in a text."""
-    for variable, value in secrets.items():
-        before, found, _ = content.partition(value.encode())
-        if found:
-            line = before.count(b"\n") + 1
-            yield variable, f"line {line}"
-
-
-def _in_rows(path: Path, secrets: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """(variable, row and column) of each key in a parquet file, a row group in memory at a time."""
-    import pyarrow.parquet as pq
-
-    with pq.ParquetFile(path) as file:
-        first = 1
-        for number in range(file.num_row_groups):
-            group = file.read_row_group(number)
-            for name, column in zip(group.column_names, group.columns, strict=True):
-                for variable in _suspects(column, secrets):
-                    for row, cell in enumerate(column.to_pylist(), first):
-                        if any(secrets[variable] in text for text in _texts(cell)):
-                            yield variable, f"row {row}, column {name}"
-            first += group.num_rows
-
-
-def _suspects(column: Any, secrets: Mapping[str, str]) -> list[str]:
-    """The variables whose values are in the memory of a column, where its texts lie in a row."""
-    buffers = [buffer for chunk in column.chunks for buffer in chunk.buffers() if buffer]
-    memory = [buffer.to_pybytes() for buffer in buffers]
-    return [name for name, value in secrets.items() if any(value.encode() in m for m in memory)]
-
-
-def _texts(cell: Any) -> Iterator[str]:
-    if isinstance(cell, str):
-        yield cell
-    elif isinstance(cell, dict | list):
-        for part in cell.values() if isinstance(cell, dict) else cell:
-            yield from _texts(part)

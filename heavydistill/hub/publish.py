@@ -18,12 +18,12 @@ import socket
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from heavydistill.errors import HeavydistillError, PublishError, RunError
-from heavydistill.hub.packing import pack_model
-from heavydistill.hub.parcel import Parcel, PublishOptions, check_options
+from heavydistill.hub.options import PublishOptions
+from heavydistill.hub.parcel import Parcel, can_hold, pack
 from heavydistill.hub.terms import check_origin
 from heavydistill.store.training_record import TrainingRecord
 
@@ -66,7 +66,12 @@ def publish(parcel: Parcel, options: PublishOptions) -> PublishResult:
         ask = api.dataset_info if kind == "dataset" else api.model_info
         before = ask(repo_id, revision=options.revision)
         there = [file.rfilename for file in before.siblings or []]
-        old = _of_earlier(there, parcel)
+        # Files of an earlier parcel that this one has not; none if something else is there.
+        old = sorted(
+            name
+            for name in (there if parcel.mark in there else [])
+            if can_hold(kind, name) and name not in parcel.files
+        )
         done = api.create_commit(
             repo_id,
             [
@@ -88,15 +93,29 @@ def publish(parcel: Parcel, options: PublishOptions) -> PublishResult:
     )
 
 
-def check_access(options: PublishOptions) -> None:
-    """Make the repository of a model, and be sure that ``publish`` may write to it.
+def check_before(record: TrainingRecord, folder: Path, options: PublishOptions) -> None:
+    """Find out whether a model can be published, and make its repository.
 
     Call this before training starts, so that a missing permission does not surface at the end.
-    Errors are those of ``publish`` and ``check_options``.
+
+    Args:
+        record: Record of the training, without a result.
+        folder: Folder where the model will be.
+        options: How it will be published.
+
+    Raises:
+        PublishError: Names, licence or terms do not allow it, or see ``publish``.
+        RunError: See ``publish``.
     """
     from huggingface_hub import HfApi
 
-    check_options(options)
+    options.check()
+    try:
+        check_origin(record, options)
+    except PublishError as error:
+        later = f"`heavydistill publish {folder} --to {options.repo_id}`"
+        fix = f"Train without push_to_hub, and publish afterwards: {later} has flags for that."
+        raise PublishError(error.what, fix) from error
     token = _token()
     api = HfApi(token=token)
     with _talking(options.repo_id, token):
@@ -105,32 +124,10 @@ def check_access(options: PublishOptions) -> None:
         api.auth_check(options.repo_id, repo_type="model", write=True)
 
 
-def check_before(record: TrainingRecord, folder: Path, options: PublishOptions) -> None:
-    """Before a training, find out whether its model can be published; makes the repository.
-
-    Args:
-        record: Record of the training, without a result.
-        folder: Folder where the model will be.
-        options: How it will be published.
-
-    Raises:
-        PublishError: Names, licence or terms do not allow it, or see ``check_access``.
-        RunError: See ``check_access``.
-    """
-    check_options(options)
-    try:
-        check_origin(record, options)
-    except PublishError as error:
-        later = f"`heavydistill publish {folder} --to {options.repo_id}`"
-        fix = f"Train without push_to_hub, and publish afterwards: {later} has flags for that."
-        raise PublishError(error.what, fix) from error
-    check_access(options)
-
-
 def publish_trained(folder: Path, options: PublishOptions) -> PublishResult:
     """Pack and publish a model right after its training; an error says how to do it later."""
     try:
-        return publish(pack_model(folder, options), options)
+        return publish(pack(folder, options), options)
     except HeavydistillError as error:
         again = f"`heavydistill publish {folder} --to {options.repo_id}`"
         fix = f"The model is in {folder}; once that is mended, send it with {again}."
@@ -151,13 +148,6 @@ def _open(api: HfApi, options: PublishOptions, kind: str) -> bool:
     if options.revision:
         api.create_branch(repo_id, branch=options.revision, repo_type=kind, exist_ok=True)
     return is_private
-
-
-def _of_earlier(there: list[str], parcel: Parcel) -> list[str]:
-    """Files of an earlier parcel that this one has not; none if something else is there."""
-    if parcel.mark not in there:
-        return []
-    return sorted(name for name in there if parcel.is_of_kind(name) and name not in parcel.files)
 
 
 def _token() -> str:
@@ -198,62 +188,53 @@ def _talking(repo_id: str, token: str) -> Iterator[None]:
         raise
     # httpx, hf_xet and huggingface_hub raise their own kinds, which have no common base.
     except Exception as error:
-        _explain(error, repo_id, token)
+        raise _explained(error, repo_id, token) from error
 
 
-def _explain(error: Exception, repo_id: str, token: str) -> NoReturn:
+def _explained(error: Exception, repo_id: str, token: str) -> HeavydistillError:
     from huggingface_hub import constants
     from huggingface_hub.errors import HfHubHTTPError
 
     hub = urlsplit(constants.ENDPOINT).hostname or "the Hub"
+    # On one line, without the token and without signed addresses.
+    plain = re.sub(r"\?\S+", "", " ".join(str(error).split())).replace(token, "[HF_TOKEN]")
+    said = plain or type(error).__name__
     chain = list(_causes(error))
-    said = _said(error, token)
     answered = next((cause for cause in chain if isinstance(cause, HfHubHTTPError)), None)
     if answered is None:
-        if any(_is_unreachable(cause) for cause in chain):
-            raise PublishError(
+        if any(
+            isinstance(cause, socket.gaierror)
+            or (isinstance(cause, OSError) and cause.errno in _UNREACHABLE)
+            for cause in chain
+        ):
+            return PublishError(
                 f"{hub} cannot be reached: {said}",
                 "Check the connection and HF_ENDPOINT, and repeat the same command.",
-            ) from error
-        raise RunError(f"The upload to {repo_id} was broken off: {said}", _AGAIN) from error
+            )
+        return RunError(f"The upload to {repo_id} was broken off: {said}", _AGAIN)
     status = answered.response.status_code
     if status == 401:
-        raise PublishError(
+        return PublishError(
             f"{hub} does not accept the token (401)",
             "Set HF_TOKEN to a valid one, or log in with `hf auth login`.",
-        ) from error
+        )
     if status == 403:
-        raise PublishError(
+        return PublishError(
             f"The token may not write to {repo_id} (403: {said})",
             "Take a token with the right to write there, or another --to.",
-        ) from error
+        )
     if status in _OVERTAKEN:
-        raise RunError(
-            f"{repo_id} was changed by somebody else during the upload ({status})", _AGAIN
-        ) from error
+        what = f"{repo_id} was changed by somebody else during the upload ({status})"
+        return RunError(what, _AGAIN)
     if status == _BUSY or status >= 500:
-        raise RunError(
-            f"{hub} broke off the upload to {repo_id} ({status}: {said})", _AGAIN
-        ) from error
-    raise PublishError(
+        return RunError(f"{hub} broke off the upload to {repo_id} ({status}: {said})", _AGAIN)
+    return PublishError(
         f"{hub} does not take the upload to {repo_id} ({status}: {said})",
         "Mend what it names, and repeat the same command.",
-    ) from error
+    )
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
     while error is not None:
         yield error
         error = error.__cause__ or error.__context__
-
-
-def _is_unreachable(error: BaseException) -> bool:
-    return isinstance(error, socket.gaierror) or (
-        isinstance(error, OSError) and error.errno in _UNREACHABLE
-    )
-
-
-def _said(error: Exception, token: str) -> str:
-    """What an error says, on one line, without the token and without signed addresses."""
-    plain = re.sub(r"\?\S+", "", " ".join(str(error).split())).replace(token, "[HF_TOKEN]")
-    return plain or type(error).__name__

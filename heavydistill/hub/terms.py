@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from heavydistill.errors import PublishError
-from heavydistill.hub.parcel import PublishOptions
+from heavydistill.hub.options import PublishOptions
 from heavydistill.models.profiles import ProfileFile, Terms, load_profile
 from heavydistill.models.registry import names, shipped
 from heavydistill.store.sets.folder import Manifest, RunUsed
@@ -47,28 +47,27 @@ class Licence:
 
 
 def authors_of(manifest: Manifest, profiles: Sequence[Path] = ()) -> list[Author]:
-    """Who wrote what is in the sets, sorted by name; errors as in ``known_models``."""
-    return authors(written(manifest), known_models(profiles))
+    """Who wrote what is in the sets, sorted by name.
 
-
-def known_models(profiles: Sequence[Path] = ()) -> dict[str, ProfileFile]:
-    """The profile of each name that a model has anywhere.
-
-    Args:
-        profiles: YAML files with profiles of the user; they come before those shipped.
-
-    Raises:
-        ConfigError: One of the files is no profile.
+    ``profiles`` are YAML files of the user, which come before those shipped; a ConfigError if one
+    of them is no profile.
     """
-    files = [load_profile(path) for path in (*profiles, *shipped().values())]
+    return _authors(_written(manifest), _known_models(profiles))
+
+
+def _known_models(profiles: Sequence[Path] = ()) -> dict[str, ProfileFile]:
+    """The profile of each name that a model has anywhere."""
     known: dict[str, ProfileFile] = {}
-    for file in files:
-        for name in _names(file):
+    for file in (load_profile(path) for path in (*profiles, *shipped().values())):
+        setups = file.vllm.gpus.values() if file.vllm else ()
+        served = [setup.model for setup in setups if setup and setup.model]
+        offered = [offer.model for offer in file.providers.values()]
+        for name in (file.name, file.served_name, *offered, *served):
             known.setdefault(name, file)
     return known
 
 
-def authors(wrote: Iterable[tuple[str, str]], known: Mapping[str, ProfileFile]) -> list[Author]:
+def _authors(wrote: Iterable[tuple[str, str]], known: Mapping[str, ProfileFile]) -> list[Author]:
     """These (role, name) as authors, sorted by name."""
     roles: dict[str, list[str]] = {}
     for role, name in wrote:
@@ -81,43 +80,48 @@ def authors(wrote: Iterable[tuple[str, str]], known: Mapping[str, ProfileFile]) 
     return found
 
 
-def check_terms(
-    authors: Sequence[Author], *, allow_unknown: bool = False, allow_restricted: bool = False
-) -> None:
+def check_terms(authors: Sequence[Author], options: PublishOptions) -> None:
     """Refuse to publish what the terms of its authors do not clearly allow.
 
     Raises:
         PublishError: Names every model concerned, its terms and their source.
     """
-    for distillation, allowed, flag, mend in (
+    for distillation, is_allowed, fix in (
         (
             "restricted",
-            allow_restricted,
-            "--allow-restricted-terms",
-            "Leave out the runs of that model, or give {flag} if its maker permits it to you.",
+            options.allow_restricted,
+            "Leave out the runs of that model, or give --allow-restricted-terms if its maker "
+            "permits it to you.",
         ),
         (
             "unknown",
-            allow_unknown,
-            "--allow-unknown-terms",
-            "Read them, and give {flag} if they allow it; a profile of your own that states them "
-            "can be given with --profile FILE.",
+            options.allow_unknown,
+            "Read them, and give --allow-unknown-terms if they allow it; a profile of your own "
+            "that states them can be given with --profile FILE.",
         ),
     ):
-        those = [author for author in authors if author.terms.distillation == distillation]
-        if those and not allowed:
+        concerned = []
+        for author in authors:
+            terms = author.terms
+            if terms.distillation != distillation:
+                continue
+            said = f": {terms.because or 'no reason is given'} (source: {terms.source or 'none'})"
+            is_told = terms.because or terms.source
+            concerned.append(author.name + (said if is_told else " (no profile tells its terms)"))
+        if concerned and not is_allowed:
             raise PublishError(
                 f"Whether models may be trained on what the sets hold is {distillation}: "
-                + "; ".join(map(_told, those)),
-                mend.format(flag=flag),
+                + "; ".join(concerned),
+                fix,
             )
 
 
 def licence_of(manifest: Manifest, authors: Sequence[Author]) -> Licence:
     """The licence of the sets, as far as it follows from what is known."""
     licences = sorted({author.licence or "none that is known" for author in authors})
-    elsewhere = [source for source in problem_sources(manifest) if not _is_own(source)]
-    if told := unsure(authors):
+    sources = problem_sources(manifest)
+    elsewhere = [name for name in sources if name != "micro" and not name.startswith("gym:")]
+    if told := _unsure(authors):
         return told
     if len(licences) > 1 or licences[0] not in HUB_LICENCES:
         return Licence("other", f"the licences of the models are: {', '.join(licences)}")
@@ -131,17 +135,22 @@ def licence_of(manifest: Manifest, authors: Sequence[Author]) -> Licence:
     )
 
 
-def unsure(authors: Sequence[Author]) -> Licence | None:
+def _unsure(authors: Sequence[Author]) -> Licence | None:
     """No licence for sure, where the terms of an author do not clearly allow it."""
     names = [author.name for author in authors if author.terms.distillation != "allowed"]
-    return (
-        Licence("other", f"the terms of {', '.join(names)} are not clearly open") if names else None
-    )
+    told = Licence("other", f"the terms of {', '.join(names)} are not clearly open")
+    return told if names else None
 
 
 def problem_sources(manifest: Manifest) -> list[str]:
     """Where the problems of the runs come from, sorted; a run that does not say is named."""
-    return sorted(set(map(_source, manifest.runs)))
+    sources = set()
+    for run in manifest.runs:
+        source = run.config.get("problems", {}).get("source")
+        # A run on the pools of another has its problems from there, and never looked at that key.
+        is_told = source and not has_others_pools(run)
+        sources.add(str(source) if is_told else f"the run {run.name}")
+    return sorted(sources)
 
 
 def has_others_pools(run: RunUsed) -> bool:
@@ -149,13 +158,7 @@ def has_others_pools(run: RunUsed) -> bool:
     return bool(run.config.get("pools_sha256"))
 
 
-def _source(run: RunUsed) -> str:
-    source = run.config.get("problems", {}).get("source")
-    # A run on the pools of another has its problems from there, and never looked at that key.
-    return str(source) if source and not has_others_pools(run) else f"the run {run.name}"
-
-
-def written(manifest: Manifest) -> Iterator[tuple[str, str]]:
+def _written(manifest: Manifest) -> Iterator[tuple[str, str]]:
     """(role, name) of all that wrote what is in the sets; of a role that wrote, at least one."""
     asked = [each.model for each in manifest.asked]
     deliberators = [*manifest.models.get("deliberator", []), *asked]
@@ -166,26 +169,6 @@ def written(manifest: Manifest) -> Iterator[tuple[str, str]]:
     for run in manifest.runs:
         for name in (run.summary.get("judging") or {}).get("judges", ()):
             yield "judge", name.rpartition("@")[0] or name
-
-
-def _names(file: ProfileFile) -> Iterator[str]:
-    yield file.name
-    yield file.served_name
-    yield from (offer.model for offer in file.providers.values())
-    setups = file.vllm.gpus.values() if file.vllm else ()
-    yield from (setup.model for setup in setups if setup and setup.model)
-
-
-def _is_own(source: str) -> bool:
-    return source == "micro" or source.startswith("gym:")
-
-
-def _told(author: Author) -> str:
-    terms = author.terms
-    if not terms.because and not terms.source:
-        return f"{author.name} (no profile tells its terms)"
-    said = terms.because or "no reason is given"
-    return f"{author.name}: {said} (source: {terms.source or 'none'})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,11 +190,10 @@ class Origin:
     base: Base
     authors: list[Author]  # who wrote what it learnt, sorted by name
 
-    def licence(self, chosen: str | None = None) -> Licence:
-        """The licence of the weights: the chosen one, or what is known of it."""
-        if chosen:
-            return Licence(chosen, "whoever published the model chose it")
-        if told := unsure(self.authors):
+    @property
+    def licence(self) -> Licence:
+        """The licence of the weights, as far as it follows from what is known."""
+        if told := _unsure(self.authors):
             return told
         if self.base.licence not in HUB_LICENCES:
             return Licence(
@@ -226,9 +208,9 @@ class Origin:
 
 
 def origin_of(record: TrainingRecord, profiles: Sequence[Path] = ()) -> Origin:
-    """Where a model comes from; ``profiles`` and errors as in ``known_models``."""
-    known = known_models(profiles)
-    return Origin(_base_of(record.base, known), authors(_wrote(record), known))
+    """Where a model comes from; ``profiles`` and errors as in ``authors_of``."""
+    known = _known_models(profiles)
+    return Origin(_base_of(record.base, known), _authors(_wrote(record), known))
 
 
 def check_origin(record: TrainingRecord, options: PublishOptions) -> None:
@@ -241,11 +223,7 @@ def check_origin(record: TrainingRecord, options: PublishOptions) -> None:
         ConfigError: One of the profiles is no profile.
     """
     origin = origin_of(record, options.profiles)
-    check_terms(
-        origin.authors,
-        allow_unknown=options.allow_unknown,
-        allow_restricted=options.allow_restricted,
-    )
+    check_terms(origin.authors, options)
     if not (origin.base.licence or options.licence or options.allow_unknown):
         raise PublishError(
             f"The licence of the base model {origin.base.name} is not known: no profile tells it",
@@ -261,19 +239,17 @@ def _base_of(used: BaseModelUsed, known: Mapping[str, ProfileFile]) -> Base:
     if profile and profile.hub and not is_on_hub:
         profile = None
     by_profile = profile.hub if profile and profile.name == used.name else None
+    licence = profile.licence if profile else ""
+    if not profile and used.training:  # a model of ours has that of the model before it
+        licence = _base_of(used.training.base, known).licence
     return Base(
         name=used.name,
         hub=(by_profile or used.name) if is_on_hub else None,
         revision=used.revision if is_on_hub else None,
-        licence=profile.licence if profile else _licence_before(used, known),
+        licence=licence,
         profile=profile.name if profile and profile.name in names() else None,
         parser=profile.thinking.parser if profile else None,
     )
-
-
-def _licence_before(used: BaseModelUsed, known: Mapping[str, ProfileFile]) -> str:
-    """Licence of the model which the base was trained from, if the base is a model of ours."""
-    return _base_of(used.training.base, known).licence if used.training else ""
 
 
 def _wrote(record: TrainingRecord) -> Iterator[tuple[str, str]]:
@@ -287,7 +263,7 @@ def _wrote(record: TrainingRecord) -> Iterator[tuple[str, str]]:
     if record.rl and record.rl.mode != "deliberator":
         return  # of the sets only problems were asked
     for used in record.sets:
-        for role, name in written(used.manifest):
+        for role, name in _written(used.manifest):
             if role == "deliberator" and (used.role == "thinker" or record.rl):
                 continue
             if not _is_base(role, name, used.manifest, record.base):

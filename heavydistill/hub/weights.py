@@ -19,12 +19,9 @@ ADAPTER = "adapter_model.safetensors"
 ADAPTER_CONFIG = "adapter_config.json"
 
 _SHARD = re.compile(r"model-\d{5}-of-\d{5}\.safetensors")
+WEIGHTS = "|".join([*map(re.escape, (FULL, INDEX, ADAPTER)), _SHARD.pattern])
+"""Expression of the names that files of weights have."""
 _AGAIN = "Train again; a training that was broken off goes on from its last checkpoint."
-
-
-def is_weights(name: str) -> bool:
-    """Whether a file of this name belongs to weights."""
-    return name in (FULL, INDEX, ADAPTER) or bool(_SHARD.fullmatch(name))
 
 
 def is_adapter(folder: Path) -> bool:
@@ -47,12 +44,10 @@ def weights_of(folder: Path) -> list[str]:
             f"{folder} holds the weights of a full model and of an adapter",
             "Remove those that are of another training.",
         )
-    if is_adapter(folder):
-        _tensors(folder / ADAPTER)
-        return [ADAPTER]
-    if (folder / FULL).is_file():
-        _tensors(folder / FULL)
-        return [FULL]
+    for name in (ADAPTER, FULL):
+        if (folder / name).is_file():
+            _tensors(folder / name)
+            return [name]
     if (folder / INDEX).is_file():
         return [*_shards(folder), INDEX]
     raise PublishError(f"{folder} holds no weights: neither {FULL} nor {ADAPTER}", _AGAIN)

@@ -60,7 +60,7 @@ def run_script(arguments: Any, stage: ModuleType) -> None:
     """
     from heavydistill.config.run import load_config
     from heavydistill.hub.model_card import write_model_card
-    from heavydistill.hub.parcel import PublishOptions
+    from heavydistill.hub.options import PublishOptions
     from heavydistill.hub.publish import check_before, publish_trained
 
     config = arguments.config

@@ -15,6 +15,7 @@ from set_folders import write_sets
 
 from heavydistill.errors import ConfigError
 from heavydistill.hub.dataset_card import dataset_card, write_card
+from heavydistill.hub.options import PublishOptions
 from heavydistill.metrics.counts import GenerationCounts
 from heavydistill.report.markdown import table, text
 from heavydistill.store.sets import folder as folders
@@ -84,7 +85,9 @@ CHANGES: dict[str, Any] = {
 
 
 def made(folder: Path, repo_id: str | None = None, **changes: Any) -> str:
-    return dataset_card(read_manifest(write_sets(folder, **changes)), folder, repo_id)
+    return dataset_card(
+        read_manifest(write_sets(folder, **changes)), folder, PublishOptions(repo_id or "")
+    )
 
 
 def rows_of(written: str, heading: str) -> list[list[str]]:

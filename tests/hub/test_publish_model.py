@@ -19,8 +19,8 @@ from set_folders import manifest, write_sets
 from students import MICRO
 
 from heavydistill.errors import PublishError, RunError
-from heavydistill.hub.parcel import PublishOptions
-from heavydistill.hub.publish import check_access, check_before, publish_trained
+from heavydistill.hub.options import PublishOptions
+from heavydistill.hub.publish import check_before, publish_trained
 from heavydistill.store.training_record import BaseModelUsed, write_record
 
 REPO = f"{ORG}/micro-deliberator"
@@ -313,11 +313,12 @@ def test_what_is_no_folder_of_the_kind_is_told_what_to_give(hub, publish, tmp_pa
     assert hub.requests == []
 
 
-def test_the_right_to_write_is_found_out_before_a_training(hub, monkeypatch):
-    check_access(PublishOptions(REPO, private=True))
+def test_the_right_to_write_is_found_out_before_a_training(hub, folder, monkeypatch):
+    begun = record(result=None)
+    check_before(begun, folder, PublishOptions(REPO, private=True))
     assert hub.repos[REPO].kind == "model" and hub.repos[REPO].private
     assert hub.commits(REPO) == 0
-    check_access(PublishOptions(REPO, revision="v2"))
+    check_before(begun, folder, PublishOptions(REPO, revision="v2"))
     assert "v2" in hub.repos[REPO].branches
     hub.add("others/model", kind="model")
     hub.add(f"{ORG}/public", kind="model")
@@ -328,10 +329,10 @@ def test_the_right_to_write_is_found_out_before_a_training(hub, monkeypatch):
         (PublishOptions(f"{ORG}/public", private=True), "is there already and is public"),
     ):
         with pytest.raises(PublishError, match=fault):
-            check_access(options)
+            check_before(begun, folder, options)
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     with pytest.raises(PublishError, match="HF_HUB_OFFLINE"):
-        check_access(PublishOptions(REPO))
+        check_before(begun, folder, PublishOptions(REPO))
 
 
 def test_terms_are_found_out_before_a_training_too(hub, folder):

@@ -12,7 +12,7 @@ from hub_server import TOKEN
 from set_folders import manifest, write_sets
 
 from heavydistill.errors import PublishError
-from heavydistill.hub.parcel import known_secrets, refuse_secrets
+from heavydistill.hub.secrets import known_secrets, refuse_secrets
 from heavydistill.schema import from_row
 from heavydistill.store.sets import folder as folders
 from heavydistill.store.sets.folder import RunUsed, read_manifest, write_manifest
