@@ -2,14 +2,20 @@
 
 A check gives True where the text follows the instruction, False where it does not, and None where
 the rules cannot tell: no language can be recognised, or JSON is nested too deeply to be read.
-Every check takes any text. What the benchmark counts as following is followed here too, so that
-figures can be compared with published ones: keywords may be parts of longer words, and case does
-not count unless the instruction is about it.
+Every check takes any text, in time proportional to its length. What the benchmark counts is counted
+here, so that figures can be compared with published ones: keywords may be parts of longer words,
+and case does not count unless the instruction is about it.
 
 Stricter than the benchmark's own program: ``NaN`` is no JSON; ``，`` and the like are commas; two
 of the three constrained answers are none; text without a recognisable language is not of every
 language; a forbidden word that ends in a symbol (``C++``) or is written in a script without blanks
 is found.
+
+Sentences end by rules, without a trained model: after ``.``, ``!`` or ``?`` and a blank, but for
+common abbreviations and initials. As usual in this benchmark, a line end alone parts no sentences
+and the number of a list item (``1.``) is one of its own.
+
+Not covered: words of scripts that write no blanks (Chinese, Thai), of which a whole run is one.
 """
 
 from __future__ import annotations
@@ -18,19 +24,119 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
-from heavydistill.verifiers.instructions import measures
 from heavydistill.verifiers.instructions.language import CODES, is_in
-from heavydistill.verifiers.instructions.measures import first_word
+
+# --- What is counted in a text.
+# Before a name or a word, never at the end of a sentence.
+_ABBREVIATION = re.compile(
+    r"mr|mrs|ms|dr|prof|rev|hon|st|gen|gov|sen|rep|capt|col|lt|sgt|maj|cmdr|messrs|mme|vs?|cf|viz"
+    r"|ca|e\.g|i\.e"
+)
+# Before a number; elsewhere they are words (``He said no.``) or end a sentence.
+_BEFORE_NUMBER = re.compile(
+    r"nos?|vol|pp?|fig|eq|sec|ch|est|approx|jan|feb|mar|apr|aug|sept?|oct|nov|dec"
+)
+# These end a sentence where no small letter follows.
+_OPEN_ABBREVIATION = re.compile(
+    r"etc|al|inc|ltd|co|corp|bros|jr|sr|ave|blvd|u\.s|u\.k|u\.n|a\.m|p\.m|ph\.d|b\.a|m\.a|d\.c"
+)
+_AROUND = "\"'()[]{}*_`“”‘’«»<>#~"
+_QUOTES = "\"'“”‘’«»"
+_FULL_WIDTH_ENDS = "。！？।۔؟"
+_APART = re.compile(f"([{_FULL_WIDTH_ENDS}])")
+_BETWEEN_CAPITALS = re.compile(r"[\s,;:@#$%&?!\[\](){}<>\"“”…—]+|--")
+_ENDING = re.compile(r"['’](?:s|m|d|ll|re|ve|t)$", re.IGNORECASE)
+
+
+def words(text: str) -> int:
+    """Runs of letters, digits and underscores; ``don't`` and ``well-known`` are two each."""
+    return len(re.findall(r"\w+", text))
+
+
+def sentences(text: str) -> int:
+    count, is_open = 0, False
+    tokens = _APART.sub(r"\1 ", text).split()
+    for token, following in pairwise([*tokens, ""]):
+        is_open = is_open or any(map(str.isalnum, token))
+        if is_open:
+            bare = token.rstrip(_AROUND)
+            is_quoted = any(mark in _QUOTES for mark in token[len(bare) :])
+            if _ends_sentence(bare, following.lstrip(_AROUND), is_quoted):
+                count, is_open = count + 1, False
+    return count + is_open
+
+
+def _ends_sentence(token: str, following: str, is_quoted: bool) -> bool:
+    begins_anew = not following[:1].islower()
+    if token.endswith(("!", "?", *_FULL_WIDTH_ENDS)):
+        return begins_anew or not is_quoted
+    if token.endswith(("..", "…")):
+        return begins_anew
+    if not token.endswith("."):
+        return False
+    word = token[:-1].lstrip(_AROUND)
+    small = word.lower()
+    if _ABBREVIATION.fullmatch(small):
+        return False
+    if _BEFORE_NUMBER.fullmatch(small):
+        return not following[:1].isdigit()
+    if _OPEN_ABBREVIATION.fullmatch(small) or word.isdigit():
+        return begins_anew
+    is_initial = len(word) == 1 and word.isupper() and word != "I"
+    return not is_initial
+
+
+def capital_words(text: str) -> int:
+    """Words without a small letter; ``I``, ``A`` and ``U.S.`` are such words."""
+    parts = (_ENDING.sub("", part.strip("'’")) for part in _BETWEEN_CAPITALS.split(text) if part)
+    return sum(1 for part in parts if part.isupper())
+
+
+def bullets(text: str) -> int:
+    """Lines that begin with ``*`` or ``-``; ``**bold**`` is none, a rule of dashes is one."""
+    lines = (line.lstrip() for line in text.split("\n"))
+    return sum(1 for line in lines if line[:1] == "-" or (line[:1] == "*" and line[1:2] != "*"))
+
+
+def highlights(text: str) -> int:
+    """Passages ``*like this*`` or ``**like this**``, each within one line and not blank."""
+    single = re.findall(r"\*([^\n*]*)\*", text)
+    double = re.findall(r"\*\*([^\n*]*)\*\*", text)
+    return sum(1 for passage in single + double if passage.strip())
+
+
+def placeholders(text: str) -> int:
+    """Pairs ``[...]``, each within one line; an empty one counts."""
+    lines = text.split("\n")
+    return sum("[" in part for line in lines for part in line.split("]")[:-1])
+
+
+def parts(text: str, mark: str) -> list[str] | None:
+    """What stands between the marks, without blanks; None if one but the first or last is blank.
+
+    A blank first or last part is left out, so that a mark may open or close the text.
+    """
+    found = [part.strip() for part in text.split(mark)]
+    if not all(found[1:-1]):
+        return None
+    return [part for part in found if part]
+
+
+def first_word(text: str) -> str:
+    """The first word in small letters, without quotes before it and all from a mark on."""
+    word = text.split(maxsplit=1)[0] if text.strip() else ""
+    return re.split(r"[.,?!'\"]", word.lstrip("'").lstrip('"'), maxsplit=1)[0].lower()
+
 
 # --- What the arguments may be. A reader takes what stands in a dataset and gives the value that a
 # check works with; it raises ``ValueError`` with what the argument takes where that is another.
-Reader = Callable[[Any], Any]
 RELATIONS = ("at least", "less than")
 
 
-def read_number(value: Any) -> int:
+def _number(value: Any) -> int:
     """A whole number from 1; ``3.0``, which some table readers make of 3, is one too."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
@@ -39,54 +145,48 @@ def read_number(value: Any) -> int:
     return value
 
 
-def read_relation(value: Any) -> str:
-    """One of ``RELATIONS``."""
+def _relation(value: Any) -> str:
     if value not in RELATIONS:
         raise ValueError(" or ".join(f'"{choice}"' for choice in RELATIONS))
     return str(value)
 
 
-def read_phrase(value: Any) -> str:
-    """Text that is not blank, without the blanks around it, its line ends as ``\\n``."""
+def _phrase(value: Any) -> str:
+    """Text without the blanks around it, its line ends as ``\\n``."""
     if not isinstance(value, str) or not value.strip():
         raise ValueError("text")
     return value.replace("\r\n", "\n").strip()
 
 
-def read_word(value: Any) -> str:
-    """One word, as ``measures.first_word`` gives it."""
-    text = read_phrase(value)
+def _word(value: Any) -> str:
+    text = _phrase(value)
     if len(text.split()) > 1 or not first_word(text):
         raise ValueError("one word")
     return first_word(text)
 
 
-def read_phrases(value: Any) -> tuple[str, ...]:
-    """At least one text, none of them blank."""
-    if not isinstance(value, list | tuple) or not value:
+def _phrases(value: Any) -> tuple[str, ...]:
+    entries = value if isinstance(value, list | tuple) else ()
+    if not entries or not all(isinstance(entry, str) and entry.strip() for entry in entries):
         raise ValueError("a list of texts")
-    try:
-        return tuple(read_phrase(entry) for entry in value)
-    except ValueError:
-        raise ValueError("a list of texts") from None
+    return tuple(map(_phrase, entries))
 
 
-def read_letter(value: Any) -> str:
+def _letter(value: Any) -> str:
     """One character; it need not be a letter."""
     if not isinstance(value, str) or len(value.strip()) != 1:
         raise ValueError("one character")
     return value.strip()
 
 
-def read_language(value: Any) -> str:
-    """A code of ``language.CODES``."""
+def _language(value: Any) -> str:
     code = value.strip().lower() if isinstance(value, str) else ""
     if code not in CODES:
         raise ValueError(f"one of the codes {', '.join(sorted(CODES))}")
     return code
 
 
-# --- The checks.
+# --- The checks: each takes the text and then its arguments in their order.
 Check = Callable[..., bool | None]
 _FENCES = ("```json", "```Json", "```JSON", "```")
 _COMMAS = ",，、،﹐､"
@@ -95,39 +195,30 @@ _NO_BLANKS = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
 )
 _CONSTRAINED = ("My answer is yes.", "My answer is no.", "My answer is maybe.")
+_POSTSCRIPTS = {"P.S.": r"(?<!\w)p\.\s?s\.", "P.P.S": r"(?<!\w)p\.\s?p\.\s?s"}
 
 
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """One of the 25 instructions.
+def _compared(count: Callable[..., int]) -> Check:
+    """What is counted is at least, or less than, the last but one argument."""
 
-    Attributes:
-        check: Takes the text and the arguments by name.
-        arguments: Names of the arguments, all of them needed, and what reads each.
-    """
+    def check(text: str, *arguments: Any) -> bool:
+        *counted, bound, relation = arguments
+        number = count(text, *counted)
+        return number >= bound if relation == "at least" else number < bound
 
-    check: Check
-    arguments: dict[str, Reader]
+    return check
 
 
-def _holds(count: int, relation: str, bound: int) -> bool:
-    return count >= bound if relation == "at least" else count < bound
-
-
-def _matches(word: str, text: str) -> int:
+def _matches(text: str, word: str) -> int:
     return len(re.findall(re.escape(word), text, re.IGNORECASE))
 
 
-def _has_keywords(text: str, *, keywords: tuple[str, ...]) -> bool:
-    return all(_matches(word, text) for word in keywords)
+def _letters(text: str, letter: str) -> int:
+    return text.lower().count(letter.lower())
 
 
-def _has_keyword_often(text: str, *, keyword: str, frequency: int, relation: str) -> bool:
-    return _holds(_matches(keyword, text), relation, frequency)
-
-
-def _has_no_forbidden_word(text: str, *, forbidden_words: tuple[str, ...]) -> bool:
-    return not any(_stands_alone(word, text) for word in forbidden_words)
+def _has_no_forbidden_word(text: str, words: tuple[str, ...]) -> bool:
+    return not any(_stands_alone(word, text) for word in words)
 
 
 def _stands_alone(word: str, text: str) -> bool:
@@ -137,73 +228,31 @@ def _stands_alone(word: str, text: str) -> bool:
     return bool(re.search(before + re.escape(word) + after, text, re.IGNORECASE))
 
 
-def _has_letter_often(text: str, *, letter: str, let_frequency: int, let_relation: str) -> bool:
-    return _holds(text.lower().count(letter.lower()), let_relation, let_frequency)
+def _begins_paragraph(text: str, count: int, nth: int, word: str) -> bool:
+    paragraphs = [part for part in text.split("\n\n") if part.strip()]
+    return len(paragraphs) == count and first_word(paragraphs[nth - 1]) == word
 
 
-def _is_in_language(text: str, *, language: str) -> bool | None:
-    return is_in(text, language)
+def _has_postscript(text: str, marker: str) -> bool:
+    return bool(re.search(_POSTSCRIPTS.get(marker, re.escape(marker)), text, re.IGNORECASE))
 
 
-def _has_sentences(text: str, *, num_sentences: int, relation: str) -> bool:
-    return _holds(measures.sentences(text), relation, num_sentences)
-
-
-def _has_words(text: str, *, num_words: int, relation: str) -> bool:
-    return _holds(measures.words(text), relation, num_words)
-
-
-def _has_paragraphs(text: str, *, num_paragraphs: int) -> bool:
-    found = measures.parts(text, "***")
-    return found is not None and len(found) == num_paragraphs
-
-
-def _begins_paragraph(
-    text: str, *, num_paragraphs: int, nth_paragraph: int, first_word: str
-) -> bool:
-    found = [part for part in text.split("\n\n") if part.strip()]
-    has_all = len(found) == num_paragraphs
-    return has_all and measures.first_word(found[nth_paragraph - 1]) == first_word
-
-
-def _has_placeholders(text: str, *, num_placeholders: int) -> bool:
-    return measures.placeholders(text) >= num_placeholders
-
-
-def _has_postscript(text: str, *, postscript_marker: str) -> bool:
-    known = {"P.S.": r"(?<!\w)p\.\s?s\.", "P.P.S": r"(?<!\w)p\.\s?p\.\s?s"}
-    pattern = known.get(postscript_marker, re.escape(postscript_marker))
-    return bool(re.search(pattern, text, re.IGNORECASE))
-
-
-def _has_bullets(text: str, *, num_bullets: int) -> bool:
-    return measures.bullets(text) == num_bullets
-
-
-def _is_constrained(text: str) -> bool:
-    return sum(choice in text for choice in _CONSTRAINED) == 1
-
-
-def _has_highlights(text: str, *, num_highlights: int) -> bool:
-    return measures.highlights(text) >= num_highlights
-
-
-def _has_sections(text: str, *, section_spliter: str, num_sections: int) -> bool:
-    return measures.sections(text, section_spliter) >= num_sections
+def _has_sections(text: str, heading: str, count: int) -> bool:
+    return len(re.findall(rf"{re.escape(heading)}\s?\d+", text)) >= count
 
 
 def _is_json(text: str) -> bool | None:
     body = text.strip()
     for fence in _FENCES:
         body = body.removeprefix(fence)
+
+    def refuse(word: str) -> None:
+        raise ValueError(word)
+
     try:
-        json.loads(
-            body.removesuffix("```").strip(),
-            parse_constant=_no_json,
-            # Numbers of any length are JSON, and their value does not matter.
-            parse_int=len,
-            parse_float=len,
-        )
+        # Numbers of any length are JSON, and their value does not matter.
+        body = body.removesuffix("```").strip()
+        json.loads(body, parse_constant=refuse, parse_int=len, parse_float=len)
     except RecursionError:
         return None
     except ValueError:
@@ -211,106 +260,89 @@ def _is_json(text: str) -> bool | None:
     return True
 
 
-def _no_json(word: str) -> None:
-    raise ValueError(word)
-
-
-def _has_title(text: str) -> bool:
-    return any(map(_title, text.split("\n")))
-
-
-def _title(line: str) -> str:
+def _is_title(line: str) -> bool:
     begin, end = line.find("<<"), line.rfind(">>")
-    if begin < 0 or end <= begin + 2:
-        return ""
-    return line[begin:end].lstrip("<").rstrip(">").strip()
+    return 0 <= begin < end - 2 and bool(line[begin:end].lstrip("<").rstrip(">").strip())
 
 
 def _is_two_responses(text: str) -> bool:
-    found = measures.parts(text, "******")
-    return found is not None and len(found) == 2 and found[0] != found[1]
-
-
-def _repeats_prompt(text: str, *, prompt_to_repeat: str) -> bool:
-    return text.strip().lower().startswith(prompt_to_repeat.lower())
-
-
-def _has_end(text: str, *, end_phrase: str) -> bool:
-    return text.strip().strip('"').lower().endswith(end_phrase.lower())
-
-
-def _is_in_capitals(text: str) -> bool | None:
-    return text.isupper() and is_in(text, "en")
-
-
-def _is_in_small_letters(text: str) -> bool | None:
-    return text.islower() and is_in(text, "en")
-
-
-def _has_capital_words(text: str, *, capital_frequency: int, capital_relation: str) -> bool:
-    return _holds(measures.capital_words(text), capital_relation, capital_frequency)
-
-
-def _has_no_comma(text: str) -> bool:
-    return not any(comma in text for comma in _COMMAS)
+    found = parts(text, "******") or []
+    return len(found) == 2 and found[0] != found[1]
 
 
 def _is_quoted(text: str) -> bool:
     body = text.strip()
-    return len(body) > 1 and body[0] == '"' and body[-1] == '"'
+    return len(body) > 1 and body[0] == body[-1] == '"'
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One of the 25 instructions."""
+
+    check: Check
+    arguments: dict[str, Callable[[Any], Any]]
+    """Names of the arguments, all of them needed, and what reads each."""
 
 
 KINDS: dict[str, Kind] = {
-    "keywords:existence": Kind(_has_keywords, {"keywords": read_phrases}),
+    "keywords:existence": Kind(
+        lambda text, words: all(_matches(text, word) for word in words), {"keywords": _phrases}
+    ),
     "keywords:frequency": Kind(
-        _has_keyword_often,
-        {"keyword": read_phrase, "frequency": read_number, "relation": read_relation},
+        _compared(_matches), {"keyword": _phrase, "frequency": _number, "relation": _relation}
     ),
-    "keywords:forbidden_words": Kind(_has_no_forbidden_word, {"forbidden_words": read_phrases}),
+    "keywords:forbidden_words": Kind(_has_no_forbidden_word, {"forbidden_words": _phrases}),
     "keywords:letter_frequency": Kind(
-        _has_letter_often,
-        {"letter": read_letter, "let_frequency": read_number, "let_relation": read_relation},
+        _compared(_letters),
+        {"letter": _letter, "let_frequency": _number, "let_relation": _relation},
     ),
-    "language:response_language": Kind(_is_in_language, {"language": read_language}),
+    "language:response_language": Kind(is_in, {"language": _language}),
     "length_constraints:number_sentences": Kind(
-        _has_sentences, {"num_sentences": read_number, "relation": read_relation}
+        _compared(sentences), {"num_sentences": _number, "relation": _relation}
     ),
-    "length_constraints:number_paragraphs": Kind(_has_paragraphs, {"num_paragraphs": read_number}),
+    "length_constraints:number_paragraphs": Kind(
+        lambda text, count: len(parts(text, "***") or []) == count, {"num_paragraphs": _number}
+    ),
     "length_constraints:number_words": Kind(
-        _has_words, {"num_words": read_number, "relation": read_relation}
+        _compared(words), {"num_words": _number, "relation": _relation}
     ),
     "length_constraints:nth_paragraph_first_word": Kind(
         _begins_paragraph,
-        {
-            "num_paragraphs": read_number,
-            "nth_paragraph": read_number,
-            "first_word": read_word,
-        },
+        {"num_paragraphs": _number, "nth_paragraph": _number, "first_word": _word},
     ),
     "detectable_content:number_placeholders": Kind(
-        _has_placeholders, {"num_placeholders": read_number}
+        lambda text, count: placeholders(text) >= count, {"num_placeholders": _number}
     ),
-    "detectable_content:postscript": Kind(_has_postscript, {"postscript_marker": read_phrase}),
-    "detectable_format:number_bullet_lists": Kind(_has_bullets, {"num_bullets": read_number}),
-    "detectable_format:constrained_response": Kind(_is_constrained, {}),
+    "detectable_content:postscript": Kind(_has_postscript, {"postscript_marker": _phrase}),
+    "detectable_format:number_bullet_lists": Kind(
+        lambda text, count: bullets(text) == count, {"num_bullets": _number}
+    ),
+    "detectable_format:constrained_response": Kind(
+        lambda text: sum(choice in text for choice in _CONSTRAINED) == 1, {}
+    ),
     "detectable_format:number_highlighted_sections": Kind(
-        _has_highlights, {"num_highlights": read_number}
+        lambda text, count: highlights(text) >= count, {"num_highlights": _number}
     ),
     "detectable_format:multiple_sections": Kind(
-        _has_sections, {"section_spliter": read_phrase, "num_sections": read_number}
+        _has_sections, {"section_spliter": _phrase, "num_sections": _number}
     ),
     "detectable_format:json_format": Kind(_is_json, {}),
-    "detectable_format:title": Kind(_has_title, {}),
+    "detectable_format:title": Kind(lambda text: any(map(_is_title, text.split("\n"))), {}),
     "combination:two_responses": Kind(_is_two_responses, {}),
-    "combination:repeat_prompt": Kind(_repeats_prompt, {"prompt_to_repeat": read_phrase}),
-    "startend:end_checker": Kind(_has_end, {"end_phrase": read_phrase}),
+    "combination:repeat_prompt": Kind(
+        lambda text, prompt: text.strip().lower().startswith(prompt.lower()),
+        {"prompt_to_repeat": _phrase},
+    ),
+    "startend:end_checker": Kind(
+        lambda text, phrase: text.strip().strip('"').lower().endswith(phrase.lower()),
+        {"end_phrase": _phrase},
+    ),
     "startend:quotation": Kind(_is_quoted, {}),
     "change_case:capital_word_frequency": Kind(
-        _has_capital_words,
-        {"capital_frequency": read_number, "capital_relation": read_relation},
+        _compared(capital_words), {"capital_frequency": _number, "capital_relation": _relation}
     ),
-    "change_case:english_capital": Kind(_is_in_capitals, {}),
-    "change_case:english_lowercase": Kind(_is_in_small_letters, {}),
-    "punctuation:no_comma": Kind(_has_no_comma, {}),
+    "change_case:english_capital": Kind(lambda text: text.isupper() and is_in(text, "en"), {}),
+    "change_case:english_lowercase": Kind(lambda text: text.islower() and is_in(text, "en"), {}),
+    "punctuation:no_comma": Kind(lambda text: not any(mark in text for mark in _COMMAS), {}),
 }
 """The instructions by id, as google/IFEval writes it."""

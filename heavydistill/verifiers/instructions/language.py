@@ -17,14 +17,12 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-_CHINESE = frozenset({"zh-cn", "zh-tw"})
 _PROFILES = (
     "af ar bg bn ca cs cy da de el en es et fa fi fr gu he hi hr hu id it ja kn ko lt lv mk ml mr "
     "ne nl no pa pl pt ro ru sk sl so sq sv sw ta te th tl tr uk ur vi zh-cn zh-tw"
 )
-CODES: dict[str, frozenset[str]] = {code: frozenset({code}) for code in _PROFILES.split()} | {
-    "zh": _CHINESE
-}
+CODES = {code: frozenset({code}) for code in _PROFILES.split()}
+CODES["zh"] = frozenset({"zh-cn", "zh-tw"})
 """What a dataset may call a language, and the codes of langdetect that it stands for."""
 
 FEWEST_LETTERS = 60
@@ -33,12 +31,7 @@ _LONGEST = 20_000
 
 
 def is_in(text: str, language: str) -> bool | None:
-    """Whether most of ``text`` is in the language of a code; None where nothing can tell.
-
-    Args:
-        text: Any text.
-        language: A key of ``CODES``.
-    """
+    """Whether most of ``text`` is in the language of a code; None where nothing can tell."""
     from langdetect.lang_detect_exception import LangDetectException
 
     begin = text[:_LONGEST].lower()

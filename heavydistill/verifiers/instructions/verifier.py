@@ -8,12 +8,11 @@
 
 The lists are as in google/IFEval: one object of arguments for each id, in which arguments that
 are null count as absent; the list may also be its JSON text, as in argilla/ifeval-like-data. Ids
-may begin with ``en:``. ``mode`` is ``strict`` unless it says ``loose``. The score is the share of
-the instructions that are followed, and the evidence says of each whether it is (null: cannot be
-told). A problem may set
-``"mode": "loose"``: an instruction is then followed too if it is by the response without its
-first line, its last line or both, or by one of these without asterisks, so that "Sure, here it
-is:" and bold type do no harm. The prompt itself is not read, and there is no reference.
+may begin with ``en:``. ``mode`` is ``strict`` unless it says ``loose``: an instruction is then
+followed too if it is by the response without its first line, its last line or both, or by one of
+these without asterisks, so that "Sure, here it is:" and bold type do no harm. The score is the
+share of the instructions that are followed, and the evidence says of each whether it is (null:
+cannot be told). The prompt itself is not read, and there is no reference.
 
 Verdicts, by reason:
 
@@ -27,9 +26,9 @@ Not covered: whether the response answers the prompt; instructions outside the 2
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import json
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from importlib import metadata
 from typing import Any
@@ -38,118 +37,14 @@ from heavydistill.config.run import Verifying
 from heavydistill.schema import Problem
 from heavydistill.verifiers.base import Decision, Verifier
 from heavydistill.verifiers.instructions import language
-from heavydistill.verifiers.instructions.checks import KINDS, Kind
+from heavydistill.verifiers.instructions.checks import KINDS
 
+MOST_CHARACTERS = 200_000
 COLUMNS = ("instruction_id_list", "kwargs")
 MODES = ("strict", "loose")
 
-
-@dataclass(frozen=True, slots=True)
-class Demand:
-    """One instruction of a problem.
-
-    Attributes:
-        name: Its id without ``en:``; one that is there already is numbered, ``ID (2)``.
-        kind: How it is checked.
-        arguments: All that the check needs.
-    """
-
-    name: str
-    kind: Kind
-    arguments: dict[str, Any]
-
-    def is_met(self, text: str) -> bool | None:
-        """Whether ``text`` follows the instruction; None where that cannot be told."""
-        return self.kind.check(text, **self.arguments)
-
-
-@dataclass(frozen=True, slots=True)
-class Demands:
-    """All instructions of a problem, in their order, with distinct names, and the mode."""
-
-    all: tuple[Demand, ...]
-    is_loose: bool
-
-
-@lru_cache(maxsize=256)
-def from_args(verifier_args: str) -> Demands:
-    """The demands in ``verifier_args``.
-
-    Raises:
-        ValueError: They are not as the module says; the message names what is wrong and what to
-            write.
-    """
-    args = json.loads(verifier_args)
-    if not isinstance(args, dict) or not {*COLUMNS} <= args.keys() <= {*COLUMNS, "mode"}:
-        raise ValueError(
-            'verifier_args of instructions take "instruction_id_list", "kwargs" and, if wanted, '
-            f'"mode", not {verifier_args}'
-        )
-    ids, kwargs = args["instruction_id_list"], args["kwargs"]
-    if not isinstance(ids, list) or not ids:
-        raise ValueError(f"instruction_id_list takes a list with at least one id, not {ids!r}")
-    if isinstance(kwargs, str):
-        kwargs = _parsed(kwargs)
-    if not isinstance(kwargs, list) or len(kwargs) != len(ids):
-        raise ValueError(
-            f"kwargs takes a list of {len(ids)} objects, one for each of instruction_id_list, "
-            f"not {kwargs!r}"
-        )
-    mode = args.get("mode")
-    if mode is not None and mode not in MODES:
-        raise ValueError(f'"mode" takes {" or ".join(MODES)}, not {mode!r}')
-    demands: dict[str, Demand] = {}
-    for id, given in zip(ids, kwargs, strict=True):
-        demand = _demand(id, given, demands)
-        demands[demand.name] = demand
-    return Demands(tuple(demands.values()), mode == "loose")
-
-
-def _parsed(text: str) -> Any:
-    """What a text is the JSON of, or where it is none the text."""
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return text
-
-
-def _demand(id: Any, given: Any, earlier: dict[str, Demand]) -> Demand:
-    plain = id.removeprefix("en:") if isinstance(id, str) else ""
-    if plain not in KINDS:
-        near = difflib.get_close_matches(plain, KINDS, n=1)
-        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(KINDS)}"
-        raise ValueError(f"instruction_id_list: there is no instruction {id!r}; {hint}")
-    name, count = plain, 1
-    while name in earlier:
-        count += 1
-        name = f"{plain} ({count})"
-    return Demand(name, KINDS[plain], _arguments(plain, given))
-
-
-def _arguments(id: str, given: Any) -> dict[str, Any]:
-    """The arguments of one instruction, each in the form that its check takes."""
-    if given is not None and not isinstance(given, dict):
-        raise ValueError(f"kwargs of {id} takes an object, not {given!r}")
-    there = {name: value for name, value in (given or {}).items() if value is not None}
-    readers = KINDS[id].arguments
-    unknown = sorted(there.keys() - readers.keys())
-    if unknown:
-        takes = ", ".join(readers) or "no arguments"
-        raise ValueError(f"kwargs of {id}: there is no {unknown[0]!r}; it takes {takes}")
-    values: dict[str, Any] = {}
-    for name, read in readers.items():
-        if name not in there:
-            raise ValueError(f"kwargs of {id}: {name} is missing; it takes {', '.join(readers)}")
-        try:
-            values[name] = read(there[name])
-        except ValueError as error:
-            raise ValueError(f"kwargs of {id}: {name} takes {error}, not {there[name]!r}") from None
-    if "nth_paragraph" in values and values["nth_paragraph"] > values["num_paragraphs"]:
-        raise ValueError(f"kwargs of {id}: nth_paragraph is above num_paragraphs; lower it")
-    return values
-
-
-MOST_CHARACTERS = 200_000
+# Each instruction: its id without "en:", and the values of its arguments.
+Demands = tuple[tuple[str, list[Any]], ...]
 
 
 class Instructions(Verifier):
@@ -171,9 +66,15 @@ class Instructions(Verifier):
         return text.replace("\r\n", "\n").strip()
 
     def decide(self, problem: Problem, candidate: str) -> Decision:
-        demands = from_args(problem.verifier_args)
-        texts = variants(candidate) if demands.is_loose else [candidate]
-        met = {demand.name: _is_met_by_any(demand, texts) for demand in demands.all}
+        demands, is_loose = _demands(problem.verifier_args)
+        texts = variants(candidate) if is_loose else [candidate]
+        met: dict[str, bool | None] = {}
+        for id, values in demands:
+            name, count = id, 1
+            while name in met:
+                count += 1
+                name = f"{id} ({count})"
+            met[name] = _is_met_by_any(id, values, texts)
         evidence = json.dumps(met)
         score = sum(map(bool, met.values())) / len(met)
         if all(met.values()):
@@ -187,7 +88,7 @@ class Instructions(Verifier):
 
     def check_reference(self, problem: Problem) -> str | None:
         try:
-            from_args(problem.verifier_args)
+            _demands(problem.verifier_args)
         except ValueError as error:
             return str(error)
         return None
@@ -204,11 +105,69 @@ def variants(text: str) -> list[str]:
     return [part for part in dict.fromkeys(cut + plain) if part.strip()]
 
 
-def _is_met_by_any(demand: Demand, texts: list[str]) -> bool | None:
+def _is_met_by_any(id: str, values: list[Any], texts: list[str]) -> bool | None:
     unsure = False
     for text in texts:
-        met = demand.is_met(text)
+        met = KINDS[id].check(text, *values)
         if met:
             return True
         unsure = unsure or met is None
     return None if unsure else False
+
+
+@lru_cache(maxsize=256)
+def _demands(verifier_args: str) -> tuple[Demands, bool]:
+    """The demands in ``verifier_args``, in their order, and whether the mode is loose.
+
+    Raises:
+        ValueError: They are not as the module says; the message names what is wrong and what to
+            write.
+    """
+    args = json.loads(verifier_args)
+    if not isinstance(args, dict) or not {*COLUMNS} <= args.keys() <= {*COLUMNS, "mode"}:
+        raise ValueError(
+            'verifier_args of instructions take "instruction_id_list", "kwargs" and, if wanted, '
+            f'"mode", not {verifier_args}'
+        )
+    ids, kwargs, mode = args["instruction_id_list"], args["kwargs"], args.get("mode")
+    if not isinstance(ids, list) or not ids:
+        raise ValueError(f"instruction_id_list takes a list with at least one id, not {ids!r}")
+    if isinstance(kwargs, str):
+        with contextlib.suppress(ValueError, RecursionError):  # a text is refused below
+            kwargs = json.loads(kwargs)
+    if not isinstance(kwargs, list) or len(kwargs) != len(ids):
+        raise ValueError(
+            f"kwargs takes a list of {len(ids)} objects, one for each of instruction_id_list, "
+            f"not {kwargs!r}"
+        )
+    if mode is not None and mode not in MODES:
+        raise ValueError(f'"mode" takes {" or ".join(MODES)}, not {mode!r}')
+    return tuple(map(_demand, ids, kwargs)), mode == "loose"
+
+
+def _demand(id: Any, given: Any) -> tuple[str, list[Any]]:
+    plain = id.removeprefix("en:") if isinstance(id, str) else ""
+    if plain not in KINDS:
+        near = difflib.get_close_matches(plain, KINDS, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(KINDS)}"
+        raise ValueError(f"instruction_id_list: there is no instruction {id!r}; {hint}")
+    if given is not None and not isinstance(given, dict):
+        raise ValueError(f"kwargs of {plain} takes an object, not {given!r}")
+    there = {name: value for name, value in (given or {}).items() if value is not None}
+    readers = KINDS[plain].arguments
+    takes = ", ".join(readers) or "no arguments"
+    for name in sorted(there.keys() - readers.keys()):
+        raise ValueError(f"kwargs of {plain}: there is no {name!r}; it takes {takes}")
+    values: dict[str, Any] = {}
+    for name, read in readers.items():
+        if name not in there:
+            raise ValueError(f"kwargs of {plain}: {name} is missing; it takes {takes}")
+        try:
+            values[name] = read(there[name])
+        except ValueError as error:
+            raise ValueError(
+                f"kwargs of {plain}: {name} takes {error}, not {there[name]!r}"
+            ) from None
+    if "nth_paragraph" in values and values["nth_paragraph"] > values["num_paragraphs"]:
+        raise ValueError(f"kwargs of {plain}: nth_paragraph is above num_paragraphs; lower it")
+    return plain, list(values.values())

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from heavydistill.verifiers.instructions import measures
+from heavydistill.verifiers.instructions import checks
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ from heavydistill.verifiers.instructions import measures
     ],
 )
 def test_sentences_are_counted(text, count):
-    assert measures.sentences(text) == count
+    assert checks.sentences(text) == count
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_sentences_are_counted(text, count):
     ],
 )
 def test_words_are_counted(text, count):
-    assert measures.words(text) == count
+    assert checks.words(text) == count
 
 
 @pytest.mark.parametrize(
@@ -63,11 +63,11 @@ def test_words_are_counted(text, count):
     ],
 )
 def test_words_in_capitals_are_counted(text, count):
-    assert measures.capital_words(text) == count
+    assert checks.capital_words(text) == count
 
 
 @pytest.mark.parametrize(
     ("text", "count"), [("---", 1), ("a * b", 0), ("*\n*", 2), ("\t- a", 1), ("• a", 0)]
 )
 def test_bullets_are_lines(text, count):
-    assert measures.bullets(text) == count
+    assert checks.bullets(text) == count
