@@ -199,12 +199,12 @@ _POSTSCRIPTS = {"P.S.": r"(?<!\w)p\.\s?s\.", "P.P.S": r"(?<!\w)p\.\s?p\.\s?s"}
 
 
 def _compared(count: Callable[..., int]) -> Check:
-    """What is counted is at least, or less than, the last but one argument."""
+    """Whether the count is at least the last but one argument, or less, as the last one says."""
 
     def check(text: str, *arguments: Any) -> bool:
         *counted, bound, relation = arguments
-        number = count(text, *counted)
-        return number >= bound if relation == "at least" else number < bound
+        is_reached: bool = count(text, *counted) >= bound
+        return is_reached if relation == "at least" else not is_reached
 
     return check
 
