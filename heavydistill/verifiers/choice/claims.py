@@ -1,15 +1,12 @@
 r"""Which options a response claims to be the answer, and whether its claims agree.
 
 A claim is the content of ``\boxed{}``, ``\fbox{}`` or ``<answer>``, or what follows words such as
-"the final answer is", "Answer:", "I choose", 答案是 and 故选. It is none where it is negated,
-asked, supposed ("if", "might", "one would think") or said of something else ("the wrong answer is",
-"his answer was"). Where nothing is claimed, a response that is a letter or an option's text and
-nothing more is one.
+"the final answer is", "Answer:", 答案是 and 故选. It is none where it is negated, asked, supposed
+("if", "might", "one would think") or said of something else ("the wrong answer is", "his answer
+was"). Where nothing is claimed, a response that is a letter or an option's text and nothing more
+is one. All claims must agree, and none may be taken back behind the last one or disputed.
 
-Claims before the last correction ("wait", "actually", "no,", 不对) that another claim follows do
-not count. The rest must agree: what the last one names is what the response claims.
-
-Not covered: corrections without such a word; they are conflicts.
+Not covered: "I choose C", "C is correct" and other words; which of two claims was meant.
 """
 
 from __future__ import annotations
@@ -19,23 +16,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from heavydistill.verifiers.choice.reading import (
-    ANCHOR,
-    CHOSEN_BEFORE,
-    CLAUSE_ENDS,
-    CONCLUDES,
-    CORRECTION,
-    DENIALS,
-    GIVES_NONE,
-    NOT_THIS_BOX,
-    OPENS_CLAUSE,
-    OTHER_ANSWER,
-    OWN,
-    QUALITIES_BEFORE,
-    RIVALS,
-    SAID_OTHERWISE,
-    SUPPOSES,
+    FLAGS,
+    LETTER,
     Options,
     Reading,
+    any_of,
     denied,
     plain_text,
     read_alone,
@@ -44,154 +29,183 @@ from heavydistill.verifiers.choice.reading import (
 )
 
 MOST_CLAIMS = 1000
-_BLANKS = 3  # in a row, at most, in plain text
 _WINDOW = 120  # characters before a claim that can deny it
 
 _BOX_OPENS = re.compile(r"\\(?:boxed|fbox) ?\{")
 _BRACE = re.compile(r"[{}]")
-_BARE_BOX = re.compile(r"\\(?:boxed|fbox) ?([A-Z])(?![A-Za-z])")
 _TAG = re.compile(r"<answer>([^<]{1,2000})</answer>", re.IGNORECASE)
+
+# --- What a letter or an option's text follows: "the answer is", "Answer:", 答案是.
+_QUALITY = (
+    r"(?:single|only|most|very|final|correct|right|best|appropriate|likely|true|chosen|selected|"
+    r"actual) "
+)
+_NOUN = (
+    rf"(?:(?P<quality>{_QUALITY}){{0,4}}(?:(?:final)?answer|ans\b\.?)"
+    rf"|(?P<owned>(?:my|our) |{_QUALITY}){{1,4}}(?:option|choice|letter))"
+    r"(?: ?(?:option|choice|letter)\b)?(?: (?:to|for|of) (?:this|the) (?:question|problem|task))?"
+    r"(?: (?:among|from|out of) (?:all )?(?:the |these )?(?:given |provided |available )?"
+    r"(?:options|choices)(?: given| provided)?)?"
+)
+_IS = (
+    r" ?(?:is|would(?: therefore| thus| then)? be|should be|must be|has to be|will be|remains|"
+    r"turns out to be|seems to be|appears to be)"
+    r"(?: (?:therefore|thus|hence|then|indeed|clearly|definitely|certainly|obviously|simply|still|"
+    r"now|again|probably|likely|most likely|in fact|either|both|i think|i believe)){0,2}"
+)
+_ANCHOR = any_of(
+    rf"\b{_NOUN}(?:{_IS}(?: ?:)?\n?| ?(?P<colon>[:=→⇒]|->|=>|[-–—](?= ))[ \n]?)",
+    r"(?:\A|(?<=\n))(?:final )?answer\n",
+    r"(?:答案|(?:正确|最终|最佳)的?选项)(?:应[该当]?|就|只能)?(?:(?:是|为|选择?):?|】?:|】)[ \n]?",
+    r"(?:(?:故|因此|所以|本题)(?:应该?)?|应该?|\A|(?<=[\n.;,，；]))选择?(?:答案|选项)?[: ]?"
+    r"(?=[(]?(?-i:[A-Z]))",
+)
+_GIVES_NONE = any_of(r" ?(?:none|neither|both|all)\b")
+
+# --- What makes of a claim none.
+_CLAUSE_ENDS = re.compile(r"[.!?;\n；！？]")
+_CONCLUDES = any_of(r"\b(?:so|therefore|thus|hence|consequently)\b|所以|因此|故")
+_SUPPOSES = any_of(
+    r"\b(?:if|unless|suppos\w*|assum\w*|imagine|whether|otherwise|were|had|for example|e\.g)\b",
+    r"\b(?:example|format):|假设|如果|假如|若|是否",
+)
+_SAID_OTHERWISE = any_of(
+    r"\b(?:might|may|could|tempt\w*|mistaken\w*|mistake|wrongly|incorrectly|naive\w*|doubt|"
+    r"deny|denies|claim\w*|says|said|thinks|thought|trap|someone|people|students?|not|never|cannot|"
+    r"hardly|unlikely|neither|nor|why|false|wrong|initial(?:ly)?|originally|at first)\b",
+    r"(?<!\bi )(?<!\bwe )\bwould\b",
+    r"\b(?:many|some|others|most|you|they|he|she|one) (?:\w{1,20} )?"
+    r"(?:say|think|believe|claim|argue)",
+    # Right before the words of a claim: it is another answer.
+    r"(?:\b(?:incorrect|common|previous|other|first|obvious|another|second|next|bad|invalid|his|"
+    r"her|their|alternative|possible|expected|worst|eliminated|least|example|sample|distractor|"
+    r"decoy|non|runner-up)|'s|错误的?)[\s-]*\Z",
+    r"n't\b|[不别勿]|并非|没有|有人|误以为|为什么|为何",
+)
+_NOT_THIS_BOX = re.compile(
+    r"(?:\bnot|n't|\bnever|\bneither|\bnor|\bexcludes?|\beliminates?|\brules? out|\brather than|"
+    r"\binstead of|\bexcept|\bwrong|\bincorrect|不是|并非|不选|排除)"
+    r"(?: (?:be|option|choice|the|answer|is|equal to|correct)){0,3}[ :'({\[]{0,4}\Z",
+    FLAGS,
+)
+
+# --- What takes a claim back, and what disputes it: its letter is wrong, or another is so too.
+_CORRECTION = any_of(
+    r"(?:\A|[\n.!?;:,(}\])>\-–—！？；，…]) ?(?:(?:but|oh|and|so|ah|well|hmm|no),? ){0,2}"
+    r"(?:(?:wait|actually|hold on|scratch that|correction|oops|hmm|sorry|on second thoughts?|"
+    r"on reflection|upon (?:re-?check|review|reflection|closer)\w*|my mistake|"
+    r"let me (?:re-?\w+|correct|double[- ]check|check again|fix)|i (?:was|am) (?:wrong|mistaken)|"
+    r"i(?: have|'ve)? made an? (?:\w{1,20} )?(?:mistake|error)|i meant?|just kidding|not really|"
+    r"never mind|strike that|err?)\b"
+    r"|no(?=[,.!:]| ?[-–—]))",
+    r"等等(?=[,.，!！…我不])|不对?(?=[,，.!！])|等一下|更正|纠正|我错了|搞错了|其实|实际上|抱歉"
+    r"|重新(?:检查|考虑|计算|审视)",
+)
+_DENIALS = any_of(
+    rf"{LETTER} (?:is|was)(?: not|n't) (?:the |a )?(?:correct |right )?(?:answer|option|choice)\b",
+    rf"{LETTER} is (?:the )?(?:wrong|incorrect) (?:answer|option|choice)\b",
+    r"\b(?:answer|option|choice) (?:is not|isn't|cannot be|can't be|is never) (?:option )?"
+    + LETTER,
+    rf"不(?:是|能选|选){LETTER}",
+)
+_RIVALS = any_of(
+    rf"\b(?:could|might|may|can) (?:also|just as well|equally) be (?:option )?{LETTER}",
+    rf"{LETTER} (?:is|are|would be|could be|might be|may be) (?:also|equally|just as) (?:a |the )?"
+    r"(?:correct|right|acceptable|possible|valid|plausible|good|answer)",
+    r"(?:(?<=\n)|(?<=[.] )|(?<=, ))(?:or|alternatively|possibly|maybe|perhaps|also),? "
+    rf"(?:it is )?(?:option )?{LETTER}(?=[ .,!\n]|\Z)(?! [a-z])",
+    rf"{LETTER} (?:could|might|may)(?: also)? be (?:the )?(?:correct|right|valid|answer)",
+    r"\b(?:it is|it's|it must be|it should be) (?:option |actually |really )?"
+    rf"{LETTER}(?=[.,!\n]|\Z)",
+    rf"(?:(?<=\n){LETTER}|(?<=[.] ){LETTER}\.?)(?=\n|\Z)",
+    rf"\bboth {LETTER} and {LETTER} (?:are|could be|would be|seem) "
+    r"(?:correct|right|acceptable|possible)",
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """What a response claims.
-
-    Attributes:
-        letters: What all claims that count name; none if there is a doubt.
-        doubt: Why it cannot be told, a reason of ``choice``; empty if it can.
-        made: What each claim names, in the order of the text.
-    """
+    """What a response claims."""
 
     letters: tuple[str, ...]
+    """What all claims name; none if there is a doubt."""
     doubt: str
+    """Why it cannot be told, a reason of ``choice``; empty if it can."""
     made: tuple[tuple[str, ...], ...] = ()
+    """What each claim names, in the order of the text."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Claim:
-    """One claim: where it begins, and what it names."""
-
-    start: int
-    reading: Reading
+_Claim = tuple[int, Reading]
+"""Where a claim begins, and what it names."""
 
 
 def claims_in(text: str, options: Options) -> Claims:
     """What a response claims: of any text, in time linear in its length."""
     text = plain_text(text).strip()
-    claims = _claims(text, options)
-    if claims == []:
-        claims = _alone(text, options)
-    if claims is None:
-        return Claims((), "too_complex")
-    if not claims:
-        return Claims((), "no_answer")
-    made = tuple(claim.reading.letters for claim in claims)
-    letters, doubt = _agreed(text, claims, options)
-    return Claims(() if doubt else letters, doubt, made)
-
-
-def _alone(text: str, options: Options) -> list[_Claim]:
-    """What a response claims that is an answer and nothing more."""
-    if len(text) > options.longest + _WINDOW or "\n" in text or "?" in text:
-        return []
-    reading = read_alone(text, options, strict=True)
-    return [_Claim(0, reading)] if reading.letters else []
-
-
-def _agreed(text: str, claims: list[_Claim], options: Options) -> tuple[tuple[str, ...], str]:
-    """What the claims that count name, and why that cannot be told."""
-    since = 0
-    for correction, of_claim in _corrections(text, claims, options):
-        if claims[-1].start >= correction:
-            since = correction
-        elif of_claim or 0 <= correction - claims[-1].reading.end <= _BLANKS:
-            return (), "retracted"
-    counting = [claim for claim in claims if claim.start >= since]
-    last = counting[-1].reading
-    if not last.letters:
-        return (), "no_option"
-    named = {claim.reading.letters for claim in counting if claim.reading.letters}
-    if len(named) > 1:
-        return (), "conflict"
-    if not last.is_sure or not all(c.reading.is_sure for c in counting if c.reading.letters):
-        return (), "unclear"
-    if len(last.letters) == 1 and _is_disputed(text, last.letters[0], counting[0].start, options):
-        return (), "conflict"
-    return last.letters, ""
-
-
-def _corrections(text: str, claims: list[_Claim], options: Options) -> Iterator[tuple[int, bool]]:
-    """Where words of correction open a clause or follow a claim, and if they must be of a claim.
-
-    A word that begins a claimed option's own text, such as "No, because ...", corrects nothing.
-    """
-    ends = {claim.reading.end for claim in claims}
-    claimed = {letter for claim in claims for letter in claim.reading.letters}
-    for match in CORRECTION.finditer(text, claims[0].start):
-        start = match.start()
-        if any(options.begins_here(letter, text[start:]) for letter in claimed):
-            continue
-        is_chinese = match[0][0] > "\u2e7f"
-        if is_chinese or start - 1 in ends or OPENS_CLAUSE.search(text[max(0, start - 20) : start]):
-            yield start, not match["of_anything"]
-
-
-def _is_disputed(text: str, letter: str, start: int, options: Options) -> bool:
-    """Whether, from its claim on, the letter is also said to be wrong, or another to be right."""
-    if any(letter in match.groups() for match in DENIALS.finditer(text, start)):
-        return True
-    rivals = (set(match.groups()) - {None} for match in RIVALS.finditer(text, start))
-    return any(rival & set(options.letters) - {letter} for rival in rivals)
-
-
-def _claims(text: str, options: Options) -> list[_Claim] | None:
-    """All claims in their order, those inside others left out; None if there are too many."""
-    found: list[_Claim] = []
-    looked_at = 0
-    for finder in (_boxed, _after_words):
-        for claim in finder(text, options):
-            looked_at += 1
-            if looked_at > MOST_CLAIMS:
-                return None
-            if claim:
-                found.append(claim)
-    found.sort(key=lambda claim: (claim.start, -claim.reading.end))
     claims: list[_Claim] = []
-    for claim in found:
-        if not claims or claim.start >= claims[-1].reading.end:
-            claims.append(claim)
-    return claims
+    for count, claim in enumerate(_found(text, options)):
+        if count == MOST_CLAIMS:
+            return Claims((), "too_complex")
+        claims += [claim] if claim else []
+    claims.sort(key=lambda claim: (claim[0], -claim[1].end))
+    outermost: list[Reading] = []
+    for start, reading in claims:
+        if not outermost or start >= outermost[-1].end:
+            outermost.append(reading)
+    if not claims and len(text) <= options.longest + _WINDOW and not {"\n", "?"} & set(text):
+        alone = read_alone(text, options, strict=True)
+        outermost = [alone] if alone.letters and alone.is_sure else []
+    if not outermost:
+        return Claims((), "no_answer")
+    doubt = _doubt(text, outermost, options)
+    made = tuple(reading.letters for reading in outermost)
+    return Claims(() if doubt else made[-1], doubt, made)
 
 
-def _boxed(text: str, options: Options) -> Iterator[_Claim | None]:
-    """What each box and tag claims; None for one that claims nothing."""
-    spans = [*_boxes(text)]
-    spans += [(m.start(), m.start(1), m.end(1), m.end()) for m in _TAG.finditer(text)]
-    spans += [(m.start(), m.start(1), m.end(1), m.end()) for m in _BARE_BOX.finditer(text)]
-    for start, opens, closes, end in spans:
+def _doubt(text: str, readings: list[Reading], options: Options) -> str:
+    """Why it cannot be told what the claims name; empty if it can."""
+    last = readings[-1]
+    if _CORRECTION.search(text, last.end - 1 if last.end else 0):
+        return "retracted"
+    if not last.letters:
+        return "no_option"
+    if len({reading.letters for reading in readings if reading.letters}) > 1:
+        return "conflict"
+    if not all(reading.is_sure for reading in readings if reading.letters):
+        return "unclear"
+    if len(last.letters) > 1:
+        return ""
+    (letter,), start = last.letters, readings[0].end
+    denied_letters = {name for match in _DENIALS.finditer(text, start) for name in match.groups()}
+    rivals = {name for match in _RIVALS.finditer(text, start) for name in match.groups()}
+    is_disputed = letter in denied_letters or rivals & set(options.letters) - {letter}
+    return "conflict" if is_disputed else ""
+
+
+def _found(text: str, options: Options) -> Iterator[_Claim | None]:
+    """What each box, tag and word of a claim claims; None for one that claims nothing."""
+    tags = ((m.start(), m.start(1), m.end(1), m.end()) for m in _TAG.finditer(text))
+    for start, opens, closes, end in [*_boxes(text), *tags]:
         content = text[opens:closes]
-        before = text[max(0, start - _WINDOW) : start]
         if not content.strip() or "\\boxed" in content:
             continue
-        if NOT_THIS_BOX.search(before) or denied(text, end):
+        if _NOT_THIS_BOX.search(text[max(0, start - _WINDOW) : start]) or denied(text, end):
             yield None
             continue
         reading = read_alone(content, options)
         if len(reading.letters) == 1 and reading.is_sure:
-            beside = with_others(text, end, reading.letters[0], options)
-            reading = Reading(beside.letters, beside.is_sure, max(end, beside.end))
-        yield _Claim(start, Reading(reading.letters, reading.is_sure, max(end, reading.end)))
+            reading = with_others(text, end, reading.letters[0], options)
+        yield start, Reading(reading.letters, reading.is_sure, max(end, reading.end))
+    for match in _ANCHOR.finditer(text):
+        yield _after_words(match, text, options)
 
 
 def _boxes(text: str) -> Iterator[tuple[int, int, int, int]]:
     """(start, start of the content, its end, end) of each box that holds no other box."""
     starts = {match.end(): match.start() for match in _BOX_OPENS.finditer(text)}
-    if not starts:
-        return
     unclosed: list[int] = []
     latest = -1
-    for brace in _BRACE.finditer(text):
+    for brace in _BRACE.finditer(text) if starts else ():
         if brace[0] == "{":
             unclosed.append(brace.end())
         elif unclosed:
@@ -201,65 +215,24 @@ def _boxes(text: str) -> Iterator[tuple[int, int, int, int]]:
                 yield starts[opens], opens, brace.start(), brace.end()
 
 
-def _after_words(text: str, options: Options) -> Iterator[_Claim | None]:
-    """What follows each of the words that claim; None where nothing is claimed."""
-    for match in ANCHOR.finditer(text):
-        before = _clause_before(text, match.start())
-        qualities = QUALITIES_BEFORE.search(before)
-        if qualities:
-            before = before[: qualities.start()]
-        reading = None
-        if _is_anchor(match, before, is_qualified=qualities is not None):
-            reading = read_at(text, match.end(), options)
-        if (match["choose"] or match["go"]) and reading and reading.letters:
-            reading = reading if CHOSEN_BEFORE.match(text, reading.end) else None
-        is_title = qualities is not None or _opens_line(before)
-        if reading and (reading.letters or _is_definite(match, text, is_title)):
-            yield _Claim(match.start(), reading)
-        else:
-            yield None
+def _after_words(match: re.Match[str], text: str, options: Options) -> _Claim | None:
+    """What follows words of a claim."""
+    before = _since(_CLAUSE_ENDS, text[max(0, match.start() - _WINDOW) : match.start()])
+    last_part = _since(_CONCLUDES, before.rpartition(",")[2])
+    if _SUPPOSES.search(_since(_CONCLUDES, before)) or _SAID_OTHERWISE.search(last_part):
+        return None
+    reading = read_at(text, match.end(), options)
+    if reading is None or reading.letters:
+        return (match.start(), reading) if reading else None
+    # An answer may be given there even if it names no option.
+    is_given = bool(_GIVES_NONE.match(text, match.end()))
+    if match["colon"]:
+        is_title = match["quality"] or match["owned"] or not before.strip(" -•>(){\"'1234567890")
+        is_given = bool(is_title and text[match.end() : match.end() + 3].strip())
+    return (match.start(), reading) if is_given else None
 
 
-def _is_anchor(match: re.Match[str], before: str, *, is_qualified: bool) -> bool:
-    """Whether words of a claim claim something here."""
-    last_part = before.rpartition(",")[2]
-    if _is_supposed(before) or SAID_OTHERWISE.search(_after_conclusion(last_part)):
-        return False
-    if OTHER_ANSWER.search(before):
-        return False
-    kind, noun = match.lastgroup, (match["noun"] or "").lower()
-    if kind == "line":
-        return _opens_line(before)
-    if noun in ("option", "choice", "letter"):
-        return is_qualified or bool(OWN.search(before)) or (kind == "colon" and _opens_line(before))
-    return True
-
-
-def _is_definite(match: re.Match[str], text: str, is_title: bool) -> bool:
-    """Whether an answer is given there even if it names no option."""
-    if not text[match.end() : match.end() + _BLANKS].strip():
-        return False
-    if match[0].rstrip()[-1:] in ":=":
-        return is_title
-    return bool(GIVES_NONE.match(text, match.end()))
-
-
-def _opens_line(before: str) -> bool:
-    return not before.strip(" -•>(){\"'1234567890")
-
-
-def _clause_before(text: str, start: int) -> str:
-    """What the sentence says before ``start``, a bounded part of it."""
-    before = text[max(0, start - _WINDOW) : start]
-    ends = [match.end() for match in CLAUSE_ENDS.finditer(before)]
-    return before[ends[-1] :] if ends else before
-
-
-def _is_supposed(before: str) -> bool:
-    return bool(SUPPOSES.search(_after_conclusion(before)))
-
-
-def _after_conclusion(before: str) -> str:
-    """What follows the last "so" or "therefore": what is concluded is meant."""
-    ends = [match.end() for match in CONCLUDES.finditer(before)]
-    return before[ends[-1] :] if ends else before
+def _since(pattern: re.Pattern[str], text: str) -> str:
+    """What follows the last match; the whole text without one."""
+    ends = [match.end() for match in pattern.finditer(text)]
+    return text[ends[-1] :] if ends else text

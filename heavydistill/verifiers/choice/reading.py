@@ -2,9 +2,7 @@
 
 ``plain_text`` takes typography away first (Markdown, LaTeX wrappers, full-width letters, runs of
 blanks), so that ``**C**``, ``$\\text{(C)}$`` and ``Ｃ`` read alike. All patterns repeat at most a
-fixed number of times, so that reading costs no more than the length of the text. The words with
-which a response claims, denies, doubts and corrects an option, English and Chinese, stand here too;
-``LETTER`` is a capital that stands alone, its brackets with it.
+fixed number of times, so that reading costs no more than the length of the text.
 
 Guards: ``A`` and ``I`` before a word are an article and a pronoun; a lower-case letter counts only
 where nothing but an end or a mark follows; a letter in a formula (``C = 5``, ``C-14``) is none.
@@ -24,187 +22,51 @@ from heavydistill.verifiers.normal import normal_form
 
 # ASCII alone: Chinese characters next to a letter are no part of its word.
 FLAGS = re.IGNORECASE | re.ASCII
-
+# A capital that stands alone, its brackets with it.
 LETTER = r"(?<![A-Za-z0-9_\\'])[({\[<【「]{0,3}(?-i:([A-Z]))(?![A-Za-z0-9_])[)}\]>】」]{0,3}"
 
 
-def _any(*patterns: str) -> re.Pattern[str]:
+def any_of(*patterns: str) -> re.Pattern[str]:
     return re.compile("|".join(patterns), FLAGS)
 
 
-# --- What a letter or an option's text follows: "the answer is", "Answer:", "I choose", 答案是.
-QUALITIES_BEFORE = re.compile(
-    r"(?:\b(?:single|only|most|very|final|correct|right|best|appropriate|likely|true|chosen|"
-    r"selected|actual) ){1,4}\Z",
+# --- How a sentence goes on behind a letter. Other letters joined to it are chosen with it; what
+# follows one of the words behind it says why it is chosen, or which one is not.
+_JOINS = re.compile(
+    r"(?:[ ,;/&+，；、]|or|and|both|also|either|maybe|possibly|perhaps|then|as well as|along with|"
+    r"together with|followed by|options?|choices?|answers?|或者?|和|与|以?及|还是|选项)*",
     FLAGS,
 )
-OWN = re.compile(r"\b(?:my|our) \Z", FLAGS)
-_NOUN = (
-    r"(?P<noun>(?:final)?answer|ans|option|choice|letter)\b(?:(?<=ans)\.)?"
-    r"(?: ?(?:option|choice|letter)\b)?(?: (?:to|for|of) (?:this|the) (?:question|problem|task))?"
-    r"(?: (?:among|from|out of) (?:all )?(?:the |these )?(?:given |provided |available )?"
-    r"(?:options|choices)(?: given| provided)?)?"
+_ASIDE = any_of(
+    r"\b(?:not|rather than|instead of|unlike|except|neither|over|because|since|as|while|where|"
+    r"whereas|which|that|so|given|by|for|due|if|eliminat\w*|rul\w*)\b",
+    "n't\\b|不是|而非|因为|由于|所以",
 )
-_IS = (
-    r" ?(?:is|would(?: therefore| thus| then)? be|should be|must be|has to be|will be|remains|"
-    r"turns out to be|seems to be|appears to be)"
+_FUNCTION_WORD = (
+    r"(?:because|since|as|and|or|but|nor|which|that|is|are|was|has|with|due|given|from|not|rather|"
+    r"instead|where|while|whereas|if|unless|per|by|for|in|on|at|so|cannot|does|only)\b"
 )
-_SURELY = (
-    r"(?: (?:therefore|thus|hence|then|indeed|clearly|definitely|certainly|obviously|simply|still|"
-    r"now|again|probably|likely|most likely|in fact|either|both|i think|i believe)){0,2}"
+# A letter that opens a clause of its own: "D is too small", "D也正确".
+_CLAUSE_FOLLOWS = re.compile(
+    r" ?(?!(?:or|and|because|since)\b)[a-z]|项?[均都皆也为是错不有正对]", re.ASCII
 )
-ANCHOR = _any(
-    rf"\b{_NOUN}(?:(?P<link>{_IS}{_SURELY}(?: ?:)?\n?)"
-    r"|(?P<colon> ?(?:[:=→⇒]|->|=>|[-–—](?= ))[ \n]?)|(?P<line>\n))",
-    r"\bfinal ?answer(?P<heading> )(?=[({\[]{0,2}[A-Z]\b)",
-    r"\b(?:I|we)(?:'d|'ll| would| will| therefore| thus| shall)?"
-    r"(?P<choose> (?:choose|select|pick|chose|answer|go with|opt for|vote for))\b ?:?",
-    r"\blet(?:'s| us) (?P<go>choose|select|pick|answer|go with)\b ?:?",
-    r"(?P<zh>(?:答案|(?:正确|最终|最佳)的?选项|选项)(?:应该|应当|应|就|只能)?"
-    r"(?:(?:是|为|选择?):?|】?:|】)[ \n]?)",
-    r"(?P<short>(?:\A|(?<=[\n.;,，；]))选择?(?:答案|选项)?[: ]?(?=[(]?(?-i:[A-Z])))",
-    r"(?P<pick>(?:故|因此|所以|综上,?|认为|应该|应当|应|本题|我)(?:该题|本题|答案)?(?:应该|应)?选择?"
-    r"(?:答案|选项)?[: ]?)",
-)
-# An answer is given, though none of the options.
-GIVES_NONE = _any(r" ?(?:none|neither|both|all)\b")
-
-# What may follow a letter that is chosen: "we choose C large enough" is no answer.
-CHOSEN_BEFORE = _any(
-    r" ?(?:$|[\n.,;:!，；：、)]|[-–—(/&]|(?:because|since|over|rather|instead|not|and|or|but|"
-    r"as (?:the|my|our) (?:[a-z]+ ){0,2}(?:answer|option|choice)(?! to (?:e|r)))\b)"
-)
-
-# --- What makes of a claim none.
-CLAUSE_ENDS = re.compile(r"[.!?;\n；！？]")
-CONCLUDES = _any(r"\b(?:so|therefore|thus|hence|consequently)\b", "所以|因此|故")
-SUPPOSES = _any(
-    r"\b(?:if|unless|suppos\w*|assum\w*|imagine|whether|otherwise|were|had|for example|e\.g)\b",
-    r"\b(?:example|format):",
-    "假设|如果|假如|若|是否",
-)
-SAID_OTHERWISE = _any(
-    r"\b(?:might|may|could|tempt\w*|mistaken\w*|mistake|wrongly|incorrectly|naive\w*|doubt|"
-    r"deny|denies|claim\w*|says|said|thinks|thought|trap|someone|people|students?|not|never|cannot|"
-    r"hardly|unlikely|neither|nor|why|false|wrong|initial(?:ly)?|originally|at first)\b",
-    r"(?<!\bi )(?<!\bwe )\bwould\b",
-    r"\b(?:many|some|others|most|you|they|he|she|one) (?:\w{1,20} )?"
-    r"(?:say|think|believe|claim|argue)",
-    r"n't\b",
-    "[不别勿]|并非|没有|有人|误以为|为什么|为何",
-)
-OTHER_ANSWER = re.compile(
-    r"(?:\b(?:wrong|incorrect|false|tempting|common|previous|other|initial|first|obvious|another|"
-    r"second|next|bad|invalid|naive|his|her|their|alternative|possible|expected|worst|eliminated|"
-    r"least|example|sample|distractor|decoy|trap|non|runner-up)"
-    r"|'s|错误的?)[\s-]*\Z",
-    FLAGS,
-)
-NOT_THIS_BOX = re.compile(
-    r"(?:\bnot|n't|\bnever|\bneither|\bnor|\bexcludes?|\beliminates?|\brules? out|\brather than|"
-    r"\binstead of|\bexcept|\bwrong|\bincorrect|不是|并非|不选|排除)"
-    r"(?: (?:be|option|choice|the|answer|is|equal to|correct)){0,3}[ :'({\[]{0,4}\Z",
-    FLAGS,
-)
-DENIED_AFTER = _any(
+_ANOTHER_FOLLOWS = any_of(r"[.;!]? ?\n?(?:or|and|also|alternatively|maybe|possibly|perhaps)\b")
+_DENIED = any_of(
     r"[ )}\]]{0,4}(?:"
     r"(?:is|was|are|would be|can|could|does|seems|must be)(?: [a-z]+)? ?"
     r"(?:not|n't|wrong|incorrect|false|impossible|invalid|ruled out|eliminated)\b"
     r"|(?:isn't|wasn't|can't|cannot|couldn't)\b|是?错|不对|不正确|不是|有误"
-    r"|[,(] ?(?:which (?:is|was) )?(?:wrong|incorrect|false|not (?:correct|right))\b|[≠❌✗✘])"
+    r"|(?:[,(] ?(?:which (?:is|was) )?|[.!] that(?:'s| is| was) )"
+    r"(?:wrong|incorrect|false|not (?:correct|right))\b|[≠❌✗✘])"
 )
-CONDITION_AFTER = _any(
+_CONDITION = any_of(
     r",? (?:only )?(?:if|unless|provided|assuming|when|whenever|"
     r"sometimes|in (?:some|most|that) cases?)\b"
     r"|,? for (?!(?:this|the|these|that|two|three|several|many|a|all)\b)|,? or (?:maybe )?not\b"
 )
 
-# --- What takes a claim back.
-CORRECTION = _any(
-    r"\b(?:wait|actually|hold on|scratch that|correction|oops|hmm|sorry|on second thoughts?|"
-    r"on reflection|upon (?:re-?check|review|reflection|closer)\w*|my mistake|"
-    r"let me (?:re-?\w+|correct|double[- ]check|check again|fix)|i (?:was|am) (?:wrong|mistaken)|"
-    r"i(?: have|'ve)? made an? (?:\w{1,20} )?(?:mistake|error)|i meant?|just kidding|not really|"
-    r"never mind|strike that|err?|"
-    r"(?P<of_anything>that(?:'s| is| was) (?:wrong|incorrect|not right)))\b",
-    r"\bno(?=[,.!:]| ?[-–—])",
-    r"等等(?=[,.，!！…我不])",
-    r"不对?(?=[,，.!！])",
-    "等一下|更正|纠正|我错了|搞错了|重新(?:检查|考虑|计算|审视)|其实|实际上|抱歉",
-)
-OPENS_CLAUSE = re.compile(
-    r"(?:\A|[\n.!?;:,(}\])>\-–—！？；，…]) ?(?:(?:but|oh|and|so|ah|well|hmm|no),? ){0,2}\Z", FLAGS
-)
-
-# --- What disputes a claim: its letter is not the answer, or another is so too.
-DENIALS = _any(
-    rf"{LETTER} (?:is|was)(?: not|n't) (?:the |a )?(?:correct |right )?(?:answer|option|choice)\b",
-    rf"{LETTER} is (?:the )?(?:wrong|incorrect) (?:answer|option|choice)\b",
-    r"\b(?:answer|option|choice) (?:is not|isn't|cannot be|can't be|is never) (?:option )?"
-    + LETTER,
-    rf"不(?:是|能选|选){LETTER}",
-)
-RIVALS = _any(
-    rf"\b(?:could|might|may|can) (?:also|just as well|equally) be (?:option )?{LETTER}",
-    rf"{LETTER} (?:is|are|would be|could be|might be|may be) (?:also|equally|just as) (?:a |the )?"
-    r"(?:correct|right|acceptable|possible|valid|plausible|good|answer)",
-    r"(?:(?<=\n)|(?<=[.] )|(?<=, ))(?:or|alternatively|possibly|maybe|perhaps|also),? "
-    rf"(?:it is )?(?:option )?{LETTER}(?=[ .,!\n]|\Z)(?! [a-z])",
-    rf"{LETTER} (?:could|might|may)(?: also)? be (?:the )?(?:correct|right|valid|answer)",
-    r"\b(?:it is|it's|it must be|it should be) (?:option |actually |really )?"
-    rf"{LETTER}(?=[.,!\n]|\Z)",
-    rf"(?<=\n){LETTER}(?=\n|\Z)",
-    rf"\bboth {LETTER} and {LETTER} (?:are|could be|would be|seem) "
-    r"(?:correct|right|acceptable|possible)",
-)
-
-# --- How letters in one sentence belong together.
-JOINS = re.compile(
-    r"(?:[ ,;/&+，；、]|or|and|both|also|either|maybe|possibly|perhaps|probably|else|even|plus|"
-    r"as well as|along with|together with|followed by|then|"
-    r"options?|choices?|answers?|或者?|和|与|以?及|还是|选项)+",
-    FLAGS,
-)
-OR = _any(r"\bor\b|/|或|还是")
-EXCLUDES = _any(
-    r"\b(?:not|rather than|instead of|unlike|except|neither|over)\b", r"n't\b", "不是|而非"
-)
-GIVES_REASONS = _any(
-    r"\b(?:because|since|as|while|where|whereas|which|that|so|given|by|for|due|if|eliminat\w*|"
-    r"rul\w*)\b",
-    "因为|由于|所以",
-)
-WAVERS = _any(
-    r"\b(?:or|wait|actually|maybe|perhaps|possibly|alternatively|sorry|no(?=[,.])|could|might|"
-    r"may)\b",
-    r"\bbut(?: also| maybe)? ?[({\[]*\Z",
-    "或|也",
-)
-# What follows a letter that opens a clause of its own: "B is", "B and C are".
-NEW_CLAUSE = _any(
-    r"(?:,? (?:and |or )?(?-i:[A-Z])\b,?){0,5} ?"
-    r"(?!(?:or|and|because|since|as|which|together)\b|both\b(?! (?:also |are )?(?:fail|wrong|false"
-    r"|incorrect|too|not)\b))(?-i:[a-z])",
-    r"(?:[,，、和与及] ?(?-i:[A-Z])){0,5} ?(?:两?选?项)?(?:均|都|皆|也)?[为是]?"
-    r"(?:错|不|有误|正确|对)",
-)
-SAYS_WRONG = _any(
-    r"\b(?:not|wrong|incorrect|false|fails?|cannot|invalid|out|impossible|eliminated|neither|nor|"
-    r"mistakes?|distractors?|misconceptions?|irrelevant|unrelated|"
-    r"too (?!also|right|correct)[a-z]+)\b",
-    r"n't\b",
-    "[错不]|有误",
-)
-SAYS_RIGHT = _any(
-    r"\b(?:also|too(?=[.,!\n]|\Z)|correct|right|possible|valid|acceptable|as well)\b", "正确|也"
-)
-FUNCTION_WORD = (
-    r"(?:because|since|as|and|or|but|nor|which|that|is|are|was|has|with|due|given|from|not|rather|"
-    r"instead|where|while|whereas|if|unless|per|by|for|in|on|at|so|cannot|does|only)\b"
-)
-
 # --- An option that means others by their place: "all of the above", "both A and B".
-SPEAKS_OF_OTHERS = _any(
+SPEAKS_OF_OTHERS = any_of(
     r"\b(?:all|none|both|neither|either|any|some|one|two|three|each|most)(?: or more)?"
     r"(?: of)?(?: the)? (?:above|preceding|foregoing|these|those|following|listed|options?|"
     r"choices?|answers?|others?|two|three)\b"
@@ -217,19 +79,16 @@ SPEAKS_OF_OTHERS = _any(
     r"|以上|上述|都对|都不对|都是|都不是|[A-Z] ?[和与或及、] ?[A-Z]",
 )
 
-
-# --- What a piece of text names.
+# --- Letters and texts.
 FEWEST_OPTIONS, MOST_OPTIONS = 2, 26
 _LONGEST_TAIL = 300
 _MARKS = " .,;:!\n"  # that may close an answer
 
 _ALIKE: dict[int, int | str | None] = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)}
-_ALIKE |= {0x24B6 + n: f"({chr(65 + n)})" for n in range(26)}  # circled capitals
-_ALIKE |= dict.fromkeys(map(ord, "\u200b\u200c\u200d\u200e\u200f\u2060\ufeff"))
-_ALIKE |= {ord(mark): "\n" for mark in "\u2028\u2029\x85"}
-_ALIKE |= {ord(mark): " " for mark in "\u00a0\u3000\u2002\u2003\u2009\u202f"}
-_ALIKE |= dict.fromkeys(map(ord, "\ufe0f✅✓✔☑👉"), " ")
-_ALIKE |= {ord("’"): "'", ord("。"): ".", ord("“"): "", ord("”"): ""}
+_ALIKE |= dict.fromkeys(map(ord, "\u200b\u200c\u200d\u200e\u200f\u2060\ufeff“”"))
+_ALIKE |= dict.fromkeys(map(ord, "\u2028\u2029\x85"), "\n")
+_ALIKE |= dict.fromkeys(map(ord, "\u00a0\u3000\u2002\u2003\u2009\u202f\ufe0f✅✓✔☑👉"), " ")
+_ALIKE |= {ord("’"): "'", ord("。"): ". "}
 _STRUCK_OUT = re.compile(r"~~[^~\n]{1,200}~~")
 _MARKUP = re.compile(
     r"[*_`$\"]|\\[()\[\]]|\\(?:left|right)(?![a-z])|</?(?:b|strong|em|u)>|(?<![^\n])#{1,6} ?"
@@ -239,64 +98,46 @@ _MARKUP = re.compile(
 _SPACING = re.compile(r"\\(?:quad|qquad)(?![a-z])|\\[,;:! \\]|[ \t\f\v~]{2,}|[\t\f\v~]", re.ASCII)
 _LINE_ENDS = re.compile(r" ?[\r\n][ \r\n]*|<br ?/?>")
 
-_CALLED = (
-    r"(?:(?:the )?(?:option|choice|letter|alternative|answer|选项|答案|选择?)(?: is| ?:|是|为)? ?)?"
-)
 _LABEL = re.compile(
-    rf" ?[({{\[]{{0,3}} ?{_CALLED}(?P<opens>[({{\[<【「]{{0,4}}(?P<quote>')?) ?(?P<letter>[A-Za-z])"
-    r"(?![A-Za-z0-9_])(?P<closes>(?: ?[)}\]>】」]{1,4})?(?(quote)(?:'(?![A-Za-z]))?|(?!')))",
+    r" ?[({\[]{0,3} ?(?:(?:the )?(?:option|choice|letter|alternative|answer|选项|答案|选择?)"
+    r"(?: is| ?:|是|为)? ?)?(?P<opens>[({\[<【「]{0,4}) ?(?P<letter>[A-Za-z])"
+    r"(?![A-Za-z0-9_'])(?P<closes>(?: ?[)}\]>】」]{1,4})?)",
     FLAGS,
 )
 # After the letter: it is a quantity, a function, part of a compound.
-_SEPARATOR = re.compile(r"\A ?[.,:;)、]?[ \n]?(?:[-–—] )?")
 _FORMULA = re.compile(
     r"['(^_\[{°#%]|!=| (?:plus|minus|times)\b|\.\d| ?(?:-+>|[=+<>≤≥≠≈∪∩×÷·|→⇒\\])"
     r"|[-–][A-Za-z0-9]| ?[-–] ?\d|/(?![A-Z]\b)"
 )
-_ENDS_OR_GOES_ON = re.compile(rf" ?(?:$|[\n.,;:!?，；：、]|[-–—(/&]|{FUNCTION_WORD})", FLAGS)
-
-_MARKED_LETTER = re.compile(r"[ \n,;]\(?([A-Z])[).:](?= [^ \n])")
-_OWN_LETTER = re.compile(r" ?\(([A-Z])\)\Z")
-_OTHERS_FOLLOW = re.compile(
-    r"[.;!] ?(?:or|and|also|alternatively|maybe|possibly|perhaps)\b|\n(?:or|and)\b", FLAGS
-)
+_SEPARATOR = re.compile(r"\A ?[.,:;)、]?[ \n]?(?:[-–—] )?")
+_ENDS_OR_GOES_ON = re.compile(rf" ?(?:$|[\n.,;:!?，；：、]|[-–—(/&]|{_FUNCTION_WORD})", FLAGS)
+_NEXT_IN_LIST = re.compile(r"[^\n]{0,300}\n\(?([A-Z])[).:]")
 _OTHER_LETTER = re.compile(LETTER)
-_WORDS = re.compile(r"[^\W_]+")
-_SAME_WORDS = 4  # of an option's text, from its first one on
-_BOX = re.compile(r"\\(?:boxed|fbox)|[)}\]]")
 _SENTENCE_ENDS = re.compile(r"[.!?](?=[ \n]|$)|[！？\n]")
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What a piece of text names.
-
-    Attributes:
-        letters: Sorted; none where it names no option that can be told. One may be out of range.
-        is_sure: False where it could be read in another way: a letter with another option's
-            text, or another letter that may belong to another sentence.
-        end: Where in the text what was read ends.
-    """
+    """What a piece of text names."""
 
     letters: tuple[str, ...]
+    """Sorted; none where it names no option that can be told. One may be out of range."""
     is_sure: bool
+    """False where it could be read in another way, such as a letter with another option's text."""
     end: int
+    """Where in the text what was read ends."""
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The options as shown.
-
-    Attributes:
-        letters: Those that name an option, ``ABCD``.
-        texts: Of each; empty where they stand in the problem's text alone.
-        by_key: Normal form, and the same without regard to case, to the letters of the options
-            that have it.
-    """
+    """The options as shown."""
 
     letters: str
+    """Those that name an option, ``ABCD``."""
     texts: tuple[str, ...]
+    """Of each; empty where they stand in the problem's text alone."""
     by_key: dict[str, str]
+    """Normal form, and the same without regard to case, to the letters of options that have it."""
 
     def by_text(self, text: str) -> str | None:
         """The letter of the one option whose text this is but for typography."""
@@ -304,29 +145,12 @@ class Options:
         if not text or len(text) > self.longest:
             return None
         key = normal_form(text).text
-        for form in (key, _without_case(key)):
-            letters = self.by_key.get(form, "")
-            if letters:
-                return letters if len(letters) == 1 else None
-        # "Jupiter (B)"
-        if (own := _OWN_LETTER.search(text)) and self.by_text(text[: own.start()]) == own[1]:
-            return own[1]
+        letters = self.by_key.get(key) or self.by_key.get(_without_case(key), "")
+        if letters:
+            return letters if len(letters) == 1 else None
         if text[0] in "({[<" and text[-1] in ")}]>":
             return self.by_text(text[1:-1])
         return None
-
-    def begins_here(self, letter: str, text: str) -> bool:
-        """Whether ``text`` goes on with the first words of an option's text."""
-        own, here = (
-            _WORDS.findall(each.casefold())[:_SAME_WORDS]
-            for each in (self.text_of(letter), text[: self.longest])
-        )
-        return bool(own) and here[: len(own)] == own
-
-    def text_of(self, letter: str) -> str:
-        """Empty for a letter out of range, and where the texts are not known."""
-        place = self.letters.find(letter)
-        return self.texts[place] if 0 <= place < len(self.texts) else ""
 
     @property
     def longest(self) -> int:
@@ -337,10 +161,6 @@ class Options:
     def speak_of_others(self) -> bool:
         """Whether one may mean several others: "both A and B", "all of the above"."""
         return any(map(SPEAKS_OF_OTHERS.search, self.texts))
-
-    def mentions(self, letter: str) -> bool:
-        """Whether the letter stands as a word of its own in an option."""
-        return any(re.search(rf"(?<![A-Za-z0-9]){letter}(?![A-Za-z0-9])", t) for t in self.texts)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -396,38 +216,32 @@ def read_alone(text: str, options: Options, *, strict: bool = False) -> Reading:
 
     Args:
         text: From ``plain_text``.
-        options: Those of the problem.
         strict: What follows the letter must be the text of that option.
     """
-    text = text.strip()
-    if text[:1] == "{" and text.find("}") == len(text) - 1:
-        text = text[1:-1].strip()
-    end = len(text)
-    named = options.by_text(text)
-    label = _LABEL.match(text)
+    text = _without_braces(text.strip())
+    named, label = options.by_text(text), _LABEL.match(text)
     letter = label["letter"].upper() if label else ""
     if not label or (label["letter"].islower() and letter not in options.letters):
-        return _reading(named, end)
-    rest = text[label.end() :]
-    if rest[:1] == "{" and rest.find("}") == len(rest) - 1:
-        rest = rest[1:-1]  # C\text{. Jupiter}
-    if not rest.strip(" .,;:!\n"):
-        return _reading(letter, end, named)
+        return _reading(len(text), named)
+    rest = _without_braces(text[label.end() :])  # C\text{. Jupiter}
+    if not rest.strip(_MARKS):
+        return _reading(len(text), letter, named)
     if named:
-        return _reading(named, end)
-    rest_named = options.by_text(_SEPARATOR.sub("", rest, count=1))
-    if rest_named:
-        return _reading(letter, end, rest_named)
+        return _reading(len(text), named)
+    if rest_named := options.by_text(_SEPARATOR.sub("", rest, count=1)):
+        return _reading(len(text), letter, rest_named)
     if _FORMULA.match(rest):
-        return _reading(None, end)
-    others = _others(text, label.end(), end, letter, options)
+        return _reading(len(text))
+    others = with_others(text, label.end(), letter, options)
     if others.letters != (letter,):
         return others
     # "C. 42" and "(C) 42"; but "A.M." is a word.
-    marked = label["closes"] or re.match(r"[.:、](?![A-Za-z])", rest)
-    if strict or not marked:
-        return _reading(None, end)
-    return _reading(letter, end)
+    is_marked = label["closes"] or re.match(r"[.:、](?![A-Za-z])", rest)
+    return _reading(len(text), letter if is_marked and not strict else None)
+
+
+def _without_braces(text: str) -> str:
+    return text[1:-1].strip() if text[:1] == "{" and text.find("}") == len(text) - 1 else text
 
 
 def read_at(text: str, start: int, options: Options) -> Reading | None:
@@ -436,125 +250,83 @@ def read_at(text: str, start: int, options: Options) -> Reading | None:
     Returns:
         None if they are denied, asked or meant for a case alone, so that nothing is claimed.
     """
-    line_end = text.find("\n", start, start + max(options.longest, _LONGEST_TAIL))
-    if line_end < 0:
-        line_end = min(len(text), start + max(options.longest, _LONGEST_TAIL))
+    limit = min(len(text), start + max(options.longest, _LONGEST_TAIL))
+    line_end = text.find("\n", start, limit)
+    line_end = limit if line_end < 0 else line_end
     sentence = _SENTENCE_ENDS.search(text, start, line_end)
     sentence_end = sentence.start() if sentence else line_end
     if sentence and sentence[0] in "?？":
         return None
     in_line = options.by_text(text[start:line_end])
     named = in_line or options.by_text(text[start:sentence_end])
+    named_end = line_end if in_line else sentence_end
     label = _LABEL.match(text, start)
     if not label or not _is_letter(label, text, options):
-        is_sure = not _OTHERS_FOLLOW.match(text, sentence_end)
-        return Reading((named,), is_sure, sentence_end) if named else Reading((), True, start)
+        if not named:
+            return Reading((), True, start)
+        return Reading((named,), not _ANOTHER_FOLLOWS.match(text, named_end), named_end)
     letter, end = label["letter"].upper(), label.end()
     rest = _SEPARATOR.sub("", text[end:line_end], count=1)
-    rest_named = options.by_text(rest) or options.by_text(_SENTENCE_ENDS.split(rest, 1)[0])
     if named and rest and (in_line or text[end:sentence_end].strip()):
-        return _reading(named, sentence_end)
-    if denied(text, end) or CONDITION_AFTER.match(text, end):
+        return _reading(named_end, named)
+    if denied(text, end) or _CONDITION.match(text, end):
         return None
-    if _lists_options(text, end, line_end, letter):
-        return Reading((letter,), False, end)
-    if rest_named or named:
-        return _reading(letter, end, rest_named or named)
+    following = _NEXT_IN_LIST.match(text, end)
+    if following and ord(following[1]) == ord(letter) + 1:
+        return Reading((letter,), False, end)  # one option below the other
+    if rest_named := options.by_text(rest):
+        return _reading(line_end, letter, rest_named)
+    first = _SENTENCE_ENDS.split(rest, maxsplit=1)[0]
+    if rest_named := options.by_text(first) or named:
+        return _reading(line_end - len(rest) + len(first), letter, rest_named)
     return with_others(text, end, letter, options)
 
 
 def denied(text: str, end: int) -> bool:
     """Whether what follows a letter says that it is wrong."""
-    return bool(DENIED_AFTER.match(text, end))
-
-
-def with_others(text: str, end: int, letter: str, options: Options) -> Reading:
-    """The letter that ends at ``end``, with those that its sentence names beside it."""
-    tail = end
-    while tail < len(text) and text[tail] in " .,:":
-        tail += 1
-    sentence = _SENTENCE_ENDS.search(text, tail, tail + _LONGEST_TAIL)
-    limit = sentence.start() if sentence else min(len(text), tail + _LONGEST_TAIL)
-    return _others(text, end, limit, letter, options)
-
-
-def _lists_options(text: str, end: int, line_end: int, letter: str) -> bool:
-    """Whether the label opens a list of the options: ``A) 5 B) 6``, or one below the other."""
-    if text[end - 1] not in ")." and text[end : end + 1] not in (".", ":"):
-        return False
-    for match in _MARKED_LETTER.finditer(text, end, min(line_end + 6, end + _LONGEST_TAIL)):
-        if match.start() > end and not _is_list(text[end : match.start()].strip(" (")):
-            return ord(match[1]) == ord(letter) + 1
-    return False
+    return bool(_DENIED.match(text, end))
 
 
 def _is_letter(label: re.Match[str], text: str, options: Options) -> bool:
     """Whether it is the letter of an option and no article, pronoun, unit or variable."""
-    end = label.end()
-    if label["letter"].islower() and label["letter"].upper() not in options.letters:
+    letter, end = label["letter"], label.end()
+    if letter.islower() and letter.upper() not in options.letters:
         return False
     if label["closes"] and label["opens"]:
         return True
     if _FORMULA.match(text, end):
         return False
-    if label["closes"]:
-        return True
-    letter: str = label["letter"]
-    return letter in string.ascii_uppercase.translate({65: None, 73: None}) or bool(
-        _ENDS_OR_GOES_ON.match(text, end)
-    )
+    needs_end = letter.islower() or letter in "AI"
+    return bool(label["closes"] or not needs_end or _ENDS_OR_GOES_ON.match(text, end))
 
 
-def _others(text: str, start: int, limit: int, letter: str, options: Options) -> Reading:
-    """``letter`` and the other letters that what follows joins to it."""
-    letters, is_sure, end, excluding = {letter}, True, start, False
-    last = start
-    for match in _OTHER_LETTER.finditer(text, start, limit):
-        if match[1] not in options.letters or _is_article(match, text):
+def with_others(text: str, end: int, letter: str, options: Options) -> Reading:
+    """The letter that ends at ``end``, with those that its sentence names beside it."""
+    begin = end
+    own = dict(zip(options.letters, options.texts, strict=False)).get(letter)
+    separator = _SEPARATOR.match(text[end : end + 5])
+    if own and separator and text.startswith(own, end + separator.end()):
+        begin = end + separator.end() + len(own)
+    sentence = _SENTENCE_ENDS.search(text, begin, begin + _LONGEST_TAIL)
+    limit = sentence.start() if sentence else min(len(text), begin + _LONGEST_TAIL)
+    letters, is_sure = {letter}, not _ANOTHER_FOLLOWS.match(text, limit)
+    for match in _OTHER_LETTER.finditer(text, begin, limit):
+        is_article = match[0] in "AI" and not _ENDS_OR_GOES_ON.match(text, match.end())
+        if match[1] not in options.letters or is_article:
             continue
-        gap = text[last : match.start()]
-        between = _BOX.sub(" ", gap).lstrip(" .:").strip(" ({[")
-        is_next_sentence = "." in gap and not between
-        last = match.end()
-        own = options.text_of(letter)
-        if own and between.startswith(own):
-            between = between[len(own) :].strip(" .,({[")
-        joined = _is_list(between)
-        if match[1] == letter or (is_next_sentence and "\\" in gap):
-            break
-        if not joined and GIVES_REASONS.search(between):
-            break
-        excluding = bool(EXCLUDES.search(between)) or (excluding and joined)
-        if excluding:
-            continue
-        after = text[match.end() : match.end() + 60]
-        if joined:
-            if (is_next_sentence or not OR.search(between)) and NEW_CLAUSE.match(after):
-                if SAYS_WRONG.search(after) or (is_next_sentence and not SAYS_RIGHT.search(after)):
-                    break
-                is_sure = is_sure and bool(SAYS_RIGHT.search(after))
-            elif not between:
-                is_sure = False
-        elif WAVERS.search(between):
-            is_sure = False
-        else:
+        between = re.sub(r"\\(?:boxed|fbox)|[({\[)}\]:]", " ", text[begin : match.start()])
+        is_joined = bool(_JOINS.fullmatch(between))
+        if match[1] == letter or (not is_joined and _ASIDE.search(between)):
             break
         letters.add(match[1])
-        end = match.end()
+        end = begin = match.end()
+        is_sure = is_sure and is_joined and bool(between.strip())
+    if len(letters) > 1 and _CLAUSE_FOLLOWS.match(text, end):
+        is_sure = False
     return Reading(tuple(sorted(letters)), is_sure, end)
 
 
-def _is_list(between: str) -> bool:
-    return not between or bool(JOINS.fullmatch(between))
-
-
-def _is_article(match: re.Match[str], text: str) -> bool:
-    alone = match[0] == match[1] and match[1] in "AI"
-    following = text[match.end() : match.end() + 20]
-    return alone and bool(re.match(rf" (?!{FUNCTION_WORD})[A-Za-z]{{2}}", following, FLAGS))
-
-
-def _reading(letter: str | None, end: int, other: str | None = None) -> Reading:
+def _reading(end: int, *names: str | None) -> Reading:
     """One letter, and whether something else was named with it."""
-    letters = tuple(sorted({name for name in (letter, other) if name}))
+    letters = tuple(sorted({name for name in names if name}))
     return Reading(letters, len(letters) < 2, end)

@@ -1,21 +1,20 @@
 r"""The verifier ``choice``: the response names the letter of the right option, and no other.
 
-An option is named by its letter or by its whole text. What a response claims is found in this
-order (``claims``): boxes and ``<answer>`` tags, and words such as "the answer is" or 答案;
-where there is none of these, a response that is a letter or a text and nothing more. There is no
-fallback to a last line or to the last letter in the text: a guess would count as an answer.
+An option is named by its letter or by its whole text. What a response claims is found in boxes and
+``<answer>`` tags and behind words such as "the answer is" or 答案 (``claims``); where there is none
+of these, a response that is a letter or a text and nothing more. There is no fallback to a last
+line or to the last letter in the text: a guess would count as an answer.
 
 Verdicts, by reason:
 
     correct    equal         it claims the right option
     incorrect  different     it claims another option
     incorrect  hedged        it claims several options at once
-    incorrect  out_of_range  it claims a letter that no option has
-    undecided  conflict      it claims different options and does not say which claim is withdrawn
-    undecided  retracted     it takes its last claim back and makes no other
+    undecided  conflict      it claims different options, or says that another may be right too
+    undecided  retracted     it takes its last claim back
     undecided  unclear       its last claim can be read in two ways, e.g. one option's letter with
                              another one's text, or several letters where an option may mean them
-    undecided  no_option     its last claim is neither a letter nor an option's text
+    undecided  no_option     its last claim is neither an option's letter nor its text
     undecided  no_answer     it claims nothing
     undecided  too_complex   more than ``claims.MOST_CLAIMS`` claims, or more than
                              ``MOST_CHARACTERS`` in all
@@ -35,8 +34,8 @@ from typing import ClassVar
 
 from heavydistill.schema import Problem
 from heavydistill.verifiers.base import Decision, Place, Verifier
-from heavydistill.verifiers.choice.claims import Claims, claims_in
-from heavydistill.verifiers.choice.reading import SPEAKS_OF_OTHERS, Options, options_of
+from heavydistill.verifiers.choice.claims import claims_in
+from heavydistill.verifiers.choice.reading import SPEAKS_OF_OTHERS, options_of
 
 MOST_CLAIMS_SHOWN = 10
 # Reading is linear, but it is done in the run's own process.
@@ -47,7 +46,7 @@ class Choice(Verifier):
     """See the module."""
 
     name = "choice"
-    version = "5"
+    version = "6"
     runs_in: ClassVar[Place] = "here"
     argument_columns: ClassVar[tuple[str, ...]] = ("options",)
 
@@ -56,18 +55,20 @@ class Choice(Verifier):
             return Decision("undecided", "too_complex")
         options = options_of(problem.verifier_args)
         claims = claims_in(text, options)
-        if claims.doubt:
-            return Decision("undecided", claims.doubt, evidence=_evidence(claims))
-        if len(claims.letters) > 1:
-            if options.speak_of_others or (
-                not options.texts and SPEAKS_OF_OTHERS.search(problem.text)
-            ):
-                return Decision("undecided", "unclear", evidence=_evidence(claims))
-            return Decision("incorrect", "hedged", ",".join(claims.letters))
-        (letter,) = claims.letters
-        if letter in options.letters:
-            return letter
-        return _out_of_range(letter, options)
+        doubt = claims.doubt
+        if len(claims.letters) == 1:
+            if claims.letters[0] in options.letters:
+                return claims.letters[0]
+            # It may be meant as what an option says: the force F, the symbol K.
+            doubt = "no_option"
+        elif claims.letters:
+            text_of_options = "" if options.texts else problem.text
+            if not options.speak_of_others and not SPEAKS_OF_OTHERS.search(text_of_options):
+                return Decision("incorrect", "hedged", ",".join(claims.letters))
+            doubt = "unclear"
+        shown = ["".join(letters) or "?" for letters in claims.made[-MOST_CLAIMS_SHOWN:]]
+        evidence = json.dumps({"claims": shown}) if shown else ""
+        return Decision("undecided", doubt, evidence=evidence)
 
     def decide(self, problem: Problem, candidate: str) -> Decision:
         if candidate == problem.reference.strip():
@@ -86,17 +87,3 @@ class Choice(Verifier):
                 f"{options.letters[-1]}; write the letter of the right option"
             )
         return None
-
-
-def _out_of_range(letter: str, options: Options) -> Decision:
-    if not options.texts or options.mentions(letter):
-        # It may be meant as what the option says: the force F, the symbol K.
-        return Decision("undecided", "no_option")
-    return Decision("incorrect", "out_of_range", letter)
-
-
-def _evidence(claims: Claims) -> str:
-    if not claims.made:
-        return ""
-    shown = ["".join(letters) or "?" for letters in claims.made[-MOST_CLAIMS_SHOWN:]]
-    return json.dumps({"claims": shown})

@@ -4,7 +4,7 @@ import json
 import time
 
 import pytest
-from choosing import HEDGED, OTHER, PLANETS, UNDECIDED, outcome, problem
+from choosing import ACCEPTED, HEDGED, OTHER, PLANETS, UNDECIDED, outcome, problem
 from hypothesis import given
 from hypothesis import strategies as st
 from judging import judged
@@ -13,36 +13,28 @@ from heavydistill.schema import Problem
 from heavydistill.verifiers.choice.verifier import MOST_CHARACTERS, Choice
 
 
-@pytest.mark.parametrize("text", OTHER)
-def test_a_response_that_claims_another_option_is_incorrect(text):
-    assert outcome(text) == ("incorrect", "different")
-
-
-@pytest.mark.parametrize("text", HEDGED)
-def test_a_response_that_names_several_options_is_incorrect(text):
-    assert outcome(text) == ("incorrect", "hedged")
-
-
-@pytest.mark.parametrize(("text", "reason"), UNDECIDED)
-def test_what_a_response_means_is_not_guessed(text, reason):
-    assert outcome(text) == ("undecided", reason)
-
-
-@pytest.mark.parametrize("text", [r"\boxed{F}", "Answer: E", "The answer is (F).", "I"])
-def test_a_letter_that_no_option_has_is_incorrect(text):
-    assert outcome(text) == ("incorrect", "out_of_range")
-
-
-@pytest.mark.parametrize("text", [r"\boxed{F}", "Answer: F"])
-def test_a_letter_that_no_option_has_may_be_meant_as_what_an_option_says(text):
-    assert outcome(text, "A", ["the force F", "the mass m"]) == ("undecided", "no_option")
-    assert outcome(text, "A", 2) == ("undecided", "no_option")
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        *((text, ("correct", "equal")) for text in ACCEPTED),
+        *((text, ("incorrect", "different")) for text in OTHER),
+        *((text, ("incorrect", "hedged")) for text in HEDGED),
+        *((text, ("undecided", why)) for why, texts in UNDECIDED.items() for text in texts),
+    ],
+)
+def test_what_a_response_claims_is_read_and_never_guessed(text, expected):
+    assert outcome(text) == expected
 
 
 BLOOD = ["O", "A", "AB", "B"]
 CLASSES = ["E. coli", "S. aureus", "a cat", "A cat"]
 NUMBERS = ["1/2", "0.5 m", "2", "$x^2$"]
 ROMANS = ["I only", "II only", "I and II", "III"]
+COURT = [
+    "Yes, because the ordinance is vague.",
+    "No, because the sidewalk is a public forum.",
+    "No, because the permit was denied.",
+]
 JOINT = ["Both B and C", "All of the above", "Mars", "None of the above"]
 
 
@@ -83,6 +75,30 @@ JOINT = ["Both B and C", "All of the above", "Mars", "None of the above"]
         (4, "C", "Answer: C", "correct", "equal"),
         (4, "C", "Answer: B or C", "incorrect", "hedged"),
         (4, "C", "Jupiter", "undecided", "no_answer"),
+        (["the force F", "the mass m"], "A", r"\boxed{F}", "undecided", "no_option"),
+        (COURT, "B", "Answer: B. No, because the sidewalk is a public forum.", "correct", "equal"),
+        (
+            COURT,
+            "C",
+            "Answer: B. No, because the sidewalk is a public forum.",
+            "incorrect",
+            "different",
+        ),
+        (
+            COURT,
+            "B",
+            "Answer: B: No, because the sidewalk is a public forum. So it is.",
+            "correct",
+            "equal",
+        ),
+        (COURT, "B", "Answer: B. No, the sidewalk is not one.", "undecided", "retracted"),
+        (
+            COURT,
+            "A",
+            "Answer: A. No, because the permit was denied, it is another one.",
+            "undecided",
+            "retracted",
+        ),
     ],
 )
 def test_an_option_may_be_named_by_its_text_where_that_is_one(
@@ -95,7 +111,7 @@ def test_one_option_is_extracted_alike_so_that_votes_meet():
     texts = [r"\boxed{\text{(C)}}", "Answer: **c**", "Jupiter", "故选C"]
     verdicts = [judged(problem(), text) for text in texts]
     assert {verdict.extracted for verdict in verdicts} == {"C"}
-    assert verdicts[0].verifier == "choice@5"
+    assert verdicts[0].verifier == "choice@6"
 
 
 def test_the_evidence_of_a_conflict_is_its_claims():
@@ -158,44 +174,42 @@ def test_any_characters_get_a_verdict(text):
 
 @pytest.mark.parametrize("before", ["Let us see.\n", "We look at A and B first.\n", "首先看题。\n"])
 def test_what_is_not_correct_alone_is_not_correct_after_other_words(before):
-    texts = [*OTHER, *HEDGED, *(text for text, _ in UNDECIDED)]
+    texts = [*OTHER, *HEDGED, *(text for texts in UNDECIDED.values() for text in texts)]
     assert [text for text in texts if judged(problem(), before + text).is_correct] == []
 
 
-LONG = 1_000_000
+LONG = 200_000
 HUGE = {
-    "prose": "The quick brown fox, e.g. A or B, is not there. So it is. " * (LONG // 58),
-    "words of claims": "the answer is " * (LONG // 14),
-    "claims": "Answer: C\n" * (LONG // 10),
-    "boxes": r"\boxed{C} " * (LONG // 10),
-    "unclosed boxes": r"\boxed{" * (LONG // 7),
+    "prose": "The quick brown fox, e.g. A or B, is not there. So it is. ",
+    "words of claims": "the answer is ",
+    "claims": "Answer: C\n",
+    "boxes": r"\boxed{C} ",
+    "unclosed boxes": r"\boxed{",
+    "letters": "A or ",
+    "corrections": "wait, ",
+    "denials": "answer: A is not ",
+    "qualities": "only correct right best ",
+    "line ends": "\n ",
+    "dots": ".",
+    "stars": "*",
+    "strokes": "~~a",
+    "tags": "<answer>",
+    "options said to be right": "C is correct.\n",
+    "Chinese words of claims": "答案是",
+    "full width": "Ａ",
+    "ligatures": "ﷺ",
+}
+HUGE = {name: part * (LONG // len(part)) for name, part in HUGE.items()} | {
     "nested boxes": r"\boxed{" * (LONG // 8) + "C" + "}" * (LONG // 8),
     "braces": "{" * (LONG // 2) + "}" * (LONG // 2),
-    "letters": "A or " * (LONG // 5),
     "a box of letters": r"\boxed{" + "A, " * (LONG // 3) + "}",
     "an answer of letters": "Answer: " + "A, " * (LONG // 3),
-    "corrections": "wait, " * (LONG // 6),
-    "denials": "answer: A is not " * (LONG // 17),
-    "reasons": "C is the correct answer? " * (LONG // 25),
-    "qualities": "only correct right best " * (LONG // 24),
     "blanks": " " * LONG + "x",
-    "line ends": "\n " * (LONG // 2) + "x",
-    "dots": "." * LONG,
-    "stars": "*" * LONG,
-    "strokes": "~~a" * (LONG // 3),
-    "tags": "<answer>" * (LONG // 8),
-    "conclusions": "So C\n" * (LONG // 5),
-    "conclusions in a line": "so C " * (LONG // 5),
-    "lines of letters": "C\n" * (LONG // 2),
-    "options said to be right": "C is correct.\n" * (LONG // 14),
-    "Chinese words of claims": "答案是" * (LONG // 3),
-    "full width": "Ａ" * LONG,
-    "ligatures": "ﷺ" * LONG,
 }
 
 
 def test_a_text_far_longer_than_any_reply_is_not_read():
-    verdict = judged(problem(), "Answer: C\n" * (LONG // 10))
+    verdict = judged(problem(), "Answer: C\n" * (MOST_CHARACTERS // 5))
     assert (verdict.label, verdict.reason) == ("undecided", "too_complex")
     at_most = "x" * (MOST_CHARACTERS - 10) + "\nAnswer: C"
     assert judged(problem(), at_most).is_correct
@@ -211,5 +225,5 @@ def test_twice_the_text_takes_about_twice_the_time(name):
         judged(problem(), text)
         return time.process_time() - started
 
-    short, long = HUGE[name][:5_000], HUGE[name][:200_000]
+    short, long = HUGE[name][:5_000], HUGE[name]
     assert seconds(long) < 400 * max(min(seconds(short) for _ in range(3)), 2e-3)
