@@ -302,19 +302,19 @@ def _print_labels(imported: Imported, console: Console) -> None:
     from heavydistill.curate.imports.import_pools import LABELS
     from heavydistill.report.terminal import print_table, table
 
-    agreement = imported.agreement
-    if not agreement.labelled:
+    labels = imported.labels
+    labelled = labels["right"].total() + labels["wrong"].total()
+    if not labelled:
         return
     shown = table(console, "Labels of the files", *(f"ours {label}" for label in LABELS))
-    for name in ("right", "wrong", "unlabelled"):
-        counts = getattr(agreement, name)
+    for name, counts in labels.items():
         if counts:
             shown.add_row(name, *(f"{counts[label]:,}" for label in LABELS))
     print_table(shown, console)
-    share = agreement.agreeing / agreement.labelled
+    agreeing = labels["right"]["correct"] + labels["wrong"]["incorrect"]
     say(
-        f"Both say the same of {agreement.agreeing:,} of {agreement.labelled:,} labelled answers "
-        f"({100 * share:.1f}%); the verdicts of the traces are ours.",
+        f"Both say the same of {agreeing:,} of {labelled:,} labelled answers "
+        f"({100 * agreeing / labelled:.1f}%); the verdicts of the traces are ours.",
         console,
     )
 

@@ -38,14 +38,16 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from pathlib import Path
 from typing import Any, ClassVar
 
-from heavydistill.curate.imports.files import PoolFile
+from heavydistill.config.sets import FormatName
+from heavydistill.curate.imports.files import rows_of
 from heavydistill.errors import ProblemsError
 from heavydistill.models.http.completion import split_reasoning
 from heavydistill.problems.columns import FIELDS
 from heavydistill.problems.tables import TableRow, choices
-from heavydistill.schema import Failure, FinishReason, Trajectory, content_id
+from heavydistill.schema import Failure, FinishReason, Trajectory
 
 ANSWER_FIELDS = ("answers", "answer_text", "labels", "finish_reasons")
 """The fields of ``problems.columns`` beside those of a problem."""
@@ -76,7 +78,7 @@ class Format:
         kept: Columns from which the verifier takes its arguments.
 
     Raises:
-        ProblemsError: The files contradict each other, or nothing tells what stands where.
+        ProblemsError: A file cannot be read, or nothing tells what stands where.
     """
 
     takes: ClassVar[frozenset[str]] = frozenset({"answers", "answer_text"})
@@ -87,7 +89,7 @@ class Format:
     """The columns of text, reference and answers."""
 
     def __init__(
-        self, columns: Mapping[str, str], files: Sequence[PoolFile], kept: Sequence[str]
+        self, columns: Mapping[str, str], files: Sequence[Path], kept: Sequence[str]
     ) -> None:
         mapped = {field: columns[field] for field in FIELDS if field in columns}
         usual = {field: column for field, column in self.usual.items() if field != "answers"}
@@ -97,6 +99,8 @@ class Format:
         """Where the answers are, for the record."""
         self.notes: Counter[str] = Counter()
         """What was counted on the way."""
+        self.targets: dict[str, Any] = {}
+        """References of rows without answers, by the text of the problem."""
         self._kept, self._text_key = kept, columns.get("answer_text")
 
     def lacks(self, values: Mapping[str, Any]) -> list[str]:
@@ -130,43 +134,26 @@ class HeavySkill(Format):
         "answers": "trajectories",
     }
 
-    def __init__(
-        self, columns: Mapping[str, str], files: Sequence[PoolFile], kept: Sequence[str]
-    ) -> None:
-        super().__init__(columns, files, kept)
-        self._query, self._target = self.own["text"], self.own["reference"]
-        self._targets = self._targets_in(files)
-
     def lacks(self, values: Mapping[str, Any]) -> list[str]:
-        answers = self._target if self._is_target(values) else self.answers
-        return [column for column in (self._query, answers) if column not in values]
+        answers = self.own["reference"] if self._is_target(values) else self.answers
+        return [column for column in (self.own["text"], answers) if column not in values]
 
     def problem(self, row: TableRow) -> dict[str, Any] | None:
-        if self._is_target(row.values):
-            return None
         values = super().problem(row) or {}
-        target = self._targets.get(str(row.values.get(self._query)))
-        if values.get("reference") is None and target is not None:
-            values["reference"] = target
+        if self._is_target(row.values):
+            query, target = str(values["text"]), values["reference"]
+            if self.targets.setdefault(query, target) != target:
+                raise ProblemsError(
+                    f"{row.where}: the query has another target earlier: {self.targets[query]!r}",
+                    "Keep the one that is right.",
+                )
+            return None
         summaries = row.values.get("summaries")
         self.notes[SUMMARIES] += len(summaries) if isinstance(summaries, list) else 0
         return values
 
     def _is_target(self, values: Mapping[str, Any]) -> bool:
-        return self.answers not in values and self._target in values
-
-    def _targets_in(self, files: Sequence[PoolFile]) -> dict[str, Any]:
-        """The target of each query of which a row without trajectories tells it."""
-        targets: dict[str, Any] = {}
-        for row in (row for file in files for row in file.rows()):
-            if self._is_target(row.values):
-                query, target = str(row.values.get(self._query)), row.values[self._target]
-                if targets.setdefault(query, target) != target:
-                    raise ProblemsError(
-                        f"{row.where}: the query has another target earlier: {targets[query]!r}",
-                        "Keep the one that is right.",
-                    )
-        return targets
+        return self.answers not in values and self.own["reference"] in values
 
 
 class PaCoRe(Format):
@@ -229,10 +216,10 @@ class NeMo(Format):
         return [attempt_of(answer, row.where, text_key=self.answers)]
 
 
-def by_seed(files: Sequence[PoolFile]) -> list[PoolFile]:
+def by_seed(files: Sequence[Path]) -> list[Path]:
     """Files of NeMo-Skills by their numbers; those without one after the others, as given."""
 
-    def number(file: PoolFile) -> tuple[bool, int]:
+    def number(file: Path) -> tuple[bool, int]:
         seeds = _NEMO_SEED.findall(file.name)
         return not seeds, int(seeds[-1]) if seeds else 0
 
@@ -245,11 +232,10 @@ class Answers(Format):
     takes = frozenset(ANSWER_FIELDS)
 
     def __init__(
-        self, columns: Mapping[str, str], files: Sequence[PoolFile], kept: Sequence[str]
+        self, columns: Mapping[str, str], files: Sequence[Path], kept: Sequence[str]
     ) -> None:
         super().__init__(columns, files, kept)
-        row = next(files[0].rows(), None)
-        first = row.values if row else {}
+        first = next(rows_of(files[0]), TableRow("", 0, {})).values
         named = columns.get("answers")
         self._is_guessed = not named
         self._patterns = [named] if named else guess(first)
@@ -324,6 +310,14 @@ class Answers(Format):
         return "" if left.strip("_- ").isdecimal() or _NUMBERED.fullmatch(name) else name
 
 
+FORMATS: dict[FormatName, type[Format]] = {
+    "heavyskill": HeavySkill,
+    "pacore": PaCoRe,
+    "nemo": NeMo,
+    "answers": Answers,
+}
+
+
 def guess(values: Mapping[str, Any]) -> list[str]:
     """The columns of the answers in a row; none if that cannot be told.
 
@@ -364,49 +358,16 @@ _CUT_OFF = frozenset({"length", "max_tokens", "max_length"})
 _HALF_CHARACTER = re.compile("[\ud800-\udfff]")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class ImportedAttempt:
-    """One answer; counts and seconds are -1 where the file does not say."""
+    """One answer."""
 
-    reasoning: str  # may be empty
-    answer_text: str  # what follows the reasoning
-    finish_reason: FinishReason
-    error: str | None
-    failure: Failure | None
-    is_assumed: bool  # the file gives no finish reason
+    trajectory: Trajectory
+    """Without id, index and verdict; counts and seconds are -1 and the model is empty where the
+    file does not say."""
     label: bool | None  # whether the file calls it right; None if it does not clearly say
     is_label_unclear: bool  # the file gives a label that is neither true nor false, 1 nor 0
-    model: str  # who wrote it; empty if the file does not say
-    prompt_tokens: int
-    completion_tokens: int  # thinking included
-    seconds: float  # that the request took
-
-    def trajectory(self, problem: str, index: int, model: str) -> Trajectory:
-        """The answer as a trajectory without a verdict.
-
-        Args:
-            problem: Id of the problem.
-            index: Position in the pool, from 0.
-            model: Who wrote it, where the file does not say.
-        """
-        model = self.model or model
-        content = (model, index, -1, self.reasoning, self.answer_text, self.finish_reason)
-        return Trajectory(
-            id=content_id("t", problem, *content),
-            index=index,
-            model=model,
-            seed=-1,
-            reasoning=self.reasoning,
-            answer_text=self.answer_text,
-            finish_reason=self.finish_reason,
-            error=self.error,
-            failure=self.failure,
-            verdict=None,
-            prompt_tokens=self.prompt_tokens,
-            completion_tokens=self.completion_tokens,
-            latency_s=self.seconds,
-            request_id="",
-        )
+    is_assumed: bool  # the file gives no finish reason
 
 
 def attempt_of(
@@ -431,11 +392,8 @@ def attempt_of(
     Raises:
         ProblemsError: It is none of these, or nothing tells which key holds the text.
     """
-    if isinstance(value, Mapping):
-        text = value[_text_key(value, where, text_key)]
-        known: Mapping[str, Any] = value
-    else:
-        text, known = value, {}
+    known: Mapping[str, Any] = value if isinstance(value, Mapping) else {}
+    text = value[_text_key(value, where, text_key)] if isinstance(value, Mapping) else value
     reasoning = next((known[key] for key in _REASONING_KEYS if known.get(key)), "")
     for part in (text, reasoning):
         if part is not None and not isinstance(part, str):
@@ -452,22 +410,31 @@ def attempt_of(
         reasoning = answer = ""
         finish, error, failure = "error", "The text holds half a character.", "malformed"
     given = _first(known, _LABEL_KEYS, label)
+    is_clear = isinstance(given, int | float) and given in (0, 1)
     named = known.get("model")
     if isinstance(named, str) and not _HALF_CHARACTER.search(named):
         model = named or model
-    return ImportedAttempt(
+    trajectory = Trajectory(
+        id="",
+        index=0,
+        model=model,
+        seed=-1,
         reasoning=reasoning,
         answer_text=answer,
         finish_reason=finish,
         error=error,
         failure=failure,
-        is_assumed=not ended,
-        label=_label(given),
-        is_label_unclear=given is not None and _label(given) is None,
-        model=model,
+        verdict=None,
         prompt_tokens=int(_number(_first(known, _PROMPT_KEYS))),
         completion_tokens=int(_number(_first(known, _COMPLETION_KEYS))),
-        seconds=float(_number(_first(known, _SECONDS_KEYS))),
+        latency_s=float(_number(_first(known, _SECONDS_KEYS))),
+        request_id="",
+    )
+    return ImportedAttempt(
+        trajectory,
+        bool(given) if is_clear else None,
+        is_label_unclear=given is not None and not is_clear,
+        is_assumed=not ended,
     )
 
 
@@ -537,11 +504,6 @@ def _ending(
 
 def _first(known: Mapping[str, Any], keys: Sequence[str], otherwise: Any = None) -> Any:
     return next((known[key] for key in keys if known.get(key) is not None), otherwise)
-
-
-def _label(value: Any) -> bool | None:
-    """Right, wrong, or no label that can be read."""
-    return bool(value) if isinstance(value, int | float) and value in (0, 1) else None
 
 
 def _number(value: Any) -> float:

@@ -1,9 +1,20 @@
-"""Judges imported pools and writes them as the folder of a run.
+"""Imports answers that others sampled: files become the folder of a run that starts at the cache.
 
     traces/        as of a run, without caches and deliberations; the verdicts are ours
     summary.json   as of a run
     import.json    in the place of a run's configuration: what was read, left out and assumed, and
                    how the files' own labels and our verdicts agree
+
+Rows of one problem, those that agree in text, reference, options, verifier and its arguments, are
+one pool, in the order of files and lines. Their answers wait in a nameless file on the disk of
+``TMPDIR``, so that no more are in memory than some problems have. A row that cannot be used is
+refused, or left out and counted by reason:
+
+    unreadable      the question or the answers are not what the format says
+    contradictory   an earlier row has the same question and another reference or verifier
+    too_few         the problem has fewer than two answers in all files
+    unfit           it cannot be judged; see ``problems.loading``
+    over_limit      the first ``problems.limit`` problems are there
 
 The folder appears under its name when it is whole. The same files and options give the same bytes.
 
@@ -14,61 +25,91 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 import json
+import pickle
+import tempfile
 import typing
+import weakref
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import heavydistill
-from heavydistill.config.sets import ImportConfig
-from heavydistill.curate.imports.pools import ImportedPool, ImportedPools
-from heavydistill.errors import ConfigError
+from heavydistill.config.run import Problems
+from heavydistill.config.sets import FormatName, ImportConfig
+from heavydistill.curate.imports.files import rows_of
+from heavydistill.curate.imports.formats import (
+    ANSWER_FIELDS,
+    FORMATS,
+    UNKNOWN_MODEL,
+    Format,
+    ImportedAttempt,
+    by_seed,
+)
+from heavydistill.errors import ConfigError, ProblemsError
 from heavydistill.heavy import voting
 from heavydistill.metrics.summary import Summary, summarize
+from heavydistill.problems.columns import DEFAULT_VERIFIER, FIELDS, columns_of
+from heavydistill.problems.loading import OnChecked, fit_problems, refusal
 from heavydistill.problems.options import orders_kept
-from heavydistill.schema import OK, TOO_FEW_USABLE, Label, Trace
+from heavydistill.problems.tables import Table, TableRow, choices
+from heavydistill.schema import (
+    OK,
+    TOO_FEW_USABLE,
+    Label,
+    Problem,
+    Trace,
+    Trajectory,
+    content_id,
+)
 from heavydistill.store.atomic import new_folder, refuse_taken
-from heavydistill.store.traces import TRACES_FOLDER, read_traces, write_traces
+from heavydistill.store.traces import TRACES_FOLDER, read_traces, write_traces, writing
 from heavydistill.verifiers import registry
 from heavydistill.verifiers.markers import Shared, shared_marker
 from heavydistill.verifiers.pool import Judged, VerdictPool
 
 RECORD = "import.json"
 LABELS: tuple[Label, ...] = typing.get_args(Label)
+FEWEST_ANSWERS = 2
 FEWEST_USABLE = 2
 """A pool with fewer usable answers is no choice; ``think.min_k`` of a run."""
-# Problems that are judged at once.
-_AHEAD = 64
+_PROBLEMS_AHEAD = 64  # judged at once
+_FIRST = 5
+_SAME = tuple(name for name in FIELDS if name not in ("id", "domain"))
 
 Show = Callable[[str, int, int], None]
 """Called with (what is done, how many are done, of how many)."""
 
 
+@dataclass(frozen=True, slots=True)
+class ImportedPool:
+    """A problem and the answers to it."""
+
+    problem: Problem
+    trajectories: list[Trajectory]  # by index, without verdicts
+    attempts: list[ImportedAttempt]  # what the files say of each
+
+
 @dataclass(slots=True)
-class Agreement:
-    """How the labels of the files and our verdicts agree: our verdicts, by the files' label."""
+class SkippedRows:
+    """Rows that were left out for one reason."""
 
-    right: Counter[Label] = field(default_factory=Counter)
-    wrong: Counter[Label] = field(default_factory=Counter)
-    unlabelled: Counter[Label] = field(default_factory=Counter)
+    rows: int = 0
+    first: list[str] = field(default_factory=list)  # what is wrong with the first few, and where
 
-    def add(self, label: bool | None, verdict: Label) -> None:
-        """Count one answer."""
-        row = self.unlabelled if label is None else self.right if label else self.wrong
-        row[verdict] += 1
 
-    @property
-    def labelled(self) -> int:
-        return self.right.total() + self.wrong.total()
+@dataclass(slots=True)
+class _Group:
+    """The rows of one problem."""
 
-    @property
-    def agreeing(self) -> int:
-        """Answers that both call right, or both wrong."""
-        return self.right["correct"] + self.wrong["incorrect"]
+    first: TableRow  # the earliest, without its values
+    values: dict[str, Any]  # its values
+    places: list[tuple[int, int]]  # of each: its file, and where its answers wait
+    answers: int  # how many there are in all
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +118,13 @@ class Imported:
 
     folder: Path
     summary: Summary  # over all problems
-    agreement: Agreement
+    labels: dict[str, Counter[Label]]
+    """Our verdicts on answers that the files call ``right`` or ``wrong``, or are ``unlabelled``."""
     record: dict[str, Any]  # the content of ``import.json``
     marker: Shared | None  # one that most answers share, where many hold no final answer
 
 
-def import_pools(config: ImportConfig, show: Show | None = None) -> Imported:
+def import_pools(config: ImportConfig, show: Show = lambda what, done, total: None) -> Imported:
     """Read, judge and write.
 
     Args:
@@ -95,69 +137,318 @@ def import_pools(config: ImportConfig, show: Show | None = None) -> Imported:
     """
     folder = Path(config.out).expanduser()
     refuse_taken(folder)
-    pools = ImportedPools(config, functools.partial(show, "checking references") if show else None)
+    pools = ImportedPools(config, functools.partial(show, "checking references"))
     if unable := registry.unavailable({each.verifier for each in pools.problems}, config.verify):
         raise ConfigError(unable[0], "Else every verdict would be undecided.")
-    tally = _Tally(len(pools.problems), show)
+    tally = _Tally()
     with new_folder(folder) as new:
         with VerdictPool(config.verify) as judges:
-            write_traces(map(tally.trace, _judged(pools, judges)), new / TRACES_FOLDER)
+            traces = _traces(pools, judges, tally, show)
+            write_traces(traces, new / TRACES_FOLDER)
         summary = summarize(read_traces(new))
         record = _record(config, pools, tally)
-        _write(new / "summary.json", _summary(summary, pools))
-        _write(new / RECORD, record)
+        numbers = {
+            **dataclasses.asdict(summary),
+            "rejects": 0,
+            "missing": 0,
+            "option_orders_kept": orders_kept(pools.problems),
+            "left_out": sum(each.rows for each in pools.left_out.values()),
+        }
+        for name, content in (("summary.json", numbers), (RECORD, record)):
+            text = json.dumps(content, indent=2, ensure_ascii=False)
+            (new / name).write_text(text, encoding="utf-8")
         marker = None
         if summary.trajectories.has_many_unanswered:
             given = config.problems.verifier_args
             marker = shared_marker(read_traces(new), given, config.verify)
-    return Imported(folder, summary, tally.agreement, record, marker)
+    return Imported(folder, summary, tally.labels, record, marker)
 
 
-def _judged(
-    pools: Iterable[ImportedPool], judges: VerdictPool
-) -> Iterator[tuple[ImportedPool, list[Judged]]]:
-    """Each pool with its verdicts, in order; some pools are on their way at once."""
-    waiting: deque[tuple[ImportedPool, list[Future[Judged]]]] = deque()
+class ImportedPools:
+    """The problems of an import, and what was left out; iterating gives each with its pool.
 
-    def first() -> tuple[ImportedPool, list[Judged]]:
-        pool, futures = waiting.popleft()
-        return pool, [future.result() for future in futures]
+    Attributes:
+        files: Files in the order in which their answers stand in the pools.
+        rows: Number of rows read of each file.
+        without_answers: Rows that hold the reference of another row.
+        format: Format of all files.
+        columns: Field to column, as they were found.
+        problems: Checked problems, in the order of their first rows.
+        joined: Rows that were joined to an earlier row of the same problem.
+        left_out: Rows by reason.
 
-    for pool in pools:
-        verdicts = [judges.submit_generation(pool.problem, each) for each in pool.trajectories]
-        waiting.append((pool, verdicts))
-        if len(waiting) > _AHEAD:
-            yield first()
-    while waiting:
-        yield first()
+    Raises:
+        UserError: As ``problems.load``; or the files are of another format.
+        RunError: The disk of ``TMPDIR`` is full or fails.
+    """
+
+    def __init__(
+        self, config: ImportConfig, on_checked: OnChecked = lambda done, total: None
+    ) -> None:
+        registry.load_own(config.verify.own)
+        self._config = config
+        self.files = _files(config)
+        columns = config.problems.columns
+        self._verifier = registry.get(config.problems.verifier or DEFAULT_VERIFIER)
+        _check_fields(columns, FORMATS[config.format], config.format)
+        self.format = FORMATS[config.format](columns, self.files, self._verifier.argument_columns)
+        # A format of its own gives values under the names of our fields already.
+        self._mapped = {} if self.format.own else {f: columns[f] for f in FIELDS if f in columns}
+        self.rows = [0] * len(self.files)
+        self.without_answers = 0
+        self.left_out: dict[str, SkippedRows] = {}
+        self._faults: list[ProblemsError] = []
+        self._waiting = tempfile.TemporaryFile()  # noqa: SIM115
+        weakref.finalize(self, self._waiting.close)
+        with writing(Path(tempfile.gettempdir())):
+            rows = self._read()
+            self._waiting.flush()
+        checked = self._checked(self._wide_enough(self._grouped(rows)), on_checked)
+        self.problems = [problem for problem, _ in checked]
+        self._groups = [group for _, group in checked]
+        self.joined = sum(len(group.places) - 1 for group in self._groups)
+
+    def __iter__(self) -> Iterator[ImportedPool]:
+        for problem, group in zip(self.problems, self._groups, strict=True):
+            attempts: list[ImportedAttempt] = []
+            for _, place in group.places:
+                self._waiting.seek(place)
+                attempts += pickle.load(self._waiting)
+            trajectories = [
+                self._trajectory(problem, index, attempt.trajectory)
+                for index, attempt in enumerate(attempts)
+            ]
+            yield ImportedPool(problem, trajectories, attempts)
+
+    @property
+    def lacking(self) -> list[int]:
+        """Of each file, how many of the problems have no answer in it."""
+        has = Counter(file for group in self._groups for file, _ in set(group.places))
+        return [len(self._groups) - has[file] for file in range(len(self.files))]
+
+    def _trajectory(self, problem: Problem, index: int, said: Trajectory) -> Trajectory:
+        model = said.model or self._config.model or UNKNOWN_MODEL
+        content = (model, index, -1, said.reasoning, said.answer_text, said.finish_reason)
+        return dataclasses.replace(
+            said, id=content_id("t", problem.id, *content), index=index, model=model
+        )
+
+    def _read(self) -> list[_Group]:
+        """Each row that can be read as a group of its own."""
+        found = []
+        for place, file in enumerate(self.files):
+            for row in rows_of(file):
+                self.rows[place] += 1
+                if self.rows[place] == 1 and (lacks := self.format.lacks(row.values)):
+                    raise _other_format(self._config.format, lacks, file, row)
+                try:
+                    values = self.format.problem(row)
+                    attempts = self.format.attempts(row) if values is not None else []
+                except ProblemsError as fault:
+                    self._leave_out("unreadable", fault)
+                    continue
+                if values is None:
+                    self.without_answers += 1
+                    continue
+                first = TableRow(row.where, row.number, {})
+                found.append(_Group(first, values, [(place, self._waiting.tell())], len(attempts)))
+                pickle.dump(attempts, self._waiting)
+            if not self.rows[place]:
+                raise ProblemsError(f"{file.name} holds no rows", "Give files with answers.")
+        if not found:
+            raise self._refusal("No row of the files has answers")
+        for each in found if self.format.targets else ():
+            if each.values["reference"] is None:
+                each.values["reference"] = self.format.targets.get(str(each.values["text"]))
+        return found
+
+    def _grouped(self, rows: list[_Group]) -> list[_Group]:
+        found = self._found(rows)
+        self.columns = {field: self.format.own.get(field, found[field]) for field in found}
+        groups: dict[str, _Group] = {}
+        questions: dict[str, tuple[str, str]] = {}
+        for row in rows:
+            question = _key(row.values, found, ("text", "options"))
+            key = _key(row.values, found, _SAME, self._verifier.argument_columns)
+            known, where = questions.setdefault(question, (key, row.first.where))
+            if known != key:
+                fault = ProblemsError(
+                    f"{row.first.where}: the question is that of {where}, and the reference, the "
+                    "verifier or its arguments are not",
+                    "Keep the one that is right.",
+                )
+                self._leave_out("contradictory", fault)
+            elif key in groups:
+                groups[key].places += row.places
+                groups[key].answers += row.answers
+            else:
+                groups[key] = row
+        return list(groups.values())
+
+    def _found(self, rows: list[_Group]) -> dict[str, str]:
+        """Field to column, in the values of the groups."""
+        try:
+            found = columns_of(_table(rows), self._mapped)
+        except ProblemsError as error:
+            like = _alike(self._config.format, self.files[0])
+            raise ProblemsError(error.what, f"{like} {error.fix}".strip()) from error
+        is_there = any(row.values.get(found.get("reference", "")) is not None for row in rows)
+        if is_there or "verifier" in found or not self._verifier.needs_reference:
+            return found
+        targets = "Give the file of targets beside the results, or name the column: "
+        raise ProblemsError(
+            "No row has a reference answer",
+            (targets if self._config.format == "heavyskill" else "Name its column: ")
+            + "--columns reference=COLUMN.",
+        )
+
+    def _wide_enough(self, groups: list[_Group]) -> list[_Group]:
+        wide = [group for group in groups if group.answers >= FEWEST_ANSWERS]
+        for group in groups:
+            if group.answers < FEWEST_ANSWERS:
+                count = "1 answer" if group.answers else "no answer"
+                fault = ProblemsError(
+                    f"{group.first.where}: the problem has {count}",
+                    f"A pool needs {FEWEST_ANSWERS}; files that hold one answer a problem are "
+                    "given together.",
+                )
+                self._leave_out("too_few", fault, len(group.places))
+        if self._faults and (self._config.problems.unfit == "refuse" or not wide):
+            raise self._refusal("No problem has enough answers")
+        return wide
+
+    def _checked(self, groups: list[_Group], on_checked: OnChecked) -> list[tuple[Problem, _Group]]:
+        """The problems that can be judged, up to the limit."""
+        files = [self.files[group.places[0][0]] for group in groups]
+        if "id" not in self.columns:
+            for file, group in zip(files, groups, strict=True):
+                group.values["id"] = f"{file.stem}:{group.first.number}"
+        choice = self._config.problems
+        config = Problems(
+            source="import",
+            columns=self._mapped,
+            verifier=choice.verifier,
+            verifier_args=choice.verifier_args,
+            keep_option_order=True,
+            unfit=choice.unfit,
+        )
+        loaded = fit_problems(_table(groups), config, self._config.verify, on_checked=on_checked)
+        for number, what in loaded.unfit.items():
+            self._note("unfit", len(groups[number - 1].places), what)
+        fit = [
+            (groups[i - 1], files[i - 1])
+            for i in range(1, len(groups) + 1)
+            if i not in loaded.unfit
+        ]
+        for group, _ in fit[choice.limit :] if choice.limit else []:
+            self._note("over_limit", len(group.places), group.first.where)
+        return [
+            (dataclasses.replace(problem, source=f"{file.name}:{group.first.number}"), group)
+            for problem, (group, file) in zip(loaded.problems, fit, strict=True)
+        ][: choice.limit]
+
+    def _leave_out(self, reason: str, fault: ProblemsError, rows: int = 1) -> None:
+        self._faults.append(fault)
+        self._note(reason, rows, fault.what)
+
+    def _note(self, reason: str, rows: int, what: str) -> None:
+        skipped = self.left_out.setdefault(reason, SkippedRows())
+        skipped.rows += rows
+        if len(skipped.first) < _FIRST:
+            skipped.first.append(what)
+
+    def _refusal(self, otherwise: str) -> ProblemsError:
+        if not self._faults:
+            return ProblemsError(otherwise, "Give the files that hold them.")
+        return refusal(self._faults, sum(self.rows))
+
+
+def _files(config: ImportConfig) -> list[Path]:
+    files = [Path(name).expanduser() for name in config.files]
+    names = [file.name for file in files]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise ProblemsError(
+            f"Two of the files are named {twice}, and problems tell their file by that name",
+            "Give each file once, and rename one if they are different files.",
+        )
+    return by_seed(files) if config.format == "nemo" else files
+
+
+def _check_fields(columns: Mapping[str, str], kind: type[Format], name: str) -> None:
+    known = (*FIELDS, *ANSWER_FIELDS)
+    for each in columns:
+        if each not in known:
+            raise ProblemsError(
+                f"problems.columns.{each}: there is no such field", choices(each, known, "Fields")
+            )
+        if each in ANSWER_FIELDS and each not in kind.takes:
+            raise ProblemsError(
+                f"problems.columns.{each} has no effect on files of {name}", "Take it out."
+            )
+
+
+def _other_format(
+    name: FormatName, lacks: Sequence[str], file: Path, row: TableRow
+) -> ProblemsError:
+    fix = _alike(name, file) or (
+        "Name what stands where: --columns text=COLUMN,reference=COLUMN,answers=COLUMN. "
+        + choices(lacks[0], row.values, "Columns there")
+    )
+    missing = ", ".join(lacks)
+    return ProblemsError(f"{row.where} is no row of {name}: it has no column {missing}", fix)
+
+
+def _alike(name: FormatName, file: Path) -> str:
+    """What to give if the file looks like another format; empty if it looks like none."""
+    row = next(rows_of(file))
+    for other, kind in FORMATS.items():
+        try:
+            if other != name and not kind({}, [file], ()).lacks(row.values):
+                return f"It looks like {other}: give --from {other}."
+        except ProblemsError:
+            continue
+    return ""
+
+
+def _table(groups: Sequence[_Group]) -> Table:
+    rows = [TableRow(group.first.where, i, group.values) for i, group in enumerate(groups, 1)]
+    return Table("", "", rows)
+
+
+def _key(
+    values: Mapping[str, Any],
+    columns: Mapping[str, str],
+    fields: Sequence[str],
+    more: Sequence[str] = (),
+) -> str:
+    """The same for rows that agree in these fields and columns."""
+    names = [*(columns.get(name, "") for name in fields), *more]
+    return json.dumps([values.get(name) for name in names], default=str, sort_keys=True)
+
+
+# --- Judging.
 
 
 class _Tally:
-    """Makes the traces and counts what goes into the record."""
+    """What was counted of the answers and their verdicts."""
 
-    def __init__(self, problems: int, show: Show | None) -> None:
-        self.agreement = Agreement()
+    def __init__(self) -> None:
+        self.labels = {name: Counter[Label]() for name in ("right", "wrong", "unlabelled")}
         self.models: Counter[str] = Counter()
         self.verifiers: set[str] = set()
         self.assumed = self.unclear = 0
-        self._done, self._of, self._show = 0, problems, show
 
-    def trace(self, judged: tuple[ImportedPool, list[Judged]]) -> Trace:
-        """The trace of a pool with its verdicts."""
-        pool, verdicts = judged
-        trajectories = [
-            dataclasses.replace(each, verdict=one.verdict)
-            for each, one in zip(pool.trajectories, verdicts, strict=True)
-        ]
-        for trajectory, label, one in zip(trajectories, pool.labels, verdicts, strict=True):
-            self.agreement.add(label, one.verdict.label)
-            self.models[trajectory.model] += 1
-            self.verifiers.add(one.verdict.verifier)
-        self.assumed += pool.assumed
-        self.unclear += pool.unclear
-        self._done += 1
-        if self._show:
-            self._show("judging", self._done, self._of)
+    def trace(self, pool: ImportedPool, judged: Sequence[Judged]) -> Trace:
+        """The trace of a pool with its verdicts, which is counted."""
+        trajectories = []
+        for each, said, found in zip(pool.trajectories, pool.attempts, judged, strict=True):
+            label = {None: "unlabelled", True: "right", False: "wrong"}[said.label]
+            self.labels[label][found.verdict.label] += 1
+            self.models[each.model] += 1
+            self.verifiers.add(found.verdict.verifier)
+            self.assumed += said.is_assumed
+            self.unclear += said.is_label_unclear
+            trajectories.append(dataclasses.replace(each, verdict=found.verdict))
         usable = sum(each.unusable_because is None for each in trajectories)
         return Trace(
             problem=pool.problem,
@@ -167,18 +458,24 @@ class _Tally:
         )
 
 
-def _summary(summary: Summary, pools: ImportedPools) -> dict[str, Any]:
-    return {
-        **dataclasses.asdict(summary),
-        "rejects": 0,
-        "missing": 0,
-        "option_orders_kept": orders_kept(pools.problems),
-        "left_out": sum(each.rows for each in pools.left_out.values()),
-    }
+def _traces(
+    pools: ImportedPools, judges: VerdictPool, tally: _Tally, show: Show
+) -> Iterator[Trace]:
+    """The traces in the order of the pools, of which some are judged at once."""
+    waiting: deque[tuple[ImportedPool, list[Future[Judged]]]] = deque()
+    coming, done = iter(pools), 0
+    while done < len(pools.problems):
+        for pool in itertools.islice(coming, _PROBLEMS_AHEAD + 1 - len(waiting)):
+            verdicts = [judges.submit_generation(pool.problem, each) for each in pool.trajectories]
+            waiting.append((pool, verdicts))
+        pool, verdicts = waiting.popleft()
+        trace = tally.trace(pool, [future.result() for future in verdicts])
+        done += 1
+        show("judging", done, len(pools.problems))
+        yield trace
 
 
 def _record(config: ImportConfig, pools: ImportedPools, tally: _Tally) -> dict[str, Any]:
-    agreement = tally.agreement
     verify = config.verify.model_dump()
     verify["own"] = [Path(file).name for file in config.verify.own]
     # Where and with how many processes it was judged changes no verdict.
@@ -209,9 +506,8 @@ def _record(config: ImportConfig, pools: ImportedPools, tally: _Tally) -> dict[s
         "models": dict(sorted(tally.models.items())),
         "verifiers": sorted(tally.verifiers),
         "labels": {
-            "right": _by_verdict(agreement.right),
-            "wrong": _by_verdict(agreement.wrong),
-            "unlabelled": _by_verdict(agreement.unlabelled),
+            name: {label: counts[label] for label in LABELS}
+            for name, counts in tally.labels.items()
         },
         "options": {
             "model": config.model,
@@ -219,11 +515,3 @@ def _record(config: ImportConfig, pools: ImportedPools, tally: _Tally) -> dict[s
             "verify": verify,
         },
     }
-
-
-def _by_verdict(counts: Counter[Label]) -> dict[str, int]:
-    return {label: counts[label] for label in LABELS}
-
-
-def _write(path: Path, content: dict[str, Any]) -> None:
-    path.write_text(json.dumps(content, indent=2, ensure_ascii=False), encoding="utf-8")

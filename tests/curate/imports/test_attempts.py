@@ -28,10 +28,15 @@ def test_thinking_is_told_apart_and_the_end_is_assumed(
     text: str | None, reasoning: str, answer: str, finish: str
 ) -> None:
     attempt = attempt_of(text, "here")
-    assert (attempt.reasoning, attempt.answer_text) == (reasoning, answer)
-    assert attempt.finish_reason == finish and attempt.is_assumed
-    assert (attempt.error is None) == (attempt.failure is None) == (finish != "error")
-    assert (attempt.prompt_tokens, attempt.completion_tokens, attempt.seconds) == (-1, -1, -1)
+    said = attempt.trajectory
+    assert (said.reasoning, said.answer_text) == (reasoning, answer)
+    assert said.finish_reason == finish and attempt.is_assumed
+    assert (said.error is None) == (said.failure is None) == (finish != "error")
+    assert (
+        said.prompt_tokens,
+        said.completion_tokens,
+        said.latency_s,
+    ) == (-1, -1, -1)
 
 
 def test_an_object_says_more_than_its_text() -> None:
@@ -51,10 +56,15 @@ def test_an_object_says_more_than_its_text() -> None:
         label=True,
         finish_reason="stop",
     )
-    assert (attempt.reasoning, attempt.answer_text) == ("2 and 2", "It is 4.")
-    assert attempt.finish_reason == "length" and not attempt.is_assumed
-    assert (attempt.label, attempt.model) == (False, "m")
-    assert (attempt.prompt_tokens, attempt.completion_tokens, attempt.seconds) == (5, 12, 1.5)
+    said = attempt.trajectory
+    assert (said.reasoning, said.answer_text) == ("2 and 2", "It is 4.")
+    assert said.finish_reason == "length" and not attempt.is_assumed
+    assert (attempt.label, said.model) == (False, "m")
+    assert (
+        said.prompt_tokens,
+        said.completion_tokens,
+        said.latency_s,
+    ) == (5, 12, 1.5)
 
 
 @pytest.mark.parametrize(
@@ -70,8 +80,9 @@ def test_a_finish_reason_that_the_file_gives_is_kept(
     said: str, finish: str, failure: str | None
 ) -> None:
     attempt = attempt_of("It is 4.", "here", finish_reason=said)
-    assert (attempt.finish_reason, attempt.failure) == (finish, failure)
-    assert not attempt.is_assumed and attempt.answer_text == "It is 4."
+    said = attempt.trajectory
+    assert (said.finish_reason, said.failure) == (finish, failure)
+    assert not attempt.is_assumed and said.answer_text == "It is 4."
 
 
 @pytest.mark.parametrize(
@@ -85,12 +96,16 @@ def test_a_label_is_right_or_wrong_or_none(label: Any, read: bool | None) -> Non
 
 def test_half_a_character_makes_an_answer_a_failure() -> None:
     attempt = attempt_of("\ud800 4", "here")
-    assert (attempt.answer_text, attempt.failure) == ("", "malformed")
+    said = attempt.trajectory
+    assert (said.answer_text, said.failure) == ("", "malformed")
 
 
 def test_lists_beside_the_answers_are_taken_one_by_one() -> None:
     attempts = attempts_of(["4", "5"], "here", labels=[True, False], ends=["stop", "length"])
-    assert [(a.label, a.finish_reason) for a in attempts] == [(True, "stop"), (False, "length")]
+    assert [(a.label, a.trajectory.finish_reason) for a in attempts] == [
+        (True, "stop"),
+        (False, "length"),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -122,7 +137,7 @@ _VALUES = st.sampled_from(
 def test_whatever_stands_beside_a_text_it_becomes_a_trajectory(values: list[Any]) -> None:
     keys = ("is_correct", "finish_reason", "latency_s", "completion_tokens")
     row = {"text": "4", **dict(zip(keys, values, strict=True))}
-    one = attempt_of(row, "here").trajectory("p", 0, "m")
-    assert one == attempt_of(row, "here").trajectory("p", 0, "m")
+    one = attempt_of(row, "here").trajectory
+    assert one == attempt_of(row, "here").trajectory
     assert (one.failure is None) == (one.finish_reason != "error") == (one.error is None)
     assert one.latency_s >= -1 and one.completion_tokens >= -1

@@ -21,12 +21,16 @@ from import_files import (
     parquet,
 )
 
-from heavydistill.curate.imports.pools import ImportedPool, ImportedPools
+from heavydistill.curate.imports.import_pools import ImportedPool, ImportedPools
 from heavydistill.errors import ProblemsError
 
 
 def texts(pool: ImportedPool) -> list[str]:
     return [each.answer_text for each in pool.trajectories]
+
+
+def labels(pool: ImportedPool) -> list[bool | None]:
+    return [each.label for each in pool.attempts]
 
 
 def test_heavyskill_results_with_their_targets_in_the_rows(tmp_path: Path) -> None:
@@ -111,10 +115,11 @@ def test_nemo_files_are_joined_by_problem_in_the_order_of_their_seeds(tmp_path: 
         "output-rs10.jsonl",
     ]
     assert texts(eggs) == [boxed(42), boxed(2), boxed(10)]
-    assert eggs.labels == [True, False, False]
+    assert labels(eggs) == [True, False, False]
     assert texts(stairs) == [boxed(0), boxed(36)]
     assert [each.completion_tokens for each in stairs.trajectories] == [20, 20]
-    assert (eggs.assumed, eggs.problem.source) == (0, "output-rs0.jsonl:1")
+    assert eggs.problem.source == "output-rs0.jsonl:1"
+    assert not any(each.is_assumed for each in eggs.attempts)
     assert pools.lacking == [0, 0, 1]
 
 
@@ -158,10 +163,10 @@ def test_a_list_of_answers_is_found_by_its_name_with_what_is_beside_it(tmp_path:
     }
     (pool,) = ImportedPools(config_of("answers", lines(tmp_path / "a.jsonl", row)))
     assert texts(pool) == [boxed(42), boxed(13), ""]
-    assert pool.labels == [True, False, None]
+    assert labels(pool) == [True, False, None]
     assert [each.model for each in pool.trajectories] == ["unknown", "b", "unknown"]
     assert [each.finish_reason for each in pool.trajectories] == ["stop", "stop", "length"]
-    assert pool.assumed == 0
+    assert not any(each.is_assumed for each in pool.attempts)
 
 
 def test_columns_of_objects_are_found_and_named_after(tmp_path: Path) -> None:
@@ -175,7 +180,7 @@ def test_columns_of_objects_are_found_and_named_after(tmp_path: Path) -> None:
     pools = ImportedPools(config_of("answers", lines(tmp_path / "a.jsonl", row)))
     (pool,) = pools
     assert [each.model for each in pool.trajectories] == ["small", "large"]
-    assert pool.labels == [False, True]
+    assert labels(pool) == [False, True]
     assert pools.columns == {"text": "question", "reference": "ground_truth"}
     assert pools.format.answers == "small, large"
 
@@ -235,7 +240,7 @@ def test_one_answer_a_row_is_joined(tmp_path: Path) -> None:
     pools = ImportedPools(config_of("answers", lines(tmp_path / "a.jsonl", *rows), **GOLD, **keys))
     (pool,) = pools
     assert texts(pool) == [boxed(42), boxed(13), boxed(7)]
-    assert pool.labels == [True, False, False]
+    assert labels(pool) == [True, False, False]
     assert (pool.problem.id, pools.joined) == ("42", 2)
 
 

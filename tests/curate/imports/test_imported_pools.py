@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from import_files import EGGS, GOLD, STAIRS, answers_row, boxed, config_of, lines
 
-from heavydistill.curate.imports.pools import ImportedPools
+from heavydistill.curate.imports.import_pools import ImportedPools
 from heavydistill.errors import ProblemsError
 
 LEAVE_OUT = {"problems.unfit": "leave_out"}
@@ -151,4 +151,4 @@ def test_every_row_is_in_a_pool_or_counted(rows: list[dict[str, Any]], limit: in
         left_out = sum(of.rows for of in pools.left_out.values())
         assert len(pools.problems) + pools.joined + left_out == len(rows) + 1 == sum(pools.rows)
         for pool in pools:
-            assert len(pool.trajectories) == len(pool.labels) >= 2
+            assert len(pool.trajectories) == len(pool.attempts) >= 2

@@ -61,10 +61,9 @@ def test_traces_have_our_verdicts_and_nothing_that_is_not_in_the_files(tmp_path:
 
 def test_labels_of_the_file_are_counted_against_our_verdicts(tmp_path: Path) -> None:
     done, _ = imported(tmp_path, EGGS_ROW)
-    assert done.agreement.right == {"correct": 1, "undecided": 1}
-    assert done.agreement.wrong == {"correct": 1, "incorrect": 1}
-    assert done.agreement.unlabelled == {"incorrect": 1}
-    assert (done.agreement.agreeing, done.agreement.labelled) == (2, 4)
+    assert done.labels["right"] == {"correct": 1, "undecided": 1}
+    assert done.labels["wrong"] == {"correct": 1, "incorrect": 1}
+    assert done.labels["unlabelled"] == {"incorrect": 1}
     assert done.record["labels_unclear"] == 1
     assert done.record["labels"]["right"] == {"correct": 1, "incorrect": 0, "undecided": 1}
 
@@ -197,5 +196,5 @@ def test_real_solutions_get_the_verdicts_that_were_recorded(tmp_path: Path) -> N
         f"{size}_{way}" for size in ("6b", "175b") for way in ("finetuning", "verification")
     }
     # Of the answers recorded as wrong one is undecided: a number of cents for one of dollars.
-    assert done.agreement.right == {"correct": 1008}
-    assert done.agreement.wrong == {"incorrect": 1631, "undecided": 1}
+    assert done.labels["right"] == {"correct": 1008}
+    assert done.labels["wrong"] == {"incorrect": 1631, "undecided": 1}

@@ -6,11 +6,10 @@ import gzip
 import json
 from pathlib import Path
 
-import pyarrow.parquet as pq
 import pytest
 from import_files import document, lines, parquet
 
-from heavydistill.curate.imports.files import PoolFile
+from heavydistill.curate.imports.files import rows_of
 from heavydistill.errors import ProblemsError
 
 ROWS = [{"n": number, "text": "é" * number} for number in range(1, 6)]
@@ -25,50 +24,27 @@ def written(kind: str, folder: Path) -> Path:
 
 
 @pytest.mark.parametrize("kind", ["parquet", "array", "lines"])
-def test_all_rows_are_read_and_each_can_be_read_again(kind: str, tmp_path: Path) -> None:
-    file = PoolFile(written(kind, tmp_path))
-    rows = list(file.rows())
-    assert [row.values for row in rows] == ROWS
-    assert [row.number for row in rows] == [1, 2, 3, 4, 5]
-    for row in reversed(rows):
-        assert file.row(row.number) == row
-
-
-@pytest.mark.parametrize("kind", ["parquet", "array", "lines"])
 def test_the_name_of_a_file_does_not_say_what_it_is(kind: str, tmp_path: Path) -> None:
     path = written(kind, tmp_path).rename(tmp_path / "rows.txt")
-    assert [row.values for row in PoolFile(path).rows()] == ROWS
+    rows = list(rows_of(path))
+    assert [row.values for row in rows] == ROWS
+    assert [row.number for row in rows] == [1, 2, 3, 4, 5]
 
 
 def test_lines_keep_their_numbers_where_some_are_blank(tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
     path.write_bytes(b'\xef\xbb\xbf{"n": 1}\n\n   \n{"n": 2}')
-    file = PoolFile(path)
-    assert [(row.number, row.where) for row in file.rows()] == [
-        (1, "rows.jsonl:1"),
-        (4, "rows.jsonl:4"),
+    assert [(row.number, row.where, row.values) for row in rows_of(path)] == [
+        (1, "rows.jsonl:1", {"n": 1}),
+        (4, "rows.jsonl:4", {"n": 2}),
     ]
-    assert [file.row(1).values, file.row(4).values] == [{"n": 1}, {"n": 2}]
 
 
 @pytest.mark.parametrize("text", [json.dumps(ROWS[0], indent=2), '{"n": 1,\n "text": "é"}'])
 def test_one_object_over_several_lines_is_one_row(text: str, tmp_path: Path) -> None:
     path = tmp_path / "result.json"
     path.write_text(text, encoding="utf-8")
-    assert [row.values for row in PoolFile(path).rows()] == [{"n": 1, "text": "é"}]
-
-
-def test_parquet_is_unpacked_once_whatever_is_read_of_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    opened: list[Path] = []
-    real = pq.ParquetFile
-    monkeypatch.setattr(pq, "ParquetFile", lambda path: opened.append(path) or real(path))
-    file = PoolFile(parquet(tmp_path / "rows.parquet", ROWS))
-    assert next(file.rows()).values == ROWS[0]
-    assert len(list(file.rows())) == 5
-    assert [file.row(number).values for number in (5, 1, 4)] == [ROWS[4], ROWS[0], ROWS[3]]
-    assert len(opened) == 1
+    assert [row.values for row in rows_of(path)] == [{"n": 1, "text": "é"}]
 
 
 def test_parquet_that_is_broken_in_the_middle_is_named(tmp_path: Path) -> None:
@@ -77,7 +53,7 @@ def test_parquet_that_is_broken_in_the_middle_is_named(tmp_path: Path) -> None:
     content[20:400] = b"\xff" * 380
     path.write_bytes(content)
     with pytest.raises(ProblemsError, match=r"rows\.parquet is broken parquet"):
-        list(PoolFile(path).rows())
+        list(rows_of(path))
 
 
 @pytest.mark.parametrize(
@@ -100,9 +76,9 @@ def test_a_broken_file_is_named_with_the_line(content: bytes, says: str, tmp_pat
     path = tmp_path / "rows.jsonl"
     path.write_bytes(content)
     with pytest.raises(ProblemsError, match=says):
-        list(PoolFile(path).rows())
+        list(rows_of(path))
 
 
 def test_a_file_that_is_not_there_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ProblemsError, match=r"none\.jsonl: No such file"):
-        PoolFile(tmp_path / "none.jsonl")
+        next(rows_of(tmp_path / "none.jsonl"))
