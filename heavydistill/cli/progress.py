@@ -27,11 +27,7 @@ from heavydistill.store.redact import name_alone
 
 if TYPE_CHECKING:
     from heavydistill.config.run import RunConfig
-    from heavydistill.curate.redeliberation.deliberator import (
-        DeliberationTally,
-        ResolvedDeliberator,
-        Volume,
-    )
+    from heavydistill.curate.redeliberation import DeliberationTally, Volume
     from heavydistill.models.contact import Contact
     from heavydistill.problems import OnChecked
     from heavydistill.run.generate import Plan
@@ -163,28 +159,30 @@ class Progress:
                 say(printable(line), self._console)
 
 
-def print_volume(volume: Volume, deliberator: ResolvedDeliberator, console: Console) -> None:
+def print_volume(volume: Volume, run: ResolvedRun, console: Console) -> None:
     """Print in a line what a deliberator will be asked, and what the user should know of it."""
+    journal = run.config.journal
     if volume.skipped:
         from heavydistill.store.journal import skipped_note
 
-        say(skipped_note(deliberator.journal, volume.skipped), console)
-    if deliberator.context and not deliberator.context.is_known:
-        say(str(deliberator.context), console)
+        say(skipped_note(Path(journal or ""), volume.skipped), console)
+    for context in run.contexts:
+        if not context.is_known:
+            say(str(context), console)
     left = volume.requests - volume.in_journal
     parts = [f"{left:,} of {volume.requests:,} deliberations on {volume.caches:,} caches"]
     if volume.in_journal:
-        parts += [f"{volume.in_journal:,} are in the journal {deliberator.journal}"]
+        parts += [f"{volume.in_journal:,} are in the journal {journal}"]
     parts += [
         f"{volume.prompt_tokens:,} tokens of prompts",
         f"at most {volume.completion_tokens:,} of responses",
     ]
-    if deliberator.model.kind == "local":
+    if run.deliberator.is_local:
         parts += ["free"]
     else:
         usd = volume.usd
         parts += ["price unknown" if usd is None else f"at most {usd:,.2f} USD"]
-    say(f"To ask of {deliberator.model.name}: {', '.join(parts)}", console)
+    say(f"To ask of {run.deliberator.profile.name}: {', '.join(parts)}", console)
 
 
 def show_deliberations(bar: Bar, tally: DeliberationTally, total: int) -> None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from heavydistill.curate.imports.import_pools import Imported
-    from heavydistill.curate.redeliberation.refilter import RefilterOutcome, RefilterPlan
+    from heavydistill.curate.refilter import RefilterOutcome, RefilterPlan
 
 _ASKING, _MODEL, _COST, _COLUMNS = "Redeliberation", "Model", "Cost", "Columns and verdicts"
 
@@ -88,7 +88,7 @@ def build(
 
     from heavydistill.config.sets import load_build_config
     from heavydistill.curate.build import EmptyError, build_sets
-    from heavydistill.curate.redeliberation.deliberator import journal_of
+    from heavydistill.curate.redeliberation import journal_of
     from heavydistill.hub.dataset_card import write_card
     from heavydistill.report.sets import print_manifest
 
@@ -103,7 +103,7 @@ def build(
             manifest = build_sets(
                 resolved,
                 bar.show,
-                lambda deliberator, volume: print_volume(volume, deliberator, console),
+                lambda run, volume: print_volume(volume, run, console),
                 write_card,
                 dry_run,
             )
@@ -140,7 +140,7 @@ def refilter(
     from rich.console import Console
 
     from heavydistill.config.sets import load_refilter_config
-    from heavydistill.curate.redeliberation import refilter
+    from heavydistill.curate import refilter
     from heavydistill.hub.dataset_card import write_card
     from heavydistill.models.contact import Contact
 
@@ -149,13 +149,11 @@ def refilter(
     plan = refilter.check(config, None if dry_run else Contact())
     for warning in plan.warnings:
         say(f"Warning: {warning}", console, "yellow")
-    print_volume(plan.volume, plan.deliberator, console)
+    print_volume(plan.volume, plan.run, console)
     if dry_run:
         return
-    with (
-        ending_early(console, plan.out, plan.deliberator.journal),
-        Bar(console) as bar,
-    ):
+    journal = Path(plan.run.config.journal or "")
+    with ending_early(console, config.out, journal), Bar(console) as bar:
         total = plan.volume.caches
         outcome = refilter.refilter(
             plan, lambda tally: show_deliberations(bar, tally, total), write_card
@@ -165,7 +163,7 @@ def refilter(
 
 
 def _print_success(outcome: RefilterOutcome, console: Console) -> None:
-    from heavydistill.curate.redeliberation.refilter import ASKED_ABOUT
+    from heavydistill.curate.refilter import ASKED_ABOUT
     from heavydistill.report.terminal import print_table, table
     from heavydistill.schema import Stratum
 
@@ -181,7 +179,7 @@ def _print_success(outcome: RefilterOutcome, console: Console) -> None:
 
 def _print_asked(plan: RefilterPlan, outcome: RefilterOutcome, console: Console) -> None:
     tally = outcome.tally
-    asked = tally.asked(plan.deliberator)
+    asked = tally.summary(plan.run)
     parts = [f"{asked.deliberations:,} deliberations by {asked.model}"]
     counts = {
         "failed": tally.failed,
@@ -195,7 +193,7 @@ def _print_asked(plan: RefilterPlan, outcome: RefilterOutcome, console: Console)
     parts += [f"{asked.cost_usd:,.2f} USD"] if asked.cost_usd else []
     rows = ", ".join(f"{count:,} {split}" for split, count in sorted(outcome.rows.items()))
     say(f"Asked: {', '.join(parts)}", console)
-    say(f"Prompts of RL: {rows}, in {plan.out}", console)
+    say(f"Prompts of RL: {rows}, in {plan.config.out}", console)
 
 
 def export(

@@ -12,47 +12,55 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, get_args
 
 from heavydistill.chat.guard import guard
-from heavydistill.chat.student import Student
 from heavydistill.config.sets import BuildConfig
 from heavydistill.curate import selection
-from heavydistill.curate.filters.contamination import Screen
-from heavydistill.curate.manifest import manifest_of
-from heavydistill.curate.mixture import Mixture, preset_of
-from heavydistill.curate.notes import Build, NoteTaker, OnProgress, ProblemNote
-from heavydistill.curate.prompts import Prompter
-from heavydistill.curate.redeliberation.deliberator import ResolvedDeliberator, Volume
-from heavydistill.curate.redeliberation.sets import Redeliberation, meet_servers
-from heavydistill.curate.rows import SetWriter
+from heavydistill.curate.candidates import UNMEASURED
+from heavydistill.curate.notes import Build, OnProgress
+from heavydistill.curate.redeliberation import Redeliberation, Volume, resolve_sources
+from heavydistill.curate.rows import SetWriter, quantiles
 from heavydistill.curate.sources import SourceRun, open_sources
 from heavydistill.errors import ConfigError, MissingModelError
 from heavydistill.models.contact import Contact
-from heavydistill.schema import Trace
+from heavydistill.models.resolve import ResolvedRun
+from heavydistill.schema import Stratum
 from heavydistill.store.atomic import new_folder, refuse_taken
+from heavydistill.store.redact import key_name_of, name_alone, without_places
 from heavydistill.store.sets.folder import (
     CHAT_TEMPLATE,
+    TRAINED,
+    VIEWS,
+    Attention,
+    Fraction,
     Manifest,
+    RedeliberationSummary,
+    RunUsed,
+    Strata,
+    StudentUsed,
     count_rows,
     file_of,
     rows_of,
     splits_of,
     write_manifest,
 )
+from heavydistill.store.sets.rows import SPLITS
 
 _GUARDED_ROWS = 256
 
-OnVolume = Callable[[ResolvedDeliberator, Volume], None]
+OnVolume = Callable[[ResolvedRun, Volume], None]
 
 
 def build_sets(
     config: BuildConfig,
     on_progress: OnProgress = lambda what, done, total: None,
-    on_volume: OnVolume = lambda deliberator, volume: None,
+    on_volume: OnVolume = lambda run, volume: None,
     on_written: Callable[[Path], object] = lambda folder: None,
     dry_run: bool = False,
 ) -> Manifest:
@@ -75,25 +83,35 @@ def build_sets(
             in the journal, and the same command goes on from there.
     """
     contact = None if dry_run else Contact()
-    if contact and config.redeliberate:
-        meet_servers(config, contact)
+    sources = open_sources(config.runs)
+    # Servers are asked before anything large is loaded.
+    runs = resolve_sources(config, sources, contact)
+    config = config.model_copy(update={"student": _student_for(config, sources)})
     with _folder(Path(config.out), dry_run) as folder, contextlib.ExitStack() as held:
-        build = read_traces(config, on_progress)
+        build = Build(config, sources)
+        build.read(on_progress)
+        selection.mark_wanted(build)
         asked, answers = [], None
         if config.redeliberate:
-            redeliberation = Redeliberation(build, contact)
-            for deliberator, volume in redeliberation.volumes.values():
-                on_volume(deliberator, volume)
+            redeliberation = Redeliberation(build, runs, contact)
+            for run, volume in redeliberation.volumes.values():
+                on_volume(run, volume)
             if not dry_run:
                 rows = held.enter_context(TemporaryDirectory(prefix="heavydistill-"))
                 asked, answers = redeliberation.ask(Path(rows), on_progress), redeliberation.answers
-        select(build)
+        selection.select(build)
         writer = SetWriter(build, folder, answers)
-        _write_rows(build, writer, on_progress)
+        done, total = 0, len(build.all_notes)
+        for source in sources:
+            for trace, note in build.traces_of(source):
+                writer.write(source, trace, note)
+                done += 1
+                on_progress("Writing rows", done, total)
+        writer.finish()
         template = build.student.chat_template
         if template is not None:
             (folder / CHAT_TEMPLATE).write_text(template, encoding="utf-8")
-        manifest = manifest_of(build, writer, _guarded(build, folder), asked)
+        manifest = _manifest(build, writer, _guarded(build, folder), asked)
         if not any(sum(splits.values()) for splits in manifest.rows.values()):
             raise EmptyError(manifest)
         write_manifest(manifest, folder)
@@ -111,55 +129,6 @@ class EmptyError(ConfigError):
             "--redeliberate.",
         )
         self.manifest = manifest
-
-
-def read_traces(config: BuildConfig, on_progress: OnProgress) -> Build:
-    """The first pass.
-
-    Raises:
-        UserError: Something that the user can fix; nothing was written.
-    """
-    preset = preset_of(config)
-    sources = open_sources(config.runs)
-    config = config.model_copy(update={"student": _student_for(config, sources)})
-    template = config.chat_template and Path(config.chat_template)
-    student = Student(str(config.student), template or None)
-    build = Build(
-        config=config,
-        preset=preset,
-        student=student,
-        prompter=Prompter(config, preset, student),
-        sources=sources,
-        screen=Screen(config.against),
-        taker=NoteTaker(config, preset, student),
-        problems={},
-        notes={source.name: [] for source in sources},
-        mixture=Mixture(kept=[]),
-    )
-    total, done = sum(source.traces_there for source in sources), 0
-    for source in sources:
-        for trace in source.traces():
-            note = build.taker.look(trace)
-            build.notes[source.name].append(note)
-            _note_problem(build, source, trace, note.problem)
-            done += 1
-            on_progress("Reading traces", done, total)
-    build.taker.demand_attempts()
-    selection.split_problems(build.problems, config.validation, config.seed)
-    notes = build.all_notes
-    selection.label_sets(notes, build.problems, config.sets.per_problem)
-    selection.mark_wanted(notes, build.problems, preset, config.seed)
-    return build
-
-
-def select(build: Build) -> None:
-    """Decide what is used; changes the notes."""
-    notes, problems, seed = build.all_notes, build.problems, build.config.seed
-    selection.label_deliberations(notes, build.config.filters)
-    selection.label_trajectories(notes, problems, build.config)
-    build.undeliberated = len({note.of for note in build.pending()})
-    build.mixture = selection.select_for_sft(notes, problems, build.preset, seed)
-    selection.select_for_rl(notes, problems, build.preset, seed)
 
 
 def _student_for(config: BuildConfig, sources: Sequence[SourceRun]) -> str:
@@ -180,16 +149,6 @@ def _student_for(config: BuildConfig, sources: Sequence[SourceRun]) -> str:
     return "micro-student"
 
 
-def _note_problem(build: Build, source: SourceRun, trace: Trace, key: str) -> None:
-    """Note where a problem stands, and screen it when it is seen for the first time."""
-    note = build.problems.get(key)
-    if note is None:
-        domain = source.domain_of(trace.problem, build.student.domain)
-        label, detail = build.screen.look(key, trace.problem)
-        note = build.problems[key] = ProblemNote(domain, label, detail)
-    note.runs.append(f"{source.name}/{trace.problem.id}")
-
-
 @contextlib.contextmanager
 def _folder(out: Path, dry_run: bool) -> Iterator[Path]:
     """A folder that gets the name ``out`` when this ends well, and is gone when it does not."""
@@ -202,16 +161,6 @@ def _folder(out: Path, dry_run: bool) -> Iterator[Path]:
         yield folder
 
 
-def _write_rows(build: Build, writer: SetWriter, on_progress: OnProgress) -> None:
-    done, total = 0, len(build.all_notes)
-    for source in build.sources:
-        for trace, note in build.traces_of(source):
-            writer.write(source, trace, note)
-            done += 1
-            on_progress("Writing rows", done, total)
-    writer.finish()
-
-
 def _guarded(build: Build, folder: Path) -> dict[str, int]:
     """Let the guard look at rows from all over each set; how many it saw.
 
@@ -220,15 +169,101 @@ def _guarded(build: Build, folder: Path) -> dict[str, int]:
     """
     seen = {}
     for name in ("sft_deliberator", "sft_thinker"):
-        rows = [row for split in splits_of(folder, name) for row in _sample(folder, name, split)]
+        rows: list[dict[str, Any]] = []
+        for split in splits_of(folder, name):
+            file = file_of(folder, name, split)
+            step = -(-count_rows(file) // _GUARDED_ROWS)
+            rows += itertools.islice(rows_of(file), 0, None, step)
         report = guard(build.student.chat, rows, build.prompter.max_tokens)
         report.demand_whole(name)
         seen[name] = report.rows
     return seen
 
 
-def _sample(folder: Path, name: str, split: str) -> list[dict[str, Any]]:
-    """Up to ``_GUARDED_ROWS`` rows of a split, evenly spaced."""
-    file = file_of(folder, name, split)
-    step = -(-count_rows(file) // _GUARDED_ROWS)
-    return list(itertools.islice(rows_of(file), 0, None, step))
+def _manifest(
+    build: Build, written: SetWriter, guarded: dict[str, int], asked: list[RedeliberationSummary]
+) -> Manifest:
+    used = [note for note in build.sets if not note.sft_label or not note.rl_label]
+    own = sum(build.own_names.issuperset(note.thinkers) for note in used)
+    rows = {name: {split: written.counts[name][split] for split in SPLITS} for name in TRAINED}
+    by_label = {name: _by_label(written.counts[name]) for name in VIEWS}
+    return Manifest(
+        heavydistill=version("heavydistill"),
+        build=_content(build.config),
+        student=StudentUsed(
+            name=name_alone(build.student.name),
+            form=build.student.form,
+            template_sha256=build.student.template_sha256,
+            opens_thinking=build.student.chat.opens_thinking,
+            mended=list(build.student.mended),
+            max_tokens=build.prompter.max_tokens,
+        ),
+        runs=[
+            RunUsed(
+                name=source.name,
+                traces=source.size,
+                config=without_places(source.config) if source.config else {},
+                summary=source.summary,
+            )
+            for source in build.sources
+        ],
+        rows=rows,
+        problems=by_label["problems"],
+        trajectories=by_label["trajectories"],
+        deliberations=by_label["deliberations"],
+        strata=_strata(build),
+        undeliberated=build.undeliberated - written.unfit,
+        unfit=written.unfit,
+        unmeasured=sum(
+            note.rl_label == UNMEASURED and (note.wanted or note.cache is not None)
+            for note in build.sets
+        ),
+        attention=Attention(**{name: build.attention[name] for name in Attention.model_fields}),
+        student_written=Fraction(part=own, whole=len(used)),
+        retention=Fraction(part=written.plain, whole=sum(rows["sft_deliberator"].values())),
+        recut=written.recut,
+        models={role: sorted(written.behind[role]) for role in ("thinker", "deliberator")},
+        prompts=sorted(written.behind["prompts"]),
+        verifiers=sorted(written.behind["verifiers"]),
+        tokens={name: quantiles(written.lengths[name]) for name in TRAINED},
+        benchmarks=build.screen.used,
+        guarded=guarded,
+        asked=asked,
+    )
+
+
+def _strata(build: Build) -> dict[str, Strata]:
+    """The sets of each stratum, from all there are to those that are used."""
+    strata: dict[str, Strata] = {}
+    for stratum in get_args(Stratum):
+        notes = [
+            note
+            for note in build.sets
+            if note.stratum == stratum and not build.problems[note.of.problem].label
+        ]
+        strata[stratum] = Strata(
+            sets=len({note.of for note in notes}),
+            with_deliberation=build.mixture.before[stratum],
+            not_admitted=build.mixture.not_admitted[stratum],
+            over_bound=build.mixture.over_bound[stratum],
+            sft=len({note.of for note in notes if not note.sft_label}),
+            rl=len({note.of for note in notes if not note.rl_label}),
+        )
+    return strata
+
+
+def _content(config: BuildConfig) -> dict[str, Any]:
+    """The configuration of a build, without folders and addresses."""
+    tree = config.model_dump(mode="json", exclude={"out", "runs", "verify"})
+    tree["student"] = name_alone(tree["student"])
+    tree["chat_template"] = tree["chat_template"] and Path(tree["chat_template"]).name
+    tree["against"] = tree["against"] and [Path(file).name for file in tree["against"]]
+    if asked := tree["redeliberate"]:
+        del asked["journal"]
+        asked["endpoint"] = key_name_of(asked["endpoint"])
+    return tree
+
+
+def _by_label(counts: Counter[str]) -> dict[str, int]:
+    """What is used first, then the most frequent labels."""
+    return dict(sorted(counts.items(), key=lambda pair: (pair[0] != "used", -pair[1], pair[0])))

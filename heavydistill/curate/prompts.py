@@ -8,7 +8,6 @@ deliberation on them outlives, because it names attempts by their number.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import cast
 
 from heavydistill.chat.student import Student
@@ -29,13 +28,8 @@ _PAPER_BUDGET_TOKENS = 80_000
 class Prompter:
     """Makes prompts for a student.
 
-    Args:
-        config: The build's.
-        preset: Its mixture.
-        student: The model that reads them.
-
     Raises:
-        ConfigError: A row of so many tokens is more than the student can read.
+        ConfigError: ``max_tokens`` of the build is more than the student can read.
     """
 
     def __init__(self, config: BuildConfig, preset: Preset, student: Student) -> None:
@@ -59,18 +53,17 @@ class Prompter:
         self, source: SourceRun, problem: Problem, of: CandidateSet, pool: Sequence[Trajectory]
     ) -> Cache | None:
         """The cache of a drawn set; None if the student's context does not hold it."""
-        members = set(of.members)
         try:
             return build_cache(
                 problem,
-                [trajectory for trajectory in pool if trajectory.id in members],
+                [trajectory for trajectory in pool if trajectory.id in of.members],
                 round=1,
                 seed=generator(self._config.seed, *of.members).getrandbits(31),
                 selection="random",
                 width=None,
                 pruning=self._config.cache.pruning,
                 budget_tokens=self.budget_tokens,
-                prompt=self._wording("deliberator", source, problem),
+                prompt=self.wording("deliberator", source, problem),
                 reader=self._student.reader,
             )
         except BudgetError:
@@ -104,38 +97,28 @@ class Prompter:
         if tokens <= most_tokens and not control_tokens:
             return cache
         around = tokens - self._student.reader.count(cache.prompt)
-        wording = self._wording_of(cache.prompt_version) or self._wording(
-            "deliberator", source, problem
-        )
         try:
             return recut(
                 problem,
                 cache,
                 shown,
                 budget_tokens=most_tokens - around,
-                prompt=wording,
+                prompt=_wording_of(cache.prompt_version)
+                or self.wording("deliberator", source, problem),
                 reader=self._student.reader,
             )
         except BudgetError:
             return None
 
-    def thinker(self, source: SourceRun, problem: Problem) -> tuple[str, str]:
-        """(what a thinker is asked, the version of the wording)."""
-        wording = self._wording("thinker", source, problem)
-        return prompts.thinker_prompt(problem.text, wording), wording.version
-
-    def _wording(self, role: prompts.Role, source: SourceRun, problem: Problem) -> prompts.Prompt:
+    def wording(self, role: prompts.Role, source: SourceRun, problem: Problem) -> prompts.Prompt:
+        """The wording of a role for a problem of a run."""
         return prompts.load(role, source.domain_of(problem, self._student.domain), source.language)
 
-    def _wording_of(self, version: str) -> prompts.Prompt | None:
-        """The wording of a version; None if it is not that of this heavydistill."""
-        role, domain, language = version.partition("@")[0].split(".")
-        if (role, domain, language) not in prompts.available():
-            return None
-        wording = prompts.load(cast(prompts.Role, role), domain, language)
-        return wording if wording.version == version else None
 
-
-def in_sets(problem: Problem, key: str) -> Problem:
-    """A problem under its id in the sets."""
-    return replace(problem, id=key)
+def _wording_of(version: str) -> prompts.Prompt | None:
+    """The wording of a version; None if it is not that of this heavydistill."""
+    role, domain, language = version.partition("@")[0].split(".")
+    if (role, domain, language) not in prompts.available():
+        return None
+    wording = prompts.load(cast(prompts.Role, role), domain, language)
+    return wording if wording.version == version else None

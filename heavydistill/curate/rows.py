@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -11,14 +12,9 @@ from typing import Any
 from heavydistill.chat.student import Student
 from heavydistill.curate.candidates import Success, generator
 from heavydistill.curate.filters.diversity import most_different
-from heavydistill.curate.notes import (
-    Build,
-    SetNote,
-    TraceNote,
-    generations_of,
-)
-from heavydistill.curate.prompts import in_sets
+from heavydistill.curate.notes import Build, SetNote, TraceNote, generations_of
 from heavydistill.curate.sources import SourceRun
+from heavydistill.heavy.prompts import thinker_prompt
 from heavydistill.models.tokenizer import TEMPLATE_TOKENS
 from heavydistill.schema import Cache, Deliberation, Generation, Problem, Trace, Trajectory
 from heavydistill.store.sets.folder import Writer, file_of, rows_of
@@ -37,13 +33,14 @@ from heavydistill.store.sets.rows import (
 Answers = Callable[[str, Problem, Cache], list[Deliberation]]
 """The deliberations that were asked for, of a run's name, a problem and a cache."""
 
-_VIEW_SPLIT: Split = "train"
+_TOO_LONG = "too_long_for_student"
 _VIEWS: dict[type, str] = {
     ProblemRow: "problems",
     TrajectoryRow: "trajectories",
     CacheRow: "caches",
     DeliberationRow: "deliberations",
 }
+_QUANTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "max": 1.0}
 
 
 class SetFiles:
@@ -51,29 +48,19 @@ class SetFiles:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._writers: dict[tuple[str, str], Writer] = {}
-
-    def opened(self, name: str, split: str) -> Writer | None:
-        """The writer of a split; None if it has no row yet."""
-        return self._writers.get((name, split))
+        self.opened: dict[tuple[str, str], Writer] = {}
+        """By set and split."""
 
     def writer(self, name: str, split: str, kind: type) -> Writer:
         """The writer of a split, for rows of a dataclass."""
-        if (name, split) not in self._writers:
-            self._writers[name, split] = Writer(file_of(self._folder, name, split), kind)
-        return self._writers[name, split]
-
-    def close_one(self, name: str, split: str) -> int:
-        """Close a split; how many rows it has."""
-        writer = self._writers.pop((name, split), None)
-        if writer:
-            writer.close()
-        return writer.rows if writer else 0
+        if (name, split) not in self.opened:
+            self.opened[name, split] = Writer(file_of(self._folder, name, split), kind)
+        return self.opened[name, split]
 
     def close(self) -> None:
         """Close all that is open."""
-        for writer in self._writers.values():
-            writer.close()
+        while self.opened:
+            self.opened.popitem()[1].close()
 
 
 class SetWriter:
@@ -105,28 +92,37 @@ class SetWriter:
         ``prompts`` and ``verifiers``."""
 
     def write(self, source: SourceRun, trace: Trace, note: TraceNote) -> None:
-        """Write the rows of a trace."""
-        problem_note = self._build.problems[note.problem]
-        problem = in_sets(trace.problem, note.problem)
-        if note.problem not in self._problems_written:
-            self._problems_written.add(note.problem)
+        """Write the rows of a trace, whose problem has its id in the sets."""
+        problem, by_id = trace.problem, generations_of(trace)
+        if problem.id not in self._problems_written:
+            self._problems_written.add(problem.id)
+            known = self._build.problems[problem.id]
             self._view(
                 ProblemRow,
                 problem,
-                split=problem_note.split,
-                label=problem_note.label,
-                detail=problem_note.detail,
-                runs=problem_note.runs,
+                split=known.split,
+                label=known.label,
+                detail=known.detail,
+                runs=known.runs,
             )
-        self._write_trajectories(source, problem, trace.pool, note)
-        by_id = generations_of(trace)
+        self._write_thinker_rows(source, problem, trace.pool, note)
+        for trajectory, attempt in zip(trace.pool, note.trajectories, strict=True):
+            self._is_behind("thinker", trajectory)
+            self._view(
+                TrajectoryRow,
+                trajectory,
+                problem=problem.id,
+                run=source.name,
+                label=attempt.label,
+                tokens=attempt.tokens,
+            )
         for each in note.sets:
             if each.cache is None and not each.wanted:
                 continue
-            cache = self._build.cache_of(source, trace, each, note.problem)
+            cache = self._build.cache_of(source, trace, each)
             if cache is None:
                 self.unfit += 1
-                each.sft_label = each.rl_label = "too_long_for_student"
+                each.sft_label = each.rl_label = _TOO_LONG
                 continue
             there = [d for d in trace.deliberations if d.cache == cache.id and each.cache]
             if each.asked and self._answers:
@@ -137,40 +133,30 @@ class SetWriter:
     def finish(self) -> None:
         """Add the plain problems, and close the files."""
         for split in SPLITS:
-            if rows := self._files.close_one("sft_thinker", split):
-                self._write_retention(split, rows)
+            if written := self._files.opened.pop(("sft_thinker", split), None):
+                written.close()
+                self._write_retention(split, written.rows)
         self._files.close()
 
-    def _write_trajectories(
+    def _write_thinker_rows(
         self, source: SourceRun, problem: Problem, pool: Sequence[Trajectory], note: TraceNote
     ) -> None:
         passed = [n for n, attempt in enumerate(note.trajectories) if not attempt.label]
-        if passed:
-            texts = [f"{pool[n].reasoning}\n{pool[n].answer_text}" for n in passed]
-            order = most_different(texts, generator(self._build.config.seed, "thinker", problem.id))
-            prompt, version = self._build.prompter.thinker(source, problem)
-            for n in (passed[position] for position in order):
-                attempt = note.trajectories[n]
-                if self._thinker_rows[problem.id] == self._build.config.thinker.per_problem:
-                    attempt.label = "not_chosen"
-                    continue
-                row = self._sft_row(source, problem, prompt, pool[n])
-                if isinstance(row, str):
-                    attempt.label = row
-                    continue
+        if not passed:
+            return
+        texts = [f"{pool[n].reasoning}\n{pool[n].answer_text}" for n in passed]
+        order = most_different(texts, generator(self._build.config.seed, "thinker", problem.id))
+        wording = self._build.prompter.wording("thinker", source, problem)
+        prompt = thinker_prompt(problem.text, wording)
+        for n in (passed[position] for position in order):
+            if self._thinker_rows[problem.id] == self._build.config.thinker.per_problem:
+                note.trajectories[n].label = "not_chosen"
+                continue
+            label = self._write_sft_row(source, problem, prompt, pool[n])
+            note.trajectories[n].label = label
+            if not label:
                 self._thinker_rows[problem.id] += 1
-                self.behind["prompts"].add(version)
-                self._row("sft_thinker", problem, row, row.prompt_tokens + row.completion_tokens)
-        for trajectory, attempt in zip(pool, note.trajectories, strict=True):
-            self._is_behind("thinker", trajectory)
-            self._view(
-                TrajectoryRow,
-                trajectory,
-                problem=problem.id,
-                run=source.name,
-                label=attempt.label,
-                tokens=attempt.tokens,
-            )
+                self.behind["prompts"].add(wording.version)
 
     def _write_set(
         self,
@@ -182,28 +168,21 @@ class SetWriter:
         deliberations: Sequence[Deliberation],
     ) -> None:
         chosen = {each.id for each in note.usable} if not note.sft_label else set()
-        readable = self._readable(source, problem, note, cache, shown)
-        if readable is None:
-            note.sft_label = note.sft_label or "too_long_for_student"
-            note.rl_label = note.rl_label or "too_long_for_student"
-        elif readable is not cache:
-            self.recut += 1
-        read = readable or cache
+        read = self._readable(source, problem, note, cache, shown)
+        if read is None:
+            note.sft_label = note.sft_label or _TOO_LONG
+            note.rl_label = note.rl_label or _TOO_LONG
+            read = cache
+        self.recut += read is not cache
         notes = {each.id: each for each in note.deliberations}
-        kept, failed = 0, ""
-        for deliberation in deliberations if not note.sft_label else ():
-            if deliberation.id not in chosen:
-                continue
-            row = self._sft_row(
-                source, problem, read.prompt, deliberation, cache=read.id, note=note
-            )
-            if isinstance(row, str):
-                notes[deliberation.id].label = failed = row
-                continue
-            kept += 1
-            self._row("sft_deliberator", problem, row, row.prompt_tokens + row.completion_tokens)
-        if not kept:
-            note.sft_label = note.sft_label or failed
+        if not note.sft_label:
+            written = [each for each in deliberations if each.id in chosen]
+            for each in written:
+                label = self._write_sft_row(source, problem, read.prompt, each, read.id, note)
+                notes[each.id].label = label
+            labels = [notes[each.id].label for each in written]
+            if all(labels):
+                note.sft_label = labels[-1] if labels else ""
         if not note.rl_label:
             prompt = rl_row(
                 self._build.student,
@@ -220,19 +199,19 @@ class SetWriter:
         self.behind["prompts"].add(read.prompt_version)
         for deliberation in deliberations:
             self._is_behind("deliberator", deliberation)
-            of_deliberation = notes[deliberation.id]
+            known = notes[deliberation.id]
             if note.sft_label:
                 same = note.sft_label if note.sft_label in CODES else "set_not_used"
-                of_deliberation.label = of_deliberation.label or same
+                known.label = known.label or same
             self._view(
                 DeliberationRow,
                 replace(deliberation, cache=read.id),
                 problem=problem.id,
                 run=source.name,
-                label=of_deliberation.label,
-                uses_attempts=of_deliberation.uses_attempts,
-                copied=of_deliberation.copied,
-                tokens=of_deliberation.tokens,
+                label=known.label,
+                uses_attempts=known.uses_attempts,
+                copied=known.copied,
+                tokens=known.tokens,
             )
         self._view(
             CacheRow,
@@ -273,15 +252,27 @@ class SetWriter:
         for limit in sorted({limit for limit in limits if limit > 0}):
             if readable := prompter.readable(source, problem, cache, shown, limit):
                 if limit > prompter.budget_tokens + TEMPLATE_TOKENS:
-                    note.rl_label = note.rl_label or "too_long_for_student"
+                    note.rl_label = note.rl_label or _TOO_LONG
                 return readable
         return None if limits else cache
 
-    def _sft_row(
-        self, source: SourceRun, problem: Problem, prompt: str, generation: Generation, **of: Any
-    ) -> SftRow | str:
-        student, max_tokens = self._build.student, self._build.prompter.max_tokens
-        return sft_row(student, max_tokens, source, problem, prompt, generation, **of)
+    def _write_sft_row(
+        self,
+        source: SourceRun,
+        problem: Problem,
+        prompt: str,
+        generation: Generation,
+        cache: str = "",
+        note: SetNote | None = None,
+    ) -> str:
+        """Write a row to learn from; the label of what keeps it from being one, or empty."""
+        student, most = self._build.student, self._build.prompter.max_tokens
+        row = sft_row(student, most, source.name, problem, prompt, generation, cache, note)
+        if isinstance(row, str):
+            return row
+        tokens = row.prompt_tokens + row.completion_tokens
+        self._row("sft_deliberator" if note else "sft_thinker", problem, row, tokens)
+        return ""
 
     def _is_behind(self, role: str, generation: Generation) -> None:
         """Note who wrote a row of a view and what judged it, used or not: all of it is kept."""
@@ -291,13 +282,15 @@ class SetWriter:
 
     def _write_retention(self, split: Split, available: int) -> None:
         """Copy as many of the thinker's rows as make their share of the deliberator's."""
-        own = self._files.opened("sft_deliberator", split)
+        own = self._files.opened.get(("sft_deliberator", split))
+        if not own:
+            return
         share = self._build.config.retention
-        copies = min(available, round(share / (1 - share) * own.rows)) if own else 0
+        copies = min(available, round(share / (1 - share) * own.rows))
         rng = generator(self._build.config.seed, "retention", split)
         chosen = set(rng.sample(range(available), copies))
         for number, row in enumerate(rows_of(file_of(self._folder, "sft_thinker", split))):
-            if own and number in chosen:
+            if number in chosen:
                 own.copy(row)
                 self.plain += 1
                 self.counts["sft_deliberator"][split] += 1
@@ -310,7 +303,7 @@ class SetWriter:
         fields = {each: getattr(value, each) for each in type(value).__dataclass_fields__}
         row = kind(**fields, **more, **({"label": label} if "label" in columns else {}))
         self.counts[name][label or "used"] += 1
-        self._files.writer(name, _VIEW_SPLIT, kind).write(row)
+        self._files.writer(name, "train", kind).write(row)
 
     def _row(self, name: str, problem: Problem, row: Any, tokens: int) -> None:
         split = self._build.problems[problem.id].split
@@ -323,7 +316,7 @@ class SetWriter:
 def sft_row(
     student: Student,
     max_tokens: int,
-    source: SourceRun,
+    run: str,
     problem: Problem,
     prompt: str,
     generation: Generation,
@@ -335,7 +328,7 @@ def sft_row(
     Args:
         student: For whom it is.
         max_tokens: Maximum number of tokens of the row.
-        source: The run.
+        run: Name of the run.
         problem: Under its id in the sets.
         prompt: What is asked.
         generation: What is learnt.
@@ -347,7 +340,7 @@ def sft_row(
     if tokens.fault:
         return "not_renderable"
     if len(tokens.prompt) + len(tokens.completion) > max_tokens:
-        return "too_long_for_student"
+        return _TOO_LONG
     return student.row(
         prompt=student.prompt(prompt),
         completion=student.completion(reasoning, answer_text),
@@ -355,7 +348,7 @@ def sft_row(
         answer_text=answer_text,
         role="deliberator" if note else "thinker",
         problem=problem.id,
-        run=source.name,
+        run=run,
         generation=generation.id,
         cache=cache,
         stratum=note.stratum if note else None,
@@ -389,3 +382,10 @@ def rl_row(student: Student, problem: Problem, cache: Cache, success: Success, *
         prompt_tokens=student.prompt_tokens(cache.prompt),
         **of,
     )
+
+
+def quantiles(lengths: Sequence[int]) -> dict[str, int]:
+    """Lengths of rows in tokens, by nearest rank; empty for no rows."""
+    ordered = sorted(lengths)
+    ranks = {name: math.ceil(share * len(ordered)) for name, share in _QUANTILES.items()}
+    return {name: ordered[rank - 1] for name, rank in ranks.items()} if ordered else {}

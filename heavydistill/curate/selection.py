@@ -1,154 +1,147 @@
 """What is used, once all traces are known: lengths, duplicates, the mixture, the splits.
 
-Everything here changes labels of the notes and nothing else.
+Everything here changes labels of the notes of a build, and nothing else.
 """
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
-from heavydistill.config.sets import BuildConfig, Filters
 from heavydistill.curate.candidates import CandidateSet, generator
-from heavydistill.curate.mixture import Mixture, Preset, mix
-from heavydistill.curate.notes import (
-    DeliberationNote,
-    GenerationNote,
-    ProblemNote,
-    SetNote,
-    TraceNote,
-)
-
-Problems = Mapping[str, ProblemNote]
+from heavydistill.curate.mixture import Mixture, mix
+from heavydistill.curate.notes import Build, DeliberationNote, GenerationNote, SetNote
 
 
-def split_problems(problems: Problems, share: float, seed: int) -> None:
-    """Put each problem without a label into a split: those for validation are the first by a rank
-    that their ids and the seed draw.
+def mark_wanted(build: Build) -> None:
+    """Split the problems, and mark the sets that the mixture would take if all had a deliberation
+    to learn from.
     """
-    used = [key for key, note in problems.items() if not note.label]
-    ranked = sorted(used, key=lambda key: generator(seed, "split", key).random())
-    kept = set(ranked[: round(share * len(ranked))])
+    _split_problems(build)
+    _label_sets(build)
+    kept, _, _ = _mixed([note for note in build.sets if not note.sft_label], build)
+    for note in kept:
+        note.wanted = True
+
+
+def select(build: Build) -> None:
+    """Decide what is used."""
+    _label_deliberations(build)
+    _label_trajectories(build)
+    build.undeliberated = len({note.of for note in build.pending()})
+    _select_for_sft(build)
+    _select_for_rl(build)
+
+
+def _split_problems(build: Build) -> None:
+    """Those for validation are the first by a rank that their ids and the seed draw."""
+    used = [key for key, note in build.problems.items() if not note.label]
+    ranked = sorted(used, key=lambda key: generator(build.config.seed, "split", key).random())
+    kept = set(ranked[: round(build.config.validation * len(ranked))])
     for key in used:
-        problems[key].split = "validation" if key in kept else "train"
+        build.problems[key].split = "validation" if key in kept else "train"
 
 
-def label_sets(notes: Iterable[TraceNote], problems: Problems, most: int) -> None:
-    """Label the sets of problems that are left out, and those beyond ``most`` of a problem.
+def _label_sets(build: Build) -> None:
+    """Label the sets of problems that are left out, and those that are too many of a problem.
 
     The sets of the runs come before those that were drawn. A set that two runs made counts once; a
     set that was drawn twice, from the pool that two runs share, is left out the second time.
     """
     of_problem: dict[str, list[SetNote]] = defaultdict(list)
-    for trace in notes:
-        label = problems[trace.problem].label
-        for note in trace.sets:
-            if label:
-                note.sft_label = note.rl_label = label
-            elif not note.sft_label:
-                of_problem[trace.problem].append(note)
+    for note in build.sets:
+        if label := build.problems[note.of.problem].label:
+            note.sft_label = note.rl_label = label
+        elif not note.sft_label:
+            of_problem[note.of.problem].append(note)
     for sets in of_problem.values():
         seen: set[CandidateSet] = set()
         for note in sorted(sets, key=lambda note: note.cache is None):
             again = note.cache is None and note.of in seen
-            if again or (note.of not in seen and len(seen) == most):
+            is_full = note.of not in seen and len(seen) == build.config.sets.per_problem
+            if again or is_full:
                 note.sft_label = note.rl_label = "over_cap"
             seen.add(note.of)
 
 
-def label_deliberations(notes: Sequence[TraceNote], filters: Filters) -> None:
+def _label_deliberations(build: Build) -> None:
     """Label what is too long, says the same as another, or is more than a set may give.
 
     Those on sets that are left out count for nothing, and take no other's place.
     """
-    sets = [note for trace in notes for note in trace.sets if not note.sft_label]
+    filters = build.config.filters
+    sets = [note for note in build.sets if not note.sft_label]
     _label_long([d for note in sets for d in note.deliberations], filters.length_quantile)
     of_problem: dict[str, list[DeliberationNote]] = defaultdict(list)
     for note in sets:
         of_problem[note.of.problem] += note.deliberations
-    for deliberations in of_problem.values():
-        _label_duplicates(deliberations)
+    _label_duplicates(of_problem.values())
     for note in sets:
         for more in note.usable[filters.per_set :]:
             more.label = "not_chosen"
 
 
-def label_trajectories(notes: Sequence[TraceNote], problems: Problems, config: BuildConfig) -> None:
+def _label_trajectories(build: Build) -> None:
     """Label the attempts of problems that are left out, long ones and repetitions."""
     of_problem: dict[str, list[GenerationNote]] = defaultdict(list)
-    for trace in notes:
-        for attempt in trace.trajectories:
-            attempt.label = problems[trace.problem].label or attempt.label
+    for trace in build.all_notes:
         of_problem[trace.problem] += trace.trajectories
+    most = build.config.thinker.handoff_tokens
+    for problem, attempts in of_problem.items():
+        for attempt in attempts:
+            attempt.label = build.problems[problem].label or attempt.label
+            if not attempt.label and most and attempt.answer_tokens > most:
+                attempt.label = "long_handoff"
     everything = [attempt for attempts in of_problem.values() for attempt in attempts]
-    most = config.thinker.handoff_tokens
-    for attempt in everything:
-        if not attempt.label and most and attempt.answer_tokens > most:
-            attempt.label = "long_handoff"
-    _label_long(everything, config.filters.length_quantile)
-    for attempts in of_problem.values():
-        _label_duplicates(attempts)
+    _label_long(everything, build.config.filters.length_quantile)
+    _label_duplicates(of_problem.values())
 
 
-def mark_wanted(notes: Sequence[TraceNote], problems: Problems, preset: Preset, seed: int) -> None:
-    """Mark the sets that the mixture would take if all had a deliberation to learn from."""
-    offered = [note for trace in notes for note in trace.sets if not note.sft_label]
-    for note in _mixed(offered, problems, preset, seed)[0]:
-        note.wanted = True
-
-
-def select_for_sft(
-    notes: Sequence[TraceNote], problems: Problems, preset: Preset, seed: int
-) -> Mixture:
+def _select_for_sft(build: Build) -> None:
     """The mixture of sets with a deliberation to learn from; all others get a label."""
-    offered = [note for trace in notes for note in trace.sets if not note.sft_label]
-    for note in offered:
-        if not note.usable:
+    offered = []
+    for note in build.sets:
+        if not note.sft_label and not note.usable:
             note.sft_label = "no_deliberation"
-    offered = [note for note in offered if not note.sft_label]
-    kept, mixture = _mixed(offered, problems, preset, seed)
-    for note in _others(offered, kept):
-        note.sft_label = _passed_over(note, problems, preset)
-    return mixture
+        elif not note.sft_label:
+            offered.append(note)
+    _, others, build.mixture = _mixed(offered, build)
+    for note in others:
+        note.sft_label = _passed_over(note, build)
 
 
-def select_for_rl(
-    notes: Sequence[TraceNote], problems: Problems, preset: Preset, seed: int
-) -> None:
+def _select_for_rl(build: Build) -> None:
     """The mixture of sets on which deliberations fail and succeed; all others get a label.
 
     Of a set that several runs made, the one that was judged most often stands for all.
     """
-    offered = [note for trace in notes for note in trace.sets if not note.rl_label]
+    offered = [note for note in build.sets if not note.rl_label]
     best: dict[CandidateSet, SetNote] = {}
     for note in sorted(offered, key=lambda note: -note.success.judged):
         is_best = best.setdefault(note.of, note) is note
         note.rl_label = note.success.label if is_best else "duplicate"
     offered = [note for note in offered if not note.rl_label]
-    kept, _ = _mixed(offered, problems, preset, seed)
-    for note in _others(offered, kept):
-        note.rl_label = _passed_over(note, problems, preset)
+    for note in _mixed(offered, build)[1]:
+        note.rl_label = _passed_over(note, build)
 
 
-def _passed_over(note: SetNote, problems: Problems, preset: Preset) -> str:
+def _passed_over(note: SetNote, build: Build) -> str:
     """The label of a set that the mixture does not take."""
-    admitted = preset.takes(note.of, problems[note.of.problem].domain)
+    admitted = build.preset.takes(note.of, build.problems[note.of.problem].domain)
     return "over_bound" if admitted else "not_admitted"
 
 
 def _mixed(
-    offered: Sequence[SetNote], problems: Problems, preset: Preset, seed: int
-) -> tuple[list[SetNote], Mixture]:
-    domains = {note.of.problem: problems[note.of.problem].domain for note in offered}
-    mixture = mix(list(dict.fromkeys(note.of for note in offered)), preset, domains, seed)
+    offered: Sequence[SetNote], build: Build
+) -> tuple[list[SetNote], list[SetNote], Mixture]:
+    """(those that the mixture takes, the others, the mixture)."""
+    domains = {note.of.problem: build.problems[note.of.problem].domain for note in offered}
+    sets = list(dict.fromkeys(note.of for note in offered))
+    mixture = mix(sets, build.preset, domains, build.config.seed)
     kept = set(mixture.kept)
-    return [note for note in offered if note.of in kept], mixture
-
-
-def _others(offered: Iterable[SetNote], kept: Iterable[SetNote]) -> list[SetNote]:
-    ids = set(map(id, kept))
-    return [note for note in offered if id(note) not in ids]
+    taken = [note for note in offered if note.of in kept]
+    return taken, [note for note in offered if note.of not in kept], mixture
 
 
 def _label_long(notes: Sequence[GenerationNote], quantile: float) -> None:
@@ -163,11 +156,11 @@ def _label_long(notes: Sequence[GenerationNote], quantile: float) -> None:
             note.label = "too_long"
 
 
-def _label_duplicates(notes: Iterable[GenerationNote]) -> None:
-    seen: set[str] = set()
-    for note in notes:
-        if note.label:
-            continue
-        if note.fingerprint in seen:
-            note.label = "duplicate"
-        seen.add(note.fingerprint)
+def _label_duplicates(of_problems: Iterable[Sequence[GenerationNote]]) -> None:
+    for notes in of_problems:
+        seen: set[str] = set()
+        for note in notes:
+            if not note.label and note.fingerprint in seen:
+                note.label = "duplicate"
+            elif not note.label:
+                seen.add(note.fingerprint)

@@ -14,26 +14,33 @@ from typing import Any
 
 from heavydistill.config.run import Domain, Language, RunConfig, load_config
 from heavydistill.errors import ConfigError
-from heavydistill.schema import Problem, Trace, content_id
+from heavydistill.schema import Problem, Trace
 from heavydistill.store.atomic import Workplace
-from heavydistill.store.redact import name_alone, without_places
+from heavydistill.store.redact import name_alone
 from heavydistill.store.traces import TRACES_FOLDER, count_rows, read_traces
 
-MICRO_MODELS = frozenset({"micro", "micro-student"})
+_MICRO_MODELS = frozenset({"micro", "micro-student"})
 
 
 @dataclass(frozen=True, slots=True)
 class SourceRun:
-    """A run."""
+    """A run that is read."""
 
     name: str  # of its folder
     folder: Path
     config: RunConfig | None  # None for an imported pool
     summary: dict[str, Any]  # its ``summary.json``; empty if it has none
+    size: int = 0  # traces in it
 
     def traces(self) -> Iterator[Trace]:
         """Its traces, one row group in memory at a time, with models by their names alone."""
-        return map(_without_places, read_traces(self.folder))
+        for trace in read_traces(self.folder):
+            yield replace(
+                trace,
+                pool=[replace(t, model=name_alone(t.model)) for t in trace.pool],
+                deliberations=[replace(d, model=name_alone(d.model)) for d in trace.deliberations],
+                caches=[replace(cache, reader=name_alone(cache.reader)) for cache in trace.caches],
+            )
 
     def domain_of(self, problem: Problem, fallback: Domain) -> str:
         """Wording of the prompts for a problem of it."""
@@ -43,23 +50,13 @@ class SourceRun:
     def is_toy(self) -> bool:
         """Whether it says that the bundled micro models alone wrote it."""
         return bool(
-            self.config and not self.config.pools and MICRO_MODELS.issuperset(self.config.roles)
+            self.config and not self.config.pools and _MICRO_MODELS.issuperset(self.config.roles)
         )
-
-    @property
-    def traces_there(self) -> int:
-        """How many traces there are."""
-        return count_rows(self.folder / TRACES_FOLDER)
 
     @property
     def language(self) -> Language:
         """The language of its prompts."""
         return self.config.language if self.config else "en"
-
-    @property
-    def content(self) -> dict[str, Any]:
-        """Its configuration without folders and addresses."""
-        return without_places(self.config) if self.config else {}
 
 
 def open_sources(folders: Sequence[str]) -> list[SourceRun]:
@@ -69,7 +66,7 @@ def open_sources(folders: Sequence[str]) -> list[SourceRun]:
         ConfigError: A folder holds no finished run, one of another schema version, is still
             written to, or is named twice; so are two runs of one name.
     """
-    sources = [_open(Path(folder)) for folder in folders]
+    sources = [_open(Path(folder).resolve()) for folder in folders]
     names = [source.name for source in sources]
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise ConfigError(
@@ -79,41 +76,22 @@ def open_sources(folders: Sequence[str]) -> list[SourceRun]:
     return sources
 
 
-def key_of(problem: Problem) -> str:
-    """The id of a problem in the sets: the same for the same problem in every run."""
-    return content_id("p", problem.text, problem.reference, problem.verifier, problem.verifier_args)
-
-
 def _open(folder: Path) -> SourceRun:
-    folder = folder.resolve()
     if Workplace(folder).is_claimed:
         raise ConfigError(
             f"{folder} is still being written by a run",
             "Wait for its end, or interrupt it: what is finished is kept.",
         )
     read_traces(folder)
-    config = folder / "config.yaml"
+    config, file = folder / "config.yaml", folder / "summary.json"
+    try:
+        summary = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    except ValueError as error:
+        raise ConfigError(f"{file} is not JSON: {error}", "Generate the run again.") from error
     return SourceRun(
         name=folder.name,
         folder=folder,
         config=load_config(config) if config.is_file() else None,
-        summary=_json(folder / "summary.json"),
+        summary=summary,
+        size=count_rows(folder / TRACES_FOLDER),
     )
-
-
-def _without_places(trace: Trace) -> Trace:
-    """A trace in which models that were given as folders are known by their last name."""
-    return replace(
-        trace,
-        pool=[replace(t, model=name_alone(t.model)) for t in trace.pool],
-        deliberations=[replace(d, model=name_alone(d.model)) for d in trace.deliberations],
-        caches=[replace(cache, reader=name_alone(cache.reader)) for cache in trace.caches],
-    )
-
-
-def _json(path: Path) -> dict[str, Any]:
-    try:
-        tree = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-    except ValueError as error:
-        raise ConfigError(f"{path} is not JSON: {error}", "Generate the run again.") from error
-    return tree if isinstance(tree, dict) else {}

@@ -130,7 +130,9 @@ class ResolvedRun:
         )
 
 
-def resolve(config: RunConfig, contact: Contact | None = None) -> ResolvedRun:
+def resolve(
+    config: RunConfig, contact: Contact | None = None, stage: str = "deliberate"
+) -> ResolvedRun:
     """Fill in everything that profiles, capability files and servers say of the models of a run.
 
     A context that is not known otherwise is that of the run which is in the folder already.
@@ -161,14 +163,12 @@ def resolve(config: RunConfig, contact: Contact | None = None) -> ResolvedRun:
     config = config.model_copy(update={"endpoint": endpoint})
     _check_budget(config, thinker, deliberator)
     seen = endpoint.capabilities
-    deliberate = bounded(
-        "deliberate.sampling", config.deliberate.sampling, deliberator.deliberator, seen
-    )
+    deliberate = bounded(_key(stage), config.deliberate.sampling, deliberator.deliberator, seen)
     decided: dict[str, Any] = {
         "deliberator": roles[1],
         "domain": config.domain or thinker.domain,
         "cache": config.cache.model_copy(
-            update={"budget_tokens": _cache_budget(config, deliberator, deliberate)}
+            update={"budget_tokens": _cache_budget(config, deliberator, deliberate, stage)}
         ),
         "deliberate": config.deliberate.model_copy(update={"sampling": _chosen(deliberate)}),
     }
@@ -371,9 +371,9 @@ def _check_budget(config: RunConfig, *models: Profile) -> None:
         )
 
 
-def _cache_budget(config: RunConfig, deliberator: Profile, sampling: Sampling) -> int:
+def _cache_budget(config: RunConfig, deliberator: Profile, sampling: Sampling, stage: str) -> int:
     """Tokens of a cache: as configured, or as many as the paper's and the context allow."""
-    room = _room(deliberator, "deliberate", sampling)
+    room = _room(deliberator, stage, sampling)
     budget = config.cache.budget_tokens or min(PAPER_BUDGET_TOKENS, room)
     if budget > room:
         raise ConfigError(
@@ -389,12 +389,17 @@ def _room(profile: Profile, stage: str, sampling: Sampling) -> int:
     room = profile.context - sampling.max_tokens - TEMPLATE_TOKENS
     if room < 1:
         raise ConfigError(
-            f"{stage}.sampling.max_tokens {sampling.max_tokens} leaves no room for a prompt "
+            f"{_key(stage)}.max_tokens {sampling.max_tokens} leaves no room for a prompt "
             f"in the {profile.context} tokens of {profile.name}",
-            f"Set {stage}.sampling.max_tokens lower, to {profile.context // 2} for instance"
+            f"Set {_key(stage)}.max_tokens lower, to {profile.context // 2} for instance"
             f"{_more_context(profile)}.",
         )
     return room
+
+
+def _key(stage: str) -> str:
+    """The section of a stage's sampling; that of the whole configuration has no name."""
+    return f"{stage}.sampling" if stage else "sampling"
 
 
 def _more_context(profile: Profile) -> str:

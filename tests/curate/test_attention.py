@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from linear import assert_linear
 
-from heavydistill.curate.filters.attention import blind, copied, uses_attempts
+from heavydistill.curate.filters.attention import copied, spoken, uses_attempts
 from heavydistill.schema import Trajectory
 
 ROOT = Path(__file__).parents[2]
@@ -153,10 +153,12 @@ def test_the_control_looks_at_thinking_and_answer_of_an_attempt():
             request_id="",
         )
 
-    assert blind(attempt("Attempt 1 is wrong.", "Attempt 2 is right."), 2)
-    assert not blind(attempt("Attempt 1 is wrong.", "Attempt 2 is right."), 1)
-    assert not blind(attempt("Add 2 and 3.", "It is 5."), 8)
-    assert not blind(attempt("The first attempt hits.", "The second attempt hits."), 8, "attempts")
+    assert uses_attempts(spoken(attempt("Attempt 1 is wrong.", "Attempt 2 is right.")), 2)
+    assert not uses_attempts(spoken(attempt("Attempt 1 is wrong.", "Attempt 2 is right.")), 1)
+    assert not uses_attempts(spoken(attempt("Add 2 and 3.", "It is 5.")), 8)
+    assert not uses_attempts(
+        spoken(attempt("The first attempt hits.", "The second attempt hits.")), 8, "attempts"
+    )
 
 
 @pytest.mark.skipif(not SOLUTIONS.is_file(), reason="the real data is not here")

@@ -9,27 +9,27 @@ import pytest
 from asked_caches import MICRO, pairs
 from fault_server import FaultServer, faulty
 
-from heavydistill.config.run import Verifying
 from heavydistill.config.sets import load_build_config
-from heavydistill.curate.redeliberation.deliberator import (
+from heavydistill.curate.redeliberation import (
     CacheDeliberations,
     Deliberations,
     DeliberationTally,
-    ResolvedDeliberator,
     deliberate,
+    requests_of,
     resolve,
     volume_of,
 )
 from heavydistill.errors import ConfigError, RunError, StoppedError, TeacherError
-from heavydistill.models.ledger import Ledger, balance_of
+from heavydistill.models.ledger import Ledger, account_of, balance_of
+from heavydistill.models.resolve import ResolvedRun
 from heavydistill.run.rows import RowWriter
 from heavydistill.schema import arrow_schema
 from heavydistill.store.journal import Journal
 
-VERIFY = Verifying(workers=1)
+ONE_WORKER = {"verify.workers": 1}
 
 
-def deliberator_of(server: FaultServer, folder: Path, **keys: Any) -> ResolvedDeliberator:
+def deliberator_of(server: FaultServer, folder: Path, **keys: Any) -> ResolvedRun:
     """The served model, with a journal in the folder."""
     server.reasoning = "none"
     chosen = {
@@ -43,23 +43,25 @@ def deliberator_of(server: FaultServer, folder: Path, **keys: Any) -> ResolvedDe
     chosen |= {name.replace("__", "."): value for name, value in keys.items()}
     config = {f"redeliberate.{key}": value for key, value in chosen.items()}
     out = str(folder / "sets")
-    return resolve(load_build_config(None, {"runs": ["run"], "out": out, **config}), None)
+    return resolve(
+        load_build_config(None, {"runs": ["run"], "out": out, **config, **ONE_WORKER}), None
+    )
 
 
-def micro(folder: Path, **keys: Any) -> ResolvedDeliberator:
+def micro(folder: Path, **keys: Any) -> ResolvedRun:
     chosen = {"redeliberate.teacher": "micro", "runs": ["run"], "out": str(folder / "sets")}
-    return resolve(load_build_config(None, chosen | keys), None)
+    return resolve(load_build_config(None, chosen | ONE_WORKER | keys), None)
 
 
 @pytest.fixture
 def everything(tmp_path_factory):
     """Asks about so many caches: (deliberations on each, tally)."""
 
-    def ask(deliberator: ResolvedDeliberator, count: int, of=pairs, **more: Any):
+    def ask(deliberator: ResolvedRun, count: int, of=pairs, **more: Any):
         asked = of(count)
         volume = volume_of(deliberator, (cache for _, cache in asked))
         folder = tmp_path_factory.mktemp("rows")
-        written, tally = deliberate(deliberator, volume, VERIFY, lambda: asked, folder, **more)
+        written, tally = deliberate(deliberator, volume, lambda: asked, folder, **more)
         return [written.on(problem.id, cache.id) for problem, cache in asked], tally
 
     return ask
@@ -74,7 +76,7 @@ def test_the_micro_model_deliberates_and_the_same_again_comes_from_the_journal(
         deliberator, 17, on_progress=lambda tally: told.append(tally.caches)
     )
     flat = [one for deliberations in written for one in deliberations]
-    asked = tally.asked(deliberator)
+    asked = tally.summary(deliberator)
     assert len(flat) == 17 == asked.deliberations == asked.sets
     assert told[-1] == 17
     assert {one.index for one in flat} == {0} and {one.model for one in flat} == {"micro"}
@@ -84,7 +86,7 @@ def test_the_micro_model_deliberates_and_the_same_again_comes_from_the_journal(
     assert asked.completion_tokens == sum(one.completion_tokens for one in flat)
     assert (asked.cost_usd, tally.from_journal) == (0, 0)
     again, second = everything(deliberator, 17)
-    assert (again, second.asked(deliberator), second.from_journal) == (written, asked, 17)
+    assert (again, second.summary(deliberator), second.from_journal) == (written, asked, 17)
 
 
 def test_caches_of_several_rounds_are_asked_about_in_their_rounds(tmp_path, everything):
@@ -151,17 +153,20 @@ def test_where_the_budget_ends_all_that_was_sent_is_kept_and_a_higher_one_goes_o
             everything(poor, 30)
         paid = len(server.requests)
         assert 0 < paid < 60 and server.tokens <= 5_000
-        assert Journal(poor.journal).answered == paid == len(server.bill)
+        assert Journal(Path(poor.config.journal)).answered == paid == len(server.bill)
         rich = deliberator_of(server, tmp_path, budget="1Mtok", endpoint__concurrency=4)
         _, tally = everything(rich, 30)
-        assert len(server.requests) == 60 and tally.asked(rich).deliberations == 60
-        assert balance_of(rich.account).spent_tokens == server.tokens
+        assert len(server.requests) == 60 and tally.summary(rich).deliberations == 60
+        assert balance_of(account_of(rich.config)).spent_tokens == server.tokens
 
 
 def test_the_same_is_not_asked_by_two_at_once(tmp_path, everything):
     with faulty() as server:
         deliberator = deliberator_of(server, tmp_path)
-        with Ledger(deliberator.account).running(), pytest.raises(ConfigError, match="in progress"):
+        with (
+            Ledger(account_of(deliberator.config)).running(),
+            pytest.raises(ConfigError, match="in progress"),
+        ):
             everything(deliberator, 1)
         assert not server.requests
 
@@ -195,8 +200,8 @@ def test_a_folder_is_known_by_its_last_name_and_asked_the_same_wherever_it_is(
     monkeypatch.chdir(tmp_path / "here")
     names = ["checkpoint-20", "./checkpoint-20", str(folder), f"{tmp_path}/here/checkpoint-20"]
     asked = [micro(tmp_path, **{"redeliberate.teacher": name}) for name in names]
-    assert {one.model.name for one in asked} == {"checkpoint-20"}
+    assert {one.deliberator.profile.name for one in asked} == {"checkpoint-20"}
     cache = pairs(1)[0][1]
-    assert all(one.requests(cache) == asked[0].requests(cache) for one in asked)
-    assert asked[0].model.model == asked[1].model.model == asked[3].model.model
-    assert micro(tmp_path).model.name == "micro"
+    assert all(requests_of(one, cache) == requests_of(asked[0], cache) for one in asked)
+    assert len({asked[n].deliberator.profile.model for n in (0, 1, 3)}) == 1
+    assert micro(tmp_path).deliberator.profile.name == "micro"

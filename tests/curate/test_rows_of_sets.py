@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from generations import deliberation, problem
 from students import checkpoint, real_template
@@ -11,11 +9,8 @@ from students import checkpoint, real_template
 from heavydistill.chat.guard import guard
 from heavydistill.chat.student import Student
 from heavydistill.curate.rows import sft_row
-from heavydistill.curate.sources import SourceRun
 from heavydistill.schema import Generation
 from heavydistill.store.sets.rows import SftRow
-
-SOURCE = SourceRun("run", Path("run"), None, {})
 
 
 @pytest.fixture(scope="module", params=["qwen2_5", "qwen3"])
@@ -25,7 +20,7 @@ def student(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 
 def _made(student: Student, generation: Generation, max_tokens: int = 1000) -> SftRow | str:
-    return sft_row(student, max_tokens, SOURCE, problem(), "What is 2 + 3?", generation)
+    return sft_row(student, max_tokens, "run", problem(), "What is 2 + 3?", generation)
 
 
 def test_the_parts_of_a_row_are_those_of_its_completion(student: Student) -> None:

@@ -26,7 +26,7 @@ from functools import lru_cache
 
 from heavydistill.curate.filters.words import runs_of, words_of
 from heavydistill.heavy.mentions import named
-from heavydistill.schema import Generation, Trajectory
+from heavydistill.schema import Generation
 
 RUN = 8
 FEWEST_NAMED = 2
@@ -49,11 +49,6 @@ def uses_attempts(text: str, attempts: int, problem: str = "") -> bool:
     said = named(text, problem)
     there = sum(1 <= number <= attempts for number in said.numbers)
     return there >= FEWEST_NAMED or said.several
-
-
-def blind(trajectory: Trajectory, attempts: int, problem: str = "") -> bool:
-    """The same signs on an attempt, which saw no other: the control."""
-    return uses_attempts(spoken(trajectory), attempts, problem)
 
 
 def copied(text: str, attempts: Iterable[str]) -> float:

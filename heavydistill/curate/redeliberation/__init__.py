@@ -1,1 +1,0 @@
-"""New deliberations on caches that are there: of a build, and of a student that has learnt."""
