@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from heavydistill.config.run import RunConfig
     from heavydistill.curate.redeliberation import DeliberationTally, Volume
     from heavydistill.models.contact import Contact
+    from heavydistill.models.resolve import ResolvedRun
     from heavydistill.problems import OnChecked
     from heavydistill.run.generate import Plan
 
