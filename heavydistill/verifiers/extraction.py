@@ -38,6 +38,9 @@ class Box:
     closes: int | None
     """Its closing brace; None if there is none."""
 
+    def content(self, text: str) -> str:
+        return text[self.inside : self.closes].strip()
+
 
 def boxes(text: str) -> list[Box]:
     """All boxes in the order in which they open, those inside others too."""
@@ -55,7 +58,7 @@ def boxes(text: str) -> list[Box]:
 def boxed(text: str) -> str | None:
     r"""The content of the last complete ``\boxed{...}`` or ``\fbox{...}``, braces balanced."""
     last = next((box for box in reversed(boxes(text)) if box.closes is not None), None)
-    return text[last.inside : last.closes].strip() if last else None
+    return last.content(text) if last else None
 
 
 def without_code(text: str) -> str:

@@ -5,7 +5,7 @@ The way of a response:
 verifier    the verdicts and their reasons
 arguments   what a dataset may say about its answers
 find        where the final answer stands
-beside      what stands around it, and may change it; whether it only repeats the problem
+surroundings  what stands around it, and may change it; whether it only repeats the problem
 shape       what kind of answer it is, on the tokens of ``tokens``: a list, an interval, ...
 compare     kind by kind, with ``sets``, ``relations`` and ``units``; unfit references
 formula     a single formula as SymPy has it, bounded before anything is computed

@@ -22,17 +22,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-import sympy
-
 from heavydistill.verifiers.mathematics import relations, sets, units
-from heavydistill.verifiers.mathematics.arguments import Arguments, Percent
-from heavydistill.verifiers.mathematics.equality import Outcome, compare_formulas, value_of
+from heavydistill.verifiers.mathematics.arguments import Arguments
+from heavydistill.verifiers.mathematics.equality import compare_formulas, value_of
 from heavydistill.verifiers.mathematics.formula import Unread, read
-from heavydistill.verifiers.mathematics.numbers import DIFFERENT, EQUAL
+from heavydistill.verifiers.mathematics.numbers import DIFFERENT, EQUAL, Outcome
 from heavydistill.verifiers.mathematics.shape import (
-    Based,
     Brackets,
-    ClockTime,
+    Combined,
     Formula,
     Many,
     Matrix,
@@ -41,20 +38,21 @@ from heavydistill.verifiers.mathematics.shape import (
     Relation,
     Shape,
     Unclear,
-    Union,
-    Without,
     Words,
 )
 from heavydistill.verifiers.mathematics.tokens import Tokens, stripped
 from heavydistill.verifiers.normal import normal_form
 
 OTHER_KIND: Outcome = ("undecided", "other_kind")
-
+_BRACKETS: Outcome = ("undecided", "brackets")
+_NEEDS_UNITS: Outcome = ("undecided", "needs_units")
+_NOT_REDUCED: Outcome = ("undecided", "not_reduced")
+_SEVERAL_VALUES: Outcome = ("undecided", "several_values")
+_WORDS: Outcome = ("undecided", "words")
 
 # --- Whether a reference can be judged against: what is wrong with it, and what to do.
 MOST_WORDS = 3
 _SET_NAME = re.compile(r"\\emptyset|\\mathbb\{?[A-Z]\}?")
-
 _WHY = {
     "ellipsis": "it holds an ellipsis",
     "set_builder": "it describes a set by a condition",
@@ -71,25 +69,24 @@ _WHY = {
 
 def fault(reference: Shape) -> str | None:
     """What makes a reference unfit, as a message; None if it is fit."""
-    for part in _parts(reference):
-        reason = _reason(part)
-        if reason:
-            why = _WHY.get(reason, "it holds notation that is not understood")
-            return (
-                f"no answer can be compared with the reference: {why}; rewrite it, leave the row "
-                "out, or name another verifier"
-            )
-    return None
+    reason = next(filter(None, map(_fault, _parts(reference))), None)
+    if reason is None:
+        return None
+    why = _WHY.get(reason, "it holds notation that is not understood")
+    return (
+        f"no answer can be compared with the reference: {why}; rewrite it, leave the row "
+        "out, or name another verifier"
+    )
 
 
-def _reason(part: Shape) -> str | None:
+def _fault(part: Shape) -> str | None:
     if isinstance(part, Unclear):
         return part.reason
-    if isinstance(part, Words):
-        return "sentence" if len(part.text.split()) > MOST_WORDS else None
-    if isinstance(part, Formula) and not _SET_NAME.fullmatch("".join(part.tokens)):
-        if normal_form("".join(part.tokens)).value is not None:
-            return None
+    if isinstance(part, Words) and len(part.text.split()) > MOST_WORDS:
+        return "sentence"
+    if isinstance(part, Formula) and not (
+        _SET_NAME.fullmatch(part.text) or _BASED.fullmatch(part.text) or _number(part) is not None
+    ):
         try:
             read(part.tokens)
         except Unread as unread:
@@ -99,46 +96,40 @@ def _reason(part: Shape) -> str | None:
 
 def _parts(shape: Shape) -> Iterator[Shape]:
     """The shapes that hold no others, in their order."""
-    if isinstance(shape, Many | Brackets | Union):
-        inner: tuple[Shape, ...] = shape.items
-    elif isinstance(shape, Relation):
-        # The name on the left may be any notation.
-        inner = shape.parts[1:] if shape.signs[0] in ("=", r"\in") else shape.parts
-    elif isinstance(shape, Ratio):
-        inner = shape.parts
-    elif isinstance(shape, Without):
-        inner = (shape.whole, shape.hole)
-    elif isinstance(shape, Matrix):
-        inner = tuple(cell for row in shape.rows for cell in row)
-    elif isinstance(shape, Measure):
-        inner = (shape.value,)
-    else:
-        yield shape
-        return
+    inner: Sequence[Shape]
+    match shape:
+        case Many(items=inner) | Brackets(items=inner) | Combined(items=inner) | Ratio(parts=inner):
+            pass
+        case Relation(parts=inner, signs=signs):
+            # The name on the left may be any notation.
+            inner = inner[1:] if signs[0] in ("=", r"\in") else inner
+        case Matrix():
+            inner = _cells(shape)
+        case Measure(value=value):
+            inner = (value,)
+        case _:
+            yield shape
+            return
     for item in inner:
         yield from _parts(item)
 
 
-_SPOKEN_NUMBERS = (
-    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen "
-    "fifteen sixteen seventeen eighteen nineteen twenty thirty forty fifty sixty seventy "
-    "eighty ninety hundred thousand million infinity infinite infinitely undefined half third "
-    "quarter"
+# --- Kind by kind.
+# Words that say a number.
+_NUMBER_WORDS = re.compile(
+    r"\b(?:zero|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|\w+teen|\w+ty"
+    r"|hundred|thousand|\w*illion|infinite?(?:ly|y)?|undefined|half|third|quarter)\b"
 )
-_NUMBER_WORDS = frozenset(_SPOKEN_NUMBERS.split())
 # Short words that are no products of letters, and words that may answer one question alike.
 _SHORT_WORDS = frozenset(("yes", "no", "odd"))
 _ALIKE = (frozenset(("yes", "true")), frozenset(("no", "false", "none", "never")))
+# Digits in a base: 120_3. F_{12} is a name, and so may AB_1 be.
+_BASED = re.compile(r"\(?(?:\\text\{)?([0-9A-F]{2,}|[0-9])\}?\)?_\{?([0-9]{1,2})\}?")
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerComparison:
-    """What holds for a whole problem.
-
-    Attributes:
-        arguments: Those of the problem.
-        text: The problem's text.
-    """
+    """Compares answers to one problem, of which these are the arguments and the text."""
 
     arguments: Arguments
     text: str
@@ -152,12 +143,8 @@ class AnswerComparison:
             return "incorrect" if is_hedged else "undecided", given.reason
         if given == wanted:
             return EQUAL
-        given, wanted = relations.spread(given), relations.spread(wanted)
-        if isinstance(wanted, Many) and _holds_one(wanted):
-            return self.outcome(given, wanted.items[0])
-        if isinstance(given, Many) and _holds_one(given):
-            return self.outcome(given.items[0], wanted)
-        if _sets_meet(given, wanted):
+        given, wanted = _only(relations.spread(given)), _only(relations.spread(wanted))
+        if _are_sets(given, wanted):
             outcome = sets.compare_sets(given, wanted)
             both = isinstance(given, Relation) and isinstance(wanted, Relation)
             if outcome[0] != "undecided" or not both:
@@ -167,151 +154,208 @@ class AnswerComparison:
         if isinstance(given, Relation) or isinstance(wanted, Relation):
             return relations.compare_relations(given, wanted, self.outcome)
         if isinstance(given, Measure) or isinstance(wanted, Measure):
-            return compare_measures(given, wanted, self.arguments, self.text)
+            return self._measures(given, wanted)
         return self._single(given, wanted)
 
     def _many(self, given: Shape, wanted: Shape) -> Outcome:
         if _may_be_one_number(given, wanted) or _may_be_one_number(wanted, given):
             return "undecided", "ambiguous_commas"
         if not isinstance(wanted, Many):
-            assert isinstance(given, Many)
-            return self._hedged(given, wanted)
-        items: Sequence[Shape] = _flat(wanted)
+            return self._hedged(_flat(given), wanted)
+        items = _flat(wanted)
+        if isinstance(given, Brackets):
+            return _in_brackets(self._in_order(given.items, items))
         if not isinstance(given, Many):
-            return self._too_few(given, items)
-        answers: Sequence[Shape] = _flat(given)
+            is_plain = all(isinstance(item, Formula | Measure | Relation) for item in items)
+            is_one = isinstance(given, Measure) or (isinstance(given, Formula) and is_plain)
+            return DIFFERENT if is_one else OTHER_KIND
+        answers = _flat(given)
         if relations.have_same_names(answers, items):
             by_name = {relations.name_of(answer): answer for answer in answers}
             return self._in_order([by_name[relations.name_of(item)] for item in items], items)
         answers, items = relations.without_common_names(answers, items)
-        if self.arguments.ordered:
-            return self._in_order(answers, items)
-        return self._in_any_order(answers, items)
+        compared = self._in_order if self.arguments.ordered else self._in_any_order
+        return compared(answers, items)
 
-    def _hedged(self, given: Many, wanted: Shape) -> Outcome:
+    def _hedged(self, given: Sequence[Shape], wanted: Shape) -> Outcome:
         """Several values for one: right only if they are all the same."""
         if isinstance(wanted, Brackets):
-            return self._brackets(self._in_order(given.items, wanted.items))
-        if not all(isinstance(item, Formula | Measure | Relation) for item in given.items):
-            return "undecided", "several_values"
-        outcomes = [self.outcome(item, wanted) for item in given.items]
-        if all(outcome == EQUAL for outcome in outcomes):
+            return _in_brackets(self._in_order(given, wanted.items))
+        if not all(isinstance(item, Formula | Measure | Relation) for item in (*given, wanted)):
+            return _SEVERAL_VALUES
+        if all(self.outcome(item, wanted) == EQUAL for item in given):
             return EQUAL
-        names = {relations.name_of(item) for item in given.items}
         is_condition = isinstance(wanted, Relation) and relations.name_of(wanted) is None
-        if len(names) > 1 or is_condition or not isinstance(wanted, Formula | Measure | Relation):
-            return "undecided", "several_values"
-        return "incorrect", "hedged"
-
-    def _too_few(self, given: Shape, items: Sequence[Shape]) -> Outcome:
-        if isinstance(given, Brackets):
-            return self._brackets(self._in_order(given.items, items))
-        if isinstance(given, Formula) and not all(
-            isinstance(item, Formula | Measure | Relation) for item in items
-        ):
-            return OTHER_KIND
-        return DIFFERENT if isinstance(given, Formula | Measure) else OTHER_KIND
-
-    def _brackets(self, outcome: Outcome) -> Outcome:
-        return ("undecided", "brackets") if outcome == EQUAL else outcome
+        is_one = len({relations.name_of(item) for item in given}) == 1
+        return _SEVERAL_VALUES if is_condition or not is_one else ("incorrect", "hedged")
 
     def _in_order(self, given: Sequence[Shape], wanted: Sequence[Shape]) -> Outcome:
         if len(given) != len(wanted):
             return DIFFERENT
         outcomes = [self.outcome(*pair) for pair in zip(given, wanted, strict=True)]
-        wrong = [outcome for outcome in outcomes if outcome[0] == "incorrect"]
-        unclear = [outcome for outcome in outcomes if outcome[0] == "undecided"]
-        return (wrong or unclear or [EQUAL])[0]
+        outcomes.sort(key=lambda outcome: ("incorrect", "undecided", "correct").index(outcome[0]))
+        return outcomes[0] if outcomes else EQUAL
 
     def _in_any_order(self, given: Sequence[Shape], wanted: Sequence[Shape]) -> Outcome:
         left = list(given)
-        unclear: Outcome | None = None
-        missing = False
+        missing: list[Outcome] = []
         for item in wanted:
             outcomes = [self.outcome(answer, item) for answer in left]
             if EQUAL in outcomes:
                 del left[outcomes.index(EQUAL)]
-                continue
-            missing = True
-            unclear = unclear or next((o for o in outcomes if o[0] == "undecided"), None)
-        if not missing and not left:
-            return EQUAL
-        if not missing:
-            # {1, 1, 2} is {1, 2}, but as a list it has a value too many.
-            repeated = all(EQUAL in [self.outcome(a, item) for item in wanted] for a in left)
-            return ("undecided", "several_values") if repeated else DIFFERENT
-        return unclear or DIFFERENT
+            else:
+                missing += [*(each for each in outcomes if each[0] == "undecided"), DIFFERENT][:1]
+        if missing:
+            return next((outcome for outcome in missing if outcome != DIFFERENT), DIFFERENT)
+        # {1, 1, 2} is {1, 2}, but as a list it has a value too many.
+        repeated = all(EQUAL in [self.outcome(a, item) for item in wanted] for a in left)
+        return EQUAL if not left else _SEVERAL_VALUES if repeated else DIFFERENT
 
     def _single(self, given: Shape, wanted: Shape) -> Outcome:
-        if isinstance(given, Brackets) and isinstance(wanted, Brackets):
-            return self._rows(given, wanted)
-        if isinstance(given, Words | Formula) and isinstance(wanted, Words | Formula):
-            return _texts(given, wanted)
-        if isinstance(given, Matrix) and isinstance(wanted, Matrix):
-            return self._matrices(given, wanted)
-        if isinstance(given, Matrix | Brackets) and isinstance(wanted, Matrix | Brackets):
-            return self._brackets(self._in_order(_cells(given), _cells(wanted)))
-        if isinstance(given, Ratio) and isinstance(wanted, Ratio):
-            return self._ratios(given, wanted)
-        if isinstance(given, Based) and isinstance(wanted, Based):
-            same = _value(given) is not None and _value(given) == _value(wanted)
-            return ("undecided", "not_reduced") if same else DIFFERENT
-        if isinstance(given, ClockTime) and isinstance(wanted, ClockTime):
-            return DIFFERENT
+        match given, wanted:
+            case Brackets(), Brackets():
+                outcome = self._in_order(given.items, wanted.items)
+                if (given.opens, given.closes) == (wanted.opens, wanted.closes):
+                    return outcome
+                if given.must_be_interval or wanted.must_be_interval:
+                    return DIFFERENT if outcome == EQUAL else outcome
+                return _in_brackets(outcome)
+            case (Words(), Words()):
+                return _words(given, wanted)
+            case (Formula(), Formula()):
+                return _formulas(given, wanted)
+            case (Words() as words, Formula() as formula) | (
+                Formula() as formula,
+                Words() as words,
+            ):
+                if words.may_be_product:
+                    return compare_formulas((words.text,), formula.tokens)
+                says_number = _NUMBER_WORDS.search(words.text.lower())
+                return DIFFERENT if _number(formula) is not None and not says_number else _WORDS
+            case Matrix(), Matrix():
+                return self._matrices(given, wanted)
+            case (Matrix() | Brackets(), Matrix() | Brackets()):
+                return _in_brackets(self._in_order(_cells(given), _cells(wanted)))
+            case Ratio(), Ratio():
+                return self._ratios(given.parts, wanted.parts)
         return OTHER_KIND
 
-    def _rows(self, given: Brackets, wanted: Brackets) -> Outcome:
-        outcome = self._in_order(given.items, wanted.items)
-        if outcome != EQUAL or (given.opens, given.closes) == (wanted.opens, wanted.closes):
-            return outcome
-        if given.must_be_interval or wanted.must_be_interval:
-            return DIFFERENT
-        return "undecided", "brackets"
-
     def _matrices(self, given: Matrix, wanted: Matrix) -> Outcome:
-        sizes = [(len(matrix.rows), len(matrix.rows[0])) for matrix in (given, wanted)]
         outcome = self._in_order(_cells(given), _cells(wanted))
-        bars = [matrix.kind.lower() == "vmatrix" for matrix in (given, wanted)]
-        if bars[0] != bars[1]:
-            return "undecided", "brackets"
+        if (given.kind.lower() == "vmatrix") != (wanted.kind.lower() == "vmatrix"):
+            return _BRACKETS
+        sizes = [(len(matrix.rows), len(matrix.rows[0])) for matrix in (given, wanted)]
         if sizes[0] == sizes[1]:
             return outcome
-        is_line = all(1 in size for size in sizes)
-        return self._brackets(outcome) if is_line else DIFFERENT
+        return _in_brackets(outcome) if all(1 in size for size in sizes) else DIFFERENT
 
-    def _ratios(self, given: Ratio, wanted: Ratio) -> Outcome:
-        outcome = self._in_order(given.parts, wanted.parts)
-        if outcome != DIFFERENT or len(given.parts) != len(wanted.parts):
+    def _ratios(self, given: Sequence[Shape], wanted: Sequence[Shape]) -> Outcome:
+        outcome = self._in_order(given, wanted)
+        if outcome != DIFFERENT or len(given) != len(wanted):
             return outcome
-        numbers = [_values(ratio.parts) for ratio in (given, wanted)]
-        if not all(numbers) or not all(all(values) for values in numbers):
-            return "undecided", "not_reduced"
-        scales = {one / other for one, other in zip(*numbers, strict=True)}
-        return ("undecided", "not_reduced") if len(scales) == 1 else DIFFERENT
+        scales: set[Fraction] = set()
+        for part, other in zip(given, wanted, strict=True):
+            first, second = _number(part), _number(other)
+            if not first or not second:
+                return _NOT_REDUCED
+            scales.add(first / second)
+        return _NOT_REDUCED if len(scales) == 1 else DIFFERENT
+
+    # --- Values with units, percent signs and currencies (``units`` says which are known).
+
+    def _measures(self, given: Shape, wanted: Shape) -> Outcome:
+        """The outcome where one side at least is a ``Measure``."""
+        given, wanted = _with_unit_of(given, wanted), _with_unit_of(wanted, given)
+        for shape in (given, wanted):
+            unit = shape.unit if isinstance(shape, Measure) else ""
+            if units.known(unit) is None and any(map(units.counts, unit.split())):
+                return "undecided", "number_word"
+        if isinstance(given, Measure) and isinstance(wanted, Measure):
+            first, second = units.known(given.unit), units.known(wanted.unit)
+            if _singular(given.unit) == _singular(wanted.unit):
+                return compare_formulas(given.value.tokens, wanted.value.tokens)
+            if first is None or second is None or first.kind != second.kind:
+                return _NEEDS_UNITS
+            scale = second.size / first.size
+            return compare_formulas(given.value.tokens, _scaled(wanted.value.tokens, scale))
+        if isinstance(given, Measure) and isinstance(wanted, Formula):
+            return self._one_measure(given, given.value.tokens, wanted.tokens)
+        if isinstance(given, Formula) and isinstance(wanted, Measure):
+            outcome = self._one_measure(wanted, given.tokens, wanted.value.tokens)
+            missing = self.arguments.units == "required" and wanted.unit not in ("%", r"\%")
+            return ("incorrect", "unit_missing") if outcome == EQUAL and missing else outcome
+        return OTHER_KIND
+
+    def _one_measure(self, measure: Measure, given: Tokens, wanted: Tokens) -> Outcome:
+        """The outcome for two values of which only ``measure`` has a unit."""
+        outcome = compare_formulas(given, wanted)
+        unit = units.known(measure.unit)
+        if unit is None:
+            is_noun = units.is_counted_noun(measure.unit, self.text)
+            return outcome if is_noun else ("undecided", "unknown_unit")
+        is_given = measure.value.tokens is given
+        if unit.kind == "percent":
+            return self._percent(is_given, given, wanted, outcome)
+        if outcome != DIFFERENT:
+            # 5 cm for a reference of 5 where the problem speaks of metres.
+            is_other = is_given and units.is_named_otherwise(unit, self.text)
+            return _NEEDS_UNITS if is_other else outcome
+        # 500 cm for a reference of 5 may be meant in metres, degrees in radians.
+        scales = {size / unit.size for size in units.sizes(unit.kind)}
+        scales |= {1 / scale for scale in scales}
+        if any(compare_formulas(given, _scaled(wanted, scale)) == EQUAL for scale in scales):
+            return _NEEDS_UNITS
+        is_angle = unit.kind in ("angle", "radian") and r"\pi" in (*given, *wanted)
+        return _NEEDS_UNITS if is_angle else DIFFERENT
+
+    def _percent(self, is_given: bool, given: Tokens, wanted: Tokens, outcome: Outcome) -> Outcome:
+        """The outcome where one side alone is in percent; ``outcome`` is that of the numbers."""
+        scale = Fraction(1, 100)
+        pair = (_scaled(given, scale), wanted) if is_given else (given, _scaled(wanted, scale))
+        fraction = compare_formulas(*pair)
+        # Where percents are asked for, a reference of 50 is 50 of them.
+        if self.arguments.percent == "fraction":
+            return fraction
+        if self.arguments.percent == "number" or units.asks_percent(self.text):
+            return outcome
+        return DIFFERENT if outcome == fraction == DIFFERENT else ("undecided", "needs_percent")
 
 
-def _sets_meet(given: Shape, wanted: Shape) -> bool:
+def _in_brackets(outcome: Outcome) -> Outcome:
+    return _BRACKETS if outcome == EQUAL else outcome
+
+
+def _only(shape: Shape) -> Shape:
+    """The only item of what holds one; a set of a set is left."""
+    is_one = isinstance(shape, Many) and len(shape.items) == 1
+    if is_one and isinstance(shape, Many) and not isinstance(shape.items[0], Many):
+        return relations.spread(shape.items[0])
+    return shape
+
+
+def _are_sets(given: Shape, wanted: Shape) -> bool:
     """Whether both can be read as sets of numbers, and one can be nothing else."""
     if not (sets.is_set(given) or sets.is_set(wanted)):
         return False
-    others = [shape for shape in (given, wanted) if not sets.is_set(shape)]
-    return all(isinstance(other, Brackets | Many) for other in others)
+    return all(
+        sets.is_set(shape) or isinstance(shape, Brackets | Many) for shape in (given, wanted)
+    )
 
 
 def _may_be_one_number(many: Shape, other: Shape) -> bool:
     """Whether commas decide if a list and a number are the same: ``0,5`` and ``100,200``."""
     if not isinstance(many, Many) or not isinstance(other, Formula):
         return False
-    if "," in other.tokens[0]:
-        return True
     readings = many.readings_as_number
-    return any(compare_formulas((text,), other.tokens) == EQUAL for text in readings)
+    return "," in other.tokens[0] or any(
+        compare_formulas((text,), other.tokens) == EQUAL for text in readings
+    )
 
 
-def _flat(many: Many) -> list[Shape]:
+def _flat(many: Shape) -> Sequence[Shape]:
     """The items, with those of lists inside; ``1, ±2`` and ``x = 1, x = ±2`` have three."""
     found: list[Shape] = []
-    for item in many.items:
+    for item in many.items if isinstance(many, Many) else ():
         value = relations.spread(item)
         if not isinstance(value, Many) or value.joined == "braces":
             found.append(item)
@@ -322,159 +366,51 @@ def _flat(many: Many) -> list[Shape]:
     return found
 
 
-def _holds_one(many: Many) -> bool:
-    """Whether it is as good as its only item; a set of a set is not."""
-    return len(many.items) == 1 and not isinstance(many.items[0], Many)
-
-
 def _cells(shape: Matrix | Brackets) -> Sequence[Shape]:
     if isinstance(shape, Brackets):
         return shape.items
     return [cell for row in shape.rows for cell in row]
 
 
-def _values(parts: Sequence[Shape]) -> list[Fraction]:
-    formulas = [normal_form("".join(p.tokens)).value for p in parts if isinstance(p, Formula)]
-    values = [value for value in formulas if value is not None]
-    return values if len(values) == len(parts) else []
+def _number(shape: Shape) -> Fraction | None:
+    """The value of a plain number."""
+    return normal_form(shape.text).value if isinstance(shape, Formula) else None
 
 
-def _value(based: Based) -> int | None:
-    try:
-        return int(based.digits, based.base) if 2 <= based.base <= 36 else None
-    except ValueError:
-        return None
-
-
-def _texts(given: Words | Formula, wanted: Words | Formula) -> Outcome:
-    if isinstance(given, Words) and isinstance(wanted, Words):
-        return _words(given, wanted)
-    for one, other in ((given, wanted), (wanted, given)):
-        if isinstance(one, Words) and isinstance(other, Formula):
-            if one.may_be_product:
-                product = (one.text,)
-                pair = (product, other.tokens) if one is given else (other.tokens, product)
-                return compare_formulas(*pair)
-            is_number = normal_form("".join(other.tokens)).value is not None
-            spoken = set(re.findall(r"[a-z]+", one.text.lower()))
-            return DIFFERENT if is_number and not spoken & _NUMBER_WORDS else ("undecided", "words")
-    assert isinstance(given, Formula) and isinstance(wanted, Formula)
-    letters = ["".join(formula.tokens) for formula in (given, wanted)]
-    if all(re.fullmatch("[A-H]", letter) for letter in letters) and letters[0] != letters[1]:
+def _formulas(given: Formula, wanted: Formula) -> Outcome:
+    first, second = (_BASED.fullmatch(shape.text.replace(" ", "")) for shape in (given, wanted))
+    if first and second:
+        digits = [match[1].lstrip("0") for match in (first, second)]
+        if digits[0] == digits[1] and first[2] == second[2]:
+            return EQUAL
+        return DIFFERENT if first[2] == second[2] else _NOT_REDUCED
+    if all(re.fullmatch("[A-H]", shape.text) for shape in (given, wanted)):
         return DIFFERENT
     return compare_formulas(given.tokens, wanted.tokens)
 
 
 def _words(given: Words, wanted: Words) -> Outcome:
-    texts = [" ".join(words.text.lower().split()).rstrip(".") for words in (given, wanted)]
-    if texts[0] == texts[1]:
-        is_word = len(texts[0]) > 3 or texts[0] in _SHORT_WORDS
-        same_case = given.text == wanted.text or is_word
-        return EQUAL if same_case else ("undecided", "words")
-    if given.may_be_product and wanted.may_be_product and sorted(texts[0]) == sorted(texts[1]):
-        return "undecided", "words"
-    single = all(re.fullmatch(r"[^\W\d_]+", text) for text in texts)
-    related = texts[0].startswith(texts[1][:3]) or texts[1].startswith(texts[0][:3])
-    related = related or any(alike.issuperset(texts) for alike in _ALIKE)
-    return DIFFERENT if single and not related else ("undecided", "words")
-
-
-# --- Values with units, percent signs and currencies (``units`` says which are known).
-# Where percents are asked for, a reference of 50 is 50 of them.
-_ASKS_PERCENT = re.compile(r"\b(?:what|which|as an?) (?:\w+ ){0,2}percent", re.IGNORECASE)
-_NEEDS_UNITS: Outcome = ("undecided", "needs_units")
-
-
-def compare_measures(given: Shape, wanted: Shape, arguments: Arguments, text: str) -> Outcome:
-    """The outcome where one side at least is a ``Measure``; ``text`` is that of the problem."""
-    given, wanted = _with_unit_of(given, wanted), _with_unit_of(wanted, given)
-    for shape in (given, wanted):
-        unit = shape.unit if isinstance(shape, Measure) else ""
-        if units.known(unit) is None and any(map(units.counts, unit.split())):
-            return "undecided", "number_word"
-    if isinstance(given, Measure) and isinstance(wanted, Measure):
-        return _both(given, wanted)
-    if isinstance(given, Measure) and isinstance(wanted, Formula):
-        return _one(given, given.value, wanted, arguments, text)
-    if isinstance(given, Formula) and isinstance(wanted, Measure):
-        outcome = _one(wanted, given, wanted.value, arguments, text)
-        missing = arguments.units == "required" and units.known(wanted.unit) != units.known("%")
-        return ("incorrect", "unit_missing") if outcome == EQUAL and missing else outcome
-    return "undecided", "other_kind"
+    first, second = (" ".join(words.text.lower().split()).rstrip(".") for words in (given, wanted))
+    if first == second:
+        is_word = len(first) > 3 or first in _SHORT_WORDS
+        return EQUAL if is_word or given.text == wanted.text else _WORDS
+    if given.may_be_product and wanted.may_be_product and sorted(first) == sorted(second):
+        return _WORDS
+    single = all(re.fullmatch(r"[^\W\d_]+", text) for text in (first, second))
+    related = first.startswith(second[:3]) or second.startswith(first[:3])
+    related = related or any(alike >= {first, second} for alike in _ALIKE)
+    return DIFFERENT if single and not related else _WORDS
 
 
 def _with_unit_of(shape: Shape, other: Shape) -> Shape:
     """``12 m/s`` as a value with a unit, if the other one is in exactly that unit."""
-    if not (isinstance(shape, Formula) and isinstance(other, Measure)):
-        return shape
-    for at in range(1, len(shape.tokens)):
-        ends_value = shape.tokens[at - 1][-1].isdigit() or shape.tokens[at - 1] in ("}", ")", " ")
-        if ends_value and "".join(shape.tokens[at:]).strip() == other.unit:
-            return Measure(Formula(stripped(shape.tokens[:at])), other.unit)
+    if isinstance(shape, Formula) and isinstance(other, Measure):
+        for at in range(1, len(shape.tokens)):
+            before = shape.tokens[at - 1]
+            ends_value = before[-1].isdigit() or before in ("}", ")", " ")
+            if ends_value and "".join(shape.tokens[at:]).strip() == other.unit:
+                return Measure(Formula(stripped(shape.tokens[:at])), other.unit)
     return shape
-
-
-def _both(given: Measure, wanted: Measure) -> Outcome:
-    first, second = units.known(given.unit), units.known(wanted.unit)
-    if _singular(given.unit) == _singular(wanted.unit):
-        return compare_formulas(given.value.tokens, wanted.value.tokens)
-    if first is None or second is None or first.kind != second.kind:
-        return _NEEDS_UNITS
-    return compare_formulas(
-        given.value.tokens, _scaled(wanted.value.tokens, second.size / first.size)
-    )
-
-
-def _one(
-    measure: Measure, given: Formula, wanted: Formula, arguments: Arguments, text: str
-) -> Outcome:
-    """The outcome for two values of which only ``measure`` has a unit."""
-    outcome = compare_formulas(given.tokens, wanted.tokens)
-    unit = units.known(measure.unit)
-    if unit is None:
-        is_noun = units.is_counted_noun(measure.unit, text)
-        return outcome if is_noun else ("undecided", "unknown_unit")
-    if unit.kind == "percent":
-        percent = arguments.percent or ("number" if _ASKS_PERCENT.search(text) else None)
-        return _percent(measure, given, wanted, percent, outcome)
-    if outcome != DIFFERENT:
-        # 5 cm for a reference of 5 where the problem speaks of metres.
-        other = measure.value is given and units.is_named_otherwise(unit, text)
-        return _NEEDS_UNITS if other else outcome
-    # 500 cm for a reference of 5 may be meant in metres.
-    for size in units.sizes(unit.kind):
-        scale = size / unit.size
-        if compare_formulas(given.tokens, _scaled(wanted.tokens, scale)) == EQUAL or (
-            compare_formulas(given.tokens, _scaled(wanted.tokens, 1 / scale)) == EQUAL
-        ):
-            return _NEEDS_UNITS
-    if unit.kind in ("angle", "radian") and _are_same_angle(given, wanted):
-        return _NEEDS_UNITS
-    return DIFFERENT
-
-
-def _percent(
-    measure: Measure, given: Formula, wanted: Formula, percent: Percent | None, outcome: Outcome
-) -> Outcome:
-    hundredth = Fraction(1, 100)
-    if measure.value is given:
-        fraction = compare_formulas(_scaled(given.tokens, hundredth), wanted.tokens)
-    else:
-        fraction = compare_formulas(given.tokens, _scaled(wanted.tokens, hundredth))
-    if percent == "number":
-        return outcome
-    if percent == "fraction":
-        return fraction
-    return DIFFERENT if outcome == fraction == DIFFERENT else ("undecided", "needs_percent")
-
-
-def _are_same_angle(given: Formula, wanted: Formula) -> bool:
-    """Whether one value in degrees is the other one in radians."""
-    for degrees, radians in ((given.tokens, wanted.tokens), (wanted.tokens, given.tokens)):
-        scaled = (*_scaled(degrees, Fraction(1, 180)), r"\cdot", r"\pi")
-        if compare_formulas(scaled, radians) == EQUAL:
-            return True
-    return False
 
 
 def _scaled(tokens: Tokens, scale: Fraction) -> Tokens:
@@ -509,24 +445,21 @@ def canonical(shape: Shape, written: str) -> str:
 
 
 def _text(shape: Shape) -> str:
-    if isinstance(shape, Formula):
-        if all(len(token) == 1 and token.isalpha() for token in shape.tokens):
-            return "".join(shape.tokens)
-        return normal_form(_written(value_of(shape.tokens))).text
-    if isinstance(shape, Many):
-        return ", ".join(sorted(map(_text, shape.items)))
-    if isinstance(shape, Brackets):
-        return f"{shape.opens}{', '.join(map(_text, shape.items))}{shape.closes}"
-    if isinstance(shape, Measure):
-        # Most answers to a problem have the same unit, and some leave it out.
-        return _text(shape.value)
-    if isinstance(shape, Words):
-        return shape.text.lower()
-    is_assignment = isinstance(shape, Relation) and shape.signs == ("=",)
-    if is_assignment and isinstance(shape, Relation) and relations.name_of(shape):
-        return _text(shape.parts[1])
+    match shape:
+        case Formula(tokens=tokens):
+            letters = all(len(token) == 1 and token.isalpha() for token in tokens)
+            if letters or _BASED.fullmatch(shape.text):
+                return shape.text
+            return normal_form(str(value_of(tokens)).replace("**", "^").replace(" ", "")).text
+        case Many(items=items):
+            return ", ".join(sorted(map(_text, items)))
+        case Brackets(opens=opens, items=items, closes=closes):
+            return f"{opens}{', '.join(map(_text, items))}{closes}"
+        case Measure(value=value):
+            # Most answers to a problem have the same unit, and some leave it out.
+            return _text(value)
+        case Words(text=text):
+            return text.lower()
+        case Relation(parts=(_, value), signs=("=",)) if relations.name_of(shape):
+            return _text(value)
     raise Unread("other_kind")
-
-
-def _written(value: sympy.Expr) -> str:
-    return str(value).replace("**", "^").replace(" ", "")

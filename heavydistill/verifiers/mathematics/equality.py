@@ -25,13 +25,19 @@ from fractions import Fraction
 
 import sympy
 
-from heavydistill.schema import Label
-from heavydistill.verifiers.mathematics.formula import Unread, read
-from heavydistill.verifiers.mathematics.numbers import DIFFERENT, EQUAL, ROUNDED, is_rounded
+from heavydistill.verifiers.mathematics.formula import Unread, longest_bits, read
+from heavydistill.verifiers.mathematics.numbers import (
+    DIFFERENT,
+    EQUAL,
+    ROUNDED,
+    Outcome,
+    is_rounded,
+)
 from heavydistill.verifiers.mathematics.tokens import Tokens, tokens_of
 from heavydistill.verifiers.normal import normal_form
 
 DIGITS = 80
+MOST_DIGITS = 1000
 _TINY = sympy.Float("1e-30")
 
 # Numbers of no special relation, a few for each part of the real line.
@@ -42,31 +48,21 @@ _PARTS = (
     ("-1.4137219", "-2.2360713", "-0.7071091", "-3.3166277", "-1.8470911", "-0.4142137"),
 )
 
-Outcome = tuple[Label, str]
-
 
 def compare_formulas(given: Tokens, wanted: Tokens) -> Outcome:
     """The outcome for two formulas. Undecided with the reason where one is not read."""
     texts = "".join(given), "".join(wanted)
     if texts[0] == texts[1]:
         return EQUAL
-    values = normal_form(texts[0]).value, normal_form(texts[1]).value
     try:
-        if not any(r"\log" in text or "log" in text for text in texts):
-            outcome = _compare(
-                *(_value(*pair, None) for pair in zip(values, (given, wanted), strict=True))
-            )
-        else:
-            outcomes = {
-                _compare(*(_value(None, tokens, base) for tokens in (given, wanted)))
-                for base in (None, 10)
-            }
-            outcome = outcomes.pop() if len(outcomes) == 1 else ("undecided", "log_base")
-        if outcome == DIFFERENT:
-            outcome = _or_rounded(texts, given, wanted)
+        # The base of a bare \log is not known: both common ones must say the same.
+        bases = (None, 10) if "log" in texts[0] + texts[1] else (None,)
+        outcomes = {compare_values(_value(given, base), _value(wanted, base)) for base in bases}
+        if len(outcomes) > 1:
+            return "undecided", "log_base"
+        return _or_rounded(given, wanted) if outcomes == {DIFFERENT} else outcomes.pop()
     except Unread as unread:
         return "undecided", str(unread)
-    return outcome
 
 
 def value_of(tokens: Tokens) -> sympy.Expr:
@@ -75,66 +71,76 @@ def value_of(tokens: Tokens) -> sympy.Expr:
     Raises:
         Unread: It has no reading, or two.
     """
-    plain = normal_form("".join(tokens)).value
-    if plain is None and any("log" in token for token in tokens):
+    if any("log" in token for token in tokens):
         raise Unread("log_base")
-    return _value(plain, tokens, None)
+    return _value(tokens, None)
 
 
-def _value(plain: Fraction | None, tokens: Tokens, log_base: int | None) -> sympy.Expr:
+def _value(tokens: Tokens, log_base: int | None) -> sympy.Expr:
+    plain = normal_form("".join(tokens)).value
     if plain is not None:
         return sympy.Rational(plain.numerator, plain.denominator)
     return read(tokens, log_base)
 
 
-def _or_rounded(texts: tuple[str, str], given: Tokens, wanted: Tokens) -> Outcome:
-    """``different``, unless one is a decimal and the other rounds to it."""
-    for text, other in ((texts[0], wanted), (texts[1], given)):
-        if "." not in text:
+def _or_rounded(given: Tokens, wanted: Tokens) -> Outcome:
+    """``different``, unless one has decimals and is the other but for their precision."""
+    for tokens, other in ((given, wanted), (wanted, given)):
+        text = "".join(tokens)
+        pieces = [piece for piece in tokens_of(text) if "." in piece]
+        if not pieces:
             continue
-        value = value_of(other)
-        if value.is_number and value.is_real and value.is_finite:
-            exact = Fraction(str(sympy.N(value, 40)))
-            if is_rounded(text, exact) or _nearly(text, other):
-                return ROUNDED
+        value, exact = value_of(tokens), value_of(other)
+        if not (exact.is_number and exact.is_real and exact.is_finite and value.is_number):
+            continue
+        if is_rounded(text, Fraction(str(sympy.N(exact, 40)))):
+            return ROUNDED
+        digits = min(len(piece.replace(".", "").lstrip("0")) for piece in pieces)
+        precision = sympy.Float(5) / 10**digits
+        if digits >= 2 and exact != 0 and abs(sympy.N((value - exact) / exact, 20)) <= precision:
+            return ROUNDED
     return DIFFERENT
 
 
-def _nearly(text: str, other: Tokens) -> bool:
-    """Whether a formula with decimals is another value but for the precision of the decimals."""
-    pieces = tokens_of(text)
-    given = value_of(pieces)
-    wanted = value_of(other)
-    if not (given.is_number and wanted.is_number) or wanted == 0:
-        return False
-    digits = [len(piece.replace(".", "").lstrip("0")) for piece in pieces if "." in piece]
-    if not digits or min(digits) < 2:
-        return False
-    return bool(abs(sympy.N((given - wanted) / wanted, 20)) <= sympy.Float(5) / 10 ** min(digits))
-
-
-def _compare(given: sympy.Expr, wanted: sympy.Expr) -> Outcome:
-    if given.is_Rational and wanted.is_Rational:
-        return EQUAL if given == wanted else DIFFERENT
+def compare_values(given: sympy.Expr, wanted: sympy.Expr) -> Outcome:
+    """The outcome for two values or two functions."""
     if given == wanted:
         return EQUAL
+    if given.is_Rational and wanted.is_Rational:
+        return DIFFERENT
     if given.free_symbols != wanted.free_symbols:
         return "undecided", "other_names"
     if given.is_number:
         return compare_constants(given, wanted)
-    return _compare_functions(given, wanted)
+    found = [_agree(given, wanted, part) for part in _PARTS]
+    told = [agree for agree in found if agree is not None]
+    if not told:
+        return "undecided", "unproven"
+    return (EQUAL if all(told) else ("undecided", "domain")) if any(told) else DIFFERENT
+
+
+def constant_factor(given: sympy.Expr, wanted: sympy.Expr) -> sympy.Expr | None:
+    """The real number that makes ``given`` of ``wanted`` by multiplication; None without one."""
+    symbols = sorted(given.free_symbols, key=str)
+    points = dict(zip(symbols, map(sympy.Rational, _PARTS[2]), strict=False))
+    factor = _at(given / wanted, points)
+    if factor is None or not factor.is_real or factor == 0:
+        return None
+    return factor if compare_values(given, factor * wanted) == EQUAL else None
 
 
 def compare_constants(given: sympy.Expr, wanted: sympy.Expr) -> Outcome:
     """The outcome for two values without variables, at as many digits as they need."""
     if given == wanted:
         return EQUAL
-    infinite = [value.is_infinite for value in (given, wanted)]
-    if any(infinite):
+    if given.is_infinite or wanted.is_infinite:
         return DIFFERENT
     if _hides_something(given) or _hides_something(wanted):
         return "undecided", "too_small_to_tell"
-    digits = DIGITS + 2 * max(_longest(given), _longest(wanted))
+    longest = int(max(longest_bits(given), longest_bits(wanted)) * 0.302) + 1
+    if longest > MOST_DIGITS:
+        raise Unread("too_complex")
+    digits = DIGITS + 2 * longest
     first, second = (_numeric(value, digits) for value in (given, wanted))
     if first is None or second is None:
         return "undecided", "unproven"
@@ -142,9 +148,7 @@ def compare_constants(given: sympy.Expr, wanted: sympy.Expr) -> Outcome:
         # Digits cannot tell what cancels from what is zero.
         return EQUAL if sympy.simplify(given - wanted) == 0 else ("undecided", "unproven")
     # The last thirty may be lost to cancellation: they are no digits of a difference.
-    if _apart(first, second, 30 - digits):
-        return DIFFERENT
-    return EQUAL
+    return DIFFERENT if _apart(first, second, 30 - digits) else EQUAL
 
 
 def _numeric(value: sympy.Expr, digits: int) -> sympy.Expr | None:
@@ -168,60 +172,36 @@ def _apart(first: sympy.Expr, second: sympy.Expr, exponent: int) -> bool:
     return bool(size != 0 and abs(first - second) > size * sympy.Float(10, 30) ** exponent)
 
 
-def _longest(value: sympy.Expr) -> int:
-    """Digits of the longest rational in a value."""
-    numbers = value.atoms(sympy.Rational)
-    bits = (max(int(n.p).bit_length(), int(n.q).bit_length()) for n in numbers if n.is_finite)
-    longest = int(max(bits, default=1) * 0.302) + 1
-    if longest > 1000:
-        raise Unread("too_complex")
-    return longest
-
-
 def _hides_something(value: sympy.Expr) -> bool:
     """Whether a part other than a factor is so small that comparing digits could miss it."""
-    if value.is_Mul or value.is_Pow:
-        return any(_hides_something(part) for part in value.args)
     if value.is_Atom:
         return False
+    is_sum = not (value.is_Mul or value.is_Pow)
     return any(
-        not part.is_Rational and bool(abs(sympy.N(part, 15)) < _TINY) for part in value.args
-    ) or any(_hides_something(part) for part in value.args)
-
-
-def _compare_functions(given: sympy.Expr, wanted: sympy.Expr) -> Outcome:
-    """The outcome for two expressions in the same variables."""
-    found = [_agree(given, wanted, part) for part in _PARTS]
-    told = [agree for agree in found if agree is not None]
-    if not told:
-        return "undecided", "unproven"
-    if not any(told):
-        return DIFFERENT
-    if not all(told):
-        return "undecided", "domain"
-    return EQUAL
+        (is_sum and not part.is_Rational and bool(abs(sympy.N(part, 15)) < _TINY))
+        or _hides_something(part)
+        for part in value.args
+    )
 
 
 def _agree(given: sympy.Expr, wanted: sympy.Expr, part: tuple[str, ...]) -> bool | None:
     """Whether two expressions agree at all points of a part; None where neither has values."""
-    symbols = sorted(given.free_symbols | wanted.free_symbols, key=str)
+    symbols = sorted(given.free_symbols, key=str)
     if len(symbols) > len(part) - 1:
         raise Unread("too_complex")
-    told = False
+    told = None
     for turn in range(3):
         points = {
             symbol: sympy.Rational(part[(turn + place) % len(part)])
             for place, symbol in enumerate(symbols)
         }
-        values = [_at(expression, points) for expression in (given, wanted)]
-        if values[0] is None and values[1] is None:
+        first, second = (_at(expression, points) for expression in (given, wanted))
+        if first is None and second is None:
             continue
-        if values[0] is None or values[1] is None:
-            return False
-        if _apart(values[0], values[1], -40):
+        if first is None or second is None or _apart(first, second, -40):
             return False
         told = True
-    return True if told else None
+    return told
 
 
 def _at(expression: sympy.Expr, points: dict[sympy.Symbol, sympy.Rational]) -> sympy.Expr | None:

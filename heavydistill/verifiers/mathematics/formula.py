@@ -14,45 +14,24 @@ degrees outside of trigonometric functions, units inside a formula.
 
 from __future__ import annotations
 
-import math
 import re
 
 import sympy
 
-from heavydistill.verifiers.mathematics.tokens import (
-    ACCENTS,
-    ANGLE_FUNCTIONS,
-    DEGREES,
-    END,
-    FUNCTIONS,
-    GREEK,
-    HEAVY,
-    INVERSES,
-    LETTERS_OF_FUNCTIONS,
-    NO_PRODUCT,
-    NUMBER,
-    OVER,
-    PAIRS,
-    TIMES,
-    Tokens,
-    continues_argument,
-    starts_factor,
-)
+from heavydistill.verifiers.mathematics.tokens import FUNCTIONS, Tokens
 
 # --- Arithmetic that refuses to grow: every number is measured before or right after it is made.
 MOST_BITS = 200_000
 MOST_DIGITS = 100
 LARGEST_FACTORIAL = 2000
 LARGEST_EXPONENT = 10_000
-LARGEST_PROVED_POWER = 60
-MOST_TERMS = 1000
 
 
 class Unread(Exception):
     """The formula was not read; the argument is the reason of an undecided verdict."""
 
 
-def number(token: str) -> sympy.Expr:
+def _number(token: str) -> sympy.Expr:
     """An integer or a decimal, exactly; commas are thousands marks."""
     digits = token.replace(",", "")
     if len(digits) > MOST_DIGITS:
@@ -60,28 +39,21 @@ def number(token: str) -> sympy.Expr:
     return sympy.Rational(digits)
 
 
-def number_or_letter(token: str) -> sympy.Expr:
-    """A single digit or letter."""
-    if len(token) != 1 or not token.isalnum():
-        raise Unread("two_readings")
-    return number(token) if token.isdigit() else sympy.E if token == "e" else sympy.Symbol(token)
-
-
-def factorial(value: sympy.Expr) -> sympy.Expr:
+def _factorial(value: sympy.Expr) -> sympy.Expr:
     """``value!``, once and of no large number."""
     if value.is_number and not (value.is_Integer and 0 <= value <= LARGEST_FACTORIAL):
         raise Unread("too_complex" if value.is_Integer and value > 0 else "not_understood")
     if value.has(sympy.factorial):
         raise Unread("too_complex")
-    return bounded(sympy.factorial(value))
+    return _bounded(sympy.factorial(value))
 
 
-def to_the(base: sympy.Expr, exponent: sympy.Expr) -> sympy.Expr:
+def _power(base: sympy.Expr, exponent: sympy.Expr) -> sympy.Expr:
     """``base`` to a power, which is never zero to the zero."""
     if exponent.is_Rational:
         size = abs(exponent.p) // exponent.q
         grows = not base.is_Symbol and base not in (sympy.E, 0, 1, -1)
-        if grows and (size > LARGEST_EXPONENT or _bits(base) * (size + 1) > MOST_BITS):
+        if grows and (size > LARGEST_EXPONENT or longest_bits(base) * (size + 1) > MOST_BITS):
             raise Unread("too_complex")
         if exponent.q > LARGEST_EXPONENT or abs(exponent.p) > 10**6:
             raise Unread("too_complex")
@@ -91,46 +63,62 @@ def to_the(base: sympy.Expr, exponent: sympy.Expr) -> sympy.Expr:
         raise Unread("too_complex")
     if base == 0 and not exponent.is_positive:
         raise Unread("not_understood")
-    return bounded(base**exponent)
+    return _bounded(base**exponent)
 
 
-def _bits(value: sympy.Expr) -> int:
+def longest_bits(value: sympy.Expr) -> int:
     """Bits of the largest rational in a value."""
-    numbers = value.atoms(sympy.Rational)
-    return max(
-        (max(int(n.p).bit_length(), int(n.q).bit_length()) for n in numbers if n.is_finite),
-        default=1,
-    )
+    rationals = (number for number in value.atoms(sympy.Rational) if number.is_finite)
+    return max((max(int(n.p).bit_length(), int(n.q).bit_length()) for n in rationals), default=1)
 
 
-def bounded(value: sympy.Expr) -> sympy.Expr:
+def _bounded(value: sympy.Expr) -> sympy.Expr:
     """``value`` unless a number in it is too large to go on with."""
-    if _bits(value) > MOST_BITS:
+    if longest_bits(value) > MOST_BITS:
         raise Unread("too_complex")
     return value
 
 
-def can_be_expanded(value: sympy.Expr) -> bool:
-    """Whether products and powers can be multiplied out in little time."""
-    return _terms(value) <= MOST_TERMS
-
-
-def _terms(value: sympy.Expr) -> int:
-    """At most how many terms are left when all is multiplied out; more than enough for too many."""
-    if value.is_Add:
-        return sum(map(_terms, value.args))
-    if value.is_Mul:
-        return math.prod(map(_terms, value.args))
-    if not (value.is_Pow and value.exp.is_Integer):
-        return 1
-    power, terms = abs(int(value.exp)), _terms(value.base)
-    if power > LARGEST_PROVED_POWER or terms > MOST_TERMS:
-        return MOST_TERMS + 1
-    return math.comb(power + terms - 1, power)
-
-
 # --- The reader.
 MOST_ATOMS = 200
+_NUMBER = re.compile(r"[0-9][0-9,]*(?:\.[0-9]+)?|\.[0-9]+")
+_TIMES = frozenset((r"\cdot", r"\times", "*"))
+_OVER = frozenset(("/", r"\div"))
+_PAIRS = {"(": ")", "[": "]", "{": "}"}
+_ROUNDING = {
+    r"\lfloor": (r"\rfloor", sympy.floor),
+    r"\lceil": (r"\rceil", sympy.ceiling),
+}
+_CONSTANTS = {r"\pi": sympy.pi, r"\infty": sympy.oo}
+_ROOTS = frozenset((r"\sqrt", r"\surd"))
+_GREEK_NAMES = (
+    "alpha beta gamma delta epsilon varepsilon zeta eta theta vartheta iota kappa lambda mu "
+    "nu xi rho sigma tau upsilon phi varphi chi psi omega Gamma Delta Theta Lambda Xi Pi "
+    "Sigma Phi Psi Omega ell hbar"
+)
+_GREEK = frozenset(rf"\{name}" for name in _GREEK_NAMES.split())
+_ACCENT_NAMES = r"\vec \hat \bar \dot \ddot \tilde \overline \overrightarrow"
+_ACCENTS = frozenset(_ACCENT_NAMES.split())
+_OPENING = frozenset((*_PAIRS, *_ROUNDING, *_ROOTS, r"\frac", r"\binom", r"\infty")) | _ACCENTS
+_HEAVY_NAMES = r"\sum \prod \int \iint \oint \lim \limsup \liminf \bigcup \bigcap \sup \inf"
+_HEAVY = frozenset(_HEAVY_NAMES.split())
+# Letters side by side that are a word and no product.
+_NO_PRODUCT_NAMES = (
+    "is as at an or and mod for gcd lcm max min in of to by if no th st nd rd per not the all "
+    "any are was has det tr"
+)
+_NO_PRODUCT = frozenset(_NO_PRODUCT_NAMES.split())
+_LETTERS_OF_FUNCTIONS = frozenset("fghFGHPQ")
+_ANGLE_FUNCTIONS = frozenset(("sin", "cos", "tan", "cot", "sec", "csc"))
+_INVERSES = {"sin": sympy.asin, "cos": sympy.acos, "tan": sympy.atan}
+_DEGREES = (("^", "{", r"\degree", "}"), ("^", r"\degree"), (r"\degree",))
+_END = ""
+
+
+def _continues_argument(token: str) -> bool:
+    """Whether a token belongs to a function's argument without brackets: ``2x`` in ``sin 2x``."""
+    is_name = token in _GREEK or (token.isalpha() and token not in FUNCTIONS)
+    return is_name or token == r"\pi" or bool(_NUMBER.fullmatch(token))
 
 
 def read(tokens: Tokens, log_base: int | None = None) -> sympy.Expr:
@@ -145,12 +133,10 @@ def read(tokens: Tokens, log_base: int | None = None) -> sympy.Expr:
     """
     reader = _Reader([token for token in tokens if token != " "], log_base)
     value = reader.sum()
-    if reader.peek() != END:
+    if reader.peek() != _END or value.has(sympy.zoo, sympy.nan):
         raise Unread("not_understood")
     if r"\infty" in tokens and len(set(tokens) - {" ", "+", "-", "{", "}", "(", ")"}) > 1:
         # Every expression with infinity in it is worth infinity.
-        raise Unread("not_understood")
-    if value is sympy.nan or value.has(sympy.zoo, sympy.nan):
         raise Unread("not_understood")
     return value
 
@@ -163,11 +149,11 @@ class _Reader:
         self._at = 0
         self._atoms = 0
         self._log_base = log_base
-        self._inside_bars = 0
+        self._inside_bars = False
         self._in_angle = False
 
     def peek(self) -> str:
-        return self._tokens[self._at] if self._at < len(self._tokens) else END
+        return self._tokens[self._at] if self._at < len(self._tokens) else _END
 
     def _take(self) -> str:
         token = self.peek()
@@ -179,79 +165,65 @@ class _Reader:
             raise Unread("not_understood")
 
     def sum(self) -> sympy.Expr:
-        total = self._signed_product()
+        total = self._sign() * self._product()
         while self.peek() in ("+", "-"):
-            sign = self._take()
-            term = self._product()
-            total = bounded(total + term if sign == "+" else total - term)
+            total = _bounded(total + self._sign() * self._product())
         return total
 
-    def _signed_product(self) -> sympy.Expr:
+    def _sign(self) -> int:
+        """Take a sign if there is one."""
         if self.peek() in ("+", "-"):
-            negative = self._take() == "-"
-            value = self._product()
-            return -value if negative else value
-        return self._product()
+            return -1 if self._take() == "-" else 1
+        return 1
 
     def _product(self) -> sympy.Expr:
-        value = self._power()
-        may_mix = self._last_was_integer()
+        value = self._raised(self._atom())
+        may_mix = self._tokens[self._at - 1].replace(",", "").isdigit()
         while True:
             token = self.peek()
-            if token in TIMES:
+            if token in _TIMES:
                 self._take()
-                value = bounded(value * self._signed_power())
-            elif token in OVER:
+                value = _bounded(value * self._sign() * self._raised(self._atom()))
+            elif token in _OVER:
                 self._take()
-                divisor = self._signed_power()
-                if self._starts_factor(self.peek()):
+                divisor = self._sign() * self._raised(self._atom())
+                if self._starts_factor():
                     raise Unread("two_readings")
                 if divisor == 0:
                     raise Unread("not_understood")
-                value = bounded(value / divisor)
-            elif self._starts_factor(token):
-                if NUMBER.fullmatch(token) and self._tokens[self._at - 1] != "!":
+                value = _bounded(value / divisor)
+            elif self._starts_factor():
+                if _NUMBER.fullmatch(token) and self._tokens[self._at - 1] != "!":
                     raise Unread("two_numbers")
-                if may_mix and self._is_numeric_fraction():
+                ahead = "".join(self._tokens[self._at : self._at + 7])
+                if may_mix and re.match(r"\\frac(?:[0-9]|\{[0-9]+\}\{[0-9]+\})", ahead):
                     raise Unread("two_readings")
-                value = bounded(value * self._power())
+                value = _bounded(value * self._raised(self._atom()))
             else:
                 return value
             may_mix = False
 
-    def _last_was_integer(self) -> bool:
-        return self._tokens[self._at - 1].replace(",", "").isdigit()
-
-    def _is_numeric_fraction(self) -> bool:
-        ahead = "".join(self._tokens[self._at : self._at + 7])
-        return bool(re.match(r"\\frac(?:[0-9]|\{[0-9]+\}\{[0-9]+\})", ahead))
-
-    def _signed_power(self) -> sympy.Expr:
-        if self.peek() == "-":
-            self._take()
-            return -self._power()
-        return self._power()
-
-    def _starts_factor(self, token: str) -> bool:
-        return not self._inside_bars if token == "|" else starts_factor(token)
-
-    def _power(self) -> sympy.Expr:
-        value = self._atom()
-        return self._raised(value)
+    def _starts_factor(self) -> bool:
+        token = self.peek()
+        if token == "|":
+            return not self._inside_bars
+        is_function = token.lstrip("\\") in FUNCTIONS
+        return token in _OPENING or is_function or _continues_argument(token)
 
     def _raised(self, value: sympy.Expr) -> sympy.Expr:
-        for mark in DEGREES if self._in_angle else ():
+        """``value`` with what is behind it: degrees in an angle, a factorial, an exponent."""
+        for mark in _DEGREES if self._in_angle else ():
             if tuple(self._tokens[self._at : self._at + len(mark)]) == mark:
                 self._at += len(mark)
                 return value * sympy.pi / 180
         if self.peek() == "!":
             self._take()
-            value = factorial(value)
+            value = _factorial(value)
             if self.peek() == "!":
                 raise Unread("two_readings")
         if self.peek() == "^":
             self._take()
-            value = to_the(value, self._exponent())
+            value = _power(value, self._exponent())
             if self.peek() in ("^", "!", "_"):
                 raise Unread("two_readings")
         if self.peek() in ("'", "_", r"\prime"):
@@ -259,64 +231,59 @@ class _Reader:
         return value
 
     def _exponent(self) -> sympy.Expr:
-        token = self.peek()
+        sign, token = self._sign(), self.peek()
         if token in ("{", "("):
-            return self._bracketed()
-        if token in ("+", "-"):
-            negative = self._take() == "-"
-            value = self._exponent()
-            return -value if negative else value
-        if NUMBER.fullmatch(token) or token.isalpha() or token == r"\pi" or token[1:] in GREEK:
-            if token.isalpha() and len(token) > 1:
-                raise Unread("two_readings")
-            return self._atom()
-        if token == r"\frac":
-            return self._atom()
+            return sign * self._bracketed()
+        if token.isalpha() and len(token) > 1:
+            raise Unread("two_readings")
+        if token == r"\frac" or _continues_argument(token):
+            return sign * self._atom()
         raise Unread("not_understood")
 
     def _bracketed(self) -> sympy.Expr:
-        closes = PAIRS[self._take()]
-        bars, self._inside_bars = self._inside_bars, 0
+        closes = _PAIRS[self._take()]
+        outside, self._inside_bars = self._inside_bars, False
         value = self.sum()
-        self._inside_bars = bars
+        self._inside_bars = outside
         self._expect(closes)
         return value
 
     def _atom(self) -> sympy.Expr:
         self._atoms += 1
-        if self._atoms > MOST_ATOMS:
-            raise Unread("too_complex")
         token = self.peek()
-        if token in PAIRS:
-            return self._bracketed()
-        if NUMBER.fullmatch(token):
-            return number(self._take())
-        if token == "|":
-            return self._absolute()
-        if token in (r"\lfloor", r"\lceil"):
-            return self._rounded()
-        if token in HEAVY:
+        if self._atoms > MOST_ATOMS or token in _HEAVY:
             raise Unread("too_complex")
+        if token in _PAIRS:
+            return self._bracketed()
         if token.isalpha():
             return self._letters()
         self._take()
-        name = token[1:]
-        if token == r"\pi":
-            return sympy.pi
-        if token == r"\infty":
-            return sympy.oo
+        if _NUMBER.fullmatch(token):
+            return _number(token)
+        if token == "|":
+            return self._absolute()
+        if token in _ROUNDING:
+            closes, rounded = _ROUNDING[token]
+            value = self.sum()
+            self._expect(closes)
+            return rounded(value)
+        if token in _CONSTANTS:
+            return _CONSTANTS[token]
         if token == r"\frac":
             return self._fraction()
-        if token in (r"\sqrt", r"\surd"):
+        if token in _ROOTS:
             return self._root(whole_numbers=token == r"\surd")
         if token == r"\binom":
-            return self._binomial()
-        if token in ACCENTS:
-            return self._accented(name)
-        if name in FUNCTIONS and token[0] == "\\":
-            return self._function(name)
-        if name in GREEK and token[0] == "\\":
-            return self._named(name)
+            top, bottom = self._argument(), self._argument()
+            if any(part.is_number and abs(part) > LARGEST_FACTORIAL for part in (top, bottom)):
+                raise Unread("too_complex")
+            return _bounded(sympy.binomial(top, bottom))
+        if token in _ACCENTS:
+            return self._accented(token[1:])
+        if token in _GREEK:
+            return self._named(token[1:])
+        if token[1:] in FUNCTIONS:
+            return self._function(token[1:])
         raise Unread("not_understood")
 
     def _letters(self) -> sympy.Expr:
@@ -328,13 +295,13 @@ class _Reader:
             return sympy.pi
         if run == "sqrt":
             return self._root(whole_numbers=False)
-        if len(run) > 3 or run.lower() in NO_PRODUCT or not run.isascii():
+        if len(run) > 3 or run.lower() in _NO_PRODUCT or not run.isascii():
             raise Unread("not_understood")
         factors = [self._named(letter, may_have_index=False) for letter in run[:-1]]
         last = self._named(run[-1])
-        if self.peek() == "(" and run[-1] in LETTERS_OF_FUNCTIONS:
+        if self.peek() == "(" and run[-1] in _LETTERS_OF_FUNCTIONS:
             raise Unread("not_understood")
-        if len(run) > 1 and self.peek() == "!":
+        if factors and self.peek() == "!":
             raise Unread("two_readings")
         # x in xy^2 is not raised, so the power of the last letter is read here.
         return sympy.Mul(*factors, self._raised(last)) if factors else last
@@ -343,20 +310,16 @@ class _Reader:
         if may_have_index and self.peek() == "_":
             self._take()
             return sympy.Symbol(f"{name}_{self._index()}")
-        if name == "e":
-            return sympy.E
-        if name == "i":
-            return sympy.I
-        return sympy.Symbol(name)
+        return {"e": sympy.E, "i": sympy.I}.get(name) or sympy.Symbol(name)
 
     def _index(self) -> str:
         token = self._take()
         if token != "{":
-            if (NUMBER.fullmatch(token) and len(token) > 1) or not token.isalnum():
+            if (_NUMBER.fullmatch(token) and len(token) > 1) or not token.isalnum():
                 raise Unread("two_readings")
             return token
         parts: list[str] = []
-        while self.peek() not in ("}", END):
+        while self.peek() not in ("}", _END):
             parts.append(self._take())
         self._expect("}")
         if not parts or "{" in parts:
@@ -364,11 +327,10 @@ class _Reader:
         return "".join(parts)
 
     def _accented(self, accent: str) -> sympy.Expr:
-        braces = 0
+        start = self._at
         while self.peek() == "{":
             self._take()
-            braces += 1
-        name = self._take()
+        braces, name = self._at - start, self._take()
         for _ in range(braces):
             self._expect("}")
         if not name.strip("\\").isalpha():
@@ -377,28 +339,23 @@ class _Reader:
 
     def _fraction(self) -> sympy.Expr:
         token = self.peek()
-        if NUMBER.fullmatch(token) and len(token) == 2 and token.isdigit():
+        if re.fullmatch("[0-9]{2}", token):
             self._take()
-            top, bottom = number(token[0]), number(token[1])
+            top, bottom = _number(token[0]), _number(token[1])
         else:
-            top = self._argument()
-            bottom = self._argument()
-        if self._is_derivative():
+            top, bottom = self._argument(), self._argument()
+        spelled = "".join(self._tokens[max(0, self._at - 12) : self._at])
+        is_derivative = re.search(r"\{d[a-zA-Z]?\}\{d[a-zA-Z]", spelled)
+        if is_derivative or bottom == 0:
             raise Unread("not_understood")
-        if bottom == 0:
-            raise Unread("not_understood")
-        return bounded(top / bottom)
-
-    def _is_derivative(self) -> bool:
-        read = "".join(self._tokens[max(0, self._at - 12) : self._at])
-        return bool(re.search(r"\{d[a-zA-Z]?\}\{d[a-zA-Z]", read))
+        return _bounded(top / bottom)
 
     def _argument(self) -> sympy.Expr:
         """What a command takes: a group, one digit or one letter."""
         token = self.peek()
         if token == "{":
             return self._bracketed()
-        if (len(token) == 1 and (token.isdigit() or token.isalpha())) or token == r"\pi":
+        if (len(token) == 1 and token.isalnum()) or token == r"\pi":
             return self._atom()
         raise Unread("two_readings")
 
@@ -408,58 +365,45 @@ class _Reader:
             degree = self._bracketed()
             if not degree.is_Integer or not 2 <= degree <= 100:
                 raise Unread("not_understood")
-        if self.peek() == "(" or (whole_numbers and NUMBER.fullmatch(self.peek())):
+        if self.peek() == "(" or (whole_numbers and _NUMBER.fullmatch(self.peek())):
             radicand = self._atom()
             if self.peek() == "^":
                 raise Unread("two_readings")
         else:
             radicand = self._argument()
-        if degree != 2 and radicand.is_negative:
-            return -sympy.root(-radicand, degree) if degree % 2 else sympy.root(radicand, degree)
-        return sympy.root(radicand, degree)
-
-    def _binomial(self) -> sympy.Expr:
-        top, bottom = self._argument(), self._argument()
-        if any(part.is_number and abs(part) > LARGEST_FACTORIAL for part in (top, bottom)):
-            raise Unread("too_complex")
-        return bounded(sympy.binomial(top, bottom))
+        # The odd root of a negative number is the real one.
+        is_flipped = degree % 2 == 1 and radicand.is_negative
+        return -sympy.root(-radicand, degree) if is_flipped else sympy.root(radicand, degree)
 
     def _absolute(self) -> sympy.Expr:
         if self._inside_bars:
             raise Unread("two_readings")
-        self._take()
-        self._inside_bars = 1
+        self._inside_bars = True
         value = self.sum()
-        self._inside_bars = 0
+        self._inside_bars = False
         self._expect("|")
         return sympy.Abs(value)
-
-    def _rounded(self) -> sympy.Expr:
-        down = self._take() == r"\lfloor"
-        value = self.sum()
-        self._expect(r"\rfloor" if down else r"\rceil")
-        return sympy.floor(value) if down else sympy.ceiling(value)
 
     def _function(self, name: str) -> sympy.Expr:
         base = self._log_base if name == "log" else None
         power = sympy.Integer(1)
         if self.peek() == "_" and name == "log":
             self._take()
-            base = self._argument() if self.peek() == "{" else number_or_letter(self._take())
+            base = self._argument()
         if self.peek() == "^":
             self._take()
             power = self._exponent()
-        outside, self._in_angle = self._in_angle, name in ANGLE_FUNCTIONS
+        outside, self._in_angle = self._in_angle, name in _ANGLE_FUNCTIONS
         value = self._of_function()
         self._in_angle = outside
-        if power == -1 and name in INVERSES:
-            return getattr(sympy, INVERSES[name])(value)
+        if power == -1 and name in _INVERSES:
+            return _INVERSES[name](value)
         if not power.is_positive:
             raise Unread("two_readings")
         if base is not None and (base in (0, 1) or value == 0):
             raise Unread("not_understood")
         result = getattr(sympy, FUNCTIONS[name])(value)
-        return to_the(result / sympy.log(base) if base is not None else result, power)
+        return _power(result / sympy.log(base) if base is not None else result, power)
 
     def _of_function(self) -> sympy.Expr:
         """The argument of a function: a group, or what stands before the next sign."""
@@ -468,16 +412,16 @@ class _Reader:
             if self.peek() in ("^", "!"):
                 raise Unread("two_readings")
             return value
-        if self.peek() in (r"\frac", r"\sqrt", r"\surd"):
-            value = self._power()
-            if continues_argument(self.peek()):
+        if self.peek() == r"\frac" or self.peek() in _ROOTS:
+            value = self._raised(self._atom())
+            if _continues_argument(self.peek()):
                 raise Unread("two_readings")
             return value
         factors: list[sympy.Expr] = []
-        while continues_argument(self.peek()):
-            if factors and NUMBER.fullmatch(self.peek()):
+        while _continues_argument(self.peek()):
+            if factors and _NUMBER.fullmatch(self.peek()):
                 raise Unread("two_numbers")
-            factors.append(self._power())
-        if not factors or self.peek() in ("(", "[", "{", r"\frac", r"\sqrt", r"\surd", "/"):
+            factors.append(self._raised(self._atom()))
+        if not factors or self.peek() in ("(", "[", "{", r"\frac", *_ROOTS, "/"):
             raise Unread("two_readings")
         return sympy.Mul(*factors)

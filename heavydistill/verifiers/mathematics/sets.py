@@ -13,51 +13,43 @@ from fractions import Fraction
 
 import sympy
 
-from heavydistill.verifiers.mathematics.equality import Outcome, compare_constants, value_of
+from heavydistill.verifiers.mathematics.equality import compare_constants, value_of
 from heavydistill.verifiers.mathematics.formula import Unread
-from heavydistill.verifiers.mathematics.numbers import DIFFERENT, EQUAL, ROUNDED, is_rounded
+from heavydistill.verifiers.mathematics.numbers import (
+    DIFFERENT,
+    EQUAL,
+    ROUNDED,
+    Outcome,
+    is_rounded,
+)
+from heavydistill.verifiers.mathematics.relations import FLIPPED
 from heavydistill.verifiers.mathematics.shape import (
     Brackets,
+    Combined,
     Formula,
     Many,
     Relation,
     Shape,
-    Union,
-    Without,
 )
 from heavydistill.verifiers.normal import normal_form
 
-_FLIPPED = {"<": ">", ">": "<", r"\le": r"\ge", r"\ge": r"\le", r"\ne": r"\ne"}
-_NAMED = {
-    (r"\mathbb{R}",): sympy.S.Reals,
-    (r"\emptyset",): sympy.S.EmptySet,
-}
+_NAMED = {(r"\mathbb{R}",): sympy.S.Reals, (r"\emptyset",): sympy.S.EmptySet}
+# A letter, perhaps with an index (x_1, x_{max}) or an argument (f(x)).
+_VARIABLE = re.compile(
+    r"(?:(?![ei])[^\W\d_]|\\(?!(?:pi|infty)(?![a-zA-Z]))[a-zA-Z]+)"
+    r"(?:_(?:\w|\{\w+\}))?(?:\((?:[a-zA-Z]|\\[a-z]+)\))?"
+)
 
 
 def is_set(shape: Shape) -> bool:
     """Whether a shape can only be a set of numbers."""
     if isinstance(shape, Relation):
-        return all(sign in _FLIPPED for sign in shape.signs) or shape.signs == (r"\in",)
+        return shape.signs == (r"\in",) or all(sign in FLIPPED for sign in shape.signs)
+    if isinstance(shape, Many):
+        return all(isinstance(item, Relation) and is_set(item) for item in shape.items)
     if isinstance(shape, Brackets):
         return shape.must_be_interval
-    if isinstance(shape, Formula):
-        return shape.tokens in _NAMED
-    if isinstance(shape, Many):
-        return bool(shape.items) and all(
-            isinstance(item, Relation) and is_set(item) for item in shape.items
-        )
-    return isinstance(shape, Union | Without)
-
-
-def variable_of(shape: Shape) -> str | None:
-    """The name that an inequality or membership is about; None where there is none."""
-    if isinstance(shape, Many | Union):
-        names = {variable_of(item) for item in shape.items}
-        return names.pop() if len(names) == 1 else None
-    if not isinstance(shape, Relation):
-        return None
-    formulas = (part for part in shape.parts if isinstance(part, Formula))
-    return next(("".join(part.tokens) for part in formulas if _is_variable(part)), None)
+    return isinstance(shape, Combined) or (isinstance(shape, Formula) and shape.tokens in _NAMED)
 
 
 def compare_sets(given: Shape, wanted: Shape) -> Outcome:
@@ -66,21 +58,28 @@ def compare_sets(given: Shape, wanted: Shape) -> Outcome:
         pieces = [_pieces(real_set(shape)) for shape in (given, wanted)]
     except Unread as unread:
         return "undecided", str(unread)
-    names = [variable_of(shape) for shape in (given, wanted)]
     if len(pieces[0]) != len(pieces[1]):
         return DIFFERENT
     found: set[Outcome] = set()
-    for first, second in zip(*pieces, strict=True):
-        if (first.left_open, first.right_open) != (second.left_open, second.right_open):
+    for (start, end, *are_open), (other_start, other_end, *other_open) in zip(*pieces, strict=True):
+        if are_open != other_open:
             return DIFFERENT
-        found |= {_compare_ends(first.start, second.start), _compare_ends(first.end, second.end)}
+        found |= {_compare_ends(start, other_start), _compare_ends(end, other_end)}
     if DIFFERENT in found:
         return DIFFERENT
     if undecided := found - {EQUAL}:
         return min(undecided)
-    if None not in names and names[0] != names[1]:
-        return "undecided", "other_names"
-    return EQUAL
+    names = {_variable_of(shape) for shape in (given, wanted)} - {None}
+    return ("undecided", "other_names") if len(names) > 1 else EQUAL
+
+
+def _variable_of(shape: Shape) -> str | None:
+    """The name that an inequality or membership is about; None where there is none."""
+    if isinstance(shape, Many | Combined):
+        names = {_variable_of(item) for item in shape.items}
+        return names.pop() if len(names) == 1 else None
+    parts = shape.parts if isinstance(shape, Relation) else ()
+    return next((part.text for part in parts if isinstance(part, Formula) and _is_name(part)), None)
 
 
 def _compare_ends(given: sympy.Expr, wanted: sympy.Expr) -> Outcome:
@@ -103,18 +102,17 @@ def real_set(shape: Shape) -> sympy.Set:
     if isinstance(shape, Formula) and shape.tokens in _NAMED:
         return _NAMED[shape.tokens]
     if isinstance(shape, Brackets) and len(shape.items) == 2:
-        low, high = (_end(item) for item in shape.items)
+        low, high = map(_end, shape.items)
         is_point = low == high and (shape.opens, shape.closes) == ("[", "]")
         if not (is_point or (low < high) == True):  # noqa: E712 - it may be no truth value
             # (3, 1) is a tuple, not an empty interval.
             raise Unread("other_kind")
         return sympy.Interval(low, high, shape.opens == "(", shape.closes == ")")
-    if isinstance(shape, Union):
-        return sympy.Union(*map(real_set, shape.items))
-    if isinstance(shape, Without):
-        return sympy.Complement(real_set(shape.whole), real_set(shape.hole))
     if isinstance(shape, Relation):
-        return _of_relation(shape)
+        return _set_of_relation(shape)
+    if isinstance(shape, Combined):
+        joined = sympy.Union if shape.sign == r"\cup" else sympy.Complement
+        return joined(*map(real_set, shape.items))
     if isinstance(shape, Many) and all(isinstance(item, Relation) for item in shape.items):
         if shape.joined not in ("or", "and"):
             raise Unread("two_readings")
@@ -125,24 +123,19 @@ def real_set(shape: Shape) -> sympy.Set:
     raise Unread("other_kind")
 
 
-def _of_relation(relation: Relation) -> sympy.Set:
-    if relation.signs == (r"\in",):
-        return real_set(relation.parts[1])
-    places = [at for at, part in enumerate(relation.parts) if _is_variable(part)]
-    if len(places) != 1 or len(relation.parts) > 3:
+def _set_of_relation(relation: Relation) -> sympy.Set:
+    parts, signs = relation.parts, relation.signs
+    if signs == (r"\in",):
+        return real_set(parts[1])
+    places = [at for at, part in enumerate(parts) if _is_name(part)]
+    if (len(parts), places) not in ((2, [0]), (2, [1]), (3, [1])):
         raise Unread("other_kind")
-    place = places[0]
-    found: sympy.Set = sympy.S.Reals
-    for at, part in enumerate(relation.parts):
-        if at == place:
-            continue
-        if abs(at - place) > 1:
-            raise Unread("other_kind")
-        sign = relation.signs[min(at, place)]
-        found = sympy.Intersection(
-            found, _half_line(sign if at > place else _FLIPPED.get(sign, sign), _end(part))
-        )
-    return found
+    at = places[0]
+    lines = [_half_line(FLIPPED.get(signs[at - 1], ""), _end(parts[at - 1]))] if at else []
+    lines += [
+        _half_line(sign, _end(part)) for sign, part in zip(signs[at:], parts[at + 1 :], strict=True)
+    ]
+    return sympy.Intersection(*lines)
 
 
 def _half_line(sign: str, end: sympy.Expr) -> sympy.Set:
@@ -155,18 +148,8 @@ def _half_line(sign: str, end: sympy.Expr) -> sympy.Set:
     raise Unread("other_kind")
 
 
-def _is_variable(part: Shape) -> bool:
-    if not isinstance(part, Formula) or not part.tokens:
-        return False
-    first = part.tokens[0]
-    is_letter = (len(first) == 1 and first.isalpha() and first not in "ei") or (
-        first.startswith("\\") and first[1:].isalpha() and first not in (r"\pi", r"\infty")
-    )
-    # An index (x_1, x_{max}) or an argument (f(x)) may follow.
-    rest = "".join(part.tokens[1:]).replace(" ", "")
-    return is_letter and bool(
-        re.fullmatch(r"(?:_(?:\w|\{\w+\}))?(?:\((?:[a-zA-Z]|\\[a-z]+)\))?", rest)
-    )
+def _is_name(part: Shape) -> bool:
+    return isinstance(part, Formula) and bool(_VARIABLE.fullmatch(part.text.replace(" ", "")))
 
 
 def _end(shape: Shape) -> sympy.Expr:
@@ -178,27 +161,19 @@ def _end(shape: Shape) -> sympy.Expr:
     return value
 
 
-def _pieces(numbers: sympy.Set) -> list[sympy.Interval]:
-    """The disjoint intervals of a set from the lowest on; single points are closed intervals."""
-    if numbers is sympy.S.Reals:
-        return [sympy.Interval(-sympy.oo, sympy.oo)]
-    if numbers is sympy.S.EmptySet:
-        return []
-    found: list[sympy.Interval] = []
+Piece = tuple[sympy.Expr, sympy.Expr, bool, bool]
+
+
+def _pieces(numbers: sympy.Set) -> list[Piece]:
+    """The disjoint intervals of a set from the lowest on: start, end, whether they are open."""
+    found: list[Piece] = []
     for part in numbers.args if isinstance(numbers, sympy.Union) else (numbers,):
-        if isinstance(part, sympy.Interval):
-            found.append(part)
+        if part is sympy.S.Reals:
+            found.append((-sympy.oo, sympy.oo, True, True))
+        elif isinstance(part, sympy.Interval):
+            found.append((part.start, part.end, bool(part.left_open), bool(part.right_open)))
         elif isinstance(part, sympy.FiniteSet):
-            found.extend(_Point(value) for value in part.args)
-        else:
+            found.extend((value, value, False, False) for value in part.args)
+        elif part is not sympy.S.EmptySet:
             raise Unread("not_understood")
-    return sorted(found, key=lambda piece: sympy.N(piece.start))
-
-
-class _Point:
-    """A single number, with the attributes of a closed interval."""
-
-    left_open = right_open = False
-
-    def __init__(self, value: sympy.Expr) -> None:
-        self.start = self.end = value
+    return sorted(found, key=lambda piece: sympy.N(piece[0]))

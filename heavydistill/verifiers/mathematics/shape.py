@@ -40,6 +40,10 @@ class Formula:
 
     tokens: Tokens
 
+    @property
+    def text(self) -> str:
+        return "".join(self.tokens)
+
 
 @dataclass(frozen=True, slots=True)
 class Words:
@@ -67,13 +71,14 @@ class Many:
     @property
     def readings_as_number(self) -> tuple[str, ...]:
         """The numbers it is if its commas are a decimal comma (``0,5``) or thousands marks."""
-        ends = [item.tokens[-1] if isinstance(item, Formula) else "" for item in self.items]
-        sign = "-" if isinstance(self.items[0], Formula) and self.items[0].tokens[0] == "-" else ""
-        if self.joined not in ("comma", "tight") or not all(end.isdigit() for end in ends):
+        parts = [item.text if isinstance(item, Formula) else "" for item in self.items]
+        if self.joined not in ("comma", "tight") or not all(
+            part.removeprefix("-" if at == 0 else "").isdigit() for at, part in enumerate(parts)
+        ):
             return ()
-        grouped = all(len(end) == 3 for end in ends[1:])
-        decimal = self.joined == "tight" and len(ends) == 2
-        return (sign + "".join(ends),) * grouped + (f"{sign}{ends[0]}.{ends[1]}",) * decimal
+        grouped = all(len(part) == 3 for part in parts[1:])
+        decimal = self.joined == "tight" and len(parts) == 2
+        return ("".join(parts),) * grouped + (".".join(parts),) * decimal
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +93,8 @@ class Brackets:
     def must_be_interval(self) -> bool:
         """Whether the brackets or an infinite end leave no other reading."""
         ends = [item.tokens[-1:] for item in self.items if isinstance(item, Formula)]
-        return len(self.items) == 2 and (
-            {self.opens, self.closes} not in ({"(", ")"}, {"[", "]"}) or (r"\infty",) in ends
-        )
+        is_half_open = self.opens + self.closes in ("(]", "[)")
+        return len(self.items) == 2 and (is_half_open or (r"\infty",) in ends)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,18 +106,11 @@ class Relation:
 
 
 @dataclass(frozen=True, slots=True)
-class Union:
-    """Sets joined."""
+class Combined:
+    r"""Sets joined by ``\cup``, or the first without the second: ``\setminus``."""
 
     items: tuple[Shape, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Without:
-    """A set without another."""
-
-    whole: Shape
-    hole: Shape
+    sign: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,211 +128,141 @@ class Ratio:
     parts: tuple[Shape, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Based:
-    """Digits in a base: ``120_3``."""
-
-    digits: str
-    base: int
-
-
-@dataclass(frozen=True, slots=True)
-class ClockTime:
-    """A time of day, as written; ``half`` is ``am``, ``pm`` or nothing."""
-
-    hours: int
-    minutes: int
-    half: str
-
-
-Shape = (
-    Unclear
-    | Formula
-    | Words
-    | Measure
-    | Many
-    | Brackets
-    | Relation
-    | Union
-    | Without
-    | Matrix
-    | Ratio
-    | Based
-    | ClockTime
-)
+Shape = Unclear | Formula | Words | Measure | Many | Brackets | Relation | Combined | Matrix | Ratio
 
 
 MOST_PARTS = 40
-
-
 _OR = frozenset(("or", r"\text{or}", r"\vee", r"\text{ or }"))
 _AND = frozenset(("and", r"\text{and}", r"\wedge", "&"))
-_RELATIONS = frozenset(
-    ("=", "<", ">", r"\le", r"\ge", r"\ne", r"\in", r"\approx", "<=", ">=", "!=")
-)
+_COMMAS = frozenset((",", ";"))
 _SPELLED = {"<=": r"\le", ">=": r"\ge", "!=": r"\ne"}
+_RELATIONS = frozenset(("=", "<", ">", r"\le", r"\ge", r"\ne", r"\in", r"\approx", *_SPELLED))
 _DOUBTS = re.compile(
     r"(?:^|[^a-z])(?:maybe|perhaps|possibly|probably|either|guess|unsure)(?![a-z])"
 )
 _ELLIPSES = frozenset((r"\ldots", "...", ".."))
 _UNREAD = frozenset((r"\mid", r"\colon", r"\to", r"\mapsto", r"\equiv", r"\sim", r"\forall", "&"))
 _SUCH_THAT = frozenset(("|", ":", r"\mid", r"\colon"))
-_CLOCK = re.compile(r"([0-9]{1,2}):([0-5][0-9])\s*(?:\\text\{)?\s*([ap])?\.?\s?(m?)\.?\s*\}?", re.I)
-_DIGITS = re.compile(r"[0-9][0-9,]*(?:\.[0-9]+)?|\.[0-9]+")
+_NOT_UNDERSTOOD = Unclear("not_understood")
 
 
 def shape_of(answer: str) -> Shape:
-    """The shape of a final answer of bounded length and depth (``gate``). Never raises."""
+    """The shape of a final answer of bounded length and depth. Never raises."""
     text = cleaned(answer)
     if _DOUBTS.search(text.lower()):
         several = len(set(re.findall(r"[0-9.]*[0-9]", text))) > 1
         return Unclear("hedged" if several else "doubtful")
-    clock = _CLOCK.fullmatch(text)
-    if clock and (clock[3] is None) == (not clock[4]) and int(clock[1]) < 25 and clock[3]:
-        return ClockTime(int(clock[1]), int(clock[2]), f"{clock[3].lower()}m")
     tokens = stripped(tokens_of(text))
     if _ELLIPSES & set(tokens):
         return Unclear("ellipsis")
-    if len(tokens) > MOST_PARTS * 25:
-        return Unclear("too_complex")
-    return _shape(tokens)
+    return Unclear("too_complex") if len(tokens) > MOST_PARTS * 25 else _shape(tokens)
 
 
 def _shape(tokens: Tokens) -> Shape:
     tokens = stripped(tokens)
     if not tokens:
         return Unclear("no_answer")
-    for take in (_words, _many, _sets, _relation, _bracketed, _matrix, _based, _ratio, _signs):
+    for take in (_words, _many, _sets, _relation, _bracketed, _matrix, _ratio, _signs):
         shape = take(tokens)
         if shape is not None:
             return shape
     return _measure(tokens)
 
 
+def _shapes(parts: list[Tokens]) -> tuple[Shape, ...]:
+    return tuple(map(_shape, parts))
+
+
 def _words(tokens: Tokens) -> Shape | None:
-    """Text alone. A single letter is a formula; ``xy`` may be a product."""
-    spoken: list[str] = []
-    for token in tokens:
-        if token.startswith(r"\text{"):
-            spoken.append(token[6:-1].strip())
-        elif token.isalpha() or token in (" ", "-", "'", "."):
-            spoken.append(token)
-        else:
-            return None
-    plain_words = [token for token in tokens if token.isalpha()]
-    if len(tokens) == 1 and len(spoken[0]) == 1 and spoken[0].isalpha():
-        return Formula((spoken[0],))
-    if any(token.startswith(r"\text{") for token in tokens):
-        joined = " ".join("".join(spoken).split())
-        inner = tokens_of(joined)
+    """Text alone. A single letter is a formula; ``xy`` may be a product or points."""
+    set_as_text = [token for token in tokens if token.startswith(r"\text{")]
+    words = [token for token in tokens if token.isalpha()]
+    if len(set_as_text) + len(words) + sum(map(tokens.count, " -'.")) < len(tokens):
+        return None
+    spoken = [token[6:-1].strip() if token in set_as_text else token for token in tokens]
+    text = " ".join("".join(spoken).split())
+    if len(tokens) == 1 and len(text) == 1 and text.isalpha():
+        return Formula((text,))
+    if set_as_text:
+        inner = tokens_of(text)
         # \text{1, 2 and 3} holds values; \text{none} does not.
         if any(token[0].isdigit() for token in inner):
-            return _shape(inner) if inner != tokens else Unclear("not_understood")
-        if set(inner) & (_OR | _AND) or "," in inner:
+            return _shape(inner) if inner != tokens else _NOT_UNDERSTOOD
+        if {*inner} & {*_OR, *_AND, ","}:
             return None if len(tokens) > 1 else _many(inner)
-        return Words(joined)
-    if not any(len(word) > 1 for word in plain_words) or "-" in tokens or "." in tokens:
-        return None
-    if set(plain_words) & (_OR | _AND):
-        return None
-    text = " ".join("".join(spoken).split())
-    return Words(text, _is_product(plain_words))
-
-
-def _is_product(words: list[str]) -> bool:
-    """Whether bare letters such as ``xy`` or ``AB`` may be a product or points."""
-    return len(words) == 1 and len(words[0]) <= 3
+        return Words(text)
+    is_name = {"-", ".", *_OR, *_AND} & {*tokens} or max(map(len, words), default=0) < 2
+    return None if is_name else Words(text, len(words) == 1 and len(words[0]) <= 3)
 
 
 def _many(tokens: Tokens) -> Shape | None:
-    loose = _OR | _AND | {",", ";"}
-    parts, between = split(tokens, loose)
+    parts, between = split(tokens, _OR | _AND | _COMMAS)
     if not between:
         return None
-    if parts[-1] == () and between[-1] in (",", ";"):
+    if parts[-1] == () and between[-1] in _COMMAS:
         parts, between = parts[:-1], between[:-1]
     # "1, 2, and 3": the comma before the word leaves an empty part.
     kept = [part for part in parts if part]
-    empty = len(parts) - len(kept)
-    if empty > sum(sign in _OR | _AND for sign in between) or not kept:
-        return Unclear("not_understood")
+    if not kept or len(parts) - len(kept) > sum(sign in _OR | _AND for sign in between):
+        return _NOT_UNDERSTOOD
     if len(kept) > MOST_PARTS:
         return Unclear("too_complex")
     if len(kept) == 1:
         return _shape(kept[0])
-    signs = set(between)
-    joined: Literal["comma", "tight", "or", "and"] = "comma"
-    if signs & _OR:
-        joined = "or"
-    elif signs & _AND:
-        joined = "and"
-    elif " " not in tokens and signs == {","}:
-        joined = "tight"
-    return Many(tuple(_shape(part) for part in kept), joined)
+    if _OR & {*between}:
+        return Many(_shapes(kept), "or")
+    if _AND & {*between}:
+        return Many(_shapes(kept), "and")
+    return Many(_shapes(kept), "tight" if " " not in tokens and ";" not in between else "comma")
 
 
 def _sets(tokens: Tokens) -> Shape | None:
-    parts, between = split(tokens, frozenset((r"\cup",)))
-    if between:
-        return Union(tuple(_shape(part) for part in parts))
-    parts, between = split(tokens, frozenset((r"\setminus",)))
-    if len(between) == 1:
-        return Without(_shape(parts[0]), _shape(parts[1]))
-    return Unclear("not_understood") if between else None
+    for sign in (r"\cup", r"\setminus"):
+        parts, between = split(tokens, frozenset((sign,)))
+        if between:
+            is_read = sign == r"\cup" or len(parts) == 2
+            return Combined(_shapes(parts), sign) if is_read else _NOT_UNDERSTOOD
+    return None
 
 
 def _relation(tokens: Tokens) -> Shape | None:
     parts, between = split(tokens, _RELATIONS)
     if not between:
         return None
-    if not all(parts):
-        return Unclear("not_understood")
-    if any(split(part, _UNREAD)[1] for part in parts):
-        return Unclear("not_understood")
+    if not all(parts) or any(split(part, _UNREAD)[1] for part in parts):
+        return _NOT_UNDERSTOOD
     if len(parts) > MOST_PARTS:
         return Unclear("too_complex")
-    signs = tuple(_SPELLED.get(sign, sign) for sign in between)
-    return Relation(tuple(_shape(part) for part in parts), signs)
+    return Relation(_shapes(parts), tuple(_SPELLED.get(sign, sign) for sign in between))
 
 
 def _bracketed(tokens: Tokens) -> Shape | None:
     opens, closes = tokens[0], tokens[-1]
-    if opens not in ("(", "[", r"\{", "]") or closes not in (")", "]", r"\}", "["):
+    if opens not in ("(", "[", r"\{") or closes not in (")", "]", r"\}"):
         return None
-    if opens == "]" or closes == "[":
-        # ]0,1[ is an open interval; the bracket scan takes it for unbalanced.
-        parts, _ = split(tokens[1:-1], frozenset((",", ";")))
-        swapped = {"]": "(", "[": ")"}
-        if len(parts) == 2 and all(parts):
-            ends = swapped.get(opens, opens), swapped.get(closes, closes)
-            return Brackets(ends[0], tuple(_shape(part) for part in parts), ends[1])
-        return Unclear("not_understood")
     if closing(tokens, 0) != len(tokens) - 1:
         return None
     inner = stripped(tokens[1:-1])
+    if (opens == r"\{") != (closes == r"\}"):
+        return _NOT_UNDERSTOOD
     if opens == r"\{":
-        return _braces(inner, closes)
-    if closes == r"\}":
-        return Unclear("not_understood")
-    parts, between = split(inner, frozenset((",", ";")))
+        return _braces(inner)
+    parts, between = split(inner, _COMMAS)
     if not between:
         return _shape(inner) if (opens, closes) in (("(", ")"), ("[", "]")) else None
     if not all(parts) or len(parts) > MOST_PARTS:
-        return Unclear("not_understood")
-    return Brackets(opens, tuple(_shape(part) for part in parts), closes)
+        return _NOT_UNDERSTOOD
+    return Brackets(opens, _shapes(parts), closes)
 
 
-def _braces(inner: Tokens, closes: str) -> Shape:
-    if closes != r"\}":
-        return Unclear("not_understood")
-    if _UNREAD & set(inner) or ":" in inner or ("|" in inner and inner.count("|") % 2):
+def _braces(inner: Tokens) -> Shape:
+    if _UNREAD & {*inner} or ":" in inner or inner.count("|") % 2:
         return _such_that(inner) or Unclear("set_builder")
     if not inner:
         return Formula((r"\emptyset",))
-    parts, _ = split(inner, frozenset((",", ";")))
-    if not all(parts) or len(parts) > MOST_PARTS:
-        return Unclear("not_understood")
-    return Many(tuple(_shape(part) for part in parts), "braces")
+    parts, _ = split(inner, _COMMAS)
+    is_read = all(parts) and len(parts) <= MOST_PARTS
+    return Many(_shapes(parts), "braces") if is_read else _NOT_UNDERSTOOD
 
 
 def _such_that(inner: Tokens) -> Shape | None:
@@ -357,54 +284,25 @@ def _such_that(inner: Tokens) -> Shape | None:
 
 
 def _matrix(tokens: Tokens) -> Shape | None:
-    start = next((at for at, token in enumerate(tokens) if token.startswith(r"\begin")), 0)
-    begin = re.fullmatch(r"\\begin\s*\{(\w*matrix|array|smallmatrix)\*?\}", tokens[start])
-    if not begin or closing(tokens, start) != len(tokens) - 1:
+    begin = re.fullmatch(r"\\begin\s*\{(\w*matrix|array|smallmatrix)\*?\}", tokens[0])
+    if not begin or closing(tokens, 0) != len(tokens) - 1:
         return None
-    if start:
-        return _scaled(tokens[:start], _matrix(tokens[start:]))
     inner = tokens[1:-1]
     if begin[1] == "array" and inner[:1] == ("{",):
-        end = closing(inner, 0)
-        inner = inner[end + 1 :] if end is not None else inner
+        inner = inner[(closing(inner, 0) or -1) + 1 :]
     lines = [line for line in split(inner, frozenset((r"\cr",)))[0] if line]
-    rows = tuple(tuple(_shape(cell) for cell in split(line, frozenset("&"))[0]) for line in lines)
+    rows = tuple(_shapes(split(line, frozenset("&"))[0]) for line in lines)
     if not rows or len(rows) * len(rows[0]) > MOST_PARTS or len({len(row) for row in rows}) > 1:
-        return Unclear("not_understood")
+        return _NOT_UNDERSTOOD
     return Matrix(rows, begin[1])
-
-
-def _scaled(scale: Tokens, matrix: Shape | None) -> Shape | None:
-    """A matrix times the number before it."""
-    if not isinstance(matrix, Matrix) or any(token.isalpha() for token in scale):
-        return None
-    factor = ("(", *(scale if stripped(scale) != ("-",) else ("-", "1")), ")")
-    rows: list[tuple[Shape, ...]] = []
-    for row in matrix.rows:
-        cells = [cell.tokens for cell in row if isinstance(cell, Formula)]
-        if len(cells) < len(row):
-            return None
-        rows.append(tuple(Formula((*factor, r"\cdot", "(", *cell, ")")) for cell in cells))
-    return Matrix(tuple(rows), matrix.kind)
-
-
-def _based(tokens: Tokens) -> Shape | None:
-    text = "".join(tokens).replace(" ", "")
-    match = re.fullmatch(
-        r"\(?(?:\\text\{)?([0-9A-F]+)\}?\)?_(?:\{?(?:\\text\{)?(?:base)?([0-9]{1,2})\}?\}?)", text
-    )
-    # F_{12} is a name, and so may AB_1 be.
-    is_number = match and (match[1][0].isdigit() or (len(match[1]) > 1 and int(match[2]) > 10))
-    return Based(match[1].lstrip("0") or "0", int(match[2])) if match and is_number else None
 
 
 def _ratio(tokens: Tokens) -> Shape | None:
     parts, between = split(tokens, frozenset(":"))
     if not between:
         return None
-    if not all(parts) or len(parts) > MOST_PARTS:
-        return Unclear("not_understood")
-    return Ratio(tuple(_shape(part) for part in parts))
+    is_read = all(parts) and len(parts) <= MOST_PARTS
+    return Ratio(_shapes(parts)) if is_read else _NOT_UNDERSTOOD
 
 
 def _signs(tokens: Tokens) -> Shape | None:
@@ -420,15 +318,14 @@ def _signs(tokens: Tokens) -> Shape | None:
 
 def _measure(tokens: Tokens) -> Shape:
     """A value with a unit before or after it, or a bare formula."""
-    if tokens[0] in units.CURRENCIES or tokens[:2] in (("-", "$"), ("-", "€"), ("-", "£")):
-        sign, rest = (tokens[:1], tokens[2:]) if tokens[0] == "-" else ((), tokens[1:])
-        currency = tokens[1] if sign else tokens[0]
-        return Measure(Formula(stripped(sign + rest)), currency) if rest else Unclear("no_answer")
+    sign, rest = (tokens[:1], tokens[1:]) if tokens[0] == "-" else ((), tokens)
+    if rest and rest[0] in units.CURRENCIES:
+        value = stripped((*sign, *rest[1:]))
+        return Measure(Formula(value), rest[0]) if value else Unclear("no_answer")
     start = _unit_start(tokens)
-    if start is None or start == 0:
+    if not start:
         return Formula(tokens)
-    unit = _unit_name(tokens[start:])
-    return Measure(Formula(stripped(tokens[:start])), unit)
+    return Measure(Formula(stripped(tokens[:start])), _unit_name(tokens[start:]))
 
 
 def _unit_start(tokens: Tokens) -> int | None:
@@ -439,29 +336,18 @@ def _unit_start(tokens: Tokens) -> int | None:
             continue
         if token.startswith(r"\text{") or token == "%" or token in units.CURRENCIES:
             return at
-        is_raised = token == "^" and tokens[at + 1 : at + 4] == ("{", r"\degree", "}")
-        if is_raised or token == r"\degree":
+        if token == r"\degree" or tokens[at : at + 4] == ("^", "{", r"\degree", "}"):
             # In \sin 30^\circ the degrees are the angle's, not those of the sine.
             start = at - 1 if tokens[at - 1] == "^" else at
-            return start if _is_plain(tokens[:start]) else None
-        if token.isalpha() and _ends_value(tokens[:at]):
-            bare = _unit_name(tokens[at:])
-            long = len(token) > 1 or not token.isascii()
-            if (long and units.known(bare)) or len(token) > 2:
+            has_function = any(token.lstrip("\\") in FUNCTIONS for token in tokens[:start])
+            return None if has_function else start
+        # Bare letters are a unit after a number, not after x.
+        last = stripped(tokens[:at])[-1:]
+        if token.isalpha() and last and (last[0][-1].isdigit() or last[0] in ("}", ")")):
+            is_long = len(token) > 1 or not token.isascii()
+            if len(token) > 2 or (is_long and units.known(_unit_name(tokens[at:]))):
                 return at
     return None
-
-
-def _is_plain(tokens: Tokens) -> bool:
-    """Whether a value holds no function, so that a unit after it is that of the whole."""
-    letters = {token.lstrip("\\") for token in tokens}
-    return not letters & FUNCTIONS.keys()
-
-
-def _ends_value(tokens: Tokens) -> bool:
-    """Whether bare letters after these tokens can be a unit: after a number, not after ``x``."""
-    before = stripped(tokens)
-    return bool(before) and (bool(_DIGITS.fullmatch(before[-1])) or before[-1] in ("}", ")"))
 
 
 def _unit_name(tokens: Tokens) -> str:

@@ -12,113 +12,35 @@ from collections.abc import Iterator, Sequence
 
 from heavydistill.verifiers.normal import plain
 
-# --- The signs and names that ``formula`` reads. Our name for a function, and that of SymPy:
-FUNCTIONS = {
-    "sin": "sin",
-    "cos": "cos",
-    "tan": "tan",
-    "cot": "cot",
-    "sec": "sec",
-    "csc": "csc",
+Tokens = tuple[str, ...]
+
+_SAME_NAMES = "sin cos tan cot sec csc sinh cosh tanh log exp"
+FUNCTIONS = {name: name for name in _SAME_NAMES.split()} | {
     "arcsin": "asin",
     "arccos": "acos",
     "arctan": "atan",
-    "sinh": "sinh",
-    "cosh": "cosh",
-    "tanh": "tanh",
     "ln": "log",
-    "log": "log",
-    "exp": "exp",
 }
-ANGLE_FUNCTIONS = frozenset(("sin", "cos", "tan", "cot", "sec", "csc"))
-INVERSES = {"sin": "asin", "cos": "acos", "tan": "atan"}
-_GREEK_NAMES = (
-    "alpha beta gamma delta epsilon varepsilon zeta eta theta vartheta iota kappa lambda mu "
-    "nu xi rho sigma tau upsilon phi varphi chi psi omega Gamma Delta Theta Lambda Xi Pi "
-    "Sigma Phi Psi Omega ell hbar"
-)
-GREEK = frozenset(_GREEK_NAMES.split())
-_HEAVY_NAMES = r"\sum \prod \int \iint \oint \lim \limsup \liminf \bigcup \bigcap \sup \inf"
-HEAVY = frozenset(_HEAVY_NAMES.split())
-_NO_PRODUCT_NAMES = (
-    "is as at an or and mod for gcd lcm max min in of to by if no th st nd rd per not the all "
-    "any are was has det tr"
-)
-NO_PRODUCT = frozenset(_NO_PRODUCT_NAMES.split())
-LETTERS_OF_FUNCTIONS = frozenset("fghFGHPQ")
-ACCENTS = frozenset(
-    (r"\vec", r"\hat", r"\bar", r"\dot", r"\ddot", r"\tilde", r"\overline", r"\overrightarrow")
-)
-DEGREES = (("^", "{", r"\degree", "}"), ("^", r"\degree"), (r"\degree",))
-NUMBER = re.compile(r"[0-9][0-9,]*(?:\.[0-9]+)?|\.[0-9]+")
-TIMES = frozenset((r"\cdot", r"\times", "*"))
-OVER = frozenset(("/", r"\div"))
-PAIRS = {"(": ")", "[": "]", "{": "}"}
-END = ""
-_OPENING = frozenset(
-    ("(", "[", "{", r"\lfloor", r"\lceil", r"\frac", r"\sqrt", r"\surd", r"\binom", r"\infty")
-)
+"""Our name for a function, and that of SymPy."""
 
 
-def starts_factor(token: str) -> bool:
-    """Whether a factor can begin with a token, bars aside."""
-    is_function = token.lstrip("\\") in FUNCTIONS
-    return token in _OPENING or token in ACCENTS or is_function or continues_argument(token)
+def _pairs(table: str) -> dict[str, str]:
+    words = table.split()
+    return dict(zip(words[::2], words[1::2], strict=True))
 
 
-def continues_argument(token: str) -> bool:
-    """Whether a token belongs to a function's argument without brackets: ``2x`` in ``sin 2x``."""
-    is_greek = token.startswith("\\") and (token[1:] in GREEK or token == r"\pi")
-    is_name = token.isalpha() and token not in FUNCTIONS
-    return is_greek or is_name or bool(NUMBER.fullmatch(token))
-
-
-Tokens = tuple[str, ...]
-
-# --- Tokens.
-_SYMBOLS = str.maketrans(
-    {
-        "×": r"\times ",
-        "⋅": r"\cdot ",
-        "·": r"\cdot ",
-        "∙": r"\cdot ",
-        "∗": "*",
-        "÷": r"\div ",
-        "√": r"\surd ",
-        "π": r"\pi ",
-        "∞": r"\infty ",
-        "≤": r"\le ",
-        "≥": r"\ge ",
-        "≠": r"\ne ",
-        "≈": r"\approx ",
-        "±": r"\pm ",
-        "∓": r"\mp ",
-        "∪": r"\cup ",
-        "∩": r"\cap ",
-        "∈": r"\in ",
-        "∅": r"\emptyset ",
-        "ℝ": r"\mathbb{R}",
-        "ℤ": r"\mathbb{Z}",
-        "∖": r"\setminus ",
-        "…": r"\ldots ",
-        "⌊": r"\lfloor ",
-        "⌋": r"\rfloor ",
-        "⌈": r"\lceil ",
-        "⌉": r"\rceil ",
-        "\u2032": "'",
-        "\u00b0": r"\degree ",
-        "\u00ba": r"\degree ",
-        "\uff0c": ",",
-        "\u3001": ",",
-        "\u2061": "",
-        "\u2062": r"\cdot ",
-    }
-)
+# Signs of Unicode, and the commands that they are read as.
+_SIGNS = _pairs("""
+    × times  ⋅ cdot  · cdot  ∙ cdot  \u2062 cdot  ÷ div  √ surd  π pi  ∞ infty  ≤ le  ≥ ge  ≠ ne
+    ≈ approx  ± pm  ∓ mp  ∪ cup  ∩ cap  ∈ in  ∅ emptyset  ∖ setminus  … ldots
+    ⌊ lfloor  ⌋ rfloor  ⌈ lceil  ⌉ rceil  ° degree  º degree
+""")
+_OTHER_SIGNS = {"ℝ": r"\mathbb{R}", "ℤ": r"\mathbb{Z}", "\u2061": ""} | _pairs("∗ * ′ ' ， , 、 ,")
+_SYMBOLS = str.maketrans({sign: rf"\{name} " for sign, name in _SIGNS.items()} | _OTHER_SIGNS)
 _RAISED = re.compile("[⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻]+")
 _FONT = re.compile(
-    r"\\(?:mathbf|mathit|boldsymbol|bm|mathsf|textstyle|displaystyle|scriptstyle|large|Large|huge"
-    r"|mathstrut|limits|nolimits|Big|big|Bigg|bigg|Bigl|Bigr|bigl|bigr|biggl|biggr|Biggl|Biggr"
-    r"|left|right|middle)(?![a-zA-Z])\.?"
+    r"\\(?:mathbf|mathit|boldsymbol|bm|mathsf|(?:text|display|script)style|large|Large|huge"
+    r"|mathstrut|limits|nolimits|[bB]igg?[lr]?|left|right|middle)(?![a-zA-Z])\.?"
 )
 _ROW_END = re.compile(r"\\\\(?:\s*\[-?[0-9.]+(?:pt|em|ex|mm|cm|in)\])?")
 _NESTED_BOX = re.compile(r"\\(?:boxed|fbox)(?![a-zA-Z])")
@@ -127,14 +49,6 @@ _TEXT = re.compile(
 )
 # A formula inside an answer, as in "$1$, $2$"; "$4 and $5" are two amounts of money.
 _DOLLARS = re.compile(r"(?<!\\)\$(?=[^\s$])([^$]*[^\s$\\])\$(?!\d)")
-# Units that are no names: \ \Omega, \mu\mathrm{m}.
-_UNITS = (
-    (
-        re.compile(r"(?:\\[ ,;:]|~|(?<=\d) )\s*\\Omega(?![a-zA-Z])|\\(?:mathrm|text)\{\\Omega\}"),
-        "ohm",
-    ),
-    (re.compile(r"\\mu\s*\\(?:mathrm|text|rm)\s*\{\s*m\s*\}|\\(?:mathrm|text)\{\\mu\s*m\}"), "μm"),
-)
 _REWRITTEN = (
     (re.compile(r"\\mathbb\s*([A-Z])"), r"\\mathbb{\1}"),
     (re.compile(r"\\(?:text)?color\s*\{[a-zA-Z]+\}"), ""),
@@ -142,38 +56,15 @@ _REWRITTEN = (
     # v^2_0 is v_0^2.
     (re.compile(r"\^(\w|\{[^{}]*\})_(\w|\{[^{}]*\})"), r"_\2^\1"),
 )
-_RENAMED = {
-    r"\dbinom": r"\binom",
-    r"\tbinom": r"\binom",
-    r"\leq": r"\le",
-    r"\leqslant": r"\le",
-    r"\geq": r"\ge",
-    r"\geqslant": r"\ge",
-    r"\lt": "<",
-    r"\gt": ">",
-    r"\neq": r"\ne",
-    r"\lbrace": r"\{",
-    r"\rbrace": r"\}",
-    r"\lbrack": "[",
-    r"\rbrack": "]",
-    r"\lvert": "|",
-    r"\rvert": "|",
-    r"\vert": "|",
-    r"\langle": "(",
-    r"\rangle": ")",
-    r"\varnothing": r"\emptyset",
-    r"\dots": r"\ldots",
-    r"\cdots": r"\ldots",
-    r"\dotsc": r"\ldots",
-    r"\vdots": r"\ldots",
-    r"\land": r"\wedge",
-    r"\lor": r"\vee",
-    r"\backslash": r"\setminus",
-    r"\smallsetminus": r"\setminus",
-    r"\implies": r"\Rightarrow",
-    r"\circ": r"\degree",
-    r"\ast": "*",
-    r"\lg": r"\log",
+# Commands of one meaning.
+_COMMANDS = _pairs("""
+    dbinom binom  tbinom binom  leq le  leqslant le  geq ge  geqslant ge  neq ne  lg log
+    varnothing emptyset  dots ldots  cdots ldots  dotsc ldots  vdots ldots  land wedge  lor vee
+    backslash setminus  smallsetminus setminus  implies Rightarrow  circ degree  lbrace {  rbrace }
+""")
+_PLAIN = _pairs("lt < gt > lbrack [ rbrack ] lvert | rvert | vert | langle ( rangle ) ast *")
+_RENAMED = {rf"\{name}": rf"\{usual}" for name, usual in _COMMANDS.items()} | {
+    rf"\{name}": sign for name, sign in _PLAIN.items()
 }
 _SPACES = frozenset((r"\quad", r"\qquad", r"\hspace", r"\phantom", r"\enspace", r"\thinspace"))
 _REPEATING = re.compile(
@@ -192,8 +83,6 @@ _CLOSES = frozenset((")", "]", r"\}", "}", r"\rfloor", r"\rceil"))
 def cleaned(answer: str) -> str:
     r"""An answer as LaTeX without typography; row ends ``\\`` become ``\cr``."""
     text = _DOLLARS.sub(r"\1", answer)
-    for notation, unit in _UNITS:
-        text = notation.sub(rf"\\text{{{unit}}}", text)
     text = _RAISED.sub(lambda raised: f"^{{{plain(raised[0]).replace('^', '')}}}", text)
     text = text.translate(_SYMBOLS)
     text = _ROW_END.sub(r"\\cr ", text)
@@ -214,27 +103,20 @@ def _as_fraction(decimal: re.Match[str]) -> str:
 
 def _as_text(content: str) -> str:
     inner = " ".join(content.split())
-    if not inner:
-        return " "
     if inner in ("e", "i"):
         return inner
-    if re.fullmatch(r"[0-9.,/+-]+", inner):
-        return f" {inner} "
-    return rf"\text{{{inner}}}"
+    return f" {inner} " if re.fullmatch(r"[0-9.,/+-]*", inner) else rf"\text{{{inner}}}"
 
 
 def tokens_of(text: str) -> Tokens:
     """The tokens of a ``cleaned`` answer, blanks included."""
     found: list[str] = []
-    depth = 0
-    at = 0
+    depth = at = 0
     while at < len(text):
-        grouped = _THOUSANDS.match(text, at) if depth == 0 else None
-        match = grouped or _TOKEN.match(text, at)
+        match = (_THOUSANDS.match(text, at) if depth == 0 else None) or _TOKEN.match(text, at)
         assert match is not None  # the last alternative takes any character
-        token = match[0]
         at = match.end()
-        token = _RENAMED.get(token, token)
+        token = _RENAMED.get(match[0], match[0])
         if token in _SPACES or token.isspace():
             token = " "
         if token in ("(", "[", r"\{"):
@@ -248,16 +130,15 @@ def tokens_of(text: str) -> Tokens:
 
 def stripped(tokens: Sequence[str]) -> Tokens:
     """Tokens without blanks at the ends and without braces around the whole."""
-    first, last = 0, len(tokens)
+    inner = tuple(tokens)
     while True:
-        while first < last and tokens[first] == " ":
-            first += 1
-        while first < last and tokens[last - 1] == " ":
-            last -= 1
-        inner = tokens[first:last]
-        if not (inner and inner[0] == "{" and closing(inner, 0) == len(inner) - 1):
-            return tuple(inner)
-        first, last = first + 1, last - 1
+        if inner[:1] == (" ",):
+            inner = inner[1:]
+        if inner[-1:] == (" ",):
+            inner = inner[:-1]
+        if not (inner[:1] == ("{",) and closing(inner, 0) == len(inner) - 1):
+            return inner
+        inner = inner[1:-1]
 
 
 def closing(tokens: Sequence[str], opening: int) -> int | None:
@@ -284,13 +165,11 @@ def split(tokens: Sequence[str], separators: frozenset[str]) -> tuple[list[Token
     parts: list[Tokens] = []
     between: list[str] = []
     start = 0
-    before = 0
     for at, depth in depths(tokens):
-        if depth == 0 and before == 0 and tokens[at] in separators:
+        if depth == 0 and tokens[at] in separators:
             parts.append(stripped(tokens[start:at]))
             between.append(tokens[at])
             start = at + 1
-        before = depth
     parts.append(stripped(tokens[start:]))
     return parts, between
 

@@ -25,80 +25,74 @@ class Unit:
     size: Fraction
 
 
+# Kind, size, names.
+_ROWS = (
+    ("length", "1", "m meter meters metre metres 米"),
+    ("length", "1000", "km kilometer kilometers kilometre kilometres 千米 公里"),
+    ("length", "1/100", "cm centimeter centimeters centimetre centimetres 厘米"),
+    ("length", "1/1000", "mm millimeter millimeters millimetre millimetres 毫米"),
+    ("length", "254/10000", "in inch inches"),
+    ("length", "3048/10000", "ft foot feet"),
+    ("length", "9144/10000", "yd yard yards"),
+    ("length", "1609344/1000", "mi mile miles"),
+    ("mass", "1", "g gram grams 克"),
+    ("mass", "1000", "kg kgs kilogram kilograms 千克 公斤"),
+    ("mass", "1/1000", "mg milligram milligrams"),
+    ("mass", "1000000", "t ton tons tonne tonnes 吨"),
+    ("pound", "1", "lb lbs pound pounds"),
+    ("pound", "1/16", "oz ounce ounces"),
+    ("time", "1", "s sec secs second seconds 秒"),
+    ("time", "60", "min mins minute minutes 分钟"),
+    ("time", "3600", "h hr hrs hour hours 小时"),
+    ("time", "86400", "d day days 天"),
+    ("time", "604800", "week weeks"),
+    ("month", "1", "month months"),
+    ("month", "12", "yr yrs year years"),
+    ("volume", "1", "l liter liters litre litres 升"),
+    ("volume", "1/1000", "ml milliliter milliliters millilitre millilitres 毫升"),
+    ("gallon", "1", "gal gallon gallons"),
+    ("gallon", "1/4", "quart quarts"),
+    ("length/time", "1000/3600", "kmh kph"),
+    ("length/time", "1609344/3600000", "mph"),
+    ("angle", "1", "° deg degree degrees 度"),
+    ("radian", "1", "rad radian radians"),
+    ("percent", "1", "% percent percents percentage"),
+    ("celsius", "1", "°c"),
+    ("fahrenheit", "1", "°f"),
+    ("dollar", "1", "$ usd dollar dollars"),
+    ("dollar", "1/100", "¢ cent cents"),
+    ("euro", "1", "€ eur euro euros"),
+    ("british pound", "1", "£ gbp"),
+    ("yen", "1", "¥ yen jpy yuan rmb 元 块钱"),
+    ("rupee", "1", "₹ rs rupee rupees"),
+    ("unit", "1", "unit units"),
+    ("counted", "1", "个 只 条 张 本 名 人 位 支 枝 棵 件 种 次 辆 头 匹 朵 颗 箱 盒 袋 套 间"),
+    ("force", "1", "n newton newtons"),
+    ("energy", "1", "j joule joules"),
+    ("power", "1", "w watt watts"),
+    ("voltage", "1", "v volt volts"),
+)
+
+_RAISED = frozenset(("length", "time", "unit"))
+
+
 def _table() -> dict[str, Unit]:
-    rows: list[tuple[str, str, str]] = [
-        ("length", "1", "m meter meters metre metres 米"),
-        ("length", "1000", "km kilometer kilometers kilometre kilometres 千米 公里"),
-        ("length", "1/10", "dm decimeter decimeters 分米"),
-        ("length", "1/100", "cm centimeter centimeters centimetre centimetres 厘米"),
-        ("length", "1/1000", "mm millimeter millimeters millimetre millimetres 毫米"),
-        ("length", "1/1000000", "μm micron microns micrometer micrometers"),
-        ("length", "254/10000", "in inch inches"),
-        ("length", "3048/10000", "ft foot feet"),
-        ("length", "9144/10000", "yd yard yards"),
-        ("length", "1609344/1000", "mi mile miles"),
-        ("mass", "1", "g gram grams 克"),
-        ("mass", "1000", "kg kgs kilogram kilograms 千克 公斤"),
-        ("mass", "1/1000", "mg milligram milligrams"),
-        ("mass", "1000000", "t ton tons tonne tonnes 吨"),
-        ("pound", "1", "lb lbs pound pounds"),
-        ("pound", "1/16", "oz ounce ounces"),
-        ("time", "1", "s sec secs second seconds 秒"),
-        ("time", "60", "min mins minute minutes 分钟"),
-        ("time", "3600", "h hr hrs hour hours 小时"),
-        ("time", "86400", "d day days 天"),
-        ("time", "604800", "week weeks"),
-        ("month", "1", "month months"),
-        ("month", "12", "yr yrs year years"),
-        ("volume", "1", "l liter liters litre litres 升"),
-        ("volume", "1/1000", "ml milliliter milliliters millilitre millilitres 毫升"),
-        ("gallon", "1", "gal gallon gallons"),
-        ("gallon", "1/4", "quart quarts"),
-        ("length/time", "1", "mps"),
-        ("length/time", "1000/3600", "kmh kph kmph"),
-        ("length/time", "1609344/3600000", "mph"),
-        ("angle", "1", "° deg degree degrees 度"),
-        ("radian", "1", "rad radian radians"),
-        ("percent", "1", "% percent percents percentage"),
-        ("celsius", "1", "°c"),
-        ("fahrenheit", "1", "°f"),
-        ("kelvin", "1", "k kelvin kelvins"),
-        ("dollar", "1", "$ usd dollar dollars"),
-        ("dollar", "1/100", "¢ cent cents"),
-        ("euro", "1", "€ eur euro euros"),
-        ("british pound", "1", "£ gbp"),
-        ("yen", "1", "¥ yen jpy yuan rmb 元 块钱"),
-        ("rupee", "1", "₹ rs rupee rupees"),
-        ("unit", "1", "unit units"),
-        ("counted", "1", "个 只 条 张 本 名 人 位 支 枝 棵 件 种 次 辆 头 匹 朵 颗 箱 盒 袋 套 间"),
-        ("force", "1", "n newton newtons"),
-        ("energy", "1", "j joule joules"),
-        ("energy", "1000", "kj kilojoule kilojoules"),
-        ("power", "1", "w watt watts"),
-        ("power", "1000", "kw kilowatt kilowatts"),
-        ("voltage", "1", "v volt volts"),
-        ("resistance", "1", "ohm ohms"),
-        ("frequency", "1", "hz hertz"),
-        ("amount", "1", "mol mole moles"),
-    ]
     table = {
-        name: Unit(kind, Fraction(size)) for kind, size, names in rows for name in names.split()
+        name: Unit(kind, Fraction(size)) for kind, size, names in _ROWS for name in names.split()
     }
-    for power, words in ((2, ("square ", "sq ", "平方")), (3, ("cubic ", "cu ", "立方"))):
-        for name, unit in [row for row in table.items() if row[1].kind in ("length", "time")]:
+    for power, mark, words in ((2, "²", "square sq 平方"), (3, "³", "cubic cu 立方")):
+        for name, unit in [row for row in table.items() if row[1].kind in _RAISED]:
             raised = Unit(f"{unit.kind}^{power}", unit.size**power)
-            spellings = (f"{name}^{power}", f"{name}²" if power == 2 else f"{name}³")
-            for spelling in (*spellings, *(word + name for word in words)):
-                table[spelling] = raised
-        table[f"{words[0]}units"] = table[f"{words[0]}unit"] = Unit(f"unit^{power}", Fraction(1))
-        table[f"units^{power}"] = table[f"unit^{power}"] = Unit(f"unit^{power}", Fraction(1))
+            prefixes = (word if word[0] > "z" else f"{word} " for word in words.split())
+            names = [f"{name}^{power}", name + mark, *(prefix + name for prefix in prefixes)]
+            table |= dict.fromkeys(names, raised)
     return table
 
 
 _KNOWN = _table()
 # Upper case means another unit: MG is no mg, and M no m.
-_CAPITALS = {"N", "J", "W", "V", "K", "L", "Hz", "kJ", "kW", "mL", "°C", "°F"}
-_ONLY_CAPITAL = frozenset("njwvk")
+_CAPITALS = frozenset(("N", "J", "W", "V", "L", "mL", "°C", "°F"))
+_ONLY_CAPITAL = frozenset("njwv")
 CURRENCIES = frozenset("$€£¥₹¢")
 
 # After a number these make another number of it.
@@ -115,35 +109,34 @@ _COUNTING = re.compile(
 # Words that look like those above and count nothing else.
 _NO_COUNTING = frozenset(["months", "month", "depths", "cloths", "moths", "baths", "paths"])
 _PER = re.compile(r"\s*/\s*|\s+per\s+")
-# A unit set as LaTeX: \mathrm{~km} / \mathrm{s}, \Omega, \mu\mathrm{m}, ^\circ, \%.
+# A unit set as LaTeX: \mathrm{~km} / \mathrm{s}, ^\circ, \%.
 _SPACE = r"(?:[\s~]|\\[,;:! ])"
 _TYPESET = re.compile(
     rf"{_SPACE}*(?:(?P<mark>\\?%|\^?\s*\{{?\s*\\(?:circ|degree)(?![a-zA-Z])\s*\}}?|°)"
-    rf"|(?:(?:{_SPACE}|/|\\cdot)*"
-    r"(?:\\(?:text[a-z]{0,2}|mathrm|mbox)\s*\{[^{}$]*(?:\{-?\d\}[^{}$]*)*\}"
-    r"|\\(?:Omega|mu)(?![a-zA-Z]))(?:\^\s*(?:[23]|\{-?[123]\}))?)+)"
+    rf"|(?:(?:{_SPACE}|/|\\cdot)*\\(?:text[a-z]{{0,2}}|mathrm|mbox)\s*\{{[^{{}}$]*\}}"
+    r"(?:\^\s*(?:[23]|\{[123]\}))?)+)"
 )
 _SPOKEN = re.compile(r"((?:(?:square|cubic|sq|cu|per) )?[a-zA-Z]{1,11}(?:/[a-z]{1,4})?)(?![\w^/-])")
+_ASKS_PERCENT = re.compile(r"\b(?:what|which|as an?) (?:\w+ ){0,2}percent", re.IGNORECASE)
 # Divided units that a problem may name: metres per second, m/s.
 _NAMED_PER = re.compile(r"[a-zA-Z]+(?:\^[23])?(?: per |/)[a-zA-Z]+(?:\^[23])?")
 
 
 def known(name: str) -> Unit | None:
     """The unit of that name, as it is written in English or as a symbol."""
-    above, *below = _PER.split(name.strip())
-    if not below:
-        return _undivided(name)
-    parts = [_undivided(part) for part in (above, *below)]
-    if len(parts) > 2 or parts[0] is None or parts[1] is None:
+    parts = [_undivided(part) for part in _PER.split(name.strip())]
+    if len(parts) == 1:
+        return parts[0]
+    above, below = parts[0], parts[1]
+    if len(parts) > 2 or above is None or below is None:
         return None
-    return Unit(f"{parts[0].kind}/{parts[1].kind}", parts[0].size / parts[1].size)
+    return Unit(f"{above.kind}/{below.kind}", above.size / below.size)
 
 
 def _undivided(name: str) -> Unit | None:
     spelled = re.sub(r"\.?\s+", " ", name.strip().rstrip("."))
-    if len(spelled) <= 3 and spelled != spelled.lower() and spelled not in _CAPITALS:
-        return None
-    if spelled in _ONLY_CAPITAL:
+    is_short = len(spelled) <= 3 and spelled != spelled.lower()
+    if spelled in _ONLY_CAPITAL or (is_short and spelled not in _CAPITALS):
         return None
     return _KNOWN.get(spelled.lower())
 
@@ -156,10 +149,7 @@ def typeset(text: str) -> tuple[str, int]:
     if match["mark"]:
         return r"\%" if "%" in match["mark"] else r"^\circ", match.end()
     name = re.sub(r"\\(?:text[a-z]{0,2}|mathrm|mbox)(?![a-zA-Z])|[{}]", "", match[0])
-    name = name.replace(r"\Omega", "ohm").replace(r"\mu", "μ").replace(r"\cdot", " ")
-    name = " ".join(re.sub(r"\\[,;:! ]|~", " ", name).split()).replace("μ ", "μ")
-    name = re.sub(r" ?\b([a-zA-Z]+)\^-1$", r"/\1", name)
-    name = re.sub(r" ?\b([a-zA-Z]+)\^-([23])$", r"/\1^\2", name)
+    name = " ".join(re.sub(r"\\[,;:! ]|~|\\cdot", " ", name).split())
     return (rf" \text{{{name}}}", match.end()) if known(name) else ("", 0)
 
 
@@ -169,17 +159,15 @@ def spoken(text: str) -> str:
     if not match:
         # Chinese has no blanks; its counters say nothing of the value.
         runs = (text[:length].strip() for length in range(4, 0, -1) if not text[:1].isascii())
-        found = next((run for run in runs if (unit := known(run)) and unit.kind != "counted"), "")
-        return rf" \text{{{found}}}" if found else ""
-    name, rest = match[1], text[match.end() :]
-    if name.lower() in ("percent", "pct"):
+        name = next((run for run in runs if (unit := known(run)) and unit.kind != "counted"), "")
+    elif match[1].lower() in ("percent", "pct"):
         return r"\%"
-    # "in", "a" and the like are mostly no units.
-    short = len(name) <= 2
-    if known(name) is None or (short and not re.match(r"\s*(?:[.,;)\n]|$)", rest)):
-        first = name.partition(" ")[0]
-        return rf" \text{{{first}}}" if first != name and known(first) else ""
-    return rf" \text{{{name}}}"
+    else:
+        # "in", "a" and the like are mostly no units.
+        is_short = len(match[1]) <= 2 and not re.match(r"\s*(?:[.,;)\n]|$)", text[match.end() :])
+        first = match[1].partition(" ")[0]
+        name = match[1] if known(match[1]) and not is_short else first if first != match[1] else ""
+    return rf" \text{{{name}}}" if known(name) else ""
 
 
 def counts(word: str) -> bool:
@@ -193,11 +181,13 @@ def is_counted_noun(words: str, problem: str) -> bool:
     if not re.fullmatch(r"[a-z]{3,}(?: [a-z]{3,}){0,2}", words.lower()):
         return False
     parts = words.lower().split()
-    mentioned = set(re.findall(r"[a-z]+", problem.lower()))
-    stems = mentioned | {word.removesuffix("s") for word in mentioned}
-    return not any(map(counts, parts)) and all(
-        part in mentioned or part.removesuffix("s") in stems for part in parts
-    )
+    stems = {word.removesuffix("s") for word in re.findall(r"[a-z]+", problem.lower())}
+    return not any(map(counts, parts)) and {part.removesuffix("s") for part in parts} <= stems
+
+
+def asks_percent(problem: str) -> bool:
+    """Whether the problem asks for a number of percents."""
+    return _ASKS_PERCENT.search(problem) is not None
 
 
 def sizes(kind: str) -> frozenset[Fraction]:

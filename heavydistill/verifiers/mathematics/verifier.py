@@ -37,10 +37,10 @@ from heavydistill.schema import Problem
 from heavydistill.verifiers.base import Decision, Place, Verifier
 from heavydistill.verifiers.extraction import reference_answer
 from heavydistill.verifiers.mathematics import arguments
-from heavydistill.verifiers.mathematics.beside import echoes
 from heavydistill.verifiers.mathematics.find import Found, find
 from heavydistill.verifiers.mathematics.numbers import Outcome, compare_numbers
 from heavydistill.verifiers.mathematics.shape import Many, shape_of
+from heavydistill.verifiers.mathematics.surroundings import echoes
 from heavydistill.verifiers.mathematics.tokens import deepest
 from heavydistill.verifiers.normal import NormalForm, normal_form, plain
 

@@ -92,6 +92,10 @@ UNDECIDED = [
     (r"30^\circ + x", "30+x"),
     ("5", "maybe 5"),
     ("4:30 p.m.", "4:30"),
+    ("4:30 p.m.", "4:30 a.m."),
+    ("120_3", "120_4"),
+    (r"2\begin{pmatrix}1\\2\end{pmatrix}", r"\begin{pmatrix}2\\2\end{pmatrix}"),
+    (r"5\ \mu\mathrm{m}", r"5\ \mathrm{mm}"),
     # several values
     ("1, 2", "1, 1, 2"),
     ("5", r"x=5, y=6"),

@@ -204,7 +204,7 @@ class Beside:
     currency: str = ""
 
 
-def beside(before: str, after: str, content: str, problem: str) -> Beside:
+def surroundings(before: str, after: str, content: str, problem: str) -> Beside:
     """What stands around a box that holds ``content`` in a response to ``problem``."""
     # Some models write the backslash twice, as in JSON.
     sides = Sides(re.sub(r"(?<!\\)\\$", "", before[-2 * _PHRASE :]), after[:_WINDOW])
