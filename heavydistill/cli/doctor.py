@@ -8,21 +8,32 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
+from rich.console import Console
+from rich.text import Text
 
 from heavydistill.cli.flags import with_run_flags
 from heavydistill.cli.progress import say
 from heavydistill.config.models import Capabilities, Endpoint
 from heavydistill.config.run import RunConfig
+from heavydistill.errors import TeacherError, UserError
+from heavydistill.models import capabilities, registry
+from heavydistill.models.contact import Contact
+from heavydistill.models.profiles import Profile, provider_at
+from heavydistill.models.resolve import located, resolve
+from heavydistill.models.tokenizer import (
+    ESTIMATED,
+    SERVER,
+    ByteEstimate,
+    ReaderTokenizer,
+    ServerTokenizer,
+    is_counted,
+)
+from heavydistill.report.terminal import plain, print_table, table
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from heavydistill.doctor import Finding
-    from heavydistill.doctor.endpoint import Examination
     from heavydistill.doctor.questions import ExaminedModel
     from heavydistill.heavy.pruning import Reader
-    from heavydistill.models.capabilities import Context
-    from heavydistill.models.profiles import Profile
 
 _PROBLEM = "What is 17 + 25 - 8?"
 _WIDE = 120  # columns where there is no terminal
@@ -38,10 +49,6 @@ def doctor(config: RunConfig) -> None:
     reads. Exit code 0 if a run can go on, 1 if something must be fixed first, 2 if the endpoint
     cannot be asked at all.
     """
-    from rich.console import Console
-
-    from heavydistill.models.resolve import located
-
     console = Console()
     if not console.is_terminal:
         console = Console(width=_WIDE)
@@ -50,7 +57,16 @@ def doctor(config: RunConfig) -> None:
     fresh = config.model_copy(update={"endpoint": endpoint})
     results = []
     for title, findings, note in _sections(fresh, console):
-        _print(title, findings, console)
+        rows = table(console, "Check", "Result", "Finding")
+        for column in rows.columns[1:]:
+            column.justify = "left"
+        for finding in findings:
+            advice = "Note" if finding.result == "ok" else "Fix"
+            fix = [plain(f"{advice}: {finding.fix}")] if finding.fix else []
+            text = Text("\n").join([plain(finding.text), *fix])
+            rows.add_row(plain(finding.check), Text(finding.result, _STYLES[finding.result]), text)
+        say(f"\n{title}", console)
+        print_table(rows, console)
         if note:
             say(note, console)
         results += [finding.result for finding in findings]
@@ -66,35 +82,28 @@ def doctor(config: RunConfig) -> None:
 def _sections(config: RunConfig, console: Console) -> Iterator[tuple[str, list[Finding], str]]:
     """(title, findings, what follows) of each table, as they are found out."""
     from heavydistill.doctor import Finding, machine
-    from heavydistill.doctor.machine import listen
-    from heavydistill.errors import UserError
-    from heavydistill.models.capabilities import contexts_of
-    from heavydistill.models.contact import Contact
-    from heavydistill.models.registry import file_of, find
-    from heavydistill.models.resolve import resolve
 
-    endpoint = config.endpoint
-    roles = config.roles
-    models = {name: find(name, endpoint, config.sampling) for name in roles}
+    endpoint, roles = config.endpoint, config.roles
+    models = {name: registry.find(name, endpoint, config.sampling) for name in roles}
     contact = Contact()
     for profile in models.values():
         if profile.kind == "endpoint":
             contact.require(profile.model, endpoint)
     out = Path(config.out or "runs/next")
     folders = [out.parent, Path(config.journal or out.parent / "journal")]
-    files = [file for name in models if (file := file_of(name))]
+    files = [file for name in models if (file := registry.file_of(name))]
     found = machine.look(endpoint, folders, files)
     try:
         config = resolve(config, contact).config
-        found.append(_tokenizer(models[roles[1]], config))
+        found.append(_tokenizer(models[roles[1]], config.endpoint))
     except UserError as error:
         found.append(Finding("configuration", "failure", error.what, error.fix))
     yield "This machine, and the configuration", found, ""
     for name, profile in models.items():
-        (context,) = contexts_of(endpoint, endpoint, [profile], None)
-        patient = _patient(name, profile, roles, config, context)
+        (context,) = capabilities.contexts_of(endpoint, endpoint, [profile], None)
+        patient = _patient(name, profile, config, context)
         if profile.kind == "local":
-            answers = listen(profile, patient.samplings[0], patient.prompt)
+            answers = machine.listen(profile, patient.samplings[0], patient.prompt)
             yield f"{name}, in this process", list(answers), ""
         elif endpoint.start_vllm:
             text = "not asked: --start-vllm starts it with the run"
@@ -104,17 +113,16 @@ def _sections(config: RunConfig, console: Console) -> Iterator[tuple[str, list[F
             yield f"{name}: {profile.model} at {url}", *_visit(patient, url, config, console)
 
 
-def _tokenizer(model: Profile, config: RunConfig) -> Finding:
+def _tokenizer(model: Profile, endpoint: Endpoint) -> Finding:
     """What will count the tokens of caches. Raises TeacherError if that cannot be loaded."""
     from heavydistill.doctor import Finding
-    from heavydistill.models.tokenizer import ESTIMATED, SERVER, ReaderTokenizer
 
     name = model.tokenizer
-    if config.endpoint.start_vllm and name == SERVER:
+    if endpoint.start_vllm and name == SERVER:
         return Finding("tokenizer", "ok", "none; the server that the run starts counts tokens")
-    if model.kind == "local" or config.endpoint.tokenizer not in (None, SERVER):
+    if model.kind == "local" or endpoint.tokenizer not in (None, SERVER):
         return Finding("tokenizer", "ok", ReaderTokenizer(name).name)
-    reader = _reader(model, config.endpoint)
+    reader = _reader(model, endpoint)
     if reader.name == name:
         return Finding("tokenizer", "ok", name)
     lost = "" if name == SERVER else f"{name} cannot be loaded; "
@@ -128,37 +136,27 @@ def _tokenizer(model: Profile, config: RunConfig) -> Finding:
 
 def _reader(model: Profile, endpoint: Endpoint) -> Reader:
     """The best there is for a served model: its tokenizer, its server, an estimate."""
-    from heavydistill.errors import TeacherError
-    from heavydistill.models.tokenizer import (
-        SERVER,
-        ByteEstimate,
-        ReaderTokenizer,
-        ServerTokenizer,
-        is_counted,
-    )
-
     if model.tokenizer != SERVER:
         with contextlib.suppress(TeacherError):
             return ReaderTokenizer(model.tokenizer)
-    if is_counted(model.model, endpoint):
-        return ServerTokenizer(model.model, endpoint)
-    return ByteEstimate()
+    is_served = is_counted(model.model, endpoint)
+    return ServerTokenizer(model.model, endpoint) if is_served else ByteEstimate()
 
 
 def _patient(
-    name: str, profile: Profile, roles: tuple[str, str], config: RunConfig, context: Context
+    name: str, profile: Profile, config: RunConfig, context: capabilities.Context
 ) -> ExaminedModel:
     from heavydistill.doctor.questions import ExaminedModel
     from heavydistill.heavy import prompts
-    from heavydistill.models.profiles import provider_at
-    from heavydistill.models.registry import file_of
 
-    thinks, deliberates = (role == name for role in roles)
-    samplings = [config.think.sampling.over(profile.thinker)] if thinks else []
-    if deliberates:
+    thinker, deliberator = config.roles
+    samplings = []
+    if name == thinker:
+        samplings.append(config.think.sampling.over(profile.thinker))
+    if name == deliberator:
         samplings.append(config.deliberate.sampling.over(profile.deliberator))
     prompt = prompts.load("thinker", config.domain or profile.domain, config.language)
-    file = file_of(name)
+    file = registry.file_of(name)
     return ExaminedModel(
         profile=profile,
         samplings=samplings,
@@ -174,34 +172,13 @@ def _visit(
 ) -> tuple[list[Finding], str]:
     """Ask the model at one address, and write what was seen."""
     from heavydistill.doctor.endpoint import examine
-    from heavydistill.models.capabilities import save
 
-    endpoint = config.endpoint.model_copy(update={"base_url": url})
-    with console.status(f"Asking {patient.profile.model} at {url}"):
-        seen = examine(patient, endpoint, _reader(patient.profile, endpoint))
-    path = save(url, patient.profile.model, seen.capabilities)
-    return seen.findings, f"{_cost(seen, patient.profile)} Runs obey {path}"
-
-
-def _cost(seen: Examination, profile: Profile) -> str:
-    text = f"{seen.requests} requests, {seen.prompt_tokens:,} + {seen.completion_tokens:,} tokens"
+    profile, endpoint = patient.profile, config.endpoint.model_copy(update={"base_url": url})
+    with console.status(f"Asking {profile.model} at {url}"):
+        seen = examine(patient, endpoint, _reader(profile, endpoint))
+    path = capabilities.save(url, profile.model, seen.capabilities)
+    cost = f"{seen.requests} requests, {seen.prompt_tokens:,} + {seen.completion_tokens:,} tokens"
     if profile.price:
-        text += f", {profile.price.usd(seen.prompt_tokens, seen.completion_tokens):.4f} USD"
-    return f"{text}{'' if seen.is_counted else ' as far as they were counted'}."
-
-
-def _print(title: str, findings: list[Finding], console: Console) -> None:
-    from rich.text import Text
-
-    from heavydistill.report.terminal import plain, print_table, table
-
-    rows = table(console, "Check", "Result", "Finding")
-    for column in rows.columns[1:]:
-        column.justify = "left"
-    for finding in findings:
-        advice = "Note" if finding.result == "ok" else "Fix"
-        fix = [plain(f"{advice}: {finding.fix}")] if finding.fix else []
-        text = Text("\n").join([plain(finding.text), *fix])
-        rows.add_row(plain(finding.check), Text(finding.result, _STYLES[finding.result]), text)
-    say(f"\n{title}", console)
-    print_table(rows, console)
+        cost += f", {profile.price.usd(seen.prompt_tokens, seen.completion_tokens):.4f} USD"
+    counted = "" if seen.is_counted else " as far as they were counted"
+    return seen.findings, f"{cost}{counted}. Runs obey {path}"

@@ -7,20 +7,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.console import Console
 
-from heavydistill.cli.flags import with_run_flags
+from heavydistill.cli.flags import DryRun, with_run_flags
+from heavydistill.cli.plan import print_heading, print_line
+from heavydistill.cli.progress import checking, ending_early, say
+from heavydistill.cli.runs import run_shown
 from heavydistill.config.run import RunConfig
+from heavydistill.config.versioned import as_json
 from heavydistill.errors import ConfigError
+from heavydistill.models.contact import Contact
+from heavydistill.report.terminal import plain
+from heavydistill.store.traces import writing
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from heavydistill.run.generate import Finished, Plan
-
-_DryRun = Annotated[
-    bool,
-    typer.Option("--dry-run", help="Check and print everything without sending a request."),
-]
 
 
 @with_run_flags
@@ -52,7 +53,7 @@ def evaluate(
             rich_help_panel="Controls",
         ),
     ] = 1,
-    dry_run: _DryRun = False,
+    dry_run: DryRun = False,
 ) -> None:
     """Measure a thinker and a deliberator, and compare them with the model --before training.
 
@@ -62,10 +63,6 @@ def evaluate(
     differs; they are in controls.json. --budget holds for each of these runs by itself, not for all
     of them together. Ctrl-C and a kill lose nothing that was answered: the same command goes on.
     """
-    from rich.console import Console
-
-    from heavydistill.cli.progress import checking, ending_early, say
-    from heavydistill.models.contact import Contact
     from heavydistill.report.comparison import print_comparison
     from heavydistill.report.controls import print_controlled
     from heavydistill.report.summary import print_summary
@@ -112,7 +109,7 @@ def cross(
         str,
         typer.Option(help="Models that deliberate, with commas between.", rich_help_panel="Models"),
     ],
-    dry_run: _DryRun = False,
+    dry_run: DryRun = False,
 ) -> None:
     """Measure every thinker with every deliberator on the same problems.
 
@@ -121,10 +118,6 @@ def cross(
     all of them together. Ctrl-C and a kill lose nothing that was answered: the same command goes
     on.
     """
-    from rich.console import Console
-
-    from heavydistill.cli.progress import checking, ending_early, say
-    from heavydistill.models.contact import Contact
     from heavydistill.report.controls import print_crossing
     from heavydistill.run import crossing
 
@@ -164,9 +157,6 @@ def compare(
     sent. What the runs were asked differently is listed; other problems or other versions of a
     verifier are refused. The same runs give the same files.
     """
-    from rich.console import Console
-
-    from heavydistill.config.versioned import as_json
     from heavydistill.report.comparison import as_markdown, print_comparison
     from heavydistill.run.comparison import compare_runs
 
@@ -176,10 +166,12 @@ def compare(
                 f"{flag}: {file} cannot be a file", "Name one in a folder that is there."
             )
     comparison = compare_runs(a, b)
-    if markdown:
-        _write(markdown, as_markdown(comparison))
-    if json:
-        _write(json, as_json(comparison))
+    for file, printed in ((markdown, as_markdown), (json, as_json)):
+        if file:
+            new = file.with_name(f".{file.name}.new")
+            with writing(file):
+                new.write_text(printed(comparison), encoding="utf-8")
+                new.replace(file)
     print_comparison(comparison, Console())  # whoever reads the beginning alone has the files
 
 
@@ -192,9 +184,6 @@ class _Shown:
 
     def run(self, name: str, plan: Plan) -> Finished:
         """Make a run and show how far it is."""
-        from heavydistill.cli.runs import run_shown
-        from heavydistill.report.terminal import plain
-
         self._console.rule(plain(f"run: {name}"))
         self.finished[name] = run_shown(plan, self._console)
         return self.finished[name]
@@ -205,35 +194,31 @@ class _Shown:
         Raises:
             Exit: Something failed, with code 1.
         """
-        from heavydistill.cli.progress import say
-
         runs = ", ".join(f"{folder}/{name}" for name in self.finished)
-        lines = [f"{what}: {folder}, its runs: {runs}"]
+        say(f"{what}: {folder}, its runs: {runs}", self._console)
+        is_whole = True
         for name, each in self.finished.items():
             summary = each.summary
             failed = summary.deliberations.failed + summary.judging.failed
             # Those of a run that reads the pools of another are counted there.
             failed += summary.trajectories.failed if summary.usage["thinking"].requests else 0
             if failed or each.rejects:
-                lines.append(
+                is_whole = False
+                say(
                     f"Of the run {name}, {failed:,} request(s) and {each.rejects:,} row(s) failed, "
-                    "and count as wrong."
+                    "and count as wrong.",
+                    self._console,
                 )
-        is_whole = len(lines) == 1
         if not is_whole:
-            lines.append(
+            say(
                 f"Remove {folder} and give the same command to ask for them again; all else is in "
-                f"{journal}."
+                f"{journal}.",
+                self._console,
             )
-        for line in lines:
-            say(line, self._console)
-        if not is_whole:
             raise typer.Exit(1)
 
 
 def _print_plans(plans: Mapping[str, Plan], console: Console) -> None:
-    from heavydistill.cli.plan import print_heading, print_line
-    from heavydistill.report.terminal import plain
     from heavydistill.run.estimate import estimate
 
     for name, plan in plans.items():
@@ -244,13 +229,3 @@ def _print_plans(plans: Mapping[str, Plan], console: Console) -> None:
 
 def _names(given: str) -> list[str]:
     return [name.strip() for name in given.split(",") if name.strip()]
-
-
-def _write(file: Path, text: str) -> None:
-    """Replace a file as a whole."""
-    from heavydistill.store.traces import writing
-
-    new = file.with_name(f".{file.name}.new")
-    with writing(file):
-        new.write_text(text, encoding="utf-8")
-        new.replace(file)

@@ -17,6 +17,7 @@ from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, NoReturn, Union, get_args, get_origin
 
 import typer
+import yaml
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
@@ -27,32 +28,28 @@ from heavydistill.errors import ConfigError
 Verb = Callable[..., None]
 
 _OWN = "verify.own"
+_RETIRED_FLAGS = [name for name in RETIRED if name.startswith("--")]
 _SENTENCE_ENDS = re.compile(r"(?<!e\.g)\.\s+(?=[A-Z`])")
 
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """A flag of a key."""
+    """A flag of a key; one of a mapping takes ``key=value,...`` or YAML."""
 
-    key: str
-    """Dotted key of the configuration."""
-    panel: str | None = None
-    """Heading under which ``--help`` lists it."""
-    name: str = ""
-    """Name of the flag; empty takes the last part of the key."""
-    needed: bool = False
-    """Whether the command line must give it."""
-
-    @property
-    def parameter(self) -> str:
-        """Name of the Python parameter."""
-        name = self.option.strip("-").replace("-", "_")
-        return f"{name}_" if keyword.iskeyword(name) else name
+    key: str  # dotted key of the configuration
+    panel: str | None = None  # heading under which ``--help`` lists it
+    name: str = ""  # name of the flag; empty takes the last part of the key
+    needed: bool = False  # whether the command line must give it
 
     @property
     def option(self) -> str:
         """The flag as it is typed."""
         return f"--{self.name or self.key.rpartition('.')[2].replace('_', '-')}"
+
+    @property
+    def parameter(self) -> str:
+        """Name of the Python parameter."""
+        return _parameter_name(self.option)
 
 
 _RUN_FLAGS = (
@@ -79,6 +76,10 @@ _RUN_FLAGS = (
 )
 
 ConfigFile = Annotated[Path | None, typer.Option(help="YAML file; flags take precedence over it.")]
+DryRun = Annotated[
+    bool,
+    typer.Option("--dry-run", help="Check everything and print the plan; send no request."),
+]
 _Benchmark = Annotated[
     str | None,
     typer.Option(
@@ -104,10 +105,12 @@ def with_flags(
         @functools.wraps(verb)
         def command(**given: Any) -> None:
             keys = dict(map(parse_assignment, given.pop("assignments") or []))
-            given = {name: value for name, value in given.items() if not name.startswith("old_")}
+            for name in _RETIRED_FLAGS:
+                given.pop(_parameter_name(name, "old_"))
             for flag in flags:
                 if (value := given.pop(flag.parameter)) is not None:
-                    keys[flag.key] = value
+                    is_mapping = get_origin(_field(section, flag.key).annotation) is dict
+                    keys[flag.key] = _mapping(flag.option, value) if is_mapping else value
             verb(keys, **given)
 
         own = list(inspect.signature(verb, eval_str=True).parameters.values())[1:]
@@ -117,10 +120,10 @@ def with_flags(
         )
         parameters = [
             *(each.replace(kind=each.KEYWORD_ONLY) for each in arguments),
-            *(_parameter(flag, section) for flag in flags),
+            *(_parameter(flag, _field(section, flag.key)) for flag in flags),
             _keyword("assignments", Annotated[list[str] | None, option]),
             *(each for each in own if each not in arguments),
-            *map(_retired, (name for name in RETIRED if name.startswith("--"))),
+            *map(_retired, _RETIRED_FLAGS),
         ]
         command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         command.__annotations__ = {each.name: each.annotation for each in parameters}
@@ -133,8 +136,12 @@ def with_run_flags(verb: Verb) -> Verb:
     """The verb with the flags of a run in place of its first parameter, a ``RunConfig``."""
 
     def load(keys: dict[str, Any], **given: Any) -> None:
-        path, benchmark = given.pop("config"), given.pop("benchmark")
-        config = load_config(path, keys, _preset(benchmark))
+        path, preset = given.pop("config"), None
+        if benchmark := given.pop("benchmark"):
+            from heavydistill.problems import benchmarks
+
+            preset = benchmarks.benchmark(benchmark).preset
+        config = load_config(path, keys, preset)
         if path and _OWN not in keys:
             files = ",".join(config.verify.own)
             refuse_code_of_saved(path, config, f"name them yourself: --set '{_OWN}=[{files}]'")
@@ -148,18 +155,12 @@ def with_run_flags(verb: Verb) -> Verb:
     return with_flags(RunConfig, _RUN_FLAGS, "--set cache.pruning=head_tail", "Run")(load)
 
 
-def _preset(benchmark: str | None) -> dict[str, Any] | None:
-    """The keys of a run that a benchmark sets."""
-    if benchmark is None:
-        return None
-    from heavydistill.problems import benchmarks
-
-    return benchmarks.benchmark(benchmark).preset
-
-
-def _parameter(flag: Flag, section: type[BaseModel]) -> inspect.Parameter:
-    field = _field(section, flag.key)
-    option = typer.Option(flag.option, help=_help(field), rich_help_panel=flag.panel)
+def _parameter(flag: Flag, field: FieldInfo) -> inspect.Parameter:
+    text = _SENTENCE_ENDS.split(" ".join((field.description or "").split()))[0]
+    text = f"{text.removesuffix('.')}.".replace("``", "`")
+    if isinstance(field.default, (int, str)) and field.default is not False:
+        text += f" [default: {field.default}]"
+    option = typer.Option(flag.option, help=text, rich_help_panel=flag.panel)
     kind = _type(field.annotation)
     if flag.needed:
         return _keyword(flag.parameter, Annotated[kind, option], inspect.Parameter.empty)
@@ -174,13 +175,17 @@ def _retired(name: str) -> inspect.Parameter:
             refuse_retired(name)
 
     option = typer.Option(name, hidden=True, is_eager=True, callback=refuse)
-    parameter = f"old_{name.strip('-').replace('-', '_')}"
-    return _keyword(parameter, Annotated[bool, option], default=False)
+    return _keyword(_parameter_name(name, "old_"), Annotated[bool, option], default=False)
 
 
 def refuse_retired(name: str) -> NoReturn:
     """Say what became of a flag or verb that an earlier version had."""
     raise ConfigError(f"{name} does not exist any more", RETIRED[name].instead)
+
+
+def _parameter_name(option: str, prefix: str = "") -> str:
+    name = prefix + option.strip("-").replace("-", "_")
+    return f"{name}_" if keyword.iskeyword(name) else name
 
 
 def _keyword(name: str, annotation: Any, default: Any = None) -> inspect.Parameter:
@@ -197,18 +202,25 @@ def _field(section: type[BaseModel], key: str) -> FieldInfo:
 
 
 def _type(annotation: Any) -> Any:
-    """The one type of a field, whether it may be null or is checked."""
+    """The one type of a field, whether it may be null or is checked; texts of mappings."""
     origin, choices = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
         return _type(choices[0])
     if origin in (Union, UnionType):
         return _type(next(choice for choice in choices if choice is not NoneType))
-    return str if origin is Literal else annotation
+    return str if origin in (Literal, dict) else annotation
 
 
-def _help(field: FieldInfo) -> str:
-    """The first sentence of a field's docstring, and its default."""
-    text = _SENTENCE_ENDS.split(" ".join((field.description or "").split()))[0]
-    text = f"{text.removesuffix('.')}.".replace("``", "`")
-    is_shown = isinstance(field.default, (int, str)) and field.default is not False
-    return f"{text} [default: {field.default}]" if is_shown else text
+def _mapping(option: str, text: str) -> Any:
+    """A mapping written as ``key=value,...`` or as YAML."""
+    try:
+        value = yaml.safe_load(text)
+        if isinstance(value, dict):
+            return value
+        pairs = (pair.split("=", 1) for pair in text.split(","))
+        return {key.strip(): value.strip() for key, value in pairs}
+    except (yaml.YAMLError, ValueError) as error:
+        raise ConfigError(
+            f"{option} {text!r} is no mapping",
+            f"Write {option} KEY=VALUE,... or YAML, e.g. {option} '{{KEY: \"VALUE\"}}'.",
+        ) from error

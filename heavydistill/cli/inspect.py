@@ -6,8 +6,14 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.console import Console
 
+from heavydistill.cli.progress import say
 from heavydistill.errors import ConfigError, JournalError
+from heavydistill.report.grid import counted
+from heavydistill.report.terminal import plain, print_table, table
+from heavydistill.store import journal as store
+from heavydistill.store.traces import read_traces
 
 
 def show(
@@ -36,13 +42,11 @@ def show(
     A trace is its problem, trajectories, caches, deliberations and verdicts. With --tokens, a row
     is printed as the student reads it: what is learnt in colour, or in [[ ]] where there is none.
     """
-    from rich.console import Console
-
+    from heavydistill.report.row import print_row, print_tokens
+    from heavydistill.report.trace import print_trace
     from heavydistill.store.sets.folder import MANIFEST
 
     if (folder / MANIFEST).is_file():
-        from heavydistill.report.row import print_row, print_tokens
-
         if student and not tokens:
             raise ConfigError("--student is given without --tokens", "Give --tokens, too.")
         if tokens:
@@ -56,23 +60,14 @@ def show(
             "--tokens, --set and --student need the folder that `heavydistill build RUN --out "
             "FOLDER` wrote.",
         )
-    _show_trace(folder, problem, full)
-
-
-def _show_trace(run: Path, problem: str | None, full: bool) -> None:
-    from rich.console import Console
-
-    from heavydistill.report.trace import print_trace
-    from heavydistill.store.traces import read_traces
-
     ids = []
-    for trace in read_traces(run):
+    for trace in read_traces(folder):
         if problem is None or trace.problem.id == problem:
             print_trace(trace, Console(), full=full)
             return
         ids.append(trace.problem.id)
     raise ConfigError(
-        f"{run} has no trace of problem {problem!r}",
+        f"{folder} has no trace of problem {problem!r}",
         f"It has {len(ids)}, for instance {', '.join(ids[:3])}." if ids else "It has none.",
     )
 
@@ -92,24 +87,17 @@ def report(
     The file needs no network and nothing beside it. An evaluation or a crossing gives all of its
     runs. One that is in progress or was broken off is reported as far as it got, and marked so.
     """
-    from rich.console import Console
-
-    from heavydistill.report.grid import counted
     from heavydistill.report.page.writer import write_report
-    from heavydistill.report.terminal import plain
 
     first = runs[0].absolute()
     written = write_report(runs, out or first.with_name(f"{first.name}.html"))
     console = Console()
     for source, figures in zip(written.runs, written.figures, strict=True):
-        told = f"{source.name}: {counted(figures.summary.problems, 'problem')}"
-        console.print(plain(told), soft_wrap=True)
+        say(f"{source.name}: {counted(figures.summary.problems, 'problem')}", console)
         if source.unfinished:
-            console.print(
-                plain(f"  Unfinished. {source.unfinished}", style="yellow"), soft_wrap=True
-            )
+            say(f"  Unfinished. {source.unfinished}", console, "yellow")
     size = written.file.stat().st_size / 1e6
-    console.print(plain(f"Report: {written.file} ({size:,.1f} MB)"), soft_wrap=True)
+    say(f"Report: {written.file} ({size:,.1f} MB)", console)
 
 
 journal = typer.Typer(
@@ -124,15 +112,10 @@ _Journal = Annotated[Path, typer.Argument(help="Folder of a journal, e.g. runs/j
 @journal.command()
 def stats(folder: _Journal) -> None:
     """Print what each model was asked, and what it wrote."""
-    from rich.console import Console
-
-    from heavydistill.report.terminal import plain, print_table, table
-    from heavydistill.store.journal import usage
-
     console = Console()
     columns = ("responses", "failed", "prompt tokens", "completion tokens")
     rows = table(console, "Model", *columns)
-    models, unread = usage(_existing(folder))
+    models, unread = store.usage(_existing(folder))
     for model, used in sorted(models.items()):
         counts = (used.responses, used.failed, used.prompt_tokens, used.completion_tokens)
         rows.add_row(plain(model), *(f"{count:,}" for count in counts))
@@ -150,10 +133,8 @@ def check(folder: _Journal) -> None:
 
     Runs skip what cannot be read, and send its requests again where they need them.
     """
-    from heavydistill.store.journal import segments_of
-
     unread = 0
-    for segment in segments_of(_existing(folder)):
+    for segment in store.segments_of(_existing(folder)):
         notes = [f"{len(segment.lines):,} records"]
         if segment.torn:
             notes += [f"{segment.torn} bytes of an unfinished last line, dropped"]
@@ -175,9 +156,7 @@ def compact(folder: _Journal) -> None:
     Drops records that are kept twice, failures of requests that were answered later, and
     unfinished last lines. Keeps lines that cannot be read as they are.
     """
-    from heavydistill.store.journal import compact as compact_journal
-
-    done = compact_journal(_existing(folder))
+    done = store.compact(_existing(folder))
     typer.echo(
         f"{done.segments} segment(s) became one, {done.dropped} record(s) of no further use "
         f"dropped, {done.busy} segment(s) in use or not writable left alone."

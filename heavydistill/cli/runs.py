@@ -6,15 +6,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.console import Console
 
-from heavydistill.cli.flags import with_run_flags
+from heavydistill.cli.flags import DryRun, with_run_flags
+from heavydistill.cli.plan import print_estimate, print_heading, print_line, print_warnings
+from heavydistill.cli.progress import Progress, checked, say
+from heavydistill.cli.remarks import remarks
 from heavydistill.config.run import RunConfig, dump_config, load_config, refuse_code_of
 from heavydistill.errors import ConfigError, StoppedError
+from heavydistill.models.contact import Contact
 from heavydistill.schema import TOO_FEW_USABLE
+from heavydistill.store.atomic import recover
+from heavydistill.store.traces import read_traces
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from heavydistill.run.generate import Finished, Plan
 
 
@@ -30,26 +35,15 @@ def generate(
             rich_help_panel="Run",
         ),
     ] = None,
-    dry_run: Annotated[
-        bool,
-        typer.Option(
-            "--dry-run",
-            help="Estimate calls, tokens, cost and time without sending a request, and print the "
-            "resolved configuration and the first prompt.",
-        ),
-    ] = False,
+    dry_run: DryRun = False,
 ) -> None:
     """Let a teacher answer each problem K times and deliberate on its answers D times.
 
     Without flags the bundled micro teacher works on bundled problems: no key, no GPU, no
     download. The result is a folder with traces (parquet), the resolved configuration and the
-    figures of the table.
+    figures of the table. --dry-run also prints the resolved configuration and the first prompt.
     """
-    from rich.console import Console
-
-    from heavydistill.cli.plan import print_estimate, print_heading, print_line
-    from heavydistill.cli.progress import checked, say
-    from heavydistill.models.contact import Contact
+    from heavydistill.heavy import prompts
     from heavydistill.report.summary import print_summary
     from heavydistill.run.estimate import estimate
 
@@ -61,26 +55,26 @@ def generate(
         console.rule("resolved configuration")
         say(dump_config(plan.config), console)
         if not plan.pools:
-            _print_first_prompt(plan, console)
+            problem = plan.problems[0]
+            domain = problem.domain or plan.config.domain or "general"
+            prompt = prompts.load("thinker", domain, plan.config.language)
+            console.rule(f"first prompt ({prompt.version})")
+            say(prompts.thinker_prompt(problem.text, prompt), console)
         return
     print_line(estimate(plan), plan, console)
     try:
         finished = run_shown(plan, console, ray=ray)
     except (KeyboardInterrupt, StoppedError) as end:
+        kept = "nothing was finished"
         if plan.changed:
             kept = f"{plan.folder} is as it was"
         elif plan.folder.exists():
             kept = f"what was finished is in {plan.folder}"
-        else:
-            kept = "nothing was finished"
-        stopped = isinstance(end, StoppedError)
-        say(
-            f"Stopped: {end} For now {kept}, and every response is in {plan.journal}."
-            if stopped
-            else f"Interrupted: {kept}. The same command goes on from {plan.journal}.",
-            console,
-        )
-        raise typer.Exit(1 if stopped else 130) from None
+        if isinstance(end, StoppedError):
+            say(f"Stopped: {end} For now {kept}, and every response is in {plan.journal}.", console)
+            raise typer.Exit(1) from None
+        say(f"Interrupted: {kept}. The same command goes on from {plan.journal}.", console)
+        raise typer.Exit(130) from None
     print_summary(finished.summary, console)
     _print_marker(finished, plan, console)
     _end(finished, plan, console)
@@ -105,12 +99,7 @@ def replay(
     The verifiers and the heavy core of this version judge and read the same responses; a request
     that the journal does not hold is a failure in the result.
     """
-    from rich.console import Console
-
-    from heavydistill.cli.plan import print_warnings
-    from heavydistill.cli.progress import checked
     from heavydistill.report.summary import print_summary
-    from heavydistill.store.atomic import recover
 
     recover(run)
     config = run / "config.yaml"
@@ -133,7 +122,6 @@ def replay(
 
 def run_shown(plan: Plan, console: Console, **how: Any) -> Finished:
     """Run a plan and show how far it is; ``how`` as for ``run.generate.run``."""
-    from heavydistill.cli.progress import Progress, say
     from heavydistill.run.generate import run
 
     with Progress(console, plan) as progress:
@@ -141,15 +129,6 @@ def run_shown(plan: Plan, console: Console, **how: Any) -> Finished:
     if reused := progress.reused():
         say(reused, console)
     return finished
-
-
-def _print_first_prompt(plan: Plan, console: Console) -> None:
-    from heavydistill.heavy import prompts
-
-    problem, config = plan.problems[0], plan.config
-    prompt = prompts.load("thinker", problem.domain or config.domain or "general", config.language)
-    console.rule(f"first prompt ({prompt.version})")
-    console.print(prompts.thinker_prompt(problem.text, prompt), markup=False, highlight=False)
 
 
 def _print_marker(finished: Finished, plan: Plan, console: Console) -> None:
@@ -160,9 +139,7 @@ def _print_marker(finished: Finished, plan: Plan, console: Console) -> None:
     samples = finished.summary.samples.values()
     if plan.pools or not any(counts.has_many_unanswered for counts in samples):
         return
-    from heavydistill.cli.progress import say
     from heavydistill.report.summary import marker_found, marker_value
-    from heavydistill.store.traces import read_traces
     from heavydistill.verifiers.markers import shared_marker
 
     config = plan.config
@@ -179,9 +156,6 @@ def _print_marker(finished: Finished, plan: Plan, console: Console) -> None:
 
 def _end(finished: Finished, plan: Plan, console: Console) -> None:
     """Say where the traces are and what failed; exit with 1 if problems are missing."""
-    from heavydistill.cli.progress import say
-    from heavydistill.cli.remarks import remarks
-
     lines = [f"Traces: {finished.folder}"]
     lines += [f"One of them: heavydistill show {finished.folder} --problem {plan.problems[0].id}"]
     if few := finished.summary.statuses.get(TOO_FEW_USABLE, 0):

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
-import yaml
 
-from heavydistill.cli.flags import ConfigFile, Flag, with_flags
+from heavydistill.cli.flags import ConfigFile, DryRun, Flag, with_flags
 from heavydistill.cli.progress import Bar, ending_early, print_volume, say, show_deliberations
 from heavydistill.config.sets import BuildConfig, ImportConfig, RefilterConfig
-from heavydistill.errors import ConfigError
 from heavydistill.schema import TOO_FEW_USABLE
 
 if TYPE_CHECKING:
@@ -51,7 +50,9 @@ _REFILTER_FLAGS = (
 _IMPORT_FLAGS = (
     Flag("format", name="from", needed=True),
     Flag("out", needed=True),
+    Flag("problems.columns", _COLUMNS),
     Flag("problems.verifier", _COLUMNS),
+    Flag("problems.verifier_args", _COLUMNS),
     Flag("model"),
     Flag("problems.limit"),
 )
@@ -74,9 +75,7 @@ def build(
         ),
     ] = False,
     config: ConfigFile = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print the result; send no request, write nothing.")
-    ] = False,
+    dry_run: DryRun = False,
 ) -> None:
     """Make training sets for both roles, and prompts for RL, from one or more runs.
 
@@ -126,10 +125,7 @@ def refilter(
     keys: dict[str, Any],
     sets: Annotated[Path, typer.Argument(help="Folder of sets, from build or refilter.")],
     *,
-    dry_run: Annotated[
-        bool,
-        typer.Option("--dry-run", help="Check everything, print the volume, send no request."),
-    ] = False,
+    dry_run: DryRun = False,
 ) -> None:
     """Keep the RL prompts that a checkpoint gets right sometimes, and not always.
 
@@ -155,32 +151,26 @@ def refilter(
     journal = Path(plan.run.config.journal or "")
     with ending_early(console, config.out, journal), Bar(console) as bar:
         total = plan.volume.caches
-        outcome = refilter.refilter(
-            plan, lambda tally: show_deliberations(bar, tally, total), write_card
-        )
-    _print_success(outcome, console)
-    _print_asked(plan, outcome, console)
+        on_tally = functools.partial(show_deliberations, bar, total=total)
+        outcome = refilter.refilter(plan, on_tally, write_card)
+    _print_refiltered(plan, outcome, console)
 
 
-def _print_success(outcome: RefilterOutcome, console: Console) -> None:
+def _print_refiltered(plan: RefilterPlan, outcome: RefilterOutcome, console: Console) -> None:
     from heavydistill.curate.refilter import ASKED_ABOUT
     from heavydistill.report.terminal import print_table, table
     from heavydistill.schema import Stratum
 
     columns = ("before", *(label or "after" for label in ASKED_ABOUT))
-    rows = table(console, "RL prompts", *(name.replace("_", " ") for name in columns))
+    table_of_prompts = table(console, "RL prompts", *(name.replace("_", " ") for name in columns))
     there = {stratum for stratum, _ in outcome.after}
     for stratum in (*(name for name in get_args(Stratum) if name in there), None):
-        after = [outcome.labelled(label, stratum) for label in ASKED_ABOUT]
         before = outcome.before[stratum] if stratum else outcome.before.total()
-        rows.add_row(stratum or "all", *(f"{count:,}" for count in (before, *after)))
-    print_table(rows, console)
-
-
-def _print_asked(plan: RefilterPlan, outcome: RefilterOutcome, console: Console) -> None:
+        after = [outcome.labelled(label, stratum) for label in ASKED_ABOUT]
+        table_of_prompts.add_row(stratum or "all", *(f"{count:,}" for count in (before, *after)))
+    print_table(table_of_prompts, console)
     tally = outcome.tally
     asked = tally.summary(plan.run)
-    parts = [f"{asked.deliberations:,} deliberations by {asked.model}"]
     counts = {
         "failed": tally.failed,
         "cut off": tally.cut_off,
@@ -188,8 +178,11 @@ def _print_asked(plan: RefilterPlan, outcome: RefilterOutcome, console: Console)
         "unanswered": outcome.unanswered,
         "already billed": tally.from_journal,
     }
-    parts += [f"{count:,} {name}" for name, count in counts.items() if count]
-    parts += [f"{asked.prompt_tokens:,} tokens in, {asked.completion_tokens:,} out"]
+    parts = [
+        f"{asked.deliberations:,} deliberations by {asked.model}",
+        *(f"{count:,} {name}" for name, count in counts.items() if count),
+        f"{asked.prompt_tokens:,} tokens in, {asked.completion_tokens:,} out",
+    ]
     parts += [f"{asked.cost_usd:,.2f} USD"] if asked.cost_usd else []
     rows = ", ".join(f"{count:,} {split}" for split, count in sorted(outcome.rows.items()))
     say(f"Asked: {', '.join(parts)}", console)
@@ -230,23 +223,6 @@ def import_(
     files: Annotated[
         list[Path], typer.Argument(help="Files of one format: JSON lines, JSON or parquet.")
     ],
-    *,
-    columns: Annotated[
-        str | None,
-        typer.Option(
-            help="Field to column, e.g. text=question,reference=gold,answers=reply_*; fields: id, "
-            "text, reference, options, verifier, verifier_args, domain, answers, answer_text, "
-            "labels, finish_reasons.",
-            rich_help_panel=_COLUMNS,
-        ),
-    ] = None,
-    verifier_args: Annotated[
-        str | None,
-        typer.Option(
-            help="Arguments of the verifier as YAML, e.g. '{marker: \"####\"}'.",
-            rich_help_panel=_COLUMNS,
-        ),
-    ] = None,
 ) -> None:
     """Import pools of answers that others sampled, so that a run starts at the cache.
 
@@ -259,9 +235,6 @@ def import_(
     from heavydistill.report.summary import print_summary
 
     console = Console()
-    keys |= {f"problems.columns.{field}": column for field, column in _pairs(columns)}
-    if verifier_args is not None:
-        keys["problems.verifier_args"] = _mapping(verifier_args)
     config = load_import_config(keys | {"files": list(map(str, files))})
     with Bar(console) as bar:
         imported = import_pools(config, bar.show)
@@ -269,31 +242,6 @@ def import_(
     _print_labels(imported, console)
     for line in _notes(imported):
         say(line, console)
-
-
-def _pairs(columns: str | None) -> list[tuple[str, str]]:
-    """``field=column,...`` as pairs."""
-    pairs = []
-    for pair in columns.split(",") if columns else []:
-        field, separator, column = pair.partition("=")
-        if not (field.strip() and separator and column.strip()):
-            raise ConfigError(
-                f"--columns {columns!r} is not of the form field=column,...",
-                "Write e.g. --columns text=question,reference=gold,answers=replies.",
-            )
-        pairs.append((field.strip(), column.strip()))
-    return pairs
-
-
-def _mapping(text: str) -> dict[str, Any]:
-    fix = """Write a mapping, e.g. --verifier-args '{marker: "####"}'."""
-    try:
-        value = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise ConfigError(f"--verifier-args {text!r} is not YAML", fix) from error
-    if not isinstance(value, dict):
-        raise ConfigError(f"--verifier-args {text!r} is no mapping", fix)
-    return value
 
 
 def _print_labels(imported: Imported, console: Console) -> None:
@@ -327,20 +275,25 @@ def _notes(imported: Imported) -> list[str]:
         f"Rows: {record['rows']:,} read, {record['problems']:,} problems with "
         f"{record['answers']:,} answers, {record['rows_joined']:,} joined to an earlier row."
     ]
-    for reason, of in record["left_out"].items():
-        lines += [f"Left out, {reason}: {of['rows']:,} row(s)"]
-        lines += [f"  {what}" for what in of["first"]]
-    lacking = [f"{file['name']} {file['lacks']:,}" for file in record["files"] if file.get("lacks")]
-    if lacking:
+    for reason, left_out in record["left_out"].items():
+        lines += [f"Left out, {reason}: {left_out['rows']:,} row(s)"]
+        lines += [f"  {what}" for what in left_out["first"]]
+    if lacking := [f"{f['name']} {f['lacks']:,}" for f in record["files"] if f.get("lacks")]:
         lines += [f"Problems without an answer in a file: {', '.join(lacking)}"]
-    if summaries := record.get(SUMMARIES):
-        lines += [f"{summaries:,} summaries are left out: what they had read is not in the file."]
-    if assumed := record["finish_reasons_assumed"]:
-        lines += [f"No finish reason for {assumed:,} answers: those with a text count as finished."]
-    if unclear := record["labels_unclear"]:
-        lines += [f"{unclear:,} labels are neither true nor false, 1 nor 0: they count as none."]
-    if few := imported.summary.statuses.get(TOO_FEW_USABLE):
-        lines += [f"{few:,} problem(s) have fewer than two usable answers."]
+    few = imported.summary.statuses.get(TOO_FEW_USABLE, 0)
+    counted = {
+        "{:,} summaries are left out: what they had read is not in the file.": record.get(
+            SUMMARIES
+        ),
+        "No finish reason for {:,} answers: those with a text count as finished.": record[
+            "finish_reasons_assumed"
+        ],
+        "{:,} labels are neither true nor false, 1 nor 0: they count as none.": record[
+            "labels_unclear"
+        ],
+        "{:,} problem(s) have fewer than two usable answers.": few,
+    }
+    lines += [text.format(count) for text, count in counted.items() if count]
     if marker := imported.marker:
         lines += [
             marker_found(marker),

@@ -20,6 +20,7 @@ from pydantic import Field
 from heavydistill.config.run import Problems
 from heavydistill.config.yaml import Section, parse, read_yaml
 from heavydistill.errors import ConfigError
+from heavydistill.problems.columns import DEFAULT_VERIFIER, OPTIONS_VERIFIER
 
 
 class Benchmark(Section):
@@ -51,6 +52,12 @@ class Benchmark(Section):
     def preset(self) -> dict[str, Any]:
         """Its keys of a run, as in a configuration."""
         return {"problems": self.problems.model_dump(exclude_unset=True), **self.settings}
+
+    @property
+    def verifier(self) -> str:
+        """Name of the verifier of its rows."""
+        has_options = "options" in self.problems.columns or self.problems.shape == "gpqa"
+        return OPTIONS_VERIFIER if has_options else self.problems.verifier or DEFAULT_VERIFIER
 
 
 def shipped() -> dict[str, Path]:

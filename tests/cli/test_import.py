@@ -83,10 +83,10 @@ def test_heavyskill_and_pacore_and_plain_answers(run: Run, tmp_path: Path) -> No
     [
         (["--from=pacore"], "It looks like nemo: give --from nemo."),
         (["--from=nvidia"], "format: Input should be 'heavyskill', 'pacore', 'nemo' or 'answers'"),
-        (["--from=nemo", "--columns=text"], "is not of the form field=column"),
+        (["--from=nemo", "--columns=text"], "Write --columns KEY=VALUE,..."),
         (["--from=nemo", "--columns=txet=a"], "Did you mean text?"),
-        (["--from=nemo", "--verifier-args=[1]"], "is no mapping"),
-        (["--from=nemo", "--verifier-args={"], "is not YAML"),
+        (["--from=nemo", "--verifier-args=[1]"], "--verifier-args '[1]' is no mapping"),
+        (["--from=nemo", "--verifier-args={"], "is no mapping"),
         (["--from=nemo", "--verifier=exakt"], "There is no verifier 'exakt'"),
         (["--from=nemo", "--set=verify.wrokers=2"], "Did you mean verify.workers?"),
         (["--from=nemo", "--set=problems.unfit=drop"], "problems.unfit"),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from summaries import summary
 
 from heavydistill.cli.remarks import FIRST_TRAJECTORIES, remarks, thinking_remark
@@ -42,17 +41,6 @@ def test_while_a_run_goes_on_the_remark_waits_for_some_trajectories():
     assert thinking_remark(config(), FIRST_TRAJECTORIES - 1, 0) == ""
     assert thinking_remark(config(), FIRST_TRAJECTORIES, 1) == ""
     assert "held thinking" in thinking_remark(config(), FIRST_TRAJECTORIES, 0)
-
-
-@pytest.mark.parametrize("seed", ["ignored", "refused"])
-def test_what_doctor_saw_of_seeds_is_reported(seed):
-    (line,) = remarks(summary(thoughts=9), config(endpoint__capabilities={"seed": seed}))
-    assert "seeds" in line and "doctor saw" in line
-    for silent in ("honoured", "unknown"):
-        given = config(endpoint__capabilities={"seed": silent})
-        assert remarks(summary(thoughts=9), given) == []
-        seen = given.config.endpoint.capabilities
-        assert seen and seen.seed == silent
 
 
 def test_pools_of_one_text_are_reported_unless_the_temperature_is_zero():
