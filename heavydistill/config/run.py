@@ -62,7 +62,7 @@ class Problems(Section):
     """Field to column of the source. Fields: id, text, reference, options, verifier, verifier_args,
     domain."""
     shape: Shape | None = None
-    """Benchmark whose row layout the source has; see ``problems.shapes``."""
+    """Benchmark whose row layout the source has; see ``problems.columns``."""
     within: dict[str, tuple[str, str]] = Field(default_factory=dict)
     """Range of a column, as text, outside of which rows are left out, e.g.
     ``{contest_date: ["2024-08-01", "2025-05-31"]}``; a value that begins with the upper bound is

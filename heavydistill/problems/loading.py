@@ -7,22 +7,19 @@ rows is refused with a list of them, or they are left out (``problems.unfit``).
 
 from __future__ import annotations
 
-import json
-import shlex
+import itertools
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass, field, replace
 
 from heavydistill.config.run import Problems, Verifying
 from heavydistill.errors import ProblemsError
 from heavydistill.problems.columns import to_problems
 from heavydistill.problems.procedural import gym_problems, micro_problems
-from heavydistill.problems.tables import Table, read_hub, read_jsonl, read_parquet, within
+from heavydistill.problems.tables import Table, read, within
 from heavydistill.schema import Problem
 from heavydistill.verifiers import registry
 from heavydistill.verifiers.pool import VerdictPool
 
-_SEPARATED = {".csv": "", ".tsv": r', sep="\t"'}  # to be told to pandas, which reads them
 MOST_LISTED = 10
 
 OnChecked = Callable[[int, int], None]
@@ -73,51 +70,25 @@ def load_fit(
     """
     source = config.source
     is_gym = source.startswith("gym:")
-    if config.gym and not is_gym:
-        raise ProblemsError(
-            f"problems.gym has no effect on the source {source}", "Take it out, or name gym:FAMILY."
-        )
-    if not is_gym and source != "micro":
-        verify = verify or Verifying()
-        registry.load_own(verify.own)
-        table = _table(config)
-        chosen = within(table, config.within)
-        loaded = fit_problems(chosen, config, verify, known_unfit, on_checked)
-        outside = len(table.rows) - len(chosen.rows)
-        return Loaded(loaded.problems[: config.limit], loaded.unfit, outside)
-    for key in ("columns", "shape", "within", "verifier", "verifier_args", "keep_option_order"):
+    idle = [] if is_gym else ["gym"]
+    if is_gym or source == "micro":
+        idle += ["columns", "shape", "within", "verifier", "verifier_args", "keep_option_order"]
+    for key in idle:
         if getattr(config, key):
-            raise ProblemsError(
-                f"problems.{key} has no effect on the source {source}", "Take it out."
-            )
+            fix = "Take it out, or name gym:FAMILY." if key == "gym" else "Take it out."
+            raise ProblemsError(f"problems.{key} has no effect on the source {source}", fix)
     if is_gym:
         families = source.removeprefix("gym:").split(",")
         return Loaded(gym_problems([family.strip() for family in families], config))
-    return Loaded(micro_problems(config))
-
-
-def _table(config: Problems) -> Table:
-    source = config.source
-    if source.startswith("hub:"):
-        return read_hub(source.removeprefix("hub:"), config.subset, config.split)
-    suffix = Path(source).suffix
-    if suffix == ".jsonl":
-        return read_jsonl(Path(source))
-    if suffix == ".parquet":
-        return read_parquet(Path(source))
-    if suffix in _SEPARATED:
-        given, made = json.dumps(source), Path(source).with_suffix(".jsonl")
-        code = f"import pandas as p; p.read_csv({given}{_SEPARATED[suffix]})"
-        code += f'.to_json({json.dumps(str(made))}, orient="records", lines=True)'
-        raise ProblemsError(
-            f"{source}: {suffix[1:].upper()} is not read",
-            f"Convert it with `python -c {shlex.quote(code)}`, and give {made}; --set "
-            "problems.columns.text=COLUMN names the column of the texts, if it is not text.",
-        )
-    raise ProblemsError(
-        f"{source!r} is no problem source",
-        "Give micro, a .jsonl or .parquet file, hub:ORG/NAME or gym:FAMILY.",
-    )
+    if source == "micro":
+        return Loaded(micro_problems(config))
+    verify = verify or Verifying()
+    registry.load_own(verify.own)
+    table = read(source, config.subset, config.split)
+    chosen = within(table, config.within)
+    loaded = fit_problems(chosen, config, verify, known_unfit, on_checked)
+    outside = len(table.rows) - len(chosen.rows)
+    return Loaded(loaded.problems[: config.limit], loaded.unfit, outside)
 
 
 def fit_problems(
@@ -143,49 +114,39 @@ def fit_problems(
         ConfigError: A file with a verifier of one's own cannot be used.
     """
     if known_unfit is not None:
-        table = Table(
-            table.origin,
-            table.stem,
-            [row for row in table.rows if row.number not in known_unfit],
-        )
+        rows = [row for row in table.rows if row.number not in known_unfit]
+        table = replace(table, rows=rows)
     found = to_problems(table, config)
-    if known_unfit is None:
-        found = _checked(table, found, verify, on_checked)
-    rows = list(zip(table.rows, found, strict=True))
-    faults = {row.number: fault for row, fault in rows if isinstance(fault, ProblemsError)}
     problems = [problem for problem in found if isinstance(problem, Problem)]
+    if known_unfit is None:
+        says = iter(_check_references(problems, verify, on_checked))
+        for place, (row, each) in enumerate(zip(table.rows, found, strict=True)):
+            if isinstance(each, Problem) and (what := next(says)):
+                judge = f"The verifier {each.verifier} could not judge any answer to this problem."
+                found[place] = ProblemsError(f"{row.where}: {what}", judge)
+        problems = [problem for problem in found if isinstance(problem, Problem)]
+    faults = {
+        row.number: fault
+        for row, fault in zip(table.rows, found, strict=True)
+        if isinstance(fault, ProblemsError)
+    }
     if faults and (config.unfit == "refuse" or known_unfit is not None or not problems):
-        raise refusal(list(faults.values()), len(rows))
+        raise refusal(list(faults.values()), len(found))
     return Loaded(problems, {number: fault.what for number, fault in faults.items()})
 
 
-def _checked(
-    table: Table,
-    found: list[Problem | ProblemsError],
-    verify: Verifying,
-    on_checked: OnChecked | None,
-) -> list[Problem | ProblemsError]:
-    """What was found, with a fault in the place of each problem that its verifier cannot judge."""
-    problems = [problem for problem in found if isinstance(problem, Problem)]
-    done = 0
+def _check_references(
+    problems: list[Problem], verify: Verifying, on_checked: OnChecked | None
+) -> list[str | None]:
+    """What is wrong with the reference of each problem."""
+    done = itertools.count(1)
 
     def count() -> None:
-        nonlocal done
-        done += 1
         if on_checked:
-            on_checked(done, len(problems))
+            on_checked(next(done), len(problems))
 
     with VerdictPool(verify) as pool:
-        says = iter(pool.check_references(problems, count))
-    checked: list[Problem | ProblemsError] = []
-    for row, each in zip(table.rows, found, strict=True):
-        fault = next(says) if isinstance(each, Problem) else None
-        if isinstance(each, Problem) and fault:
-            judge = f"The verifier {each.verifier} could not judge any answer to this problem."
-            checked.append(ProblemsError(f"{row.where}: {fault}", judge))
-        else:
-            checked.append(each)
-    return checked
+        return pool.check_references(problems, count)
 
 
 def refusal(faults: list[ProblemsError], rows: int) -> ProblemsError:

@@ -31,11 +31,10 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import string
 from collections.abc import Iterable
-from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any
+from string import ascii_uppercase
+from typing import Any, NamedTuple
 
 from heavydistill.schema import Problem
 from heavydistill.verifiers.choice.reading import FEWEST_OPTIONS, MOST_OPTIONS, SPEAKS_OF_OTHERS
@@ -48,61 +47,60 @@ _ASKS = "Answer with the letter of the right option."
 _ASKS_IN_CHINESE = "请用正确选项的字母作答。"
 
 
-@dataclass(frozen=True, slots=True)
-class Lettered:
-    """A question with options, as it is shown.
+class UnfitOptions(ValueError):
+    """Options or a reference that cannot be used; the message says what to do."""
 
-    Attributes:
-        text: What a model reads.
-        reference: The letter of the right option.
-        verifier_args: For the verifier ``choice``: ``options`` as shown, ``order``, the place of
-            each in the dataset, counted from 0, and ``order_kept`` where that had to be kept.
-    """
 
-    text: str
-    reference: str
+class Lettered(NamedTuple):
+    """A question with options, as it is shown."""
+
+    text: str  # what a model reads
+    reference: str  # the letter of the right option
     verifier_args: str
+    """For the verifier ``choice``: ``options`` as shown, ``order``, the place of each in the
+    dataset, counted from 0, and ``order_kept`` where that had to be kept."""
 
 
 def lettered(
     text: str, options: Any, reference: Any, problem_id: str, seed: int, keep_order: bool
-) -> Lettered | str:
-    """The question as it is shown, or what makes the row unfit and what to do.
+) -> Lettered:
+    """The question as it is shown.
 
     Args:
         text: The question.
         options: The value of the row's column.
-        reference: Likewise.
+        reference: The value of the row's column.
         problem_id: With ``seed`` it says the order.
         seed: ``problems.seed``.
         keep_order: Show the options in the order of the dataset.
+
+    Raises:
+        UnfitOptions: The row is unfit.
     """
-    read = _read(options)
-    if isinstance(read, str):
-        return read
-    labels, raw = read
-    texts = [_as_text(option) for option in _without_labels(raw)]
-    fault = _fault(texts)
-    if fault:
-        return fault
-    shown = [text for text in texts if text is not None]
+    labels, raw = _read(options)
+    shown = _checked(_without_labels(raw))
     right = _right(reference, labels, raw, shown)
-    if isinstance(right, str):
-        return right
-    listed = _lists(text, shown)
-    must_keep = listed or any(map(SPEAKS_OF_OTHERS.search, shown))
+    flat = _flat(text)
+    is_listed = all(
+        re.search(rf"{letter}{_MARK} ?{re.escape(_flat(option))}(?!\w)", flat)
+        for letter, option in zip(ascii_uppercase, shown, strict=False)
+    )
+    must_keep = is_listed or any(map(SPEAKS_OF_OTHERS.search, shown))
     order = list(range(len(shown)))
     if not (must_keep or keep_order):
-        order.sort(key=lambda place: _draw(seed, problem_id, place))
+        order.sort(
+            key=lambda place: hashlib.sha256(f"{seed}\0{place}\0{problem_id}".encode()).digest()
+        )
     arguments: dict[str, Any] = {"options": [shown[place] for place in order], "order": order}
     if must_keep:
         arguments["order_kept"] = True
-    question = text if listed else _with_options(text, arguments["options"])
-    return Lettered(
-        question,
-        string.ascii_uppercase[order.index(right)],
-        json.dumps(arguments, ensure_ascii=False),
-    )
+    if not is_listed:
+        pairs = zip(ascii_uppercase, arguments["options"], strict=False)
+        lines = [f"{letter}) {option}" for letter, option in pairs]
+        asks = _ASKS_IN_CHINESE if _CHINESE.search(text) else _ASKS
+        text = "\n".join([text.strip(), "", *lines, "", asks])
+    args = json.dumps(arguments, ensure_ascii=False)
+    return Lettered(text, ascii_uppercase[order.index(right)], args)
 
 
 def orders_kept(problems: Iterable[Problem]) -> int:
@@ -113,28 +111,28 @@ def orders_kept(problems: Iterable[Problem]) -> int:
     )
 
 
-def _read(options: Any) -> tuple[list[str], list[Any]] | str:
-    """Labels, empty if there are none, and options; or what is wrong."""
+def _read(options: Any) -> tuple[list[str], list[Any]]:
+    """Labels, empty if there are none, and options."""
     if isinstance(options, list):
         return [], options
-    if isinstance(options, dict):
-        if options.keys() == {"label", "text"}:
-            labels, texts = options["label"], options["text"]
-            if isinstance(labels, list) and isinstance(texts, list) and len(labels) == len(texts):
-                return [str(label) for label in labels], texts
-            return "label and text of the options are not two lists of the same length"
+    if not isinstance(options, dict):
+        raise UnfitOptions(
+            f"the options are {type(options).__name__}, not a list; write a list of texts, "
+            '{"label": [...], "text": [...]} or {"A": ..., "B": ...}'
+        )
+    if options.keys() != {"label", "text"}:
         there = {str(label): text for label, text in options.items() if text is not None}
         return [*there], [*there.values()]
-    return (
-        f"the options are {type(options).__name__}, not a list; write a list of texts, "
-        '{"label": [...], "text": [...]} or {"A": ..., "B": ...}'
-    )
+    labels, texts = options["label"], options["text"]
+    if isinstance(labels, list) and isinstance(texts, list) and len(labels) == len(texts):
+        return [str(label) for label in labels], texts
+    raise UnfitOptions("label and text of the options are not two lists of the same length")
 
 
 def _without_labels(options: list[Any]) -> list[Any]:
     """``["A) 5", "B) 6"]`` as ``["5", "6"]``; other lists as they are."""
     texts = []
-    for letter, option in zip(string.ascii_uppercase, options, strict=False):
+    for letter, option in zip(ascii_uppercase, options, strict=False):
         own = _OWN_LABEL.fullmatch(option.strip()) if isinstance(option, str) else None
         if not own or own["letter"].upper() != letter:
             return options
@@ -151,61 +149,65 @@ def _as_text(option: Any) -> str | None:
     return None
 
 
-def _fault(texts: list[str | None]) -> str | None:
-    """What makes options unfit."""
-    if not FEWEST_OPTIONS <= len(texts) <= MOST_OPTIONS:
-        return f"there are {len(texts)} options; give {FEWEST_OPTIONS} to {MOST_OPTIONS}"
+def _checked(options: list[Any]) -> list[str]:
+    """The texts of options that can be told apart."""
+    if not FEWEST_OPTIONS <= len(options) <= MOST_OPTIONS:
+        raise UnfitOptions(
+            f"there are {len(options)} options; give {FEWEST_OPTIONS} to {MOST_OPTIONS}"
+        )
     seen: dict[str, int] = {}
-    for number, text in enumerate(texts, 1):
+    texts = []
+    for number, option in enumerate(options, 1):
+        text = _as_text(option)
         if text is None:
-            return f"option {number} is neither text nor a number; write it as a string"
+            raise UnfitOptions(
+                f"option {number} is neither text nor a number; write it as a string"
+            )
         if not text:
-            return f"option {number} is empty; fill it in or take it out"
+            raise UnfitOptions(f"option {number} is empty; fill it in or take it out")
         if any("\ud800" <= character <= "\udfff" for character in text):
-            return f"option {number} holds half a character (a lone surrogate)"
-        if _flat(text) in seen:
-            return f"options {seen[_flat(text)]} and {number} are the same: {text[:80]!r}"
-        seen[_flat(text)] = number
-    return None
+            raise UnfitOptions(f"option {number} holds half a character (a lone surrogate)")
+        if (other := seen.setdefault(_flat(text), number)) != number:
+            raise UnfitOptions(f"options {other} and {number} are the same: {text[:80]!r}")
+        texts.append(text)
+    return texts
 
 
-def _right(reference: Any, labels: list[str], raw: list[Any], texts: list[str]) -> int | str:
-    """The place of the option that the reference names, or what is wrong with it."""
+def _right(reference: Any, labels: list[str], raw: list[Any], texts: list[str]) -> int:
+    """The place of the option that the reference names."""
     name = _as_text(reference)
     if not name:
-        return f"the reference {reference!r} names no option; write a letter or an option's text"
+        raise UnfitOptions(
+            f"the reference {reference!r} names no option; write a letter or an option's text"
+        )
     if labels.count(name) == 1:
         return labels.index(name)
     places = set()
     if isinstance(reference, str):
-        letter = _LETTER.fullmatch(name)
-        if letter and not labels:
-            places.add(string.ascii_uppercase.index(letter[1].upper()))
-        own = _OWN_LABEL.fullmatch(name)
-        if own and not labels:
-            place = string.ascii_uppercase.index(own["letter"].upper())
-            places |= {place} if own["text"] in texts[place : place + 1] else set()
         places |= {place for place, text in enumerate(texts) if _flat(text) == _flat(name)}
+        letter, own = _LETTER.fullmatch(name), _OWN_LABEL.fullmatch(name)
+        if letter and not labels:
+            places.add(ascii_uppercase.index(letter[1].upper()))
+        if own and not labels:
+            place = ascii_uppercase.index(own["letter"].upper())
+            places |= {place} if own["text"] in texts[place : place + 1] else set()
     else:
+        given = [None if isinstance(option, str) else option for option in raw]
+        places |= {place for place, option in enumerate(given) if option == reference}
         if isinstance(reference, int) and not labels:
             places.add(reference)
-        places |= {
-            place
-            for place, option in enumerate(raw)
-            if not isinstance(option, str) and option == reference
-        }
     places = {place for place in places if 0 <= place < len(texts)}
     if len(places) == 1:
         return places.pop()
     if places:
         meant = " or ".join(repr(texts[place][:80]) for place in sorted(places))
-        return f"the reference {name[:80]!r} can mean the option {meant}; write the option's text"
-    known = (
-        f"one of the labels {', '.join(labels)}"
-        if labels
-        else "a letter, a number counted from 0 (not as text)"
-    )
-    return (
+        raise UnfitOptions(
+            f"the reference {name[:80]!r} can mean the option {meant}; write the option's text"
+        )
+    known = "a letter, a number counted from 0 (not as text)"
+    if labels:
+        known = f"one of the labels {', '.join(labels)}"
+    raise UnfitOptions(
         f"the reference {name[:80]!r} names none of the {len(texts)} options; write {known} or "
         "an option's text"
     )
@@ -213,25 +215,3 @@ def _right(reference: Any, labels: list[str], raw: list[Any], texts: list[str]) 
 
 def _flat(text: str) -> str:
     return " ".join(text.split())
-
-
-def _draw(seed: int, problem_id: str, place: int) -> bytes:
-    return hashlib.sha256(f"{seed}\0{place}\0{problem_id}".encode()).digest()
-
-
-def _lists(text: str, options: list[str]) -> bool:
-    """Whether the text lists all options with their letters."""
-    flat = _flat(text)
-    return all(
-        re.search(rf"{letter}{_MARK} ?{re.escape(_flat(option))}(?!\w)", flat)
-        for letter, option in zip(string.ascii_uppercase, options, strict=False)
-    )
-
-
-def _with_options(text: str, options: list[str]) -> str:
-    lines = [
-        f"{letter}) {option}"
-        for letter, option in zip(string.ascii_uppercase, options, strict=False)
-    ]
-    asks = _ASKS_IN_CHINESE if _CHINESE.search(text) else _ASKS
-    return "\n".join([text.strip(), "", *lines, "", asks])

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import date
@@ -35,6 +36,35 @@ class Table:
     rows: list[TableRow]  # in their order; at least one
 
 
+_SEPARATED = {".csv": "", ".tsv": r', sep="\t"'}  # arguments of pandas, which reads them
+
+
+def read(source: str, subset: str | None, split: str) -> Table:
+    """A ``.jsonl`` or ``.parquet`` file, or with ``subset`` and ``split`` ``hub:ORG/NAME``.
+
+    Raises:
+        ProblemsError: The source is none of these, or see the reader of each.
+    """
+    path = Path(source)
+    if source.startswith("hub:"):
+        return read_hub(source.removeprefix("hub:"), subset, split)
+    if path.suffix in (".jsonl", ".parquet"):
+        return read_jsonl(path) if path.suffix == ".jsonl" else read_parquet(path)
+    if path.suffix in _SEPARATED:
+        made = path.with_suffix(".jsonl")
+        code = f"import pandas as p; p.read_csv({json.dumps(source)}{_SEPARATED[path.suffix]})"
+        code += f'.to_json({json.dumps(str(made))}, orient="records", lines=True)'
+        raise ProblemsError(
+            f"{source}: {path.suffix[1:].upper()} is not read",
+            f"Convert it with `python -c {shlex.quote(code)}`, and give {made}; --set "
+            "problems.columns.text=COLUMN names the column of the texts, if it is not text.",
+        )
+    raise ProblemsError(
+        f"{source!r} is no problem source",
+        "Give micro, a .jsonl or .parquet file, hub:ORG/NAME or gym:FAMILY.",
+    )
+
+
 def read_jsonl(path: Path) -> Table:
     """A file of one JSON object a line, UTF-8; blank lines are skipped.
 
@@ -42,16 +72,12 @@ def read_jsonl(path: Path) -> Table:
         ProblemsError: The file cannot be read or is empty, or a line is not a JSON object.
     """
     lines = _bytes_of(path).removeprefix(b"\xef\xbb\xbf").split(b"\n")
-    return _table(
-        path.name,
-        path.stem,
-        str(path),
-        [
-            TableRow(f"{path}:{number}", number, object_of(line, f"{path}:{number}"))
-            for number, line in enumerate(lines, 1)
-            if line.strip()
-        ],
-    )
+    rows = [
+        TableRow(f"{path}:{number}", number, object_of(line, f"{path}:{number}"))
+        for number, line in enumerate(lines, 1)
+        if line.strip()
+    ]
+    return _table(path.name, path.stem, str(path), rows)
 
 
 def read_parquet(path: Path) -> Table:
@@ -120,33 +146,26 @@ def within(table: Table, bounds: dict[str, tuple[str, str]]) -> Table:
     Raises:
         ProblemsError: A row has no such column or neither text nor a date in it, or no row is left.
     """
-    rows = [
-        row
-        for row in table.rows
-        if all(
-            first <= (text := _text_of(row, column)) and text[: len(last)] <= last
-            for column, (first, last) in bounds.items()
-        )
-    ]
+    rows = table.rows
+    for column, (first, last) in bounds.items():
+        texts = []
+        for row in rows:
+            value = row.values.get(column)
+            if not isinstance(value, str | date):
+                raise ProblemsError(
+                    f"{row.where}: there is neither text nor a date in the column {column!r} "
+                    "(problems.within)",
+                    choices(column, row.values, "Columns there"),
+                )
+            texts.append(value if isinstance(value, str) else value.isoformat())
+        pairs = zip(rows, texts, strict=True)
+        rows = [row for row, text in pairs if first <= text and text[: len(last)] <= last]
     if not rows:
         raise ProblemsError(
             f"{table.origin}: no row lies within problems.within, {bounds}",
             "Correct the bounds; dates are written as they stand in the rows.",
         )
     return Table(table.origin, table.stem, rows)
-
-
-def _text_of(row: TableRow, column: str) -> str:
-    value = row.values.get(column)
-    if isinstance(value, date):
-        return value.isoformat()
-    if not isinstance(value, str):
-        raise ProblemsError(
-            f"{row.where}: there is neither text nor a date in the column {column!r} "
-            "(problems.within)",
-            choices(column, row.values, "Columns there"),
-        )
-    return value
 
 
 def _table(origin: str, stem: str, where: str, rows: list[TableRow]) -> Table:
