@@ -8,15 +8,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
+from rich.console import Console
 
 from heavydistill.cli.flags import ConfigFile, DryRun, Flag, with_flags
 from heavydistill.cli.progress import Bar, ending_early, print_volume, say, show_deliberations
-from heavydistill.config.sets import BuildConfig, ImportConfig, RefilterConfig
-from heavydistill.schema import TOO_FEW_USABLE
+from heavydistill.config.sets import (
+    BuildConfig,
+    ImportConfig,
+    RefilterConfig,
+    load_build_config,
+    load_import_config,
+    load_refilter_config,
+)
+from heavydistill.models.contact import Contact
+from heavydistill.report.terminal import print_table, table
+from heavydistill.schema import TOO_FEW_USABLE, Stratum
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from heavydistill.curate.imports.import_pools import Imported
     from heavydistill.curate.refilter import RefilterOutcome, RefilterPlan
 
@@ -83,9 +91,6 @@ def build(
     strata and how many sets of each are learnt from. What is left out is labelled, counted and
     kept.
     """
-    from rich.console import Console
-
-    from heavydistill.config.sets import load_build_config
     from heavydistill.curate.build import EmptyError, build_sets
     from heavydistill.curate.redeliberation import journal_of
     from heavydistill.hub.dataset_card import write_card
@@ -133,12 +138,8 @@ def refilter(
     always or never right before. The new folder has the problems, the caches with their new success
     and the new prompts. Ctrl-C and a kill lose nothing that was answered: the same command goes on.
     """
-    from rich.console import Console
-
-    from heavydistill.config.sets import load_refilter_config
     from heavydistill.curate import refilter
     from heavydistill.hub.dataset_card import write_card
-    from heavydistill.models.contact import Contact
 
     console = Console()
     config = load_refilter_config(keys | {"sets": str(sets)})
@@ -158,8 +159,6 @@ def refilter(
 
 def _print_refiltered(plan: RefilterPlan, outcome: RefilterOutcome, console: Console) -> None:
     from heavydistill.curate.refilter import ASKED_ABOUT
-    from heavydistill.report.terminal import print_table, table
-    from heavydistill.schema import Stratum
 
     columns = ("before", *(label or "after" for label in ASKED_ABOUT))
     table_of_prompts = table(console, "RL prompts", *(name.replace("_", " ") for name in columns))
@@ -201,10 +200,7 @@ def export(
     The folder holds the rows, a configuration for each set, the reward for RL, and a README.md
     with the commands to train with.
     """
-    from rich.console import Console
-
     from heavydistill.curate.exports.export import export as write
-    from heavydistill.report.terminal import print_table, table
 
     written = write(sets, to, out)
     console = Console()
@@ -228,9 +224,6 @@ def import_(
 
     Every answer is judged again by our verifiers; labels in the files are only compared.
     """
-    from rich.console import Console
-
-    from heavydistill.config.sets import load_import_config
     from heavydistill.curate.imports.import_pools import import_pools
     from heavydistill.report.summary import print_summary
 
@@ -246,7 +239,6 @@ def import_(
 
 def _print_labels(imported: Imported, console: Console) -> None:
     from heavydistill.curate.imports.import_pools import LABELS
-    from heavydistill.report.terminal import print_table, table
 
     labels = imported.labels
     labelled = labels["right"].total() + labels["wrong"].total()
