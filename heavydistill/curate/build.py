@@ -46,11 +46,11 @@ from heavydistill.store.sets.folder import (
     StudentUsed,
     count_rows,
     file_of,
-    rows_of,
     splits_of,
     write_manifest,
 )
 from heavydistill.store.sets.rows import SPLITS
+from heavydistill.store.traces import rows_in
 
 _GUARDED_ROWS = 256
 
@@ -173,7 +173,7 @@ def _guarded(build: Build, folder: Path) -> dict[str, int]:
         for split in splits_of(folder, name):
             file = file_of(folder, name, split)
             step = -(-count_rows(file) // _GUARDED_ROWS)
-            rows += itertools.islice(rows_of(file), 0, None, step)
+            rows += itertools.islice(rows_in(file), 0, None, step)
         report = guard(build.student.chat, rows, build.prompter.max_tokens)
         report.demand_whole(name)
         seen[name] = report.rows

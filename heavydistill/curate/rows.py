@@ -17,7 +17,7 @@ from heavydistill.curate.sources import SourceRun
 from heavydistill.heavy.prompts import thinker_prompt
 from heavydistill.models.tokenizer import TEMPLATE_TOKENS
 from heavydistill.schema import Cache, Deliberation, Generation, Problem, Trace, Trajectory
-from heavydistill.store.sets.folder import Writer, file_of, rows_of
+from heavydistill.store.sets.folder import Writer, file_of
 from heavydistill.store.sets.rows import (
     CODES,
     SPLITS,
@@ -29,6 +29,7 @@ from heavydistill.store.sets.rows import (
     Split,
     TrajectoryRow,
 )
+from heavydistill.store.traces import rows_in
 
 Answers = Callable[[str, Problem, Cache], list[Deliberation]]
 """The deliberations that were asked for, of a run's name, a problem and a cache."""
@@ -289,7 +290,7 @@ class SetWriter:
         copies = min(available, round(share / (1 - share) * own.rows))
         rng = generator(self._build.config.seed, "retention", split)
         chosen = set(rng.sample(range(available), copies))
-        for number, row in enumerate(rows_of(file_of(self._folder, "sft_thinker", split))):
+        for number, row in enumerate(rows_in(file_of(self._folder, "sft_thinker", split))):
             if number in chosen:
                 own.copy(row)
                 self.plain += 1

@@ -26,7 +26,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from heavydistill.errors import ConfigError, remedy
-from heavydistill.store.segment import probe, sync_folder
+from heavydistill.store.segment import probe, sync
 from heavydistill.store.traces import writing
 
 _LOCK = "lock"
@@ -77,11 +77,11 @@ class Workplace:
         """
         with writing(self._folder):
             for path in (*self.new.rglob("*"), self.new):
-                sync_folder(path)
+                sync(path)
             if self._folder.exists():
                 self._folder.rename(self._replaced)
             self.new.rename(self._folder)
-            sync_folder(self._folder.parent)
+            sync(self._folder.parent)
 
     @contextlib.contextmanager
     def claimed(self) -> Iterator[None]:

@@ -43,7 +43,7 @@ from heavydistill.store.segment import (
     read,
     record_at,
     segments,
-    sync_folder,
+    sync,
 )
 
 _Place = tuple[Path, int]
@@ -391,7 +391,7 @@ def _replace(folder: Path, idle: list[Segment], dropped: set[tuple[Path, int]]) 
     # As old as the oldest: segments are read in the order of their names.
     oldest = idle[0].path.name.split("-")[0].removesuffix(SUFFIX)
     unfinished.rename(folder / f"{oldest}-compacted-{time.time_ns()}{SUFFIX}")
-    sync_folder(folder)
+    sync(folder)
     for segment in idle:
         segment.path.unlink()
 

@@ -251,7 +251,7 @@ def create(folder: Path) -> tuple[Path, int]:
             break
         os.close(file)  # it was taken for an idle segment before it was locked
     write(file, FORMAT)
-    sync_folder(folder)
+    sync(folder)
     return path, file
 
 
@@ -261,9 +261,9 @@ def write(file: int, data: bytes) -> None:
         data = data[os.write(file, data) :]
 
 
-def sync_folder(folder: Path) -> None:
-    """Bring the names in a folder to the disk."""
-    opened = os.open(folder, os.O_RDONLY)
+def sync(path: Path) -> None:
+    """Bring a file, or the names in a folder, to the disk."""
+    opened = os.open(path, os.O_RDONLY)
     try:
         os.fsync(opened)
     finally:

@@ -1,4 +1,4 @@
-"""Where traces lie on disk: parquet files in the folder ``traces`` of a run.
+"""Parquet files on disk, and where traces lie: in the folder ``traces`` of a run.
 
 One file ``train-00000-of-00001.parquet`` holds them all, in row groups, so that
 ``datasets.load_dataset(FOLDER)`` reads it as the split ``train`` and this module reads it
@@ -12,13 +12,13 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import itertools
-import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from heavydistill.errors import ConfigError, RunError, remedy
 from heavydistill.schema import SCHEMA_VERSION, Trace, arrow_schema, from_row, to_row
+from heavydistill.store.segment import sync
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -33,6 +33,7 @@ _TAKE_OUT = "Take the file out of the folder, or generate the traces again."
 _FILE = "train-00000-of-00001.parquet"
 # Between a list and its items; which names, depends on who wrote the file.
 _LIST_PARTS = {"list", "element", "item"}
+_GROUP_CHARACTERS = 16 * 2**20
 _COLUMNS = [field.name for field in dataclasses.fields(Trace)]
 
 
@@ -73,13 +74,110 @@ def reading(path: Path, fix: str = _TAKE_OUT) -> Iterator[pq.ParquetFile]:
         raise ConfigError(f"{path} cannot be read as parquet: {told}", fix) from error
 
 
+class Writer:
+    """Writes rows into a parquet file, a group in memory at a time.
+
+    Args:
+        file: Its folder is made.
+        kind: Dataclass of the rows, or their schema.
+        rows_per_group: Maximum number of rows of a group; long ones make smaller groups.
+    """
+
+    def __init__(self, file: Path, kind: type | pa.Schema, rows_per_group: int = 100) -> None:
+        import pyarrow.parquet as pq
+
+        self._schema = arrow_schema(kind) if isinstance(kind, type) else kind
+        file.parent.mkdir(parents=True, exist_ok=True)
+        self._held = contextlib.ExitStack()
+        opened = self._held.enter_context(file.open("wb"))
+        self._writer = self._held.enter_context(
+            pq.ParquetWriter(opened, self._schema, compression="zstd")
+        )
+        self._group: list[dict[str, Any]] = []
+        self._most, self._characters = rows_per_group, 0
+        self.rows = 0
+
+    def write(self, row: Any) -> None:
+        """Add a row of the dataclass."""
+        self.copy(to_row(row))
+
+    def copy(self, row: dict[str, Any]) -> None:
+        """Add a row as it is read from such a file."""
+        self._group.append(row)
+        self._characters += _characters(row)
+        self.rows += 1
+        if len(self._group) == self._most or self._characters >= _GROUP_CHARACTERS:
+            self._flush()
+
+    def close(self) -> None:
+        """Write what is left."""
+        with self._held:
+            self._flush()
+
+    def _flush(self) -> None:
+        import pyarrow as pa
+
+        group, self._group, self._characters = self._group, [], 0
+        if group:
+            self._writer.write_table(pa.Table.from_pylist(group, self._schema))
+
+
+def _characters(value: Any) -> int:
+    """How much text there is in a row."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list):
+        return sum(map(_characters, value))
+    return len(value) if isinstance(value, str) else 0
+
+
+def rows_in(
+    path: Path, columns: Sequence[str] | None = None, fix: str = _TAKE_OUT
+) -> Iterator[dict[str, Any]]:
+    """The rows of a parquet file, a group in memory at a time.
+
+    Args:
+        path: The file.
+        columns: Those that are read, dotted, lists not named: ``pool.verdict.verifier``; None reads
+            all.
+        fix: What to do about a file that cannot be read.
+
+    Raises:
+        ConfigError: The file cannot be read, or rows are damaged, which shows where they stand.
+    """
+    with reading(path, fix) as file:
+        leaves = [file.schema.column(number).path for number in range(len(file.schema))]
+        if columns is not None:
+            leaves = [leaf for leaf in leaves if _is_in(leaf, columns)]
+        for group in range(file.num_row_groups):
+            yield from file.read_row_group(group, columns=leaves).to_pylist()
+
+
+def _is_in(leaf: str, columns: Sequence[str]) -> bool:
+    named = "".join(f"{part}." for part in leaf.split(".") if part not in _LIST_PARTS)
+    return any(named.startswith(f"{column}.") for column in columns)
+
+
+def count_rows(path: Path) -> int:
+    """Rows of a parquet file, or of those in a folder; 0 if that is not there.
+
+    Raises:
+        ConfigError: A file cannot be read.
+    """
+    count = 0
+    for file in [path] if path.suffix == ".parquet" else path.glob("*.parquet"):
+        with reading(file) as opened:
+            count += opened.metadata.num_rows
+    return count
+
+
 def write_traces(traces: Iterable[Trace], folder: Path, rows_per_group: int = 100) -> Path:
     """Write traces in their order; a file of an earlier call is replaced.
 
     Args:
         traces: Consumed one row group at a time.
         folder: Made if it is missing; for a run, its ``TRACES_FOLDER``.
-        rows_per_group: Traces that are in memory at once, here and in ``read_traces``.
+        rows_per_group: Maximum number of traces in memory, here and in ``read_traces``.
 
     Returns:
         The file. If ``traces`` raises, the file of an earlier call is still whole.
@@ -87,21 +185,13 @@ def write_traces(traces: Iterable[Trace], folder: Path, rows_per_group: int = 10
     Raises:
         RunError: The disk is full or fails; likewise.
     """
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    schema = arrow_schema(Trace)
     target, unfinished = folder / _FILE, folder / f".{_FILE}.unfinished"
-    rows = map(to_row, traces)
     with writing(target):
-        folder.mkdir(parents=True, exist_ok=True)
         try:
-            with unfinished.open("wb") as file:
-                with pq.ParquetWriter(file, schema, compression="zstd") as writer:
-                    while group := list(itertools.islice(rows, rows_per_group)):
-                        writer.write_table(pa.Table.from_pylist(group, schema))
-                file.flush()
-                os.fsync(file.fileno())
+            with contextlib.closing(Writer(unfinished, Trace, rows_per_group)) as writer:
+                for trace in traces:
+                    writer.write(trace)
+            sync(unfinished)
             unfinished.replace(target)
         finally:
             unfinished.unlink(missing_ok=True)
@@ -143,20 +233,7 @@ def read_columns(run: Path, columns: Sequence[str]) -> Iterator[dict[str, Any]]:
     Raises:
         ConfigError: Likewise.
     """
-    return itertools.chain.from_iterable(_rows(path, columns) for path in trace_files(run))
-
-
-def count_rows(folder: Path) -> int:
-    """Rows of the parquet files in a folder; 0 if it is not there.
-
-    Raises:
-        ConfigError: A file cannot be read.
-    """
-    count = 0
-    for path in folder.glob("*.parquet"):
-        with reading(path) as file:
-            count += file.metadata.num_rows
-    return count
+    return itertools.chain.from_iterable(rows_in(path, columns) for path in trace_files(run))
 
 
 def trace_files(run: Path) -> list[Path]:
@@ -214,17 +291,4 @@ def _inner_names(kind: pa.DataType) -> dict[str, Any]:
 
 
 def _traces(files: Iterable[Path]) -> Iterator[Trace]:
-    return (from_row(Trace, row) for path in files for row in _rows(path, _COLUMNS))
-
-
-def _rows(path: Path, columns: Sequence[str]) -> Iterator[dict[str, Any]]:
-    with reading(path) as file:
-        leaves = [file.schema.column(number).path for number in range(len(file.schema))]
-        wanted = [leaf for leaf in leaves if _is_in(leaf, columns)]
-        for group in range(file.num_row_groups):
-            yield from file.read_row_group(group, columns=wanted).to_pylist()
-
-
-def _is_in(leaf: str, columns: Sequence[str]) -> bool:
-    named = "".join(f"{part}." for part in leaf.split(".") if part not in _LIST_PARTS)
-    return any(named.startswith(f"{column}.") for column in columns)
+    return (from_row(Trace, row) for path in files for row in rows_in(path, _COLUMNS))

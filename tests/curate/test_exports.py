@@ -19,8 +19,7 @@ from transformers import AutoTokenizer
 
 from heavydistill.chat.student import Student
 from heavydistill.curate.exports import reward as our_reward
-from heavydistill.curate.exports.export import export
-from heavydistill.curate.exports.trainers import TRAINERS
+from heavydistill.curate.exports.export import TRAINERS, export
 from heavydistill.errors import ConfigError, ProblemsError
 from heavydistill.store.sets import folder as folders
 from heavydistill.store.sets.rows import Message, SftRow

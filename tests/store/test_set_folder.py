@@ -45,7 +45,7 @@ def test_rows_that_cannot_be_read_are_said_with_their_file(tmp_path: Path) -> No
     assert str(file) in caught.value.what
     file.write_bytes(b"PAR1 cut off")
     with pytest.raises(ConfigError, match="cannot be read as parquet"):
-        read_rows(tmp_path, "sft_thinker")
+        list(read_rows(tmp_path, "sft_thinker"))
 
 
 def test_groups_of_rows_are_small(tmp_path: Path) -> None:

@@ -3,10 +3,27 @@
     DIR/README.md             how to train with it
     DIR/SET/SPLIT.parquet     the rows, in their order; SPLIT.jsonl for some trainers
     DIR/SET.yaml              a configuration to train on them
-    DIR/...                   what else the trainer needs, see ``trainers``
+    DIR/...                   what else the trainer needs
     DIR/heavydistill_reward.py  the reward of ``rl``, see ``reward``
     DIR/manifest.json         of the sets, as it is there
     DIR/chat_template.jinja   likewise, if the sets have one
+
+In all trainers the same is learnt: everything after what opens the answer, thinking and end of
+turn included, and nothing before it. TRL, verl and axolotl render the student's own chat template
+and get the messages as the sets have them. LLaMA-Factory and ms-swift have templates of their own
+and get a response as one text; see ``_spoken``. What is peculiar to one of them:
+
+    verl          Its own SFT dataset renders each turn alone, so that a template like Qwen3's drops
+                  the thinking; ``heavydistill_sft.py`` renders prompt and whole and learns the
+                  difference. A default of ``none`` that is a text counts as true, hence
+                  ``enable_thinking_default: null``.
+    llamafactory  With ``enable_thinking: false`` it deletes the thinking; without ``template`` it
+                  guesses one that writes ``<think>`` twice. It takes no reward of one's own.
+    ms-swift      It drops every field of a message but ``role`` and ``content``, and finds a reward
+                  by its name in a table, into which ``heavydistill_swift.py`` puts ours.
+    axolotl       It compares the learnt turn with a placeholder's, so a mark that opens every
+                  answer is never learnt; ``heavydistill_axolotl/sft.py`` switches to its plainer
+                  way. No key does, because an empty ``train_on_eos`` is replaced by ``turn``.
 
 The folder appears under its name only when it is complete. The same sets give the same bytes.
 """
@@ -16,20 +33,85 @@ from __future__ import annotations
 import contextlib
 import json
 import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jinja2
 import yaml
 
 from heavydistill.curate.exports import reward
-from heavydistill.curate.exports.trainers import REWARD, RL, TRAINERS, Export, Trainer
 from heavydistill.errors import ConfigError
 from heavydistill.models.registry import file_of, names
-from heavydistill.schema import to_row
 from heavydistill.store.atomic import new_folder
-from heavydistill.store.sets import folder as sets_folder
-from heavydistill.store.sets.folder import CHAT_TEMPLATE, MANIFEST, TRAINED, read_manifest
+from heavydistill.store.sets.folder import (
+    CHAT_TEMPLATE,
+    MANIFEST,
+    TRAINED,
+    Manifest,
+    Writer,
+    read_manifest,
+    read_rows,
+    splits_of,
+)
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+SFT = ("sft_deliberator", "sft_thinker")
+RL = "rl"
+REWARD = "heavydistill_reward.py"
+_TEMPLATES = Path(__file__).parent / "templates"
+_OF_REWARD = ("problem", "text", "reference", "verifier", "verifier_args", "stratum", "success")
+
+Row = dict[str, Any]
+
+
+@dataclass(slots=True)
+class Export:
+    """What is exported, and what the files beside the rows depend on."""
+
+    manifest: Manifest
+    model: str  # the student as a trainer finds it: Hub id or checkpoint folder
+    template: str | None  # chat template in place of the student's own
+    rows: dict[str, dict[str, int]] = field(default_factory=dict)  # of each exported set, by split
+    longest_prompt: int = 0  # tokens of the longest prompt of ``rl`` with what opens the answer
+    absent: dict[str, str] = field(default_factory=dict)  # sets that are not exported, and why
+
+    @property
+    def max_tokens(self) -> int:
+        """Maximum number of tokens of a row, prompt and completion together."""
+        return self.manifest.student.max_tokens
+
+    @property
+    def response_tokens(self) -> int:
+        """Tokens that the longest prompt of ``rl`` leaves to a response."""
+        return self.max_tokens - self.longest_prompt
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trainer:
+    """One trainer; its folder of ``templates`` has a README.md and the configurations.
+
+    A command has ``{name}`` for the name of the configuration.
+    """
+
+    title: str  # its name, as it writes it
+    version: str  # whose code was read
+    sft_row: Callable[[Row], Row]  # a row of SFT as it reads it
+    rl_row: Callable[[Row, int], Row] | None = None  # of a row of ``rl`` and its number in the file
+    in_parquet: bool = False  # else in lines of JSON
+    sft_command: str
+    rl_command: str = ""
+    files: Mapping[str, str] = field(default_factory=dict)
+    """Further files, name to template, empty for an empty one; those of ``files_are_of``."""
+    files_are_of: tuple[str, ...] = SFT
+
+    @property
+    def sets(self) -> tuple[str, ...]:
+        """The sets that it can train on."""
+        return TRAINED if self.rl_row else SFT
 
 
 def export(sets: Path, to: str, out: Path) -> Export:
@@ -50,10 +132,11 @@ def export(sets: Path, to: str, out: Path) -> Export:
             f"There is no trainer {to!r} to export to", f"Name one of: {', '.join(TRAINERS)}."
         )
     manifest = read_manifest(sets)
-    template = sets / CHAT_TEMPLATE
+    template, student = sets / CHAT_TEMPLATE, manifest.student.name
+    profile = file_of(student) if student in names() or Path(student).is_file() else None
     exported = Export(
         manifest=manifest,
-        model=_as_trainers_find_it(manifest.student.name),
+        model=(profile and profile.hub) or student,
         template=template.read_text(encoding="utf-8") if template.is_file() else None,
     )
     with new_folder(out) as folder:
@@ -65,20 +148,17 @@ def export(sets: Path, to: str, out: Path) -> Export:
     return exported
 
 
-def _as_trainers_find_it(student: str) -> str:
-    """The Hub id of a student with a profile; any other as it was given."""
-    file = file_of(student) if student in names() or Path(student).is_file() else None
-    return (file and file.hub) or student
-
-
 def _write_sets(sets: Path, trainer: Trainer, exported: Export, folder: Path) -> None:
     for name in TRAINED:
-        if "train" not in sets_folder.splits_of(sets, name):
+        if "train" not in splits_of(sets, name):
             exported.absent[name] = "the sets have no rows of it to train on"
         elif name not in trainer.sets:
-            exported.absent[name] = trainer.why_no_rl
+            exported.absent[name] = f"{trainer.title} has no training with a verifier's reward"
         else:
-            exported.rows[name] = _write_rows(sets, name, trainer, exported, folder)
+            exported.rows[name] = {
+                split: _write_rows(sets, name, split, trainer, exported, folder)
+                for split in splits_of(sets, name)
+            }
     if not exported.rows:
         why = "; ".join(f"{name}: {reason}" for name, reason in exported.absent.items())
         raise ConfigError(
@@ -93,52 +173,156 @@ def _write_sets(sets: Path, trainer: Trainer, exported: Export, folder: Path) ->
 
 
 def _write_rows(
-    sets: Path, name: str, trainer: Trainer, exported: Export, folder: Path
-) -> dict[str, int]:
-    """The rows of a set, by split."""
-    counts = {}
-    kind = trainer.kind and trainer.kind(name, exported.manifest.student.form)
-    for split in sets_folder.splits_of(sets, name):
-        file = folder / name / split
-        writer: sets_folder.Writer | _JsonLines = (
-            sets_folder.Writer(file.with_suffix(".parquet"), kind)
-            if kind
-            else _JsonLines(file.with_suffix(".jsonl"))
-        )
-        with contextlib.closing(writer):
-            for index, row in enumerate(sets_folder.read_rows(sets, name, split)):
-                writer.write(trainer.row(name, row, index))
-                if name == RL:
-                    exported.longest_prompt = max(exported.longest_prompt, row["prompt_tokens"])
-        counts[split] = writer.rows
-    return counts
+    sets: Path, name: str, split: str, trainer: Trainer, exported: Export, folder: Path
+) -> int:
+    """Write a split of a set; how many rows it has."""
+    file, count = folder / name / split, 0
+    file.parent.mkdir(exist_ok=True)
+    with contextlib.ExitStack() as held:
+        writer = lines = None
+        if not trainer.in_parquet:
+            lines = held.enter_context(file.with_suffix(".jsonl").open("w", encoding="utf-8"))
+        for count, row in enumerate(read_rows(sets, name, split), 1):
+            if name == RL:
+                exported.longest_prompt = max(exported.longest_prompt, row["prompt_tokens"])
+            to_rl = trainer.rl_row if name == RL else None
+            written = to_rl(row, count - 1) if to_rl else trainer.sft_row(row)
+            if lines:
+                lines.write(json.dumps(written, ensure_ascii=False) + "\n")
+                continue
+            if not writer:
+                writer = Writer(file.with_suffix(".parquet"), _schema(written))
+                held.enter_context(contextlib.closing(writer))
+            writer.copy(written)
+    return count
 
 
-class _JsonLines:
-    """Writes rows as lines of JSON."""
+def _schema(row: Row) -> pa.Schema:
+    """The schema of rows like this one."""
+    import pyarrow as pa
 
-    def __init__(self, file: Path) -> None:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        self._file = file.open("w", encoding="utf-8")
-        self.rows = 0
+    return pa.Table.from_pylist([row]).schema
 
-    def write(self, row: Any) -> None:
-        self._file.write(json.dumps(to_row(row), ensure_ascii=False) + "\n")
-        self.rows += 1
 
-    def close(self) -> None:
-        self._file.close()
+# --- Rows.
+
+
+def _whole(row: Row) -> Row:
+    return {"messages": row["prompt"] + row["completion"]}
+
+
+def _spoken(row: Row) -> Row:
+    """The conversation of a row, thinking and answer as one text.
+
+    The marks are those that the student's template takes in a text; where it takes thinking from a
+    field alone, they are ``<think>`` and ``</think>``, as most templates write them. A response
+    without thinking has none.
+    """
+    (turn,) = row["completion"]
+    text = turn["content"]
+    if turn.get("reasoning_content"):
+        text = f"<think>\n{row['reasoning']}\n</think>\n\n{row['answer_text']}"
+    return {"messages": [*row["prompt"], {"role": turn["role"], "content": text}]}
+
+
+def _prompt_and_completion(row: Row) -> Row:
+    return {"prompt": row["prompt"], "completion": row["completion"]}
+
+
+def _rewarded(row: Row, **more: Any) -> Row:
+    """What the reward needs and what the row is of, and more."""
+    return {**{name: row[name] for name in _OF_REWARD}, **more}
+
+
+def _rewarded_prompt(row: Row, index: int) -> Row:
+    return _rewarded(row, prompt=row["prompt"])
+
+
+def _verl_prompt(row: Row, index: int) -> Row:
+    """In verl's columns; it groups its metrics by ``data_source``, which is the stratum."""
+    return {
+        "data_source": f"heavydistill/{row['stratum']}",
+        "prompt": row["prompt"],
+        "ability": row["verifier"],
+        "reward_model": {"style": "rule", "ground_truth": row["reference"]},
+        "extra_info": _rewarded(row, index=index),
+    }
+
+
+_VERL_CONFIG = "--config-path=$PWD --config-name={name}"
+_VERL_SFT = "torchrun --standalone --nproc_per_node=gpu -m verl.trainer.sft_trainer"
+
+TRAINERS = {
+    "trl": Trainer(
+        title="TRL",
+        version="1.16",
+        sft_row=_prompt_and_completion,
+        rl_row=_rewarded_prompt,
+        in_parquet=True,
+        sft_command="trl sft --config {name}.yaml",
+        rl_command="trl grpo --config {name}.yaml",
+    ),
+    "verl": Trainer(
+        title="verl",
+        version="0.9",
+        sft_row=_whole,
+        rl_row=_verl_prompt,
+        in_parquet=True,
+        sft_command=f"{_VERL_SFT} {_VERL_CONFIG}",
+        rl_command=f"python -m verl.trainer.main_ppo {_VERL_CONFIG}",
+        files={"heavydistill_sft.py": "verl/heavydistill_sft.py.txt"},
+    ),
+    "llamafactory": Trainer(
+        title="LLaMA-Factory",
+        version="0.9.5",
+        sft_row=_spoken,
+        sft_command="llamafactory-cli train {name}.yaml template=TEMPLATE",
+        files={"dataset_info.json": "llamafactory/dataset_info.json.jinja"},
+    ),
+    "ms-swift": Trainer(
+        title="ms-swift",
+        version="4.6",
+        sft_row=_spoken,
+        rl_row=lambda row, index: _rewarded(row, messages=row["prompt"]),
+        sft_command="swift sft {name}.yaml",
+        rl_command="swift rlhf {name}.yaml",
+        files={"heavydistill_swift.py": "ms-swift/heavydistill_swift.py.txt"},
+        files_are_of=(RL,),
+    ),
+    "axolotl": Trainer(
+        title="axolotl",
+        version="0.19",
+        sft_row=_whole,
+        rl_row=_rewarded_prompt,
+        sft_command="PYTHONPATH=. axolotl train {name}.yaml",
+        rl_command="PYTHONPATH=. axolotl train {name}.yaml",
+        files={
+            "heavydistill_axolotl/__init__.py": "",
+            "heavydistill_axolotl/sft.py": "axolotl/sft.py.txt",
+        },
+    ),
+}
+
+
+# --- Files.
 
 
 def _files(to: str, trainer: Trainer, exported: Export) -> dict[str, str]:
     """The files beside the rows, name to text."""
-    templates, files, commands = _templates(), {}, {}
+    templates = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(_TEMPLATES),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    templates.globals |= {"export": exported, "entry": _entry, "batch": _batch}
+    files, commands = {}, {}
     for name, rows in exported.rows.items():
         command = trainer.rl_command if name == RL else trainer.sft_command
         commands[name] = command.format(name=name)
         template = templates.get_template(f"{to}/{'rl' if name == RL else 'sft'}.yaml.jinja")
-        text = template.render(export=exported, name=name, rows=rows, entry=_entry, batch=_batch)
-        files[f"{name}.yaml"] = f"# {commands[name]}\n{text}"
+        files[f"{name}.yaml"] = f"# {commands[name]}\n{template.render(name=name, rows=rows)}"
     if RL in exported.rows:
         text, switch = Path(reward.__file__).read_text(encoding="utf-8"), "PROMPT_OPENS_THINKING = "
         opens_thinking = exported.manifest.student.opens_thinking
@@ -148,23 +332,15 @@ def _files(to: str, trainer: Trainer, exported: Export) -> dict[str, str]:
     files["README.md"] = templates.get_template("README.md.jinja").render(
         name=to,
         trainer=trainer,
-        export=exported,
         student=exported.manifest.student,
         where=_where(exported.model),
-        sft="\n".join(commands[name] for name in exported.sft),
+        sft="\n".join(command for name, command in commands.items() if name != RL),
         rl=commands.get(RL, ""),
     )
-    return files | trainer.files(exported)
-
-
-def _templates() -> jinja2.Environment:
-    return jinja2.Environment(
-        loader=jinja2.PackageLoader(__package__),
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
+    if not exported.rows.keys().isdisjoint(trainer.files_are_of):
+        for name, source in trainer.files.items():
+            files[name] = templates.get_template(source).render() if source else ""
+    return files
 
 
 def _entry(path: str, value: Any) -> str:
