@@ -24,7 +24,7 @@ from pathlib import Path
 from heavydistill.config.run import Sandboxing, Verifying
 from heavydistill.schema import Problem
 from heavydistill.verifiers.pool import VerdictPool
-from heavydistill.verifiers.sandbox import Limits, interpreter, open_sandbox
+from heavydistill.verifiers.sandbox import Limits, bubblewrap, open_sandbox
 
 LIMITS = Limits(cpu_s=10, wall_s=60, memory_mb=512, output_bytes=1 << 20)
 TRIVIAL = "print(0)\n"
@@ -74,7 +74,7 @@ def boxed() -> Run:
 
 def bare(folder: Path) -> Run:
     """Starts the same interpreter on the same program, with nothing around it."""
-    python = interpreter.find().path
+    python = bubblewrap.interpreter().path
 
     def run(program: str, stdin: bytes) -> bytes:
         file = folder / f"{abs(hash(program))}.py"

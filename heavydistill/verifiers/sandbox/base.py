@@ -36,21 +36,16 @@ ENTRY = "main.py"
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one run may take.
-
-    Attributes:
-        cpu_s: Seconds of processor time of the program, over all its threads; some hundredths
-            more, or the next whole second, where it is looked at no sooner.
-        wall_s: Seconds until the program is killed whatever it does. Generous: on a busy machine
-            a good program waits.
-        memory_mb: MiB of address space, the interpreter included.
-        output_bytes: Most bytes of standard output, and as many of standard error.
-    """
+    """What one run may take."""
 
     cpu_s: float
+    """Seconds of processor time over all threads; some hundredths, or up to a second, more."""
     wall_s: float
+    """Seconds until it is killed. Generous: on a busy machine a good program waits."""
     memory_mb: int
+    """MiB of address space, the interpreter included."""
     output_bytes: int
+    """Most bytes of standard output, and as many of standard error."""
 
     def __post_init__(self) -> None:
         if min(self.cpu_s, self.wall_s, self.memory_mb, self.output_bytes) <= 0:
@@ -59,22 +54,16 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """What became of a run.
-
-    Attributes:
-        ended: See the module.
-        exit_code: Exit status, 0 to 255, or the number of the signal; -1 for the other ends.
-        stdout: What it wrote, cut at ``Limits.output_bytes``.
-        stderr: The same for standard error; the reason for ``unavailable``.
-        cpu_s: Seconds of processor time, start included; 0.0 where nobody knows. Differs from
-            run to run.
-    """
+    """What became of a run."""
 
     ended: Ended
     exit_code: int = -1
+    """Exit status, 0 to 255, or the number of the signal; -1 for the other ends."""
     stdout: bytes = b""
+    """What it wrote, cut at ``Limits.output_bytes``; so is ``stderr``."""
     stderr: bytes = b""
     cpu_s: float = 0.0
+    """Seconds of processor time, start included; 0.0 where nobody knows."""
 
 
 class Sandbox(abc.ABC):
@@ -93,8 +82,6 @@ class Sandbox(abc.ABC):
 
         Args:
             files: Name to text, ``main.py`` among them; no folders.
-            stdin: Standard input, whole.
-            limits: What it may take.
 
         Raises:
             ValueError: ``files`` has no ``main.py``, or a name that is no plain file name.

@@ -8,38 +8,145 @@ What holds a program, from the outside in:
     user          an ordinary one; where this process is root, one that nobody is
     system calls  see ``seccomp``: no second process, so that the limits are totals
     limits        see ``launcher``: processor time, address space, threads, sizes of files
-    this process  reads at most so much, counts files, and kills at the limit (``Watch``)
+    this process  reads at most so much, counts files, and kills at the limit
 
 It is told nothing: no environment of this process, no open file, no name of a user or machine.
 Strings hash alike in every run, so that a program prints its sets in the same order each time.
 
 Where bubblewrap cannot do all of it nothing runs; a trial at the first use finds out.
 
-Not covered: other packages than the standard library, time zones but UTC, more than one process;
-addresses of objects, which differ from run to run; faults of the kernel.
+Not covered: other packages than the standard library, and of that extension modules of terminals,
+windows and old databases (curses, tkinter, dbm); a Python that finds its libraries through
+LD_LIBRARY_PATH only; time zones but UTC; more than one process; faults of the kernel.
 """
 
 from __future__ import annotations
 
 import contextlib
+import glob
 import itertools
+import json
 import os
 import platform
 import resource
 import select
 import selectors
 import shutil
+import struct
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import IO, ClassVar
 
-from heavydistill.verifiers.sandbox import interpreter, launcher, seccomp
+from heavydistill.verifiers.sandbox import launcher, seccomp
 from heavydistill.verifiers.sandbox.base import Ended, Limits, Ran, Sandbox, contents, unavailable
+
+# --- Which Python runs in the sandbox: that of this process without its environment of packages, so
+# behind a virtual environment the one it was made from. What it needs of the machine is asked of
+# itself once: it loads every extension module of its standard library and says which shared
+# libraries that took. Nothing else of the machine is shown to a program.
+_ASK_S = 60.0
+_PACKAGES = ("site-packages", "dist-packages")
+# Their libraries would be two thirds of all.
+_LEFT_OUT = ("_test", "xx", "nis", "readline", "_curses", "_tkinter", "_dbm", "_gdbm")
+
+# Runs in the interpreter asked, without any package. The folders are those of its import path.
+_QUESTION = f"""
+import glob, importlib, json, os, sys
+folders = [os.path.realpath(folder) for folder in sys.path if os.path.isdir(folder)]
+for folder in folders:
+    for file in glob.glob(os.path.join(folder, "*.so")):
+        name = os.path.basename(file).split(".")[0]
+        if not name.startswith({_LEFT_OUT}):
+            try:
+                importlib.import_module(name)
+            except ImportError:
+                pass
+try:
+    import ctypes
+    ctypes.CDLL("libgcc_s.so.1")  # the C library loads it when a thread is ended from outside
+except (ImportError, OSError):
+    pass
+with open("/proc/self/maps") as maps:
+    mapped = sorted(set(line.split(maxsplit=5)[5].strip() for line in maps if ".so" in line))
+print(json.dumps(dict(folders=folders, mapped=mapped)))
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Interpreter:
+    """A Python and what it needs of the machine; all paths are absolute and real."""
+
+    path: str
+    folders: tuple[str, ...]
+    """Its standard library."""
+    hidden: tuple[str, ...]
+    """Folders in those that hold other packages."""
+    libraries: tuple[str, ...]
+    """The shared libraries, the loader among them."""
+    links: tuple[tuple[str, str], ...]
+    """(name, library) under which else those are looked for."""
+
+
+@cache
+def interpreter() -> Interpreter:
+    """The interpreter of this process, asked once.
+
+    Raises:
+        OSError: It cannot be started or read.
+        ValueError: It did not answer, with what it said instead.
+    """
+    path = os.path.realpath(getattr(sys, "_base_executable", None) or sys.executable)
+    command = [path, "-I", "-S", "-B", "-c", _QUESTION]
+    try:
+        done = subprocess.run(command, capture_output=True, timeout=_ASK_S, env={}, cwd="/")
+        said = json.loads(done.stdout)
+    except (subprocess.TimeoutExpired, json.JSONDecodeError) as error:
+        raise ValueError(f"{path} does not say what it needs: {error}") from error
+    paths = sorted({Path(folder) for folder in said["folders"]})
+    folders = [folder for folder in paths if not set(folder.parents) & set(paths)]
+    mapped = [Path(file) for file in said["mapped"]]
+    libraries = [file for file in mapped if not any(map(file.is_relative_to, folders))]
+    links: dict[str, str] = {}
+    for file in libraries:
+        # The loader asks for libz.so.1, a link beside the library.
+        beside = file.parent.glob(f"{glob.escape(file.name.partition('.so')[0])}.so*")
+        links |= {str(link): str(file) for link in beside if link.resolve() == file}
+    if loader := _loader(path):
+        links[loader] = os.path.realpath(loader)
+    hidden = [str(folder / name) for folder in folders for name in _PACKAGES]
+    return Interpreter(
+        path,
+        tuple(map(str, folders)),
+        tuple(filter(os.path.isdir, hidden)),
+        tuple(map(str, libraries)),
+        tuple(sorted((name, file) for name, file in links.items() if name != file)),
+    )
+
+
+def _loader(path: str) -> str | None:
+    """The program that the kernel starts for a dynamic one; None for a static one.
+
+    Raises:
+        OSError: The file cannot be read.
+    """
+    with open(path, "rb") as file:
+        start = file.read(64)
+        table, size, count = struct.unpack_from("<32xQ14xHH", start)
+        file.seek(table)
+        headers = file.read(size * count)
+        for number in range(count):
+            kind, offset, length = struct.unpack_from("<I4xQ16xQ", headers, number * size)
+            if kind == 3:  # PT_INTERP
+                file.seek(offset)
+                return file.read(length).rstrip(b"\0").decode()
+    return None
+
 
 # --- A run that is watched. The process started is bubblewrap, whose only child is the launcher,
 # the first of a process namespace. The launcher ends, and all of its namespace with it, when the
@@ -50,109 +157,89 @@ _CHUNK = 1 << 16
 _LAST_S = 20.0
 
 
-class Watch:
-    """One run that has been started.
+def _watched(
+    process: subprocess.Popen[bytes], reports: int, alive: IO[bytes], limits: Limits
+) -> Ran:
+    """What became of a run. No process and no open file is left, whatever is raised.
 
     Args:
         process: bubblewrap, with pipes for standard output and error.
-        told: End of the pipe that the launcher reports to.
+        reports: End of the pipe that the launcher reports to.
         alive: End of the pipe that keeps the launcher alive; closed here.
 
     Raises:
         OSError: Too many files are open; the run has been ended.
     """
+    assert process.stdout is not None and process.stderr is not None
+    try:
+        ends = os.pidfd_open(process.pid)
+    except OSError:
+        alive.close()
+        process.communicate()
+        raise
+    told, out, err = bytearray(), bytearray(), bytearray()
+    sinks = {reports: told, process.stdout.fileno(): out, process.stderr.fileno(): err}
+    ended: Ended | None = None
+    try:
+        ended = _read(sinks, reports, ends, limits)
+    finally:
+        code, cpu_s = _end(process, alive, ends)
+    # What the launcher wrote last is not always read before the rest.
+    os.set_blocking(reports, False)
+    with contextlib.suppress(BlockingIOError):
+        told += os.read(reports, _CHUNK)
+    lines = told.splitlines()
+    if b"begun" not in lines or code < 0:
+        late = b"the sandbox did not start within %g s" % limits.wall_s
+        why = late if ended == "wall" else bytes(err).strip() or b"the sandbox was killed"
+        return Ran("unavailable", stderr=why)
+    watched: dict[bytes, Ended] = {b"idle": "wall", b"cpu": "cpu", b"files": "files"}
+    for line, end in watched.items():
+        ended = end if line in lines else ended
+    kept = bytes(out[: limits.output_bytes]), bytes(err[: limits.output_bytes])
+    if ended is not None:
+        return Ran(ended, -1, *kept, cpu_s)
+    return (
+        Ran("signal", code - 128, *kept, cpu_s) if code > 128 else Ran("exit", code, *kept, cpu_s)
+    )
 
-    def __init__(self, process: subprocess.Popen[bytes], told: int, alive: IO[bytes]) -> None:
-        assert process.stdout is not None and process.stderr is not None
-        self._process = process
-        self._alive = alive
-        self._reports = told
-        self._pipes = (process.stdout, process.stderr)
-        self._told, self._out, self._err = bytearray(), bytearray(), bytearray()
-        self._sinks = {
-            told: self._told,
-            process.stdout.fileno(): self._out,
-            process.stderr.fileno(): self._err,
-        }
-        try:
-            self._ends = os.pidfd_open(process.pid)
-        except OSError:
-            alive.close()
-            process.communicate()
-            raise
 
-    def to_the_end(self, limits: Limits) -> Ran:
-        """What became of it. No process and no open file is left, whatever is raised."""
-        ended: Ended | None = None
-        try:
-            ended = self._read(limits)
-        finally:
-            code, cpu_s = self._end()
-        self._read_reports()
-        out, err = bytes(self._out[: limits.output_bytes]), bytes(self._err[: limits.output_bytes])
-        told = self._told.splitlines()
-        if b"begun" not in told or code < 0:
-            return Ran("unavailable", stderr=self._why_not(ended, limits))
-        if b"files" in told:
-            ended = "files"
-        elif b"cpu" in told:
-            ended = "cpu"
-        elif b"idle" in told:
-            ended = "wall"
-        if ended is not None:
-            return Ran(ended, -1, out, err, cpu_s)
-        if code > 128:
-            return Ran("signal", code - 128, out, err, cpu_s)
-        return Ran("exit", code, out, err, cpu_s)
+def _read(sinks: dict[int, bytearray], reports: int, ends: int, limits: Limits) -> Ended | None:
+    """Reads until the run has ended (None) or has to be ended (why)."""
+    until = time.monotonic() + limits.wall_s
+    with selectors.DefaultSelector() as selector:
+        for source in (*sinks, ends):
+            selector.register(source, selectors.EVENT_READ)
+        while (left := until - time.monotonic()) > 0:
+            ready = {key.fd for key, _ in selector.select(left)}
+            if ready == {ends}:  # and nothing is left to read
+                return None
+            for source in ready - {ends}:
+                chunk = os.read(source, _CHUNK)
+                sinks[source].extend(chunk)
+                if not chunk:
+                    selector.unregister(source)
+                elif source != reports and len(sinks[source]) > limits.output_bytes:
+                    return "output"
+    return "wall"
 
-    def _why_not(self, ended: Ended | None, limits: Limits) -> bytes:
-        if ended == "wall":
-            return b"the sandbox did not start within %g s" % limits.wall_s
-        return bytes(self._err).strip() or b"the sandbox was killed"
 
-    def _read(self, limits: Limits) -> Ended | None:
-        """Reads until the run has ended (None) or has to be ended (why)."""
-        until = time.monotonic() + limits.wall_s
-        with selectors.DefaultSelector() as selector:
-            for source in (*self._sinks, self._ends):
-                selector.register(source, selectors.EVENT_READ)
-            while (left := until - time.monotonic()) > 0:
-                ready = {key.fd for key, _ in selector.select(left)}
-                if ready == {self._ends}:  # and nothing is left to read
-                    return None
-                for source in ready - {self._ends}:
-                    chunk = os.read(source, _CHUNK)
-                    chunks = self._sinks[source]
-                    chunks += chunk
-                    if not chunk:
-                        selector.unregister(source)
-                    elif source != self._reports and len(chunks) > limits.output_bytes:
-                        return "output"
-        return "wall"
-
-    def _read_reports(self) -> None:
-        """The last of what the launcher said: what it wrote is not always read before the rest."""
-        os.set_blocking(self._reports, False)
-        try:
-            self._told += os.read(self._reports, _CHUNK)
-        except BlockingIOError:
-            return
-
-    def _end(self) -> tuple[int, float]:
-        """Ends what still runs and waits for it: (exit code, seconds of processor time)."""
-        try:
-            self._alive.close()
-            last = select.poll()
-            last.register(self._ends, select.POLLIN)
-            if not last.poll(_LAST_S * 1000):
-                self._process.kill()
-            _, status, used = os.wait4(self._process.pid, 0)
-            self._process.returncode = os.waitstatus_to_exitcode(status)
-            return self._process.returncode, used.ru_utime + used.ru_stime
-        finally:
-            for pipe in self._pipes:
+def _end(process: subprocess.Popen[bytes], alive: IO[bytes], ends: int) -> tuple[int, float]:
+    """Ends what still runs and waits for it: (exit code, seconds of processor time)."""
+    try:
+        alive.close()
+        last = select.poll()
+        last.register(ends, select.POLLIN)
+        if not last.poll(_LAST_S * 1000):
+            process.kill()
+        _, status, used = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        return process.returncode, used.ru_utime + used.ru_stime
+    finally:
+        for pipe in (process.stdout, process.stderr):
+            if pipe:
                 pipe.close()
-            os.close(self._ends)
+        os.close(ends)
 
 
 # --- The sandbox.
@@ -203,9 +290,16 @@ class Bubblewrap(Sandbox):
 
     def run(self, files: Mapping[str, str], stdin: bytes, limits: Limits) -> Ran:
         texts = contents(files)
-        if reason := self.unavailable() or _too_little_memory(limits):
-            return unavailable(reason)
-        return _run(texts, stdin, limits)
+        reason = self.unavailable()
+        _, most = resource.getrlimit(resource.RLIMIT_AS)
+        is_short = most != resource.RLIM_INFINITY and most < limits.memory_mb << 20
+        if reason is None and is_short:
+            reason = (
+                f"this process may give {most >> 20} MiB of address space to a program, and "
+                f"{limits.memory_mb} are wanted. Raise ulimit -v, or lower "
+                "verifying.sandbox.memory_mb."
+            )
+        return unavailable(reason) if reason else _run(texts, stdin, limits)
 
 
 _tried = threading.Lock()
@@ -235,7 +329,7 @@ def _fault() -> Fault | None:
         return "bubblewrap is not installed", _INSTALL
     try:
         shown = subprocess.run([program, "--help"], capture_output=True, timeout=_COMMAND_S)
-        interpreter.find()
+        interpreter()
         if missing := [o for o in _NEEDED_OPTIONS if o.encode() not in shown.stdout]:
             return f"bubblewrap here has no {missing[0]}", "Install version 0.7 or newer."
     except (OSError, ValueError, subprocess.TimeoutExpired) as error:
@@ -251,29 +345,22 @@ def _fault() -> Fault | None:
     return f"bubblewrap cannot start a program: {text}", _ALLOW
 
 
-def _too_little_memory(limits: Limits) -> str | None:
-    _, most = resource.getrlimit(resource.RLIMIT_AS)
-    if most == resource.RLIM_INFINITY or most >= limits.memory_mb << 20:
-        return None
-    return (
-        f"this process may give {most >> 20} MiB of address space to a program, and "
-        f"{limits.memory_mb} are wanted. Raise ulimit -v, or lower verifying.sandbox.memory_mb."
-    )
-
-
 def _run(texts: Mapping[str, bytes], stdin: bytes, limits: Limits) -> Ran:
     """Runs a program, or says why that failed; the machine is one that has a filter."""
     try:
         with contextlib.ExitStack() as stack:
-            return _start(stack, texts, stdin, limits).to_the_end(limits)
+            return _watched(*_start(stack, texts, stdin, limits), limits)
     except OSError as error:
         return unavailable(f"the sandbox cannot be started: {error}")
 
 
 def _start(
     stack: contextlib.ExitStack, texts: Mapping[str, bytes], stdin: bytes, limits: Limits
-) -> Watch:
+) -> tuple[subprocess.Popen[bytes], int, IO[bytes]]:
     """Starts bubblewrap; what is open for it is closed with the stack.
+
+    Returns:
+        It, and the ends on this side of the pipes ``told`` and ``alive``.
 
     Raises:
         OSError: It cannot be started, or a file cannot be opened.
@@ -284,6 +371,7 @@ def _start(
     keeper = stack.enter_context(os.fdopen(writes, "wb", buffering=0))
     uid = _unused_uid() if os.getuid() == 0 else None
     becomes = uid if _may_mount() else None
+    starts_as = None if becomes is not None else uid
     files = {f"{_FOLDER}/{name}": _holding(stack, text) for name, text in texts.items()}
     files["/dev/stdin"] = _holding(stack, stdin)
     passed = [told, alive, *files.values()]
@@ -303,7 +391,7 @@ def _start(
         *_box(room, privileged=becomes is not None),
         *_flat(("--perms", "0444", "--file", str(file), name) for name, file in files.items()),
         *("--remount-ro", "/", "--chdir", _FOLDER),
-        *("--", interpreter.find().path, "-s", "-S", "-P", "-B", "-X", "utf8"),
+        *("--", interpreter().path, "-s", "-S", "-P", "-B", "-X", "utf8"),
         *("-c", f"{_launcher()}\nstart_alone(**{start!r})"),
     ]
     # A file of its own: the program's position in it is not that of the one bubblewrap copies.
@@ -317,22 +405,20 @@ def _start(
         cwd="/",
         pass_fds=passed,
         start_new_session=True,
-        user=None if becomes is not None else uid,
-        group=None if becomes is not None else uid,
-        extra_groups=None if becomes is not None or uid is None else [],
+        user=starts_as,
+        group=starts_as,
+        extra_groups=None if starts_as is None else [],
     )
-    return Watch(process, reports, keeper)
+    return process, reports, keeper
 
 
 def _box(room: int, *, privileged: bool) -> list[str]:
-    """What bubblewrap builds around every program.
+    """What bubblewrap builds around every program, whose folder holds ``room`` bytes.
 
-    Args:
-        room: Bytes that the working folder holds.
-        privileged: It starts as root and the launcher becomes somebody else; otherwise it starts
-            as an ordinary user, in a user namespace.
+    Privileged, it starts as root and the launcher becomes somebody else; otherwise it starts as an
+    ordinary user, in a user namespace.
     """
-    python = interpreter.find()
+    python = interpreter()
     given = ("CAP_SETUID", "CAP_SETGID", "CAP_KILL") if privileged else ()
     names = [*python.folders, python.path, *python.libraries, *dict(python.links), *_DEVICES]
     above = sorted({str(folder) for name in names for folder in Path(name).parents} - {"/"})

@@ -35,13 +35,18 @@ def start(cpu_s: int, memory_bytes: int) -> None:
     Args:
         cpu_s: Seconds of processor time until it is ended; one more, and it is killed.
         memory_bytes: Most address space.
-
-    Raises:
-        ValueError: A limit is above what this process may have.
     """
     resource.setrlimit(resource.RLIMIT_CPU, (cpu_s, cpu_s + 1))
     resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
-    _run()
+    sys.argv[:] = ["main.py"]
+    with open("main.py", "rb") as file:
+        code = compile(file.read(), "main.py", "exec", dont_inherit=True)
+    main = vars(sys.modules["__main__"])
+    path = f"{posix.getcwd()}/main.py"
+    for name in main.keys() - _STAYS:
+        del main[name]
+    main["__file__"] = path
+    exec(code, main)
 
 
 def start_alone(
@@ -58,7 +63,6 @@ def start_alone(
 
     Args:
         cpu_s: Seconds of processor time until it is killed, looked at every 50 ms.
-        memory_bytes: As above.
         file_bytes: Most bytes of one file.
         uid: User and group to become, as root; None to stay who it is.
         filtered: The filter of system calls, instructions of classic BPF.
@@ -66,10 +70,6 @@ def start_alone(
         told: File descriptor that gets the line ``begun`` before the program starts, and ``cpu``,
             ``files`` or ``idle`` if it had to be ended for that.
         files: All open files from 3 to before this one are closed.
-
-    Raises:
-        OSError: The user cannot be changed, or the filter is refused.
-        ValueError: A limit is above what this process may have.
     """
     if child := posix.fork():
         posix.dup2(alive, 0)
@@ -97,18 +97,6 @@ def start_alone(
     resource.setrlimit(resource.RLIMIT_NOFILE, (_OPEN_FILES, _OPEN_FILES))
     # The system's own limit counts in ticks, and on a busy machine some are another's.
     start(2 * int(cpu_s) + 2, memory_bytes)
-
-
-def _run() -> None:
-    sys.argv[:] = ["main.py"]
-    with open("main.py", "rb") as file:
-        code = compile(file.read(), "main.py", "exec", dont_inherit=True)
-    main = vars(sys.modules["__main__"])
-    path = f"{posix.getcwd()}/main.py"
-    for name in main.keys() - _STAYS:
-        del main[name]
-    main["__file__"] = path
-    exec(code, main)
 
 
 def _watch(child: int, cpu_s: float) -> int:

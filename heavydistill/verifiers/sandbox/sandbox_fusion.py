@@ -28,8 +28,7 @@ import requests
 from heavydistill.verifiers.sandbox import launcher
 from heavydistill.verifiers.sandbox.base import Limits, Ran, Sandbox, contents, unavailable
 
-_CONNECT_S = 10.0
-_PING_S = 10.0
+_CONNECT_S = _PING_S = 10.0
 # On top of the program's own time: the server may have to queue it.
 _QUEUE_S = 60.0
 # The server keeps no more than this of each output, and does not say when it cut.
@@ -40,11 +39,7 @@ _CHUNK = 1 << 16
 
 
 class SandboxFusion(Sandbox):
-    """See the module.
-
-    Args:
-        url: Address of the server, e.g. ``http://localhost:8080``.
-    """
+    """See the module; ``url`` is the server's address, e.g. ``http://localhost:8080``."""
 
     name: ClassVar[str] = "sandbox_fusion"
 
@@ -71,36 +66,27 @@ class SandboxFusion(Sandbox):
             given = stdin.decode("utf-8")
         except UnicodeDecodeError:
             return unavailable("SandboxFusion takes standard input as text, and this is none")
-        asked = {
+        job: dict[str, Any] = {
             "language": "python",
             "code": f"{_launcher()}\nstart({math.ceil(limits.cpu_s)}, {limits.memory_mb << 20})\n",
             "files": {name: base64.b64encode(text).decode() for name, text in texts.items()},
             "stdin": given,
             "run_timeout": limits.wall_s,
         }
+        timeout_s = (_CONNECT_S, limits.wall_s + _QUEUE_S)
         try:
-            answer = self._ask(asked, limits.wall_s + _QUEUE_S)
+            with requests.post(
+                f"{self._url}/run_code", json=job, timeout=timeout_s, stream=True
+            ) as response:
+                response.raise_for_status()
+                said = bytearray()
+                for chunk in response.iter_content(_CHUNK):
+                    said += chunk
+                    if len(said) > _MOST_ANSWER_BYTES:
+                        raise ValueError(f"an answer of more than {_MOST_ANSWER_BYTES} bytes")
+            return _read(json.loads(said), limits)
         except (requests.RequestException, ValueError) as error:
             return unavailable(f"SandboxFusion: {type(error).__name__}: {str(error)[:200]}")
-        return _read(answer, limits)
-
-    def _ask(self, asked: dict[str, Any], timeout_s: float) -> Any:
-        """The server's answer.
-
-        Raises:
-            requests.RequestException: There is none, or its status is not 200.
-            ValueError: It is too long or no JSON.
-        """
-        with requests.post(
-            f"{self._url}/run_code", json=asked, timeout=(_CONNECT_S, timeout_s), stream=True
-        ) as response:
-            response.raise_for_status()
-            said = bytearray()
-            for chunk in response.iter_content(_CHUNK):
-                said += chunk
-                if len(said) > _MOST_ANSWER_BYTES:
-                    raise ValueError(f"an answer of more than {_MOST_ANSWER_BYTES} bytes")
-        return json.loads(said)
 
 
 def _read(answer: Any, limits: Limits) -> Ran:

@@ -15,14 +15,13 @@ Everything else fails with ENOSYS, as on a kernel that never heard of it: proces
 ptrace, mounts, namespaces, keys, BPF, io_uring, memory that no address space counts (memfd, System
 V). A call by another system call table (i386, 32-bit ARM) kills the process; x32 is refused.
 
-Not covered: machines other than x86_64 and aarch64 in little-endian. ``program`` raises, and
-nothing runs there.
+Not covered: machines other than x86_64 and aarch64 in little-endian; nothing runs there.
 """
 
 from __future__ import annotations
 
 import struct
-from itertools import chain, pairwise
+from itertools import pairwise
 
 # Name, number on x86_64, number on aarch64; a dash where that table has none.
 _ALLOWED = """
@@ -75,6 +74,21 @@ _LOOKED_AT = """
     clone 56 220, socketpair 53 199, sendto 44 206, recvfrom 45 207, ioctl 16 29, prctl 157 167,
     prlimit64 302 261
 """
+# Of a call that is looked at: which argument, which bits of its lower half (all that the kernel
+# reads of these), and the values of them that are allowed.
+_Check = tuple[int, int, tuple[int, ...]]
+_ALL = 0xFFFFFFFF
+_PLAIN: _Check = (3, _ALL & ~0x4040, (0,))  # flags but for MSG_DONTWAIT, MSG_NOSIGNAL
+_CHECKS: dict[str, list[_Check]] = {
+    "clone": [(0, 0x7E020000 | 0x00010000, (0x00010000,))],  # no CLONE_NEW..., but CLONE_THREAD
+    "socketpair": [(0, _ALL, (1,)), (1, 0xF, (1,))],  # AF_UNIX, SOCK_STREAM
+    "sendto": [_PLAIN],
+    "recvfrom": [_PLAIN],
+    # TCGETS, TIOCGWINSZ, FIONREAD, FIONBIO, FIONCLEX, FIOCLEX: the same numbers on both.
+    "ioctl": [(1, _ALL, (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451))],
+    "prctl": [(0, _ALL, (15, 16))],  # PR_SET_NAME, PR_GET_NAME
+    "prlimit64": [(0, _ALL, (0,))],  # of the process itself
+}
 
 # AUDIT_ARCH_X86_64 and AUDIT_ARCH_AARCH64, and the column of the tables above.
 _MACHINES = {"x86_64": (0xC000003E, 0), "aarch64": (0xC00000B7, 1)}
@@ -85,15 +99,6 @@ _IF_EQUAL, _IF_GREATER, _IF_AT_LEAST = 0x15, 0x25, 0x35
 _NUMBER, _MACHINE, _ARGUMENTS = 0, 4, 16
 
 _ALLOW, _KILL, _REFUSE = 0x7FFF0000, 0x80000000, 0x00050000 | 38  # 38 is ENOSYS on both
-
-_CLONE_THREAD = 0x00010000
-_CLONE_NAMESPACES = 0x7E020000
-_AF_UNIX, _SOCK_STREAM, _SOCK_KIND = 1, 1, 0xF
-_ALL_BUT_PLAIN = 0xFFFFFFFF & ~0x4040  # MSG_DONTWAIT, MSG_NOSIGNAL
-# TCGETS, TIOCGWINSZ, FIONREAD, FIONBIO, FIONCLEX, FIOCLEX: the same numbers on both.
-_IOCTLS = (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)
-# PR_SET_NAME, PR_GET_NAME.
-_PRCTLS = (15, 16)
 
 _Instruction = tuple[int, int, int, int]
 """Code, jump if true, jump if false, constant."""
@@ -115,22 +120,14 @@ def program(machine: str) -> bytes:
     """
     audit, _ = _MACHINES[machine]
     looked_at = numbers(machine, _LOOKED_AT)
-    blocks = {
-        "clone": _clone(),
-        "socketpair": _socketpair(),
-        "sendto": _plainly(),
-        "recvfrom": _plainly(),
-        "ioctl": _ioctl(),
-        "prctl": _prctl(),
-        "prlimit64": _of_itself(),
-    }
     code: list[_Instruction] = [
         (_LOAD, 0, 0, _MACHINE),
         (_IF_EQUAL, 1, 0, audit),
         (_RETURN, 0, 0, _KILL),
         (_LOAD, 0, 0, _NUMBER),
     ]
-    for name, block in blocks.items():
+    for name, checks in _CHECKS.items():
+        block = _block(checks)
         code += [(_IF_EQUAL, 0, len(block), looked_at[name]), *block]
     for first, last in _runs(sorted(numbers(machine, _ALLOWED).values())):
         code += [(_IF_AT_LEAST, 0, 2, first), (_IF_GREATER, 1, 0, last), (_RETURN, 0, 0, _ALLOW)]
@@ -152,55 +149,12 @@ def _runs(ordered: list[int]) -> list[tuple[int, int]]:
     return list(zip(starts, ends, strict=True))
 
 
-def _argument(position: int) -> _Instruction:
-    """Loads the lower half of an argument: all that the kernel reads of those looked at."""
-    return (_LOAD, 0, 0, _ARGUMENTS + 8 * position)
-
-
-def _clone() -> list[_Instruction]:
-    return [
-        _argument(0),
-        (_AND, 0, 0, _CLONE_THREAD | _CLONE_NAMESPACES),
-        (_IF_EQUAL, 0, 1, _CLONE_THREAD),
-        (_RETURN, 0, 0, _ALLOW),
-        (_RETURN, 0, 0, _REFUSE),
-    ]
-
-
-def _socketpair() -> list[_Instruction]:
-    return [
-        _argument(0),
-        (_IF_EQUAL, 0, 4, _AF_UNIX),
-        _argument(1),
-        (_AND, 0, 0, _SOCK_KIND),
-        (_IF_EQUAL, 0, 1, _SOCK_STREAM),
-        (_RETURN, 0, 0, _ALLOW),
-        (_RETURN, 0, 0, _REFUSE),
-    ]
-
-
-def _plainly() -> list[_Instruction]:
-    return [
-        _argument(3),
-        (_AND, 0, 0, _ALL_BUT_PLAIN),
-        (_IF_EQUAL, 0, 1, 0),
-        (_RETURN, 0, 0, _ALLOW),
-        (_RETURN, 0, 0, _REFUSE),
-    ]
-
-
-def _ioctl() -> list[_Instruction]:
-    return [_argument(1), *_any_of(_IOCTLS), (_RETURN, 0, 0, _REFUSE)]
-
-
-def _prctl() -> list[_Instruction]:
-    return [_argument(0), *_any_of(_PRCTLS), (_RETURN, 0, 0, _REFUSE)]
-
-
-def _of_itself() -> list[_Instruction]:
-    return [_argument(0), *_any_of((0,)), (_RETURN, 0, 0, _REFUSE)]
-
-
-def _any_of(values: tuple[int, ...]) -> list[_Instruction]:
-    pairs = ([(_IF_EQUAL, 0, 1, value), (_RETURN, 0, 0, _ALLOW)] for value in values)
-    return list(chain.from_iterable(pairs))
+def _block(checks: list[_Check]) -> list[_Instruction]:
+    """Refuses a call whose arguments do not pass all checks, and allows it if they do."""
+    code: list[_Instruction] = []
+    for position, bits, values in checks:
+        code += [(_LOAD, 0, 0, _ARGUMENTS + 8 * position), (_AND, 0, 0, bits)]
+        # A value that is allowed jumps over the others and the refusal.
+        code += [(_IF_EQUAL, len(values) - n, 0, value) for n, value in enumerate(values)]
+        code.append((_RETURN, 0, 0, _REFUSE))
+    return [*code, (_RETURN, 0, 0, _ALLOW)]

@@ -16,7 +16,7 @@ import pytest
 from sandboxing import SYSTEM_PYTHON, adopted_all_end, children, ran
 
 from heavydistill.config.run import Sandboxing
-from heavydistill.verifiers.sandbox import Limits, bubblewrap, interpreter, open_sandbox
+from heavydistill.verifiers.sandbox import Limits, bubblewrap, open_sandbox
 
 LIMITS = Limits(5, 60, 256, 1 << 16)
 works = pytest.mark.usefixtures("works")
@@ -195,7 +195,7 @@ def test_what_failed_once_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_the_interpreter_is_the_one_behind_the_virtual_environment() -> None:
     version = ran("import sys; print(sys.version, sys.prefix == sys.base_prefix)").stdout.decode()
     assert version == f"{sys.version} True\n"
-    assert not Path(interpreter.find().path).is_relative_to(sys.prefix) or (
+    assert not Path(bubblewrap.interpreter().path).is_relative_to(sys.prefix) or (
         sys.prefix == sys.base_prefix
     )
 
@@ -206,7 +206,7 @@ def test_the_interpreter_is_the_one_behind_the_virtual_environment() -> None:
 )
 def test_an_ordinary_user_is_contained_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "_base_executable", SYSTEM_PYTHON)
-    interpreter.find.cache_clear()
+    bubblewrap.interpreter.cache_clear()
     program = """
         import os
         print(os.getuid() != 0)
@@ -218,10 +218,10 @@ def test_an_ordinary_user_is_contained_as_well(monkeypatch: pytest.MonkeyPatch) 
         while True: open(f"{(number := number + 1)}", "w").close()
     """
     try:
-        interpreter.find()
+        bubblewrap.interpreter()
         result = _as_nobody(program)
     finally:
-        interpreter.find.cache_clear()
+        bubblewrap.interpreter.cache_clear()
     if "namespace" in result:
         pytest.skip(f"no namespaces for ordinary users here: {result}")
     assert result == "files True" + " refused" * 6
