@@ -6,7 +6,8 @@ alone is sent; the condition is decided outside, on the value that came back. Wh
     subject     a call of a name that the program must define, e.g. ``f(2)`` or ``Stack().pop()``;
                 an item, slice or attribute of a subject; a builtin such as ``sorted``, ``set`` or
                 ``len`` around one
-    constant    literals; arithmetic on them; ``float("inf")``, ``set()``, ``math.pi`` and the like
+    constant    literals; arithmetic on numbers; ``float("inf")``, ``set()``, ``math.pi`` and the
+                like
     condition   a subject alone; ``==``, ``!=``, ``is``, ``in``, ``<`` ... of subjects and
                 constants, chained too; ``isclose(subject, constant)``;
                 ``abs(subject - constant) < constant``; ``not``, ``and``, ``or`` of conditions
@@ -19,6 +20,7 @@ from __future__ import annotations
 import ast
 import builtins
 import math
+import operator
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -34,20 +36,25 @@ from heavydistill.verifiers.code.values import (
     truth,
 )
 
-# --- The values of expressions that are constant, found without running them: literals, arithmetic
-# on them, ``set()``, ``list(...)`` and the like of one constant. What would take long is refused.
-_MAKERS: dict[str, Callable[[Any], Any]] = {
+# --- The values of expressions that are constant, found without running them.
+_MAKERS: dict[str, Callable[..., Any]] = {
     "float": float,
-    "int": int,
-    "complex": complex,
     "set": set,
     "frozenset": frozenset,
     "list": list,
     "tuple": tuple,
     "dict": dict,
-    "sorted": sorted,
 }
-_MATH = {"pi": math.pi, "e": math.e, "inf": math.inf, "nan": math.nan, "tau": math.tau}
+_MATH = {f"math.{name}": getattr(math, name) for name in ("pi", "e", "inf", "nan", "tau")}
+_OPERATIONS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+    ast.Pow: operator.pow,
+}
 _MOST_BITS = 100_000
 
 
@@ -62,69 +69,30 @@ def constant(node: ast.expr) -> Any:
         Unsplittable: It is not, or it takes too long to find out.
     """
     try:
-        return _constant(node)
+        if isinstance(node, ast.BinOp):
+            return _arithmetic(constant(node.left), type(node.op), constant(node.right))
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+            return -constant(node.operand)
+        if isinstance(node, ast.Attribute) and dotted(node) in _MATH:
+            return _MATH[dotted(node)]
+        if isinstance(node, ast.Call) and dotted(node.func) in _MAKERS and not node.keywords:
+            return _MAKERS[dotted(node.func)](*map(constant, node.args))
+        return ast.literal_eval(node)
+    except Unsplittable:
+        raise
     except (ValueError, TypeError, ArithmeticError, RecursionError, MemoryError) as error:
         raise Unsplittable(str(error)) from error
 
 
-def _constant(node: ast.expr) -> Any:
-    if isinstance(node, ast.Constant):
-        return node.value
-    if isinstance(node, ast.List):
-        return [_constant(item) for item in node.elts]
-    if isinstance(node, ast.Tuple):
-        return tuple(_constant(item) for item in node.elts)
-    if isinstance(node, ast.Set):
-        return {_constant(item) for item in node.elts}
-    if isinstance(node, ast.Dict):
-        if None in node.keys:
-            raise ValueError("a dictionary with ** in it")
-        keys = [_constant(key) for key in node.keys if key is not None]
-        return dict(zip(keys, map(_constant, node.values), strict=True))
-    if isinstance(node, ast.UnaryOp):
-        value = _constant(node.operand)
-        operations: dict[type[ast.unaryop], Callable[[Any], Any]] = {
-            ast.USub: lambda a: -a,
-            ast.UAdd: lambda a: +a,
-            ast.Invert: lambda a: ~a,
-        }
-        if type(node.op) in operations:
-            return operations[type(node.op)](value)
-    if isinstance(node, ast.BinOp):
-        return _arithmetic(_constant(node.left), type(node.op), _constant(node.right))
-    if isinstance(node, ast.Attribute) and dotted(node) in {f"math.{name}" for name in _MATH}:
-        return _MATH[node.attr]
-    if isinstance(node, ast.Call) and not node.keywords and len(node.args) <= 1:
-        maker = _MAKERS.get(dotted(node.func))
-        if maker and (node.args or maker in (set, frozenset, list, tuple, dict)):
-            return maker(*map(_constant, node.args))
-    raise ValueError(f"{type(node).__name__} is not constant")
-
-
 def _arithmetic(left: Any, op: type[ast.operator], right: Any) -> Any:
-    if op is ast.Add and type(left) is type(right) and isinstance(left, str | list | tuple):
-        return left + right
-    if op is ast.Mult and isinstance(left, str | list | tuple) and isinstance(right, int):
-        if len(left) * right > _MOST_BITS:
-            raise ValueError("too long")
-        return left * right
+    """Arithmetic on numbers; what would take long is refused."""
     if not all(isinstance(side, int | float | complex) for side in (left, right)):
         raise ValueError("arithmetic on something else than numbers")
     bits = [side.bit_length() if isinstance(side, int) else 64 for side in (left, right)]
-    if op is ast.Pow and isinstance(right, int) and bits[0] * abs(right) > _MOST_BITS:
-        raise ValueError("too large a power")
-    operations: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
-        ast.Add: lambda a, b: a + b,
-        ast.Sub: lambda a, b: a - b,
-        ast.Mult: lambda a, b: a * b,
-        ast.Div: lambda a, b: a / b,
-        ast.FloorDiv: lambda a, b: a // b,
-        ast.Mod: lambda a, b: a % b,
-        ast.Pow: lambda a, b: a**b,
-    }
-    if op not in operations or sum(bits) > _MOST_BITS:
+    is_large = op is ast.Pow and isinstance(right, int) and bits[0] * abs(right) > _MOST_BITS
+    if op not in _OPERATIONS or is_large or sum(bits) > _MOST_BITS:
         raise ValueError("arithmetic that is not done here")
-    return operations[op](left, right)
+    return _OPERATIONS[op](left, right)
 
 
 def dotted(node: ast.expr) -> str:
@@ -152,54 +120,33 @@ Term = Callable[[Sequence[Tree]], Tree]
 _BUILTINS = frozenset(vars(builtins))
 # Builtins around a subject that are sent with it: what they give is the program's answer as well.
 # None that gives a boolean: an object that lies would know what to say.
-_AROUND = frozenset(
-    {
-        "list",
-        "tuple",
-        "set",
-        "frozenset",
-        "dict",
-        "sorted",
-        "len",
-        "str",
-        "repr",
-        "int",
-        "float",
-        "sum",
-        "min",
-        "max",
-        "abs",
-        "round",
-        "next",
-        "iter",
-        "reversed",
-    }
-)
+_AROUND = {
+    *("list", "tuple", "set", "frozenset", "dict", "sorted", "len", "str", "repr", "int", "float"),
+    *("sum", "min", "max", "abs", "round", "next", "iter", "reversed"),
+}
 _WITH_SETTING = {"round", "int", "sum", "next"}
-_ORDERS = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
-_NEAR = 1e-9  # of math.isclose
+_ORDERS: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+}
 
 
-@dataclass(slots=True)
-class Split:
-    """One assertion.
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One test that calls the program."""
 
-    Attributes:
-        calls: Source of the calls that are sent.
-        holds: Whether it holds, from the values of the calls.
-        needs_values: Whether it fails where a call gives what is no plain value.
-    """
-
-    calls: list[str]
+    calls: list[dict[str, Any]]
+    """The calls that are sent, as ``inside.perform`` takes them."""
     holds: Condition
-    needs_values: bool
+    """Whether it holds, from their values."""
+    needs_values: bool = True
+    """Whether it fails where a call gives what is no plain value."""
 
 
-def split(test: ast.expr, program: Collection[str]) -> Split:
-    """Split the expression of an assertion.
-
-    Args:
-        program: Names that the program defines.
+def split(test: ast.expr, program: Collection[str]) -> Case:
+    """Split the expression of an assertion on a program that defines some names.
 
     Raises:
         Unsplittable: See the module.
@@ -208,29 +155,25 @@ def split(test: ast.expr, program: Collection[str]) -> Split:
     condition = splitter.condition(test)
     if not splitter.calls:
         raise Unsplittable("it calls nothing of the program")
-    return Split(splitter.calls, condition, splitter.needs_values)
+    calls = [{"source": call} for call in splitter.calls]
+    return Case(calls, condition, splitter.needs_values)
 
 
 def program_names(trees: Sequence[ast.AST], own: Collection[str]) -> list[str]:
-    """Names that tests call and that the program must define, in their order.
-
-    Args:
-        own: Names that the tests define themselves.
-    """
+    """Names that tests call and do not define, as ``own``, so that the program must define them."""
     calls = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Call)]
-    called = dict.fromkeys(node.func.id for node in calls if isinstance(node.func, ast.Name))
+    called = [(node.func.id, node) for node in calls if isinstance(node.func, ast.Name)]
     elsewhere = _BUILTINS.union(own, ("isclose",))
-    names = [name for name in called if name not in elsewhere]
-    if names:
-        return names
-    # A program may define a function of the name of a builtin.
-    inner = [node.func.id for node in calls if isinstance(node.func, ast.Name) and not _calls(node)]
-    return [name for name in dict.fromkeys(inner) if name not in own]
+    names = [name for name, _ in called if name not in elsewhere]
+    if not names:
+        # A program may define a function of the name of a builtin: a call without one within it.
+        innermost = [name for name, call in called if not _calls_in(call)]
+        names = [name for name in innermost if name not in own]
+    return list(dict.fromkeys(names))
 
 
-def _calls(node: ast.Call) -> bool:
-    """Whether there is a call within this one."""
-    return sum(isinstance(part, ast.Call) for part in ast.walk(node)) > 1
+def _calls_in(call: ast.Call) -> list[ast.AST]:
+    return [part for part in ast.walk(call) if isinstance(part, ast.Call) and part is not call]
 
 
 class _Splitter:
@@ -244,7 +187,8 @@ class _Splitter:
             return _joined(isinstance(node.op, ast.And), [self.condition(v) for v in node.values])
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
             self.needs_values = False
-            return _negated(self.condition(node.operand))
+            negated = self.condition(node.operand)
+            return lambda values: "yes" if negated(values) in ("no", "rounding") else "no"
         if isinstance(node, ast.Compare):
             return self._comparison(node)
         if isinstance(node, ast.Call) and dotted(node.func) in ("isclose", "math.isclose"):
@@ -259,51 +203,53 @@ class _Splitter:
             limit, below = constant(sides[1]), type(node.ops[0])
             if below not in (ast.Lt, ast.LtE) or not isinstance(limit, int | float):
                 raise Unsplittable("a distance that is not below a number")
-            return lambda values: _below(distance(values), below, limit)
+            is_below = operator.lt if below is ast.Lt else operator.le
+            return lambda values: "yes" if is_below(distance(values), limit) else "no"
         for left, op, right in zip(sides, node.ops, sides[1:], strict=False):
-            if isinstance(op, _ORDERS) and not any(map(_is_scalar, (left, right))):
+            if type(op) in _ORDERS and not any(map(_is_scalar, (left, right))):
                 raise Unsplittable("an order of what is neither a number nor a text")
             asks_right = isinstance(op, ast.In) and self._is_subject(right)
             if asks_right or isinstance(op, ast.NotEq | ast.IsNot | ast.NotIn):
                 self.needs_values = False
         terms = [self._term(side) for side in sides]
-        pairs = zip(terms, node.ops, terms[1:], strict=False)
-        return _joined(True, [_compared(left, type(op), right) for left, op, right in pairs])
+        pairs = list(zip(terms, node.ops, terms[1:], strict=False))
 
-    def _distance(self, node: ast.expr) -> Callable[[Sequence[Tree]], Any] | None:
-        """``abs(a - b)`` with a subject in it; None if the node is something else."""
-        if not (
-            isinstance(node, ast.Call)
-            and dotted(node.func) in ("abs", "math.fabs", "fabs")
-            and len(node.args) == 1
-            and isinstance(node.args[0], ast.BinOp)
-            and isinstance(node.args[0].op, ast.Sub)
-        ):
+        def compared(values: Sequence[Tree]) -> Truth:
+            found = [_compare(a(values), type(op), b(values)) for a, op, b in pairs]
+            return max(found, key=_FROM_BEST.index)
+
+        return compared
+
+    def _distance(self, node: ast.expr) -> Callable[[Sequence[Tree]], float] | None:
+        """``abs(a - b)``, nan where one is no number; None if the node is something else."""
+        if not isinstance(node, ast.Call) or len(node.args) != 1:
             return None
-        left, right = self._term(node.args[0].left), self._term(node.args[0].right)
+        inner, is_abs = node.args[0], dotted(node.func) in ("abs", "math.fabs", "fabs")
+        if not is_abs or not isinstance(inner, ast.BinOp) or not isinstance(inner.op, ast.Sub):
+            return None
+        left, right = self._term(inner.left), self._term(inner.right)
 
-        def distance(values: Sequence[Tree]) -> Any:
+        def distance(values: Sequence[Tree]) -> float:
             a, b = number(left(values)), number(right(values))
-            return None if a is None or b is None else abs(float(a) - float(b))
+            return math.nan if a is None or b is None else abs(float(a) - float(b))
 
         return distance
 
     def _isclose(self, node: ast.Call) -> Condition:
-        if len(node.args) != 2:
-            raise Unsplittable("isclose takes two numbers")
-        settings = {word.arg: constant(word.value) for word in node.keywords}
-        if settings.keys() - {"rel_tol", "abs_tol"}:
-            raise Unsplittable("isclose takes rel_tol and abs_tol")
-        left, right = self._term(node.args[0]), self._term(node.args[1])
-        relative, absolute = settings.get("rel_tol", _NEAR), settings.get("abs_tol", 0.0)
-        if not all(isinstance(one, int | float) and one >= 0 for one in (relative, absolute)):
+        settings = {str(word.arg): constant(word.value) for word in node.keywords}
+        tolerances = {"rel_tol": 1e-9, "abs_tol": 0.0} | settings
+        are_numbers = all(isinstance(each, int | float) for each in tolerances.values())
+        if len(node.args) != 2 or len(tolerances) > 2 or not are_numbers:
+            raise Unsplittable("isclose takes two numbers, rel_tol and abs_tol")
+        if min(tolerances.values()) < 0:
             raise Unsplittable("isclose takes tolerances of 0 and above")
+        left, right = self._term(node.args[0]), self._term(node.args[1])
 
         def close(values: Sequence[Tree]) -> Truth:
             a, b = number(left(values)), number(right(values))
             if a is None or b is None:
                 return "no"
-            return "yes" if math.isclose(a, b, rel_tol=relative, abs_tol=absolute) else "no"
+            return "yes" if math.isclose(a, b, **tolerances) else "no"
 
         return close
 
@@ -311,7 +257,7 @@ class _Splitter:
         """A subject or a constant."""
         if self._is_subject(node):
             self.calls.append(ast.unparse(node))
-            return _value_at(len(self.calls) - 1)
+            return operator.itemgetter(len(self.calls) - 1)
         try:
             tree = tree_of(constant(node))
         except (NotAValue, TooLarge) as error:
@@ -323,12 +269,12 @@ class _Splitter:
             return self._is_subject(node.value)
         if not isinstance(node, ast.Call):
             return False
-        if isinstance(node.func, ast.Name):
-            name = node.func.id
-            if name in self._program:
-                return True
-            return name in _AROUND and self._is_around(name, node)
-        return isinstance(node.func, ast.Attribute) and self._is_instance(node.func.value)
+        if isinstance(node.func, ast.Attribute):
+            # A method of an instance that is made here of a class of the program.
+            made = dotted(node.func.value.func) if isinstance(node.func.value, ast.Call) else ""
+            return made[:1].isupper() and made in self._program
+        name = dotted(node.func)
+        return name in self._program or (name in _AROUND and self._is_around(name, node))
 
     def _is_around(self, name: str, node: ast.Call) -> bool:
         """Whether a builtin goes around a subject and says nothing of what is right."""
@@ -340,36 +286,11 @@ class _Splitter:
             and all(isinstance(node, ast.Lambda | ast.Name | ast.Constant) for node in settings)
         )
 
-    def _is_instance(self, node: ast.expr) -> bool:
-        """Whether this makes an instance of a class of the program: its methods are the program."""
-        return (
-            isinstance(node, ast.Call)
-            and isinstance(node.func, ast.Name)
-            and node.func.id in self._program
-            and node.func.id[:1].isupper()
-        )
-
-
-def _value_at(index: int) -> Term:
-    return lambda values: values[index]
-
 
 def _joined(every: bool, conditions: list[Condition]) -> Condition:
     def holds(values: Sequence[Tree]) -> Truth:
         found = [condition(values) for condition in conditions]
         return (max if every else min)(found, key=_FROM_BEST.index)
-
-    return holds
-
-
-def _negated(condition: Condition) -> Condition:
-    opposite: dict[Truth, Truth] = {"yes": "no", "no": "yes", "types": "no", "rounding": "yes"}
-    return lambda values: opposite[condition(values)]
-
-
-def _compared(left: Term, op: type[ast.cmpop], right: Term) -> Condition:
-    def holds(values: Sequence[Tree]) -> Truth:
-        return _compare(left(values), op, right(values))
 
     return holds
 
@@ -385,34 +306,15 @@ def _compare(left: Tree, op: type[ast.cmpop], right: Tree) -> Truth:
     if op is ast.Is:
         return "yes" if likeness(left, right) == "same" else "no"
     if op is ast.In:
-        return _contained(left, right)
-    return _ordered(left, op, right)
-
-
-def _contained(item: Tree, container: Tree) -> Truth:
-    if isinstance(container, str):
-        return "yes" if isinstance(item, str) and item in container else "no"
-    found = [likeness(item, member) for member in members(container) or []]
-    return "yes" if "same" in found else "types" if "alike" in found else "no"
-
-
-def _ordered(left: Tree, op: type[ast.cmpop], right: Tree) -> Truth:
-    a: Any
-    b: Any
-    if isinstance(left, str) and isinstance(right, str):
-        a, b = left, right
-    else:
-        a, b = number(left), number(right)
-        if a is None or b is None:
+        if isinstance(right, str):
+            return "yes" if isinstance(left, str) and left in right else "no"
+        alike = [likeness(left, member) for member in members(right) or []]
+        return "yes" if "same" in alike else "types" if "alike" in alike else "no"
+    if not (isinstance(left, str) and isinstance(right, str)):
+        left, right = number(left), number(right)
+        if left is None or right is None:
             return "no"
-    orders = {ast.Lt: a < b, ast.LtE: a <= b, ast.Gt: a > b, ast.GtE: a >= b}
-    return "yes" if orders[op] else "no"
-
-
-def _below(distance: Any, op: type[ast.cmpop], limit: float) -> Truth:
-    if distance is None:
-        return "no"
-    return "yes" if (distance < limit if op is ast.Lt else distance <= limit) else "no"
+    return "yes" if _ORDERS[op](left, right) else "no"
 
 
 def _is_scalar(node: ast.expr) -> bool:

@@ -11,39 +11,38 @@ One of these, and next to it ``equality``, which is ``strict`` or ``python`` (se
         a test may be ``{"input": "[1, 2]\\n3", "output": "5"}``: one JSON argument a line.
         ``tolerance`` is for these as well, where a float is or should be.
     {"public_test_cases": "[{...}]", "private_test_cases": "eJx...", "entry_point": "Solution.f"}
-        Tests of either kind as the columns of LiveCodeBench hold them; see ``arguments``.
+        Tests of either kind as the columns of LiveCodeBench hold them.
     {"asserts": ["assert f(2) == 4", ...], "imports": "import math", "setup": "table = [1, 2]"}
         As in MBPP; its own names ``test_list``, ``test_imports`` and ``test_setup_code`` do too.
     {"test": "def check(candidate): ...", "entry_point": "f", "prompt": "def f(x): ..."}
         As in HumanEval. Without ``prompt`` the problem's text is it if it holds the function.
 
 ``tests`` and ``asserts`` may be JSON text of a list. Null is as if it were not there.
+What is malformed is a ``ValueError`` whose message says what, and what to write.
 """
 
 from __future__ import annotations
 
 import ast
+import base64
+import binascii
 import builtins
 import json
+import keyword
+import pickletools
 import re
-from collections.abc import Callable, Sequence
+import sys
+import warnings
+import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 from heavydistill.schema import Problem
-from heavydistill.verifiers.code.arguments import (
-    arguments,
-    check_text,
-    choice_of,
-    entry_point_of,
-    list_of,
-    syntax_of,
-    text_of,
-    tolerance_of,
-)
 from heavydistill.verifiers.code.asserts import (
     TRUTHS,
+    Case,
     Condition,
     Truth,
     Unsplittable,
@@ -51,13 +50,23 @@ from heavydistill.verifiers.code.asserts import (
     split,
 )
 from heavydistill.verifiers.code.inside.carry import NotAValue, TooLarge
-from heavydistill.verifiers.code.rehearsal import Rehearsable
+from heavydistill.verifiers.code.running import MOST_VALUE
 from heavydistill.verifiers.code.values import Tree, likeness, tree_of
 
-MOST_VALUE = 4_000_000
-"""Characters, as it travels, of the value that a call gives."""
-_MOST_INPUT = 16_000_000
-_MOST_OUTPUT = 8_000_000
+MOST_UNPACKED = 64_000_000
+"""Bytes of the tests of a problem behind their compression."""
+_MOST_INPUT, _MOST_OUTPUT = 16_000_000, 8_000_000
+_MOST_TESTS = 5000
+_ENTRY = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)?")
+# Of a pickle, what stands around its one text: version, length, a place in the memo, the end.
+_AROUND = {"PROTO", "FRAME", "MEMOIZE", "PUT", "BINPUT", "LONG_BINPUT", "STOP"}
+
+_PACKED = ("public_test_cases", "private_test_cases")
+_OTHER_NAMES = {"test_list": "asserts", "test_imports": "imports", "test_setup_code": "setup"}
+ARGUMENTS = (
+    *("tests", "entry_point", "compare", "equality", "tolerance", "asserts", "imports", "setup"),
+    *("test", "prompt", *_OTHER_NAMES, *_PACKED),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,51 +80,43 @@ class Runs:
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
-    """A test that was split.
+class Called:
+    """Tests that call functions."""
 
-    Attributes:
-        calls: First and behind the last of the task's calls that are its.
-        holds: Whether it holds, from their values.
-        needs_values: Whether it fails where the program gives what is no plain value.
-    """
+    cases: tuple[Case, ...]
+    with_prelude: bool
+    """Whether the program has ``prelude``'s names without importing them."""
+    after: str
+    """What is run behind the program, in its module."""
 
-    calls: tuple[int, int]
-    holds: Condition
-    needs_values: bool = True
+    @property
+    def calls(self) -> list[dict[str, Any]]:
+        return [call for case in self.cases for call in case.calls]
 
 
 @dataclass(frozen=True, slots=True)
-class Called:
-    """Tests that call functions.
+class Rehearsable:
+    """Tests that are run as they are, without the program (``rehearsal``)."""
 
-    Attributes:
-        calls: As ``inside.perform`` takes them.
-        cases: The tests.
-        with_prelude: Whether the program has ``prelude``'s names without importing them.
-        after: What is run behind the program, in its module.
-    """
-
-    calls: tuple[dict[str, Any], ...]
-    cases: tuple[Case, ...]
-    with_prelude: bool
-    after: str
+    preamble: str
+    """What is there before them: helpers of the prompt."""
+    tests: str
+    names: tuple[str, ...]
+    """Functions of the program that they call; the first is what ``check`` takes."""
+    check: str
+    """Function of the tests that takes the program's, or empty."""
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """The tests of a problem.
-
-    Attributes:
-        names: What the program must define.
-        prompt: What the program completes, or empty.
-        as_python: Whether 1, 1.0 and True are the same.
-        tests: The tests, and so how they are run.
-    """
+    """The tests of a problem."""
 
     names: tuple[str, ...]
+    """What the program must define."""
     prompt: str
+    """What the program completes, or empty."""
     as_python: bool
+    """Whether 1, 1.0 and True are the same."""
     tests: Runs | Called | Rehearsable
 
 
@@ -130,7 +131,7 @@ def task_of(problem: Problem) -> Task:
 
 @lru_cache(maxsize=16)
 def _task(verifier_args: str, text: str) -> Task:
-    args = arguments(verifier_args)
+    args = _arguments(verifier_args)
     kinds = [key for key in ("tests", "asserts", "test") if key in args]
     if len(kinds) != 1:
         raise ValueError(
@@ -139,12 +140,12 @@ def _task(verifier_args: str, text: str) -> Task:
         )
     if kinds != ["tests"] and "tolerance" in args:
         raise ValueError("tolerance is for tests; assertions say themselves how near is right")
-    as_python = choice_of(args, "equality", ("strict", "python")) == "python"
+    as_python = _choice(args, "equality", ("strict", "python")) == "python"
     if kinds == ["asserts"]:
         return _asserted(args, as_python)
     if kinds == ["test"]:
         return _checked(args, text, as_python)
-    tests = list_of(args["tests"], "tests", dict)
+    tests = _list(args["tests"], "tests", dict)
     functional = "entry_point" in args or any(t.get("testtype") == "functional" for t in tests)
     for key in ("compare",) if functional else ("imports", "setup"):
         if key in args:
@@ -156,7 +157,7 @@ def _task(verifier_args: str, text: str) -> Task:
 
 
 def _runs(tests: list[dict[str, Any]], args: dict[str, Any]) -> Runs:
-    in_tokens = choice_of(args, "compare", ("lines", "tokens")) == "tokens"
+    in_tokens = _choice(args, "compare", ("lines", "tokens")) == "tokens"
     for number, test in enumerate(tests, 1):
         for key in ("input", "output"):
             if not isinstance(test.get(key), str):
@@ -164,7 +165,7 @@ def _runs(tests: list[dict[str, Any]], args: dict[str, Any]) -> Runs:
                     f"test {number} needs {key}, a text; a function is tested with args and "
                     "expected, and entry_point beside tests"
                 )
-            check_text(test[key], f"{key} of test {number}")
+            _check_text(test[key], f"{key} of test {number}")
         if len(test["output"]) > _MOST_OUTPUT:
             raise ValueError(f"output of test {number} has more than {_MOST_OUTPUT:,} characters")
     if sum(len(test["input"]) + len(test["output"]) for test in tests) > 2 * _MOST_OUTPUT:
@@ -172,12 +173,11 @@ def _runs(tests: list[dict[str, Any]], args: dict[str, Any]) -> Runs:
             f"the tests have more than {2 * _MOST_OUTPUT:,} characters; leave some out"
         )
     inputs, outputs = (tuple(test[key] for test in tests) for key in ("input", "output"))
-    return Runs(inputs, outputs, in_tokens, tolerance_of(args))
+    return Runs(inputs, outputs, in_tokens, _tolerance(args))
 
 
 def _functional(tests: list[dict[str, Any]], settings: dict[str, Any], as_python: bool) -> Task:
-    entry, setup, tolerance = entry_point_of(settings), _setup(settings), tolerance_of(settings)
-    calls: list[dict[str, Any]] = []
+    entry, setup, tolerance = _entry_point(settings), _setup(settings), _tolerance(settings)
     cases = []
     for number, test in enumerate(tests, 1):
         args, kwargs, expected = _call(test, number)
@@ -186,10 +186,9 @@ def _functional(tests: list[dict[str, Any]], settings: dict[str, Any], as_python
             right = tree_of(expected, MOST_VALUE)
         except (NotAValue, TooLarge) as error:
             raise ValueError(f"test {number} is too large or too deep; leave it out") from error
-        cases.append(Case((len(calls), len(calls) + 1), _equals(right, tolerance)))
-        calls.append({"entry": entry, **given})
+        cases.append(Case([{"entry": entry, **given}], _equals(right, tolerance)))
     names = (entry.rpartition(".")[2],)
-    return Task(names, "", as_python, Called(tuple(calls), tuple(cases), True, setup))
+    return Task(names, "", as_python, Called(tuple(cases), True, setup))
 
 
 def _equals(right: Tree, tolerance: float | None) -> Condition:
@@ -219,10 +218,10 @@ def _call(test: dict[str, Any], number: int) -> tuple[list[Any], dict[str, Any],
 
 
 def _asserted(args: dict[str, Any], as_python: bool) -> Task:
-    texts = list_of(args["asserts"], "asserts", str)
+    texts = _list(args["asserts"], "asserts", str)
     nodes = []
     for number, text in enumerate(texts, 1):
-        parsed = syntax_of(text, f"assertion {number}").body
+        parsed = _syntax(text, f"assertion {number}").body
         if not parsed or not all(isinstance(node, ast.Assert) for node in parsed):
             raise ValueError(f"assertion {number} is no assert statement: {text[:100]!r}")
         nodes += [node for node in parsed if isinstance(node, ast.Assert)]
@@ -237,19 +236,18 @@ def _asserted(args: dict[str, Any], as_python: bool) -> Task:
 
 
 def _checked(args: dict[str, Any], text: str, as_python: bool) -> Task:
-    test, entry = text_of(args, "test"), entry_point_of(args)
-    tree = syntax_of(test, "test")
+    test, entry = _text(args, "test"), _entry_point(args)
+    tree = _syntax(test, "test")
     checks = [
         node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "check"
     ]
     if not checks or len(checks[0].args.args) != 1:
         raise ValueError("test must define check(candidate)")
-    prompt = text_of(args, "prompt") or text
+    prompt = _text(args, "prompt") or text
     head = re.search(rf"^def[ \t]+{entry}\b", prompt, re.M)
-    prompt = prompt if head else ""
-    tests = _split_check(tree, checks[-1], entry) or Rehearsable(
-        prompt[: head.start()] if head else "", test, (entry,), "check"
-    )
+    prompt, helpers = (prompt, prompt[: head.start()]) if head else ("", "")
+    called = _split_check(tree, checks[-1], entry)
+    tests = called or Rehearsable(helpers, test, (entry,), "check")
     return Task((entry,), prompt, as_python, tests)
 
 
@@ -260,50 +258,35 @@ def _split_check(tree: ast.Module, check: ast.FunctionDef, entry: str) -> Called
     around = [node for node in tree.body if node is not check]
     if not all(map(_does_nothing, [node for node in check.body if node not in asserts] + around)):
         return None
-    tests = [node.test for node in asserts if not _is_true(node.test)]
-    if not tests or not all(map(_stands_alone(candidate, entry), tests)):
+    tests = [node.test for node in asserts if not _does_nothing(node)]
+    for test in tests:
+        nodes = list(ast.walk(test))
+        bound = {node.arg for node in nodes if isinstance(node, ast.arg)}
+        used = {node.id for node in nodes if isinstance(node, ast.Name)}
+        # No helper of the prompt, which the program could replace.
+        if not used - bound <= {candidate, entry, "math", *vars(builtins)}:
+            return None
+    if not tests:
         return None
     return _split_all(tests, (candidate, entry), f"{candidate} = {entry}\n")
 
 
-def _stands_alone(*names: str) -> Callable[[ast.expr], bool]:
-    """Whether a test uses nothing but the program and builtins: no helper of the prompt, which the
-    program could replace."""
-    known = {*names, "math", *vars(builtins)}
-
-    def stands_alone(test: ast.expr) -> bool:
-        used = {node.id for node in ast.walk(test) if isinstance(node, ast.Name)}
-        bound = {node.arg for node in ast.walk(test) if isinstance(node, ast.arg)}
-        return used <= known | bound
-
-    return stands_alone
-
-
 def _split_all(tests: list[ast.expr], names: tuple[str, ...], after: str) -> Called | None:
-    calls: list[dict[str, Any]] = []
-    cases = []
-    for test in tests:
-        try:
-            parts = split(test, names)
-        except (Unsplittable, RecursionError):
-            return None
-        span = len(calls), len(calls) + len(parts.calls)
-        cases.append(Case(span, parts.holds, parts.needs_values))
-        calls += [{"source": call} for call in parts.calls]
-    return Called(tuple(calls), tuple(cases), False, after)
+    try:
+        return Called(tuple(split(test, names) for test in tests), False, after)
+    except (Unsplittable, RecursionError):
+        return None
 
 
 def _does_nothing(node: ast.stmt) -> bool:
     """Whether a statement is a comment in effect, or the metadata of a benchmark."""
     if isinstance(node, ast.Assign):
         return all(isinstance(name, ast.Name) and name.id == "METADATA" for name in node.targets)
+    if isinstance(node, ast.Assert):
+        return isinstance(node.test, ast.Constant) and bool(node.test.value)
     return isinstance(node, ast.Pass) or (
         isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
     )
-
-
-def _is_true(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and bool(node.value)
 
 
 def _defined_in(tree: ast.Module) -> set[str]:
@@ -324,6 +307,144 @@ def _setup(args: dict[str, Any]) -> str:
     imports = args.get("imports", "")
     if isinstance(imports, list) and all(isinstance(line, str) for line in imports):
         imports = "\n".join(imports)
-    setup = f"{text_of({'imports': imports}, 'imports')}\n{text_of(args, 'setup')}\n"
-    syntax_of(setup, "imports and setup")
+    setup = f"{_text({'imports': imports}, 'imports')}\n{_text(args, 'setup')}\n"
+    _syntax(setup, "imports and setup")
     return setup
+
+
+# --- The arguments, one by one.
+def tests_in(cell: Any, what: str) -> list[Any]:
+    """The tests in a cell as LiveCodeBench writes it; empty where there are none.
+
+    Public tests are the JSON text of a list; private ones are too, or where that would be long it
+    is pickled, compressed and written in base64. A pickle is a program, so it is never run: one
+    that holds a single text and nothing else is read.
+
+    Raises:
+        ValueError: It is none of these, or unpacks to more than ``MOST_UNPACKED``.
+    """
+    if isinstance(cell, str):
+        try:
+            cell = json.loads(cell)
+        except (ValueError, RecursionError):
+            cell = _unpacked(cell, what)
+    if not isinstance(cell, list):
+        raise ValueError(f"{what} is a list of tests, its JSON text, or that packed")
+    return cell
+
+
+def _unpacked(cell: str, what: str) -> Any:
+    try:
+        unzipping = zlib.decompressobj()
+        pickled = unzipping.decompress(base64.b64decode(cell, validate=True), MOST_UNPACKED)
+    except (ValueError, binascii.Error, zlib.error) as error:
+        raise ValueError(f"{what} is neither JSON nor packed JSON: {error}") from error
+    if unzipping.unconsumed_tail:
+        raise ValueError(f"{what} unpacks to more than {MOST_UNPACKED:,} bytes; leave some out")
+    try:
+        steps = [(step.name, value) for step, value, _ in pickletools.genops(pickled)]
+        made = [(name, value) for name, value in steps if name not in _AROUND]
+        if len(made) != 1 or "UNICODE" not in made[0][0]:
+            raise ValueError("it is no pickle of one text")
+        return json.loads(str(made[0][1]))
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{what} is packed, and no JSON text is in it: {error}") from error
+
+
+def _arguments(verifier_args: str) -> dict[str, Any]:
+    args = json.loads(verifier_args)
+    if not isinstance(args, dict):
+        raise ValueError("verifier_args of code are a JSON object")
+    unknown = [key for key in args if key not in ARGUMENTS]
+    if unknown:
+        raise ValueError(
+            f"verifier_args of code hold no {unknown[0]!r}; they take {', '.join(ARGUMENTS)}"
+        )
+    found: dict[str, Any] = {}
+    if parts := [key for key in _PACKED if args.get(key) is not None]:
+        found["tests"] = [test for key in parts for test in tests_in(args[key], key)]
+    for key, value in args.items():
+        if key in parts:
+            continue
+        name = _OTHER_NAMES.get(str(key), str(key))
+        if value is None or (value in ("", []) and name in ("imports", "setup", "prompt")):
+            continue
+        if name in found:
+            raise ValueError(f"verifier_args of code hold {name} twice: as {name} and as {key}")
+        found[name] = value
+    return found
+
+
+def _syntax(text: str, what: str) -> ast.Module:
+    """The syntax tree of tests, which need the standard library alone."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise ValueError(f"{what} is no Python: {error}") from error
+    for node in ast.walk(tree):
+        modules = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        if isinstance(node, ast.ImportFrom):
+            modules = [node.module or ""]
+        for module in modules:
+            if module.partition(".")[0] not in sys.stdlib_module_names:
+                raise ValueError(
+                    f"{what} imports {module}; only the standard library is in the sandbox"
+                )
+    return tree
+
+
+def _text(args: dict[str, Any], key: str) -> str:
+    value = args.get(key, "")
+    if not isinstance(value, str):
+        raise ValueError(f"{key} in verifier_args of code is a text, not {type(value).__name__}")
+    _check_text(value, key)
+    return value
+
+
+def _check_text(text: str, what: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(f"{what} holds half a character (a lone surrogate)") from error
+
+
+def _entry_point(args: dict[str, Any]) -> str:
+    entry = args.get("entry_point")
+    named = isinstance(entry, str) and _ENTRY.fullmatch(entry)
+    if not named or any(keyword.iskeyword(part) for part in str(entry).split(".")):
+        raise ValueError('entry_point names the function, e.g. "f" or "Solution.f"')
+    return str(entry)
+
+
+def _choice(args: dict[str, Any], key: str, choices: tuple[str, ...]) -> str:
+    value = args.get(key, choices[0])
+    if value not in choices:
+        raise ValueError(f"{key} is {' or '.join(choices)}, not {value!r}")
+    return str(value)
+
+
+def _tolerance(args: dict[str, Any]) -> float | None:
+    value = args.get("tolerance")
+    if value is not None and (type(value) not in (int, float) or not 0 <= value < 1):
+        raise ValueError(f"tolerance is a number from 0 to below 1, e.g. 1e-6, not {value!r}")
+    return None if value is None else float(value)
+
+
+def _list(value: Any, what: str, kind: type) -> list[Any]:
+    """A list that is not empty, or the JSON text of one."""
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"{what} is neither a list nor the JSON text of one") from error
+    if not isinstance(value, list) or not value:
+        raise ValueError(f"{what} is a list with at least one test")
+    if len(value) > _MOST_TESTS:
+        raise ValueError(f"{what} has {len(value):,} tests, and {_MOST_TESTS:,} can be run")
+    for number, item in enumerate(value, 1):
+        if not isinstance(item, kind):
+            wanted = "an object" if kind is dict else "a text"
+            raise ValueError(f"test {number} in {what} must be {wanted}, not {type(item).__name__}")
+    return value

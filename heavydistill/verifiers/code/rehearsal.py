@@ -10,87 +10,41 @@ whose calls depend on earlier values, and those that need more than the standard
 
 from __future__ import annotations
 
+import contextlib
 import json
 import secrets
-from collections.abc import Mapping
-from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from heavydistill.config.run import Sandboxing
 from heavydistill.verifiers.code import running
-from heavydistill.verifiers.code.running import (
-    Became,
-    ProgramOutcome,
-    processor_s,
-    reports,
-    start,
-    stopped,
-)
+from heavydistill.verifiers.code.formats import Rehearsable
+from heavydistill.verifiers.code.running import ProgramOutcome, processor_s, run_tests
 from heavydistill.verifiers.code.values import Malformed, Tree, parsed
 from heavydistill.verifiers.sandbox import Sandbox
 
 MOST = 8_000_000  # characters of all calls, and bytes of one report
 _MOST_CALLS = 5000  # as in ``inside.rehearse``
 _CALLS_AT_ONCE = 10  # tests' own work counts as so many tests of a program
-# What leaves open what the program would have given.
-UNSURE: frozenset[Became] = frozenset(
-    {
-        "not_a_value",
-        "too_large",
-        "missing_module",
-        "timeout",
-        "killed",
-        "out_of_time",
-        "no_sandbox",
-        "not_run",
-    }
-)
+# What leaves open what the program would have given: nobody knows, or no value can travel.
+_UNKNOWN = {"missing_module", "timeout", "killed", "out_of_time", "no_sandbox"}
+_UNSURE = {"not_a_value", "too_large", "not_run", *_UNKNOWN}
+
+# What became of one test: "passed", or a reason, and what a reader needs to see of it.
+Result = tuple[str, dict[str, Any]]
+PASSED: Result = ("passed", {})
 
 
-@dataclass(frozen=True, slots=True)
-class Rehearsable:
-    """Tests that are run as they are.
-
-    Attributes:
-        preamble: What is there before them: helpers of the prompt.
-        tests: Their text.
-        names: Functions of the program that they call; the first is what ``check`` takes.
-        check: Function of the tests that takes the program's, or empty.
-    """
-
-    preamble: str
-    tests: str
-    names: tuple[str, ...]
-    check: str
+def failure(outcome: ProgramOutcome) -> Result:
+    return outcome.became, {"detail": outcome.detail} if outcome.detail else {}
 
 
-@dataclass(frozen=True, slots=True)
-class Calls:
-    """What the tests call.
+class NotRehearsedError(Exception):
+    """The tests cannot be run without the program, or the sandbox does not tell."""
 
-    Attributes:
-        trees: One for each: a tuple of the name, the arguments and the keyword arguments.
-        texts: The same, as the stand-in notes them.
-        assertions: How many there are.
-    """
-
-    trees: tuple[Tree, ...]
-    texts: tuple[str, ...]
-    assertions: int
-
-
-@dataclass(frozen=True, slots=True)
-class Counts:
-    """What became of the assertions."""
-
-    yes: int
-    no: int
-    types: int
-    unsure: int
-
-
-_known: dict[Rehearsable, Calls | str] = {}
-_MOST_KNOWN = 64
+    def __init__(self, reason: str, evidence: dict[str, Any]) -> None:
+        super().__init__(reason)
+        self.reason, self.evidence = reason, evidence
 
 
 def wall_s(config: Sandboxing) -> float:
@@ -99,91 +53,85 @@ def wall_s(config: Sandboxing) -> float:
     return 2 * running.wall_s(tests) + running.wall_s(program)
 
 
-def calls_of(
-    tests: Rehearsable, sandbox: Sandbox, config: Sandboxing
-) -> Calls | str | ProgramOutcome:
-    """The calls; why the tests cannot be rehearsed; or what kept the sandbox from telling."""
-    if tests not in _known:
-        found = _first_time(tests, sandbox, config)
-        if isinstance(found, ProgramOutcome):
-            return found
-        if len(_known) >= _MOST_KNOWN:
-            _known.pop(next(iter(_known)))
-        _known[tests] = found
-    return _known[tests]
+def results(
+    tests: Rehearsable, program: str, as_python: bool, sandbox: Sandbox, config: Sandboxing
+) -> list[Result]:
+    """What became of the assertions, in no order.
 
-
-def performed(calls: Calls) -> list[dict[str, Any]]:
-    """The tests for ``running.run_tests`` that make the calls."""
-    return [
+    Raises:
+        NotRehearsedError: It cannot be told.
+    """
+    calls, assertions = _calls_of(tests, sandbox, config)
+    performed = [
         {"entry": name, "args": args, "kwargs": kwargs, "returns_args": True}
-        for _, name, args, kwargs in calls.trees
+        for _, name, args, kwargs in map(json.loads, calls)
     ]
-
-
-def counts_of(
-    tests: Rehearsable,
-    calls: Calls,
-    given: list[ProgramOutcome],
-    sandbox: Sandbox,
-    config: Sandboxing,
-) -> Counts | str | ProgramOutcome:
-    """What became of the assertions, or as ``calls_of``."""
+    given = run_tests(sandbox, config, program, performed)
     answers = [_answer(outcome) for outcome in given]
-    letter, payload = _run(tests, sandbox, config, calls=list(calls.texts), answers=answers)
-    if isinstance(payload, ProgramOutcome):
-        return payload
+    letter, payload = _run(tests, sandbox, config, calls=list(calls), answers=answers)
     if letter == b"D":
-        return "the tests make other calls when they know the values"
-    try:
-        _, yes, no, types, unsure = parsed(payload)
-    except (Malformed, ValueError, TypeError):
-        return "the tests broke the rehearsal"
-    return Counts(yes, no, types, unsure)
+        raise _unfit("the tests make other calls when they know the values")
+    yes, no, types, unsure = _parts(payload, int, int, int, int)
+    if not yes + no + types + unsure:
+        raise _unfit("the tests assert nothing of this answer")
+    failed = [failure(outcome) for outcome in given if outcome.became != "value"]
+    wrong = [result for result in failed if result[0] not in _UNSURE] or [("different", {})]
+    unknown = [result for result in failed if result[0] in _UNKNOWN] or [("not_comparable", {})]
+    found = [
+        *([wrong[0]] * no + [unknown[0]] * unsure),
+        *([PASSED if as_python else ("types", {})] * types + [PASSED] * yes),
+    ]
+    # It may have ended early.
+    return found + [("not_run", {})] * (assertions - len(found) if no or unsure else 0)
 
 
-def _first_time(
+@lru_cache(maxsize=64)
+def _calls_of(
     tests: Rehearsable, sandbox: Sandbox, config: Sandboxing
-) -> Calls | str | ProgramOutcome:
+) -> tuple[tuple[str, ...], int]:
+    """The calls as the stand-in notes them, JSON of (name, arguments, keyword arguments), and the
+    number of assertions."""
     letter, payload = _run(tests, sandbox, config, calls=[], answers=None)
-    if isinstance(payload, ProgramOutcome):
-        return payload
     if letter != b"C":
-        return payload.decode("utf-8", "replace")
-    try:
-        _, texts, assertions = parsed(payload)
-        trees = [json.loads(text) for text in texts[1:]]
-    except (Malformed, ValueError, TypeError):
-        return "the tests broke the rehearsal"
-    if not trees or not assertions:
-        return "the tests call nothing of the program, or assert nothing"
-    return Calls(tuple(trees), tuple(texts[1:]), assertions)
+        raise _unfit(payload.decode("utf-8", "replace"))
+    texts, assertions = _parts(payload, list, int)
+    if not texts[1:] or not assertions:
+        raise _unfit("the tests call nothing of the program, or assert nothing")
+    return tuple(texts[1:]), assertions
+
+
+def _unfit(why: str) -> NotRehearsedError:
+    return NotRehearsedError("unfit_tests", {"why": why})
+
+
+def _parts(payload: bytes, *kinds: type) -> list[Tree]:
+    parts: list[Tree] = []
+    with contextlib.suppress(Malformed, TypeError, ValueError):
+        _, *parts = parsed(payload)
+    if len(parts) != len(kinds) or not all(map(isinstance, parts, kinds)):
+        raise _unfit("the tests broke the rehearsal")
+    return parts
 
 
 def _answer(outcome: ProgramOutcome) -> list[Any]:
-    if outcome.became == "value":
-        return ["V", outcome.tree] if _is_answer(outcome.tree) else ["U", ""]
+    """What the stand-in does the second time: a value with the arguments after it, an exception, a
+    call that never ends, or one of which nobody can tell."""
     if outcome.became == "raised":
         return ["E", outcome.detail]
-    return ["U" if outcome.became in UNSURE else "G", ""]
-
-
-def _is_answer(tree: Tree) -> bool:
-    """Whether this is a value with the arguments after the call."""
-    return (
-        isinstance(tree, list)
-        and len(tree) == 3
-        and tree[0] == "t"
-        and isinstance(tree[2], list)
-        and tree[2][:1] == ["l"]
-    )
+    if outcome.became != "value":
+        return ["U" if outcome.became in _UNSURE else "G", ""]
+    tree = outcome.tree
+    is_pair = isinstance(tree, list) and len(tree) == 3 and tree[0] == "t"
+    has_arguments = is_pair and isinstance(tree[2], list) and tree[2][:1] == ["l"]
+    return ["V", tree] if has_arguments else ["U", ""]
 
 
 def _run(
     tests: Rehearsable, sandbox: Sandbox, config: Sandboxing, **more: Any
-) -> tuple[bytes, bytes | ProgramOutcome]:
+) -> tuple[bytes, bytes]:
+    """Letter and payload of the report of one run of the tests."""
     token = secrets.token_hex(16)
-    job: Mapping[str, Any] = {
+    job = {
         "token": token,
         "preamble": tests.preamble,
         "tests": tests.tests,
@@ -192,9 +140,8 @@ def _run(
         "most": MOST,
         **more,
     }
-    ran = start(sandbox, config, "rehearse", job, _CALLS_AT_ONCE, 2 * MOST)
-    found = reports(ran.stdout, token.encode())
-    if found:
-        _, letter, payload = found[0]
+    ran = running.start(sandbox, config, "rehearse", job, _CALLS_AT_ONCE, 2 * MOST)
+    for _, letter, payload in running.reports(ran.stdout, token.encode()):
         return letter, payload
-    return b"", stopped(ran)
+    reason, evidence = failure(running.stopped(ran))
+    raise NotRehearsedError(reason, evidence)

@@ -13,7 +13,7 @@ import re
 import secrets
 import signal
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import resources
 from typing import Any, Literal
@@ -26,22 +26,8 @@ from heavydistill.verifiers.sandbox import Limits, Ran, Sandbox
 # such functions import much of the standard library beforehand. Only what a program mentions is
 # imported, since imports take longer than most programs.
 _MODULES = (
-    "bisect",
-    "collections",
-    "copy",
-    "datetime",
-    "functools",
-    "heapq",
-    "itertools",
-    "json",
-    "math",
-    "operator",
-    "random",
-    "re",
-    "statistics",
-    "string",
-    "sys",
-    "typing",
+    *("bisect", "collections", "copy", "datetime", "functools", "heapq", "itertools", "json"),
+    *("math", "operator", "random", "re", "statistics", "string", "sys", "typing"),
 )
 _FROM = {
     "typing": "Any Callable Deque Dict FrozenSet Generator Iterable Iterator List Literal Mapping "
@@ -62,12 +48,13 @@ def prelude(words: Collection[str]) -> str:
     """Imports of the names among ``words``, those that a program mentions."""
     lines = [f"import {module}" for module in _MODULES if module in words]
     for module, names in _FROM.items():
-        found = [name for name in names.split() if name in words]
-        if found:
-            lines.append(f"from {module} import {', '.join(found)}")
+        if mentioned := [name for name in names.split() if name in words]:
+            lines.append(f"from {module} import {', '.join(mentioned)}")
     return "\n".join(lines)
 
 
+MOST_VALUE = 4_000_000
+"""Characters, as it travels, of the value that a call gives."""
 _MOST_OUTPUT = 1 << 25  # bytes of one start
 _WIDEST = 6  # bytes of a report for one byte that a program prints
 _READS = """
@@ -80,14 +67,13 @@ _ENDED_AFTER = 1.5
 _REPORT = re.compile(rb"([0-9a-f]{1,64}) (\d{1,6}) ([A-Z]) (\d{1,10})\n")
 _MILLISECONDS = re.compile(rb"\d{1,9}")
 _NAME = re.compile(r"[^\W\d]\w*")
-_STANDARD = sys.stdlib_module_names
 
-# What became of a test. ``value``: the program answered. The program's fault: ``raised``,
-# ``exited``, ``too_slow``, ``not_a_value``, ``too_large``, ``not_python``, ``died`` (of a signal or
-# an exit that ended everything), ``not_run`` (one before it ended everything). Nobody's fault or
-# ours: ``missing_module`` (outside the standard library), ``timeout`` (by the wall clock),
-# ``killed`` (SIGKILL, which a machine short of memory sends too, where the sandbox does not tell
-# that the test had had its time), ``out_of_time`` (of the response), and ``no_sandbox``.
+# What became of a test. ``value``: the program answered. The program's fault: ``raised`` to
+# ``died`` (of a signal or an exit that ended everything) and ``not_run`` (one before it ended
+# everything). Nobody's fault or ours: ``missing_module`` (outside the standard library),
+# ``timeout`` (by the wall clock), ``killed`` (SIGKILL, which a machine short of memory sends too,
+# where the sandbox does not tell that the test had had its time), ``out_of_time`` (of the
+# response), and ``no_sandbox``.
 Became = Literal[
     "value",
     "raised",
@@ -104,23 +90,6 @@ Became = Literal[
     "out_of_time",
     "no_sandbox",
 ]
-
-
-@dataclass(frozen=True, slots=True)
-class ProgramOutcome:
-    """What became of one test.
-
-    Attributes:
-        became: See ``Became``.
-        detail: Type of the exception, name of the module, or why there is no sandbox.
-        tree: The value, if it is one; of a program that reads stdin, the text that it printed.
-    """
-
-    became: Became
-    detail: str = ""
-    tree: Tree = None
-
-
 _ENDS: dict[bytes, Became] = {
     b"X": "exited",
     b"S": "too_slow",
@@ -130,31 +99,53 @@ _ENDS: dict[bytes, Became] = {
 }
 
 
-def run_tests(sandbox: Sandbox, config: Sandboxing, job: Mapping[str, Any]) -> list[ProgramOutcome]:
-    """Run a program against tests, in one start of the sandbox.
+@dataclass(frozen=True, slots=True)
+class ProgramOutcome:
+    """What became of one test."""
 
-    Args:
-        job: What ``inside.perform`` takes, but for the token and the times.
+    became: Became
+    detail: str = ""
+    """Type of the exception, name of the module, or why there is no sandbox."""
+    tree: Tree = None
+    """The value, if it is one; of a program that reads stdin, the text that it printed."""
+
+
+def run_tests(
+    sandbox: Sandbox,
+    config: Sandboxing,
+    program: str,
+    tests: Sequence[Any],
+    *,
+    kind: Literal["calls", "stdio"] = "calls",
+    most: int = MOST_VALUE,
+    prelude: str = "",
+    after: str = "",
+) -> list[ProgramOutcome]:
+    """Run a program against tests, in one start of the sandbox; the job of ``inside.perform``.
 
     Returns:
         One outcome a test, in their order.
     """
-    token = secrets.token_hex(16)
-    count = len(job["tests"])
-    full = {
-        **job,
+    token, end_s = secrets.token_hex(16), _ENDED_AFTER * config.test_s
+    job = {
         "token": token,
+        "kind": kind,
+        "program": program,
+        "words": sorted(words_in(program)),
+        "prelude": prelude,
+        "after": after,
+        "tests": list(tests),
+        "most": most,
         "test_s": config.test_s,
-        "end_s": _ENDED_AFTER * config.test_s,
+        "end_s": end_s,
         "total_s": config.total_s,
-        "words": sorted(words_in(job["program"])),
     }
-    widest = job["most"] * (_WIDEST if job["kind"] == "stdio" else 1)
-    output_bytes = min(count * (widest + 200) + 10_000, _MOST_OUTPUT)
-    ran = start(sandbox, config, "perform", full, count, output_bytes)
+    widest = most * (_WIDEST if kind == "stdio" else 1)
+    output_bytes = min(len(tests) * (widest + 200) + 10_000, _MOST_OUTPUT)
+    ran = start(sandbox, config, "perform", job, len(tests), output_bytes)
     if ran.ended == "output" and len(ran.stdout) < output_bytes:
         ran = replace(ran, ended="unavailable", stderr=b"it keeps too little of the output")
-    return _outcomes(ran, token.encode(), count, widest + 2, full["end_s"])
+    return _outcomes(ran, token.encode(), len(tests), widest + 2, end_s)
 
 
 def start(
@@ -165,7 +156,7 @@ def start(
     limits = Limits(
         cpu_s=cpu_s, wall_s=wall_s(cpu_s), memory_mb=config.memory_mb, output_bytes=most
     )
-    files = {"main.py": program_of(entry), "job.txt": json.dumps(dict(job))}
+    files = {"main.py": _program_of(entry), "job.txt": json.dumps(dict(job))}
     return sandbox.run(files, b"", limits)
 
 
@@ -186,7 +177,7 @@ def words_in(program: str) -> set[str]:
 
 
 @functools.cache
-def program_of(entry: str) -> str:
+def _program_of(entry: str) -> str:
     """The ``main.py`` that does what a module of ``inside`` says."""
     folder = resources.files("heavydistill.verifiers.code") / "inside"
     texts = [(folder / f"{name}.py").read_text(encoding="utf-8") for name in ("carry", entry)]
@@ -244,9 +235,8 @@ def _outcome(letter: bytes, payload: bytes, widest: int) -> ProgramOutcome:
             return ProgramOutcome("not_a_value")
     if letter == b"E":
         kind, missing = _told(payload)
-        return (
-            ProgramOutcome("missing_module", missing) if missing else ProgramOutcome("raised", kind)
-        )
+        became: Became = "missing_module" if missing else "raised"
+        return ProgramOutcome(became, missing or kind)
     return ProgramOutcome(_ENDS.get(letter, "not_a_value"))
 
 
@@ -258,7 +248,7 @@ def _told(payload: bytes) -> tuple[str, str]:
         return "", ""
     words = [_NAME.match(word) if isinstance(word, str) else None for word in (kind, missing)]
     kind, missing = (word[0] if word else "" for word in words)
-    return kind, "" if missing in _STANDARD else missing
+    return kind, "" if missing in sys.stdlib_module_names else missing
 
 
 def stopped(ran: Ran, in_test: bool = False) -> ProgramOutcome:

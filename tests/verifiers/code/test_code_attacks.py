@@ -13,7 +13,7 @@ from coding import SQUARES, decision, fenced, problem, said
 
 from heavydistill.config.run import Sandboxing
 from heavydistill.verifiers.code.formats import task_of
-from heavydistill.verifiers.code.verifier import _decide
+from heavydistill.verifiers.code.verifier import decide
 from heavydistill.verifiers.sandbox import Limits, Ran, Sandbox
 
 pytestmark = pytest.mark.usefixtures("works")
@@ -290,7 +290,7 @@ def test_what_is_right_is_not_where_the_program_is(tests: dict[str, Any]) -> Non
     assert found.reason == "different"
     if "first" in found.evidence:
         assert "True" in found.evidence
-    _decide(task_of(asked), SEARCH, seen, Sandboxing())
+    decide(task_of(asked), SEARCH, seen, Sandboxing())
     with_program = [files for files in seen.files if "S[E]CRET" in str(files)]
     assert with_program or seen.files
     assert not any("SECRET" in str(files) for files in with_program)
@@ -335,7 +335,7 @@ class Recording(Sandbox):
 )
 def test_a_sandbox_that_fails_is_never_the_programs_fault(ran: Ran, reason: str, form: str) -> None:
     asked = problem(**FORMATS[form])
-    found = _decide(task_of(asked), "def f(x): return x * x", Recording(ran), Sandboxing())
+    found = decide(task_of(asked), "def f(x): return x * x", Recording(ran), Sandboxing())
     assert (found.label, found.reason) == ("undecided", reason)
     if ran.ended == "unavailable":
         assert "Install it." in found.evidence
@@ -372,5 +372,5 @@ class Ending(Recording):
     ],
 )
 def test_only_what_a_program_did_is_its_fault(ran: Ran, label: str, reason: str) -> None:
-    found = _decide(task_of(problem(**SPLIT)), "def f(x): return 1", Ending(ran), Sandboxing())
+    found = decide(task_of(problem(**SPLIT)), "def f(x): return 1", Ending(ran), Sandboxing())
     assert (found.label, found.reason) == (label, reason)

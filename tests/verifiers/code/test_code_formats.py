@@ -7,8 +7,7 @@ import pytest
 from coding import problem
 
 from heavydistill.verifiers.code import Code
-from heavydistill.verifiers.code.formats import Called, Runs, task_of
-from heavydistill.verifiers.code.rehearsal import Rehearsable
+from heavydistill.verifiers.code.formats import Called, Rehearsable, Runs, task_of
 
 RUN = {"input": "2\n", "output": "4\n"}
 CALL = {"args": [2], "expected": 4}

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sandboxing import need_sandbox
 
-from heavydistill.verifiers.code import Code, arguments
+from heavydistill.verifiers.code import Code, formats
 
 STDIN = [{"input": "2\n", "output": "4\n", "testtype": "stdin"}]
 CALLS = [{"input": "[1, 2]\n3", "output": "6", "testtype": "functional"}]
@@ -31,9 +31,9 @@ def test_what_was_packed_is_read_back(tests: list[dict[str, str]], protocol: int
     text = json.dumps(tests, ensure_ascii=False)
     cell = base64.b64encode(zlib.compress(pickle.dumps(text, protocol))).decode()
     assert (
-        arguments.tests_in(cell, "x")
-        == arguments.tests_in(text, "x")
-        == arguments.tests_in(tests, "x")
+        formats.tests_in(cell, "x")
+        == formats.tests_in(text, "x")
+        == formats.tests_in(tests, "x")
         == tests
     )
 
@@ -68,10 +68,10 @@ def test_anything_else_is_refused_and_not_run(
 
 
 def test_what_unpacks_to_too_much_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(arguments, "MOST_UNPACKED", 1000)
+    monkeypatch.setattr(formats, "MOST_UNPACKED", 1000)
     bomb = packing(json.dumps([{"input": "0" * 10**6, "output": "0"}]))
     with pytest.raises(ValueError, match="unpacks to more than 1,000 bytes"):
-        arguments.tests_in(bomb, "private_test_cases")
+        formats.tests_in(bomb, "private_test_cases")
 
 
 def test_a_program_has_to_pass_public_and_private_tests() -> None:
