@@ -26,13 +26,12 @@ from heavydistill.models.tokenizer import (
     ByteEstimate,
     ReaderTokenizer,
     ServerTokenizer,
-    is_counted,
 )
 from heavydistill.report.terminal import plain, print_table, table
 
 if TYPE_CHECKING:
     from heavydistill.doctor import Finding
-    from heavydistill.doctor.questions import ExaminedModel
+    from heavydistill.doctor.endpoint import ExaminedModel
     from heavydistill.heavy.pruning import Reader
 
 _PROBLEM = "What is 17 + 25 - 8?"
@@ -139,14 +138,14 @@ def _reader(model: Profile, endpoint: Endpoint) -> Reader:
     if model.tokenizer != SERVER:
         with contextlib.suppress(TeacherError):
             return ReaderTokenizer(model.tokenizer)
-    is_served = is_counted(model.model, endpoint)
-    return ServerTokenizer(model.model, endpoint) if is_served else ByteEstimate()
+    server = ServerTokenizer(model.model, endpoint)
+    return server if server.is_answered() else ByteEstimate()
 
 
 def _patient(
     name: str, profile: Profile, config: RunConfig, context: capabilities.Context
 ) -> ExaminedModel:
-    from heavydistill.doctor.questions import ExaminedModel
+    from heavydistill.doctor.endpoint import ExaminedModel
     from heavydistill.heavy import prompts
 
     thinker, deliberator = config.roles

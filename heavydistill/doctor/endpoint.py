@@ -1,8 +1,9 @@
 """What an endpoint really honours, found out by asking it: a dozen small requests.
 
 Each check asks what a run would ask, with the parameters that the run would send, and reads what
-came back; a limit is read from what the server says of it and then tried. What a run obeys is put
-together as ``config.models.Capabilities``.
+came back as a run would; a limit is read from what the server says of it and then tried. What a run
+obeys is put together as ``config.models.Capabilities``. A request that the server refuses for what
+is in it is an answer; a server that cannot be asked at all is an error.
 
 Not covered: whether a parameter that is taken also has an effect (``top_k`` may be taken and
 ignored), and limits by the minute that only a real load meets.
@@ -10,31 +11,40 @@ ignored), and limits by the minute that only a real load meets.
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
-import secrets
+import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Any
 
-from heavydistill.config.models import Capabilities, Endpoint
+from heavydistill.config.models import Capabilities, Endpoint, Sampling
 from heavydistill.doctor import Finding, Result
-from heavydistill.doctor.questions import Answer, Asker, ExaminedModel, thinking_in
+from heavydistill.errors import TeacherError
 from heavydistill.heavy.pruning import Reader
-from heavydistill.models.capabilities import SET_IT
+from heavydistill.models.capabilities import SET_IT, Context
 from heavydistill.models.contact import Contact
-from heavydistill.models.http.completion import MOST_CHARACTERS_OF_A_TOKEN
+from heavydistill.models.http import limits
+from heavydistill.models.http.completion import MOST_CHARACTERS_OF_A_TOKEN, ChatCompletion, Place
+from heavydistill.models.http.engine import beyond_openai
+from heavydistill.models.http.failures import (
+    REPEATABLE,
+    Redactor,
+    failure_of,
+    retry_after,
+)
+from heavydistill.models.http.transport import submit
+from heavydistill.models.profiles import Profile
+from heavydistill.models.request import Response, user_turn
 from heavydistill.models.tokenizer import ESTIMATED
 
 # Takes more tokens than any request grants it, thinking or not, so that the answer is cut off.
 _LONG = "Write down all whole numbers from 1 to 900, separated by commas."
 # Hardly the same twice.
 _OPEN = "Write twelve unrelated random words."
-_LENGTH_NAMES: tuple[Literal["max_tokens", "max_completion_tokens"], ...] = (
-    "max_tokens",
-    "max_completion_tokens",
-)
+_LENGTH_NAMES = ("max_tokens", "max_completion_tokens")
 _STREAM = {"stream": True, "stream_options": {"include_usage": True}}
 _YES = "Reply with the one word yes."
 _CUT = 16  # some servers take no fewer
@@ -42,7 +52,8 @@ _SHORT = 64
 _ENOUGH = 4096  # for the thinking about a small sum
 _SAMPLES = 4
 _CLEARLY = 1.5  # times fewer tokens than another tokenizer counts
-_PREFIX_CHARACTERS = 8000  # OpenAI caches prefixes from 1,024 tokens on
+_FIRST_BACK_OFF_S = 0.5
+_NOT_OF_THE_REQUEST = (401, 402, 403, 408, 429, 503, 529)  # the key, the bill, the load
 _CONTEXT_SAID = re.compile(
     r"(?:maximum context length|max_model_len|context window)\D{0,12}(\d[\d,]*)", re.IGNORECASE
 )
@@ -53,11 +64,31 @@ _MOST_SAID = re.compile(
     r"(?:is |of |to )?\W{0,3}(\d[\d,]*)",
     re.IGNORECASE,
 )
-_RATE = re.compile(r"(?:x-|anthropic-)?ratelimit-(?:limit|policy|reset)|ratelimit$")
-_PER_MINUTE = {
-    "x-ratelimit-limit-requests": "requests_per_minute",
-    "x-ratelimit-limit-tokens": "tokens_per_minute",
-}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExaminedModel:
+    """A served model and what a run wants of it."""
+
+    profile: Profile
+    samplings: list[Sampling]  # Sampling of each role that the model has in the run
+    context: Context  # The context that is known without asking the server
+    prompt: str  # Prompt of a thinker, with a problem that takes little thinking
+    parser: str | None = None  # vLLM's reasoning parser for it, if it has one
+    hosted: bool = False  # Whether a provider serves it, so that nobody here can restart the server
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """All that the run sends beside the messages and the length, the dearest first."""
+        sent: dict[str, Any] = dict(self.profile.extra_body)
+        for sampling in self.samplings:
+            sent |= {"temperature": sampling.temperature, "seed": 1, "top_p": sampling.top_p}
+            sent |= beyond_openai(sampling)
+        return sent
+
+    @property
+    def max_tokens(self) -> int:
+        return max(sampling.max_tokens for sampling in self.samplings)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,12 +97,21 @@ class Examination:
 
     findings: list[Finding]  # In the order of the checks
     capabilities: Capabilities  # Capabilities that a run obeys
-    is_counted: bool
-    """Whether the server counts tokens where the run asks: in the last piece of a response in
-    pieces."""
+    is_counted: bool  # Whether the server counts tokens where the run asks
     requests: int  # Sent
     prompt_tokens: int  # Read by the server, as far as it counted
     completion_tokens: int  # Written by the server, likewise
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What came back."""
+
+    choices: list[Response] = field(default_factory=list)  # As they came, without their tokens
+    place: Place = "none"  # Where the thinking was
+    counts: tuple[int, int] | None = None  # (prompt, completion) tokens, if both were counted
+    pieces: int = 0  # In how many pieces it came; 0 if it came whole
+    refusal: str = ""  # The server's words where it refused the request; then all else is empty
 
 
 def examine(patient: ExaminedModel, endpoint: Endpoint, reader: Reader) -> Examination:
@@ -80,59 +120,125 @@ def examine(patient: ExaminedModel, endpoint: Endpoint, reader: Reader) -> Exami
     Raises:
         TeacherError: It cannot be asked, or refuses even the plainest request.
     """
-    with Asker(patient.profile.model, endpoint) as asker:
-        doctor = _Doctor(patient, endpoint, asker, reader)
+    with _Doctor(patient, endpoint, reader) as doctor:
         findings = [check() for check in doctor.checks]
         return Examination(
             findings=findings,
             capabilities=Capabilities(**doctor.seen),
             is_counted=doctor.is_counted,
-            requests=asker.requests,
-            prompt_tokens=asker.prompt_tokens,
-            completion_tokens=asker.completion_tokens,
+            requests=doctor.requests,
+            prompt_tokens=doctor.prompt_tokens,
+            completion_tokens=doctor.completion_tokens,
         )
 
 
 class _Doctor:
     """The checks, in an order in which each may rest on those before it."""
 
-    def __init__(
-        self, patient: ExaminedModel, endpoint: Endpoint, asker: Asker, reader: Reader
-    ) -> None:
+    def __init__(self, patient: ExaminedModel, endpoint: Endpoint, reader: Reader) -> None:
+        self._patient, self._profile = patient, patient.profile
+        self._endpoint, self._url = endpoint, endpoint.base_url or ""
+        self._reader = reader
+        self._redact = Redactor(endpoint.key)
+        self._gate = limits.enter(endpoint, endpoint.key)
         self.seen: dict[str, Any] = {
             "refused": [],
-            "checked": f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC, {patient.profile.model} at "
-            f"{endpoint.base_url}",
+            "checked": f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC, {self._profile.model} at "
+            f"{self._url}",
         }
         self.is_counted = True
+        self.requests = self.prompt_tokens = self.completion_tokens = 0
         self.checks: list[Callable[[], Finding]] = [
             *(self._context, self._length, self._output, self._parameters, self._finish),
             *(self._thinking, self._stream, self._usage, self._samples, self._seed),
-            *(self._prefix_cache, self._rates),
         ]
-        self._patient = patient
-        self._profile = patient.profile
-        self._endpoint = endpoint
-        self._required = endpoint.reasoning == "required"
-        self._asker = asker
-        self._reader = reader
-        self._cut = self._whole = self._pieces = Answer()
+        self._length_name: str = _LENGTH_NAMES[0]
+        self._whole = self._pieces = Answer()
+
+    def __enter__(self) -> _Doctor:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        limits.leave(self._gate)
+
+    def _send(self, prompt: str, max_tokens: int, parameters: Mapping[str, Any]) -> Answer:
+        """Ask once, or again where that may help. Raises TeacherError if that cannot be done."""
+        self.requests += 1
+        body = {"model": self._profile.model, "messages": user_turn(prompt), **parameters}
+        body[self._length_name] = max_tokens
+        for attempt in itertools.count():
+            try:
+                return self._answer(body, max_tokens * parameters.get("n", 1))
+            except TeacherError:
+                raise
+            except Exception as error:
+                status = getattr(error, "status", None)
+                if failure_of(error) in REPEATABLE and attempt < self._endpoint.retries:
+                    wait_s = retry_after(getattr(error, "headers", {}))
+                    wait_s = _FIRST_BACK_OFF_S * 2**attempt if wait_s is None else wait_s
+                    time.sleep(min(wait_s, self._endpoint.timeout_s))
+                elif isinstance(status, int) and status not in _NOT_OF_THE_REQUEST:
+                    return Answer(refusal=self._redact(str(error)))
+                else:
+                    raise self._unasked(error, status) from None
+        raise AssertionError
+
+    def _useless(self, answer: Answer) -> TeacherError:
+        """The error of a server that refuses what no run can do without."""
+        return TeacherError(
+            f"{self._url} refuses a plain request to {self._profile.model}: {answer.refusal}",
+            "Correct the address or the name of the model.",
+        )
+
+    def _answer(self, body: dict[str, Any], most_tokens: int) -> Answer:
+        completion = ChatCompletion(most_tokens=most_tokens, redact=self._redact)
+        submit(self._gate.wire.ask(self._url, body, completion)).result()
+        choices = completion.choices(self._profile.think_tags, 0.0)
+        if not choices:
+            raise ValueError("no choices")
+        prompt_tokens, completion_tokens, _ = completion.counts
+        is_counted = min(prompt_tokens, completion_tokens) >= 0
+        if is_counted:
+            self.prompt_tokens += prompt_tokens
+            self.completion_tokens += completion_tokens
+        place = completion.place
+        return Answer(
+            choices=choices,
+            place="tags" if place == "none" and choices[0].reasoning else place,
+            counts=(prompt_tokens, completion_tokens) if is_counted else None,
+            pieces=completion.pieces,
+        )
+
+    def _unasked(self, error: Exception, status: object) -> TeacherError:
+        said = self._redact(f"{type(error).__name__}: {error}")
+        if status in (401, 403):
+            return TeacherError(
+                f"{self._url} refuses the key in {self._endpoint.key_env} ({status})"
+                f"{'' if self._endpoint.key else ', which is not set'}",
+                f"Set {self._endpoint.key_env} to a valid key that may use {self._profile.model}.",
+            )
+        if isinstance(error, ValueError):
+            return TeacherError(
+                f"{self._url} answered with what is no chat completion: {said}",
+                "Check the address: it ends in /v1 as a rule.",
+            )
+        return TeacherError(
+            f"{self._url} could not be asked: {said}",
+            "Run the same command again when the server answers.",
+        )
 
     def _ask(self, max_tokens: int, **more: Any) -> Answer:
         """What a thinker is asked, with all that the run sends and the server takes."""
         parameters = self._taken(self._patient.parameters | more)
-        return self._asker.ask(self._patient.prompt, max_tokens, parameters)
+        return self._send(self._patient.prompt, max_tokens, parameters)
 
     def _try(self, max_tokens: int, **parameters: Any) -> Answer:
         """The open question at temperature 1."""
-        return self._asker.ask(_OPEN, max_tokens, self._taken({"temperature": 1.0} | parameters))
+        return self._send(_OPEN, max_tokens, self._taken({"temperature": 1.0} | parameters))
 
     def _taken(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
         refused = self.seen["refused"]
         return {name: value for name, value in parameters.items() if name not in refused}
-
-    def _said(self, message: Mapping[str, Any]) -> tuple[str, str]:
-        return thinking_in(message, self._profile.think_tags)[1:]
 
     @property
     def _fitting(self) -> int:
@@ -162,21 +268,22 @@ class _Doctor:
 
     def _length(self) -> Finding:
         for name in _LENGTH_NAMES:
-            self._asker.length_name = self.seen["max_tokens_name"] = name
-            self._cut = self._asker.ask(_LONG, _CUT, {})
-            if not self._cut.refusal:
+            self._length_name = self.seen["max_tokens_name"] = name
+            cut = self._send(_LONG, _CUT, {})
+            if not cut.refusal:
                 break
         else:
-            raise self._asker.useless(self._cut)
-        if self._cut.finishes != ["length"]:
-            text = f"{self._cut.finishes} where {_CUT} tokens cut a response off"
+            raise self._useless(cut)
+        end = cut.choices[0]
+        if end.finish_reason != "length":
+            text = f"{end.error or end.finish_reason} where {_CUT} tokens cut a response off"
             fix = "Responses that are cut off would pass as finished ones: ask another server."
             return Finding("cut off", "failure", text, fix)
         return Finding("cut off", "ok", f"finish reason length; the limit is called {name}")
 
     def _output(self) -> Finding:
         wanted = self._fitting
-        answer = self._asker.ask(_YES, wanted, {})
+        answer = self._send(_YES, wanted, {})
         if not answer.refusal:
             return Finding("maximum output", "ok", f"takes {wanted:,} tokens, as the run asks")
         if found := _CONTEXT_SAID.search(answer.refusal):
@@ -187,7 +294,7 @@ class _Doctor:
                 return Finding("maximum output", "ok", f"{text} obeys; it said so when it refused")
         said = _MOST_SAID.search(answer.refusal)
         most = _number(said[1] or said[2]) if said else 0
-        if _CUT <= most < wanted and not self._asker.ask(_YES, most, {}).refusal:
+        if _CUT <= most < wanted and not self._send(_YES, most, {}).refusal:
             self.seen["max_output"] = most
             text = f"refuses {wanted:,} tokens and takes {most:,}, which it named"
             fix = "The run asks for no more. If thinking is cut off, ask another server."
@@ -217,7 +324,7 @@ class _Doctor:
         """Ask with each parameter alone, then leave out what does not go together."""
         refused: list[str] = self.seen["refused"]
         for name, value in wanted.items():
-            if self._asker.ask(_YES, self._enough, {name: value}).refusal:
+            if self._send(_YES, self._enough, {name: value}).refusal:
                 refused.append(name)
         self._whole = self._ask(self._enough)
         for name in reversed(list(self._taken(wanted))):
@@ -230,33 +337,34 @@ class _Doctor:
             else:
                 self._whole = answer
         if self._whole.refusal:
-            raise self._asker.useless(self._whole)
+            raise self._useless(self._whole)
 
     def _finish(self) -> Finding:
-        finish = self._whole.finishes[0]
-        if finish in ("stop", "length"):
-            return Finding("finish reason", "ok", f"{finish} after an answer")
+        first = self._whole.choices[0]
+        if not first.error:
+            return Finding("finish reason", "ok", f"{first.finish_reason} after an answer")
         fix = "The run takes all but stop and length for failures: ask another server."
-        return Finding("finish reason", "failure", f"{finish!r} after an answer", fix)
+        return Finding("finish reason", "failure", f"{first.error} after an answer", fix)
 
     def _thinking(self) -> Finding:
-        message = self._whole.messages[0]
-        place, thinking, answer = thinking_in(message, self._profile.think_tags)
+        place, first = self._whole.place, self._whole.choices[0]
         switch = json.dumps(self._taken(self._profile.extra_body))
         asked = f"asked with {switch}" if switch != "{}" else "asked with no switch"
-        if thinking:
+        if first.reasoning:
             self.seen["reasoning"] = place
             where = {"tags": "the text, between tags", "blocks": "parts of the content"}.get(
                 place, f"the field {place}"
             )
-            return Finding("thinking", "ok", f"in {where}, {len(thinking)} characters; {asked}")
-        if not answer or self._whole.finishes[0] == "length":
+            return Finding(
+                "thinking", "ok", f"in {where}, {len(first.reasoning)} characters; {asked}"
+            )
+        if not first.answer_text or first.finish_reason == "length":
             text = f"no answer in {self._enough} tokens, so nothing can be said; {asked}"
             return Finding("thinking", "warning", text, "Watch the first trajectories of the run.")
         self.seen["reasoning"] = "none"
         if not self._profile.thinks:
             return Finding("thinking", "ok", f"none, and none is known of this model; {asked}")
-        result: Result = "failure" if self._required else "warning"
+        result: Result = "failure" if self._endpoint.reasoning == "required" else "warning"
         return Finding("thinking", result, f"none came, though it thinks; {asked}", self._unhide())
 
     def _unhide(self) -> str:
@@ -274,8 +382,8 @@ class _Doctor:
             if not again.refusal:
                 self.seen["refused"].append("stream_options")
                 answer = again
-        lost = self._said(self._whole.messages[0])[0] and not (
-            answer.messages and self._said(answer.messages[0])[0]
+        lost = self._whole.choices[0].reasoning and not (
+            answer.choices and answer.choices[0].reasoning
         )
         if answer.pieces > 1 and not lost:
             self._pieces = answer
@@ -290,10 +398,10 @@ class _Doctor:
 
     def _usage(self) -> Finding:
         streamed = self.seen.get("stream", True)
-        counts = (self._pieces if streamed else self._whole).counts
-        if counts:
-            text = f"{counts[0]} prompt and {counts[1]} completion tokens counted"
-            fault = self._undercounted(self._pieces if streamed else self._whole)
+        answer = self._pieces if streamed else self._whole
+        if answer.counts:
+            text = "{} prompt and {} completion tokens counted".format(*answer.counts)
+            fault = self._undercounted(answer)
             if not fault:
                 return Finding("usage", "ok", text)
             fix = "Its costs and a budget come out too low by that factor; check the tokenizer."
@@ -309,7 +417,7 @@ class _Doctor:
         # As the run would ask: some servers take n, but not with a stream or a seed.
         body = self._patient.parameters | (_STREAM if self.seen.get("stream", True) else {})
         answer = self._try(_SHORT, **body | {"temperature": 1.0, "n": _SAMPLES})
-        said = [self._said(message) for message in answer.messages]
+        said = [(choice.reasoning, choice.answer_text) for choice in answer.choices]
         singly = "the run asks for each sample by itself"
         result: Result = "ok"
         if answer.refusal:
@@ -339,7 +447,7 @@ class _Doctor:
         if not answer.counts:
             return ""
         reader, reported = self._reader, answer.counts[1]
-        texts = [text for message in answer.messages for text in self._said(message)]
+        texts = [text for each in answer.choices for text in (each.reasoning, each.answer_text)]
         counted = sum(map(reader.count, texts))
         by = reader.name
         if by == ESTIMATED:  # never too few, so it proves nothing
@@ -353,7 +461,9 @@ class _Doctor:
         answers = [self._try(_SHORT, seed=seed) for seed in (1, 1, 2)]
         if refusal := next((a.refusal for a in answers if a.refusal), ""):
             return Finding("seed", "warning", f"the question was refused: {refusal}")
-        first, again, other = (self._said(answer.messages[0]) for answer in answers)
+        first, again, other = (
+            (answer.choices[0].reasoning, answer.choices[0].answer_text) for answer in answers
+        )
         if first == other:
             self.seen["seed"] = "forced"
             text = "two seeds brought the same text at temperature 1: K samples would be one"
@@ -367,40 +477,6 @@ class _Doctor:
             return Finding("seed", "ok", "the same text for the same seed, another for another")
         return Finding("seed", "ok", "without effect: samples differ, and none can be repeated")
 
-    def _prefix_cache(self) -> Finding:
-        size = min(_PREFIX_CHARACTERS, self.seen.get("context", self._patient.context.tokens) // 2)
-        # Its beginning was never seen before, so that the first request finds nothing cached.
-        prompt = secrets.token_hex(8) + " ".join(f" {number}" for number in range(size // 5))
-        first, again = (
-            _cached(self._asker.ask(prompt, _CUT, self._taken({"temperature": 1.0})))
-            for _ in range(2)
-        )
-        if again is None:
-            fix = "vLLM tells with --enable-prompt-tokens-details."
-            return Finding("prefix cache", "ok", "not told", "" if self._patient.hosted else fix)
-        text = f"{again:,} tokens of a repeated prompt were hits, {first or 0:,} the first time"
-        return Finding("prefix cache", "ok", text)
-
-    def _rates(self) -> Finding:
-        found = {name: value for name, value in self._whole.headers.items() if _RATE.match(name)}
-        if not found:
-            return Finding("rate limits", "ok", "no headers tell them")
-        advice = [
-            f"--set endpoint.{key}={int(found[name])}"
-            for name, key in _PER_MINUTE.items()
-            if found.get(name, "").isdigit()
-        ]
-        text = ", ".join(f"{name}: {value}" for name, value in sorted(found.items()))
-        fix = f"If these are by the minute: {' '.join(advice)}" if advice else ""
-        return Finding("rate limits", "ok", text, fix)
-
 
 def _number(text: str) -> int:
     return int(text.replace(",", ""))
-
-
-def _cached(answer: Answer) -> int | None:
-    """Tokens of the prompt that were in the server's cache; None if it does not say."""
-    details = answer.usage.get("prompt_tokens_details") or {}
-    told = (details.get("cached_tokens"), answer.usage.get("prompt_cache_hit_tokens"))
-    return next((count for count in told if isinstance(count, int)), None)

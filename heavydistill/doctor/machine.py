@@ -1,4 +1,4 @@
-"""What the machine has of what a run needs: versions, GPUs, sandbox, disk, limits, tokens.
+"""What the machine has of what a run needs: packages, GPUs, sandbox, disk, limits, the key.
 
 Needs none of it to look: what is missing is a finding. Secrets are looked for and never shown.
 
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import importlib.metadata
 import os
-import platform
 import resource
 import shutil
 import subprocess
@@ -18,11 +17,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from packaging.requirements import Requirement
-from packaging.specifiers import SpecifierSet
-from packaging.utils import canonicalize_name
 
 from heavydistill.config.models import Endpoint, Sampling
-from heavydistill.doctor import Finding
+from heavydistill.doctor import Finding, Result
 from heavydistill.errors import ConfigError
 from heavydistill.models.profiles import Profile, ProfileFile, provider_at, serve_command
 from heavydistill.models.registry import open_engine
@@ -43,61 +40,34 @@ def look(endpoint: Endpoint, folders: list[Path], teachers: list[ProfileFile]) -
     """All that can be said of this machine."""
     gpus = _gpus()
     return [
-        _python(),
         *_packages(),
         _torch(gpus),
-        *_vllm(endpoint, teachers, gpus),
+        *(_vllm(endpoint, teachers, gpus) if endpoint.start_vllm else ()),
         _sandbox(),
         *(_disk(folder) for folder in dict.fromkeys(map(_existing, folders))),
-        _shared_memory(endpoint),
         _open_files(endpoint),
-        _hub_token(),
         *_key(endpoint),
     ]
 
 
-def _python() -> Finding:
-    wanted = SpecifierSet(importlib.metadata.metadata("heavydistill")["Requires-Python"])
-    version = platform.python_version()
-    if wanted.contains(version):
-        return Finding("python", "ok", version)
-    return Finding("python", "failure", f"{version}, but {wanted} is needed", "Install another.")
-
-
 def _packages() -> Iterator[Finding]:
     """One finding for all that fit, and one for each that does not."""
-    needed = [Requirement(line) for line in importlib.metadata.requires("heavydistill") or []]
-    pins = _pins()
-    fitting, untested = 0, []
-    for requirement in needed:
+    fitting = 0
+    for requirement in map(Requirement, importlib.metadata.requires("heavydistill") or []):
         optional = requirement.marker is not None and not requirement.marker.evaluate({"extra": ""})
         try:
             version = importlib.metadata.version(requirement.name)
         except importlib.metadata.PackageNotFoundError:
+            if optional:
+                continue
             version = ""
-        if not version and optional:
+        if version and requirement.specifier.contains(version, prereleases=True):
+            fitting += 1
             continue
-        if not version or not requirement.specifier.contains(version, prereleases=True):
-            text = f"{version or 'not installed'}, but {requirement.specifier} is declared"
-            fix = f"{_INSTALL} '{requirement.name}{requirement.specifier}'"
-            yield Finding(requirement.name, "warning" if optional else "failure", text, fix)
-            continue
-        fitting += 1
-        local = version.partition("+")[0]  # of a build: 2.13.0+cpu is 2.13.0
-        if pins.get(canonicalize_name(requirement.name), local) != local:
-            untested.append(f"{requirement.name} {version}")
-    text = f"{fitting} are in the declared ranges"
-    if untested:
-        text += f"; not the versions that were tested together: {', '.join(untested)}"
-    yield Finding("packages", "ok", text, f"{_INSTALL} -e ." if untested else "")
-
-
-def _pins() -> dict[str, str]:
-    """The tested versions, where this is a checkout."""
-    file = Path(__file__).parents[2] / "constraints.txt"
-    lines = file.read_text(encoding="utf-8").splitlines() if file.is_file() else []
-    pairs = (line.split("==") for line in lines if "==" in line and not line.startswith("#"))
-    return {canonicalize_name(name): version.strip() for name, version in pairs}
+        text = f"{version or 'not installed'}, but {requirement.specifier} is declared"
+        fix = f"{_INSTALL} '{requirement.name}{requirement.specifier}'"
+        yield Finding(requirement.name, "warning" if optional else "failure", text, fix)
+    yield Finding("packages", "ok", f"{fitting} are in the declared ranges")
 
 
 def _gpus() -> list[tuple[str, int]]:
@@ -133,37 +103,39 @@ def _torch(gpus: list[tuple[str, int]]) -> Finding:
 def _vllm(
     endpoint: Endpoint, teachers: list[ProfileFile], gpus: list[tuple[str, int]]
 ) -> Iterator[Finding]:
-    """What ``--start-vllm`` needs: the command, and a set-up of each teacher that fits here."""
-    if not endpoint.start_vllm:
-        return
+    """What ``--start-vllm`` needs: the command, memory to share, a set-up of each teacher."""
     try:
         yield Finding("vllm", "ok", vllm())
     except ConfigError as error:
         yield Finding("vllm", "failure", error.what, error.fix)
+    folder = Path("/dev/shm")
+    size = shutil.disk_usage(folder).total if folder.is_dir() else 0
+    text, fix = f"{size / _GIB:.1f} GiB in {folder}", ""
+    if size < _TIGHT_SHARED:
+        text += ", too little for vLLM"
+        fix = "In a container: docker run --shm-size=16g, or --ipc=host."
+    yield Finding("shared memory", "failure" if fix else "ok", text, fix)
     for teacher in teachers:
-        yield _setup(teacher, gpus)
-
-
-def _setup(teacher: ProfileFile, gpus: list[tuple[str, int]]) -> Finding:
-    check = f"serve {teacher.name}"
-    try:
-        count, _ = largest_setup(teacher)
-    except ConfigError as error:
-        return Finding(check, "failure", error.what, error.fix)
-    smallest = min((memory for _, memory in gpus), default=0) / _GIB
-    if smallest < _CLASS_GIB:
-        text = f"the set-up is for {count} GPU(s) of 80 GB, and one here has {smallest:.0f} GiB"
-        fix = "Lower max-model-len in a profile of your own if the server does not start."
-        return Finding(check, "warning", text, fix)
-    return Finding(check, "ok", f"{count} GPU(s): {' '.join(serve_command(teacher, count) or ())}")
+        check = f"serve {teacher.name}"
+        try:
+            count, _ = largest_setup(teacher)
+        except ConfigError as error:
+            yield Finding(check, "failure", error.what, error.fix)
+            continue
+        smallest = min((memory for _, memory in gpus), default=0) / _GIB
+        if smallest < _CLASS_GIB:
+            text = f"the set-up is for {count} GPU(s) of 80 GB, and one here has {smallest:.0f} GiB"
+            fix = "Lower max-model-len in a profile of your own if the server does not start."
+            yield Finding(check, "warning", text, fix)
+            continue
+        command = " ".join(serve_command(teacher, count) or ())
+        yield Finding(check, "ok", f"{count} GPU(s): {command}")
 
 
 def _sandbox() -> Finding:
     if fault := bubblewrap.fault():
-        text, fix = fault
-        return Finding(
-            "sandbox", "warning", f"{text}; only checks that run a model's code need it", fix
-        )
+        text = f"{fault[0]}; only checks that run a model's code need it"
+        return Finding("sandbox", "warning", text, fault[1])
     return Finding("sandbox", "ok", "bubblewrap ran a program, cut off from this machine")
 
 
@@ -174,59 +146,38 @@ def _existing(folder: Path) -> Path:
 
 def _disk(folder: Path) -> Finding:
     check = f"disk {folder}"
-    if not os.access(folder, os.W_OK):
-        fix = "Name another folder with --out and --journal."
-        return Finding(check, "failure", "cannot be written", fix)
-    free = shutil.disk_usage(folder).free
-    text = f"{free / _GIB:.1f} GiB free"
     fix = "Make room, or name another folder with --out and --journal."
-    if free < _NO_DISK:
-        return Finding(check, "failure", text, fix)
-    return (
-        Finding(check, "warning", text, fix) if free < _TIGHT_DISK else Finding(check, "ok", text)
-    )
-
-
-def _shared_memory(endpoint: Endpoint) -> Finding:
-    folder = Path("/dev/shm")
-    size = shutil.disk_usage(folder).total if folder.is_dir() else 0
-    text = f"{size / _GIB:.1f} GiB in {folder}"
-    if endpoint.start_vllm and size < _TIGHT_SHARED:
-        fix = "In a container: docker run --shm-size=16g, or --ipc=host."
-        return Finding("shared memory", "failure", f"{text}, too little for vLLM", fix)
-    return Finding("shared memory", "ok", text)
+    if not os.access(folder, os.W_OK):
+        return Finding(
+            check, "failure", "cannot be written", "Name another folder with --out and --journal."
+        )
+    free = shutil.disk_usage(folder).free
+    result: Result = "failure" if free < _NO_DISK else "warning" if free < _TIGHT_DISK else "ok"
+    return Finding(check, result, f"{free / _GIB:.1f} GiB free", "" if result == "ok" else fix)
 
 
 def _open_files(endpoint: Endpoint) -> Finding:
     most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    roles = 2
-    needed = _OTHER_FILES + roles * endpoint.concurrency * max(1, len(endpoint.urls))
-    text = f"{most:,} at once"
+    needed = _OTHER_FILES + 2 * endpoint.slots  # for each role
+    text = "no limit" if most == resource.RLIM_INFINITY else f"{most:,} at once"
     if most == resource.RLIM_INFINITY or most >= needed:
-        return Finding("open files", "ok", text if most >= 0 else "no limit")
+        return Finding("open files", "ok", text)
     fix = f"ulimit -n {needed}, or a smaller endpoint.concurrency"
     return Finding("open files", "failure", f"{text}, but the run may need {needed:,}", fix)
-
-
-def _hub_token() -> Finding:
-    from huggingface_hub import get_token
-
-    text = "set" if get_token() else "not set; only private and gated repositories need it"
-    return Finding("HF_TOKEN", "ok", text)
 
 
 def _key(endpoint: Endpoint) -> Iterator[Finding]:
     if not endpoint.urls:
         return
+    name, fix = endpoint.key_env, f"export {endpoint.key_env}=..."
+    provider = provider_at(endpoint.urls[0])
     if endpoint.key:
-        yield Finding(endpoint.key_env, "ok", "set")
-        return
-    fix = f"export {endpoint.key_env}=..."
-    if provider := provider_at(endpoint.urls[0]):
-        yield Finding(endpoint.key_env, "failure", f"not set, but {provider} needs a key", fix)
-        return
-    text = "not set, so no key is sent; a server of your own needs none"
-    yield Finding(endpoint.key_env, "ok", text, f"{fix} if it needs one")
+        yield Finding(name, "ok", "set")
+    elif provider:
+        yield Finding(name, "failure", f"not set, but {provider} needs a key", fix)
+    else:
+        text = "not set, so no key is sent; a server of your own needs none"
+        yield Finding(name, "ok", text, f"{fix} if it needs one")
 
 
 def listen(profile: Profile, sampling: Sampling, prompt: str) -> Iterator[Finding]:

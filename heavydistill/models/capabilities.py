@@ -7,10 +7,9 @@ is in the configuration that is saved with it, also if that was nothing, so a re
 
 The context, in tokens of prompt and response together, is what the user set, else what doctor saw,
 else that of the run in the folder that goes on, unless the server has come to take less; else the
-smaller of what the server says of the model and what its profile says, else what the checkpoint
-beside the tokenizer was made for. If none is known, ``ASSUMED`` tokens are assumed, which is said.
-What is known of the checkpoint alone, and what is assumed, yields to a configuration that asks for
-more: a server may take more than a checkpoint was made for.
+smaller of what the server and the profile say, else what the checkpoint beside the tokenizer was
+made for, else ``ASSUMED`` tokens, which is said. The last two yield to a configuration that asks
+for more: a server may take more than a checkpoint was made for.
 """
 
 from __future__ import annotations
@@ -38,8 +37,7 @@ _HEADER = """\
 # What `heavydistill doctor` saw of this model at this address. Runs obey it. Run doctor again to
 # renew it, or remove this file to forget it.
 """
-ASSUMED = 8192
-"""Tokens that are assumed of a model whose context nobody says: few servers take less."""
+ASSUMED = 8192  # tokens of a model whose context nobody says: few servers take less
 _SMALLEST = 256
 Source = Literal[
     "set", "doctor", "saved", "server", "profile", "tokenizer", "shared", "configured", "assumed"
@@ -59,14 +57,11 @@ SET_IT = "set what the server takes with --set endpoint.context=N"
 
 
 class CapabilityFile(Section):
-    """What one file holds."""
+    """What one file holds: where the model was asked, its served name, and what was seen."""
 
     base_url: str
-    """Where the model was asked."""
     model: str
-    """Served name."""
     capabilities: Capabilities
-    """What was seen."""
 
 
 def path_of(base_url: str, model: str) -> Path:
@@ -80,19 +75,14 @@ def path_of(base_url: str, model: str) -> Path:
 
 
 def save(base_url: str, model: str, capabilities: Capabilities) -> Path:
-    """Write what was seen, over what there was.
-
-    Returns:
-        The file.
+    """Write what was seen, over what there was; returns the file.
 
     Raises:
         ConfigError: It cannot be written.
     """
     path = path_of(base_url, model)
-    content = CapabilityFile(
-        base_url=base_url.rstrip("/"), model=model, capabilities=capabilities
-    ).model_dump()
-    text = _HEADER + yaml.safe_dump(content, sort_keys=False, allow_unicode=True)
+    seen = CapabilityFile(base_url=base_url.rstrip("/"), model=model, capabilities=capabilities)
+    text = _HEADER + yaml.safe_dump(seen.model_dump(), sort_keys=False, allow_unicode=True)
     unfinished = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -139,7 +129,7 @@ def obeyed(endpoint: Endpoint, profiles: Sequence[Profile]) -> Endpoint:
             if profile.thinks:
                 raise TeacherError(
                     f"{profile.name} thinks, but its thinking does not come through at "
-                    f"{endpoint.base_url or 'the server of --start-vllm'} ({_told(seen)})",
+                    f"{endpoint.base_url or 'the server of --start-vllm'} ({_source(seen)})",
                     "`heavydistill doctor` with the same flags says what mends it, and looks "
                     "again; --set endpoint.reasoning=optional goes on without.",
                 )
@@ -147,7 +137,7 @@ def obeyed(endpoint: Endpoint, profiles: Sequence[Profile]) -> Endpoint:
     if seen.context and context and context > seen.context:
         raise ConfigError(
             f"endpoint.context {context} is more than the {seen.context} tokens that the server "
-            f"takes ({_told(seen)})",
+            f"takes ({_source(seen)})",
             f"Set it to {seen.context} or less.",
         )
     return endpoint.model_copy(update={"capabilities": seen, "context": context})
@@ -167,13 +157,13 @@ def bounded(
     if chosen.max_tokens:
         raise ConfigError(
             f"{key}.max_tokens {chosen.max_tokens} is more than the {seen.max_output} "
-            f"tokens of one response that the server takes ({_told(seen)})",
+            f"tokens of one response that the server takes ({_source(seen)})",
             f"Set it to {seen.max_output} or less.",
         )
     return sampling.model_copy(update={"max_tokens": seen.max_output})
 
 
-def _told(seen: Capabilities) -> str:
+def _source(seen: Capabilities) -> str:
     return seen.checked or "endpoint.capabilities of the configuration"
 
 
@@ -182,27 +172,30 @@ def _strictest(files: Sequence[Capabilities | None]) -> Capabilities:
     known = [seen or Capabilities() for seen in files]
     if not any(files) or len(known) == 1:
         return known[0] if known else Capabilities()
-    names = {seen.max_tokens_name for seen in known}
+    names, places, seeds = (
+        {getattr(seen, name) for seen in known} for name in ("max_tokens_name", "reasoning", "seed")
+    )
     if len(names) > 1:
         raise ConfigError(
             f"The addresses do not call the length of a response alike: {', '.join(sorted(names))}",
             "Ask them in runs of their own, or run `heavydistill doctor` on each if you did not.",
         )
-    places = {seen.reasoning for seen in known}
-    seeds = {seen.seed for seen in known}
     fewest = min(known, key=lambda seen: seen.n)
-    return Capabilities(
-        n=fewest.n,
-        n_because=fewest.n_because,
-        stream=all(seen.stream for seen in known),
-        refused=sorted({name for seen in known for name in seen.refused}),
-        max_tokens_name=known[0].max_tokens_name,
-        max_output=min((seen.max_output for seen in known if seen.max_output), default=None),
-        context=min((seen.context for seen in known if seen.context), default=None),
-        reasoning="none" if "none" in places else places.pop() if len(places) == 1 else "unknown",
-        seed=seeds.pop() if len(seeds) == 1 else "unknown",
-        checked=" | ".join(seen.checked for seen in known if seen.checked),
+    return fewest.model_copy(
+        update={
+            "stream": all(seen.stream for seen in known),
+            "refused": sorted({name for seen in known for name in seen.refused}),
+            "max_output": min((s.max_output for s in known if s.max_output), default=None),
+            "context": min((seen.context for seen in known if seen.context), default=None),
+            "reasoning": "none" if "none" in places else _agreed(places),
+            "seed": _agreed(seeds),
+            "checked": " | ".join(seen.checked for seen in known if seen.checked),
+        }
     )
+
+
+def _agreed(values: set[str]) -> str:
+    return values.pop() if len(values) == 1 else "unknown"
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,11 +242,25 @@ def contexts_of(
     Raises:
         TeacherError: As of ``Contact.context``.
     """
-    contexts = []
-    for profile in profiles:
+
+    def decided(profile: Profile) -> tuple[int, Source]:
         said = contact.context(profile.model, seen) if contact else None
-        contexts.append(_decided(given, seen, profile, said, needed, saved))
-    return contexts
+        if given.context:
+            return given.context, "set"
+        if seen.context:
+            return seen.context, "doctor"
+        if saved and (said is None or said >= saved):
+            return saved, "saved"
+        if said and not (profile.context_is_known and said >= profile.context):
+            return said, "server"
+        if profile.context_is_known:
+            return profile.context, "profile"
+        made_for = None if profile.tokenizer == SERVER else _positions(Path(profile.tokenizer))
+        if needed > (made_for or ASSUMED):
+            return needed, "configured"
+        return (made_for, "tokenizer") if made_for else (ASSUMED, "assumed")
+
+    return [Context(profile.name, *decided(profile)) for profile in profiles]
 
 
 def held(endpoint: Endpoint, contexts: list[Context]) -> tuple[Endpoint, list[Context]]:
@@ -262,38 +269,8 @@ def held(endpoint: Endpoint, contexts: list[Context]) -> tuple[Endpoint, list[Co
     if all(context.source in ("set", "profile") for context in contexts):
         return endpoint, contexts
     least = min(context.tokens for context in contexts)
-    shared = [
-        each if each.tokens == least else Context(each.model, least, "shared") for each in contexts
-    ]
+    shared = [c if c.tokens == least else Context(c.model, least, "shared") for c in contexts]
     return endpoint.model_copy(update={"context": least}), shared
-
-
-def _decided(
-    given: Endpoint,
-    seen: Endpoint,
-    profile: Profile,
-    said: int | None,
-    needed: int,
-    saved: int | None,
-) -> Context:
-    if given.context:
-        return Context(profile.name, given.context, "set")
-    if seen.context:
-        return Context(profile.name, seen.context, "doctor")
-    if saved and (said is None or said >= saved):
-        return Context(profile.name, saved, "saved")
-    if profile.context_is_known:
-        if said and said < profile.context:
-            return Context(profile.name, said, "server")
-        return Context(profile.name, profile.context, "profile")
-    if said:
-        return Context(profile.name, said, "server")
-    made_for = None if profile.tokenizer == SERVER else _positions(Path(profile.tokenizer))
-    if needed > (made_for or ASSUMED):
-        return Context(profile.name, needed, "configured")
-    if made_for:
-        return Context(profile.name, made_for, "tokenizer")
-    return Context(profile.name, ASSUMED, "assumed")
 
 
 def positions_in(config: Mapping[str, Any]) -> int | None:

@@ -1,26 +1,22 @@
 """What the runs into a folder have spent on served models, over all processes, and their cap.
 
-The account belongs to the folder of a run, whatever is asked in it: more samples, other limits
-and other seeds go on with it, also after the folder was removed. It is a file of one line in the
-journal, named by where the folder is as seen from there, so both may be moved together. Where one
-of them was moved, the configuration that is saved in the folder says what it was (``adopt``).
+The account belongs to the folder of a run, whatever is asked in it, also after the folder was
+removed. It is a file in the journal, named by where the folder is as seen from there, so both may
+be moved together. Where one of them was moved, the configuration that is saved in the folder says
+what it was (``adopt``).
 
 Before a request is sent, the most that it can cost is reserved there; when it has ended, what it
 did cost is booked instead. So the cap holds however many processes ask at once. What a server did
-not count is booked at the most that it can have been: a token is at least a byte.
+not count is booked at the most that it can have been: a token is at least a byte. What was in
+flight when a run was killed may have been billed, so it is booked at all that was reserved. Ctrl-C
+waits for it instead. A server that ignores ``max_tokens`` can exceed the cap by the replies in
+flight, each up to the length at which it is cut off; they are booked in full.
 
-What was in flight when a run was killed may have been billed, so it is booked at all that was
-reserved: a kill costs up to ``max_tokens`` and a prompt for each request in flight, on paper.
-Ctrl-C waits for them instead. A server that ignores ``max_tokens`` can exceed the cap by the
-replies in flight, each up to the length at which it is cut off; they are booked in full.
-
-A run of several shards has one account. Each shard has a line of its own after the first, with what
-it has reserved: a shard that is begun again books at once what was in flight when the one before
-was lost, so that the others do not wait for it (see ``run.shards``).
-
-The room for the line is taken when the file is made. Where it cannot be written all the same,
-nothing more is sent. A lock on the file's neighbour keeps an account to one run at a time; on a
-network file system the locks must work between hosts, as on NFS 4.
+Each shard of a run has reserved in a line of its own after the first: one that is begun again books
+at once what was in flight when the one before was lost, so that the others do not wait for it (see
+``run.shards``). The room for the lines is taken when the file is made; where they cannot be written
+all the same, nothing more is sent. A lock on the file's neighbour keeps an account to one run at a
+time; on a network file system the locks must work between hosts, as on NFS 4.
 
 Not covered: the last seconds before a loss of power; a folder that was moved and whose name another
 run has taken since, or that was moved without its journal before it was there.
@@ -32,6 +28,7 @@ import contextlib
 import dataclasses
 import errno
 import fcntl
+import functools
 import hashlib
 import json
 import logging
@@ -41,6 +38,7 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from heavydistill.config.run import RunConfig, load_config
 from heavydistill.errors import ConfigError, StoppedError, remedy
@@ -65,9 +63,12 @@ class Cost:
     usd: float = 0.0  # Money; 0 if the price is not known
 
 
+_NOTHING = Cost()
+
+
 @dataclass(frozen=True, slots=True)
 class Balance:
-    """The line of the file."""
+    """An account, or what a shard has in its line of it."""
 
     spent_tokens: float = 0  # Tokens booked
     spent_usd: float = 0.0  # Dollars booked; 0 if the price is not known
@@ -75,55 +76,39 @@ class Balance:
     reserved_usd: float = 0.0  # Dollars of requests in flight, at most
     in_flight: int = 0  # Requests that were sent and have not ended
     ended: int = 0  # Requests that have ended
-    estimated: int = 0  # Ended requests whose tokens nobody counted
-    starts: int = 0
-    """Number of times the run was begun; what an earlier start had in flight is booked."""
+    starts: int = 0  # Number of times the run was begun
+    holder: str = ""  # Which attempt at a shard has reserved it, in its line
+
+    @property
+    def reserved(self) -> Cost:
+        return Cost(self.reserved_tokens, self.reserved_usd)
+
+    @property
+    def most(self) -> Cost:
+        """What is spent, if all that is in flight costs what was reserved for it."""
+        tokens = self.spent_tokens + self.reserved_tokens
+        return Cost(tokens, self.spent_usd + self.reserved_usd)
 
     def line(self) -> bytes:
         """The line as it stands in the file: JSON, padded."""
         return json.dumps(dataclasses.asdict(self)).encode().ljust(_LINE)
 
-    def reserving(self, most: Cost) -> Balance:
-        """With one request more in flight, which can cost so much."""
-        return dataclasses.replace(
-            self,
-            reserved_tokens=self.reserved_tokens + most.tokens,
-            reserved_usd=self.reserved_usd + most.usd,
-            in_flight=self.in_flight + 1,
-        )
-
-    def settling(
-        self, reserved: Cost, cost: Cost, requests: int = 1, estimated: int = 0
+    def plus(
+        self,
+        spent: Cost = _NOTHING,
+        reserved: Cost = _NOTHING,
+        in_flight: int = 0,
+        ended: int = 0,
     ) -> Balance:
-        """With requests that have ended, and their cost in place of what was reserved for them."""
+        """With so much more, or less where it is negative."""
         return dataclasses.replace(
             self,
-            spent_tokens=self.spent_tokens + cost.tokens,
-            spent_usd=self.spent_usd + cost.usd,
-            reserved_tokens=max(0, self.reserved_tokens - reserved.tokens),
-            reserved_usd=max(0.0, self.reserved_usd - reserved.usd),
-            in_flight=max(0, self.in_flight - requests),
-            ended=self.ended + requests,
-            estimated=self.estimated + estimated,
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class _Held:
-    """The line of a shard: what it has reserved, and which attempt at it."""
-
-    holder: str = ""
-    start: int = 0
-    tokens: float = 0
-    usd: float = 0.0
-    in_flight: int = 0
-
-    def changed(self, cost: Cost, requests: int) -> _Held:
-        return dataclasses.replace(
-            self,
-            tokens=self.tokens + requests * cost.tokens,
-            usd=self.usd + requests * cost.usd,
-            in_flight=self.in_flight + requests,
+            spent_tokens=self.spent_tokens + spent.tokens,
+            spent_usd=self.spent_usd + spent.usd,
+            reserved_tokens=max(0, self.reserved_tokens + reserved.tokens),
+            reserved_usd=max(0.0, self.reserved_usd + reserved.usd),
+            in_flight=max(0, self.in_flight + in_flight),
+            ended=self.ended + ended,
         )
 
 
@@ -138,32 +123,27 @@ class Tariff:
         """The most that one call for these samples of one prompt can cost."""
         return self._cost(_bytes(requests[0]), sum(r.sampling.max_tokens for r in requests))
 
-    def of(
-        self, requests: list[Request], responses: list[Response], overrun: int = 0
-    ) -> tuple[Cost, bool]:
-        """(what a call cost, whether that was counted and not bounded).
+    def of(self, requests: list[Request], responses: list[Response], overrun: int = 0) -> Cost:
+        """What a call cost: counted, or bounded where the server did not count.
 
-        Args:
-            requests: Requests of the call.
-            responses: Their responses; fewer if the server left some out.
-            overrun: Most tokens of a reply that went on past ``max_tokens`` and was cut off.
+        There are fewer responses if the server left some out. ``overrun`` is the most tokens of a
+        reply that went on past ``max_tokens`` and was cut off.
         """
         counts = [c for r in responses for c in (r.prompt_tokens, r.completion_tokens)]
         if min(counts) >= 0:
             prompt = sum(r.prompt_tokens for r in responses)
-            return self._cost(prompt, sum(r.completion_tokens for r in responses)), True
+            return self._cost(prompt, sum(r.completion_tokens for r in responses))
         if all(r.failure in _FREE for r in responses):
-            return Cost(), True
+            return _NOTHING
         written = 0
         for request, response in zip(requests, responses, strict=False):
             most = request.sampling.max_tokens
             text = len((response.reasoning + response.answer_text).encode())
             written += most if response.finish_reason == "error" else min(most, text)
-        return self._cost(_bytes(requests[0]), max(written, overrun)), False
+        return self._cost(_bytes(requests[0]), max(written, overrun))
 
     def _cost(self, prompt: float, completion: float) -> Cost:
-        usd = prompt * self.usd_in + completion * self.usd_out
-        return Cost(prompt + completion, usd)
+        return Cost(prompt + completion, prompt * self.usd_in + completion * self.usd_out)
 
 
 def account_of(config: RunConfig) -> Path:
@@ -227,8 +207,7 @@ def spent_in(config: RunConfig) -> Cost:
     Raises:
         ConfigError: The account is damaged.
     """
-    now = balance_of(found_account(config))
-    return Cost(now.spent_tokens + now.reserved_tokens, now.spent_usd + now.reserved_usd)
+    return balance_of(found_account(config)).most
 
 
 def balance_of(file: Path) -> Balance:
@@ -237,7 +216,7 @@ def balance_of(file: Path) -> Balance:
     Raises:
         ConfigError: It is damaged.
     """
-    return _parsed(file.read_bytes()[:_LINE], file) if file.is_file() else Balance()
+    return _total(_lines(file.read_bytes(), file)) if file.is_file() else Balance()
 
 
 @contextlib.contextmanager
@@ -249,20 +228,17 @@ def alone(file: Path, taken: str) -> Iterator[None]:
     """
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        lock = os.open(file, os.O_RDWR | os.O_CREAT, 0o644)
+        lock = file.open("ab")
     except OSError as error:
         raise _unusable(file, error) from error
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        os.close(lock)
-        if not isinstance(error, BlockingIOError):
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ConfigError(taken, "Wait until it has ended.") from None
+        except OSError as error:
             raise _unusable(file, error) from error
-        raise ConfigError(taken, "Wait until it has ended.") from None
-    try:
         yield
-    finally:
-        os.close(lock)
 
 
 class Ledger:
@@ -286,28 +262,32 @@ class Ledger:
         most_usd: float | None = None,
         holder: str = "",
     ) -> None:
-        self._holder = holder
-        self._own_line = (1 + int(holder[:4])) * _LINE if holder else 0
-        self._path = file
+        self._path, self._holder = file, holder
+        self._own = 1 + int(holder[:4]) if holder else 0  # number of the own line
         self._most_tokens, self._most_usd = most_tokens, most_usd
         self._fault: StoppedError | None = None
-        self._last = Balance().line(), Balance()
+        size = (self._own + 1) * _LINE
         try:
             file.parent.mkdir(parents=True, exist_ok=True)
             self._file = os.open(file, os.O_RDWR | os.O_CREAT, 0o644)
-            # Nothing was ever reserved in a file that is still without room for it.
-            if os.fstat(self._file).st_size < self._own_line + _LINE:
-                os.posix_fallocate(self._file, 0, self._own_line + _LINE)
+            # Nothing was ever reserved in a line that is still without room for it.
+            if os.fstat(self._file).st_size < size:
+                os.posix_fallocate(self._file, 0, size)
         except OSError as error:
             raise _unusable(file, error) from error
-        self._start = self.balance.starts
-        if holder:
-            self._take_over()
+        with self._locked() as lines:
+            self._start = lines[0].starts
+            before = lines[self._own]
+            if holder and before.holder != holder:  # else another model of this shard
+                if before.starts == self._start:
+                    booked = lines[0].plus(spent=before.reserved, ended=before.in_flight)
+                    self._write(lines, 0, booked)
+                self._write(lines, self._own, Balance(starts=self._start, holder=holder))
 
     @property
     def balance(self) -> Balance:
-        with self._locked() as balance:
-            return balance
+        with self._locked() as lines:
+            return _total(lines)
 
     def reserve(self, most: Cost) -> bool:
         """Set aside the most that a call can cost; False while that has to wait for others.
@@ -318,32 +298,37 @@ class Ledger:
         """
         if self._fault:
             raise self._fault
-        with self._locked() as now:
-            if now.starts != self._start or not self._is_holder():
+        with self._locked() as lines:
+            if not self._is_mine(lines):
                 raise StoppedError(
                     "The same command was given again, or its shard was begun again, and that run "
                     "goes on with this account",
                     "Wait for it.",
                 )
-            if not self._fits(now, most):
+            now = _total(lines)
+            after = now.plus(reserved=most).most
+            if (self._most_tokens is not None and after.tokens > self._most_tokens) or (
+                self._most_usd is not None and after.usd > self._most_usd
+            ):
                 if now.in_flight:
                     return False
                 raise self._spent(now, most)
-            self._hold(most, 1)
-            self._write(now, now.reserving(most))
+            self._write(lines, self._own, lines[self._own].plus(reserved=most, in_flight=1))
             return True
 
-    def settle(self, reserved: Cost, cost: Cost, counted: bool) -> None:
+    def settle(self, reserved: Cost, cost: Cost) -> None:
         """Book what a call cost in place of what was reserved for it.
 
         Where that cannot be written, what was reserved stands, and nothing more can be reserved.
         """
         try:
-            with self._locked() as now:
-                if now.starts != self._start or not self._is_holder():
+            with self._locked() as lines:
+                if not self._is_mine(lines):
                     return  # whoever came later has booked all that was reserved
-                self._hold(reserved, -1)
-                self._write(now, now.settling(reserved, cost, estimated=not counted))
+                # A kill between both leaves more reserved.
+                self._write(lines, 0, lines[0].plus(spent=cost, ended=1))
+                freed = Cost(-reserved.tokens, -reserved.usd)
+                self._write(lines, self._own, lines[self._own].plus(reserved=freed, in_flight=-1))
         except StoppedError as fault:
             # Raised here it would take the response along, which is paid for and not yet kept.
             self._fault = fault
@@ -358,59 +343,17 @@ class Ledger:
             StoppedError: The account cannot be kept.
         """
         with alone(self._path.with_suffix(".lock"), "A run with the same account is in progress"):
-            self._book_the_abandoned()
+            with self._locked() as lines:  # what was in flight when the run was killed is booked
+                now, self._start = _total(lines), lines[0].starts + 1
+                ended, spent = now.ended + now.in_flight, now.most
+                self._write(lines, 0, Balance(starts=self._start).plus(spent=spent, ended=ended))
             yield
 
     def close(self) -> None:
         os.close(self._file)
 
-    def _book_the_abandoned(self) -> None:
-        """What was in flight when the run was killed, at the most that it can have cost."""
-        with self._locked() as now:
-            self._start = now.starts + 1
-            booked = Balance(
-                spent_tokens=now.spent_tokens + now.reserved_tokens,
-                spent_usd=now.spent_usd + now.reserved_usd,
-                ended=now.ended + now.in_flight,
-                estimated=now.estimated + now.in_flight,
-                starts=self._start,
-            )
-            self._write(now, booked)
-
-    def _take_over(self) -> None:
-        """Book what an attempt before at this shard had in flight, at the most it can have cost."""
-        with self._locked() as now:
-            held = self._held()
-            if held.holder == self._holder:  # by another model of this shard
-                return
-            self._write_held(_Held(self._holder, now.starts))
-            if held.start == now.starts and held.in_flight:
-                lost = Cost(held.tokens, held.usd)
-                self._write(now, now.settling(lost, lost, held.in_flight, held.in_flight))
-
-    def _is_holder(self) -> bool:
-        return not self._holder or self._held().holder == self._holder
-
-    def _hold(self, cost: Cost, requests: int) -> None:
-        if self._holder:
-            self._write_held(self._held().changed(cost, requests))
-
-    def _held(self) -> _Held:
-        text = os.pread(self._file, _LINE, self._own_line).rstrip(b"\0 ")
-        return _Held(**json.loads(text)) if text else _Held()
-
-    def _write_held(self, held: _Held) -> None:
-        """Written before the line of the account: a kill between both leaves more reserved."""
-        os.pwrite(
-            self._file, json.dumps(dataclasses.asdict(held)).encode().ljust(_LINE), self._own_line
-        )
-
-    def _fits(self, balance: Balance, most: Cost) -> bool:
-        tokens = balance.spent_tokens + balance.reserved_tokens + most.tokens
-        usd = balance.spent_usd + balance.reserved_usd + most.usd
-        return (self._most_tokens is None or tokens <= self._most_tokens) and (
-            self._most_usd is None or usd <= self._most_usd
-        )
+    def _is_mine(self, lines: list[Balance]) -> bool:
+        return lines[0].starts == self._start and lines[self._own].holder == self._holder
 
     def _spent(self, balance: Balance, most: Cost) -> StoppedError:
         if self._most_usd is not None:
@@ -426,14 +369,13 @@ class Ledger:
         )
 
     @contextlib.contextmanager
-    def _locked(self) -> Iterator[Balance]:
+    def _locked(self) -> Iterator[list[Balance]]:
+        """The lines of the file, which no other process changes while this lasts."""
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX)
             try:
-                line = os.pread(self._file, _LINE, 0)
-                if line != self._last[0]:  # another process wrote since
-                    self._last = line, _parsed(line, self._path)
-                yield self._last[1]
+                size = os.fstat(self._file).st_size
+                yield _lines(os.pread(self._file, size, 0), self._path)
             finally:
                 fcntl.flock(self._file, fcntl.LOCK_UN)
         except OSError as error:
@@ -443,24 +385,39 @@ class Ledger:
                 "for nothing twice.",
             ) from error
 
-    def _write(self, old: Balance, new: Balance) -> None:
-        line = new.line()
-        written = os.pwrite(self._file, line, 0)
+    def _write(self, lines: list[Balance], number: int, new: Balance) -> None:
+        written = os.pwrite(self._file, new.line(), number * _LINE)
         if written < _LINE:  # half of a line would be none
-            os.pwrite(self._file, old.line()[:written], 0)
+            os.pwrite(self._file, lines[number].line()[:written], number * _LINE)
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        self._last = line, new
+        lines[number] = new
 
 
+def _lines(data: bytes, file: Path) -> list[Balance]:
+    return [_parsed(data[at : at + _LINE], file) for at in range(0, max(1, len(data)), _LINE)]
+
+
+@functools.lru_cache(maxsize=4096)  # most lines are the same the next time
 def _parsed(line: bytes, file: Path) -> Balance:
     text = line.rstrip(b"\0 ").decode(errors="replace")
     try:
-        return Balance(**json.loads(text)) if text else Balance()
-    except (ValueError, TypeError):
+        fields: dict[str, Any] = json.loads(text) if text else {}
+        names = {field.name for field in dataclasses.fields(Balance)}
+        return Balance(**{name: value for name, value in fields.items() if name in names})
+    except (ValueError, TypeError, AttributeError):
         raise ConfigError(
             f"The account {file} is damaged, so it does not tell what is spent",
             "Remove it, and lower --budget by what `heavydistill journal stats` shows.",
         ) from None
+
+
+def _total(lines: list[Balance]) -> Balance:
+    """The account with what its shards have reserved since the run was begun."""
+    total = lines[0]
+    for line in lines[1:]:
+        if line.starts == total.starts:
+            total = total.plus(reserved=line.reserved, in_flight=line.in_flight)
+    return total
 
 
 def _unusable(file: Path, error: OSError) -> ConfigError:

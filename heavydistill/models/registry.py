@@ -14,6 +14,7 @@ import difflib
 import functools
 import json
 from pathlib import Path
+from typing import Any, Literal
 
 from heavydistill.config.models import Capabilities, Endpoint, Sampling
 from heavydistill.config.run import SamplingName
@@ -27,6 +28,7 @@ from heavydistill.models.profiles import (
     Price,
     Profile,
     ProfileFile,
+    Thinking,
     load_profile,
     provider_at,
 )
@@ -36,6 +38,7 @@ from heavydistill.store.redact import name_alone
 
 _PROBLEM_TOKENS = 8192  # left to the problem where half of the context is more than it needs
 _MTOK = 1e6
+_COMMON_TAGS = Thinking(tags=("<think>", "</think>"))
 
 
 @functools.cache
@@ -58,10 +61,8 @@ def file_of(name: str) -> ProfileFile | None:
     Raises:
         ConfigError: The file is not there or not a profile; the message names file and key.
     """
-    files = shipped()
-    if name in files:
-        return load_profile(files[name])
-    return load_profile(Path(name)) if Path(name).suffix in (".yaml", ".yml") else None
+    file = shipped().get(name) or Path(name)
+    return load_profile(file) if file.suffix in (".yaml", ".yml") else None
 
 
 def profile_of(name: str) -> ProfileFile:
@@ -77,13 +78,19 @@ def profile_of(name: str) -> ProfileFile:
     return file
 
 
+def nearest(name: str) -> str:
+    """The question whether a shipped profile of a like name was meant; empty if there is none."""
+    near = difflib.get_close_matches(name, names(), n=1)
+    return f"Did you mean {near[0]}? " if near else ""
+
+
 def find(
     name: str,
     endpoint: Endpoint,
     sampling: SamplingName = "paper",
     may_be_served: bool = True,
 ) -> Profile:
-    """The profile of a name.
+    """The profile of a name, where it is served if it is.
 
     Args:
         name: See above.
@@ -98,9 +105,10 @@ def find(
     """
     file = file_of(name)
     if endpoint.is_served:
-        return _served(name, file, endpoint, sampling)
+        return _served(file, endpoint, sampling) if file else _served_by_name(name, endpoint)
     if file:
-        return _in_process(file, sampling)
+        _refuse_served_alone(file)
+        return _profile(file, "local", file.sampled_by(sampling))
     if "/" in name and not Path(name).is_dir() and not is_hub_id(name):
         lacks = "is a file" if Path(name).exists() else f"does not exist, seen from {Path.cwd()}"
         raise TeacherError(
@@ -109,17 +117,14 @@ def find(
         )
     if Path(name).is_dir() or name.count("/") == 1:
         adapter = adapter_of(name)
-        context = _context_of(name, adapter)
-        thinker, deliberator = _of_roles(Sampling(), context)
-        return Profile(
+        known = ProfileFile.model_construct(
             name=name_alone(name),
-            kind="local",
-            model=name,
+            folder=name,
             tokenizer=adapter.tokenizer if adapter else name,
-            context=context,
-            thinker=thinker,
-            deliberator=deliberator,
+            context=_context_of(name, adapter),
+            thinking=_COMMON_TAGS,
         )
+        return _profile(known, "local", Sampling(), is_described=False)
     elsewhere = ", or set endpoint.base_url (--endpoint) to ask a server for it"
     raise TeacherError(
         f"There is no model {name!r}",
@@ -128,53 +133,68 @@ def find(
     )
 
 
-def nearest(name: str) -> str:
-    """The question whether a shipped profile of a like name was meant; empty if there is none."""
-    near = difflib.get_close_matches(name, names(), n=1)
-    return f"Did you mean {near[0]}? " if near else ""
-
-
-def _served(
-    name: str, file: ProfileFile | None, endpoint: Endpoint, sampling: SamplingName
+def _profile(
+    file: ProfileFile, kind: Literal["local", "endpoint"], sampling: Sampling, **known: Any
 ) -> Profile:
-    if not file:
-        context = endpoint.context or ASSUMED
-        # Hosted APIs refuse parameters that they do not know, so top_k is sent only on request.
-        thinker, deliberator = _of_roles(Sampling(top_k=0), context)
-        return Profile(
-            # Servers call a model by its path; what else is like one here is not asked about.
-            name=Path(name).name if Path(name).is_absolute() else name,
-            kind="endpoint",
-            model=name,
-            tokenizer=endpoint.tokenizer or SERVER,
-            context=context,
-            context_is_known=endpoint.context is not None,
-            thinker=thinker,
-            deliberator=deliberator,
-            price=_price(endpoint, None),
-        )
+    """What a file says of a model; ``known`` are fields that hold instead."""
+    context = known.get("context", file.context)
+    most = min(sampling.max_tokens, file.output or context)
+    # Each role has room for its prompt: the problem, or half of the context for the cache.
+    room = max(context // 2, context - _PROBLEM_TOKENS)
+    thinker, deliberator = min(most, file.thinker_output or most, room), min(most, context // 2)
+    model = file.folder or file.hub or file.name
+    fields: dict[str, Any] = {
+        "name": file.name,
+        "model": model,
+        "tokenizer": file.tokenizer or model,
+        "context": context,
+        "think_tags": file.thinking.tags,
+        "domain": file.domain,
+        "thinker": sampling.model_copy(update={"max_tokens": thinker}),
+        "deliberator": sampling.model_copy(update={"max_tokens": deliberator}),
+        "licence": file.licence,
+        "is_described": True,
+    }
+    return Profile(kind=kind, **fields | known)
+
+
+def _served(file: ProfileFile, endpoint: Endpoint, sampling: SamplingName) -> Profile:
     provider = provider_at(endpoint.base_url or "")
     offer = file.providers.get(provider) if provider else None
     chosen = file.sampled_by(sampling)
     if provider and not PROVIDERS[provider].takes_top_k:
         chosen = chosen.model_copy(update={"top_k": 0})
-    context = endpoint.context or file.context
-    thinker, deliberator = _of_roles(chosen, context, file)
-    return Profile(
-        name=file.name,
-        kind="endpoint",
+    return _profile(
+        file,
+        "endpoint",
+        chosen,
         model=offer.model if offer else file.served_name,
         tokenizer=endpoint.tokenizer or file.tokenizer or SERVER,
-        context=context,
+        context=endpoint.context or file.context,
         thinks=bool(file.thinking.tags or file.thinking.parser),
-        think_tags=file.thinking.tags,
         extra_body=offer.extra_body if offer else file.thinking.extra_body,
-        domain=file.domain,
-        thinker=thinker,
-        deliberator=deliberator,
-        licence=file.licence,
-        is_described=True,
         price=_price(endpoint, offer.price if offer else None),
+    )
+
+
+def _served_by_name(name: str, endpoint: Endpoint) -> Profile:
+    known = ProfileFile.model_construct(
+        # Servers call a model by its path; what else is like one here is not asked about.
+        name=Path(name).name if Path(name).is_absolute() else name,
+        tokenizer=None,
+        context=endpoint.context or ASSUMED,
+        thinking=_COMMON_TAGS,
+    )
+    return _profile(
+        known,
+        "endpoint",
+        # Hosted APIs refuse parameters that they do not know, so top_k is sent only on request.
+        Sampling(top_k=0),
+        model=name,
+        tokenizer=endpoint.tokenizer or SERVER,
+        context_is_known=endpoint.context is not None,
+        is_described=False,
+        price=_price(endpoint, None),
     )
 
 
@@ -191,57 +211,22 @@ def _price(endpoint: Endpoint, known: Price | None) -> Price | None:
     return Price(usd_per_mtok_in=price_in, usd_per_mtok_out=price_out, as_of="as set for this run")
 
 
-def _in_process(file: ProfileFile, sampling: SamplingName) -> Profile:
-    model = file.folder or file.hub
-    too_large = file.vllm is not None and file.vllm.gpus[1] is None
-    unmarked = file.thinking.parser is not None and file.thinking.tags is None
-    if not model or too_large or unmarked:
-        why = (
-            "is served by its maker only"
-            if not model
-            else "is too large for it"
-            if too_large
-            else "does not mark its thinking in the text, which only a server takes apart"
-        )
-        offers = ", ".join(PROVIDERS[name].base_url for name in file.providers if name in PROVIDERS)
-        raise TeacherError(
-            f"The model {file.name} cannot run in this process: it {why}",
-            "Set endpoint.base_url (--endpoint) to a server that has it"
-            f"{f', for instance {offers}' if offers else ''}; "
-            f"{'or let --start-vllm start one on the GPUs here; ' if file.vllm else ''}"
-            f"`heavydistill teachers {file.name}` tells how to serve it yourself.",
-        )
-    thinker, deliberator = _of_roles(file.sampled_by(sampling), file.context, file)
-    return Profile(
-        name=file.name,
-        kind="local",
-        model=model,
-        tokenizer=file.tokenizer or model,
-        context=file.context,
-        think_tags=file.thinking.tags,
-        domain=file.domain,
-        thinker=thinker,
-        deliberator=deliberator,
-        licence=file.licence,
-        is_described=True,
-    )
-
-
-def _of_roles(
-    sampling: Sampling, context: int, file: ProfileFile | None = None
-) -> tuple[Sampling, Sampling]:
-    """(as a thinker, as a deliberator): each with room for its prompt, and no more than it can."""
-    most = min(sampling.max_tokens, (file and file.output) or context)
-    thinker = min(
-        most,
-        (file and file.thinker_output) or most,
-        max(context // 2, context - _PROBLEM_TOKENS),
-    )
-    # Half of the context is left to the cache.
-    deliberator = min(most, context // 2)
-    return (
-        sampling.model_copy(update={"max_tokens": thinker}),
-        sampling.model_copy(update={"max_tokens": deliberator}),
+def _refuse_served_alone(file: ProfileFile) -> None:
+    if not (file.folder or file.hub):
+        lacks = "is served by its maker only"
+    elif file.vllm is not None and file.vllm.gpus[1] is None:
+        lacks = "is too large for it"
+    elif file.thinking.parser is not None and file.thinking.tags is None:
+        lacks = "does not mark its thinking in the text, which only a server takes apart"
+    else:
+        return
+    offers = ", ".join(PROVIDERS[name].base_url for name in file.providers if name in PROVIDERS)
+    raise TeacherError(
+        f"The model {file.name} cannot run in this process: it {lacks}",
+        "Set endpoint.base_url (--endpoint) to a server that has it"
+        f"{f', for instance {offers}' if offers else ''}; "
+        f"{'or let --start-vllm start one on the GPUs here; ' if file.vllm else ''}"
+        f"`heavydistill teachers {file.name}` tells how to serve it yourself.",
     )
 
 
@@ -265,6 +250,9 @@ def open_engine(profile: Profile, endpoint: Endpoint, ledger: Ledger | None = No
     if profile.kind == "endpoint":
         from heavydistill.models.http.engine import OpenAIEngine
 
+        tariff = None
+        if price := profile.price:
+            tariff = Tariff(price.usd_per_mtok_in / _MTOK, price.usd_per_mtok_out / _MTOK)
         return OpenAIEngine(
             profile.model,
             endpoint,
@@ -272,19 +260,11 @@ def open_engine(profile: Profile, endpoint: Endpoint, ledger: Ledger | None = No
             profile.extra_body,
             profile.thinks,
             ledger,
-            tariff_of(profile),
+            tariff,
         )
     from heavydistill.models.local.engine import LocalEngine
 
     return LocalEngine(profile.model, profile.think_tags)
-
-
-def tariff_of(profile: Profile) -> Tariff:
-    """What the tokens of a model cost; nothing where that is not known."""
-    price = profile.price
-    if price is None:
-        return Tariff()
-    return Tariff(price.usd_per_mtok_in / _MTOK, price.usd_per_mtok_out / _MTOK)
 
 
 def _context_of(model: str, adapter: Adapter | None) -> int:

@@ -36,16 +36,11 @@ _PROPERTIES_OF_A_MODEL = ("tokenizer", "context", "capabilities", "price_in", "p
 class ResolvedModel:
     """A model in a role of a run."""
 
-    name: str
-    """Name as the configuration has it."""
-    profile: Profile
-    """Profile of the model at its endpoint."""
-    endpoint: Endpoint
-    """Where it is served; without an address it runs in this process."""
-    sampling: Sampling
-    """Sampling of its requests."""
-    samples: int
-    """Samples of one prompt."""
+    name: str  # Name as the configuration has it
+    profile: Profile  # Profile of the model at its endpoint
+    endpoint: Endpoint  # Where it is served; without an address it runs in this process
+    sampling: Sampling  # Sampling of its requests
+    samples: int  # Samples of one prompt
 
     @property
     def is_local(self) -> bool:
@@ -57,16 +52,11 @@ class ResolvedModel:
 class ResolvedRun:
     """A run whose models are known."""
 
-    config: RunConfig
-    """The configuration with everything filled in."""
-    thinker: ResolvedModel | None
-    """None where the pools of another run are read."""
-    deliberator: ResolvedModel
-    """The reader of the caches, also where no deliberations are wanted."""
-    judge: ResolvedModel | None
-    """None where no judge is configured."""
-    contexts: tuple[Context, ...] = ()
-    """The context of each served model, and where that number is from."""
+    config: RunConfig  # The configuration with everything filled in
+    thinker: ResolvedModel | None  # None where the pools of another run are read
+    deliberator: ResolvedModel  # The reader of the caches, also where nothing is deliberated
+    judge: ResolvedModel | None  # None where no judge is configured
+    contexts: tuple[Context, ...] = ()  # The context of each served model, and where it is from
 
     @property
     def models(self) -> list[ResolvedModel]:

@@ -1,8 +1,8 @@
 """The tokenizer of the model that will read a cache, for counting and cutting.
 
 Implements ``heavy.pruning.Reader`` with the ``tokenizers`` library alone, so that the step which
-builds caches needs neither torch nor transformers. Not covered: models without a
-``tokenizer.json``.
+builds caches needs neither torch nor transformers; where no tokenizer is known, a model's server
+counts. Not covered: models without a ``tokenizer.json``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from heavydistill.config.models import Endpoint
 from heavydistill.errors import TeacherError
 from heavydistill.heavy.pruning import Reader
-from heavydistill.models.http.reply import Redactor
+from heavydistill.models.http.failures import Redactor
 from heavydistill.models.hub_files import file_in, remedy, why
 from heavydistill.models.request import Response
 from heavydistill.store.journal import Journal
@@ -28,13 +28,12 @@ from heavydistill.store.segment import Record
 if TYPE_CHECKING:
     from openai import OpenAI
 
-SERVER = "server"  # in place of a tokenizer's name: the model's server counts; see ``counting``
-_REMEMBERED = 512
+SERVER = "server"  # in place of a tokenizer's name: the model's server counts
 TEMPLATE_TOKENS = 64  # left free for what a chat template wraps around a prompt
 ESTIMATED = "estimate: one token for each UTF-8 byte"
+_REMEMBERED, _REMEMBERED_COUNTS = 512, 4096
 _STAGE = "count"
 _TIMEOUT_S = 30.0
-_REMEMBERED_COUNTS = 4096  # counts
 _MOST_SAID = 200  # characters of an error
 _MOST_COUNTS_OF_A_CUT = 6
 # Beside the shapes that ``heavy.pruning`` breaks for every reader.
@@ -78,11 +77,9 @@ class ReaderTokenizer:
 
     def head(self, text: str, tokens: int) -> str:
         """A longest prefix of ``text`` of at most so many tokens."""
-        if tokens <= 0:
-            return ""
-        offsets = self._tokenizer.encode(text, add_special_tokens=False).offsets
-        if len(offsets) <= tokens:
-            return text
+        offsets = self._offsets(text)
+        if tokens <= 0 or len(offsets) <= tokens:
+            return text if tokens > 0 else ""
         cut = text[: offsets[tokens - 1][1]]
         # A prefix may split into more tokens than it had inside the whole text.
         while self.count(cut) > tokens:
@@ -91,15 +88,18 @@ class ReaderTokenizer:
 
     def tail(self, text: str, tokens: int) -> str:
         """A longest suffix of ``text`` of at most so many tokens."""
-        if tokens <= 0:
-            return ""
-        offsets = self._tokenizer.encode(text, add_special_tokens=False).offsets
-        if len(offsets) <= tokens:
-            return text
+        offsets = self._offsets(text)
+        if tokens <= 0 or len(offsets) <= tokens:
+            return text if tokens > 0 else ""
         cut = text[offsets[-tokens][0] :]
         while self.count(cut) > tokens:
             cut = cut[1:]
         return cut
+
+    def _offsets(self, text: str) -> list[tuple[int, int]]:
+        offsets: list[tuple[int, int]]
+        offsets = self._tokenizer.encode(text, add_special_tokens=False).offsets
+        return offsets
 
 
 class ByteEstimate:
@@ -150,8 +150,11 @@ class ServerTokenizer:
     ) -> None:
         self._model = model
         self._endpoint = endpoint
+        self._redact = Redactor(endpoint.key)
         self._journal = Journal(journal) if journal else None
-        self._server = None if replay else _CountingServer(model, endpoint)
+        self._is_asked = not replay
+        # Which address counts, in which form it wants to be asked; None as long as none has.
+        self._form: tuple[int, str] | None = None
         self._has_estimated = False
         self._counted = lru_cache(maxsize=_REMEMBERED_COUNTS)(self._count)
 
@@ -165,6 +168,10 @@ class ServerTokenizer:
         other = copy.copy(self)
         other._has_estimated = False
         return other
+
+    def is_answered(self) -> bool:
+        """Whether the server counts tokens, found out by asking it."""
+        return isinstance(self._ask("The answer is 42."), int)
 
     def count(self, text: str) -> int:
         """Tokens of ``text``, by the server if it can be asked."""
@@ -182,7 +189,7 @@ class ServerTokenizer:
         return self._cut(text, tokens, shortest, lambda n: text[len(text) - n :])
 
     def close(self) -> None:
-        """Give the journal back."""
+        """Close the journal."""
         if self._journal:
             self._journal.close()
 
@@ -213,58 +220,33 @@ class ServerTokenizer:
         key = hashlib.sha256(content.encode("utf-8", "surrogatepass")).hexdigest()
         known = self._journal.last(key) if self._journal else None
         if known is None:
-            known = self._asked(text)
+            known = Response(finish_reason="error", failure="server", error="Estimated.")
+            if self._is_asked:
+                found = self._ask(text)
+                if isinstance(found, int):
+                    known = Response(finish_reason="stop", prompt_tokens=found)
+                else:
+                    self._is_asked = False
+                    self._warn(found)
             # A server without /tokenize gives nothing to keep: a replay estimates the same.
-            if self._journal and self._server and self._server.has_counted:
-                self._journal.put(self._record(key, known))
+            if self._journal and self._form:
+                asked = {"stage": _STAGE, "prompt": key[:16], "sampling": {}, "seed": 0, "index": 0}
+                at = round(time.time(), 3)
+                self._journal.put(Record(key, f"{self._model} /tokenize", asked, known, at))
         if known.failure:
             return _ESTIMATE.count(text), True
         return known.prompt_tokens, False
-
-    def _asked(self, text: str) -> Response:
-        if self._server and not self._server.fault:
-            if (tokens := self._server.count(text)) is not None:
-                return Response(finish_reason="stop", prompt_tokens=tokens)
-            self._server.warn()
-        return Response(finish_reason="error", failure="server", error="Estimated.")
-
-    def _record(self, key: str, counted: Response) -> Record:
-        asked = {"stage": _STAGE, "prompt": key[:16], "sampling": {}, "seed": 0, "index": 0}
-        return Record(key, f"{self._model} /tokenize", asked, counted, round(time.time(), 3))
-
-
-class _CountingServer:
-    """Whichever address of an endpoint counts tokens, in whichever form it wants to be asked.
-
-    Attributes:
-        fault: Why none did, the last time; empty before.
-    """
-
-    def __init__(self, model: str, endpoint: Endpoint) -> None:
-        self._model = model
-        self._endpoint = endpoint
-        self._key = endpoint.key
-        self._redact = Redactor(self._key)
-        self._form: tuple[int, str] | None = None
-        self.fault = ""
-
-    @property
-    def has_counted(self) -> bool:
-        """Whether it answered once."""
-        return self._form is not None
 
     @cached_property
     def _clients(self) -> list[OpenAI]:
         from openai import OpenAI
 
-        key = self._key or "none"
-        return [
-            OpenAI(base_url=_root(url), api_key=key, timeout=_TIMEOUT_S, max_retries=2)
-            for url in self._endpoint.urls
-        ]
+        key = self._endpoint.key or "none"
+        roots = [url.rstrip("/").removesuffix("/v1") for url in self._endpoint.urls]
+        return [OpenAI(base_url=r, api_key=key, timeout=_TIMEOUT_S, max_retries=2) for r in roots]
 
-    def count(self, text: str) -> int | None:
-        """Tokens of a text that is not empty; None if no address counts them."""
+    def _ask(self, text: str) -> int | str:
+        """Tokens of a text that is not empty, or why no address counts them."""
         # llama.cpp wants the first form, and counts nothing for the second.
         first, names = (self._form[0], self._form[1:]) if self._form else (0, ("content", "prompt"))
         places = sorted(range(len(self._clients)), key=lambda at: at != first)
@@ -275,29 +257,9 @@ class _CountingServer:
                 self._form = form
                 return found
             faults.append(found)
-        self.fault = faults[0] if faults else "it has no address yet"
-        return None
-
-    def warn(self) -> None:
-        """Say that tokens are estimated from here on."""
-        if self.has_counted:
-            _log.warning(
-                "The server of %s has stopped counting tokens (%s); they are estimated from here "
-                "on, so caches are cut shorter than they need be.",
-                self._model,
-                self.fault,
-            )
-        else:
-            _log.warning(
-                "The server of %s does not count tokens at /tokenize (%s), so those of caches are "
-                "estimated, one for each UTF-8 byte, and caches may be cut shorter than they need "
-                "be. --tokenizer FOLDER (or a Hub id) counts them.",
-                self._model,
-                self.fault,
-            )
+        return faults[0] if faults else "it has no address yet"
 
     def _try(self, form: tuple[int, str], text: str) -> int | str:
-        """Tokens, or what is wrong."""
         from openai import OpenAIError
 
         at, name = form
@@ -311,10 +273,23 @@ class _CountingServer:
             return "it answers with no list of tokens"
         return len(tokens)
 
-
-def is_counted(model: str, endpoint: Endpoint) -> bool:
-    """Whether a server counts tokens, found out by asking it."""
-    return _CountingServer(model, endpoint).count("The answer is 42.") is not None
+    def _warn(self, fault: str) -> None:
+        """Say that tokens are estimated from here on."""
+        if self._form:
+            _log.warning(
+                "The server of %s has stopped counting tokens (%s); they are estimated from here "
+                "on, so caches are cut shorter than they need be.",
+                self._model,
+                fault,
+            )
+        else:
+            _log.warning(
+                "The server of %s does not count tokens at /tokenize (%s), so those of caches are "
+                "estimated, one for each UTF-8 byte, and caches may be cut shorter than they need "
+                "be. --tokenizer FOLDER (or a Hub id) counts them.",
+                self._model,
+                fault,
+            )
 
 
 def reader_of(tokenizer: str) -> Reader:
@@ -324,7 +299,3 @@ def reader_of(tokenizer: str) -> Reader:
         TeacherError: The tokenizer cannot be loaded.
     """
     return _ESTIMATE if tokenizer == SERVER else ReaderTokenizer(tokenizer)
-
-
-def _root(url: str) -> str:
-    return url.rstrip("/").removesuffix("/v1")

@@ -31,9 +31,7 @@ from heavydistill.config.run import RunConfig
 from heavydistill.errors import ConfigError, HeavydistillError, StoppedError, TeacherError
 from heavydistill.metrics.summary import Summary
 from heavydistill.models.contact import Contact
-from heavydistill.models.ledger import Ledger, found_account
 from heavydistill.models.local.engine import require_template
-from heavydistill.models.registry import tariff_of
 from heavydistill.models.resolve import ResolvedRun, resolve
 from heavydistill.models.vllm import server as serving
 from heavydistill.run.context_check import check_room, with_tokenizer
@@ -302,18 +300,12 @@ def _publish(
 
 
 def require_endpoints(run: ResolvedRun, contact: Contact) -> None:
-    """Ask each server of a run once, by ``contact``; the run must have its journal.
+    """Ask each server of a run once, by ``contact``.
 
     Raises:
         TeacherError: A server cannot be asked, or does not serve a model of the run.
-        ConfigError: The run has a budget, and its account cannot be used.
     """
     config = run.config
-
-    def account() -> Ledger:
-        return Ledger(found_account(config), config.most_tokens, config.most_usd)
-
-    opened = account if config.budget and config.journal else None
     # A problem is as long as it is; a cache has its budget.
     prompts = [(run.thinker, 0), (run.judge, 0)]
     if config.rounds:
@@ -324,5 +316,4 @@ def require_endpoints(run: ResolvedRun, contact: Contact) -> None:
         if model and not model.is_local
     ]
     for tokens, model in sorted(needs, key=lambda need: -need[0]):
-        tariff = tariff_of(model.profile)
-        contact.require(model.profile.model, model.endpoint, tokens, opened, tariff)
+        contact.require(model.profile.model, model.endpoint, tokens)

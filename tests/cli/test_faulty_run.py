@@ -83,9 +83,9 @@ def test_no_row_is_lost_and_every_failure_has_its_kind(tmp_path, faults):
     assert (booked.in_flight, booked.reserved_tokens) == (0, 0)
     assert booked.ended == len(server.requests)
     if faults == FREE_FAULTS:
-        assert told == server.tokens == booked.spent_tokens and booked.estimated == 0
+        assert told == server.tokens == booked.spent_tokens
     else:  # what nobody counted is booked at the most that it can have been
-        assert told < booked.spent_tokens and booked.estimated > 0
+        assert told < booked.spent_tokens
 
 
 def test_a_budget_holds_over_resumptions_and_nothing_is_paid_twice(tmp_path):

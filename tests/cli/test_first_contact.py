@@ -14,7 +14,6 @@ from loopback import Handler, listening
 
 from heavydistill.config.run import RunConfig, dump_config, load_config
 from heavydistill.models.contact import Contact
-from heavydistill.models.ledger import Balance, Ledger, account_of, balance_of
 from heavydistill.models.resolve import resolve
 from heavydistill.run.generate import check
 
@@ -199,23 +198,3 @@ def test_a_run_from_anywhere_to_a_provider_without_a_key_says_so_in_its_plan(
         ended, *printed = call("generate", *flags, *dry_run)
         assert ended == code
         assert told in " ".join("".join(printed).split())
-
-
-def test_the_token_that_shows_the_key_is_booked_in_the_account_that_the_run_goes_on_with(
-    tmp_path, monkeypatch
-):
-    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    models = 200, {"data": [{"id": "m", "max_model_len": 4096}]}  # for whoever asks
-    with serving(lambda body: completion("1"), models) as server:
-        given = served(server.base_url, tmp_path, budget="1Mtok")
-        config = check(given, contact=Contact()).config
-        assert not server.requests
-        # An older version named the account by what the run asks.
-        old = Path(config.journal) / f"{config.identity}.ledger"
-        Ledger(old).close()
-        old.write_bytes(Balance(spent_tokens=500).line())
-        monkeypatch.setenv("OPENAI_API_KEY", "sk-right")
-        check(given, contact=Contact())
-        assert len(server.requests) == 1
-    assert balance_of(old).spent_tokens == 500 + 11 + 7
-    assert not account_of(config).exists()

@@ -50,7 +50,7 @@ def gpus(commands, *rows: str) -> None:
 
 def test_this_machine_has_what_the_tests_need(commands):
     found = look()
-    assert found["python"].result == found["packages"].result == "ok"
+    assert found["packages"].result == "ok"
     assert "GiB free" in found[f"disk {Path.cwd()}"].text
     assert "none" in found["gpu"].text  # no nvidia-smi in an empty PATH
 
@@ -72,15 +72,6 @@ def test_a_package_out_of_its_range_or_missing_is_a_failure_with_the_command(mon
     assert "pip install -c constraints.txt 'pyarrow>=21'" in found["pyarrow"].fix
     assert "not installed" in found["openai"].text
     assert "vllm" not in found  # an extra that is not there is no fault
-
-
-def test_a_version_that_was_not_tested_is_said_and_no_fault(monkeypatch):
-    real = importlib.metadata.version
-    monkeypatch.setattr(
-        importlib.metadata, "version", lambda name: "99.0" if name == "tokenizers" else real(name)
-    )
-    packages = look()["packages"]
-    assert packages.result == "ok" and "tokenizers 99.0" in packages.text
 
 
 def test_gpus_that_torch_cannot_use_are_a_warning(commands):
@@ -150,10 +141,9 @@ def test_a_small_limit_of_open_files_is_a_failure_with_the_number(monkeypatch):
 
 
 def test_secrets_are_looked_for_and_never_shown(monkeypatch):
-    monkeypatch.setenv("HF_TOKEN", "hf_secret")
     monkeypatch.setenv("SOME_KEY", "sk-secret")
     found = look(base_url=URL, api_key_env="SOME_KEY")
-    assert found["HF_TOKEN"].text == found["SOME_KEY"].text == "set"
+    assert found["SOME_KEY"].text == "set"
     assert "secret" not in str(found)
     monkeypatch.delenv("SOME_KEY")
     assert "not set" in look(base_url=URL, api_key_env="SOME_KEY")["SOME_KEY"].text

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from heavydistill.config.models import Sampling
 from heavydistill.models.http.completion import ChatCompletion, failed
-from heavydistill.models.http.reply import Redactor, ServerFault, failure_of
+from heavydistill.models.http.failures import Redactor, ServerFault, failure_of
 from heavydistill.models.request import Request, Response, fields_of, trajectory, user_turn
 from heavydistill.schema import Problem, Trace, arrow_schema, to_row
 from heavydistill.store.segment import FORMAT, Record, record_at

@@ -12,7 +12,6 @@ from loopback import Handler, listening
 from heavydistill.config.models import Endpoint
 from heavydistill.errors import TeacherError
 from heavydistill.models.contact import Contact
-from heavydistill.models.ledger import Ledger, balance_of
 from heavydistill.models.resolve import located
 
 
@@ -159,29 +158,26 @@ def routed(
         yield url.removesuffix("/v1"), asked
 
 
-def test_a_list_that_everybody_may_read_says_nothing_of_the_key_and_a_token_does(
-    monkeypatch, tmp_path
+def test_a_list_that_everybody_may_read_says_nothing_of_the_key_and_an_empty_request_does(
+    monkeypatch,
 ):
-    chats = {"/v1/chat/completions": ONE_TOKEN}
+    chats = {"/v1/chat/completions": (400, {"error": "messages is missing"})}
     with routed({"/v1/models": listing("m")}, chats, guards="POST") as (root, asked_for):
         endpoint = Endpoint(base_url=f"{root}/v1", api_key_env="SOME_KEY")
         monkeypatch.setenv("SOME_KEY", "sk-wrong")
         with pytest.raises(TeacherError, match=r"refuses the key in SOME_KEY \(401\)") as refused:
             Contact().require("m", endpoint)
         assert "sk-wrong" not in str(refused.value)
-        ((_, _, body),) = [each for each in asked_for if each[0] == "POST"]
-        assert body["max_tokens"] == 1 and body["model"] == "m"
+        assert [body for method, _, body in asked_for if method == "POST"] == [{}]
         monkeypatch.setenv("SOME_KEY", KEY)
         asked_for.clear()
-        contact, file = Contact(), tmp_path / "run.ledger"
+        contact = Contact()
         for _ in range(2):  # the second one is remembered
-            contact.require("m", endpoint, account=lambda: Ledger(file, most_tokens=1000))
+            contact.require("m", endpoint)
         assert [method for method, _, _ in asked_for] == ["GET", "GET", "POST"]
-    balance = balance_of(file)
-    assert (balance.spent_tokens, balance.ended, balance.in_flight) == (11 + 7, 1, 0)
 
 
-def test_a_server_that_cannot_list_its_models_is_asked_for_a_token_if_there_is_a_key(monkeypatch):
+def test_a_server_that_cannot_list_its_models_is_asked_for_nothing_if_there_is_a_key(monkeypatch):
     with routed({}, {"/v1/chat/completions": ONE_TOKEN}, guards="POST") as (root, asked_for):
         endpoint = Endpoint(base_url=f"{root}/v1", api_key_env="SOME_KEY")
         monkeypatch.setenv("SOME_KEY", "sk-wrong")
@@ -200,24 +196,11 @@ def test_a_list_for_the_right_key_alone_proves_the_key(monkeypatch):
         assert [method for method, _, _ in asked_for] == ["GET", "GET"]
 
 
-@pytest.mark.parametrize("answer", [(400, {}), (429, {}), (500, {}), (200, {"usage": [1]})])
-def test_what_else_a_token_comes_to_refuses_nobody_and_is_booked(monkeypatch, tmp_path, answer):
+@pytest.mark.parametrize("answer", [(404, {}), (429, {}), (500, {}), (200, {"usage": [1]})])
+def test_what_else_an_empty_request_comes_to_refuses_nobody(monkeypatch, answer):
     monkeypatch.setenv("SOME_KEY", KEY)
-    file = tmp_path / "run.ledger"
     with routed({"/v1/models": listing("m")}, {"/v1/chat/completions": answer}) as (root, _):
-        endpoint = Endpoint(base_url=f"{root}/v1", api_key_env="SOME_KEY")
-        Contact().require("m", endpoint, account=lambda: Ledger(file, most_tokens=1000))
-    balance = balance_of(file)
-    assert (balance.ended, balance.in_flight) == (1, 0)
-    assert (balance.spent_tokens > 0) == (answer[0] == 200)
-
-
-def test_a_spent_budget_asks_for_no_token(monkeypatch, tmp_path):
-    monkeypatch.setenv("SOME_KEY", KEY)
-    with routed({"/v1/models": listing("m")}, {}) as (root, asked_for):
-        endpoint = Endpoint(base_url=f"{root}/v1", api_key_env="SOME_KEY")
-        Contact().require("m", endpoint, account=lambda: Ledger(tmp_path / "a", most_tokens=1))
-        assert {method for method, _, _ in asked_for} == {"GET"}
+        Contact().require("m", Endpoint(base_url=f"{root}/v1", api_key_env="SOME_KEY"))
 
 
 @pytest.mark.parametrize(
@@ -232,7 +215,7 @@ def test_a_key_that_may_not_ask_is_refused_with_what_the_server_says(monkeypatch
     monkeypatch.setenv("SOME_KEY", KEY)
     with routed({"/v1/models": listing("m")}, {"/v1/chat/completions": answer}) as (root, _):
         endpoint = Endpoint(base_url=f"{root}/v1", api_key_env="SOME_KEY")
-        with pytest.raises(TeacherError, match=r"request to m: HTTP 40[23]: no") as refused:
+        with pytest.raises(TeacherError, match=r"a request: HTTP 40[23]: no") as refused:
             Contact().require("m", endpoint)
     assert fix in refused.value.fix
 

@@ -12,7 +12,7 @@ from heavydistill.config.models import Endpoint
 from heavydistill.errors import CONTROL, StoppedError, TeacherError
 from heavydistill.models.http.completion import ChatCompletion
 from heavydistill.models.http.engine import OpenAIEngine
-from heavydistill.models.http.reply import retry_after
+from heavydistill.models.http.failures import retry_after
 from heavydistill.models.http.transport import Transport
 
 TGI_SAYS = (
@@ -227,7 +227,7 @@ def test_a_wrong_key_in_a_200_ends_the_run(serve):
 def test_too_many_requests_in_a_200_slow_the_server_down(serve, caplog):
     server = serve(answering({"error": {"message": "slow down", "code": 429}}))
     ask_one(server, retries=0)
-    assert "is overloaded: nothing for" in caplog.text
+    assert "is overloaded and gets at most" in caplog.text
 
 
 @pytest.mark.parametrize("id", [17, None, "\ud83d"])

@@ -46,7 +46,7 @@ def test_what_is_spent_never_exceeds_the_cap(tmp_path_factory, cap, calls, seed)
 
     def end_one() -> None:
         most, share = in_flight.pop(draw.randrange(len(in_flight)))
-        ledger.settle(Cost(most), Cost(most * share), True)
+        ledger.settle(Cost(most), Cost(most * share))
 
     for most, share in calls:
         try:
@@ -68,7 +68,7 @@ def _spend(file: Path, calls: int) -> None:
     ledger = Ledger(file, most_usd=100.0)
     for _ in range(calls):
         assert ledger.reserve(Cost(10, 0.1))
-        ledger.settle(Cost(10, 0.1), Cost(3, 0.03), True)
+        ledger.settle(Cost(10, 0.1), Cost(3, 0.03))
 
 
 def test_several_processes_keep_one_account(tmp_path):
@@ -79,7 +79,7 @@ def test_several_processes_keep_one_account(tmp_path):
     for worker in workers:
         worker.join()
     balance = Ledger(file).balance
-    assert (balance.ended, balance.in_flight, balance.estimated) == (600, 0, 0)
+    assert (balance.ended, balance.in_flight) == (600, 0)
     assert balance.spent_tokens == pytest.approx(1800)
     assert balance.spent_usd == pytest.approx(18.0)
     assert balance.reserved_tokens == pytest.approx(0)
@@ -90,7 +90,7 @@ def _spend_until_killed(file: Path, ends: list[Cost], in_flight: int) -> None:
         ledger = Ledger(file)
         for end in ends:
             ledger.reserve(Cost(100))
-            ledger.settle(Cost(100), end, True)
+            ledger.settle(Cost(100), end)
         for _ in range(in_flight):
             ledger.reserve(Cost(100))
         time.sleep(60)
@@ -123,7 +123,7 @@ def test_what_was_in_flight_at_a_kill_is_booked_at_the_most_it_can_have_been(tmp
     paid = sum(end.tokens for end in ends)
     assert (balance.spent_tokens, balance.in_flight) == (pytest.approx(paid + 6 * 100), 0)
     assert balance.reserved_tokens == 0
-    assert (balance.ended, balance.estimated) == (len(ends) + 6, 6)
+    assert balance.ended == len(ends) + 6
     with ledger.running():  # once is enough
         assert ledger.balance.spent_tokens == balance.spent_tokens
 
@@ -145,7 +145,7 @@ def test_a_process_that_outlives_its_killed_run_spends_nothing_of_the_next_one(t
     next_one = Ledger(file, most_tokens=250)
     with next_one.running():  # it books the orphan's request
         assert next_one.reserve(Cost(100))
-        orphan.settle(Cost(100), Cost(30), True)
+        orphan.settle(Cost(100), Cost(30))
         with pytest.raises(StoppedError, match="given again"):
             orphan.reserve(Cost(10))
         balance = next_one.balance
@@ -182,7 +182,7 @@ def test_an_account_that_cannot_be_written_ends_the_run_and_loses_no_response(tm
         with pytest.raises(StoppedError, match="cannot be written") as raised:
             ledger.reserve(Cost(100))
         assert "Make room" in raised.value.fix
-        ledger.settle(Cost(100), Cost(20), True)  # the response is there, and must be kept
+        ledger.settle(Cost(100), Cost(20))  # the response is there, and must be kept
         assert ledger.balance == before
     with pytest.raises(StoppedError, match="cannot be written"):
         ledger.reserve(Cost(1))
@@ -205,7 +205,7 @@ def test_a_cap_in_money_says_how_much_is_left(tmp_path):
     ledger = Ledger(tmp_path / "run.ledger", most_usd=1.0)
     assert ledger.reserve(Cost(1, 0.9))
     assert not ledger.reserve(Cost(1, 0.2))
-    ledger.settle(Cost(1, 0.9), Cost(1, 0.85), True)
+    ledger.settle(Cost(1, 0.9), Cost(1, 0.85))
     with pytest.raises(StoppedError, match=r"0\.85 of 1 USD are spent") as caught:
         ledger.reserve(Cost(1, 0.2))
     assert "higher --budget" in caught.value.fix
@@ -229,28 +229,28 @@ def test_no_call_costs_more_than_the_most_it_can(text, tokens):
         *(failed(kind, "", 0.0) for kind in ("cut_off", "timeout", "rejected", "malformed")),
     ]
     for end in ends:
-        cost, _ = tariff.of([request], [end])
+        cost = tariff.of([request], [end])
         assert cost.tokens <= most.tokens and cost.usd <= most.usd
 
 
 def test_what_a_call_cost():
     tariff = Tariff(1.0, 10.0)
-    assert tariff.of([REQUEST], [response(5, 7)]) == (Cost(12, 75.0), True)
-    assert tariff.of([REQUEST], [failed("overloaded", "", 0.0)]) == (Cost(), True)
-    uncounted, counted = tariff.of([REQUEST], [response(text="seven")])
-    assert not counted and uncounted.tokens == len("What is 3+4?") + 64 + len("seven")
-    broken, counted = tariff.of([REQUEST], [failed("cut_off", "", 0.0)])
-    assert not counted and broken == tariff.most([REQUEST])
+    assert tariff.of([REQUEST], [response(5, 7)]) == Cost(12, 75.0)
+    assert tariff.of([REQUEST], [failed("overloaded", "", 0.0)]) == Cost()
+    uncounted = tariff.of([REQUEST], [response(text="seven")])
+    assert uncounted.tokens == len("What is 3+4?") + 64 + len("seven")
+    broken = tariff.of([REQUEST], [failed("cut_off", "", 0.0)])
+    assert broken == tariff.most([REQUEST])
 
 
 def test_samples_of_one_call_pay_for_the_prompt_once():
     shared = [response(5, 7), response(0, 8)]
-    assert Tariff(1.0, 10.0).of([REQUEST] * 2, shared) == (Cost(20, 155.0), True)
+    assert Tariff(1.0, 10.0).of([REQUEST] * 2, shared) == Cost(20, 155.0)
 
 
 def test_the_line_of_an_account_holds_the_largest_counts_and_prices():
     most = Cost(1e6 * 2.0**31, 0.1 * 1e6 * 2.0**31)
-    numbers = (most.tokens / 3, most.usd / 3, most.tokens / 7, most.usd / 7, *(10**12,) * 4)
+    numbers = (most.tokens / 3, most.usd / 3, most.tokens / 7, most.usd / 7, *(10**12,) * 3)
     assert len(Balance(*numbers).line()) == len(Balance().line()) == 512
 
 
@@ -268,7 +268,7 @@ def test_a_count_that_is_none_leaves_a_sound_account(tmp_path, count):
         engine.close()
     assert answered.completion_tokens == -1
     balance = balance_of(tmp_path / "run.ledger")
-    assert (balance.in_flight, balance.ended, balance.estimated) == (0, 1, 1)
+    assert (balance.in_flight, balance.ended) == (0, 1)
     assert 0 < balance.spent_tokens < 1000
 
 
@@ -277,20 +277,20 @@ def test_a_shard_that_is_begun_again_books_what_the_one_before_had_in_flight(tmp
     with contextlib.closing(Ledger(file)) as account, account.running():
         lost, other = (Ledger(file, most_tokens=100, holder=name) for name in ("0000-a", "0001-b"))
         assert lost.reserve(Cost(40)) and lost.reserve(Cost(30)) and other.reserve(Cost(20))
-        lost.settle(Cost(40), Cost(10), True)
+        lost.settle(Cost(40), Cost(10))
         assert not other.reserve(Cost(50)), "it waits for what is in flight"
-        other.settle(Cost(20), Cost(20), True)
+        other.settle(Cost(20), Cost(20))
         again = Ledger(file, most_tokens=100, holder="0000-c")
-        assert account.balance == Balance(spent_tokens=10 + 30 + 20, ended=3, estimated=1, starts=1)
+        assert account.balance == Balance(spent_tokens=10 + 30 + 20, ended=3, starts=1)
         # Another model of the same shard takes nothing over.
         assert again.reserve(Cost(5))
         Ledger(file, most_tokens=100, holder="0000-c").close()
         assert account.balance.in_flight == 1
         # The one that was lost may still be there, cut off from the others.
-        lost.settle(Cost(30), Cost(30), True)
+        lost.settle(Cost(30), Cost(30))
         with pytest.raises(StoppedError, match="its shard was begun again"):
             lost.reserve(Cost(1))
-        again.settle(Cost(5), Cost(5), True)
+        again.settle(Cost(5), Cost(5))
         with pytest.raises(StoppedError, match="does not hold another request"):
             other.reserve(Cost(50))
         assert account.balance.spent_tokens == 65 and balance_of(file) == account.balance

@@ -20,8 +20,7 @@ import pytest
 
 from heavydistill.config.models import Endpoint, Sampling
 from heavydistill.config.run import load_config
-from heavydistill.doctor.endpoint import examine
-from heavydistill.doctor.questions import ExaminedModel
+from heavydistill.doctor.endpoint import ExaminedModel, examine
 from heavydistill.models.capabilities import Context
 from heavydistill.models.http.engine import OpenAIEngine
 from heavydistill.models.registry import find

@@ -6,7 +6,14 @@ import json
 
 import pytest
 
-from heavydistill.models.http.reply import Redactor, count, message_of, parsed, seconds, status_of
+from heavydistill.models.http.failures import (
+    Redactor,
+    count,
+    message_of,
+    parsed,
+    seconds,
+    status_of,
+)
 
 
 @pytest.mark.parametrize("data", [b"[" * 50_000, b'{"a":' * 50_000, b"[" * 50_000 + b"]" * 50_000])

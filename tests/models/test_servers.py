@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from heavydistill.models.http.servers import Allowance, Rates
+from heavydistill.models.http.limits import Allowance, Rates
 
 
 class _Jump(selectors.DefaultSelector):

@@ -160,7 +160,6 @@ def test_a_reply_without_end_is_cut_off_once_and_booked(tmp_path, kind, again, s
     assert (response.reasoning, response.answer_text) == ("", "")
     balance = Ledger(tmp_path / "run.ledger").balance
     # A token is at least a byte: of a text that was read, or else of what came.
-    assert balance.estimated == 1
     assert booked <= balance.spent_tokens <= booked + READ_AT_ONCE
 
 

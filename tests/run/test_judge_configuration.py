@@ -9,7 +9,7 @@ from distilabel.pipeline import Pipeline
 
 from heavydistill.config.run import RunConfig, load_config
 from heavydistill.errors import ConfigError
-from heavydistill.models.http.gate import Gate
+from heavydistill.models.http.limits import Gate
 from heavydistill.models.request import JUDGE, THINK, deliberate_stage
 from heavydistill.models.resolve import ResolvedRun, resolve
 from heavydistill.run.recipe import build_heavy_pipeline, judge_of, llm_of, window_of

@@ -54,7 +54,7 @@ def spend(run: RunConfig, tokens: int) -> None:
     with paying(resolved(run)):
         ledger = Ledger(account_of(run))
         assert ledger.reserve(Cost(tokens))
-        ledger.settle(Cost(tokens), Cost(tokens), True)
+        ledger.settle(Cost(tokens), Cost(tokens))
         ledger.close()
 
 

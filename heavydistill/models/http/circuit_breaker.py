@@ -3,7 +3,8 @@
 An overload and a refused connection say nothing of the request. Any other fault may be due to it,
 so faults are held to be general only once several prompts have met them and nothing else has come
 since: no answer, and no piece of a stream that still flows. Where fewer prompts are asked, a plain
-question is asked before one of them is given up, and what becomes of that is the answer.
+question is asked before one of them is given up, and what becomes of that is the answer. Likewise
+one is asked when the first prompts are all refused.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from collections.abc import Iterator
 
 from heavydistill.errors import StoppedError, TeacherError
 from heavydistill.models.http.completion import ChatCompletion
-from heavydistill.models.http.reply import OF_THE_SERVER, OUTAGES
+from heavydistill.models.http.failures import OF_THE_SERVER, OUTAGES
 from heavydistill.models.request import Request, Response, plain_question
 from heavydistill.store.journal import prompt_id
 
@@ -23,15 +24,15 @@ _SILENT = OUTAGES | OF_THE_SERVER
 
 
 class CircuitBreaker:
-    """Of all servers of a model."""
+    """Watches all servers of a model for silence."""
 
     def __init__(self, model: str, patience_s: float) -> None:
         self._model, self._patience_s = model, patience_s
         self._answered_at = self._doubted_at = -math.inf
         self._is_confirmed = False
         self._open: set[ChatCompletion] = set()
+        # When each prompt that met nothing else since was sent first.
         self._since: dict[str, float] = {}
-        """Of each prompt that met nothing else since, when it was sent first."""
 
     @property
     def heard_at(self) -> float:
@@ -48,7 +49,7 @@ class CircuitBreaker:
             self._open.remove(reply)
 
     def note(self, response: Response, now: float) -> None:
-        """Whatever came of an attempt, at this time of the loop."""
+        """Note what came of an attempt, at this time of the loop."""
         if response.failure not in _SILENT:
             self._answered_at = now
 
@@ -101,23 +102,18 @@ class RejectionBreaker:
 
     def doubts(self, request: Request, response: Response) -> Request | None:
         """The plain request to ask, once, when the first prompts are all refused."""
-        if self._prompts is None:
-            return None
+        if self._prompts is not None and response.failure == "rejected":
+            self._prompts.add(prompt_id(request.messages))
+            if len(self._prompts) < _PROMPTS:
+                return None
+            self._prompts = None
+            return plain_question(request)
         if response.failure is None:
             self._prompts = None
-        elif response.failure == "rejected":
-            self._prompts.add(prompt_id(request.messages))
-            if len(self._prompts) == _PROMPTS:
-                self._prompts = None
-                return plain_question(request)
         return None
 
     def judge(self, response: Response) -> None:
-        """Look at what became of the plain request.
-
-        Raises:
-            TeacherError: It is refused as well.
-        """
+        """Look at what became of the plain request. Raises TeacherError if it is refused too."""
         if response.failure == "rejected":
             raise TeacherError(
                 f"{self._where} refuses all that is asked of {self._model}: {response.error}",

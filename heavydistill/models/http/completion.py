@@ -2,13 +2,9 @@
 
 Servers do not agree on where the thinking goes; it is taken from ``reasoning_content`` or
 ``reasoning``, from thinking blocks among the blocks of the content, or from the text between the
-model's tags. What a server left out, or sent in a shape that is no count, is unknown (-1), never
-zero. A choice that cannot be read is a failure of its own; a body that is no completion at all is
-one of every sample that was asked for.
-
-A model's thinking is what stands before the last closing tag, and all of a text that opens it and
-never closes it; some chat templates put the opening tag into the prompt, so a closing tag alone is
-enough. ``ThinkingCheck`` misses thinking that a model is known to have.
+model's tags (``split_reasoning``). What a server left out, or sent in a shape that is no count, is
+unknown (-1), never zero. A choice that cannot be read is a failure of its own; a body that is no
+completion at all is one of every sample that was asked for.
 
 The openai library's own reader is not used: it builds a model of every piece, which for hundreds
 of streams costs more than a core, and it knows no reasoning.
@@ -19,10 +15,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 from heavydistill.errors import TeacherError, encodable
-from heavydistill.models.http.reply import (
+from heavydistill.models.http.failures import (
     UNKNOWN,
     OverrunError,
     Redactor,
@@ -35,14 +31,19 @@ from heavydistill.models.http.reply import (
 from heavydistill.models.request import Response
 from heavydistill.schema import Failure, FinishReason
 
-_KEYLESS = Redactor()
+Place = Literal["reasoning_content", "reasoning", "blocks", "tags", "none"]
+"""Where the thinking of a response was; see ``config.models.Capabilities.reasoning``."""
 _MOST_REFUSAL = 2000  # characters
 # As in ``metrics.tally``: two samples of so many characters are not the same by chance.
 _NO_CHANCE = 200
 # No text has more on average, so a count that implies more leaves a part out.
 MOST_CHARACTERS_OF_A_TOKEN = 8
 _DATA, _DONE = b"data:", b"[DONE]"
-_REASONING = ("reasoning_content", "reasoning")
+_REASONING: dict[str, Place] = {
+    "reasoning_content": "reasoning_content",
+    "reasoning": "reasoning",
+    "reasoning_details": "blocks",
+}
 _THINKING_BLOCKS = ("thinking", "reasoning", "reasoning.text", "reasoning.summary")
 _ENDS: dict[str, FinishReason] = {"stop": "stop", "length": "length"}
 # What else providers call the end of a response; of all that is not here nobody knows whether the
@@ -73,6 +74,7 @@ class _Choice:
     text: list[str] = field(default_factory=list)
     reasoning: list[str] = field(default_factory=list)
     refusal: list[str] = field(default_factory=list)
+    place: Place = "blocks"  # Where ``reasoning`` was
     finish_reason: str = ""
     fault: str = ""
 
@@ -85,9 +87,10 @@ class _Choice:
         if not isinstance(message, dict):
             self.fault = "a choice without a message"
             return 0
-        fields = (*_REASONING, "reasoning_details")
-        thinking = next((message[name] for name in fields if message.get(name)), None)
-        characters = self._take(thinking, self.reasoning)
+        characters = 0
+        if name := next((name for name in _REASONING if message.get(name)), None):
+            self.place = _REASONING[name]
+            characters = self._take(message[name], self.reasoning)
         content = message.get("content")
         for block in content if isinstance(content, list) else [content]:
             thinks = isinstance(block, dict) and block.get("type") in _THINKING_BLOCKS
@@ -110,30 +113,26 @@ class ChatCompletion:
         is_seeded: Whether a seed was sent with it.
         most_tokens: The ``max_tokens`` that was sent, times the number of samples.
         redact: Cleans what the server says in errors, ids and finish reasons.
-
-    Attributes:
-        is_whole: Whether its end has come.
-        is_undercounted: Whether its usage cannot be that of all samples in ``responses``:
-            llama.cpp counts the tokens of one. They are unknown then.
-        heard_at: Time of the loop at which its last piece came.
-        most_bytes: Most bytes of its body, or of a line of its stream.
     """
 
     def __init__(
         self,
         is_seeded: bool = True,
         most_tokens: int = LONGEST_CONTEXT,
-        redact: Redactor = _KEYLESS,
+        redact: Redactor | None = None,
     ) -> None:
-        self._is_seeded, self._redact = is_seeded, redact
+        self._is_seeded, self._redact = is_seeded, redact or Redactor()
         self._most_tokens = most_tokens
-        self.most_bytes = most_tokens * _BYTES_A_TOKEN + _MORE_BYTES
-        self._pieces, self._characters = 0, 0
+        self.most_bytes = most_tokens * _BYTES_A_TOKEN + _MORE_BYTES  # of a body, or of a line
+        self.pieces = self._characters = 0  # of a stream
         self._id = ""
         self._usage: dict[str, Any] = {}
         self._choices: dict[int, _Choice] = {}
-        self.is_whole = self.is_undercounted = False
-        self.heard_at = -math.inf
+        self.is_whole = False  # whether its end has come
+        # Whether its usage cannot be that of all samples: llama.cpp counts the tokens of one. They
+        # are unknown then.
+        self.is_undercounted = False
+        self.heard_at = -math.inf  # time of the loop at which its last piece came
 
     def add_whole(self, body: bytes) -> None:
         """Take a completion that came in one piece.
@@ -173,34 +172,40 @@ class ChatCompletion:
             max(came, self._most_tokens),
         )
 
-    def responses(
-        self, wanted: int, tags: tuple[str, str] | None, seconds: float
-    ) -> list[Response]:
-        """A response for each choice, at most ``wanted``; one failure if there is none.
+    @property
+    def place(self) -> Place:
+        """Where the thinking of the first choice came, but for the tags of its text."""
+        first = self._choices.get(min(self._choices, default=0))
+        return first.place if first and "".join(first.reasoning).strip() else "none"
+
+    @property
+    def counts(self) -> tuple[int, int, int]:
+        """(prompt, completion, cached) tokens of the whole request by its usage; -1 if unknown."""
+        details = self._usage.get("prompt_tokens_details")
+        cached = count(details.get("cached_tokens")) if isinstance(details, dict) else UNKNOWN
+        if cached == UNKNOWN:
+            cached = count(self._usage.get("prompt_cache_hit_tokens"))
+        prompt, completion = map(self._usage.get, ("prompt_tokens", "completion_tokens"))
+        return count(prompt), count(completion), cached
+
+    def choices(self, tags: tuple[str, str] | None, seconds: float) -> list[Response]:
+        """A response for each choice as it came, without its tokens."""
+        return [self._response(self._choices[n], tags, seconds) for n in sorted(self._choices)]
+
+    def responses(self, most: int, tags: tuple[str, str] | None, seconds: float) -> list[Response]:
+        """A response for each choice, at most ``most``; one failure if there is none.
 
         Copies are left out: choices that are all the same, or long and the same as an earlier one.
         A server that draws them with one seed makes them.
-
-        Args:
-            wanted: How many were asked for.
-            tags: Tags of thinking that is left in the text.
-            seconds: Duration of the request.
         """
-        if not self._choices:
-            kind: Failure = "malformed" if self.is_whole else "cut_off"
-            nothing = failed(kind, "the server answered without choices", seconds)
-            return self._counted([nothing])
-        chosen = [self._choices[index] for index in sorted(self._choices)][:wanted]
-        return self._counted(_without_copies([self._response(c, tags, seconds) for c in chosen]))
+        read = self.choices(tags, seconds)[:most]
+        if read:
+            return self._counted(_without_copies(read))
+        kind: Failure = "malformed" if self.is_whole else "cut_off"
+        return self._counted([failed(kind, "the server answered without choices", seconds)])
 
     def brought(self, wanted: int, tags: tuple[str, str] | None, fault: Response) -> list[Response]:
-        """A response for each of ``wanted``, after a fault: the choices that had ended before it.
-
-        Args:
-            wanted: How many were asked for.
-            tags: Tags of thinking that is left in the text.
-            fault: In place of the others.
-        """
+        """A response for each of ``wanted``: the choices that had ended before a fault, and it."""
         if not any(choice.finish_reason for choice in self._choices.values()):
             return [fault] * wanted
         read = self.responses(wanted, tags, fault.latency_s)
@@ -216,7 +221,8 @@ class ChatCompletion:
         if isinstance(usage := body.get("usage"), dict):
             self._usage = usage or self._usage
         indices = [choice.get("index") if isinstance(choice, dict) else None for choice in choices]
-        if not is_piece and not _are_distinct(indices):
+        is_distinct = all(type(n) is int for n in indices) and len(set(indices)) == len(indices)
+        if not is_piece and not is_distinct:
             indices = [None] * len(choices)  # they stand in one list, so their places tell them
         for position, (index, choice) in enumerate(zip(indices, choices, strict=True)):
             known = self._choices.setdefault(_index(index, position), _Choice())
@@ -233,9 +239,9 @@ class ChatCompletion:
             raise ServerFault(message, status_of(error), is_midway=is_piece)
 
     def _check_length(self) -> None:
-        self._pieces += 1
+        self.pieces += 1
         most = self._most_tokens * _PIECES_A_TOKEN + _MORE_PIECES
-        if self._pieces > most:
+        if self.pieces > most:
             raise self.overrun(f"more than {most:,} pieces")
         most = self._most_tokens * _CHARACTERS_A_TOKEN + _MORE_CHARACTERS
         if self._characters > most:
@@ -269,11 +275,7 @@ class ChatCompletion:
 
     def _counted(self, responses: list[Response]) -> list[Response]:
         """The responses with their tokens: exact in all, divided by length among several."""
-        prompt, completion = map(self._count, ("prompt_tokens", "completion_tokens"))
-        details = self._usage.get("prompt_tokens_details")
-        cached = count(details.get("cached_tokens")) if isinstance(details, dict) else UNKNOWN
-        if cached == UNKNOWN:
-            cached = self._count("prompt_cache_hit_tokens")
+        prompt, completion, cached = self.counts
         lengths = [len(r.reasoning) + len(r.answer_text) or 1 for r in responses]
         if len(responses) > 1 and 0 <= completion * MOST_CHARACTERS_OF_A_TOKEN < sum(lengths):
             completion, self.is_undercounted = UNKNOWN, True
@@ -289,18 +291,10 @@ class ChatCompletion:
             for position, (response, share) in enumerate(zip(responses, shares, strict=True))
         ]
 
-    def _count(self, name: str) -> int:
-        return count(self._usage.get(name))
-
 
 def failed(failure: Failure, text: str, seconds: float) -> Response:
     """A response that is none."""
-    return Response(
-        finish_reason="error",
-        failure=failure,
-        error=text,
-        latency_s=seconds,
-    )
+    return Response(finish_reason="error", failure=failure, error=text, latency_s=seconds)
 
 
 def _divided(total: int, weights: list[int]) -> list[int]:
@@ -324,10 +318,6 @@ def _without_copies(responses: list[Response]) -> list[Response]:
             kept.append(response)
         seen.add(response)
     return kept
-
-
-def _are_distinct(indices: list[object]) -> bool:
-    return all(type(index) is int for index in indices) and len(set(indices)) == len(indices)
 
 
 def _index(index: object, position: int) -> int:
@@ -371,7 +361,12 @@ def decoded(tokenizer: Any, ids: Sequence[int], tags: tuple[str, str] | None) ->
 
 
 def split_reasoning(text: str, tags: tuple[str, str] | None) -> tuple[str, str]:
-    """(reasoning, answer text), both stripped, of a whole completion."""
+    """(reasoning, answer text), both stripped, of a whole completion.
+
+    The thinking is what stands before the last closing tag, and all of a text that opens it and
+    never closes it; some chat templates put the opening tag into the prompt, so a closing tag alone
+    is enough.
+    """
     if tags is None:
         return "", text.strip()
     opening, closing = tags
@@ -385,20 +380,15 @@ def split_reasoning(text: str, tags: tuple[str, str] | None) -> tuple[str, str]:
 
 
 class ThinkingCheck:
-    """Sees to it that a model that is known to think brings its thinking.
+    """Sees to it that a model that is known to think brings its thinking, if ``is_required``.
 
     Until it has brought some, a response without is a failure, so that it is asked for again once
     the server is set right. After that the model may answer what is easy at once.
-
-    Args:
-        model: Served name.
-        where: Address of the server.
-        is_wanted: Whether to check at all.
     """
 
-    def __init__(self, model: str, where: str, is_wanted: bool) -> None:
+    def __init__(self, model: str, where: str, is_required: bool) -> None:
         self._model, self._where = model, where
-        self._is_proven = not is_wanted
+        self._is_proven = not is_required
         self._without = 0
 
     def checked(self, responses: list[Response]) -> list[Response]:
@@ -421,13 +411,9 @@ class ThinkingCheck:
                 "hide it; `heavydistill doctor` finds out. To do without: "
                 "--set endpoint.reasoning=optional.",
             )
-        return [_lost(r) if r.finish_reason == "stop" else r for r in responses]
-
-
-def _lost(response: Response) -> Response:
-    return replace(
-        response,
-        finish_reason="error",
-        failure="no_reasoning",
-        error="The response holds no thinking.",
-    )
+        lost: dict[str, Any] = {
+            "finish_reason": "error",
+            "failure": "no_reasoning",
+            "error": "The response holds no thinking.",
+        }
+        return [replace(r, **lost) if r.finish_reason == "stop" else r for r in responses]

@@ -1,20 +1,17 @@
 """OpenAI-compatible servers of one model: K samples are K requests, so that K means K.
 
-Requests run side by side, whoever asks, on the servers' slots and within the limits of requests
-and tokens a minute, which all engines of this process share (see ``gate``). Responses are streamed,
-so that a time-out is a silence and not a long thought. What can be repeated is repeated, on another
-server if there is one; whatever still fails is a response with an error. Where a server was seen to
-honour ``n``, samples of one prompt travel in one request, which reads the prompt once, and those
-that it leaves out are asked for singly. A server that copies one sample, or refuses ``n`` after
-all, is asked for each singly from then on.
-
+Requests run side by side, whoever asks, within the ``limits`` that all engines of this process
+share. Responses are streamed, so that a time-out is a silence and not a long thought. What can be
+repeated is repeated, on another server if there is one; whatever still fails is a response with an
+error. Where a server was seen to honour ``n``, samples of one prompt travel in one request, and
+those that it leaves out are asked for singly, as all are once it copies a sample or refuses ``n``.
 A reply that goes on far past ``max_tokens`` is cut off, booked with all that came, and not
 repeated: the next one would cost as much.
 
 What a request can cost is reserved in the run's account before it is sent. A run stops when that
-does not hold another request, when no server answers any more (``silence``), when the endpoint
-refuses whatever is asked (``circuit_breaker``), and when a model that is known to think brings no
-thinking. What is in flight then is still answered and kept.
+does not hold another request, when no server answers any more or the endpoint refuses whatever is
+asked (``circuit_breaker``), and when a model that is known to think brings no thinking. What is in
+flight then is still answered and kept.
 
 Not covered: batch APIs that answer within a day.
 """
@@ -32,9 +29,9 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, TypeVar
 
-from heavydistill.config.models import Capabilities, Endpoint
+from heavydistill.config.models import Capabilities, Endpoint, Sampling
 from heavydistill.errors import StoppedError, TeacherError
-from heavydistill.models.http import gate
+from heavydistill.models.http import limits
 from heavydistill.models.http.circuit_breaker import CircuitBreaker, RejectionBreaker
 from heavydistill.models.http.completion import (
     LONGEST_CONTEXT,
@@ -42,7 +39,7 @@ from heavydistill.models.http.completion import (
     ThinkingCheck,
     failed,
 )
-from heavydistill.models.http.reply import (
+from heavydistill.models.http.failures import (
     REPEATABLE,
     OverrunError,
     Redactor,
@@ -51,7 +48,8 @@ from heavydistill.models.http.reply import (
     failure_of,
     retry_after,
 )
-from heavydistill.models.http.servers import Server
+from heavydistill.models.http.limits import Server
+from heavydistill.models.http.transport import loop, submit
 from heavydistill.models.ledger import Cost, Ledger, Tariff
 from heavydistill.models.request import INTERRUPTED, Keep, Request, Response, forget
 from heavydistill.schema import Failure
@@ -76,10 +74,8 @@ class _Outcome:
     """What an attempt came to."""
 
     responses: list[Response]  # One for each sample; fewer if the server left some out
-    wait_s: float | None = None
-    """Seconds that the server wants to be left alone; None if it does not say."""
-    overrun: int = 0
-    """Most tokens of a reply that went on too long and was cut off; 0 for any other."""
+    wait_s: float | None = None  # Seconds to leave the server alone; None if it does not say
+    overrun: int = 0  # Most tokens of a reply that went on too long and was cut off
 
 
 class OpenAIEngine:
@@ -114,18 +110,18 @@ class OpenAIEngine:
         self._redact = Redactor(self._key)
         self._ledger, self._tariff = ledger, tariff or Tariff()
         self._n = self._able.n
-        wanted = thinks and endpoint.reasoning == "required"
-        self._thinking = ThinkingCheck(model, endpoint.base_url or "", wanted)
+        where, must_think = endpoint.base_url or "", thinks and endpoint.reasoning == "required"
+        self._thinking = ThinkingCheck(model, where, must_think)
         self._silence = CircuitBreaker(model, endpoint.timeout_s)
-        self._rejections = RejectionBreaker(model, endpoint.base_url or "")
+        self._rejections = RejectionBreaker(model, where)
         self.is_drained = False
         self._queued: set[asyncio.Task[Any]] = set()
         # Writing to a disk must not hold up the other requests, and those who wait for it share a
         # flush.
-        self._keepers = ThreadPoolExecutor(endpoint.concurrency * max(1, len(endpoint.urls)))
+        self._keepers = ThreadPoolExecutor(endpoint.slots)
         self._in_flight: set[asyncio.Task[Any] | None] = set()
-        self._loop = gate.loop()
-        self._gate = gate.enter(endpoint, self._key)
+        self._loop = loop()
+        self._gate = limits.enter(endpoint, self._key)
         self._servers, self._rates = self._gate.servers, self._gate.rates
 
     @property
@@ -137,24 +133,22 @@ class OpenAIEngine:
         """Answer all requests, in their order. Several threads may ask at once.
 
         Raises:
-            StoppedError: The money is spent or no server answers.
-            TeacherError: The key or whatever is asked is refused, or the thinking is missing.
-
-            What was sent before either is kept.
+            StoppedError: The money is spent or no server answers. What was sent before is kept.
+            TeacherError: The key or whatever is asked is refused, or the thinking is missing;
+                likewise.
         """
-        calls = list(self._calls(requests))
-        asked = [gate.submit(self._noted(self._call(call, keep))) for call in calls]
+        calls = [submit(self._noted(self._call(call, keep))) for call in self._calls(requests)]
         stopped: StoppedError | TeacherError | None = None
         responses: list[Response] = []
         try:
-            for future in asked:
+            for call in calls:
                 try:
-                    responses += future.result()
+                    responses += call.result()
                 except (StoppedError, TeacherError) as error:  # the others are paid for
                     stopped = stopped or error
         finally:
-            for future in asked:
-                future.cancel()
+            for call in calls:
+                call.cancel()
         if stopped:
             raise stopped
         return responses
@@ -162,22 +156,28 @@ class OpenAIEngine:
     def drain(self) -> None:
         """Send nothing more; what is in flight is still answered."""
         self.is_drained = True
-        self._loop.call_soon_threadsafe(self._dismiss_queue)
+
+        def dismiss() -> None:
+            for task in self._queued:
+                task.cancel()
+
+        self._loop.call_soon_threadsafe(dismiss)
 
     def close(self) -> None:
         """End the connections; what is still in flight is given up."""
-        gate.submit(self._end()).result()
-        gate.leave(self._gate)
+
+        async def end() -> None:
+            self.is_drained = True  # for calls that have not begun
+            calls = [task for task in self._in_flight if task]
+            for task in calls:
+                task.cancel()
+            await asyncio.gather(*calls, return_exceptions=True)
+
+        submit(end()).result()
+        limits.leave(self._gate)
         self._keepers.shutdown()
         if self._ledger:
             self._ledger.close()
-
-    async def _end(self) -> None:
-        self.is_drained = True  # for calls that have not begun
-        calls = [task for task in self._in_flight if task]
-        for task in calls:
-            task.cancel()
-        await asyncio.gather(*calls, return_exceptions=True)
 
     def _calls(self, requests: list[Request]) -> Iterator[list[Request]]:
         """The requests as they travel: singly, or several samples of one prompt together."""
@@ -231,7 +231,7 @@ class OpenAIEngine:
 
     async def _answered(self, samples: list[Request]) -> list[Response]:
         """The responses of one call, after as many attempts as it takes; maybe fewer than asked."""
-        attempts = 0
+        attempts, is_alone = 0, len(samples) == 1
         while True:
             try:
                 sent, outcome = await self._attempt(samples)
@@ -241,15 +241,18 @@ class OpenAIEngine:
             best = _best(responses)
             failure = best.failure
             if failure not in REPEATABLE or outcome.overrun or self.is_drained:
-                if failure != "rejected" or len(samples) == 1:  # else n may be why
-                    await self._check_rejected(samples[0], best)
+                # Of several samples n may be why they are rejected.
+                plain = self._rejections.doubts(samples[0], best) if is_alone else None
+                if plain:
+                    with suppress(_DismissedError):
+                        _, asked = await self._attempt([plain])
+                        self._rejections.judge(asked.responses[0])
                 return self._thinking.checked(responses)
             is_general = self._is_general(samples[0], best, sent)
             if not self._endpoint.retries:
                 return responses
             attempts += failure != "overloaded" and not is_general
             is_last = attempts > self._endpoint.retries
-            is_alone = len(samples) == 1  # else n may be why, and each is asked for singly
             if is_alone and (plain := self._silence.doubts(samples[0], sent, is_last)):
                 with suppress(_DismissedError):
                     _, asked = await self._attempt([plain], is_urgent=True)
@@ -276,16 +279,15 @@ class OpenAIEngine:
             outcome = _Outcome([failed("rejected", "the key was refused", 0.0)])
             raise
         finally:
-            cost, counted = self._tariff.of(samples, outcome.responses, outcome.overrun)
+            cost = self._tariff.of(samples, outcome.responses, outcome.overrun)
             # An absurd count, or a reply that went on too long, holds up no other request.
             self._rates.settle(charged, round(min(cost.tokens, reserved.tokens)))
             if self._ledger:
-                self._ledger.settle(reserved, cost, counted)
+                self._ledger.settle(reserved, cost)
             best = _best(outcome.responses)
             self._silence.note(best, self._loop.time())
             self._servers.give_back(server, best, outcome.wait_s)
-        self._check_credit(best)
-        self._check_pause(server, best, outcome.wait_s)
+        self._check_credit_and_pause(server, best, outcome.wait_s)
         return sent, outcome
 
     async def _admitted(
@@ -328,10 +330,6 @@ class OpenAIEngine:
         finally:
             self._queued.discard(task)
 
-    def _dismiss_queue(self) -> None:
-        for task in self._queued:
-            task.cancel()
-
     async def _asked(self, server: Server, samples: list[Request]) -> _Outcome:
         """What one attempt comes to."""
         started = self._loop.time()
@@ -362,8 +360,7 @@ class OpenAIEngine:
             headers = error.headers if isinstance(error, RefusedError) else headers
         except OverrunError as error:
             fault, text, overrun = error, str(error), error.tokens
-        # Whatever else a server and the way to it can do costs this request alone.
-        except Exception as error:
+        except Exception as error:  # all else that a server can do costs this request alone
             fault, text = error, f"{type(error).__name__}: {error}"
         text = self._redact(text, _MOST_SAID)
         failure = failed(failure_of(fault), text, self._loop.time() - started)
@@ -381,10 +378,7 @@ class OpenAIEngine:
             "top_p": sampling.top_p,
             self._able.max_tokens_name: sampling.max_tokens,
         }
-        # What the OpenAI API does not know is sent only if it was asked for.
-        for name, off in (("top_k", 0), ("min_p", 0.0), ("repetition_penalty", 1.0)):
-            if (value := getattr(sampling, name)) != off:
-                body[name] = value
+        body |= beyond_openai(sampling)
         if len(samples) > 1:
             body["n"] = len(samples)
         if self._able.stream:
@@ -392,8 +386,15 @@ class OpenAIEngine:
         body |= self.extra_body
         return {name: value for name, value in body.items() if name not in self._able.refused}
 
-    def _check_pause(self, server: Server, response: Response, wait_s: float | None) -> None:
-        """Stop when every server is to be left alone for longer than one is waited for."""
+    def _check_credit_and_pause(
+        self, server: Server, response: Response, wait_s: float | None
+    ) -> None:
+        """Stop when the money is spent, or no server may be asked for longer than one waits."""
+        if response.failure == "no_credit":
+            raise StoppedError(
+                f"The account at {self._endpoint.base_url} has no money left: {response.error}",
+                "Add some and give the same command again; it pays for nothing twice.",
+            )
         if response.failure != "overloaded" or wait_s is None:
             return
         patience_s = self._endpoint.timeout_s
@@ -404,21 +405,14 @@ class OpenAIEngine:
                 "Give the same command again when that is over; what was answered is kept.",
             )
 
-    def _check_credit(self, response: Response) -> None:
-        if response.failure == "no_credit":
-            raise StoppedError(
-                f"The account at {self._endpoint.base_url} has no money left: {response.error}",
-                "Add some and give the same command again; it pays for nothing twice.",
-            )
-
     def _is_general(self, request: Request, response: Response, sent: float) -> bool:
         return self._silence.is_general(request, response, sent, self._loop.time())
 
-    async def _check_rejected(self, request: Request, response: Response) -> None:
-        if plain := self._rejections.doubts(request, response):
-            with suppress(_DismissedError):
-                _, outcome = await self._attempt([plain])
-                self._rejections.judge(outcome.responses[0])
+
+def beyond_openai(sampling: Sampling) -> dict[str, Any]:
+    """What of a sampling the OpenAI API does not know, so that it is sent only if it was set."""
+    off = {"top_k": 0, "min_p": 0.0, "repetition_penalty": 1.0}
+    return {n: value for n in off if (value := getattr(sampling, n)) != off[n]}
 
 
 def _best(responses: list[Response]) -> Response:
@@ -428,15 +422,14 @@ def _best(responses: list[Response]) -> Response:
 
 async def _all(works: Iterable[Coroutine[Any, Any, _Result]]) -> list[_Result]:
     """What all of them come to; none is given up for an error of another."""
-    results = []
-    for one in await asyncio.gather(*works, return_exceptions=True):
-        if isinstance(one, BaseException):
-            raise one
-        results.append(one)
-    return results
+    results = await asyncio.gather(*works, return_exceptions=True)
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result
+    return results  # type: ignore[return-value]
 
 
 def served_revision(extra_body: Mapping[str, Any], able: Capabilities) -> str:
     """What of a served model is known beside its name; empty for nothing."""
-    told = {**extra_body, **({"refused": sorted(able.refused)} if able.refused else {})}
-    return json.dumps(told, sort_keys=True) if told else ""
+    known = {**extra_body, **({"refused": sorted(able.refused)} if able.refused else {})}
+    return json.dumps(known, sort_keys=True) if known else ""

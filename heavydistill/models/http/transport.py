@@ -1,10 +1,10 @@
-"""One chat completion over HTTP: sends a body, and reads what comes for as long as something comes.
+"""HTTP to model servers: a body is sent, and what comes is read for as long as something comes.
 
 No server fills the memory: an error is read to its first 64 KiB, a body and a line to as many
 bytes as ``max_tokens`` can take, and a stream ends where ``ChatCompletion`` has had enough. The
-connection is closed then.
-
-Proxies are those of the environment. Logins of ``~/.netrc`` are not: who asks is told by the key.
+connection is closed then. All requests of a process are sent from one event loop, in a thread of
+its own. Proxies are those of the environment. Logins of ``~/.netrc`` are not: who asks is told by
+the key.
 
 aiohttp is asked directly. Through the openai library a streamed response takes much more of the
 processor (`benchmarks/throughput.py --stream`), and with hundreds of streams a run waits for that.
@@ -14,29 +14,61 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import TYPE_CHECKING, Any
+import os
+import threading
+from collections.abc import Coroutine
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 from heavydistill.errors import TeacherError
 from heavydistill.models.http.completion import ChatCompletion
-from heavydistill.models.http.reply import OverrunError, Redactor, RefusedError, message_of, parsed
+from heavydistill.models.http.failures import (
+    OverrunError,
+    Redactor,
+    RefusedError,
+    message_of,
+    parsed,
+)
 
 if TYPE_CHECKING:
     from aiohttp import ClientResponse
+
+_Result = TypeVar("_Result")
 
 _CONNECT_S = 20.0
 _LAST_BYTES_S = 2.0
 _REFUSED = 400
 _ERROR_BYTES = 2**16
+_starting = threading.Lock()
+_loops: dict[int, asyncio.AbstractEventLoop] = {}
+
+
+def loop() -> asyncio.AbstractEventLoop:
+    """The event loop of all requests of this process; a process that was forked has its own."""
+    with _starting:
+        if os.getpid() not in _loops:
+            made = _loops[os.getpid()] = asyncio.new_event_loop()
+            threading.Thread(target=made.run_forever, daemon=True, name="requests").start()
+        return _loops[os.getpid()]
+
+
+os.register_at_fork(
+    before=_starting.acquire, after_in_parent=_starting.release, after_in_child=_starting.release
+)
+
+
+def submit(work: Coroutine[Any, Any, _Result]) -> Future[_Result]:
+    """Have the loop do it."""
+    return asyncio.run_coroutine_threadsafe(work, loop())
 
 
 class Transport:
     """The connections to all servers of a model; made in the event loop that uses it.
 
-    Args:
-        key: Sent with every request; a server without keys takes any.
-        patience_s: Longest silence.
+    The key is sent with every request; a server without keys takes any. ``patience_s`` is the
+    longest silence.
     """
 
     def __init__(self, key: str, patience_s: float) -> None:
@@ -45,7 +77,7 @@ class Transport:
         self._patience_s = patience_s
         self._redact = Redactor(key)
         self._session = ClientSession(
-            # Slots are counted by server, see ``servers``.
+            # Slots are counted by server, see ``limits``.
             connector=TCPConnector(limit=0),
             timeout=ClientTimeout(total=None, sock_connect=_CONNECT_S),
             headers={"Authorization": f"Bearer {key or 'none'}", "User-Agent": "heavydistill"},
@@ -60,7 +92,7 @@ class Transport:
             RefusedError: It refuses the request.
             OverrunError: The reply goes on far past ``max_tokens``.
             TimeoutError: It was silent for too long.
-            Exception: Whatever else ``reply.failure_of`` knows: no connection, a connection
+            Exception: Whatever else ``failures.failure_of`` knows: no connection, a connection
                 that broke, a body that is no completion.
         """
         loop = asyncio.get_running_loop()
@@ -70,8 +102,7 @@ class Transport:
                 await self._sent(url, body) as answer,
             ):
                 if answer.status >= _REFUSED:
-                    error = await beginning(answer, _ERROR_BYTES)
-                    message = self._redact(_said_in(error))
+                    message = self._redact(_message_in(await beginning(answer, _ERROR_BYTES)))
                     raise RefusedError(answer.status, answer.headers, message)
                 if answer.content_type != "text/event-stream":
                     whole = await beginning(answer, completion.most_bytes + 1)
@@ -80,10 +111,10 @@ class Transport:
                         raise completion.overrun(much, unread=len(whole))
                     completion.add_whole(whole)
                     return
-                pending = _Lines(completion)
+                lines = _Lines(completion)
                 # To its very end, or the connection could not be used again.
                 async for read in answer.content.iter_any():
-                    if sum(map(completion.add_line, pending.ended(read))):
+                    if sum(map(completion.add_line, lines.ended(read))):
                         completion.heard_at = now = loop.time()
                         left_s = _LAST_BYTES_S if completion.is_whole else self._patience_s
                         timer.reschedule(now + left_s)
@@ -129,11 +160,7 @@ class _Lines:
         self._length = 0
 
     def ended(self, read: bytes) -> list[bytes]:
-        """The lines that end in what was read.
-
-        Raises:
-            OverrunError: One is too long.
-        """
+        """The lines that end in what was read. Raises OverrunError if one is too long."""
         *lines, rest = read.split(b"\n")
         if lines:
             lines[0] = b"".join((*self._rest, lines[0]))
@@ -164,7 +191,7 @@ def proxy_of(url: str) -> str | None:
     return None if proxy_bypass(host) else getproxies().get(parts.scheme)
 
 
-def _said_in(body: bytes) -> Any:
+def _message_in(body: bytes) -> Any:
     """What the body of an error says: its message, or all of it if it is no JSON."""
     try:
         return message_of(parsed(body))

@@ -1,11 +1,10 @@
 """A checkpoint in this process, through transformers: the micro models and other small ones.
 
-Requests are sorted by the length of their prompts and run in batches bounded by ``batch_tokens``
-(prompt plus completion), so little is padded. Sampling is seeded per request: random numbers
-come from a hash of (request seed, step, token id), never from a shared generator, so a sample
-does not depend on which requests it shares a batch with (beyond rounding). ``keep`` sees a sample
-when it ends, not when its batch does. A prompt that does not fit the model's context with its
-completion is a response with an error, not a truncation. An adapter is merged into its base in
+Requests are sorted by the length of their prompts and run in batches, so little is padded. Sampling
+is seeded per request: random numbers come from a hash of (request seed, step, token id), so a
+sample does not depend on which requests it shares a batch with (beyond rounding). ``keep`` sees a
+sample when it ends, not when its batch does. A prompt that does not fit the model's context with
+its completion is a response with an error, not a truncation. An adapter is merged into its base in
 memory (see ``adapter``), for that is as fast as the base.
 
 Not covered: tensor parallelism, quantization, multimodal models. For throughput, serve with vLLM
@@ -38,11 +37,8 @@ if TYPE_CHECKING:
     from transformers import LogitsProcessorList
 
 _BATCH_TOKENS = {"cpu": 131_072, "cuda": 262_144}
+# Most that keys and values of a batch take: 35,000 tokens of 1.7B parameters in float32.
 _BATCH_BYTES = 8 * 10**9
-"""Most that keys and values of a batch take: 35,000 tokens of 1.7B parameters in float32."""
-
-_Done = Callable[[int, Response], None]  # with the number of a request
-
 _CHECKPOINT_SUFFIXES = {".json", ".safetensors", ".bin", ".model", ".jinja"}
 
 _GOLDEN = -7046029254386353131  # splitmix64's increments, as signed 64-bit integers
@@ -51,10 +47,10 @@ _MIX_2 = -7723592293110705685
 
 
 class LocalEngine:
-    """Generation with a causal language model loaded from a folder or the Hub.
+    """Generation with a causal language model, or an adapter, loaded from a folder or the Hub.
 
     Args:
-        model: Path or Hub id, of a model or an adapter.
+        model: Path or Hub id.
         think_tags: Opening and closing tag of its thinking, if any.
         batch_tokens: Bound of one batch: sequences times (longest prompt + ``max_tokens``);
             None takes what is fast on the device and not too large for its memory.
@@ -62,9 +58,6 @@ class LocalEngine:
     Raises:
         TeacherError: The checkpoint cannot be loaded or has no chat template; or it is an adapter
             and PEFT is not installed.
-
-    Attributes:
-        unfinished_tokens: Tokens written so far of the samples that have not ended.
     """
 
     def __init__(
@@ -75,22 +68,36 @@ class LocalEngine:
     ) -> None:
         self._name = model
         self.is_drained = False
-        self.unfinished_tokens = 0
+        self.unfinished_tokens = 0  # written so far of the samples that have not ended
         self.tokenizer, self.model = _load(model)
         self.think_tags = think_tags
         self.batch_tokens = batch_tokens or _batch_tokens(self.model)
         self.context = int(self.model.config.max_position_embeddings)
+        declared = self.model.generation_config.eos_token_id
+        ids = [*(declared if isinstance(declared, list) else [declared])]
+        self._ends = sorted({i for i in (*ids, self.tokenizer.eos_token_id) if i is not None})
 
     def generate(self, requests: list[Request], keep: Keep = forget) -> list[Response]:
         """Answer all requests, in their order; ``keep`` sees each as soon as it has ended."""
-        prompts = [self._encode(request.messages) for request in requests]
+        prompts = [
+            list(
+                self.tokenizer.apply_chat_template(
+                    request.messages, add_generation_prompt=True, return_dict=False
+                )
+            )
+            for request in requests
+        ]
         responses: dict[int, Response] = {}
 
         def done(index: int, response: Response) -> None:
             keep(requests[index], response)
             responses[index] = response
 
-        for batch in self._batches(prompts, requests):
+        for index, (prompt, request) in enumerate(zip(prompts, requests, strict=True)):
+            if len(prompt) + request.sampling.max_tokens > self.context:
+                done(index, self._too_long(len(prompt), request.sampling.max_tokens))
+        fitting = [index for index in range(len(requests)) if index not in responses]
+        for batch in self._batches(fitting, prompts, requests):
             if not self.is_drained:
                 self._run(batch, prompts, requests, done)
         return [responses.get(index, INTERRUPTED) for index in range(len(requests))]
@@ -111,103 +118,76 @@ class LocalEngine:
         """Drop the weights."""
         del self.model
 
-    def _encode(self, messages: list[dict[str, str]]) -> list[int]:
-        ids = self.tokenizer.apply_chat_template(
-            messages, add_generation_prompt=True, return_dict=False
-        )
-        return list(ids)
-
-    def _batches(self, prompts: list[list[int]], requests: list[Request]) -> Iterator[list[int]]:
+    def _batches(
+        self, indices: list[int], prompts: list[list[int]], requests: list[Request]
+    ) -> Iterator[list[int]]:
         """Indices of requests with the same sampling, of like length, longest first."""
         groups: dict[Sampling, list[int]] = {}
-        for index, request in enumerate(requests):
-            groups.setdefault(request.sampling, []).append(index)
-        for sampling, indices in groups.items():
-            indices.sort(key=lambda i: -len(prompts[i]))
-            while indices:
-                width = len(prompts[indices[0]]) + sampling.max_tokens
+        for index in indices:
+            groups.setdefault(requests[index].sampling, []).append(index)
+        for sampling, group in groups.items():
+            group.sort(key=lambda i: -len(prompts[i]))
+            while group:
+                width = len(prompts[group[0]]) + sampling.max_tokens
                 size = max(1, self.batch_tokens // width)
-                yield indices[:size]
-                del indices[:size]
+                yield group[:size]
+                del group[:size]
 
     def _run(
-        self, batch: list[int], prompts: list[list[int]], requests: list[Request], done: _Done
-    ) -> None:
-        """Answer a batch; what is not done when it returns was interrupted."""
-        sampling = requests[batch[0]].sampling
-        fitting = [i for i in batch if len(prompts[i]) + sampling.max_tokens <= self.context]
-        for i in set(batch) - set(fitting):
-            done(i, self._too_long(len(prompts[i]), sampling.max_tokens))
-        if not fitting:
-            return
-        started = time.perf_counter()
-
-        def on_end(row: int, tokens: list[int]) -> None:
-            i = fitting[row]
-            self.unfinished_tokens = max(0, self.unfinished_tokens - len(tokens))
-            seconds = time.perf_counter() - started
-            done(i, self._response(tokens, len(prompts[i]), seconds))
-
-        try:
-            self._write([prompts[i] for i in fitting], [requests[i] for i in fitting], on_end)
-        finally:
-            self.unfinished_tokens = 0
-
-    def _write(
         self,
+        batch: list[int],
         prompts: list[list[int]],
         requests: list[Request],
-        on_end: Callable[[int, list[int]], None],
+        done: Callable[[int, Response], None],
     ) -> None:
-        """Write each row, up to the end of its turn or more."""
+        """Answer a batch; what is not done when it returns was interrupted."""
         import torch
+        from transformers import GenerationConfig
 
         from heavydistill.models.local.decoding import may_let_rows_go, write
 
-        sampling, width = requests[0].sampling, max(map(len, prompts))
+        sampling, width = requests[batch[0]].sampling, len(prompts[batch[0]])
         pad, device = self.tokenizer.pad_token_id, self.model.device
-        ids = torch.tensor([[pad] * (width - len(row)) + row for row in prompts], device=device)
-        mask = torch.tensor(
-            [[0] * (width - len(row)) + [1] * len(row) for row in prompts], device=device
-        )
+        padding = [width - len(prompts[i]) for i in batch]
+        rows = zip(batch, padding, strict=True)
+        ids = torch.tensor([[pad] * missing + prompts[i] for i, missing in rows], device=device)
+        mask = torch.tensor([[0] * n + [1] * (width - n) for n in padding], device=device)
+        started = time.perf_counter()
 
         def processors_of(rows: Sequence[int]) -> LogitsProcessorList:
-            return _processors(sampling, [requests[i].seed for i in rows], width)
+            return _processors(sampling, [requests[batch[row]].seed for row in rows], width)
+
+        def on_end(row: int, tokens: list[int]) -> None:
+            self.unfinished_tokens = max(0, self.unfinished_tokens - len(tokens))
+            seconds = time.perf_counter() - started
+            done(batch[row], self._response(tokens, len(prompts[batch[row]]), seconds))
 
         def goes_on(unfinished_tokens: int) -> bool:
             self.unfinished_tokens = unfinished_tokens
             return not self.is_drained
 
-        write(
-            self.model.generate,
-            ids,
-            mask,
-            self._generation_config(sampling.max_tokens),
-            processors_of,
-            in_stretches=may_let_rows_go(self.model.config),
-            on_end=on_end,
-            goes_on=goes_on,
-        )
-
-    def _generation_config(self, most: int):  # type: ignore[no-untyped-def]
-        from transformers import GenerationConfig
-
-        # Greedy over logits that carry Gumbel noise is sampling; see _SeededGumbel.
-        return GenerationConfig(
-            do_sample=False,
-            max_new_tokens=most,
-            eos_token_id=self._eos_ids(),
-            pad_token_id=self.tokenizer.pad_token_id,
-        )
-
-    def _eos_ids(self) -> list[int]:
-        declared = self.model.generation_config.eos_token_id
-        ids = declared if isinstance(declared, list) else [declared]
-        return sorted({i for i in (*ids, self.tokenizer.eos_token_id) if i is not None})
+        try:
+            write(
+                self.model.generate,
+                ids,
+                mask,
+                # Greedy over logits that carry Gumbel noise is sampling; see _SeededGumbel.
+                GenerationConfig(
+                    do_sample=False,
+                    max_new_tokens=sampling.max_tokens,
+                    eos_token_id=self._ends,
+                    pad_token_id=pad,
+                ),
+                processors_of,
+                in_stretches=may_let_rows_go(self.model.config),
+                on_end=on_end,
+                goes_on=goes_on,
+            )
+        finally:
+            self.unfinished_tokens = 0
 
     def _response(self, row: list[int], prompt_tokens: int, seconds: float) -> Response:
-        eos = set(self._eos_ids())
-        length = next((n for n, token in enumerate(row) if token in eos), None)
+        length = next((n for n, token in enumerate(row) if token in self._ends), None)
         written = row if length is None else row[:length]
         text = decoded(self.tokenizer, written, self.think_tags)
         reasoning, answer_text = split_reasoning(text, self.think_tags)
@@ -258,11 +238,7 @@ def local_revision(model: str) -> str:
 
 
 def base_revision(adapter: Adapter) -> str:
-    """The revision of an adapter's base.
-
-    Raises:
-        TeacherError: It cannot be had.
-    """
+    """The revision of an adapter's base. Raises TeacherError if it cannot be had."""
     try:
         return _revision(adapter.base, "config.json", adapter.revision)
     except (OSError, ValueError) as error:
@@ -322,34 +298,31 @@ def _lacks_template(model: str) -> TeacherError:
 
 
 def _load(model: str) -> tuple[Any, Any]:
+    """(tokenizer, model on its device)."""
     import torch
-    from transformers import GenerationConfig
+    from transformers import AutoModelForCausalLM, GenerationConfig
     from transformers.utils import logging as transformers_logging
 
     device = "cuda" if torch.cuda.is_available() else "cpu"
+    # bfloat16 is emulated on most CPUs; float32 is faster there and exact.
+    dtype = torch.bfloat16 if device == "cuda" else torch.float32
     transformers_logging.disable_progress_bar()  # a bar of its own would tear ours
     adapter = adapter_of(model)
     tokenizer = load_tokenizer(adapter.tokenizer if adapter else model)
-    # bfloat16 is emulated on most CPUs; float32 is faster there and exact.
-    weights = _weights(model, adapter, torch.bfloat16 if device == "cuda" else torch.float32)
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token
+    if adapter:
+        weights = merge_adapter(adapter, load_adapter(adapter, dtype))
+    else:
+        try:
+            weights = AutoModelForCausalLM.from_pretrained(model, dtype=dtype)
+        except Exception as error:  # no such model, weights cut off: the libraries share no base
+            raise _unloadable(model, error) from error
     # ``generate`` takes what a request leaves open from here, e.g. a repetition penalty.
     weights.generation_config = GenerationConfig(
         eos_token_id=weights.generation_config.eos_token_id
     )
     return tokenizer, weights.to(device).eval()
-
-
-def _weights(model: str, adapter: Adapter | None, dtype: torch.dtype) -> Any:
-    from transformers import AutoModelForCausalLM
-
-    if adapter:
-        return merge_adapter(adapter, load_adapter(adapter, dtype))
-    try:
-        return AutoModelForCausalLM.from_pretrained(model, dtype=dtype)
-    except Exception as error:  # no such model, weights cut off: the libraries share no base
-        raise _unloadable(model, error) from error
 
 
 def _unloadable(model: str, error: Exception) -> TeacherError:

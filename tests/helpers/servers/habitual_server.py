@@ -77,7 +77,8 @@ def serving(habits: Habits) -> Iterator[Served]:
             if self.path == "/tokenize":
                 tokens = list(body.get("content", "").split()) if habits.tokenize else None
                 return self._whole(200 if habits.tokenize else 404, {"tokens": tokens})
-            served.asked.append(body)
+            if body:  # else it is asked whether the key is good
+                served.asked.append(body)
             self._answer(lambda: self._complete(body))
 
         def _answer(self, make: Any) -> None:
@@ -134,6 +135,8 @@ def complete(habits: Habits, served: Served, body: Body) -> Body:
 
 
 def _refuse(habits: Habits, body: Body) -> None:
+    if not body:
+        raise Refused(400, "nothing to complete")
     names = set(body)
     if wrong := names & habits.refused:
         raise Refused(400, f"Unsupported parameter: {min(wrong)}")

@@ -1,9 +1,8 @@
-"""What a server sends, as values of known types, whatever it has sent, and the kinds of its faults.
+"""The kinds of failures of a request, and what a server says in place of an answer.
 
-JSON of any depth, counts of tokens, and what a server says in errors, ids and names. Counts are
-read by the same rule from a server and from a journal.
-
-Not covered: the texts of a model, which ``completion`` reads and nobody changes.
+JSON of any depth, counts of tokens, errors, ids and names become values of known types, whatever a
+server has sent; counts are read by the same rule from a journal. Not covered: the texts of a model,
+which ``completion`` reads and nobody changes.
 """
 
 from __future__ import annotations
@@ -24,43 +23,27 @@ from heavydistill.schema import Failure
 UNKNOWN = -1
 _MOST_COUNTED = 2**31
 _MOST_SAID = 500
-_ERROR_STATUSES = range(400, 600)
 _STATUS_UNKNOWN = 500
-# What providers call the errors whose number they do not give, or give as a text.
-_STATUS_OF = {
-    **{str(status): status for status in _ERROR_STATUSES},
-    "invalid_request_error": 400,
-    "invalid_argument": 400,
-    "context_length_exceeded": 400,
-    "exceed_context_size_error": 400,
-    "authentication_error": 401,
-    "invalid_api_key": 401,
-    "unauthenticated": 401,
-    "billing_error": 402,
-    "insufficient_balance": 402,
-    "insufficient_quota": 402,
-    "permission_denied": 403,
-    "permission_error": 403,
-    "model_not_found": 404,
-    "not_found_error": 404,
-    "rate_limit_error": 429,
-    "rate_limit_exceeded": 429,
-    "resource_exhausted": 429,
-    "too_many_requests": 429,
-    "unavailable": 503,
-    "unavailable_error": 503,
-    "overloaded_error": 529,
+# What providers call the errors whose number they do not give.
+_NAMES_OF_STATUS = {
+    400: "invalid_request_error invalid_argument context_length_exceeded exceed_context_size_error",
+    401: "authentication_error invalid_api_key unauthenticated",
+    402: "billing_error insufficient_balance insufficient_quota",
+    403: "permission_denied permission_error",
+    404: "model_not_found not_found_error",
+    429: "rate_limit_error rate_limit_exceeded resource_exhausted too_many_requests",
+    503: "unavailable unavailable_error",
+    529: "overloaded_error",
 }
-# What another attempt may mend. All else is the same the next time, or was paid for.
+_STATUS_OF = {name: status for status, names in _NAMES_OF_STATUS.items() for name in names.split()}
+# Another attempt may succeed. All else is the same the next time, or was billed.
 REPEATABLE: frozenset[Failure | None] = frozenset(
     {"overloaded", "timeout", "unreachable", "server", "cut_off", "malformed"}
 )
 # What says nothing of the request: the server did not even begin with it.
 OF_THE_SERVER: frozenset[Failure | None] = frozenset({"overloaded", "unreachable"})
 # What a server that is broken does to one request after the other.
-OUTAGES: frozenset[Failure | None] = frozenset(
-    {"timeout", "unreachable", "server", "cut_off", "malformed"}
-)
+OUTAGES = REPEATABLE - {"overloaded"}
 
 # Servers have no common code for it; these are the words of vLLM, SGLang, OpenAI, llama.cpp, TGI
 # and others.
@@ -82,12 +65,7 @@ _PAYMENT_REQUIRED, _TOO_LARGE = 402, 413
 
 
 class OverrunError(Exception):
-    """A reply goes on far past the ``max_tokens`` of its request.
-
-    Args:
-        what: Message that says how far.
-        tokens: Most tokens that it can have had so far.
-    """
+    """A reply goes on far past the ``max_tokens`` of its request; it had ``tokens`` at most."""
 
     def __init__(self, what: str, tokens: int) -> None:
         super().__init__(what)
@@ -97,10 +75,8 @@ class OverrunError(Exception):
 class ServerFault(Exception):
     """An error that a server sends in place of a completion, or of the rest of one.
 
-    Args:
-        message: Text of the error.
-        status: The HTTP status that it stands for.
-        is_midway: Whether it came in a stream, so that a part of the response may have come.
+    ``status`` is the HTTP status that it stands for; ``is_midway`` says whether it came in a
+    stream, so that a part of the response may have come.
     """
 
     def __init__(self, message: str, status: int, is_midway: bool) -> None:
@@ -113,8 +89,7 @@ class RefusedError(Exception):
 
     def __init__(self, status: int, headers: Mapping[str, str], message: str) -> None:
         super().__init__(f"HTTP {status}: {message}")
-        self.status = status
-        self.headers = headers
+        self.status, self.headers = status, headers
 
 
 def parsed(data: bytes | str) -> Any:
@@ -138,11 +113,10 @@ def seconds(value: object) -> float:
     """A duration: a finite number from 0 on, else 0."""
     if type(value) not in (int, float):
         return 0.0
-    try:
+    with suppress(OverflowError):
         number = float(value)  # type: ignore[arg-type]
-    except OverflowError:
-        return 0.0
-    return number if math.isfinite(number) and number >= 0 else 0.0
+        return number if math.isfinite(number) and number >= 0 else 0.0
+    return 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,8 +129,13 @@ class Redactor:
     key: str = ""
 
     def __call__(self, said: object, most: int = _MOST_SAID) -> str:
-        """At most so many characters of a text, or of any other value as JSON."""
-        text = " ".join(printable(said if isinstance(said, str) else _as_json(said)).split())
+        """At most ``most`` characters of a text, or of any other value as JSON."""
+        if not isinstance(said, str):
+            try:
+                said = json.dumps(said, ensure_ascii=False)
+            except RecursionError:
+                said = f"a {type(said).__name__} that is nested too deep"
+        text = " ".join(printable(said).split())
         return (text.replace(self.key, "***") if self.key else text)[:most]
 
 
@@ -177,18 +156,13 @@ def status_of(error: Any) -> int:
     """The HTTP status that an error in a body stands for; 500 if it names none."""
     fields = error if isinstance(error, dict) else {"code": error}
     for value in map(fields.get, ("code", "status", "type")):
-        if type(value) is int and value in _ERROR_STATUSES:
+        if isinstance(value, str):
+            value = (
+                int(value) if re.fullmatch("[45][0-9]{2}", value) else _STATUS_OF.get(value.lower())
+            )
+        if type(value) is int and 400 <= value < 600:
             return value
-        if isinstance(value, str) and (status := _STATUS_OF.get(value.lower())):
-            return status
     return _STATUS_UNKNOWN
-
-
-def _as_json(value: object) -> str:
-    try:
-        return json.dumps(value, ensure_ascii=False)
-    except RecursionError:
-        return f"a {type(value).__name__} that is nested too deep"
 
 
 def failure_of(error: Exception) -> Failure:
@@ -196,9 +170,9 @@ def failure_of(error: Exception) -> Failure:
     from aiohttp import ClientConnectorError, ClientError, ConnectionTimeoutError
 
     if isinstance(error, RefusedError):
-        return _of_status(error.status, str(error))
+        return _failure_of_status(error.status, str(error))
     if isinstance(error, ServerFault):
-        kind = _of_status(error.status, str(error))
+        kind = _failure_of_status(error.status, str(error))
         return "cut_off" if kind == "server" and error.is_midway else kind
     if isinstance(error, ClientConnectorError | ConnectionTimeoutError):
         return "unreachable"
@@ -208,22 +182,7 @@ def failure_of(error: Exception) -> Failure:
     return "cut_off" if is_cut_off else "malformed"
 
 
-def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds that a server wants to be left alone; None if it does not say, or says nonsense."""
-    for name, unit_s in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
-        told = headers.get(name, "")
-        with suppress(ValueError):
-            seconds = float(told) * unit_s
-            if math.isfinite(seconds) and seconds >= 0:
-                return seconds
-            continue
-        with suppress(ValueError, OverflowError):  # of dates that no calendar has
-            if date := email.utils.parsedate_tz(told):
-                return max(0.0, email.utils.mktime_tz(date) - time.time())
-    return None
-
-
-def _of_status(status: int, text: str) -> Failure:
+def _failure_of_status(status: int, text: str) -> Failure:
     if status == _PAYMENT_REQUIRED or _NO_CREDIT.search(text):
         return "no_credit"
     if _NEVER_FITS.search(text):
@@ -237,3 +196,18 @@ def _of_status(status: int, text: str) -> Failure:
             return "too_long" if int(said[2]) >= int(said[1]) else "context_overflow"
         return "context_overflow" if _RESPONSE_TOO.search(text) else "too_long"
     return "rejected"
+
+
+def retry_after(headers: Mapping[str, str]) -> float | None:
+    """Seconds that a server wants to be left alone; None if it does not say, or says nonsense."""
+    for name, unit_s in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
+        value = headers.get(name, "")
+        with suppress(ValueError):
+            wait_s = float(value) * unit_s
+            if math.isfinite(wait_s) and wait_s >= 0:
+                return wait_s
+            continue
+        with suppress(ValueError, OverflowError):  # of dates that no calendar has
+            if date := email.utils.parsedate_tz(value):
+                return max(0.0, email.utils.mktime_tz(date) - time.time())
+    return None

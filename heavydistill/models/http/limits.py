@@ -1,9 +1,14 @@
-"""The servers of one model: who takes the next request, and who is left alone for a while.
+"""The limits of an endpoint: its slots, the pauses it asks for, its requests and tokens a minute.
+
+All engines of this process that ask one endpoint share them, so a stage that asks alone has the
+whole of both, and stages that ask at once are admitted in the order in which they asked.
 
 Each server has so many slots. One that is overloaded loses half of them and is left alone for as
 long as it asks for, or ever longer while it goes on; each response gives back a part of a slot.
 One that fails several times in a row is taken out, and one request now and then looks whether it
-is back. All of it is for one event loop and needs no lock.
+is back. All of it is for the one event loop of ``transport`` and needs no lock.
+
+Not covered: other processes that ask the same endpoint (see ``run.shards``).
 """
 
 from __future__ import annotations
@@ -14,17 +19,18 @@ import random
 from collections import deque
 from dataclasses import dataclass, field
 
-from heavydistill.models.http.reply import OUTAGES
+from heavydistill.config.models import Endpoint
+from heavydistill.models.http.failures import OUTAGES
+from heavydistill.models.http.transport import Transport, submit
 from heavydistill.models.request import Response
+from heavydistill.models.shared import SharedResources
 
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 60.0
 _FAULTS_IN_A_ROW = 3
 _WORDS = 160  # characters of an error that a line of the log holds
 _CLOCK_S = 0.001  # a timer may go off early by this
-_log = logging.getLogger("heavydistill.models")
 _MINUTE_S = 60.0
-_MOST_SAVED_S = 1.0
-_TICK_S = 0.001
+_log = logging.getLogger("heavydistill.models")
 
 
 @dataclass(slots=True, eq=False)
@@ -41,16 +47,11 @@ class Server:
     def __post_init__(self) -> None:
         self.slots = self.most
 
-    def is_free(self, now: float) -> bool:
-        return self.in_flight < int(self.slots) and self.paused_until <= now
-
 
 class Servers:
     """Hands out slots in the order in which they were asked for.
 
-    Args:
-        servers: At least one.
-        patience_s: How long a run waits for an answer; no pause that is not asked for is longer.
+    No pause that a server did not ask for is longer than ``patience_s``.
     """
 
     def __init__(self, servers: list[Server], patience_s: float) -> None:
@@ -86,62 +87,36 @@ class Servers:
         return max(0.0, soonest - asyncio.get_running_loop().time())
 
     def give_back(self, server: Server, response: Response, wait_s: float | None = None) -> None:
-        """Give a slot back after a request.
-
-        Args:
-            server: Server that gave it.
-            response: Response of the request.
-            wait_s: How long the server asks to be left alone.
-        """
-        server.in_flight -= 1
+        """Give a slot back after a request; the server asks to be left alone for ``wait_s``."""
+        # What was sent before a pause tells nothing new of the server.
+        is_paused = asyncio.get_running_loop().time() < server.paused_until
         if response.failure == "overloaded":
-            self._slow_down(server, response, wait_s)
-        elif response.failure in OUTAGES:
-            self._note_fault(server, response)
-        else:
+            if not is_paused:
+                server.troubles += 1
+                server.slots = max(1.0, server.slots / 2)
+                wait_s = self._back_off(server.troubles) if wait_s is None else wait_s
+            if wait_s is not None:
+                what = f"is overloaded and gets at most {int(server.slots)} requests at once"
+                self._pause(server, wait_s, what, response)
+        elif response.failure not in OUTAGES:
             server.troubles = 0
             server.slots = min(server.most, server.slots + 1 / server.slots)
-        self._hand_out()
-
-    def _slow_down(self, server: Server, response: Response, wait_s: float | None) -> None:
-        now = asyncio.get_running_loop().time()
-        if now >= server.paused_until:  # else it was sent before, and is the same overload
+        elif not is_paused:
             server.troubles += 1
-            server.slots = max(1.0, server.slots / 2)
-            wait_s = self._back_off(server.troubles) if wait_s is None else wait_s
-        if wait_s is None:
-            return
-        self._pause(server, wait_s)
-        _log.warning(
-            "%s is overloaded: nothing for %.1f s, then at most %d requests at once (%s)",
-            server.url,
-            server.paused_until - now,
-            server.slots,
-            _first_words(response),
-        )
+            if server.troubles >= _FAULTS_IN_A_ROW:
+                server.slots = 1.0
+                what = f"does not work ({response.failure}, {server.troubles} times in a row)"
+                wait_s = self._back_off(server.troubles - _FAULTS_IN_A_ROW + 1)
+                self._pause(server, wait_s, what, response)
+        self.release(server)
 
-    def _note_fault(self, server: Server, response: Response) -> None:
-        now = asyncio.get_running_loop().time()
-        if now < server.paused_until:
-            return
-        server.troubles += 1
-        if server.troubles < _FAULTS_IN_A_ROW:
-            return
-        server.slots = 1.0
-        self._pause(server, self._back_off(server.troubles - _FAULTS_IN_A_ROW + 1))
-        _log.warning(
-            "%s does not work (%s, %d times in a row): asked again in %.1f s (%s)",
-            server.url,
-            response.failure,
-            server.troubles,
-            server.paused_until - now,
-            _first_words(response),
-        )
-
-    def _pause(self, server: Server, seconds: float) -> None:
+    def _pause(self, server: Server, seconds: float, what: str, response: Response) -> None:
         loop = asyncio.get_running_loop()
         server.paused_until = max(server.paused_until, loop.time() + seconds)
         loop.call_at(server.paused_until, self._hand_out)
+        said = " ".join((response.error or "").split())[:_WORDS]
+        pause_s = server.paused_until - loop.time()
+        _log.warning("%s %s: asked again in %.1f s (%s)", server.url, what, pause_s, said)
 
     def _back_off(self, times: int) -> float:
         """Seconds after so many troubles: twice as many each time, give or take a quarter."""
@@ -149,9 +124,12 @@ class Servers:
         return min(self._longest_s, seconds) * random.uniform(0.75, 1.25)
 
     def _hand_out(self) -> None:
-        now = asyncio.get_running_loop().time() + _CLOCK_S
         while self._waiting:
-            free = [s for s in self._servers if s.is_free(now)]
+            free = [
+                server
+                for server in self._servers
+                if server.in_flight < int(server.slots) and not self.is_paused(server)
+            ]
             if not free:
                 return
             waiter = self._waiting.popleft()
@@ -160,11 +138,6 @@ class Servers:
             server = min(free, key=lambda s: (s.troubles, s.in_flight / s.slots))
             server.in_flight += 1
             waiter.set_result(server)
-
-
-def _first_words(response: Response) -> str:
-    """The beginning of what a server said, on one line."""
-    return " ".join((response.error or "").split())[:_WORDS]
 
 
 class Allowance:
@@ -177,7 +150,7 @@ class Allowance:
 
     def __init__(self, per_minute: int) -> None:
         # Less than one unit would never be enough for one.
-        self._most = max(1.0, per_minute / _MINUTE_S * _MOST_SAVED_S)
+        self._most = max(1.0, per_minute / _MINUTE_S)
         # What is saved at the start of a minute comes on top of what it fills by.
         self._rate = (per_minute - self._most + 1) / _MINUTE_S
         self._left = self._most
@@ -187,10 +160,10 @@ class Allowance:
     async def take(self, units: float) -> None:
         """Wait until so much is there, or as much as there can be."""
         async with self._turn:
-            wanted = min(units, self._most)
-            while (missing := wanted - self._filled()) > 0:
+            needed = min(units, self._most)
+            while (missing := needed - self._filled()) > 0:
                 # Rounding may leave less missing than a clock can tell.
-                await asyncio.sleep(max(missing / self._rate, _TICK_S))
+                await asyncio.sleep(max(missing / self._rate, _CLOCK_S))
             self._left -= units
 
     def correct(self, units: float) -> None:
@@ -206,7 +179,7 @@ class Allowance:
 
 
 class Rates:
-    """Both limits of an endpoint."""
+    """Requests and tokens a minute of an endpoint; None sets no limit."""
 
     def __init__(self, requests_per_minute: int | None, tokens_per_minute: int | None) -> None:
         self._requests = Allowance(requests_per_minute) if requests_per_minute else None
@@ -230,3 +203,35 @@ class Rates:
             self._ended += 1
         if self._tokens:
             self._tokens.correct(tokens - charged)
+
+
+class Gate:
+    """The way to an endpoint: ``servers`` with their slots, ``rates``, and ``wire`` to send on."""
+
+    def __init__(self, endpoint: Endpoint, key: str) -> None:
+        async def connected() -> Transport:
+            return Transport(key, endpoint.timeout_s)
+
+        servers = [Server(url, endpoint.concurrency) for url in endpoint.urls]
+        self.servers = Servers(servers, endpoint.timeout_s)
+        self.rates = Rates(endpoint.requests_per_minute, endpoint.tokens_per_minute)
+        self.wire = submit(connected()).result()
+
+    def close(self) -> None:
+        """End the connections."""
+        submit(self.wire.close()).result()
+
+
+_gates = SharedResources(Gate.close)
+
+
+def enter(endpoint: Endpoint, key: str) -> Gate:
+    """The gate of an endpoint with that key; ``leave`` it in the end."""
+    limits = endpoint.concurrency, endpoint.requests_per_minute, endpoint.tokens_per_minute
+    same = endpoint.base_url, key, endpoint.timeout_s, *limits
+    return _gates.borrow(same, lambda: Gate(endpoint, key))
+
+
+def leave(gate: Gate) -> None:
+    """End a use of a gate."""
+    _gates.give_back(gate)
