@@ -33,7 +33,7 @@ from transformers import TrainerCallback
 from trl import SFTConfig, SFTTrainer
 
 from heavydistill.errors import UserError
-from heavydistill.train.sft import Prepared, new_trainer, prepare
+from heavydistill.train.sft import SftPlan, new_trainer, prepare
 from heavydistill.train.sft_config import parse
 
 WARM_UP = 2  # steps
@@ -74,14 +74,14 @@ class Clock(TrainerCallback):
         self.seconds = time.perf_counter() - self._started
 
 
-def bare(prepared: Prepared, folder: Path) -> SFTTrainer:
+def bare(plan: SftPlan, folder: Path) -> SFTTrainer:
     """TRL's trainer on the same packs."""
-    sft = prepared.arguments.trl
+    sft = plan.arguments.config
     config = SFTConfig(
         output_dir=str(folder),
         packing=True,
         dataset_kwargs={"skip_prepare_dataset": True},
-        max_length=prepared.record.max_length,
+        max_length=plan.record.max_length,
         per_device_train_batch_size=sft.per_device_train_batch_size,
         gradient_accumulation_steps=sft.gradient_accumulation_steps,
         gradient_checkpointing=sft.gradient_checkpointing,
@@ -91,21 +91,21 @@ def bare(prepared: Prepared, folder: Path) -> SFTTrainer:
         save_strategy="no",
         report_to="none",
         model_init_kwargs={
-            "attn_implementation": prepared.record.launch.attention,
-            "dtype": prepared.arguments.model.dtype,
+            "attn_implementation": plan.record.launch.attention,
+            "dtype": plan.arguments.model.dtype,
         },
     )
     return SFTTrainer(
-        prepared.base.path,
+        plan.base.path,
         config,
-        train_dataset=prepared.train,
-        processing_class=prepared.base.tokenizer,
+        train_dataset=plan.train,
+        processing_class=plan.base.tokenizer,
     )
 
 
-def default(prepared: Prepared, folder: Path) -> SFTTrainer:
+def default(plan: SftPlan, folder: Path) -> SFTTrainer:
     """TRL's trainer with what it does unasked, but for what the machine cannot."""
-    sft = prepared.arguments.trl
+    sft = plan.arguments.config
     config = SFTConfig(
         output_dir=str(folder),
         bf16=sft.bf16,
@@ -118,11 +118,11 @@ def default(prepared: Prepared, folder: Path) -> SFTTrainer:
             Dataset.from_parquet(
                 str(Path(source.path) / f"sft_{source.role}" / "train-00000-of-00001.parquet")
             ).select_columns(["prompt", "completion"])
-            for source in prepared.arguments.sources
+            for source in plan.arguments.config.sources
         ]
     )
     return SFTTrainer(
-        prepared.base.path, config, train_dataset=rows, processing_class=prepared.base.tokenizer
+        plan.base.path, config, train_dataset=rows, processing_class=plan.base.tokenizer
     )
 
 
@@ -176,11 +176,11 @@ def main() -> int:
                     *more,
                 ]
             )
-            prepared = prepare(asked)
+            plan = prepare(asked)
             contestants = {
-                "ours": functools.partial(new_trainer, prepared),
-                "bare": functools.partial(bare, prepared, folder / "bare"),
-                "default": functools.partial(default, prepared, folder / "default"),
+                "ours": functools.partial(new_trainer, plan),
+                "bare": functools.partial(bare, plan, folder / "bare"),
+                "default": functools.partial(default, plan, folder / "default"),
             }
             order = list(contestants)[number % 3 :] + list(contestants)[: number % 3]
             for contestant in order:

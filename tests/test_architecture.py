@@ -115,6 +115,25 @@ def test_files_do_not_import_in_a_circle() -> None:
     graphlib.TopologicalSorter(graph).prepare()
 
 
+def test_programs_outside_of_the_package_import_names_that_exist() -> None:
+    # Types and the suite do not see them: benchmarks that nobody runs, code in strings of tests.
+    texts = {module.name: module.text for module in MODULES}
+    line = re.compile(
+        rf"^[ \"]*from ({PACKAGE}(?:\.\w+)*) import (\w[\w, ]*|\([^)]*\))", re.MULTILINE
+    )
+    wrong = []
+    for folder in ("benchmarks", "pipelines", "scripts", "tests"):
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            if "fixed_points" in path.parts:  # made by an old commit
+                continue
+            for module, imported in line.findall(path.read_text(encoding="utf-8")):
+                for name in re.findall(r"(\w+)(?: as \w+)?", imported):
+                    is_there = re.search(rf"\b{name}\b", texts.get(module, ""))
+                    if not is_there and f"{module}.{name}" not in texts:
+                        wrong.append(f"{path.relative_to(ROOT)}: {module}.{name}")
+    assert not wrong
+
+
 def test_distilabel_and_trl_have_one_importer_each() -> None:
     offenders = [
         f"{module.name} imports {name}"

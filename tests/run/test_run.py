@@ -12,8 +12,6 @@ from typing import Any
 import pytest
 
 from heavydistill.config.run import load_config
-from heavydistill.config.sets import Redeliberate
-from heavydistill.curate.redeliberation.deliberator import deliberator_of
 from heavydistill.errors import ConfigError, JournalError
 from heavydistill.run.generate import check
 
@@ -36,8 +34,6 @@ def test_a_journal_that_cannot_be_used_is_found_by_the_check(
     with pytest.raises(JournalError) as caught:
         check(config, asks)
     assert str(journal) in caught.value.what
-    with pytest.raises(JournalError):  # of a build or a refilter
-        deliberator_of(Redeliberate(teacher="micro"), "", tmp_path / "sets", "sets")
 
 
 def test_so_is_one_that_cannot_be_written_but_whoever_reads_alone_may_use_it(

@@ -75,7 +75,7 @@ def test_who_is_killed_leaves_no_folder_and_the_next_one_makes_it(
     # The weights are there, and what they are has not been looked at.
     (tmp_path / "sitecustomize.py").write_text(
         "import os, signal\n"
-        "from heavydistill.train import merging\n"
+        "from heavydistill.train import merge as merging\n"
         "merging._look = lambda *_: os.kill(os.getpid(), signal.SIGKILL)\n"
     )
     out = tmp_path / "out" / "merged"
