@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from heavydistill.metrics.intervals import FEW_PROBLEMS, Interval
+from heavydistill.metrics.intervals import FEW_PROBLEMS, FEW_WARNING, Interval
 
 UNKNOWN = "-"
 FEW = "(few)"
@@ -122,6 +122,11 @@ def marked(text: str, problems: int) -> str:
 def marked_problems(problems: int) -> str:
     """A number of problems, marked if it is small."""
     return marked(counted(problems, "problem"), problems)
+
+
+def few_warning(problems: int) -> list[str]:
+    """A warning if there are so few problems that intervals over them mislead."""
+    return [FEW_WARNING] if problems < FEW_PROBLEMS else []
 
 
 def p_value(value: float) -> str:

@@ -14,7 +14,7 @@ from rendering import rendered
 from heavydistill.errors import ConfigError
 from heavydistill.metrics.summary import summarize
 from heavydistill.report.grid import FEW_NOTE, percent, points
-from heavydistill.report.page import plots, runs, sections, writer
+from heavydistill.report.page import runs, sections, writer
 from heavydistill.schema import Trace
 from heavydistill.store.atomic import Workplace
 from heavydistill.store.traces import LEAF_FOLDER, TRACES_FOLDER, write_traces
@@ -179,7 +179,7 @@ def test_a_run_of_which_everything_failed_is_told_to_go_on(trace, tmp_path):
 def test_quartiles_are_values_with_a_quarter_beyond(lengths):
     from collections import Counter
 
-    three = plots.quartiles(Counter(lengths))
+    three = sections.quartiles(Counter(lengths))
     assert three and list(three) == sorted(three) and set(three) <= set(lengths)
     assert sum(one < three[0] for one in lengths) <= len(lengths) / 4 + 1
     assert sum(one <= three[1] for one in lengths) >= len(lengths) / 2

@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from statistics import median_low
 
 from markupsafe import Markup
 
 from heavydistill.metrics.curve import Point
 from heavydistill.metrics.intervals import Interval
-from heavydistill.metrics.summary import NO_LABEL, OUTCOMES, STRATA, Rate, Summary
 from heavydistill.report.grid import percent
 from heavydistill.report.page.html import tag
 from heavydistill.report.summary import point_name
@@ -28,22 +26,30 @@ _AXIS = 22  # below a plot
 _CURVE_HEIGHT = 250
 _BINS_TO_A_DOUBLING = 4
 _LABEL_WIDTH = 7.5  # of a digit
+_SHARES = (0, 0.25, 0.5, 0.75, 1)
 
 
-def metrics_plot(named: Sequence[tuple[str, Interval]]) -> Markup:
+def shares_plot(title: str, named: Sequence[tuple[str, Interval]]) -> Markup:
     """Shares with their intervals, one a row."""
-    height = _ROW * len(named) + _AXIS
-    parts = [_share_grid(_ROW * len(named))]
+    bottom = _ROW * len(named)
+
+    def at(share: float) -> float:
+        return _LEFT + share * (_WIDTH - _LEFT - _RIGHT)
+
+    parts = []
+    for share in _SHARES:
+        parts.append(_line(at(share), 0, at(share), bottom, "grid"))
+        parts.append(_text(at(share), bottom + 16, f"{share:.0%}", "middle"))
     for number, (name, value) in enumerate(named):
         y = _ROW * (number + 0.5)
         parts += [
             _text(_LEFT - 8, y + 4, name, "end", "name"),
-            _line(_x(value.low), y, _x(value.high), y, "interval"),
-            _line(_x(value.low), y - 5, _x(value.low), y + 5, "interval"),
-            _line(_x(value.high), y - 5, _x(value.high), y + 5, "interval"),
-            tag("circle", cx=_x(value.mean), cy=y, r=5, class_="dot"),
+            _line(at(value.low), y, at(value.high), y, "interval"),
+            _line(at(value.low), y - 5, at(value.low), y + 5, "interval"),
+            _line(at(value.high), y - 5, at(value.high), y + 5, "interval"),
+            tag("circle", cx=at(value.mean), cy=y, r=5, class_="dot"),
         ]
-    return _svg("Metrics with 95 % intervals", height, parts)
+    return _svg(title, bottom + _AXIS, parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,162 +83,123 @@ def curve_plot(dots: Sequence[Dot]) -> Markup:
     low, high = math.log2(max(min(tokens), 1)) - 0.15, math.log2(max(max(tokens), 2)) + 0.15
     left, bottom = 44, _CURVE_HEIGHT
 
-    def at(one: Dot, share: float) -> tuple[float, float]:
-        x = left + (math.log2(max(one.tokens, 1)) - low) / (high - low) * (_WIDTH - left - 20)
-        return x, bottom - share * (bottom - 12)
+    def across(doublings: float) -> float:
+        return left + (doublings - low) / (high - low) * (_WIDTH - left - 20)
+
+    def up(share: float) -> float:
+        return bottom - share * (bottom - 12)
+
+    def mark(shown: Dot) -> Markup:
+        x, y = across(math.log2(max(shown.tokens, 1))), up(shown.accuracy.mean)
+        title = f"{shown.name}: {percent(shown.accuracy.mean)}, {shown.tokens:,.0f} tokens"
+        kind = f"{shown.mark} outdone" if shown.outdone else shown.mark
+        shape = {
+            "vote": tag("circle", cx=x, cy=y, r=4.5, class_=kind),
+            "pass": tag("rect", x=x - 4, y=y - 4, width=8, height=8, class_=kind),
+            "deliberation": tag("path", d=f"M{x:.1f} {y - 8:.1f}l8 8l-8 8l-8-8z", class_=kind),
+            "control": tag("path", d=f"M{x:.1f} {y - 7:.1f}l7 12h-14z", class_=kind),
+        }[shown.mark]
+        side, away = ("end", -9) if x > _WIDTH - 80 else ("start", 9)
+        label = _text(x + away, y + 4, shown.label, side, "name") if shown.label else ""
+        interval = _line(x, up(shown.accuracy.low), x, up(shown.accuracy.high), "interval")
+        return tag("g", tag("title", title), interval, shape, label)
 
     parts = []
-    for share in (0, 0.25, 0.5, 0.75, 1):
-        y = bottom - share * (bottom - 12)
-        parts += [
-            _line(left, y, _WIDTH - 8, y, "grid"),
-            _text(left - 6, y + 4, percent(share).replace(".0", ""), "end"),
-        ]
-    last = -math.inf
-    for power in range(math.ceil(low), math.floor(high) + 1):
-        x = left + (power - low) / (high - low) * (_WIDTH - left - 20)
-        if x - last > 48:
-            parts.append(_text(x, bottom + 16, _count(2**power), "middle"))
-            last = x
-        parts.append(_line(x, 12, x, bottom, "grid"))
+    for share in _SHARES:
+        parts.append(_line(left, up(share), _WIDTH - 8, up(share), "grid"))
+        parts.append(_text(left - 6, up(share) + 4, percent(share).replace(".0", ""), "end"))
+    ticks = [(across(power), 2.0**power) for power in range(math.ceil(low), math.floor(high) + 1)]
+    parts += _tick_labels(ticks, bottom)
+    parts += [_line(x, 12, x, bottom, "grid") for x, _ in ticks]
     parts.append(_text(_WIDTH - 8, bottom + 32, "written tokens a problem", "end"))
-    for mark, shape in (("pass", "dashed"), ("vote", "solid")):
-        joined = [each for each in dots if each.mark == mark]
-        path = " ".join("{:.1f},{:.1f}".format(*at(each, each.accuracy.mean)) for each in joined)
-        parts.append(tag("polyline", points=path, class_=f"curve {mark} {shape}"))
-        parts += [_mark(each, at) for each in joined]
-    parts += [_mark(each, at) for each in dots if each.mark not in ("pass", "vote")]
+    for way, dash in (("pass", "dashed"), ("vote", "solid")):
+        joined = [each for each in dots if each.mark == way]
+        corners = [(across(math.log2(max(d.tokens, 1))), up(d.accuracy.mean)) for d in joined]
+        parts.append(_polyline(corners, f"curve {way} {dash}"))
+        parts += map(mark, joined)
+    parts += [mark(each) for each in dots if each.mark not in ("pass", "vote")]
     return _svg("Accuracy over tokens", _CURVE_HEIGHT + 40, parts)
 
 
-def strata_plot(summary: Summary) -> Markup:
-    """Problems of each stratum, parted by what deliberation made of the vote."""
-    outcomes = [*OUTCOMES, NO_LABEL]
-    shown = [name for name in (*STRATA, NO_LABEL) if summary.strata[name]]
-    most = max(summary.strata[name] for name in shown)
+def stacked_plot(
+    title: str,
+    rows: Sequence[tuple[str, dict[str, int]]],
+    unit: str = "",
+    *,
+    room: int = 30,
+    numbered: bool = False,
+) -> Markup:
+    """Rows of bars end to end, from (name, numbers by kind of bar), with the sum behind them.
+
+    Args:
+        title: Title for those who do not see the plot.
+        rows: Numbers of each row.
+        unit: Unit of the numbers, shown on hovering.
+        room: Room for the sums.
+        numbered: Whether the number stands in each bar that is wide enough, and sums are whole.
+    """
+    most = max((sum(numbers.values()) for _, numbers in rows), default=0) or 1
     parts = []
-    for number, stratum in enumerate(shown):
-        y, x = _ROW * number + 4.0, float(_LEFT)
-        parts.append(_text(_LEFT - 8, y + 15, stratum, "end", "name"))
-        for outcome in outcomes:
-            count = summary.outcomes_by_stratum[stratum][outcome]
-            width = (_WIDTH - _LEFT - _RIGHT - 30) * count / most
-            if count:
-                parts.append(_bar(x, y, width, f"{stratum}, {outcome}: {count:,}", outcome))
-                if width > _LABEL_WIDTH * len(f"{count:,}") + 4:
-                    parts.append(_text(x + width / 2, y + 15, f"{count:,}", "middle", "inside"))
+    for row, (name, numbers) in enumerate(rows):
+        y, x = _ROW * row + 4.0, float(_LEFT)
+        parts.append(_text(_LEFT - 8, y + 15, name, "end", "name"))
+        for kind, number in numbers.items():
+            width = (_WIDTH - _LEFT - _RIGHT - room) * number / most
+            if number:
+                parts.append(_bar(x, y, width, f"{name}, {kind}: {number:,}{unit}", kind))
+            if numbered and width > _LABEL_WIDTH * len(f"{number:,}") + 4:
+                parts.append(_text(x + width / 2, y + 15, f"{number:,}", "middle", "inside"))
             x += width
-        parts.append(_text(x + 5, y + 15, f"{summary.strata[stratum]:,}", "start"))
-    return _svg("Strata and outcomes", _ROW * len(shown) + 4, parts)
-
-
-def rates_plot(rates: Sequence[tuple[str, Rate]]) -> Markup:
-    """Shares of problems, one a row."""
-    parts = [_share_grid(_ROW * len(rates))]
-    for number, (name, rate) in enumerate(rates):
-        y = _ROW * number + 4
-        share = rate.share or 0.0
-        parts += [
-            _text(_LEFT - 8, y + 15, name, "end", "name"),
-            _bar(_LEFT, y, _x(share) - _LEFT, f"{name}: {percent(rate.share)}", name),
-            _text(_x(share) + 5, y + 15, percent(rate.share), "start", "value")
-            if share < 0.85
-            else _text(_x(share) - 5, y + 15, percent(rate.share), "end", "inside"),
-        ]
-    return _svg("Rescue and regress", _ROW * len(rates) + _AXIS, parts)
+        whole = sum(numbers.values())
+        parts.append(_text(x + 5, y + 15, f"{whole:,}" if numbered else _count(whole), "start"))
+    return _svg(title, _ROW * len(rows) + 4, parts)
 
 
 def lengths_plot(right: Counter[int], wrong: Counter[int], title: str) -> Markup:
     """How long right and other responses are, in tokens that double along the axis."""
-    bins = sorted({_bin(tokens) for tokens in (*right, *wrong)})
-    low, high, height, left = bins[0], bins[-1] + 1, 110.0, 12.0
-    counts = {name: _binned(one) for name, one in (("right", right), ("wrong", wrong))}
+    counts = {"right": Counter[int](), "wrong": Counter[int]()}  # by bin
+    for name, lengths in (("right", right), ("wrong", wrong)):
+        for tokens, count in lengths.items():
+            counts[name][math.floor(_BINS_TO_A_DOUBLING * math.log2(tokens))] += count
+    bins = sorted({*counts["right"], *counts["wrong"]})
+    low, high, bottom, left = bins[0], bins[-1] + 1, 110.0, 12.0
     most = max(max(each.values(), default=0) for each in counts.values())
-    step = (_WIDTH - left - _RIGHT) / (high - low)
-    parts = [_line(left, height, _WIDTH - _RIGHT, height, "axis")]
-    for name, one in counts.items():
-        corners = [(left, height)]
+
+    def across(number: int) -> float:
+        return left + (number - low) * (_WIDTH - left - _RIGHT) / (high - low)
+
+    parts = [_line(left, bottom, _WIDTH - _RIGHT, bottom, "axis")]
+    for name, binned in counts.items():
+        corners = [(left, bottom)]
         for number in range(low, high):
-            y = height - (height - 10) * one[number] / most
-            x = left + (number - low) * step
-            corners += [(x, y), (x + step, y)]
-        corners.append((left + (high - low) * step, height))
-        path = " ".join(f"{x:.1f},{y:.1f}" for x, y in corners)
-        parts.append(tag("polyline", points=path, class_=f"steps {name}"))
-    last = -math.inf
-    for number in range(low, high + 1):
-        x = left + (number - low) * step
-        if x - last > 52:
-            edge = 2 ** (number / _BINS_TO_A_DOUBLING)
-            parts.append(
-                _text(x, height + 16, _count(round(edge)), "start" if x == left else "middle")
-            )
-            last = x
-    return _svg(title, height + _AXIS, parts)
+            y = bottom - (bottom - 10) * binned[number] / most
+            corners += [(across(number), y), (across(number + 1), y)]
+        corners.append((across(high), bottom))
+        parts.append(_polyline(corners, f"steps {name}"))
+    edges = range(low, high + 1)
+    ticks = [(across(n), float(round(2 ** (n / _BINS_TO_A_DOUBLING)))) for n in edges]
+    parts += _tick_labels(ticks, bottom, gap=52, first="start")
+    return _svg(title, bottom + _AXIS, parts)
 
 
-def usage_plot(summary: Summary) -> Markup:
-    """Tokens read and written by each stage."""
-    most = max((used.prompt + used.completion for used in summary.usage.values()), default=0) or 1
-    parts = []
-    for number, (stage, used) in enumerate(summary.usage.items()):
-        y, x = _ROW * number + 4.0, float(_LEFT)
-        parts.append(_text(_LEFT - 8, y + 15, stage, "end", "name"))
-        for name, tokens in (("read", used.prompt), ("written", used.completion)):
-            width = (_WIDTH - _LEFT - _RIGHT - 40) * tokens / most
-            parts.append(_bar(x, y, width, f"{stage}, {name}: {tokens:,} tokens", name))
-            x += width
-        parts.append(_text(x + 5, y + 15, _count(used.prompt + used.completion), "start"))
-    return _svg("Tokens by stage", _ROW * len(summary.usage) + 4, parts)
-
-
-def quartiles(lengths: Counter[int]) -> tuple[int, int, int] | None:
-    """Lower quartile, median, upper quartile; None if there is nothing."""
-    ordered = sorted(lengths.elements())
-    if not ordered:
-        return None
-    half = len(ordered) // 2
-    lower, upper = ordered[:half] or ordered, ordered[-half:] or ordered
-    return median_low(lower), median_low(ordered), median_low(upper)
-
-
-def _svg(title: str, height: float, parts: Sequence[str]) -> Markup:
-    return tag(
-        "svg",
-        tag("title", title),
-        *parts,
-        viewBox=f"0 0 {_WIDTH} {height:g}",
-        role="img",
-        class_="plot",
+def pattern_definitions() -> Markup:
+    """An element that the page holds once, for all its plots."""
+    size: dict[str, str | int] = {"width": 8, "height": 8, "patternUnits": "userSpaceOnUse"}
+    patterns = (
+        tag("pattern", tag("path", d=lines, class_="hatch"), id=f"over-{mark}", **size)
+        for mark, lines in _PATTERNS.items()
     )
+    return tag("svg", tag("defs", *patterns), width=0, height=0, class_="defs", aria_hidden="true")
 
 
-def _share_grid(bottom: float) -> Markup:
-    parts = []
-    for share in (0, 0.25, 0.5, 0.75, 1):
-        parts += [
-            _line(_x(share), 0, _x(share), bottom, "grid"),
-            _text(_x(share), bottom + 16, f"{share:.0%}", "middle"),
-        ]
-    return Markup("").join(parts)
-
-
-def _mark(shown: Dot, at: Callable[[Dot, float], tuple[float, float]]) -> Markup:
-    """A dot with its interval, and its name on hovering."""
-    x, y = at(shown, shown.accuracy.mean)
-    _, low = at(shown, shown.accuracy.low)
-    _, high = at(shown, shown.accuracy.high)
-    title = f"{shown.name}: {percent(shown.accuracy.mean)}, {shown.tokens:,.0f} tokens"
-    kind = f"{shown.mark} outdone" if shown.outdone else shown.mark
-    shape = {
-        "vote": tag("circle", cx=x, cy=y, r=4.5, class_=kind),
-        "pass": tag("rect", x=x - 4, y=y - 4, width=8, height=8, class_=kind),
-        "deliberation": tag("path", d=f"M{x:.1f} {y - 8:.1f}l8 8l-8 8l-8-8z", class_=kind),
-        "control": tag("path", d=f"M{x:.1f} {y - 7:.1f}l7 12h-14z", class_=kind),
-    }[shown.mark]
-    side = ("end", -9) if x > _WIDTH - 80 else ("start", 9)
-    label = _text(x + side[1], y + 4, shown.label, side[0], "name") if shown.label else ""
-    return tag("g", tag("title", title), _line(x, low, x, high, "interval"), shape, label)
+# Lines of the pattern over each kind of bar; the others are plain.
+_PATTERNS = {
+    "rescued": "M0 8L8 0",
+    "emergent": "M0 8L8 0M0 0L8 8",
+    "overturned": "M0 0L8 8",
+    "lost": "M4 0V8",
+    "read": "M0 4H8",
+}
 
 
 def _bar(x: float, y: float, width: float, title: str, mark: str) -> Markup:
@@ -242,51 +209,28 @@ def _bar(x: float, y: float, width: float, title: str, mark: str) -> Markup:
         "g",
         tag("title", title),
         tag("rect", **box, class_=f"bar {mark}"),
-        tag("rect", **box, fill=f"url(#over-{mark})") if mark in PATTERNS else "",
+        tag("rect", **box, fill=f"url(#over-{mark})") if mark in _PATTERNS else "",
     )
 
 
-PATTERNS = {
-    "rescued": "M0 8L8 0",
-    "emergent": "M0 8L8 0M0 0L8 8",
-    "overturned": "M0 0L8 8",
-    "lost": "M4 0V8",
-    "regress": "M0 0L8 8",
-    "rescue": "M0 8L8 0",
-    "read": "M0 4H8",
-}
-"""Lines of the pattern over each kind of bar; the others are plain."""
+def _tick_labels(
+    ticks: Sequence[tuple[float, float]], bottom: float, gap: int = 48, first: str = "middle"
+) -> Iterator[Markup]:
+    """Numbers below an axis, as far as there is room."""
+    last = -math.inf
+    for x, number in ticks:
+        if x - last > gap:
+            yield _text(x, bottom + 16, _count(number), first if last < 0 else "middle")
+            last = x
 
 
-def pattern_definitions() -> Markup:
-    """An element that the page holds once, for all its plots."""
-    patterns = (
-        tag(
-            "pattern",
-            tag("path", d=lines, class_="hatch"),
-            id=f"over-{mark}",
-            width=8,
-            height=8,
-            patternUnits="userSpaceOnUse",
-        )
-        for mark, lines in PATTERNS.items()
-    )
-    return tag("svg", tag("defs", *patterns), width=0, height=0, class_="defs", aria_hidden="true")
+def _svg(title: str, height: float, parts: Sequence[str]) -> Markup:
+    box = f"0 0 {_WIDTH} {height:g}"
+    return tag("svg", tag("title", title), *parts, viewBox=box, role="img", class_="plot")
 
 
-def _bin(tokens: int) -> int:
-    return math.floor(_BINS_TO_A_DOUBLING * math.log2(tokens))
-
-
-def _binned(lengths: Counter[int]) -> Counter[int]:
-    binned: Counter[int] = Counter()
-    for tokens, count in lengths.items():
-        binned[_bin(tokens)] += count
-    return binned
-
-
-def _x(share: float) -> float:
-    return _LEFT + share * (_WIDTH - _LEFT - _RIGHT)
+def _polyline(corners: Sequence[tuple[float, float]], mark: str) -> Markup:
+    return tag("polyline", points=" ".join(f"{x:.1f},{y:.1f}" for x, y in corners), class_=mark)
 
 
 def _line(x1: float, y1: float, x2: float, y2: float, mark: str) -> Markup:

@@ -29,7 +29,7 @@ from heavydistill.errors import ConfigError
 from heavydistill.metrics.comparison import COMPARISON
 from heavydistill.metrics.counts import Usage
 from heavydistill.metrics.crossing import CROSSING
-from heavydistill.metrics.rows import ProblemFigures, RunTally
+from heavydistill.metrics.rows import RunTally
 from heavydistill.metrics.summary import Summary, summary_of
 from heavydistill.report.grid import counted, listed
 from heavydistill.report.page.traces import name_of
@@ -97,23 +97,24 @@ def figures(source: ReportedRun, traces: Iterable[Trace]) -> RunFigures:
     summary = summary_of(tally)
     if not (tally.verifiers or source.unfinished):  # an unfinished run may get some yet
         raise _nothing_judged(source.name, summary)
-    usage = _own_usage(source.recorded)
+    try:  # the run's own summary knows prices and what was paid elsewhere
+        usage = TypeAdapter(dict[str, Usage]).validate_python(source.recorded["usage"])
+    except (KeyError, ValidationError):
+        usage = None
+    digest = 0  # a sum does not depend on the order, in which runs differ
+    for row in tally.rows:
+        fields = "\x1f".join((row.problem, *row.question))
+        digest += int.from_bytes(hashlib.sha256(fields.encode()).digest())
     return RunFigures(
         summary=summary if usage is None else dataclasses.replace(summary, usage=usage),
         is_own_usage=usage is not None,
         lengths=lengths,
         thinkers=sorted({name_of(model) for model in tally.thinkers}),
         deliberators=sorted({name_of(model) for model in tally.deliberators}),
-        # A sum does not depend on the order, in which runs differ.
-        problems=f"{sum(map(_problem_digest, tally.rows)) % (1 << 256):064x}",
+        problems=f"{digest % (1 << 256):064x}",
         missing=source.recorded.get("missing", 0),
         left_out=source.recorded.get("left_out", 0),
     )
-
-
-def _problem_digest(row: ProblemFigures) -> int:
-    fields = (row.problem, row.text, row.reference, row.verifier, row.verifier_args)
-    return int.from_bytes(hashlib.sha256("\x1f".join(fields).encode()).digest())
 
 
 def _nothing_judged(name: str, summary: Summary) -> ConfigError:
@@ -132,24 +133,13 @@ def _nothing_judged(name: str, summary: Summary) -> ConfigError:
     )
 
 
-def _own_usage(recorded: dict[str, Any]) -> dict[str, Usage] | None:
-    """The usage in the run's own summary, which knows prices and what was paid elsewhere."""
-    try:
-        return TypeAdapter(dict[str, Usage]).validate_python(recorded["usage"])
-    except (KeyError, ValidationError):
-        return None
-
-
-def find(folder: Path) -> list[ReportedRun]:
+def find(folder: Path, name: str = "") -> list[ReportedRun]:
     """The run in a folder, or the runs of the evaluation or the crossing in it.
 
     Raises:
         ConfigError: There is neither, or nothing of it is on the disk yet.
     """
-    return _runs(folder, folder.absolute().name)
-
-
-def _runs(folder: Path, name: str) -> list[ReportedRun]:
+    name = name or folder.absolute().name
     is_several = any((folder / file).is_file() for file in (COMPARISON, CROSSING))
     if is_several and (runs := _members(folder)):
         return [_finished(folder / run, f"{name} / {run}") for run in runs]
@@ -157,11 +147,26 @@ def _runs(folder: Path, name: str) -> list[ReportedRun]:
         return [_finished(folder, name)]
     place = Workplace(folder)
     if place.lacks_its_name:  # whole, and its writer was killed before it was renamed
-        return _runs(place.new, name)
+        return find(place.new, name)
     if begun := _members(place.new):
-        return [_of_several(place, run, name) for run in begun]
+        state = "is in progress" if place.is_claimed else "was killed"
+        members = [run for one in begun for run in find(place.new / one, f"{name} / {one}")]
+        return [
+            dataclasses.replace(
+                run,
+                unfinished=f"The whole of it {state}. "
+                f"{run.unfinished or 'This run of it is finished.'}",
+            )
+            for run in members
+        ]
     if files := _rows_so_far(place):
-        return [ReportedRun(name=name, files=files, unfinished=_progress(place, len(files)))]
+        state = "is in progress" if place.is_claimed else "was killed and has not gone on"
+        progress = (
+            f"The run {state}: these are the rows that it had written when this report was made, "
+            f"in {len(files):,} files. Which problems come first depends on how long they take, so "
+            "figures over them favour the quick ones."
+        )
+        return [ReportedRun(name=name, files=files, unfinished=progress)]
     raise _nothing(folder, place)
 
 
@@ -169,15 +174,18 @@ def _members(folder: Path) -> list[str]:
     """Names of the runs in a folder that have a row, also of one that is being written."""
     if not folder.is_dir():
         return []
-    found = {_name_of(path) for path in folder.iterdir() if path.is_dir()}
-    begun = [name for name in found if _has_begun(folder / name)]
+    # The hidden folder of a run that is being written stands for that run.
+    names = {
+        path.name.removeprefix(".").removesuffix(".unfinished")
+        for path in folder.iterdir()
+        if path.is_dir() and path.name.startswith(".") == path.name.endswith(".unfinished")
+    }
+    begun = [
+        name
+        for name in names
+        if (folder / name / TRACES_FOLDER).is_dir() or _rows_so_far(Workplace(folder / name))
+    ]
     return sorted(begun, key=lambda name: (name not in SIDES, name == SIDES[-1], name))
-
-
-def _name_of(path: Path) -> str:
-    """Of a run, by its folder or by the hidden one beside it."""
-    hidden = path.name.startswith(".") and path.name.endswith(".unfinished")
-    return path.name[1:].removesuffix(".unfinished") if hidden else path.name
 
 
 def _finished(run: Path, name: str) -> ReportedRun:
@@ -192,55 +200,24 @@ def _finished(run: Path, name: str) -> ReportedRun:
             "Give the folder that `heavydistill generate --out FOLDER` wrote.",
         )
     recorded = _recorded(run / _SUMMARY)
+    missing, lacks = recorded.get("missing", 0), []
+    if missing:
+        lacks.append(f"{missing:,} problems have no row: the run was stopped.")
+    if Workplace(run).is_claimed:
+        lacks.append("The same command is going on just now; its new rows are not in this report.")
+    try:
+        tree = without_places(load_config(run / _CONFIG))
+        config = str(yaml.safe_dump(tree, sort_keys=False, allow_unicode=True))
+    except ConfigError:  # another version of heavydistill wrote it
+        config = ""
+    unfinished = " ".join(lacks)
     return ReportedRun(
-        name=name,
-        files=files,
-        unfinished=_lacks(recorded, Workplace(run)),
-        config=_config(run / _CONFIG),
-        recorded=recorded,
+        name=name, files=files, unfinished=unfinished, config=config, recorded=recorded
     )
-
-
-def _lacks(recorded: dict[str, Any], place: Workplace) -> str:
-    """What a run under its name still lacks."""
-    missing = recorded.get("missing", 0)
-    sentences = [f"{missing:,} problems have no row: the run was stopped."] if missing else []
-    if place.is_claimed:
-        sentences.append(
-            "The same command is going on just now; its new rows are not in this report."
-        )
-    return " ".join(sentences)
-
-
-def _of_several(place: Workplace, member: str, name: str) -> ReportedRun:
-    """A run of an evaluation or a crossing that has not ended."""
-    (run,) = _runs(place.new / member, f"{name} / {member}")
-    state = "is in progress" if place.is_claimed else "was killed"
-    progress = f"The whole of it {state}. {run.unfinished or 'This run of it is finished.'}"
-    return ReportedRun(
-        name=run.name,
-        files=run.files,
-        unfinished=progress,
-        config=run.config,
-        recorded=run.recorded,
-    )
-
-
-def _has_begun(run: Path) -> bool:
-    return (run / TRACES_FOLDER).is_dir() or bool(_rows_so_far(Workplace(run)))
 
 
 def _rows_so_far(place: Workplace) -> list[Path]:
     return sorted((place.rows / LEAF_FOLDER).glob("*.parquet"))
-
-
-def _progress(place: Workplace, files: int) -> str:
-    state = "is in progress" if place.is_claimed else "was killed and has not gone on"
-    return (
-        f"The run {state}: these are the rows that it had written when this report was made, in "
-        f"{files:,} files. Which problems come first depends on how long they take, so figures "
-        "over them favour the quick ones."
-    )
 
 
 def _nothing(folder: Path, place: Workplace) -> ConfigError:
@@ -269,12 +246,3 @@ def _recorded(path: Path) -> dict[str, Any]:
             f"{path} is no JSON: {error}", "Take it away; figures come from the traces."
         ) from error
     return tree if isinstance(tree, dict) else {}
-
-
-def _config(path: Path) -> str:
-    """How the run was asked; empty where another version of heavydistill wrote it."""
-    try:
-        tree = without_places(load_config(path))
-    except ConfigError:
-        return ""
-    return str(yaml.safe_dump(tree, sort_keys=False, allow_unicode=True))

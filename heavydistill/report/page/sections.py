@@ -10,18 +10,18 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median_low
 
 from markupsafe import Markup
 
 from heavydistill.errors import ConfigError
 from heavydistill.metrics.comparison import COMPARISON, read_comparison
-from heavydistill.metrics.controls import CONTROLS, Answering, read_controlled
+from heavydistill.metrics.controls import CONTROLS, read_controlled
 from heavydistill.metrics.crossing import CROSSING, read_crossing
-from heavydistill.metrics.intervals import FEW_PROBLEMS, FEW_WARNING
-from heavydistill.metrics.summary import NAMES, Summary
+from heavydistill.metrics.summary import NAMES, NO_LABEL, STRATA, Summary
 from heavydistill.report import comparison as compared
 from heavydistill.report import controls
 from heavydistill.report import summary as run
@@ -30,6 +30,7 @@ from heavydistill.report.grid import (
     Line,
     counted,
     difference,
+    few_warning,
     marked,
     share,
     versions,
@@ -99,18 +100,74 @@ def of_run(number: int, source: ReportedRun, figures: RunFigures) -> PageSection
         banners.append(("Unfinished. ", f"{source.unfinished} In this report: {problems}."))
     if warning := run.unanswered_warning(summary):
         banners.append(("Unanswered. ", " ".join(warning)))
-    cards = [
-        _metrics(summary),
-        *_groups(summary),
-        _curve(summary),
-        _labels(summary),
-        _rates(summary),
-        _lengths(figures),
-        _usage(figures),
-        _failures(summary),
-        _making(source, summary),
+    return PageSection(
+        source.name,
+        number,
+        " · ".join(_facts(figures)),
+        banners,
+        cards=list(_cards(source, figures)),
+    )
+
+
+def _cards(source: ReportedRun, figures: RunFigures) -> Iterator[Card]:
+    summary, shares = figures.summary, run.named_metrics(figures.summary)
+    compared, labels = run.differences(summary), run.labels(summary)
+    yield Card(
+        "Metrics",
+        [("", plots.shares_plot("Metrics with 95 % intervals", [m[:2] for m in shares]))],
+        tables=[run.metrics(summary), compared, run.rounds(summary)],
+        notes=[] if compared.lines else [run.NO_DELIBERATION],
+        warnings=few_warning(summary.problems),
+        wide=True,
+    )
+    if grids := list(run.group_grids(summary)):
+        folded = [(f"Metrics by {grid.head[0].lower()}", grid) for grid in grids]
+        yield Card("Parts of the run", folded=folded, wide=True)
+    yield _curve(summary)
+    outcomes = [outcome for outcome, count in summary.outcomes.items() if count]
+    strata = [
+        (name, {outcome: summary.outcomes_by_stratum[name][outcome] for outcome in outcomes})
+        for name in (*STRATA, NO_LABEL)
+        if summary.strata[name]
     ]
-    return PageSection(source.name, number, " · ".join(_facts(figures)), banners, cards=cards)
+    title = "Strata and outcomes"
+    yield Card(
+        title,
+        [("", plots.stacked_plot(title, strata, numbered=True))],
+        list(zip(outcomes, labels.head[1:-1], strict=True)),
+        folded=[(_NUMBERS, labels)],
+    )
+    title, rates = "Rescue and regress", [(name, getattr(summary, name)) for name in run.RATES]
+    shown = [(name, rate.interval) for name, rate in rates if rate.interval]
+    yield Card(title, [("", plots.shares_plot(title, shown))], tables=[run.rates(summary)])
+    yield _lengths(figures)
+    tokens = [(s, {"read": u.prompt, "written": u.completion}) for s, u in summary.usage.items()]
+    estimated = run.estimated_line(summary)
+    yield Card(
+        "Cost",
+        [("", plots.stacked_plot("Tokens by stage", tokens, " tokens", room=40))],
+        [("read", "tokens read"), ("written", "tokens written")],
+        [run.usage(summary)],
+        notes=[
+            *run.unreported_lines(summary),
+            *[_FROM_ROWS] * (not figures.is_own_usage),
+            *[estimated] * bool(estimated),
+        ],
+    )
+    yield Card(
+        "What failed",
+        tables=[run.samples(summary.samples)],
+        notes=[*run.failure_lines(summary), *run.judging_lines(summary)],
+    )
+    yield Card(
+        "How it was asked",
+        facts=[
+            ("Verifiers", ", ".join(summary.verifiers) or "-"),
+            ("Prompts", ", ".join(summary.prompts) or "-"),
+        ],
+        config=source.config,
+        notes=[] if source.config else ["There is no configuration that can be read."],
+    )
 
 
 def of_all(sources: Sequence[ReportedRun], figures: Sequence[RunFigures]) -> Iterator[PageSection]:
@@ -146,13 +203,8 @@ def of_folder(folder: Path) -> Iterator[PageSection]:
 
     A file that cannot be read, such as one of another version, is named in its place.
     """
-    read: dict[str, Callable[[Path], Iterator[Card]]] = {
-        COMPARISON: _changes,
-        CONTROLS: _controls,
-        CROSSING: _crossing,
-    }
     cards: list[Card] = []
-    for name, made in read.items():
+    for name, made in ((COMPARISON, _changes), (CONTROLS, _controls), (CROSSING, _crossing)):
         if (folder / name).is_file():
             try:
                 cards += made(folder / name)
@@ -179,25 +231,6 @@ def _facts(figures: RunFigures) -> Iterator[str]:
         yield f"{counted(figures.left_out, 'row')} of the source left out"
 
 
-def _metrics(summary: Summary) -> Card:
-    tables = [run.metrics(summary), run.differences(summary), run.rounds(summary)]
-    return Card(
-        "Metrics",
-        [("", plots.metrics_plot([(m.name, m.value) for m in run.named_metrics(summary)]))],
-        tables=tables,
-        notes=[] if tables[1].lines else [run.NO_DELIBERATION],
-        warnings=_few_warning(summary.problems),
-        wide=True,
-    )
-
-
-def _groups(summary: Summary) -> Iterator[Card]:
-    grids = list(run.group_grids(summary))
-    if grids:
-        folded = [(f"Metrics by {grid.head[0].lower()}", grid) for grid in grids]
-        yield Card("Parts of the run", folded=folded, wide=True)
-
-
 def _curve(summary: Summary) -> Card:
     title, curve = "Accuracy over tokens", summary.curve
     dots = [plots.dot(point) for point in curve.points if point.tokens] if curve else []
@@ -217,19 +250,6 @@ def _curve(summary: Summary) -> Card:
     )
 
 
-def _labels(summary: Summary) -> Card:
-    grid = run.labels(summary)
-    outcomes = [outcome for outcome, count in summary.outcomes.items() if count]
-    legend = list(zip(outcomes, grid.head[1:-1], strict=True))
-    plot = plots.strata_plot(summary)
-    return Card("Strata and outcomes", [("", plot)], legend, folded=[(_NUMBERS, grid)])
-
-
-def _rates(summary: Summary) -> Card:
-    plot = plots.rates_plot([(name, getattr(summary, name)) for name in run.RATES])
-    return Card("Rescue and regress", [("", plot)], tables=[run.rates(summary)])
-
-
 def _lengths(figures: RunFigures) -> Card:
     shown, lines = [], []
     for stage in STAGES:
@@ -238,8 +258,8 @@ def _lengths(figures: RunFigures) -> Card:
             plot = plots.lengths_plot(right, wrong, f"Tokens written, {stage}")
             shown.append((stage.capitalize(), plot))
         for name, lengths in (("right", right), ("not right", wrong)):
-            if quartiles := plots.quartiles(lengths):
-                cells = [f"{number:,}" for number in (lengths.total(), *quartiles)]
+            if three := quartiles(lengths):
+                cells = [f"{number:,}" for number in (lengths.total(), *three)]
                 lines.append(Line(f"{stage}, {name}", cells))
     if not lines:
         return Card("Lengths", notes=["No server counted the tokens of a response."])
@@ -248,34 +268,14 @@ def _lengths(figures: RunFigures) -> Card:
     return Card("Lengths, in tokens written", shown, legend, folded=[(_NUMBERS, grid)])
 
 
-def _usage(figures: RunFigures) -> Card:
-    summary = figures.summary
-    estimated = run.estimated_line(summary)
-    return Card(
-        "Cost",
-        [("", plots.usage_plot(summary))],
-        [("read", "tokens read"), ("written", "tokens written")],
-        [run.usage(summary)],
-        notes=[
-            *run.unreported_lines(summary),
-            *[_FROM_ROWS] * (not figures.is_own_usage),
-            *[estimated] * bool(estimated),
-        ],
-    )
-
-
-def _failures(summary: Summary) -> Card:
-    notes = [*run.failure_lines(summary), *run.judging_lines(summary)]
-    return Card("What failed", tables=[run.samples(summary.samples)], notes=notes)
-
-
-def _making(source: ReportedRun, summary: Summary) -> Card:
-    facts = [
-        ("Verifiers", ", ".join(summary.verifiers) or "-"),
-        ("Prompts", ", ".join(summary.prompts) or "-"),
-    ]
-    notes = [] if source.config else ["There is no configuration that can be read."]
-    return Card("How it was asked", facts=facts, config=source.config, notes=notes)
+def quartiles(lengths: Counter[int]) -> tuple[int, int, int] | None:
+    """Lower quartile, median, upper quartile; None if there is nothing."""
+    ordered = sorted(lengths.elements())
+    if not ordered:
+        return None
+    half = len(ordered) // 2
+    lower, upper = ordered[:half] or ordered, ordered[-half:] or ordered
+    return median_low(lower), median_low(ordered), median_low(upper)
 
 
 def _changes(file: Path) -> Iterator[Card]:
@@ -290,7 +290,7 @@ def _changes(file: Path) -> Iterator[Card]:
         tables=[grid for grid in grids if grid.head[0] == compared.METRICS_TITLE],
         folded=[(grid.head[0], grid) for grid in grids if grid.head[0] != compared.METRICS_TITLE],
         notes=[f"{problems}; points are paired by problem."],
-        warnings=_few_warning(comparison.problems),
+        warnings=few_warning(comparison.problems),
         wide=True,
     )
 
@@ -303,41 +303,29 @@ def _controls(file: Path) -> Iterator[Card]:
     # Which votes are outdone is known among themselves, and not by controls.
     dots = [dataclasses.replace(plots.dot(vote), outdone=False) for vote in votes]
     names = ["", *(each.name for each in controlled.controls)]
-    ways = [(way[0], way[1]) for way in controls.ways_to_answer(controlled)]
-    dots += _control_dots(names, ways)
+    ways = list(zip(names, controls.ways_to_answer(controlled), strict=True))
+    met: dict[tuple[float | None, float], list[str]] = {}  # at one place; they share a label
+    for name, (_, answering, _) in ways:
+        met.setdefault((answering.tokens, answering.accuracy.mean), []).append(name)
+    for name, (meaning, answering, _) in ways:
+        if answering.tokens is not None:
+            here = met[answering.tokens, answering.accuracy.mean]
+            label = ", ".join(here) if name == here[0] else ""
+            mark = "control" if name else "deliberation"
+            dots.append(plots.Dot(mark, meaning, answering.accuracy, answering.tokens, label))
+    legend = {"vote": "vote of k attempts", "deliberation": "deliberation", "control": "control"}
     yield Card(
         "What else the same models do",
         [("", plots.curve_plot(dots))] if dots else [],
-        [
-            ("vote", "vote of k attempts"),
-            ("deliberation", "deliberation"),
-            ("control", "control"),
-        ]
-        if dots
-        else [],
+        list(legend.items()) if dots else [],
         [controls.controls(controlled)],
         notes=[
             *controls.control_lines(controlled),
             versions(controlled.prompts, controlled.verifiers),
         ],
-        warnings=_few_warning(controlled.problems),
+        warnings=few_warning(controlled.problems),
         wide=True,
     )
-
-
-def _control_dots(
-    names: Sequence[str], ways: Sequence[tuple[str, Answering]]
-) -> Iterator[plots.Dot]:
-    """A dot for each way whose tokens are known; ways that meet in one place share a label."""
-    met: dict[tuple[float | None, float], list[str]] = {}
-    for name, (_, answering) in zip(names, ways, strict=True):
-        met.setdefault((answering.tokens, answering.accuracy.mean), []).append(name)
-    for name, (meaning, answering) in zip(names, ways, strict=True):
-        if answering.tokens is not None:
-            here = met[answering.tokens, answering.accuracy.mean]
-            label = ", ".join(here) if name == here[0] else ""
-            mark = "control" if name else "deliberation"
-            yield plots.Dot(mark, meaning, answering.accuracy, answering.tokens, label)
 
 
 def _crossing(file: Path) -> Iterator[Card]:
@@ -353,11 +341,7 @@ def _crossing(file: Path) -> Iterator[Card]:
         warnings=[
             *controls.not_alike(crossing.sampling),
             *controls.crossing_lines(crossing),
-            *_few_warning(crossing.problems),
+            *few_warning(crossing.problems),
         ],
         wide=True,
     )
-
-
-def _few_warning(problems: int) -> list[str]:
-    return [FEW_WARNING] if problems < FEW_PROBLEMS else []

@@ -66,8 +66,15 @@ def write_report(folders: Sequence[Path], out: Path) -> WrittenReport:
         RunError: A run has no traces, or the disk is full or fails. There is no new file.
     """
     _refuse_others(out)
-    sources = _distinct([source for folder in folders for source in find(folder)])
+    sources: list[ReportedRun] = []
+    seen: Counter[str] = Counter()
+    for source in (source for folder in folders for source in find(folder)):
+        seen[source.name] += 1
+        more = seen[source.name]  # a number tells runs of one name apart
+        name = f"{source.name} ({more})" if more > 1 else source.name
+        sources.append(dataclasses.replace(source, name=name))
     together = [section for folder in folders for section in of_folder(folder)]
+    unfinished = out.with_name(f".{out.name}.unfinished")
     with contextlib.ExitStack() as held, writing(out):
         out.parent.mkdir(parents=True, exist_ok=True)
         chunks = held.enter_context(tempfile.TemporaryFile(dir=out.parent))
@@ -76,8 +83,10 @@ def write_report(folders: Sequence[Path], out: Path) -> WrittenReport:
         sections = [*of_all(sources, all_figures), *together]
         sections += map(of_run, range(len(sources)), sources, all_figures)
         chunks.seek(0)
-        with _appearing(out) as file:
+        held.callback(unfinished.unlink, missing_ok=True)
+        with unfinished.open("wb") as file:
             _write(file, sources, sections, [index for _, index in read], chunks)
+        unfinished.replace(out)
     return WrittenReport(out, sources, all_figures)
 
 
@@ -139,28 +148,14 @@ def _write(
 
 def _policy(scripts: Sequence[str], style: str) -> str:
     """What the page may do."""
-    allowed = " ".join(map(_hash, scripts))
+    *allowed, styled = (
+        f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+        for text in (*scripts, style)
+    )
     return (
-        f"default-src 'none'; script-src {allowed}; style-src {_hash(style)}; "
+        f"default-src 'none'; script-src {' '.join(allowed)}; style-src {styled}; "
         "base-uri 'none'; form-action 'none'"
     )
-
-
-def _hash(text: str) -> str:
-    digest = hashlib.sha256(text.encode()).digest()
-    return f"'sha256-{base64.b64encode(digest).decode()}'"
-
-
-def _distinct(sources: list[ReportedRun]) -> list[ReportedRun]:
-    """With a number behind names that several have."""
-    seen: Counter[str] = Counter()
-    distinct = []
-    for source in sources:
-        seen[source.name] += 1
-        more = seen[source.name]
-        name = f"{source.name} ({more})" if more > 1 else source.name
-        distinct.append(dataclasses.replace(source, name=name))
-    return distinct
 
 
 def _refuse_others(out: Path) -> None:
@@ -174,15 +169,3 @@ def _refuse_others(out: Path) -> None:
     raise ConfigError(
         f"--out: {out} exists and is no report", "Name another file, or remove this one."
     )
-
-
-@contextlib.contextmanager
-def _appearing(out: Path) -> Iterator[IO[bytes]]:
-    """A file that gets its name when this ends well, and is gone when it does not."""
-    unfinished = out.with_name(f".{out.name}.unfinished")
-    try:
-        with unfinished.open("wb") as file:
-            yield file
-        unfinished.replace(out)
-    finally:
-        unfinished.unlink(missing_ok=True)
